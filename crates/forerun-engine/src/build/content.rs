@@ -1,0 +1,108 @@
+//! Where the bytes of a new file come from.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forerun_vfs::NodeId;
+
+use crate::Reader;
+
+/// The contents of a new regular file; its length is [`NodeKind::File`](super::NodeKind::File)'s.
+#[derive(Clone)]
+pub enum Content {
+    /// A file of the host, opened when it is read.
+    Host(PathBuf),
+    /// A part of an open file: an entry of a seekable archive, or of a spool file.
+    Part {
+        /// The file.
+        file: Arc<File>,
+        /// Offset of the first byte.
+        offset: u64,
+    },
+    /// Bytes in memory.
+    Bytes(Arc<[u8]>),
+    /// A file of another image.
+    Image {
+        /// The image.
+        reader: Reader,
+        /// The file in it.
+        node: NodeId,
+    },
+}
+
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Host(path) => write!(f, "Host({})", path.display()),
+            Self::Part { offset, .. } => write!(f, "Part(at {offset})"),
+            Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
+            Self::Image { node, .. } => write!(f, "Image(node {node})"),
+        }
+    }
+}
+
+impl Content {
+    /// A stream of the contents from the start. It may give more or fewer bytes than the tree says
+    /// where a host file changed meanwhile: the writer must notice.
+    ///
+    /// # Errors
+    /// What opening a host file reports.
+    pub fn open(&self, len: u64) -> io::Result<Box<dyn Read + Send>> {
+        Ok(match self {
+            // O_NOFOLLOW: what was a file when it was scanned must not have become a link.
+            Self::Host(path) => Box::new(
+                File::options()
+                    .read(true)
+                    .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+                    .open(path)?,
+            ),
+            Self::Part { file, offset } => Box::new(PartReader {
+                file: Arc::clone(file),
+                at: *offset,
+                left: len,
+            }),
+            Self::Bytes(bytes) => Box::new(io::Cursor::new(Arc::clone(bytes))),
+            Self::Image { reader, node } => Box::new(ImageReader {
+                reader: reader.clone(),
+                node: *node,
+                at: 0,
+            }),
+        })
+    }
+}
+
+struct PartReader {
+    file: Arc<File>,
+    at: u64,
+    left: u64,
+}
+
+impl Read for PartReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let want = out.len().min(forerun_io::saturating_usize(self.left));
+        let got = self.file.read_at(&mut out[..want], self.at)?;
+        self.at += forerun_io::u64_from(got);
+        self.left -= forerun_io::u64_from(got);
+        Ok(got)
+    }
+}
+
+struct ImageReader {
+    reader: Reader,
+    node: NodeId,
+    at: u64,
+}
+
+impl Read for ImageReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let got = self
+            .reader
+            .read_into(self.node, self.at, out)
+            .map_err(io::Error::other)?;
+        self.at += forerun_io::u64_from(got);
+        Ok(got)
+    }
+}

@@ -1,0 +1,314 @@
+//! The tree that a writer lays out.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io;
+use std::path::PathBuf;
+
+use forerun_io::u64_from;
+use forerun_vfs::{Device, NameError, Timestamp, check_name};
+
+use super::Content;
+
+/// A node of a [`Tree`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeIndex(usize);
+
+/// What a node is.
+#[derive(Clone, Debug)]
+pub enum NodeKind {
+    /// A directory: names, in byte order, and what they name.
+    Directory(BTreeMap<Vec<u8>, NodeIndex>),
+    /// A regular file.
+    File {
+        /// Length in bytes.
+        len: u64,
+        /// Its bytes.
+        content: Content,
+    },
+    /// A symbolic link and its target.
+    Symlink(Vec<u8>),
+    /// A block device.
+    BlockDevice(Device),
+    /// A character device.
+    CharDevice(Device),
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+}
+
+/// A node to be written. Several names for one node are hard links.
+#[derive(Clone, Debug)]
+pub struct NewNode {
+    /// What it is.
+    pub kind: NodeKind,
+    /// Permission bits with setuid, setgid and sticky.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Last modification.
+    pub mtime: Timestamp,
+    /// Extended attributes, by full name.
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl NewNode {
+    /// An empty directory of mode 0755 owned by root, dated at the epoch.
+    #[must_use]
+    pub const fn directory() -> Self {
+        Self::new(NodeKind::Directory(BTreeMap::new()), 0o755)
+    }
+
+    /// A node owned by root, dated at the epoch.
+    #[must_use]
+    pub const fn new(kind: NodeKind, mode: u16) -> Self {
+        let mtime = Timestamp {
+            seconds: 0,
+            nanoseconds: 0,
+        };
+        Self {
+            kind,
+            mode,
+            uid: 0,
+            gid: 0,
+            mtime,
+            xattrs: BTreeMap::new(),
+        }
+    }
+}
+
+/// Why an input cannot become an image.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A file or directory of the host could not be read.
+    #[error("{}: {source}", path.display())]
+    Host {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The tar stream could not be read.
+    #[error("tar entry {entry}: {source}")]
+    Tar {
+        /// Its path, or its position where it has none.
+        entry: String,
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// A name that no image may hold.
+    #[error("{}: {source}", String::from_utf8_lossy(path))]
+    Name {
+        /// The path it is in.
+        path: Vec<u8>,
+        /// The rule it breaks.
+        source: NameError,
+    },
+    /// Two entries want the same place and cannot share it.
+    #[error("{}: {reason}", String::from_utf8_lossy(path))]
+    Conflict {
+        /// The place.
+        path: Vec<u8>,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// A pattern that is not one.
+    #[error("pattern {pattern:?}: {reason}")]
+    Pattern {
+        /// As given.
+        pattern: String,
+        /// What the pattern parser said.
+        reason: String,
+    },
+    /// The format cannot hold this tree.
+    #[error("{format} cannot hold this tree: {reason}")]
+    Format {
+        /// Name of the format.
+        format: &'static str,
+        /// What does not fit, with the numbers.
+        reason: String,
+    },
+    /// The contents of a file could not be read while the image was written, or had changed.
+    #[error("{}: {reason}", String::from_utf8_lossy(path))]
+    Content {
+        /// The file, as a path in the tree.
+        path: Vec<u8>,
+        /// What happened.
+        reason: String,
+    },
+    /// The output could not be written.
+    #[error("writing the image at offset {offset}: {source}")]
+    Output {
+        /// Bytes written before.
+        offset: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Nodes and names. The root always exists and is a directory.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    nodes: Vec<NewNode>,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self {
+            nodes: vec![NewNode::directory()],
+        }
+    }
+}
+
+impl Tree {
+    /// The root directory.
+    pub const ROOT: NodeIndex = NodeIndex(0);
+
+    /// A node.
+    #[must_use]
+    pub fn node(&self, index: NodeIndex) -> &NewNode {
+        // An index exists only because this tree gave it out, and nodes are never removed.
+        &self.nodes[index.0]
+    }
+
+    /// A node, to be changed.
+    pub fn node_mut(&mut self, index: NodeIndex) -> &mut NewNode {
+        &mut self.nodes[index.0]
+    }
+
+    /// Number of nodes, the root included. Nodes that lost their last name still count.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is nothing below the root.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.children(Self::ROOT).next().is_none()
+    }
+
+    /// Names and nodes in a directory, in byte order; none of what is not a directory.
+    pub fn children(&self, dir: NodeIndex) -> impl DoubleEndedIterator<Item = (&[u8], NodeIndex)> {
+        let entries = match &self.node(dir).kind {
+            NodeKind::Directory(entries) => Some(entries),
+            _ => None,
+        };
+        entries
+            .into_iter()
+            .flatten()
+            .map(|(name, &index)| (name.as_slice(), index))
+    }
+
+    /// The node of that name in a directory.
+    #[must_use]
+    pub fn child(&self, dir: NodeIndex, name: &[u8]) -> Option<NodeIndex> {
+        match &self.node(dir).kind {
+            NodeKind::Directory(entries) => entries.get(name).copied(),
+            _ => None,
+        }
+    }
+
+    /// Adds a node under a new name.
+    ///
+    /// # Errors
+    /// [`BuildError::Name`] and [`BuildError::Conflict`], both with `name` as the path.
+    pub fn add(
+        &mut self,
+        dir: NodeIndex,
+        name: &[u8],
+        node: NewNode,
+    ) -> Result<NodeIndex, BuildError> {
+        let index = NodeIndex(self.nodes.len());
+        self.insert(dir, name, index)?;
+        self.nodes.push(node);
+        Ok(index)
+    }
+
+    /// Gives a node one more name.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add); also for a hard link to a directory.
+    pub fn link(
+        &mut self,
+        dir: NodeIndex,
+        name: &[u8],
+        target: NodeIndex,
+    ) -> Result<(), BuildError> {
+        if matches!(self.node(target).kind, NodeKind::Directory(_)) {
+            return Err(BuildError::Conflict {
+                path: name.to_vec(),
+                reason: "hard link to a directory",
+            });
+        }
+        self.insert(dir, name, target)
+    }
+
+    /// Takes a name away; the node stays as long as others name it.
+    pub fn unlink(&mut self, dir: NodeIndex, name: &[u8]) -> Option<NodeIndex> {
+        match &mut self.node_mut(dir).kind {
+            NodeKind::Directory(entries) => entries.remove(name),
+            _ => None,
+        }
+    }
+
+    /// How many names each node has; the root has none.
+    #[must_use]
+    pub fn link_counts(&self) -> BTreeMap<NodeIndex, u64> {
+        let mut counts = BTreeMap::new();
+        for node in &self.nodes {
+            if let NodeKind::Directory(entries) = &node.kind {
+                for &index in entries.values() {
+                    *counts.entry(index).or_insert(0) += 1;
+                }
+            }
+        }
+        counts
+    }
+
+    /// Bytes of all regular files, each counted once however many names it has.
+    #[must_use]
+    pub fn content_bytes(&self) -> u64 {
+        let lens = self.nodes.iter().map(|node| match node.kind {
+            NodeKind::File { len, .. } => len,
+            _ => 0,
+        });
+        lens.fold(0, u64::saturating_add)
+    }
+
+    /// Number of nodes as a position, for progress bars.
+    #[must_use]
+    pub fn node_count(&self) -> u64 {
+        u64_from(self.nodes.len())
+    }
+
+    fn insert(&mut self, dir: NodeIndex, name: &[u8], index: NodeIndex) -> Result<(), BuildError> {
+        // Longer names are legal in some formats; each writer has its own limit below this.
+        if let Err(source) = check_name(name, usize::from(u16::MAX)) {
+            return Err(BuildError::Name {
+                path: name.to_vec(),
+                source,
+            });
+        }
+        let NodeKind::Directory(entries) = &mut self.node_mut(dir).kind else {
+            return Err(BuildError::Conflict {
+                path: name.to_vec(),
+                reason: "its parent is not a directory",
+            });
+        };
+        match entries.entry(name.to_vec()) {
+            Entry::Vacant(entry) => {
+                entry.insert(index);
+                Ok(())
+            }
+            Entry::Occupied(_) => Err(BuildError::Conflict {
+                path: name.to_vec(),
+                reason: "the name is taken",
+            }),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Moves the blocks that drivers map, and knows no format.
+//!
+//! [`Reader`] turns the extents of a [`FileSystem`](forerun_vfs::FileSystem) into bytes: demand
+//! reads, readahead, the decode cache, bulk streams. [`MetadataSource`] is what a driver reads its
+//! metadata through. [`build`] holds what every writer starts from: a tree scanned from a directory
+//! or a tar stream.
+//!
+//! Threads, no async runtime; nothing here knows FUSE or errno.
+
+pub mod build;
+mod bulk;
+mod data;
+mod metadata_source;
+mod options;
+mod reader;
+
+pub use bulk::Bulk;
+pub use data::Data;
+pub use metadata_source::MetadataSource;
+pub use options::EngineOptions;
+pub use reader::Reader;

@@ -1,0 +1,199 @@
+//! The bounded cache in which a block is loaded once however many ask for it.
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::{BlobId, u64_from};
+
+/// A block by where its stored form starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockKey {
+    /// The store it is in.
+    pub blob: BlobId,
+    /// Offset of its first stored byte.
+    pub offset: u64,
+}
+
+/// How a block was come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// It was there, or another thread loaded it meanwhile.
+    Hit,
+    /// This call loaded it.
+    Loaded,
+}
+
+/// Shards of the underlying cache. Few: an entry heavier than a shard's share is not kept at all.
+const SHARDS: usize = 4;
+
+/// A failed load is held only while those already waiting take it.
+type Slot<E> = Result<Arc<[u8]>, E>;
+
+#[derive(Clone, Copy)]
+struct ByLength;
+
+impl<E> Weighter<BlockKey, Slot<E>> for ByLength {
+    fn weight(&self, _key: &BlockKey, slot: &Slot<E>) -> u64 {
+        // The constant stands for the entry itself, so that a flood of tiny blocks is bounded too.
+        64 + slot.as_ref().map_or(0, |block| u64_from(block.len()))
+    }
+}
+
+/// Decoded blocks or metadata blocks, bounded in bytes.
+///
+/// For each key one load is in flight; others that want the block wait for it. A load that fails
+/// gives its error to all who waited, and is not kept: the next to ask loads again.
+pub struct BlockCache<E> {
+    cache: Cache<BlockKey, Slot<E>, ByLength>,
+}
+
+impl<E> fmt::Debug for BlockCache<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockCache").finish_non_exhaustive()
+    }
+}
+
+impl<E: Clone> BlockCache<E> {
+    /// A cache of at most `budget` bytes, whose blocks are about `typical` bytes long.
+    #[must_use]
+    pub fn new(budget: u64, typical: u64) -> Self {
+        let items = crate::saturating_usize(budget / typical.max(1)).clamp(16, 1 << 20);
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(items)
+            .weight_capacity(budget)
+            .shards(SHARDS)
+            .build();
+        let cache = match options {
+            Ok(options) => Cache::with_options(
+                options,
+                ByLength,
+                DefaultHashBuilder::default(),
+                DefaultLifecycle::default(),
+            ),
+            // Unreachable with both capacities given; the plain constructor means the same.
+            Err(_) => Cache::with_weighter(items, budget, ByLength),
+        };
+        Self { cache }
+    }
+
+    /// The block, if it is there.
+    #[must_use]
+    pub fn get(&self, key: BlockKey) -> Option<Arc<[u8]>> {
+        self.cache.get(&key)?.ok()
+    }
+
+    /// Whether the block is there, without counting as a use of it.
+    #[must_use]
+    pub fn contains(&self, key: BlockKey) -> bool {
+        self.cache.contains_key(&key)
+    }
+
+    /// The block, loaded by this call if need be.
+    ///
+    /// # Errors
+    /// That of the load, whichever thread ran it.
+    pub fn get_or_load(
+        &self,
+        key: BlockKey,
+        load: impl FnOnce() -> Result<Arc<[u8]>, E>,
+    ) -> Result<(Arc<[u8]>, Lookup), E> {
+        match self.cache.get_value_or_guard(&key, None) {
+            GuardResult::Value(slot) => Ok((slot?, Lookup::Hit)),
+            GuardResult::Guard(guard) => {
+                // A panic in `load` drops the guard, and one of those waiting loads in its stead.
+                let slot = load();
+                let failed = slot.is_err();
+                let kept = guard.insert(slot.clone()).is_ok();
+                if failed && kept {
+                    self.cache.remove_if(&key, |slot| slot.is_err());
+                }
+                Ok((slot?, Lookup::Loaded))
+            }
+            // No time-out was given, so this is a caller that must load for itself.
+            GuardResult::Timeout => Ok((load()?, Lookup::Loaded)),
+        }
+    }
+
+    /// Puts a block in that was read along with another, unless it is there already.
+    pub fn offer(&self, key: BlockKey, block: Arc<[u8]>) {
+        if !self.cache.contains_key(&key) {
+            self.cache.insert(key, Ok(block));
+        }
+    }
+
+    /// Bytes held now, with the overhead counted for each entry.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.cache.weight()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    fn key(offset: u64) -> BlockKey {
+        BlockKey {
+            blob: BlobId::IMAGE,
+            offset,
+        }
+    }
+
+    #[test]
+    fn one_load_serves_all_who_ask() {
+        let cache = BlockCache::<String>::new(1 << 20, 4096);
+        let (loads, barrier) = (AtomicU32::new(0), Barrier::new(8));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let (block, _) = cache
+                        .get_or_load(key(7), || {
+                            loads.fetch_add(1, Ordering::Relaxed);
+                            Ok(vec![7; 4096].into())
+                        })
+                        .unwrap();
+                    assert_eq!(block[0], 7);
+                });
+            }
+        });
+        assert_eq!(loads.into_inner(), 1);
+    }
+
+    #[test]
+    fn a_failed_load_is_not_kept() {
+        let cache = BlockCache::<String>::new(1 << 20, 4096);
+        let error = cache.get_or_load(key(1), || Err("no".into())).unwrap_err();
+        assert_eq!(error, "no");
+        assert!(cache.get(key(1)).is_none() && !cache.contains(key(1)));
+        let (_, lookup) = cache.get_or_load(key(1), || Ok(vec![1].into())).unwrap();
+        assert_eq!(lookup, Lookup::Loaded);
+    }
+
+    #[test]
+    fn stays_inside_its_budget() {
+        let cache = BlockCache::<String>::new(1 << 20, 4096);
+        for n in 0..10_000 {
+            cache
+                .get_or_load(key(n), || Ok(vec![0; 4096].into()))
+                .unwrap();
+            assert!(cache.bytes() <= 1 << 20, "{} after {n}", cache.bytes());
+        }
+    }
+
+    #[test]
+    fn a_block_too_heavy_to_keep_is_still_given() {
+        let cache = BlockCache::<String>::new(1024, 1024);
+        let (block, _) = cache
+            .get_or_load(key(0), || Ok(vec![9; 4096].into()))
+            .unwrap();
+        assert_eq!(block.len(), 4096);
+    }
+}

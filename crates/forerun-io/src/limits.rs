@@ -1,0 +1,44 @@
+//! Every bound on what an image may ask for, by name.
+
+/// Bounds that hold whatever the image says. Reaching one is an error that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Longest name of a directory entry, in bytes.
+    pub name_len: usize,
+    /// Longest target of a symbolic link, in bytes.
+    pub symlink_len: u64,
+    /// Hard links followed to reach one inode.
+    pub hard_link_hops: u32,
+    /// Symbolic links followed while one path is resolved.
+    pub symlink_hops: u32,
+    /// Depth of the directory tree.
+    pub depth: usize,
+    /// Entries of one directory.
+    pub dir_entries: u64,
+    /// Entries of all directories together, as a walk counts them.
+    pub tree_entries: u64,
+    /// Bytes that one extraction or archive may write.
+    pub total_bytes: u64,
+    /// Largest decoded block.
+    pub block_len: u32,
+    /// Bytes that directory indexes may hold in memory, all together.
+    pub dir_index_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            name_len: 255,
+            symlink_len: 4096,
+            hard_link_hops: 8,
+            symlink_hops: 40,
+            depth: 1024,
+            dir_entries: 16 << 20,
+            tree_entries: 64 << 20,
+            total_bytes: u64::MAX,
+            block_len: 16 << 20,
+            dir_index_bytes: 64 << 20,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Bytes in memory as a source.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::{ReadAt, past_end};
+
+/// An image held in memory.
+#[derive(Clone, Debug)]
+pub struct MemorySource(Arc<[u8]>);
+
+impl MemorySource {
+    /// Takes the bytes.
+    pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl ReadAt for MemorySource {
+    fn len(&self) -> u64 {
+        crate::u64_from(self.0.len())
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        past_end(offset, out.len(), self.len())?;
+        // In range by the check above, so the offset fits an address.
+        let start = crate::saturating_usize(offset);
+        let bytes = self.0.get(start..start.saturating_add(out.len()));
+        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! The seam between storage and everything above it.
+
+use std::io;
+use std::sync::Arc;
+
+/// Names one of the byte stores an image is made of: 0 is the image itself, others are devices or
+/// objects it refers to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlobId(pub u32);
+
+impl BlobId {
+    /// The image itself.
+    pub const IMAGE: Self = Self(0);
+}
+
+/// Positional, exact reads; many threads at once. Short data is an error.
+pub trait ReadAt: Send + Sync {
+    /// Length in bytes. Fixed for the life of the source.
+    fn len(&self) -> u64;
+
+    /// Whether the source holds no byte at all.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `out` from `offset` on.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] where the range reaches past [`len`](Self::len) or the store
+    /// has fewer bytes than it said; otherwise what the store reports. After an error the contents
+    /// of `out` are unspecified and must not be used.
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+}
+
+impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
+    fn len(&self) -> u64 {
+        (**self).len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        (**self).read_exact_at(offset, out)
+    }
+}
+
+/// Fails as [`ReadAt::read_exact_at`] must when `offset..offset + wanted` is not inside `len`.
+///
+/// # Errors
+/// [`io::ErrorKind::UnexpectedEof`] naming the range and the length.
+pub fn past_end(offset: u64, wanted: usize, len: u64) -> io::Result<()> {
+    match offset.checked_add(crate::u64_from(wanted)) {
+        Some(end) if end <= len => Ok(()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!("read of {wanted} bytes at {offset} reaches past the end at {len}"),
+        )),
+    }
+}

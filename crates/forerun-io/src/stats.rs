@@ -1,0 +1,173 @@
+//! Counters at every boundary a block crosses.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// One counted thing. The order is that of the data flow, from the source up.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Counter {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Counter {
+            /// All counters, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name in `--stats` and JSON output.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Reads asked of the source.
+    SourceRequests = "source_requests",
+    /// Bytes asked of the source.
+    SourceBytes = "source_bytes",
+    /// Reads of the source that failed or were short.
+    SourceErrors = "source_errors",
+    /// Of the requests, those made for metadata.
+    MetadataRequests = "metadata_requests",
+    /// Of the requests, those made ahead of the reader.
+    ReadaheadRequests = "readahead_requests",
+    /// Bytes of the requests made ahead of the reader.
+    ReadaheadBytes = "readahead_bytes",
+    /// Bytes read ahead that were evicted before anyone asked for them.
+    ReadaheadWastedBytes = "readahead_wasted_bytes",
+    /// Metadata blocks found in the cache.
+    MetadataHits = "metadata_hits",
+    /// Metadata blocks that had to be read.
+    MetadataMisses = "metadata_misses",
+    /// Data found in the cache or in what was read ahead.
+    CacheHits = "cache_hits",
+    /// Data that had to be read or decoded.
+    CacheMisses = "cache_misses",
+    /// Times a reader waited for somebody else's read or decode of the same block.
+    CacheWaits = "cache_waits",
+    /// Encoded blocks decoded.
+    Decodes = "decodes",
+    /// Bytes that decoding made.
+    DecodedBytes = "decoded_bytes",
+    /// Decodes of a block that had been decoded before.
+    RepeatedDecodes = "repeated_decodes",
+    /// Decodes that failed.
+    DecodeErrors = "decode_errors",
+    /// Bytes handed to the front end.
+    ServedBytes = "served_bytes",
+    /// Writes to an output.
+    Writes = "writes",
+    /// Bytes written to an output.
+    WrittenBytes = "written_bytes",
+    /// Flushes of an output.
+    Flushes = "flushes",
+}
+
+/// Running totals; cheap enough to be always on.
+#[derive(Debug)]
+pub struct IoStats {
+    values: Vec<AtomicU64>,
+}
+
+impl Default for IoStats {
+    fn default() -> Self {
+        Self {
+            values: Counter::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+}
+
+impl IoStats {
+    /// Adds `n` to a counter.
+    pub fn add(&self, counter: Counter, n: u64) {
+        if let Some(value) = self.values.get(index(counter)) {
+            value.fetch_add(n, Ordering::Relaxed);
+        }
+    }
+
+    /// The counter's value now.
+    #[must_use]
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.values
+            .get(index(counter))
+            .map_or(0, |value| value.load(Ordering::Relaxed))
+    }
+
+    /// All values now.
+    #[must_use]
+    pub fn snapshot(&self) -> StatsSnapshot {
+        StatsSnapshot {
+            values: Counter::ALL
+                .iter()
+                .map(|&counter| self.get(counter))
+                .collect(),
+        }
+    }
+}
+
+/// The values of all counters at one moment, or the difference between two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatsSnapshot {
+    values: Vec<u64>,
+}
+
+impl StatsSnapshot {
+    /// One value.
+    #[must_use]
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.values.get(index(counter)).copied().unwrap_or(0)
+    }
+
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let pairs = self.values.iter().zip(&earlier.values);
+        Self {
+            values: pairs.map(|(now, then)| now.saturating_sub(*then)).collect(),
+        }
+    }
+
+    /// Counters and values in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Counter, u64)> + '_ {
+        Counter::ALL
+            .iter()
+            .map(|&counter| (counter, self.get(counter)))
+    }
+}
+
+impl fmt::Display for StatsSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (counter, value) in self.iter() {
+            writeln!(f, "{:<24}{value:>16}", counter.name())?;
+        }
+        Ok(())
+    }
+}
+
+#[allow(clippy::as_conversions)] // The discriminants are 0..ALL.len() by construction.
+const fn index(counter: Counter) -> usize {
+    counter as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_has_its_own_place() {
+        let stats = IoStats::default();
+        for (n, &counter) in Counter::ALL.iter().enumerate() {
+            assert_eq!(index(counter), n);
+            stats.add(counter, crate::u64_from(n) + 1);
+        }
+        let before = stats.snapshot();
+        stats.add(Counter::Flushes, 5);
+        assert_eq!(stats.snapshot().since(&before).get(Counter::Flushes), 5);
+        assert_eq!(before.get(Counter::SourceRequests), 1);
+    }
+}

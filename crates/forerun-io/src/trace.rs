@@ -1,0 +1,136 @@
+//! One event for each time a block crosses a boundary.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::BlobId;
+
+/// Why a request was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// A reader waits for it.
+    #[default]
+    Demand,
+    /// Ahead of a sequential reader or a bulk stream.
+    Readahead,
+    /// Superblocks, inodes, directories.
+    Metadata,
+}
+
+impl Purpose {
+    /// The name in traces.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Demand => "demand",
+            Self::Readahead => "readahead",
+            Self::Metadata => "metadata",
+        }
+    }
+}
+
+/// The boundary that was crossed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// A read of the source ended.
+    SourceRead {
+        /// What it was for.
+        purpose: Purpose,
+        /// Whether all bytes came.
+        ok: bool,
+    },
+    /// Data was found in memory.
+    CacheHit,
+    /// Data was not in memory.
+    CacheMiss,
+    /// A reader waited for a read or decode that was under way.
+    CacheWait,
+    /// A block was decoded.
+    Decode {
+        /// Whether the codec accepted it.
+        ok: bool,
+    },
+    /// Bytes went to an output.
+    Write,
+    /// An output was flushed.
+    Flush,
+}
+
+impl EventKind {
+    /// The name in traces.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SourceRead { .. } => "source_read",
+            Self::CacheHit => "cache_hit",
+            Self::CacheMiss => "cache_miss",
+            Self::CacheWait => "cache_wait",
+            Self::Decode { .. } => "decode",
+            Self::Write => "write",
+            Self::Flush => "flush",
+        }
+    }
+}
+
+/// A block crossing a boundary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Since the observer was made.
+    pub at: Duration,
+    /// Which boundary.
+    pub kind: EventKind,
+    /// Whose bytes.
+    pub blob: BlobId,
+    /// First byte, as an offset into the blob or output.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+/// Receives events as they happen, on the thread that caused them.
+pub trait EventSink: Send + Sync {
+    /// Must not call back into what it observes.
+    fn event(&self, event: &Event);
+}
+
+impl<F: Fn(&Event) + Send + Sync> EventSink for F {
+    fn event(&self, event: &Event) {
+        self(event);
+    }
+}
+
+/// Keeps the newest events in memory.
+#[derive(Debug)]
+pub struct EventLog {
+    capacity: usize,
+    events: Mutex<VecDeque<Event>>,
+}
+
+impl EventLog {
+    /// A log of the newest `capacity` events.
+    #[must_use]
+    pub const fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            events: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    /// Takes the events out, oldest first.
+    pub fn take(&self) -> Vec<Event> {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *events).into()
+    }
+}
+
+impl EventSink for EventLog {
+    fn event(&self, event: &Event) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if events.len() >= self.capacity {
+            events.pop_front();
+        }
+        events.push_back(*event);
+    }
+}

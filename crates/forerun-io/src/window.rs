@@ -1,0 +1,86 @@
+//! A part of a source as a source of its own: images inside other files.
+
+use std::io;
+use std::ops::Range;
+
+use crate::{ReadAt, past_end};
+
+/// `range` of `inner`, seen from 0 on.
+#[derive(Debug)]
+pub struct Window<S> {
+    inner: S,
+    range: Range<u64>,
+}
+
+impl<S: ReadAt> Window<S> {
+    /// The part of `inner` that starts at `offset` and is `size` bytes long, or reaches to the end.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] where the part does not lie inside `inner`.
+    pub fn new(inner: S, offset: u64, size: Option<u64>) -> io::Result<Self> {
+        let len = inner.len();
+        let end = match size {
+            Some(size) => offset.checked_add(size),
+            None => Some(len),
+        };
+        match end {
+            Some(end) if end <= len && offset <= end => Ok(Self {
+                inner,
+                range: offset..end,
+            }),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "offset {offset} and size {size:?} do not lie inside the {len} bytes of the source"
+                ),
+            )),
+        }
+    }
+}
+
+impl<S: ReadAt> ReadAt for Window<S> {
+    fn len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        past_end(offset, out.len(), self.len())?;
+        self.inner.read_exact_at(self.range.start + offset, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemorySource;
+
+    #[test]
+    fn reads_are_relative_and_bounded() {
+        let whole = MemorySource::new((0..100).collect::<Vec<u8>>());
+        let part = Window::new(whole, 10, Some(5)).unwrap();
+        assert_eq!(part.len(), 5);
+        let mut out = [0; 5];
+        part.read_exact_at(0, &mut out).unwrap();
+        assert_eq!(out, [10, 11, 12, 13, 14]);
+        let past = part.read_exact_at(1, &mut out).unwrap_err();
+        assert_eq!(past.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_part_outside_is_refused() {
+        for (offset, size) in [
+            (0, Some(101)),
+            (101, None),
+            (u64::MAX, Some(2)),
+            (90, Some(11)),
+        ] {
+            let whole = MemorySource::new(vec![0; 100]);
+            let error = Window::new(whole, offset, size).unwrap_err();
+            assert_eq!(
+                error.kind(),
+                io::ErrorKind::InvalidInput,
+                "{offset} {size:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The one public error of every driver and of the engine.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use crate::NodeId;
+
+/// What every fallible call of the seam gives.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, by what the caller can do about it. Cheap to clone: all who waited for one
+/// read get the same error.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No entry of that name.
+    #[error("no such file or directory")]
+    NotFound,
+    /// A directory was needed.
+    #[error("not a directory")]
+    NotADirectory,
+    /// A file was needed.
+    #[error("is a directory")]
+    IsADirectory,
+    /// A symbolic link was needed.
+    #[error("not a symbolic link")]
+    NotASymlink,
+    /// Only regular files have data.
+    #[error("not a regular file")]
+    NotAFile,
+    /// More symbolic links than [`Limits::symlink_hops`](crate::Limits::symlink_hops).
+    #[error("too many levels of symbolic links")]
+    SymlinkLoop,
+    /// A directory lies below itself, so that a walk would never end.
+    #[error(
+        "directory {node} lies below itself at /{}",
+        String::from_utf8_lossy(path)
+    )]
+    DirectoryLoop {
+        /// The directory.
+        node: NodeId,
+        /// The path at which it was met again.
+        path: Vec<u8>,
+    },
+    /// The node id was not given out by this filesystem.
+    #[error("no such node: {0}")]
+    StaleNode(NodeId),
+    /// One of [`Limits`](crate::Limits) was reached.
+    #[error("{what} exceeds the limit of {limit}")]
+    Limit {
+        /// What was counted, with where it was.
+        what: String,
+        /// The bound.
+        limit: u64,
+    },
+    /// A valid image that uses something this driver does not know.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// No driver knows these bytes, or the one that was asked for does not.
+    #[error("not a {expected} image: {found}")]
+    UnknownFormat {
+        /// What was looked for.
+        expected: String,
+        /// What is there instead.
+        found: String,
+    },
+    /// The image contradicts itself or its specification.
+    #[error(transparent)]
+    Corrupt(Corrupt),
+    /// The source could not be read.
+    #[error("reading {len} bytes at offset {offset:#x}: {source}")]
+    Io {
+        /// First byte of the failed read, in the image.
+        offset: u64,
+        /// Its length.
+        len: u64,
+        /// What the source said.
+        source: Arc<io::Error>,
+    },
+}
+
+impl Error {
+    /// A read of the source that failed.
+    #[must_use]
+    pub fn io(offset: u64, len: usize, source: io::Error) -> Self {
+        Self::Io {
+            offset,
+            len: forerun_io::u64_from(len),
+            source: Arc::new(source),
+        }
+    }
+
+    /// A limit that was reached.
+    pub fn limit(what: impl Into<String>, limit: u64) -> Self {
+        Self::Limit {
+            what: what.into(),
+            limit,
+        }
+    }
+
+    /// Short stable name of the kind of error, for JSON output and tests.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::NotADirectory => "not_a_directory",
+            Self::IsADirectory => "is_a_directory",
+            Self::NotASymlink => "not_a_symlink",
+            Self::NotAFile => "not_a_file",
+            Self::SymlinkLoop => "symlink_loop",
+            Self::DirectoryLoop { .. } => "directory_loop",
+            Self::StaleNode(_) => "stale_node",
+            Self::Limit { .. } => "limit",
+            Self::Unsupported(_) => "unsupported",
+            Self::UnknownFormat { .. } => "unknown_format",
+            Self::Corrupt(_) => "corrupt",
+            Self::Io { .. } => "io",
+        }
+    }
+}
+
+/// A check that an image failed: which, where, and the numbers.
+///
+/// The check itself is private to the driver; its text carries what it takes to find the bytes.
+#[derive(Clone)]
+pub struct Corrupt {
+    format: &'static str,
+    node: Option<NodeId>,
+    offset: u64,
+    check: Arc<dyn std::error::Error + Send + Sync>,
+}
+
+impl Corrupt {
+    /// `check` failed at byte `offset` of the image, while `node` was looked at.
+    pub fn new(
+        format: &'static str,
+        node: Option<NodeId>,
+        offset: u64,
+        check: impl std::error::Error + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            format,
+            node,
+            offset,
+            check: Arc::new(check),
+        }
+    }
+
+    /// The node that was looked at, where there was one.
+    #[must_use]
+    pub const fn node(&self) -> Option<NodeId> {
+        self.node
+    }
+
+    /// Offset in the image of the bytes that failed the check.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The driver's check, to be downcast by that driver's own tests.
+    #[must_use]
+    pub fn check(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+        &*self.check
+    }
+}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "damaged {} image: ", self.format)?;
+        if let Some(node) = self.node {
+            write!(f, "node {node}, ")?;
+        }
+        write!(f, "offset {:#x}: {}", self.offset, self.check)
+    }
+}
+
+impl fmt::Debug for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Corrupt({self})")
+    }
+}
+
+impl std::error::Error for Corrupt {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.check.source()
+    }
+}
+
+impl From<Corrupt> for Error {
+    fn from(corrupt: Corrupt) -> Self {
+        Self::Corrupt(corrupt)
+    }
+}

@@ -1,0 +1,182 @@
+//! The trait that a format driver implements.
+
+use std::fmt;
+use std::ops::{ControlFlow, Range};
+
+use crate::{Error, Extent, FileType, Metadata, Result};
+
+/// A node, by what its format finds it with: header offset, inode number, nid, entry position.
+/// Stable for as long as the image does not change, so it can be an inode number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// A position between two entries of a directory. What it means is the driver's business; it stays
+/// valid for as long as the image does not change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DirCursor(pub u64);
+
+impl DirCursor {
+    /// Before the first entry.
+    pub const START: Self = Self(0);
+}
+
+/// An entry of a directory. `.` and `..` are never among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    /// Name; passes [`check_name`](crate::check_name).
+    pub name: &'a [u8],
+    /// The node it names. Hard links give the same one.
+    pub node: NodeId,
+    /// Kind of that node.
+    pub kind: FileType,
+    /// Where to go on after this entry; never [`DirCursor::START`].
+    pub next: DirCursor,
+}
+
+/// What is known of an image as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VolumeInfo {
+    /// Name of the format.
+    pub format: &'static str,
+    /// Volume name or label; empty where there is none.
+    pub label: Vec<u8>,
+    /// Bytes of the image by its own account; the source may be longer.
+    pub image_len: u64,
+    /// Block size that statfs reports, in bytes.
+    pub block_size: u32,
+    /// Number of inodes, where the format keeps it.
+    pub inodes: Option<u64>,
+    /// Longest name the format can hold, in bytes.
+    pub name_max: u32,
+    /// Whether any node can have extended attributes.
+    pub has_xattrs: bool,
+    /// Whether nodes have owners, permissions and times of their own; where not, front ends may
+    /// put the caller's in their place.
+    pub has_owners: bool,
+    /// Further facts in the format's own terms, for `info`.
+    pub details: Vec<(&'static str, String)>,
+}
+
+impl VolumeInfo {
+    /// A volume of which only the basic facts are known: no label, no xattrs, no details.
+    #[must_use]
+    pub const fn new(format: &'static str, image_len: u64, block_size: u32) -> Self {
+        Self {
+            format,
+            label: Vec::new(),
+            image_len,
+            block_size,
+            inodes: None,
+            name_max: 255,
+            has_xattrs: false,
+            has_owners: true,
+            details: Vec::new(),
+        }
+    }
+}
+
+/// Something that [`FileSystem::check`] found.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// The node it is about, where there is one.
+    pub node: Option<NodeId>,
+    /// Whether the image can still be used as it is. A warning is a deviation that loses nothing.
+    pub fatal: bool,
+    /// What and where.
+    pub error: Error,
+}
+
+/// A driver: answers where things are, from metadata it reads through the source it was opened on.
+///
+/// All methods take `&self` and are called from many threads at once. None reads file data.
+/// No method panics, loops without bound or allocates by an unchecked field, whatever the image.
+pub trait FileSystem: Send + Sync {
+    /// The image as a whole.
+    fn volume(&self) -> VolumeInfo;
+
+    /// The root directory.
+    fn root(&self) -> NodeId;
+
+    /// What `stat` tells of `node`.
+    ///
+    /// # Errors
+    /// [`Error::StaleNode`] for an id that names no inode, [`Error::Corrupt`], [`Error::Io`].
+    fn metadata(&self, node: NodeId) -> Result<Metadata>;
+
+    /// The node that `name` means in `dir`. `.` and `..` are not looked up here.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`], and those of [`metadata`](Self::metadata).
+    fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>>;
+
+    /// Visits the entries of `dir` after `from`, in the image's order, until the visitor breaks.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup). Entries before the damage have been visited then.
+    fn read_dir(
+        &self,
+        dir: NodeId,
+        from: DirCursor,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()>;
+
+    /// Target of a symbolic link: not empty, without NUL, at most
+    /// [`Limits::symlink_len`](crate::Limits::symlink_len) bytes.
+    ///
+    /// # Errors
+    /// [`Error::NotASymlink`], and those of [`metadata`](Self::metadata).
+    fn read_link(&self, node: NodeId) -> Result<Vec<u8>>;
+
+    /// Visits the extended attributes of `node`: full name, value. None by default.
+    ///
+    /// # Errors
+    /// Those of [`metadata`](Self::metadata).
+    fn xattrs(&self, node: NodeId, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let _ = (node, visit);
+        Ok(())
+    }
+
+    /// Visits the extents that cover `range` of a regular file in order and without gaps, until the
+    /// visitor breaks. The range is clamped to the file's size; the first and last extent may be
+    /// clamped to the range or reach past it. No data is read, only metadata.
+    ///
+    /// # Errors
+    /// [`Error::IsADirectory`], [`Error::NotAFile`], and those of [`metadata`](Self::metadata).
+    fn map(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()>;
+
+    /// Where the image keeps its metadata, in the order a full walk reads it: what prefetch reads
+    /// ahead. Empty where metadata is strewn among the data.
+    fn metadata_ranges(&self) -> Vec<Range<u64>> {
+        Vec::new()
+    }
+
+    /// The on-disk fields of `node` in the format's own terms and order, for `dump`. With no node,
+    /// those of the image as a whole.
+    ///
+    /// # Errors
+    /// Those of [`metadata`](Self::metadata).
+    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>>;
+
+    /// Reports whatever the format can check of `node` (or, with none, of the image as a whole)
+    /// beyond what reading it does: checksums, reserved fields, link counts. The caller walks the
+    /// tree and reads everything besides.
+    ///
+    /// # Errors
+    /// Only those that end the check: [`Error::Io`] on the structure itself.
+    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
+        let _ = (node, report);
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! The seam of forerun: what a filesystem driver answers, and what everybody may build on that.
+//!
+//! Drivers *map*: [`FileSystem::map`] says where the bytes of a file are and moves none. The engine
+//! moves bytes and knows no format. This crate holds the trait between them, the types it speaks
+//! ([`Metadata`], [`Extent`], [`Error`]) and the algorithms that need nothing else: name rules,
+//! path resolution, and the walk.
+//!
+//! Nothing here knows a format, a front end or errno.
+
+mod error;
+mod extent;
+mod filesystem;
+mod format;
+mod metadata;
+mod name;
+mod path;
+mod walk;
+
+pub use error::{Corrupt, Error, Result};
+pub use extent::{EncodedBlock, Extent, Place};
+pub use filesystem::{DirCursor, DirEntry, FileSystem, NodeId, Problem, VolumeInfo};
+pub use forerun_codec::Codec;
+pub use forerun_io::{BlobId, Limits};
+pub use format::{Format, OpenFormat};
+pub use metadata::{Device, FileType, Metadata, Timestamp};
+pub use name::{NameError, check_name};
+pub use path::{FollowLast, resolve};
+pub use walk::{Walk, WalkEntry};

@@ -1,0 +1,75 @@
+//! Which bytes may be a directory entry's name.
+
+/// Why a name is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// No bytes at all.
+    #[error("empty name")]
+    Empty,
+    /// `.` or `..`: these mean the directory itself and its parent wherever they are used.
+    #[error("name is . or ..")]
+    Dots,
+    /// A slash would make a path of it.
+    #[error("name contains a slash")]
+    Slash,
+    /// A NUL would end it early.
+    #[error("name contains a NUL byte")]
+    Nul,
+    /// Longer than [`Limits::name_len`](crate::Limits::name_len).
+    #[error("name of {len} bytes is longer than {limit}")]
+    TooLong {
+        /// Its length, in bytes.
+        len: usize,
+        /// The bound.
+        limit: usize,
+    },
+}
+
+/// Accepts what can safely be one component of a path. Every driver holds each name it reads, and
+/// every writer each name it writes, against this: extraction, mounts and listings rely on it.
+///
+/// # Errors
+/// The first rule that `name` breaks.
+pub fn check_name(name: &[u8], limit: usize) -> Result<(), NameError> {
+    match name {
+        b"" => Err(NameError::Empty),
+        b"." | b".." => Err(NameError::Dots),
+        _ if name.len() > limit => Err(NameError::TooLong {
+            len: name.len(),
+            limit,
+        }),
+        _ if name.contains(&b'/') => Err(NameError::Slash),
+        _ if name.contains(&0) => Err(NameError::Nul),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules() {
+        let long = [b'x'; 256];
+        for (name, expected) in [
+            (&b"a"[..], Ok(())),
+            (b"...", Ok(())),
+            (b"\xff\n", Ok(())),
+            (b"", Err(NameError::Empty)),
+            (b".", Err(NameError::Dots)),
+            (b"..", Err(NameError::Dots)),
+            (b"a/b", Err(NameError::Slash)),
+            (b"a\0", Err(NameError::Nul)),
+            (&long[..255], Ok(())),
+            (
+                &long,
+                Err(NameError::TooLong {
+                    len: 256,
+                    limit: 255,
+                }),
+            ),
+        ] {
+            assert_eq!(check_name(name, 255), expected, "{name:?}");
+        }
+    }
+}

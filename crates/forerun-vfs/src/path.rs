@@ -1,0 +1,78 @@
+//! From a path to a node.
+
+use std::collections::VecDeque;
+
+use crate::{Error, FileSystem, FileType, Limits, NodeId, Result};
+
+/// What becomes of a symbolic link in the last place of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowLast {
+    /// It is followed, as by `stat`.
+    Yes,
+    /// It is the result, as by `lstat`.
+    No,
+}
+
+/// The node that `path` names, from the root of the image. Symbolic links resolve inside the image:
+/// an absolute target starts at its root and `..` stops there.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::SymlinkLoop`] after
+/// [`Limits::symlink_hops`] links, [`Error::Limit`] for a path deeper than [`Limits::depth`], and
+/// those of the driver.
+pub fn resolve(
+    fs: &dyn FileSystem,
+    path: &[u8],
+    last: FollowLast,
+    limits: &Limits,
+) -> Result<NodeId> {
+    let mut ancestors = vec![fs.root()];
+    let mut pending: VecDeque<Vec<u8>> = components(path).map(<[u8]>::to_vec).collect();
+    let must_be_dir = path.ends_with(b"/");
+    let mut hops = 0;
+    while let Some(name) = pending.pop_front() {
+        let dir = *ancestors.last().unwrap_or(&fs.root());
+        if name == b".." {
+            if fs.metadata(dir)?.kind != FileType::Directory {
+                return Err(Error::NotADirectory);
+            }
+            if ancestors.len() > 1 {
+                ancestors.pop();
+            }
+            continue;
+        }
+        let node = fs.lookup(dir, &name)?.ok_or(Error::NotFound)?;
+        let is_last = pending.is_empty() && !must_be_dir;
+        if fs.metadata(node)?.kind == FileType::Symlink && !(is_last && last == FollowLast::No) {
+            hops += 1;
+            if hops > limits.symlink_hops {
+                return Err(Error::SymlinkLoop);
+            }
+            let target = fs.read_link(node)?;
+            if target.starts_with(b"/") {
+                ancestors.truncate(1);
+            }
+            for name in components(&target).rev() {
+                pending.push_front(name.to_vec());
+            }
+            continue;
+        }
+        if ancestors.len() > limits.depth {
+            return Err(Error::limit(
+                "depth of a path",
+                forerun_io::u64_from(limits.depth),
+            ));
+        }
+        ancestors.push(node);
+    }
+    let node = *ancestors.last().unwrap_or(&fs.root());
+    if must_be_dir && fs.metadata(node)?.kind != FileType::Directory {
+        return Err(Error::NotADirectory);
+    }
+    Ok(node)
+}
+
+fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    path.split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".")
+}

@@ -3,26 +3,39 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// What a read gives: a part of a cached block where one block holds it all, so that it is not
-/// copied on the way, else bytes of its own.
+use crate::buffer::Buffer;
+
+/// What a read gives: a part of a cached block or of what was read ahead where one holds it all, so
+/// that it is not copied on the way; else bytes of its own.
 #[derive(Clone)]
-pub struct Data(Inner);
+pub struct Data {
+    bytes: Bytes,
+    range: Range<usize>,
+}
 
 #[derive(Clone)]
-enum Inner {
-    Owned(Vec<u8>),
-    Block(Arc<[u8]>, Range<usize>),
+enum Bytes {
+    Buffer(Arc<Buffer>),
+    Block(Arc<[u8]>),
 }
 
 impl Data {
-    pub(crate) const fn owned(bytes: Vec<u8>) -> Self {
-        Self(Inner::Owned(bytes))
+    /// `range` of `buffer`; nothing where it is not inside.
+    pub(crate) fn of_buffer(buffer: Arc<Buffer>, range: Range<usize>) -> Option<Self> {
+        buffer.get(range.clone())?;
+        Some(Self {
+            bytes: Bytes::Buffer(buffer),
+            range,
+        })
     }
 
-    /// `range` of `block`, or nothing where it is not inside.
-    pub(crate) fn block(block: Arc<[u8]>, range: Range<usize>) -> Option<Self> {
+    /// `range` of `block`; nothing where it is not inside.
+    pub(crate) fn of_block(block: Arc<[u8]>, range: Range<usize>) -> Option<Self> {
         block.get(range.clone())?;
-        Some(Self(Inner::Block(block, range)))
+        Some(Self {
+            bytes: Bytes::Block(block),
+            range,
+        })
     }
 }
 
@@ -30,11 +43,12 @@ impl Deref for Data {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.0 {
-            Inner::Owned(bytes) => bytes,
-            // In range since the constructor.
-            Inner::Block(block, range) => block.get(range.clone()).unwrap_or_default(),
-        }
+        let all: &[u8] = match &self.bytes {
+            Bytes::Buffer(buffer) => buffer,
+            Bytes::Block(block) => block,
+        };
+        // In range since the constructors.
+        all.get(self.range.clone()).unwrap_or_default()
     }
 }
 

@@ -7,12 +7,20 @@
 //!
 //! Threads, no async runtime; nothing here knows FUSE or errno.
 
+mod ahead;
+mod assembly;
+mod buffer;
 pub mod build;
 mod bulk;
 mod data;
+mod decoded;
 mod metadata_source;
 mod options;
+mod pool;
 mod reader;
+mod segment;
+mod stored;
+mod stream;
 
 pub use bulk::Bulk;
 pub use data::Data;

@@ -1,17 +1,43 @@
 //! From a node and a range to bytes.
 
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
-use forerun_io::{Counted, Counter, Limits, Observer, Purpose, saturating_usize, u64_from};
-use forerun_vfs::{Error, FileSystem, FileType, NodeId, Place, Result};
+use forerun_io::{Counted, Counter, Limits, Observer, saturating_usize, u64_from};
+use forerun_vfs::{Error, Extent, FileSystem, FileType, NodeId, Place, Result, Walk};
 
+use crate::ahead::{self, Plan};
+use crate::assembly::Assembly;
+use crate::decoded::Decoded;
+use crate::pool::Pool;
+use crate::stored::Stored;
+use crate::stream::Streams;
 use crate::{Bulk, Data, EngineOptions, MetadataSource};
+
+/// Most that is held of what was read ahead, whatever the budget for all.
+const AHEAD_BUDGET: u64 = 64 << 20;
 
 /// Reads files of one image. Cheap to clone; used from many threads at once.
 #[derive(Clone)]
 pub struct Reader {
     inner: Arc<Inner>,
+}
+
+struct Inner {
+    fs: Arc<dyn FileSystem>,
+    metadata: Arc<MetadataSource>,
+    moves: Arc<Moves>,
+    streams: Streams,
+    prefetched: Once,
+    options: EngineOptions,
+    limits: Limits,
+}
+
+/// What moves the bytes: shared with the jobs of the pool.
+pub struct Moves {
+    pub stored: Stored,
+    pub decoded: Decoded,
+    pub pool: Pool,
 }
 
 impl std::fmt::Debug for Reader {
@@ -20,14 +46,6 @@ impl std::fmt::Debug for Reader {
             .field("options", &self.inner.options)
             .finish_non_exhaustive()
     }
-}
-
-struct Inner {
-    fs: Arc<dyn FileSystem>,
-    image: Counted,
-    metadata: Arc<MetadataSource>,
-    options: EngineOptions,
-    limits: Limits,
 }
 
 impl Reader {
@@ -40,44 +58,29 @@ impl Reader {
         options: EngineOptions,
         limits: Limits,
     ) -> Self {
+        let geometry = options.geometry(image.len());
+        let ahead_budget = AHEAD_BUDGET.min(options.cache / 4);
+        let (window, legacy) = match options.large_blocks {
+            true => (options.readahead.min(ahead_budget / 2), false),
+            false => (0, true),
+        };
+        let moves = Moves {
+            stored: Stored::new(image, geometry, legacy, ahead_budget),
+            decoded: Decoded::new(fs.volume().format, options.cache / 2, &limits),
+            pool: Pool::new(options.pool_threads()),
+        };
+        let inner = Inner {
+            fs,
+            metadata,
+            moves: Arc::new(moves),
+            streams: Streams::new(window, geometry.max_request()),
+            prefetched: Once::new(),
+            options,
+            limits,
+        };
         Self {
-            inner: Arc::new(Inner {
-                fs,
-                image,
-                metadata,
-                options,
-                limits,
-            }),
+            inner: Arc::new(inner),
         }
-    }
-
-    /// The source of this image's metadata.
-    #[must_use]
-    pub fn metadata_source(&self) -> &MetadataSource {
-        &self.inner.metadata
-    }
-
-    /// Sorts regular files by where their first byte is, so that reading them in this order reads
-    /// the image forward. Files whose extents cannot be told keep to the front.
-    pub fn physical_order(&self, nodes: &mut [NodeId]) {
-        nodes.sort_by_cached_key(|&node| {
-            let mut first = 0;
-            let _fails_when_read = self.fs().map(node, 0..1, &mut |extent| {
-                first = match extent.place {
-                    Place::Stored { offset, .. } => offset,
-                    Place::Encoded { block, .. } => block.offset,
-                    Place::Zero | Place::Inline(_) => 0,
-                };
-                ControlFlow::Break(())
-            });
-            first
-        });
-    }
-
-    /// A stream over many files in the order given, read ahead as a whole.
-    #[must_use]
-    pub fn bulk(&self, nodes: Vec<NodeId>) -> Bulk {
-        Bulk::new(self.clone(), nodes)
     }
 
     /// The driver, for everything but data.
@@ -101,20 +104,48 @@ impl Reader {
     /// Who counts.
     #[must_use]
     pub fn observer(&self) -> &Arc<Observer> {
-        self.inner.image.observer()
+        self.inner.moves.stored.observer()
+    }
+
+    /// A walk of `start` and everything below it, with the metadata read ahead of it.
+    #[must_use]
+    pub fn walk(&self, start: NodeId) -> Walk<'_> {
+        self.prefetch_metadata();
+        Walk::new(self.fs(), start, self.limits())
+    }
+
+    /// Starts to read the image's metadata ahead, the first time it is called. A front end calls it
+    /// when a walk seems to begin; [`walk`](Self::walk) does.
+    pub fn prefetch_metadata(&self) {
+        self.inner.prefetched.call_once(|| {
+            let ranges = self.fs().metadata_ranges();
+            if ranges.is_empty() || !self.options().large_blocks {
+                return;
+            }
+            let metadata = Arc::clone(&self.inner.metadata);
+            self.inner.moves.pool.submit(move || {
+                ranges
+                    .into_iter()
+                    .for_each(|range| metadata.prefetch(range));
+            });
+        });
     }
 
     /// Up to `len` bytes of `node` from `offset`: fewer only at the end of the file, none past it.
     ///
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::NotAFile`], and what reading the metadata or the data
-    /// gives. A range that holds one unreadable byte fails whole; others are not affected.
+    /// gives. A range that holds one unreadable byte fails whole, and the error names where; other
+    /// ranges are not affected.
     pub fn read(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
-        let size = self.file_size(node)?;
-        let len = saturating_usize(size.saturating_sub(offset).min(u64_from(len)));
-        let mut out = vec![0; len];
-        self.read_into(node, offset, &mut out)?;
-        Ok(Data::owned(out))
+        let range = self.begin(node, offset, len)?;
+        let mut assembly = Assembly::new(&self.inner.moves, range.clone());
+        self.visit(node, range, &mut |extent| assembly.add(extent))?;
+        let data = assembly.finish()?;
+        self.observer()
+            .stats()
+            .add(Counter::ServedBytes, u64_from(data.len()));
+        Ok(data)
     }
 
     /// As [`read`](Self::read), into the caller's buffer. Gives the number of bytes read.
@@ -122,22 +153,11 @@ impl Reader {
     /// # Errors
     /// As [`read`](Self::read); the buffer's contents are unspecified then.
     pub fn read_into(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
-        let size = self.file_size(node)?;
-        let len = saturating_usize(size.saturating_sub(offset).min(u64_from(out.len())));
-        let end = offset + u64_from(len);
-        let mut result = Ok(());
-        self.fs().map(node, offset..end, &mut |extent| {
-            let from = extent.logical.start.max(offset);
-            let to = extent.logical.end.min(end);
-            let part = &mut out[saturating_usize(from - offset)..saturating_usize(to - offset)];
-            result = self.fill(&extent.place, from - extent.logical.start, part);
-            if result.is_ok() {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            }
-        })?;
-        result?;
+        let range = self.begin(node, offset, out.len())?;
+        let len = saturating_usize(range.end - range.start);
+        let mut assembly = Assembly::into_slice(&self.inner.moves, range.clone(), &mut out[..len]);
+        self.visit(node, range, &mut |extent| assembly.add(extent))?;
+        assembly.finish()?;
         self.observer()
             .stats()
             .add(Counter::ServedBytes, u64_from(len));
@@ -163,15 +183,76 @@ impl Reader {
         Ok(hole.or((offset < size).then_some(size)))
     }
 
+    /// Sorts regular files by where their first byte is, so that reading them in this order reads
+    /// the image forward. Files whose extents cannot be told keep to the front.
+    pub fn physical_order(&self, nodes: &mut [NodeId]) {
+        nodes.sort_by_cached_key(|&node| {
+            let mut first = 0;
+            let _fails_when_read = self.fs().map(node, 0..1, &mut |extent| {
+                first = match extent.place {
+                    Place::Stored { offset, .. } => offset,
+                    Place::Encoded { block, .. } => block.offset,
+                    Place::Zero | Place::Inline(_) => 0,
+                };
+                ControlFlow::Break(())
+            });
+            first
+        });
+    }
+
+    /// A stream over many files in the order given, read ahead as a whole.
+    #[must_use]
+    pub fn bulk(&self, nodes: Vec<NodeId>) -> Bulk {
+        Bulk::new(self.clone(), nodes)
+    }
+
+    /// Bytes that a bulk stream keeps ahead.
+    pub(crate) fn bulk_window(&self) -> u64 {
+        if self.options().readahead == 0 || !self.options().large_blocks {
+            return 0;
+        }
+        self.inner.moves.stored.segments.budget() / 2
+    }
+
+    pub(crate) fn start(&self, plan: Plan) {
+        ahead::start(&self.inner.moves, plan);
+    }
+
+    /// Clamps a read to the file and starts what is to be read ahead of it.
+    fn begin(&self, node: NodeId, offset: u64, len: usize) -> Result<Range<u64>> {
+        let size = self.file_size(node)?;
+        let start = offset.min(size);
+        let range = start..size.min(start.saturating_add(u64_from(len)));
+        if let Some(ahead) = self.inner.streams.on_read(node, &range, size) {
+            let mut plan = Plan::default();
+            plan.add(self.fs(), node, ahead, 0);
+            self.start(plan);
+        }
+        Ok(range)
+    }
+
+    fn visit(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if range.is_empty() {
+            Ok(())
+        } else {
+            self.fs().map(node, range, visit)
+        }
+    }
+
     fn seek(
         &self,
         node: NodeId,
         offset: u64,
         wanted: impl Fn(&Place) -> bool,
     ) -> Result<Option<u64>> {
-        let range: Range<u64> = offset..self.file_size(node)?;
+        let range = offset..self.file_size(node)?;
         let mut found = None;
-        self.fs().map(node, range, &mut |extent| {
+        self.visit(node, range, &mut |extent| {
             if wanted(&extent.place) {
                 found = Some(extent.logical.start.max(offset));
                 return ControlFlow::Break(());
@@ -188,22 +269,5 @@ impl Reader {
             FileType::Directory => Err(Error::IsADirectory),
             _ => Err(Error::NotAFile),
         }
-    }
-
-    fn fill(&self, place: &Place, skip: u64, out: &mut [u8]) -> Result<()> {
-        match place {
-            Place::Zero => out.fill(0),
-            Place::Stored { offset, .. } => {
-                let at = offset + skip;
-                let result = self.inner.image.read(at, out, Purpose::Demand);
-                result.map_err(|error| Error::io(at, out.len(), error))?;
-            }
-            Place::Inline(bytes) => {
-                let from = saturating_usize(skip);
-                out.copy_from_slice(&bytes[from..from + out.len()]);
-            }
-            Place::Encoded { .. } => return Err(Error::Unsupported("encoded blocks".into())),
-        }
-        Ok(())
     }
 }

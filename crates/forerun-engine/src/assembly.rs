@@ -1,0 +1,208 @@
+//! One read, put together from its extents.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use forerun_io::saturating_usize;
+use forerun_vfs::{Corrupt, Error, Extent, Place, Result};
+
+use crate::Data;
+use crate::buffer::Buffer;
+use crate::reader::Moves;
+
+/// The extents of a file do not cover it: a defect of the driver, or an image it should have
+/// refused. Checked here, so that no stale byte of a buffer is ever served.
+#[derive(Debug, thiserror::Error)]
+enum MapError {
+    #[error("the extents leave {start}..{end} of the file uncovered")]
+    Gap { start: u64, end: u64 },
+    #[error("an inline extent holds {have} bytes, {want} are wanted")]
+    ShortInline { have: usize, want: usize },
+}
+
+/// Collects the bytes of `range`, in order.
+pub struct Assembly<'a> {
+    moves: &'a Moves,
+    range: Range<u64>,
+    at: u64,
+    target: Target<'a>,
+    error: Option<Error>,
+}
+
+enum Target<'a> {
+    /// Nothing yet; one extent may still serve the whole range without a copy.
+    Undecided,
+    Whole(Data),
+    Buffer(Buffer),
+    Slice(&'a mut [u8]),
+}
+
+impl<'a> Assembly<'a> {
+    pub const fn new(moves: &'a Moves, range: Range<u64>) -> Self {
+        let at = range.start;
+        Self {
+            moves,
+            range,
+            at,
+            target: Target::Undecided,
+            error: None,
+        }
+    }
+
+    /// `out` is as long as the range.
+    pub const fn into_slice(moves: &'a Moves, range: Range<u64>, out: &'a mut [u8]) -> Self {
+        let at = range.start;
+        Self {
+            moves,
+            range,
+            at,
+            target: Target::Slice(out),
+            error: None,
+        }
+    }
+
+    /// Takes the next extent.
+    pub fn add(&mut self, extent: Extent) -> ControlFlow<()> {
+        match self.take(&extent) {
+            Ok(()) if self.at < self.range.end => ControlFlow::Continue(()),
+            Ok(()) => ControlFlow::Break(()),
+            Err(error) => {
+                self.error = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// The bytes; those of a caller's slice are in it already.
+    pub fn finish(self) -> Result<Data> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if self.at < self.range.end {
+            return Err(self.corrupt(MapError::Gap {
+                start: self.at,
+                end: self.range.end,
+            }));
+        }
+        let empty = || self.moves.stored.buffers.take(0);
+        let buffer = match self.target {
+            Target::Whole(data) => return Ok(data),
+            Target::Buffer(buffer) => buffer,
+            Target::Undecided | Target::Slice(_) => empty(),
+        };
+        let len = buffer.len();
+        let data = Data::of_buffer(Arc::new(buffer), 0..len);
+        data.ok_or_else(|| {
+            Error::io(
+                self.range.start,
+                len,
+                std::io::ErrorKind::UnexpectedEof.into(),
+            )
+        })
+    }
+
+    fn take(&mut self, extent: &Extent) -> Result<()> {
+        let Range { start, end } = extent.logical;
+        if start > self.at || end <= self.at {
+            return Err(self.corrupt(MapError::Gap {
+                start: self.at,
+                end: start.max(self.at),
+            }));
+        }
+        let skip = self.at - start;
+        let to = end.min(self.range.end);
+        let whole = self.at == self.range.start && to == self.range.end;
+        if whole
+            && matches!(self.target, Target::Undecided)
+            && let Some(data) = self.without_copy(&extent.place, skip)?
+        {
+            self.target = Target::Whole(data);
+            self.at = to;
+            return Ok(());
+        }
+        let part =
+            saturating_usize(self.at - self.range.start)..saturating_usize(to - self.range.start);
+        self.fill(&extent.place, skip, part)?;
+        self.at = to;
+        Ok(())
+    }
+
+    /// The whole range as a part of one block, where it is one.
+    fn without_copy(&self, place: &Place, skip: u64) -> Result<Option<Data>> {
+        let len = self.range.end - self.range.start;
+        match place {
+            Place::Stored { blob, offset } => {
+                let Some(start) = offset.checked_add(skip) else {
+                    return Ok(None);
+                };
+                let Some(end) = start.checked_add(len) else {
+                    return Ok(None);
+                };
+                Ok(self.moves.stored.slice(*blob, &(start..end)))
+            }
+            Place::Encoded { block, skip: first } => {
+                let bytes = self.moves.decoded.get(block, &self.moves.stored)?;
+                let from = saturating_usize(skip.saturating_add(u64::from(*first)));
+                Ok(Data::of_block(
+                    bytes,
+                    from..from.saturating_add(saturating_usize(len)),
+                ))
+            }
+            Place::Inline(bytes) => {
+                let from = saturating_usize(skip);
+                Ok(Data::of_block(
+                    Arc::clone(bytes),
+                    from..from.saturating_add(saturating_usize(len)),
+                ))
+            }
+            Place::Zero => Ok(None),
+        }
+    }
+
+    fn fill(&mut self, place: &Place, skip: u64, part: Range<usize>) -> Result<()> {
+        if matches!(self.target, Target::Undecided) {
+            let len = saturating_usize(self.range.end - self.range.start);
+            self.target = Target::Buffer(self.moves.stored.buffers.take(len));
+        }
+        let moves = self.moves;
+        let out = match &mut self.target {
+            Target::Buffer(buffer) => buffer.as_mut().get_mut(part),
+            Target::Slice(slice) => slice.get_mut(part),
+            Target::Undecided | Target::Whole(_) => None,
+        };
+        let out = out.unwrap_or_default();
+        let copy = |from: &[u8], at: u64, out: &mut [u8]| {
+            let at = saturating_usize(at);
+            let bytes = from.get(at..at.saturating_add(out.len()));
+            bytes
+                .map(|bytes| out.copy_from_slice(bytes))
+                .ok_or(MapError::ShortInline {
+                    have: from.len().saturating_sub(at),
+                    want: out.len(),
+                })
+        };
+        let copied = match place {
+            Place::Zero => {
+                out.fill(0);
+                Ok(())
+            }
+            Place::Stored { blob, offset } => {
+                return moves.stored.read(*blob, offset.saturating_add(skip), out);
+            }
+            Place::Encoded { block, skip: first } => {
+                let bytes = moves.decoded.get(block, &moves.stored)?;
+                copy(&bytes, skip.saturating_add(u64::from(*first)), out)
+            }
+            Place::Inline(bytes) => copy(bytes, skip, out),
+        };
+        copied.map_err(|error| self.corrupt(error))
+    }
+
+    fn corrupt(&self, error: MapError) -> Error {
+        let offset = match error {
+            MapError::Gap { start, .. } => start,
+            MapError::ShortInline { .. } => self.at,
+        };
+        Corrupt::new(self.moves.decoded.format(), None, offset, error).into()
+    }
+}

@@ -1,0 +1,403 @@
+//! Stored bytes that are being read ahead, or have been.
+//!
+//! A segment is one request to the source. It sits in the table from the moment it is planned, so
+//! that nobody reads its bytes a second time: who needs them waits, or, where no thread has begun
+//! with it, makes the request itself. A request that fails leaves no bytes; who waited then reads
+//! just what it needs, so that one bad sector spoils nothing but itself.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use forerun_io::{BlobId, Counter, IoStats};
+
+use crate::buffer::Buffer;
+
+/// One request made ahead of the reader.
+pub struct Segment {
+    pub blob: BlobId,
+    pub range: Range<u64>,
+    state: Mutex<State>,
+    ended: Condvar,
+    used: AtomicU64,
+    spent: AtomicBool,
+}
+
+enum State {
+    Queued,
+    Reading,
+    Ready(Arc<Buffer>),
+    Failed,
+}
+
+/// How a caller came by a segment's bytes.
+pub enum Claim {
+    /// They are here; `waited` where that took a wait.
+    Ready { buffer: Arc<Buffer>, waited: bool },
+    /// Nobody has begun: the caller must read and call [`Segment::finish`].
+    Read(Unfinished),
+    /// The request failed.
+    Failed,
+}
+
+/// The duty to finish a segment; dropped without doing so, the segment has failed.
+pub struct Unfinished(Arc<Segment>);
+
+impl Segment {
+    /// Takes the bytes, or the duty to read them, or waits for who has it.
+    pub fn claim(self: &Arc<Self>) -> Claim {
+        let mut state = lock(&self.state);
+        let mut waited = false;
+        loop {
+            match &*state {
+                State::Queued => {
+                    *state = State::Reading;
+                    return Claim::Read(Unfinished(Arc::clone(self)));
+                }
+                State::Ready(buffer) => {
+                    return Claim::Ready {
+                        buffer: Arc::clone(buffer),
+                        waited,
+                    };
+                }
+                State::Failed => return Claim::Failed,
+                State::Reading => {
+                    waited = true;
+                    state = self
+                        .ended
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    /// Takes the duty to read, unless somebody has it or had it. Never waits.
+    pub fn start(self: &Arc<Self>) -> Option<Unfinished> {
+        let mut state = lock(&self.state);
+        if !matches!(*state, State::Queued) {
+            return None;
+        }
+        *state = State::Reading;
+        Some(Unfinished(Arc::clone(self)))
+    }
+
+    fn len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    fn in_flight(&self) -> bool {
+        matches!(*lock(&self.state), State::Queued | State::Reading)
+    }
+}
+
+impl Unfinished {
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.0
+    }
+
+    /// Publishes the bytes to all who wait.
+    pub fn finish(self, buffer: Arc<Buffer>) {
+        *lock(&self.0.state) = State::Ready(buffer);
+        self.0.ended.notify_all();
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        if matches!(*state, State::Reading) {
+            *state = State::Failed;
+            self.0.ended.notify_all();
+        }
+    }
+}
+
+/// The segments of all blobs; they never overlap.
+pub struct Segments {
+    budget: u64,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    bytes: u64,
+    map: BTreeMap<(BlobId, u64), Arc<Segment>>,
+    /// In order of planning; may name segments that are spent or gone.
+    planned: VecDeque<Arc<Segment>>,
+    /// Read to the end by somebody: first to go.
+    spent: VecDeque<Arc<Segment>>,
+}
+
+impl Segments {
+    /// At most `budget` bytes.
+    pub fn new(budget: u64) -> Self {
+        Self {
+            budget,
+            table: Mutex::default(),
+        }
+    }
+
+    /// The most bytes that may be held.
+    pub const fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    /// The segment that holds the byte at `offset`.
+    pub fn find(&self, blob: BlobId, offset: u64) -> Option<Arc<Segment>> {
+        lock(&self.table)
+            .before(blob, offset)
+            .filter(|segment| segment.range.contains(&offset))
+            .cloned()
+    }
+
+    /// Where the next segment after `offset` starts.
+    pub fn next_start(&self, blob: BlobId, range: Range<u64>) -> Option<u64> {
+        let table = lock(&self.table);
+        let (&(_, start), _) = table
+            .map
+            .range((blob, range.start)..(blob, range.end))
+            .next()?;
+        Some(start)
+    }
+
+    /// Plans segments for the parts of `range` that are in none, each of at most `max` bytes. Gives
+    /// fewer, or none, where the budget is taken up by requests in flight.
+    pub fn plan(
+        &self,
+        blob: BlobId,
+        range: Range<u64>,
+        max: u64,
+        stats: &IoStats,
+    ) -> Vec<Arc<Segment>> {
+        let mut table = lock(&self.table);
+        let mut new = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            if let Some(there) = table
+                .before(blob, at)
+                .filter(|segment| segment.range.contains(&at))
+            {
+                at = there.range.end;
+                continue;
+            }
+            let next = table.map.range((blob, at)..(blob, range.end)).next();
+            let end = next
+                .map_or(range.end, |(&(_, start), _)| start)
+                .min(at.saturating_add(max));
+            if !table.make_room(end - at, self.budget, stats) {
+                break;
+            }
+            new.push(table.insert(blob, at..end));
+            at = end;
+        }
+        new
+    }
+
+    /// Notes that `bytes` of a segment were used; a segment used up is the first to go.
+    pub fn used(&self, segment: &Arc<Segment>, bytes: u64) {
+        let used = segment.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if used >= segment.len() && !segment.spent.swap(true, Ordering::Relaxed) {
+            lock(&self.table).spent.push_back(Arc::clone(segment));
+        }
+    }
+
+    /// Takes out a segment whose request failed.
+    pub fn remove(&self, segment: &Arc<Segment>) {
+        lock(&self.table).remove(segment);
+    }
+
+    #[cfg(test)]
+    fn bytes(&self) -> u64 {
+        lock(&self.table).bytes
+    }
+}
+
+impl Table {
+    fn before(&self, blob: BlobId, offset: u64) -> Option<&Arc<Segment>> {
+        let (&(found, _), segment) = self.map.range(..=(blob, offset)).next_back()?;
+        (found == blob).then_some(segment)
+    }
+
+    fn insert(&mut self, blob: BlobId, range: Range<u64>) -> Arc<Segment> {
+        let segment = Arc::new(Segment {
+            blob,
+            range,
+            state: Mutex::new(State::Queued),
+            ended: Condvar::new(),
+            used: AtomicU64::new(0),
+            spent: AtomicBool::new(false),
+        });
+        self.bytes += segment.len();
+        self.map
+            .insert((blob, segment.range.start), Arc::clone(&segment));
+        self.planned.push_back(Arc::clone(&segment));
+        segment
+    }
+
+    /// Drops segments until `len` more bytes fit: spent ones, then the oldest. One that is in
+    /// flight stays, since its bytes would be read for nothing.
+    fn make_room(&mut self, len: u64, budget: u64, stats: &IoStats) -> bool {
+        while self.bytes.saturating_add(len) > budget {
+            if let Some(segment) = self.spent.pop_front() {
+                self.remove(&segment);
+                continue;
+            }
+            match self.planned.front() {
+                None => return self.bytes == 0,
+                Some(oldest) if oldest.in_flight() => return false,
+                Some(_) => {}
+            }
+            let Some(oldest) = self.planned.pop_front() else {
+                return false;
+            };
+            if self.remove(&oldest) {
+                let unused = oldest
+                    .len()
+                    .saturating_sub(oldest.used.load(Ordering::Relaxed));
+                stats.add(Counter::ReadaheadWastedBytes, unused);
+            }
+        }
+        self.forget_gone();
+        true
+    }
+
+    /// The queues may name segments that are gone; they must not pile up.
+    fn forget_gone(&mut self) {
+        let (map, bound) = (&self.map, 2 * self.map.len() + 64);
+        let there = |segment: &Arc<Segment>| {
+            let key = (segment.blob, segment.range.start);
+            map.get(&key)
+                .is_some_and(|found| Arc::ptr_eq(found, segment))
+        };
+        if self.planned.len() > bound {
+            self.planned
+                .retain(|segment| there(segment) && !segment.spent.load(Ordering::Relaxed));
+        }
+        if self.spent.len() > bound {
+            self.spent.retain(there);
+        }
+    }
+
+    fn remove(&mut self, segment: &Arc<Segment>) -> bool {
+        let key = (segment.blob, segment.range.start);
+        let same = self
+            .map
+            .get(&key)
+            .is_some_and(|there| Arc::ptr_eq(there, segment));
+        if same {
+            self.map.remove(&key);
+            self.bytes -= segment.len();
+        }
+        same
+    }
+}
+
+/// Bytes of a segment's range as positions in its buffer.
+pub fn within(segment: &Segment, range: &Range<u64>) -> Range<usize> {
+    let at = |offset: u64| forerun_io::saturating_usize(offset.saturating_sub(segment.range.start));
+    at(range.start)..at(range.end)
+}
+
+/// Length of a segment's buffer.
+pub fn buffer_len(segment: &Segment) -> usize {
+    forerun_io::saturating_usize(segment.len())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code that holds one of these locks can leave its data half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::BufferPool;
+
+    const BLOB: BlobId = BlobId::IMAGE;
+
+    fn fill(segment: &Arc<Segment>) {
+        let buffers = BufferPool::new(0);
+        segment
+            .start()
+            .unwrap()
+            .finish(Arc::new(buffers.take(buffer_len(segment))));
+    }
+
+    fn ranges(segments: &[Arc<Segment>]) -> Vec<(u64, u64)> {
+        segments
+            .iter()
+            .map(|segment| (segment.range.start, segment.range.end))
+            .collect()
+    }
+
+    #[test]
+    fn plans_only_what_is_missing() {
+        let (segments, stats) = (Segments::new(1000), IoStats::default());
+        assert_eq!(
+            ranges(&segments.plan(BLOB, 100..200, 60, &stats)),
+            [(100, 160), (160, 200)]
+        );
+        assert_eq!(
+            ranges(&segments.plan(BLOB, 50..250, 1000, &stats)),
+            [(50, 100), (200, 250)]
+        );
+        assert_eq!(ranges(&segments.plan(BLOB, 50..250, 1000, &stats)), []);
+        assert_eq!(
+            ranges(&segments.plan(BlobId(1), 50..60, 1000, &stats)),
+            [(50, 60)]
+        );
+        assert_eq!(segments.bytes(), 210);
+        assert_eq!(segments.next_start(BLOB, 101..300), Some(160));
+        assert!(segments.find(BLOB, 250).is_none() && segments.find(BLOB, 249).is_some());
+    }
+
+    #[test]
+    fn spent_segments_go_before_unread_ones() {
+        let (segments, stats) = (Segments::new(300), IoStats::default());
+        let first = segments.plan(BLOB, 0..300, 100, &stats);
+        first.iter().for_each(fill);
+        segments.used(&first[1], 100);
+        segments.plan(BLOB, 300..400, 100, &stats);
+        assert!(segments.find(BLOB, 100).is_none() && segments.find(BLOB, 0).is_some());
+        assert_eq!(stats.get(Counter::ReadaheadWastedBytes), 0);
+        segments.plan(BLOB, 400..500, 100, &stats);
+        assert!(segments.find(BLOB, 0).is_none());
+        assert_eq!(stats.get(Counter::ReadaheadWastedBytes), 100);
+    }
+
+    #[test]
+    fn requests_in_flight_are_never_dropped() {
+        let (segments, stats) = (Segments::new(200), IoStats::default());
+        let first = segments.plan(BLOB, 0..200, 100, &stats);
+        assert_eq!(first.len(), 2);
+        assert!(segments.plan(BLOB, 200..300, 100, &stats).is_empty());
+        fill(&first[0]);
+        assert_eq!(segments.plan(BLOB, 200..300, 100, &stats).len(), 1);
+    }
+
+    #[test]
+    fn an_abandoned_request_has_failed() {
+        let (segments, stats) = (Segments::new(200), IoStats::default());
+        let segment = segments.plan(BLOB, 0..100, 100, &stats).remove(0);
+        drop(segment.start().unwrap());
+        assert!(matches!(segment.claim(), Claim::Failed));
+        assert!(segment.start().is_none());
+        segments.remove(&segment);
+        assert_eq!(segments.bytes(), 0);
+    }
+
+    #[test]
+    fn many_spent_segments_leave_nothing_behind() {
+        let (segments, stats) = (Segments::new(1000), IoStats::default());
+        for n in 0..10_000 {
+            for segment in segments.plan(BLOB, n * 10..n * 10 + 10, 10, &stats) {
+                fill(&segment);
+                segments.used(&segment, 10);
+            }
+        }
+        let table = lock(&segments.table);
+        assert!(table.map.len() <= 100 && table.planned.len() <= 300 && table.spent.len() <= 300);
+    }
+}

@@ -1,0 +1,189 @@
+//! Stored bytes: from what was read ahead where that has them, else from the source.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use forerun_io::{
+    BlockGeometry, Counted, EventKind, Observer, Purpose, saturating_usize, u64_from,
+};
+use forerun_vfs::{BlobId, Error, Result};
+
+use crate::Data;
+use crate::buffer::{Buffer, BufferPool};
+use crate::metadata_source::MetadataSource;
+use crate::segment::{Claim, Segment, Segments, Unfinished, buffer_len, within};
+
+/// Reads the bytes of all blobs of an image as they are stored.
+pub struct Stored {
+    image: Counted,
+    geometry: BlockGeometry,
+    /// The legacy way reads file data block by block through a block cache of its own.
+    legacy: Option<MetadataSource>,
+    pub segments: Segments,
+    pub buffers: Arc<BufferPool>,
+}
+
+/// Bytes the legacy way keeps: as many as a kernel's buffer cache would of one file's surroundings.
+const LEGACY_CACHE: u64 = 1 << 20;
+
+impl Stored {
+    pub fn new(image: Counted, geometry: BlockGeometry, legacy: bool, ahead_budget: u64) -> Self {
+        let cached = || MetadataSource::for_data(image.clone(), geometry, LEGACY_CACHE);
+        Self {
+            legacy: legacy.then(cached),
+            image,
+            geometry,
+            segments: Segments::new(ahead_budget),
+            buffers: BufferPool::new(saturating_usize(ahead_budget)),
+        }
+    }
+
+    pub fn observer(&self) -> &Arc<Observer> {
+        self.image.observer()
+    }
+
+    pub const fn geometry(&self) -> BlockGeometry {
+        self.geometry
+    }
+
+    pub fn len(&self, blob: BlobId) -> Result<u64> {
+        Ok(self.source(blob)?.len())
+    }
+
+    /// `range` without a copy, where one segment holds it all.
+    pub fn slice(&self, blob: BlobId, range: &Range<u64>) -> Option<Data> {
+        let segment = self.segments.find(blob, range.start)?;
+        if segment.range.end < range.end {
+            return None;
+        }
+        let buffer = self.obtain(&segment)?;
+        self.segments.used(&segment, range.end - range.start);
+        Data::of_buffer(buffer, within(&segment, range))
+    }
+
+    /// Fills `out` with the bytes of `blob` from `offset` on.
+    pub fn read(&self, blob: BlobId, offset: u64, out: &mut [u8]) -> Result<()> {
+        let overflow = || Error::io(offset, out.len(), std::io::ErrorKind::UnexpectedEof.into());
+        let end = offset
+            .checked_add(u64_from(out.len()))
+            .ok_or_else(overflow)?;
+        let mut at = offset;
+        while at < end {
+            let rest = &mut out[saturating_usize(at - offset)..];
+            let next = match self.segments.find(blob, at) {
+                Some(segment) => self.copy(&segment, at..end.min(segment.range.end), rest)?,
+                None => {
+                    let next = self.segments.next_start(blob, at..end).unwrap_or(end);
+                    self.read_missing(blob, at..next, rest)?;
+                    next
+                }
+            };
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// Reads a segment that nobody has begun with. A failure is that of the segment only.
+    pub fn load(&self, duty: Unfinished) -> Option<Arc<Buffer>> {
+        let segment = Arc::clone(duty.segment());
+        let mut buffer = self.buffers.take(buffer_len(&segment));
+        let source = self.source(segment.blob).ok()?;
+        source
+            .read(segment.range.start, buffer.as_mut(), Purpose::Readahead)
+            .ok()?;
+        let buffer = Arc::new(buffer);
+        duty.finish(Arc::clone(&buffer));
+        Some(buffer)
+    }
+
+    /// The bytes of a segment, waiting or reading as need be; nothing where the request failed.
+    fn obtain(&self, segment: &Arc<Segment>) -> Option<Arc<Buffer>> {
+        let (offset, len) = (segment.range.start, u64_from(buffer_len(segment)));
+        match segment.claim() {
+            Claim::Ready { buffer, waited } => {
+                let kind = if waited {
+                    EventKind::CacheWait
+                } else {
+                    EventKind::CacheHit
+                };
+                self.observer().cache(kind, segment.blob, offset, len);
+                Some(buffer)
+            }
+            Claim::Read(duty) => {
+                self.observer()
+                    .cache(EventKind::CacheMiss, segment.blob, offset, len);
+                self.load(duty)
+            }
+            Claim::Failed => None,
+        }
+    }
+
+    fn copy(&self, segment: &Arc<Segment>, range: Range<u64>, out: &mut [u8]) -> Result<u64> {
+        let len = range.end - range.start;
+        let out = &mut out[..saturating_usize(len)];
+        match self.obtain(segment) {
+            Some(buffer) => {
+                // Inside by the caller's clamp to the segment's range.
+                out.copy_from_slice(buffer.get(within(segment, &range)).unwrap_or_default());
+                self.segments.used(segment, len);
+            }
+            None => {
+                self.segments.remove(segment);
+                self.read_missing(segment.blob, range.clone(), out)?;
+            }
+        }
+        Ok(range.end)
+    }
+
+    /// One request for bytes that nobody has read ahead; `out` may be longer than the range.
+    fn read_missing(&self, blob: BlobId, range: Range<u64>, out: &mut [u8]) -> Result<()> {
+        let out = &mut out[..saturating_usize(range.end - range.start)];
+        self.observer().cache(
+            EventKind::CacheMiss,
+            blob,
+            range.start,
+            range.end - range.start,
+        );
+        if let Some(legacy) = &self.legacy {
+            let read = forerun_io::ReadAt::read_exact_at(legacy, range.start, out);
+            return read.map_err(|error| Error::io(range.start, out.len(), error));
+        }
+        let source = self.source(blob)?;
+        let mut done = 0;
+        // Longer than the largest request only where a caller asks for that much in one call.
+        for part in out.chunks_mut(saturating_usize(self.geometry.max_request())) {
+            let at = range.start + done;
+            let len = u64_from(part.len());
+            if source.read(at, part, Purpose::Demand).is_err() {
+                self.read_by_blocks(source, at, part)?;
+            }
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// After a request failed: finds out which block is to blame, so that the error names it, and
+    /// so that a request that failed for being large or unlucky still succeeds.
+    fn read_by_blocks(&self, source: &Counted, start: u64, out: &mut [u8]) -> Result<()> {
+        let end = start + u64_from(out.len());
+        let mut at = start;
+        while at < end {
+            let next = self.geometry.align(at..at + 1).end.clamp(at + 1, end);
+            let part = &mut out[saturating_usize(at - start)..saturating_usize(next - start)];
+            let read = source.read(at, part, Purpose::Demand);
+            read.map_err(|error| Error::io(at, part.len(), error))?;
+            at = next;
+        }
+        Ok(())
+    }
+
+    fn source(&self, blob: BlobId) -> Result<&Counted> {
+        if blob == self.image.blob() {
+            return Ok(&self.image);
+        }
+        Err(Error::Unsupported(format!(
+            "data outside the image (blob {})",
+            blob.0
+        )))
+    }
+}

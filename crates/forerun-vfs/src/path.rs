@@ -28,21 +28,20 @@ pub fn resolve(
 ) -> Result<NodeId> {
     let mut ancestors = vec![fs.root()];
     let mut pending: VecDeque<Vec<u8>> = components(path).map(<[u8]>::to_vec).collect();
-    let must_be_dir = path.ends_with(b"/");
     let mut hops = 0;
     while let Some(name) = pending.pop_front() {
         let dir = *ancestors.last().unwrap_or(&fs.root());
-        if name == b".." {
+        if name == b"." || name == b".." {
             if fs.metadata(dir)?.kind != FileType::Directory {
                 return Err(Error::NotADirectory);
             }
-            if ancestors.len() > 1 {
+            if name == b".." && ancestors.len() > 1 {
                 ancestors.pop();
             }
             continue;
         }
         let node = fs.lookup(dir, &name)?.ok_or(Error::NotFound)?;
-        let is_last = pending.is_empty() && !must_be_dir;
+        let is_last = pending.is_empty();
         if fs.metadata(node)?.kind == FileType::Symlink && !(is_last && last == FollowLast::No) {
             hops += 1;
             if hops > limits.symlink_hops {
@@ -65,14 +64,14 @@ pub fn resolve(
         }
         ancestors.push(node);
     }
-    let node = *ancestors.last().unwrap_or(&fs.root());
-    if must_be_dir && fs.metadata(node)?.kind != FileType::Directory {
-        return Err(Error::NotADirectory);
-    }
-    Ok(node)
+    Ok(*ancestors.last().unwrap_or(&fs.root()))
 }
 
+/// The names of a path. A trailing slash asks for a directory, which a last `.` checks.
 fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    path.split(|&byte| byte == b'/')
-        .filter(|name| !name.is_empty() && *name != b".")
+    let names = path
+        .split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".");
+    let slash = path.ends_with(b"/") || path.ends_with(b"/.");
+    names.chain(slash.then_some(&b"."[..]))
 }

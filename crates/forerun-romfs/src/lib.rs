@@ -1,45 +1,31 @@
 //! romfs: the driver and the writer.
+//!
+//! The smallest of the formats: a superblock, then headers and data one after the other, each
+//! directory a chain of headers. `docs/formats/romfs.md` describes the bytes.
+//!
+//! The driver reads headers through the source it is given and maps files to extents; it reads no
+//! file data. The writer streams an image from its first byte to its last.
 
-use std::io::Write;
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, Tree};
-use forerun_io::{Limits, Observer, ReadAt};
-use forerun_vfs::{FileSystem, Format, Result};
+use forerun_vfs::Format;
+
+mod dir;
+mod driver;
+mod error;
+mod header;
+mod image;
+mod ondisk;
+mod superblock;
+mod write;
+
+pub use driver::Romfs;
+pub use write::{RomfsOptions, write};
 
 /// romfs in the registry.
 pub const FORMAT: Format = Format {
     name: "romfs",
-    probe_len: 16,
-    probe: |head| head.starts_with(b"-rom1fs-"),
-    open,
+    probe_len: ondisk::MAGIC.len(),
+    probe: |head| head.starts_with(&ondisk::MAGIC),
+    open: |metadata, limits| Ok(Arc::new(Romfs::open(metadata, limits)?)),
 };
-
-fn open(_metadata: Arc<dyn ReadAt>, _limits: &Limits) -> Result<Arc<dyn FileSystem>> {
-    Err(forerun_vfs::Error::Unsupported("romfs".into()))
-}
-
-/// How a romfs image is made.
-#[derive(Clone, Debug)]
-pub struct RomfsOptions {
-    /// Volume name; the writer truncates nothing, too long is an error.
-    pub volume_name: Vec<u8>,
-    /// Alignment of the data of regular files, a power of two from 16 up.
-    pub align: u32,
-}
-
-/// See `forerun::Writer::write`.
-///
-/// # Errors
-/// [`BuildError`].
-pub fn write(
-    _: &Tree,
-    _: &RomfsOptions,
-    _: &mut dyn Write,
-    _: &Arc<Observer>,
-) -> Result<u64, BuildError> {
-    Err(BuildError::Format {
-        format: "romfs",
-        reason: "not yet".into(),
-    })
-}

@@ -1,0 +1,62 @@
+//! The checks an image can fail, one variant each.
+
+use forerun_vfs::{Corrupt, Error, NameError, NodeId};
+
+/// A failed check, with the numbers it takes to find the bytes. The offset is that of the structure
+/// that fails, and is given along with this.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Check {
+    #[error("the image is {len} bytes long; a superblock takes {need}")]
+    ShortSuperblock { len: u64, need: u64 },
+    #[error("bad magic {found:02x?}")]
+    Magic { found: [u8; 8] },
+    #[error("the superblock says {full_size} bytes, the source has {source_len}")]
+    SourceTooShort { full_size: u64, source_len: u64 },
+    #[error("the superblock says {full_size} bytes, too few for a root directory")]
+    FullSize { full_size: u64 },
+    #[error("the words of the first {covered} bytes add up to {sum:#010x} instead of 0")]
+    SuperblockChecksum { covered: u64, sum: u32 },
+    #[error("the volume name does not end within {limit} bytes")]
+    VolumeName { limit: usize },
+    #[error("header outside the image of {full_size} bytes")]
+    HeaderOutside { full_size: u64 },
+    #[error("header at an offset that is no multiple of 16")]
+    HeaderUnaligned,
+    #[error("the name does not end within {limit} bytes")]
+    NameEndless { limit: usize },
+    #[error("{source}: {name:?}")]
+    Name { name: String, source: NameError },
+    #[error("{size} bytes of data at {data:#x} reach past the end of the image at {full_size:#x}")]
+    DataOutside {
+        data: u64,
+        size: u64,
+        full_size: u64,
+    },
+    #[error("hard link to {target:#x} leads on to a hard link for more than {hops} hops")]
+    HardLinkHops { target: u64, hops: u32 },
+    #[error("the chain of entries comes back to this header")]
+    ChainLoop,
+    #[error("second entry named {name:?}; the first is at {first:#x}")]
+    DuplicateName { name: String, first: u64 },
+    #[error("more than {limit} entries")]
+    TooManyEntries { limit: u64 },
+    #[error("the root is not a directory")]
+    RootKind,
+    #[error("symbolic link of {size} bytes; from 1 to {limit} are allowed")]
+    SymlinkLen { size: u64, limit: u64 },
+    #[error("the target of the symbolic link contains a NUL byte")]
+    SymlinkNul,
+    #[error("the words of header and name add up to {sum:#010x} instead of 0")]
+    HeaderChecksum { sum: u32 },
+    #[error("spec.info is {found:#x}; this type of file must have 0")]
+    SpecInfo { found: u32 },
+    #[error("size is {found}; this type of file must have 0")]
+    Size { found: u32 },
+}
+
+impl Check {
+    /// This check failed on the structure at `offset`.
+    pub fn at(self, node: Option<NodeId>, offset: u64) -> Error {
+        Corrupt::new("romfs", node, offset, self).into()
+    }
+}

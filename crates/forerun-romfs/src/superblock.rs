@@ -1,0 +1,84 @@
+//! From the first bytes of an image to what they say.
+
+use forerun_io::u64_from;
+use forerun_vfs::Result;
+use zerocopy::FromBytes;
+
+use crate::error::Check;
+use crate::ondisk::{self, ALIGN, CHECKSUMMED, HEADER_LEN, MAGIC, SUPERBLOCK_LEN};
+
+/// Bytes to read before [`Superblock::parse`]: whatever the checksum covers and a volume name can
+/// take.
+pub const HEAD_LEN: u64 = CHECKSUMMED;
+
+/// Volume names longer than this are refused; tools write a few words.
+const VOLUME_NAME_MAX: usize = 255;
+
+/// A superblock that passed its checks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Bytes of the filesystem.
+    pub full_size: u64,
+    /// As stored.
+    pub checksum: u32,
+    /// Without the NUL that ends it.
+    pub volume_name: Vec<u8>,
+    /// Offset of the root directory's header.
+    pub root: u64,
+}
+
+impl Superblock {
+    /// `head` is the start of the image, [`HEAD_LEN`] bytes or all there are; `source_len` the
+    /// length of the source.
+    ///
+    /// # Errors
+    /// `Corrupt` at offset 0.
+    pub fn parse(head: &[u8], source_len: u64) -> Result<Self> {
+        let short = || Check::ShortSuperblock {
+            len: source_len,
+            need: SUPERBLOCK_LEN + HEADER_LEN,
+        };
+        let (raw, rest) =
+            ondisk::Superblock::read_from_prefix(head).map_err(|_| short().at(None, 0))?;
+        if raw.magic != MAGIC {
+            return Err(Check::Magic { found: raw.magic }.at(None, 0));
+        }
+        let full_size = u64::from(raw.full_size.get());
+        if full_size > source_len {
+            return Err(Check::SourceTooShort {
+                full_size,
+                source_len,
+            }
+            .at(None, 0));
+        }
+        let covered = full_size.min(CHECKSUMMED).min(u64_from(head.len()));
+        let summed = head
+            .get(..forerun_io::saturating_usize(covered))
+            .unwrap_or_default();
+        let sum = ondisk::checksum(summed);
+        if sum != 0 {
+            return Err(Check::SuperblockChecksum { covered, sum }.at(None, 0));
+        }
+        let name = rest
+            .iter()
+            .take(VOLUME_NAME_MAX + 1)
+            .position(|&byte| byte == 0);
+        let name = name.ok_or_else(|| {
+            Check::VolumeName {
+                limit: VOLUME_NAME_MAX,
+            }
+            .at(None, 0)
+        })?;
+        let root = SUPERBLOCK_LEN + (u64_from(name) + 1).next_multiple_of(ALIGN);
+        if root + HEADER_LEN > full_size {
+            return Err(Check::FullSize { full_size }.at(None, 0));
+        }
+        let volume_name = rest.get(..name).unwrap_or_default().to_vec();
+        Ok(Self {
+            full_size,
+            checksum: raw.checksum.get(),
+            volume_name,
+            root,
+        })
+    }
+}

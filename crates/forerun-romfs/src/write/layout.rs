@@ -1,0 +1,278 @@
+//! Where everything goes.
+//!
+//! Headers in depth-first order, each with its data behind it, as the format wants it; the entries
+//! `.` and `..` of each directory as the reference tool writes them: in the root `.` is the
+//! directory itself, elsewhere both are hard links.
+
+use std::collections::HashMap;
+
+use forerun_engine::build::{BuildError, NodeIndex, NodeKind, Tree};
+use forerun_io::u64_from;
+use forerun_vfs::Device;
+
+use super::{RomfsOptions, cannot};
+use crate::ondisk::{ALIGN, EXECUTABLE, HEADER_LEN, SUPERBLOCK_LEN};
+
+/// The Linux driver reads names into a buffer of 128 bytes, the NUL included.
+const NAME_MAX: usize = 127;
+const VOLUME_NAME_MAX: usize = 255;
+const SYMLINK_MAX: usize = 4095;
+/// Larger alignments would only waste space.
+const ALIGN_MAX: u32 = 1 << 16;
+
+/// A header and the data behind it.
+#[derive(Debug)]
+pub struct Item {
+    pub offset: u64,
+    pub name: Vec<u8>,
+    /// Offset of the next header of the directory, 0 for the last.
+    pub next: u64,
+    /// The low four bits of `next`.
+    pub bits: u32,
+    pub spec_info: u64,
+    pub size: u64,
+    /// What the data is, where there is any.
+    pub data: Option<NodeIndex>,
+    /// Item of the directory it is in, for messages.
+    parent: Option<usize>,
+}
+
+/// The whole image.
+#[derive(Debug)]
+pub struct Layout {
+    pub items: Vec<Item>,
+    /// Bytes that the superblock says.
+    pub full_size: u64,
+}
+
+impl Layout {
+    /// The path of an item in the tree.
+    pub fn path(&self, item: &Item) -> Vec<u8> {
+        let mut names = vec![&item.name[..]];
+        let mut at = item.parent;
+        while let Some(parent) = at.and_then(|at| self.items.get(at)) {
+            names.push(&parent.name);
+            at = parent.parent;
+        }
+        names.reverse();
+        names.retain(|name| *name != b".");
+        names.join(&b'/')
+    }
+}
+
+/// A directory whose entries are being placed.
+struct Frame<'t> {
+    children: Box<dyn Iterator<Item = (&'t [u8], NodeIndex)> + 't>,
+    /// Item and offset of its header.
+    item: usize,
+    offset: u64,
+    /// The entry placed last, to be linked to the next one.
+    last: usize,
+}
+
+struct Placer<'t> {
+    tree: &'t Tree,
+    align: u64,
+    items: Vec<Item>,
+    end: u64,
+    placed: HashMap<NodeIndex, u64>,
+}
+
+pub fn layout(tree: &Tree, options: &RomfsOptions) -> Result<Layout, BuildError> {
+    check_options(options)?;
+    let root = SUPERBLOCK_LEN + padded(options.volume_name.len());
+    let align = u64::from(options.align);
+    let mut placer = Placer {
+        tree,
+        align,
+        items: Vec::new(),
+        end: root,
+        placed: HashMap::new(),
+    };
+    placer.place_all(root)?;
+    let full_size = placer.end;
+    if full_size > u64::from(u32::MAX) {
+        return Err(cannot(format!(
+            "the image would be {full_size} bytes long, and its size field ends at {} (4 GiB)",
+            u32::MAX
+        )));
+    }
+    Ok(Layout {
+        items: placer.items,
+        full_size,
+    })
+}
+
+impl<'t> Placer<'t> {
+    fn place_all(&mut self, root: u64) -> Result<(), BuildError> {
+        let bits = 1 | executable(self.tree.node(Tree::ROOT).mode);
+        let dot = self.push(b".", bits, root, 0, None, None);
+        let dots = self.push(b"..", 0, root, 0, None, Some(dot));
+        self.link(dot, dots);
+        let mut frames = vec![self.frame(Tree::ROOT, dot, root, dots)];
+        while let Some(frame) = frames.last_mut() {
+            let Some((name, node)) = frame.children.next() else {
+                frames.pop();
+                continue;
+            };
+            let (last, parent, parent_offset) = (frame.last, frame.item, frame.offset);
+            let item = self.place(name, node, parent)?;
+            frame.last = item;
+            self.link(last, item);
+            if matches!(self.tree.node(node).kind, NodeKind::Directory(_)) {
+                frames.push(self.enter(node, item, parent_offset));
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a directory below the root: its own two links come first.
+    fn enter(&mut self, node: NodeIndex, item: usize, parent_offset: u64) -> Frame<'t> {
+        let offset = self.items.get(item).map_or(0, |item| item.offset);
+        let dot = self.push(b".", 0, offset, 0, None, Some(item));
+        let first = self.items.get(dot).map_or(0, |dot| dot.offset);
+        if let Some(item) = self.items.get_mut(item) {
+            item.spec_info = first;
+        }
+        let dots = self.push(b"..", 0, parent_offset, 0, None, Some(item));
+        self.link(dot, dots);
+        self.frame(node, item, offset, dots)
+    }
+
+    fn frame(&self, node: NodeIndex, item: usize, offset: u64, last: usize) -> Frame<'t> {
+        Frame {
+            children: Box::new(self.tree.children(node)),
+            item,
+            offset,
+            last,
+        }
+    }
+
+    fn place(&mut self, name: &[u8], index: NodeIndex, parent: usize) -> Result<usize, BuildError> {
+        if name.len() > NAME_MAX {
+            let name = String::from_utf8_lossy(name);
+            return Err(cannot(format!(
+                "the name {name:?} is {} bytes long, {NAME_MAX} are allowed",
+                name.len()
+            )));
+        }
+        if let Some(&first) = self.placed.get(&index) {
+            return Ok(self.push(name, 0, first, 0, None, Some(parent)));
+        }
+        let node = self.tree.node(index);
+        let (kind, spec_info, size) = match &node.kind {
+            NodeKind::Directory(_) => (1, 0, 0),
+            NodeKind::File { len, .. } => (2, 0, *len),
+            NodeKind::Symlink(target) => (3, 0, checked_target(name, target)?),
+            NodeKind::BlockDevice(device) => (4, packed(name, *device)?, 0),
+            NodeKind::CharDevice(device) => (5, packed(name, *device)?, 0),
+            NodeKind::Socket => (6, 0, 0),
+            NodeKind::Fifo => (7, 0, 0),
+        };
+        if size > u64::from(u32::MAX) {
+            let name = String::from_utf8_lossy(name);
+            return Err(cannot(format!(
+                "the file {name:?} is {size} bytes long, {} are allowed",
+                u32::MAX
+            )));
+        }
+        let executes = if kind <= 2 { executable(node.mode) } else { 0 };
+        if kind == 2 && size > 0 {
+            // Only the data is aligned, so the header goes right before it.
+            let header = HEADER_LEN + padded(name.len());
+            self.end = (self.end + header).next_multiple_of(self.align) - header;
+        }
+        let data = (size > 0).then_some(index);
+        let item = self.push(name, kind | executes, spec_info, size, data, Some(parent));
+        if let (false, Some(item)) = (kind == 1, self.items.get(item)) {
+            self.placed.insert(index, item.offset);
+        }
+        Ok(item)
+    }
+
+    fn push(
+        &mut self,
+        name: &[u8],
+        bits: u32,
+        spec_info: u64,
+        size: u64,
+        data: Option<NodeIndex>,
+        parent: Option<usize>,
+    ) -> usize {
+        let offset = self.end;
+        let len = HEADER_LEN
+            .saturating_add(padded(name.len()))
+            .saturating_add(size);
+        // Saturates far above the limit that the end is held against.
+        self.end = offset
+            .saturating_add(len)
+            .min(u64::MAX / 2)
+            .next_multiple_of(ALIGN);
+        self.items.push(Item {
+            offset,
+            name: name.to_vec(),
+            next: 0,
+            bits,
+            spec_info,
+            size,
+            data,
+            parent,
+        });
+        self.items.len() - 1
+    }
+
+    fn link(&mut self, from: usize, to: usize) {
+        let offset = self.items.get(to).map_or(0, |item| item.offset);
+        if let Some(from) = self.items.get_mut(from) {
+            from.next = offset;
+        }
+    }
+}
+
+fn check_options(options: &RomfsOptions) -> Result<(), BuildError> {
+    let align = options.align;
+    if !align.is_power_of_two() || u64::from(align) < ALIGN || align > ALIGN_MAX {
+        return Err(cannot(format!(
+            "alignment {align}; a power of two from {ALIGN} to {ALIGN_MAX} is needed"
+        )));
+    }
+    let name = &options.volume_name;
+    if name.len() > VOLUME_NAME_MAX || name.contains(&0) {
+        let len = name.len();
+        return Err(cannot(format!(
+            "volume name of {len} bytes; {VOLUME_NAME_MAX} without NUL are allowed"
+        )));
+    }
+    Ok(())
+}
+
+fn checked_target(name: &[u8], target: &[u8]) -> Result<u64, BuildError> {
+    let len = target.len();
+    if len == 0 || len > SYMLINK_MAX || target.contains(&0) {
+        let name = String::from_utf8_lossy(name);
+        return Err(cannot(format!(
+            "the link {name:?} has a target of {len} bytes; 1 to {SYMLINK_MAX} without NUL are allowed"
+        )));
+    }
+    Ok(u64_from(len))
+}
+
+fn packed(name: &[u8], device: Device) -> Result<u64, BuildError> {
+    let Device { major, minor } = device;
+    if major > 0xFFFF || minor > 0xFFFF {
+        let name = String::from_utf8_lossy(name);
+        return Err(cannot(format!(
+            "device {name:?} is {major}:{minor}, and both numbers end at 65535"
+        )));
+    }
+    Ok(u64::from(major << 16 | minor))
+}
+
+const fn executable(mode: u16) -> u32 {
+    if mode & 0o111 != 0 { EXECUTABLE } else { 0 }
+}
+
+/// Bytes of a name with its NUL, padded.
+pub fn padded(name_len: usize) -> u64 {
+    (u64_from(name_len) + 1).next_multiple_of(ALIGN)
+}

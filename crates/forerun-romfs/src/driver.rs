@@ -81,8 +81,8 @@ impl FileSystem for Romfs {
             u32::try_from(LEGACY_BLOCK).unwrap_or(1024),
         );
         info.label.clone_from(&superblock.volume_name);
-        // The largest name that the Linux driver reads.
-        info.name_max = 128;
+        // The format has no bound of its own; the Linux driver reads 127 bytes.
+        info.name_max = u32::try_from(self.image.limits.name_len).unwrap_or(u32::MAX);
         info.has_owners = false;
         info.details = vec![
             ("full size", superblock.full_size.to_string()),

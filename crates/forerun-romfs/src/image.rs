@@ -37,7 +37,8 @@ impl Image {
     /// The header at `offset`, whatever it is.
     pub fn header(&self, offset: u64) -> Result<Header> {
         let full_size = self.superblock.full_size;
-        if offset >= full_size {
+        // Nothing that comes before the root's is a header.
+        if offset >= full_size || offset < self.superblock.root {
             return Err(Check::HeaderOutside { full_size }.at(Some(NodeId(offset)), offset));
         }
         let len = header::read_len(self.limits.name_len).min(full_size - offset);

@@ -51,14 +51,6 @@ impl Superblock {
             }
             .at(None, 0));
         }
-        let covered = full_size.min(CHECKSUMMED).min(u64_from(head.len()));
-        let summed = head
-            .get(..forerun_io::saturating_usize(covered))
-            .unwrap_or_default();
-        let sum = ondisk::checksum(summed);
-        if sum != 0 {
-            return Err(Check::SuperblockChecksum { covered, sum }.at(None, 0));
-        }
         let name = rest
             .iter()
             .take(VOLUME_NAME_MAX + 1)
@@ -72,6 +64,14 @@ impl Superblock {
         let root = SUPERBLOCK_LEN + (u64_from(name) + 1).next_multiple_of(ALIGN);
         if root + HEADER_LEN > full_size {
             return Err(Check::FullSize { full_size }.at(None, 0));
+        }
+        let covered = full_size.min(CHECKSUMMED).min(u64_from(head.len()));
+        let summed = head
+            .get(..forerun_io::saturating_usize(covered))
+            .unwrap_or_default();
+        let sum = ondisk::checksum(summed);
+        if sum != 0 {
+            return Err(Check::SuperblockChecksum { covered, sum }.at(None, 0));
         }
         let volume_name = rest.get(..name).unwrap_or_default().to_vec();
         Ok(Self {

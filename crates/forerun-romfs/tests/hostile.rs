@@ -1,0 +1,523 @@
+//! Images that lie, and sources that fail: a clear error that says where, never a panic, a hang or
+//! runaway memory.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use forerun_engine::build::{Content, NewNode, NodeKind, Tree};
+use forerun_io::{Limits, MemorySource, Observer, ReadAt};
+use forerun_romfs::{Romfs, RomfsOptions, write};
+use forerun_testkit::FaultSource;
+use forerun_vfs::{DirCursor, Error, FileSystem, FileType, NodeId, Walk};
+
+/// Offsets in the image below.
+const ROOT: usize = 0x20;
+const DOTS: usize = 0x40;
+const DIR: usize = 0x60;
+const DIR_DOT: usize = 0x80;
+const INNER: usize = 0xC0;
+const FILE: usize = 0xF0;
+const HARD: usize = 0x120;
+const LINK: usize = 0x140;
+
+/// dir/inner, file, hard (to file), link.
+fn sample() -> Vec<u8> {
+    let mut tree = Tree::default();
+    let file = |bytes: &'static [u8]| {
+        let kind = NodeKind::File {
+            len: bytes.len() as u64,
+            content: Content::Bytes(bytes.into()),
+        };
+        NewNode::new(kind, 0o644)
+    };
+    let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory()).unwrap();
+    tree.add(dir, b"inner", file(b"inner bytes")).unwrap();
+    let shared = tree.add(Tree::ROOT, b"file", file(b"file bytes")).unwrap();
+    tree.link(Tree::ROOT, b"hard", shared).unwrap();
+    let target = NodeKind::Symlink(b"dir/inner".to_vec());
+    tree.add(Tree::ROOT, b"link", NewNode::new(target, 0o777))
+        .unwrap();
+    let mut out = Vec::new();
+    write(
+        &tree,
+        &RomfsOptions::default(),
+        &mut out,
+        &Arc::new(Observer::default()),
+    )
+    .unwrap();
+    out
+}
+
+/// Changes a word of a header, leaving the superblock's checksum right.
+fn with_word(offset: usize, word: u32) -> Vec<u8> {
+    with(|image| image[offset..offset + 4].copy_from_slice(&word.to_be_bytes()))
+}
+
+fn with(change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut image = sample();
+    change(&mut image);
+    fix_checksum(&mut image);
+    image
+}
+
+fn fix_checksum(image: &mut [u8]) {
+    image[12..16].fill(0);
+    let size = u32::from_be_bytes(image[8..12].try_into().unwrap()) as usize;
+    let covered = image.len().min(512).min(size);
+    let words = image[..covered].chunks(4).map(|bytes| {
+        let mut word = [0; 4];
+        word[..bytes.len()].copy_from_slice(bytes);
+        u32::from_be_bytes(word)
+    });
+    let sum = words.fold(0u32, u32::wrapping_add).wrapping_neg();
+    image[12..16].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Everything a user can do with an image, in bounded time; gives what went wrong.
+fn use_it(source: Arc<dyn ReadAt>) -> Vec<Error> {
+    let limits = Limits::default();
+    let romfs = match Romfs::open(source, &limits) {
+        Ok(romfs) => romfs,
+        Err(error) => return vec![error],
+    };
+    let mut errors = Vec::new();
+    let mut met = 0;
+    for entry in Walk::new(&romfs, romfs.root(), &limits) {
+        met += 1;
+        assert!(met < 200, "a walk of a small image must end");
+        match entry {
+            Ok(entry) => {
+                errors.extend(entry.metadata.err());
+                errors.extend(use_node(&romfs, entry.node).err());
+                errors.extend(
+                    romfs
+                        .check(Some(entry.node), &mut |problem| assert!(!problem.fatal))
+                        .err(),
+                );
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    errors.extend(romfs.check(None, &mut |_| ()).err());
+    errors
+}
+
+fn use_node(romfs: &Romfs, node: NodeId) -> Result<(), Error> {
+    let len = romfs.volume().image_len;
+    romfs.describe(Some(node))?;
+    match romfs.metadata(node)?.kind {
+        FileType::Directory => romfs
+            .lookup(node, b"no such name")
+            .map(|found| assert!(found.is_none())),
+        FileType::Symlink => romfs
+            .read_link(node)
+            .map(|target| assert!(!target.is_empty())),
+        FileType::Regular => romfs.map(node, 0..u64::MAX, &mut |extent| {
+            assert!(extent.logical.end <= len, "extents stay inside the image");
+            ControlFlow::Continue(())
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn source(image: Vec<u8>) -> Arc<dyn ReadAt> {
+    Arc::new(MemorySource::new(image))
+}
+
+#[test]
+fn the_sample_is_laid_out_as_the_tests_assume() {
+    let image = sample();
+    for (offset, name) in [
+        (ROOT, &b".\0"[..]),
+        (DOTS, b"..\0"),
+        (DIR, b"dir\0"),
+        (DIR_DOT, b".\0"),
+        (INNER, b"inner\0"),
+        (FILE, b"file\0"),
+        (HARD, b"hard\0"),
+        (LINK, b"link\0"),
+    ] {
+        assert_eq!(
+            &image[offset + 16..offset + 16 + name.len()],
+            name,
+            "{offset:#x}"
+        );
+    }
+    assert!(use_it(source(image)).is_empty());
+}
+
+#[test]
+fn every_field_that_lies_is_an_exact_error() {
+    const DIRECTORY: u32 = 9;
+    const REGULAR: u32 = 2;
+    let file = |next: usize| next as u32 | REGULAR;
+    let endless = |at: usize| with(move |image| image[at + 16..at + 16 + 290].fill(b'n'));
+    for (what, image, expected) in [
+        (
+            "magic",
+            with_word(0, 0),
+            "offset 0x0: bad magic [00, 00, 00, 00, 31, 66, 73, 2d]",
+        ),
+        (
+            "size past the source",
+            with_word(8, 4096),
+            "offset 0x0: the superblock says 4096 bytes, the source has 1024",
+        ),
+        (
+            "no room for a root",
+            with_word(8, 0x2F),
+            "offset 0x0: the superblock says 47 bytes, too few",
+        ),
+        (
+            "volume name",
+            with(|image| image[16..300].fill(b'v')),
+            "volume name does not end within 255",
+        ),
+        (
+            "root kind",
+            with_word(ROOT, file(DOTS)),
+            "node 32, offset 0x20: the root is not a directory",
+        ),
+        (
+            "next outside",
+            with_word(DIR, 0x4000 | DIRECTORY),
+            "offset 0x4000: header outside the image",
+        ),
+        (
+            "first outside",
+            with_word(DIR + 4, 0xFFFF_FFF0),
+            "offset 0xfffffff0: header outside the image",
+        ),
+        (
+            "chain to itself",
+            with_word(FILE, file(FILE)),
+            "offset 0xf0: the chain of entries comes back",
+        ),
+        (
+            "chain to the start",
+            with_word(LINK, ROOT as u32 | 3),
+            "offset 0x20: the chain of entries comes back",
+        ),
+        (
+            "file past the end",
+            with_word(FILE + 8, u32::MAX),
+            "node 240, offset 0xf0: 4294967295 bytes of data at 0x110",
+        ),
+        (
+            "link past the end",
+            with_word(LINK + 8, 0x1000),
+            "offset 0x140: 4096 bytes of data",
+        ),
+        (
+            "empty link",
+            with_word(LINK + 8, 0),
+            "offset 0x140: symbolic link of 0 bytes",
+        ),
+        (
+            "NUL in a link",
+            with(|image| image[LINK + 32 + 3] = 0),
+            "symbolic link contains a NUL",
+        ),
+        (
+            "hard link to itself",
+            with_word(HARD + 4, HARD as u32),
+            "node 288, offset 0x120: hard link to 0x120 leads on",
+        ),
+        (
+            "hard link outside",
+            with_word(HARD + 4, 0x8000),
+            "offset 0x8000: header outside the image",
+        ),
+        (
+            "slash",
+            with(|image| image[FILE + 17] = b'/'),
+            "offset 0xf0: name contains a slash: \"f/le\"",
+        ),
+        (
+            "empty name",
+            with(|image| image[FILE + 16] = 0),
+            "offset 0xf0: empty name",
+        ),
+        (
+            "endless name",
+            endless(FILE),
+            "offset 0xf0: the name does not end within 255 bytes",
+        ),
+        (
+            "duplicate",
+            with(|image| image[HARD + 16..HARD + 20].copy_from_slice(b"file")),
+            "offset 0x120: second entry named \"file\"; the first is at 0xf0",
+        ),
+        (
+            "directory below itself",
+            with_word(DIR + 4, ROOT as u32),
+            "directory 96 lies below itself at /dir/dir",
+        ),
+        (
+            "hard link to the root",
+            with_word(HARD + 4, ROOT as u32),
+            "directory 32 lies below itself at /hard",
+        ),
+    ] {
+        let errors: Vec<_> = use_it(source(image))
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert!(
+            errors.iter().any(|error| error.contains(expected)),
+            "{what}: {errors:?}"
+        );
+    }
+    let mut broken = sample();
+    broken[20] ^= 1;
+    let errors = use_it(source(broken));
+    assert!(
+        errors[0]
+            .to_string()
+            .contains("the words of the first 368 bytes add up to"),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn check_reports_what_reading_does_not_mind() {
+    for (image, node, expected) in [
+        (
+            with(|image| image[FILE + 12] ^= 1),
+            ROOT,
+            "node 240, offset 0xf0: the words of header and name add up to",
+        ),
+        (
+            with(|image| image[INNER + 12] ^= 1),
+            DIR,
+            "node 192, offset 0xc0: the words",
+        ),
+        (with_word(FILE + 4, 5), ROOT, "spec.info is 0x5"),
+        (with_word(DIR + 8, 7), ROOT, "size is 7"),
+        (
+            with(|image| image[HARD + 12] ^= 1),
+            ROOT,
+            "node 288, offset 0x120: the words",
+        ),
+    ] {
+        let romfs = Romfs::open(source(image), &Limits::default()).unwrap();
+        let mut found = Vec::new();
+        romfs
+            .check(Some(NodeId(node as u64)), &mut |problem| {
+                found.push(problem.error.to_string())
+            })
+            .unwrap();
+        assert!(
+            found.iter().any(|problem| problem.contains(expected)),
+            "{found:?}"
+        );
+    }
+    let romfs = Romfs::open(
+        source(with(|image| image[ROOT + 12] ^= 1)),
+        &Limits::default(),
+    )
+    .unwrap();
+    let mut found = 0;
+    romfs.check(None, &mut |_| found += 1).unwrap();
+    assert_eq!(found, 1);
+}
+
+#[test]
+fn any_byte_can_be_any_other() {
+    let image = sample();
+    let used = u32::from_be_bytes(image[8..12].try_into().unwrap()) as usize;
+    for at in 0..used {
+        for value in [0, 1, 2, 7, 8, 0x10, 0x20, 0x7F, 0x80, 0xF0, 0xFF] {
+            let mut mutated = image.clone();
+            if mutated[at] == value {
+                continue;
+            }
+            mutated[at] = value;
+            // As it is, nearly all of them fail the first check; with the checksum right, they get
+            // to the others.
+            let refused = use_it(source(mutated.clone()));
+            assert!(
+                !refused.is_empty(),
+                "byte {at:#x} is covered by the checksum"
+            );
+            fix_checksum(&mut mutated);
+            for error in use_it(source(mutated)) {
+                let located = match &error {
+                    Error::Corrupt(corrupt) => corrupt.to_string().contains("offset"),
+                    Error::DirectoryLoop { .. } => true,
+                    _ => false,
+                };
+                assert!(located, "byte {at:#x} = {value:#x}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn any_two_bytes_of_headers_can_be_any_others() {
+    let image = sample();
+    let mut state = 1u64;
+    let mut random = move |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    for _ in 0..20_000 {
+        let mut mutated = image.clone();
+        for _ in 0..2 + random(3) {
+            // Small values make plausible offsets.
+            let value = if random(2) == 0 {
+                random(256)
+            } else {
+                random(24) * 16
+            };
+            mutated[ROOT + random(0x140)] = value as u8;
+        }
+        fix_checksum(&mut mutated);
+        use_it(source(mutated));
+    }
+}
+
+#[test]
+fn every_truncation_is_an_error() {
+    let image = sample();
+    let used = u32::from_be_bytes(image[8..12].try_into().unwrap()) as usize;
+    for len in 0..used {
+        let errors = use_it(source(image[..len].to_vec()));
+        assert!(
+            matches!(errors[..], [Error::Corrupt(_)]),
+            "{len}: {errors:?}"
+        );
+        // The same with a superblock that agrees with the new length.
+        let mut shorter = image[..len].to_vec();
+        if len >= 16 {
+            shorter[8..12].copy_from_slice(&(len as u32).to_be_bytes());
+            fix_checksum(&mut shorter);
+            let errors = use_it(source(shorter));
+            assert!(
+                errors
+                    .iter()
+                    .all(|error| matches!(error, Error::Corrupt(_))),
+                "{len}: {errors:?}"
+            );
+            // The last bytes are padding behind the target of the link.
+            assert_eq!(
+                errors.is_empty(),
+                len >= LINK + 32 + "dir/inner".len(),
+                "{len}"
+            );
+        }
+    }
+    assert!(use_it(source(image[..used].to_vec())).is_empty());
+}
+
+#[test]
+fn hard_links_are_followed_as_far_as_the_limit() {
+    // A row of hard links, each to the next, the last to a file.
+    let chain = |links: usize| {
+        let mut image = vec![0; 1024];
+        image[..8].copy_from_slice(b"-rom1fs-");
+        image[8..12].copy_from_slice(&1024u32.to_be_bytes());
+        let mut header = |at: usize, next: u32, info: usize, name: u8| {
+            image[at..at + 4].copy_from_slice(&next.to_be_bytes());
+            image[at + 4..at + 8].copy_from_slice(&(info as u32).to_be_bytes());
+            image[at + 16] = name;
+        };
+        header(0x20, 9, 0x40, b'.');
+        for n in 0..links {
+            header(
+                0x40 + n * 32,
+                0x40 + (n as u32 + 1) * 32,
+                0x40 + (n + 1) * 32,
+                b'a' + n as u8,
+            );
+        }
+        header(0x40 + links * 32, 2, 0, b'z');
+        fix_checksum(&mut image);
+        use_it(source(image))
+    };
+    assert!(chain(8).is_empty());
+    let errors = chain(9);
+    assert!(
+        errors[0].to_string().contains("for more than 8 hops"),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn a_chain_with_no_end_is_bounded_without_an_index_too() {
+    let image = with_word(LINK, ROOT as u32 | 3);
+    let mut limits = Limits::default();
+    limits.dir_index_bytes = 0;
+    let romfs = Romfs::open(source(image), &limits).unwrap();
+    let mut seen = 0;
+    let mut cursor = DirCursor::START;
+    // As a mount does it: a few entries at a time.
+    let error = loop {
+        let mut left = 3;
+        let result = romfs.read_dir(romfs.root(), cursor, &mut |entry| {
+            cursor = entry.next;
+            (seen, left) = (seen + 1, left - 1);
+            if left == 0 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        if let Err(error) = result {
+            break error;
+        }
+        assert!(seen < 1000);
+    };
+    assert!(error.to_string().contains("more than"), "{error}");
+    assert!(romfs.lookup(romfs.root(), b"missing").is_err());
+    assert!(romfs.lookup(romfs.root(), b"file").unwrap().is_some());
+}
+
+#[test]
+fn a_directory_too_large_for_the_index_reads_the_same() {
+    let mut limits = Limits::default();
+    limits.dir_index_bytes = 0;
+    let romfs = Romfs::open(source(sample()), &limits).unwrap();
+    forerun_testkit::conformance::check_filesystem(&romfs, &limits);
+}
+
+#[test]
+fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
+    // As many reads as using the sample takes, and one more.
+    for n in 0.. {
+        let mut failed = 0;
+        for fault in [
+            FaultSource::fail_nth(MemorySource::new(sample()), n),
+            FaultSource::short_nth(MemorySource::new(sample()), n),
+        ] {
+            let fault = Arc::new(fault);
+            let errors = use_it(Arc::<FaultSource<MemorySource>>::clone(&fault));
+            assert!(
+                errors.iter().all(|error| matches!(error, Error::Io { .. })),
+                "{errors:?}"
+            );
+            failed += errors.len();
+            if !errors.is_empty() {
+                assert!(use_it(fault).is_empty(), "read {n} fails only once");
+            }
+        }
+        if failed == 0 {
+            assert!(n > 10, "{n} reads are too few");
+            return;
+        }
+    }
+}
+
+#[test]
+fn foreign_ids_are_no_nodes() {
+    let romfs = Romfs::open(source(sample()), &Limits::default()).unwrap();
+    for id in [0, 1, 16, 33, HARD as u64, 1 << 20, u64::MAX] {
+        assert!(
+            matches!(romfs.metadata(NodeId(id)), Err(Error::StaleNode(_))),
+            "{id}"
+        );
+    }
+}

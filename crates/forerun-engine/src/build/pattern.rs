@@ -1,0 +1,134 @@
+//! Patterns of paths: what to leave out of an image, what to take out of one.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use super::BuildError;
+
+/// A set of glob patterns over paths as bytes.
+///
+/// `*` and `?` stay inside one component, `**` crosses them, `[...]` and `{a,b}` are as in a shell.
+/// A pattern with a slash is held against the whole path from the root (a leading slash changes
+/// nothing); one without is held against the last component, wherever that is. What matches a
+/// directory covers everything below it.
+#[derive(Clone, Debug, Default)]
+pub struct Patterns {
+    whole: GlobSet,
+    last: GlobSet,
+    len: usize,
+}
+
+impl Patterns {
+    /// Parses patterns.
+    ///
+    /// # Errors
+    /// [`BuildError::Pattern`] with the first that is not one.
+    pub fn new<S: AsRef<str>>(patterns: impl IntoIterator<Item = S>) -> Result<Self, BuildError> {
+        let (mut whole, mut last, mut len) = (GlobSetBuilder::new(), GlobSetBuilder::new(), 0);
+        for pattern in patterns {
+            let pattern = pattern.as_ref();
+            let failed = |reason: String| BuildError::Pattern {
+                pattern: pattern.to_string(),
+                reason,
+            };
+            let trimmed = pattern.trim_start_matches("./").trim_matches('/');
+            if trimmed.is_empty() {
+                return Err(failed("it is empty".to_string()));
+            }
+            let glob = GlobBuilder::new(trimmed)
+                .literal_separator(true)
+                .backslash_escape(true)
+                .build();
+            let glob = glob.map_err(|error| failed(error.kind().to_string()))?;
+            let anchored = trimmed.contains('/') || pattern.starts_with('/');
+            if anchored {
+                whole.add(glob)
+            } else {
+                last.add(glob)
+            };
+            len += 1;
+        }
+        let built = |set: GlobSetBuilder| {
+            set.build().map_err(|error| BuildError::Pattern {
+                pattern: "all".into(),
+                reason: error.to_string(),
+            })
+        };
+        Ok(Self {
+            whole: built(whole)?,
+            last: built(last)?,
+            len,
+        })
+    }
+
+    /// Whether there is no pattern, and so nothing matches.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether a pattern matches this very path, without a leading slash; not what is above it.
+    #[must_use]
+    pub fn matches(&self, path: &[u8]) -> bool {
+        let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        self.whole.is_match(OsStr::from_bytes(path)) || self.last.is_match(OsStr::from_bytes(last))
+    }
+
+    /// Whether a pattern matches this path or a directory above it.
+    #[must_use]
+    pub fn covers(&self, path: &[u8]) -> bool {
+        let slashes = path
+            .iter()
+            .enumerate()
+            .filter(|&(_, &byte)| byte == b'/')
+            .map(|(at, _)| at);
+        let mut ends = slashes.chain([path.len()]);
+        !self.is_empty() && ends.any(|end| self.matches(path.get(..end).unwrap_or(path)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules() {
+        for (pattern, path, matches, covers) in [
+            ("*.o", "a.o", true, true),
+            ("*.o", "dir/a.o", true, true),
+            ("*.o", "a.o/b", false, true),
+            ("dir/*", "dir/a", true, true),
+            ("dir/*", "dir/a/b", false, true),
+            ("dir/**", "dir/a/b", true, true),
+            ("/a", "a", true, true),
+            ("/a", "dir/a", false, false),
+            ("a", "dir/a", true, true),
+            ("./dir/a/", "dir/a", true, true),
+            ("[ab]?{x,y}", "b1y", true, true),
+            ("\\*", "*", true, true),
+            ("\\*", "a", false, false),
+        ] {
+            let patterns = Patterns::new([pattern]).unwrap();
+            assert_eq!(
+                patterns.matches(path.as_bytes()),
+                matches,
+                "{pattern} {path}"
+            );
+            assert_eq!(patterns.covers(path.as_bytes()), covers, "{pattern} {path}");
+        }
+        assert!(Patterns::new(["*"]).unwrap().matches(b"\xff\xfe"));
+        assert!(!Patterns::default().covers(b"a"));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused_by_name() {
+        for pattern in ["[", "", "/", "{a"] {
+            let error = Patterns::new(["fine", pattern]).unwrap_err();
+            assert!(
+                matches!(error, BuildError::Pattern { pattern: named, .. } if named == pattern)
+            );
+        }
+    }
+}

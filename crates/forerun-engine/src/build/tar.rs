@@ -1,0 +1,314 @@
+//! A tree from a tar stream.
+//!
+//! As an extraction would leave it: later entries replace earlier ones, directories that no entry
+//! names are made. The contents of a seekable archive stay in it; those of a stream go to a spool
+//! file that has no name and vanishes with the tree.
+
+mod entry;
+mod sparse;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use forerun_io::{Limits, u64_from};
+use tar::Archive;
+
+use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree};
+use entry::{Body, Parsed};
+
+/// What is taken of an archive.
+#[derive(Clone, Debug, Default)]
+pub struct TarOptions {
+    /// Left out, with everything below.
+    pub exclude: Patterns,
+    /// Later times of modification are set to this, in seconds since the epoch.
+    pub latest: Option<i64>,
+    /// Bounds on entries, depth and bytes.
+    pub limits: Limits,
+}
+
+/// An archive.
+pub enum TarInput {
+    /// In a regular file, from its current position on.
+    File(File),
+    /// In anything else.
+    Stream(Box<dyn Read>),
+}
+
+impl std::fmt::Debug for TarInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::File(_) => "File",
+            Self::Stream(_) => "Stream",
+        })
+    }
+}
+
+/// Reads an archive to its end.
+///
+/// # Errors
+/// [`BuildError::Tar`] with the entry that is damaged or cannot be kept, [`BuildError::Name`] for
+/// paths with `..`, [`BuildError::Conflict`] for hard links to nothing.
+pub fn read_tar(input: TarInput, options: &TarOptions) -> Result<Tree, BuildError> {
+    let mut build = TarBuild {
+        options,
+        tree: Tree::default(),
+        spool: None,
+        in_place: None,
+        bytes: 0,
+        entries: 0,
+    };
+    match input {
+        TarInput::File(file) => {
+            let failed = |source| BuildError::Tar {
+                entry: "archive".into(),
+                source,
+            };
+            let mut position = file.try_clone().map_err(failed)?;
+            let start = position.stream_position().map_err(failed)?;
+            build.in_place = Some((Arc::new(file.try_clone().map_err(failed)?), start));
+            build.read(Box::new(io::BufReader::with_capacity(1 << 16, file)))?;
+        }
+        TarInput::Stream(stream) => build.read(stream)?,
+    }
+    Ok(build.tree)
+}
+
+struct TarBuild<'o> {
+    options: &'o TarOptions,
+    tree: Tree,
+    /// Contents that cannot stay where they are, and how far the file is filled.
+    spool: Option<(Arc<File>, u64)>,
+    /// The archive itself, and where it starts.
+    in_place: Option<(Arc<File>, u64)>,
+    bytes: u64,
+    entries: u64,
+}
+
+impl TarBuild<'_> {
+    fn read(&mut self, input: Box<dyn Read>) -> Result<(), BuildError> {
+        let mut input = refuse_compressed(input)?;
+        let mut archive = Archive::new(&mut input);
+        let broken = |n: u64, source| BuildError::Tar {
+            entry: format!("number {n}"),
+            source,
+        };
+        for entry in archive.entries().map_err(|error| broken(0, error))? {
+            self.entries += 1;
+            let mut entry = entry.map_err(|error| broken(self.entries, error))?;
+            let parsed = entry::parse(&mut entry)?;
+            if self.entries > self.options.limits.tree_entries {
+                return Err(parsed.failed("more entries than the limit allows"));
+            }
+            if self.options.exclude.covers(&parsed.path.join(&b'/')) {
+                continue;
+            }
+            self.add(parsed, &mut entry)?;
+        }
+        Ok(())
+    }
+
+    fn add<R: Read>(
+        &mut self,
+        parsed: Parsed,
+        entry: &mut tar::Entry<'_, R>,
+    ) -> Result<(), BuildError> {
+        if parsed.path.len() > self.options.limits.depth {
+            return Err(parsed.failed("deeper than the limit allows"));
+        }
+        let content_kind = match &parsed.body {
+            Body::Skip => return Ok(()),
+            Body::HardLink(target) => return self.link(&parsed, target),
+            Body::Node(kind) => kind.clone(),
+            Body::Data { len, sparse } => {
+                self.bytes = self.bytes.saturating_add(*len);
+                if self.bytes > self.options.limits.total_bytes {
+                    return Err(parsed.failed("more bytes than the limit allows"));
+                }
+                let content = self
+                    .content(entry, *len, sparse.as_deref())
+                    .map_err(|error| parsed.broken(error))?;
+                NodeKind::File { len: *len, content }
+            }
+        };
+        let mut node = NewNode {
+            kind: content_kind,
+            ..parsed.node.clone()
+        };
+        if let Some(latest) = self
+            .options
+            .latest
+            .filter(|&latest| node.mtime.seconds >= latest)
+        {
+            (node.mtime.seconds, node.mtime.nanoseconds) = (latest, 0);
+        }
+        self.place(&parsed, node)
+    }
+
+    /// Puts a node at its path. A directory that is there already keeps its entries.
+    fn place(&mut self, parsed: &Parsed, mut node: NewNode) -> Result<(), BuildError> {
+        let Some((name, parents)) = parsed.path.split_last() else {
+            return self.replace_metadata(parsed, Tree::ROOT, node);
+        };
+        let dir = self.directory(parsed, parents)?;
+        if let Some(old) = self.tree.child(dir, name) {
+            let is_dir = |node: &NewNode| matches!(node.kind, NodeKind::Directory(_));
+            if is_dir(&node) && is_dir(self.tree.node(old)) {
+                return self.replace_metadata(parsed, old, node);
+            }
+            if is_dir(self.tree.node(old)) && self.tree.children(old).next().is_some() {
+                return Err(parsed.failed("it would replace a directory that is not empty"));
+            }
+            self.tree.unlink(dir, name);
+        }
+        if let NodeKind::Directory(entries) = &mut node.kind {
+            *entries = BTreeMap::new();
+        }
+        self.tree
+            .add(dir, name, node)
+            .map_err(|error| parsed.named(error))?;
+        Ok(())
+    }
+
+    fn replace_metadata(
+        &mut self,
+        parsed: &Parsed,
+        at: NodeIndex,
+        node: NewNode,
+    ) -> Result<(), BuildError> {
+        if !matches!(node.kind, NodeKind::Directory(_)) {
+            return Err(parsed.failed("the root can only be a directory"));
+        }
+        let old = self.tree.node_mut(at);
+        let kind = std::mem::replace(&mut old.kind, NodeKind::Fifo);
+        *old = NewNode { kind, ..node };
+        Ok(())
+    }
+
+    fn link(&mut self, parsed: &Parsed, target: &[Vec<u8>]) -> Result<(), BuildError> {
+        let mut found = Some(Tree::ROOT);
+        for name in target {
+            found = found.and_then(|dir| self.tree.child(dir, name));
+        }
+        let Some((name, parents)) = parsed.path.split_last() else {
+            return Err(parsed.failed("the root can only be a directory"));
+        };
+        let Some(found) = found else {
+            let target = String::from_utf8_lossy(&target.join(&b'/')).into_owned();
+            return Err(parsed.failed_with(format!(
+                "hard link to {target:?}, which is not in the archive before it"
+            )));
+        };
+        let dir = self.directory(parsed, parents)?;
+        if self.tree.child(dir, name) == Some(found) {
+            return Ok(());
+        }
+        self.tree.unlink(dir, name);
+        self.tree
+            .link(dir, name, found)
+            .map_err(|error| parsed.named(error))
+    }
+
+    /// The directory at a path, made where it is missing.
+    fn directory(&mut self, parsed: &Parsed, path: &[Vec<u8>]) -> Result<NodeIndex, BuildError> {
+        let mut dir = Tree::ROOT;
+        for name in path {
+            dir = match self.tree.child(dir, name) {
+                Some(there) if matches!(self.tree.node(there).kind, NodeKind::Directory(_)) => {
+                    there
+                }
+                Some(_) => return Err(parsed.failed("a part of its path is not a directory")),
+                None => {
+                    let made = self.tree.add(dir, name, NewNode::directory());
+                    made.map_err(|error| parsed.named(error))?
+                }
+            };
+        }
+        Ok(dir)
+    }
+
+    fn content<R: Read>(
+        &mut self,
+        entry: &mut tar::Entry<'_, R>,
+        len: u64,
+        sparse: Option<&[(u64, u64)]>,
+    ) -> io::Result<Content> {
+        let plain = sparse.is_none() && !entry.header().entry_type().is_gnu_sparse();
+        if let (Some((file, start)), true) = (&self.in_place, plain) {
+            let offset = start.saturating_add(entry.raw_file_position());
+            return Ok(Content::Part {
+                file: Arc::clone(file),
+                offset,
+            });
+        }
+        if self.spool.is_none() {
+            self.spool = Some((Arc::new(tempfile::tempfile()?), 0));
+        }
+        let Some((file, end)) = &mut self.spool else {
+            return Err(io::ErrorKind::Other.into());
+        };
+        let offset = *end;
+        *end = offset.checked_add(len).ok_or(io::ErrorKind::FileTooLarge)?;
+        // Holes stay holes in the spool file.
+        let whole = [(0, len)];
+        for &(at, len) in sparse.unwrap_or(&whole) {
+            let written = copy_at(entry, file, offset + at, len)?;
+            if written < len {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let file_len = file.metadata()?.len().max(*end);
+        file.set_len(file_len)?;
+        Ok(Content::Part {
+            file: Arc::clone(file),
+            offset,
+        })
+    }
+}
+
+/// Copies up to `len` bytes into a file, leaving runs of zeros out.
+fn copy_at(from: &mut dyn Read, to: &File, offset: u64, len: u64) -> io::Result<u64> {
+    let mut chunk = vec![0; 1 << 18];
+    let (mut done, mut from) = (0, from.take(len));
+    loop {
+        let got = from.read(&mut chunk)?;
+        let bytes = chunk.get(..got).unwrap_or_default();
+        if got == 0 {
+            return Ok(done);
+        }
+        if bytes.iter().any(|&byte| byte != 0) {
+            to.write_all_at(bytes, offset + done)?;
+        }
+        done += u64_from(got);
+    }
+}
+
+/// Looks at the first bytes, and gives the stream back with them.
+fn refuse_compressed(mut input: Box<dyn Read>) -> Result<Box<dyn Read>, BuildError> {
+    let failed = |source| BuildError::Tar {
+        entry: "archive".into(),
+        source,
+    };
+    let mut head = Vec::new();
+    input
+        .by_ref()
+        .take(6)
+        .read_to_end(&mut head)
+        .map_err(failed)?;
+    let magics: [(&[u8], &str); 4] = [
+        (b"\x1f\x8b", "gzip"),
+        (b"\xfd7zXZ\0", "xz"),
+        (b"\x28\xb5\x2f\xfd", "zstd"),
+        (b"BZh", "bzip2"),
+    ];
+    if let Some((_, name)) = magics.iter().find(|(magic, _)| head.starts_with(magic)) {
+        let hint = format!(
+            "it is compressed with {name}; decompress it first, as in `{name} -dc FILE | forerun pack -`"
+        );
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, hint)));
+    }
+    Ok(Box::new(io::Cursor::new(head).chain(input)))
+}

@@ -1,0 +1,231 @@
+//! One entry of an archive: its path, its metadata, and what it is.
+
+use std::io::{self, Read};
+
+use forerun_vfs::{Device, NameError, Timestamp};
+use tar::{Entry, EntryType};
+
+use super::super::{BuildError, NewNode, NodeKind};
+use super::sparse;
+
+/// What an entry's body is.
+pub enum Body {
+    /// Nothing that an image holds.
+    Skip,
+    /// Another name for the file at this path.
+    HardLink(Vec<Vec<u8>>),
+    /// A node without data.
+    Node(NodeKind),
+    /// A regular file; of a sparse one in PAX form, offset and length of the parts that follow.
+    Data {
+        len: u64,
+        sparse: Option<Vec<(u64, u64)>>,
+    },
+}
+
+/// An entry, but for its data.
+pub struct Parsed {
+    /// Components of the path; none for the root.
+    pub path: Vec<Vec<u8>>,
+    /// Metadata; its kind is still to be set.
+    pub node: NewNode,
+    pub body: Body,
+}
+
+impl Parsed {
+    pub fn failed(&self, reason: &'static str) -> BuildError {
+        BuildError::Conflict {
+            path: self.path.join(&b'/'),
+            reason,
+        }
+    }
+
+    pub fn failed_with(&self, reason: String) -> BuildError {
+        self.broken(io::Error::new(io::ErrorKind::InvalidData, reason))
+    }
+
+    pub fn broken(&self, source: io::Error) -> BuildError {
+        BuildError::Tar {
+            entry: String::from_utf8_lossy(&self.path.join(&b'/')).into_owned(),
+            source,
+        }
+    }
+
+    /// The tree names only the last component; the whole path says more.
+    pub fn named(&self, error: BuildError) -> BuildError {
+        let path = self.path.join(&b'/');
+        match error {
+            BuildError::Name { source, .. } => BuildError::Name { path, source },
+            BuildError::Conflict { reason, .. } => BuildError::Conflict { path, reason },
+            other => other,
+        }
+    }
+}
+
+/// Reads what the headers say.
+pub fn parse<R: Read>(entry: &mut Entry<'_, R>) -> Result<Parsed, BuildError> {
+    let raw_path = entry.path_bytes().into_owned();
+    let broken = |source| BuildError::Tar {
+        entry: String::from_utf8_lossy(&raw_path).into_owned(),
+        source,
+    };
+    let mut extra = Extra::default();
+    if let Some(extensions) = entry.pax_extensions().map_err(broken)? {
+        for extension in extensions {
+            let extension = extension.map_err(broken)?;
+            extra
+                .take(extension.key_bytes(), extension.value_bytes())
+                .map_err(broken)?;
+        }
+    }
+    let path = components(extra.sparse.name.as_deref().unwrap_or(&raw_path))?;
+    let header = entry.header();
+    let mut node = NewNode::new(NodeKind::Fifo, 0);
+    let low = |id: u64| u32::try_from(id).unwrap_or(u32::MAX);
+    node.mode = u16::try_from(header.mode().map_err(broken)? & 0o7777).unwrap_or(0);
+    node.uid = low(extra.uid.map_or_else(|| header.uid(), Ok).map_err(broken)?);
+    node.gid = low(extra.gid.map_or_else(|| header.gid(), Ok).map_err(broken)?);
+    node.mtime = match extra.mtime {
+        Some(mtime) => mtime,
+        None => Timestamp {
+            seconds: i64::try_from(header.mtime().map_err(broken)?).unwrap_or(i64::MAX),
+            nanoseconds: 0,
+        },
+    };
+    node.xattrs = extra.xattrs;
+    let kind = header.entry_type();
+    let device = || -> io::Result<Device> {
+        Ok(Device {
+            major: header.device_major()?.unwrap_or(0),
+            minor: header.device_minor()?.unwrap_or(0),
+        })
+    };
+    let link = || {
+        entry
+            .link_name_bytes()
+            .map(|link| link.into_owned())
+            .ok_or(io::ErrorKind::InvalidData)
+    };
+    let body = match kind {
+        EntryType::Directory => Body::Node(NodeKind::Directory(std::collections::BTreeMap::new())),
+        // Old archives mark directories by a trailing slash only.
+        EntryType::Regular if raw_path.ends_with(b"/") => {
+            Body::Node(NodeKind::Directory(std::collections::BTreeMap::new()))
+        }
+        EntryType::Symlink => Body::Node(NodeKind::Symlink(
+            link().map_err(|kind| broken(kind.into()))?,
+        )),
+        EntryType::Link => {
+            Body::HardLink(components(&link().map_err(|kind| broken(kind.into()))?)?)
+        }
+        EntryType::Block => Body::Node(NodeKind::BlockDevice(device().map_err(broken)?)),
+        EntryType::Char => Body::Node(NodeKind::CharDevice(device().map_err(broken)?)),
+        EntryType::Fifo => Body::Node(NodeKind::Fifo),
+        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+            let stored = entry.size();
+            let (len, sparse) = extra.sparse.resolve(stored, entry).map_err(broken)?;
+            Body::Data { len, sparse }
+        }
+        EntryType::XGlobalHeader => Body::Skip,
+        other => {
+            let kind = char::from(other.as_byte());
+            let reason = format!("entries of type {kind:?} are not supported");
+            return Err(broken(io::Error::new(io::ErrorKind::Unsupported, reason)));
+        }
+    };
+    Ok(Parsed { path, node, body })
+}
+
+/// What PAX headers say beyond the crate's own handling of paths and sizes.
+#[derive(Default)]
+struct Extra {
+    uid: Option<u64>,
+    gid: Option<u64>,
+    mtime: Option<Timestamp>,
+    xattrs: std::collections::BTreeMap<Vec<u8>, Vec<u8>>,
+    sparse: sparse::Keys,
+}
+
+impl Extra {
+    fn take(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        match key {
+            b"uid" => self.uid = Some(sparse::number(value)?),
+            b"gid" => self.gid = Some(sparse::number(value)?),
+            b"mtime" => self.mtime = Some(time(value)?),
+            _ => {
+                if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
+                    self.xattrs.insert(name.to_vec(), value.to_vec());
+                } else if let Some(key) = key.strip_prefix(b"GNU.sparse.") {
+                    self.sparse.take(key, value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Seconds with an optional fraction, possibly negative. The fraction always counts forward.
+fn time(value: &[u8]) -> io::Result<Timestamp> {
+    let bad = || io::Error::new(io::ErrorKind::InvalidData, "a time that is no number");
+    let text = std::str::from_utf8(value).map_err(|_| bad())?;
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let mut seconds: i64 = whole.parse().map_err(|_| bad())?;
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(bad());
+    }
+    let digits = format!("{:0<9}", fraction.get(..9).unwrap_or(fraction));
+    let mut nanoseconds: u32 = digits.parse().map_err(|_| bad())?;
+    if whole.starts_with('-') && nanoseconds > 0 {
+        seconds = seconds.checked_sub(1).ok_or_else(bad)?;
+        nanoseconds = 1_000_000_000 - nanoseconds;
+    }
+    Ok(Timestamp {
+        seconds,
+        nanoseconds,
+    })
+}
+
+/// Components without `.` and leading slashes, as tar takes paths. `..` is refused.
+fn components(path: &[u8]) -> Result<Vec<Vec<u8>>, BuildError> {
+    let names = path
+        .split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".");
+    let names: Vec<_> = names.map(<[u8]>::to_vec).collect();
+    if names.iter().any(|name| name == b"..") {
+        return Err(BuildError::Name {
+            path: path.to_vec(),
+            source: NameError::Dots,
+        });
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        for (text, seconds, nanoseconds) in [
+            ("0", 0, 0),
+            ("12.5", 12, 500_000_000),
+            ("12.000000001", 12, 1),
+            ("12.0000000019", 12, 1),
+            ("-1", -1, 0),
+            ("-1.25", -2, 750_000_000),
+            ("-0.25", -1, 750_000_000),
+        ] {
+            assert_eq!(
+                time(text.as_bytes()).unwrap(),
+                Timestamp {
+                    seconds,
+                    nanoseconds
+                },
+                "{text}"
+            );
+        }
+        for text in ["", "x", "1.x", "1.-5", "99999999999999999999"] {
+            assert!(time(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

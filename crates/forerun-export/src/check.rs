@@ -1,0 +1,201 @@
+//! The verdict on an image: everything is read, and all that is wrong is told.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use forerun_engine::Reader;
+use forerun_io::u64_from;
+use forerun_vfs::{Error, FileType, Metadata, NodeId, check_name};
+
+use crate::Progress;
+
+/// How much is looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CheckOptions {
+    /// Only metadata; no file is read.
+    pub quick: bool,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Path of the node; nothing for the image as a whole.
+    pub path: Option<Vec<u8>>,
+    /// Whether something cannot be read; otherwise it deviates from the format but loses nothing.
+    pub fatal: bool,
+    /// What and where.
+    pub error: Error,
+}
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckSummary {
+    /// Names met.
+    pub entries: u64,
+    /// Regular files read or, in a quick check, mapped.
+    pub files: u64,
+    /// Bytes of file data read.
+    pub bytes: u64,
+    /// Findings that are fatal.
+    pub errors: u64,
+    /// The others.
+    pub warnings: u64,
+}
+
+/// Bytes read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Checks the whole image, and goes on after each finding.
+pub fn check(
+    reader: &Reader,
+    options: CheckOptions,
+    progress: &dyn Progress,
+    report: &mut dyn FnMut(Finding),
+) -> CheckSummary {
+    let mut check = Check {
+        reader,
+        options,
+        progress,
+        report,
+        summary: CheckSummary::default(),
+        seen: HashSet::new(),
+    };
+    check.image();
+    check.summary
+}
+
+struct Check<'c> {
+    reader: &'c Reader,
+    options: CheckOptions,
+    progress: &'c dyn Progress,
+    report: &'c mut dyn FnMut(Finding),
+    summary: CheckSummary,
+    /// Nodes with several names are looked at once.
+    seen: HashSet<NodeId>,
+}
+
+impl Check<'_> {
+    fn image(&mut self) {
+        let fs = self.reader.fs();
+        self.progress.begin(0, 0);
+        self.format(None, None);
+        let mut path = Vec::new();
+        for entry in self.reader.walk(fs.root()) {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.found(Some(path.clone()), true, error);
+                    continue;
+                }
+            };
+            self.summary.entries += 1;
+            path.clone_from(&entry.path);
+            if !path.is_empty()
+                && let Err(error) = check_name(entry.name(), self.reader.limits().name_len)
+            {
+                let error = Error::Unsupported(format!(
+                    "name {:?}: {error}",
+                    String::from_utf8_lossy(entry.name())
+                ));
+                self.found(Some(path.clone()), true, error);
+            }
+            if !self.seen.insert(entry.node) {
+                continue;
+            }
+            match entry.metadata {
+                Ok(metadata) => self.node(&path, entry.node, &metadata),
+                Err(error) => self.found(Some(path.clone()), true, error),
+            }
+        }
+    }
+
+    fn node(&mut self, path: &[u8], node: NodeId, metadata: &Metadata) {
+        self.format(Some(path), Some(node));
+        let fs = self.reader.fs();
+        let result = match metadata.kind {
+            FileType::Regular if self.options.quick => self.map(node, metadata.size),
+            FileType::Regular => self.read(path, node, metadata.size),
+            FileType::Symlink => fs.read_link(node).map(|_| ()),
+            FileType::Directory
+            | FileType::BlockDevice
+            | FileType::CharDevice
+            | FileType::Fifo
+            | FileType::Socket => Ok(()),
+        };
+        if metadata.kind == FileType::Regular {
+            self.summary.files += 1;
+        }
+        self.progress.advance(0, 1);
+        let xattrs = fs.xattrs(node, &mut |_, _| ());
+        for error in [result.err(), xattrs.err()].into_iter().flatten() {
+            self.found(Some(path.to_vec()), true, error);
+        }
+    }
+
+    /// Reads a file to its end, past what cannot be read.
+    fn read(&mut self, path: &[u8], node: NodeId, size: u64) -> Result<(), Error> {
+        let (mut at, mut failed) = (0, None);
+        while at < size {
+            match self.reader.read(node, at, CHUNK) {
+                Ok(data) if data.is_empty() => break,
+                Ok(data) => {
+                    self.summary.bytes += u64_from(data.len());
+                    self.progress.advance(u64_from(data.len()), 0);
+                }
+                // One finding for each stretch: a dead source would fill the report otherwise.
+                Err(error) if failed.is_none() => failed = Some(error),
+                Err(_) => {}
+            }
+            at = at.saturating_add(u64_from(CHUNK));
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => self
+                .map(node, size)
+                .inspect_err(|_| debug_assert!(!path.is_empty())),
+        }
+    }
+
+    /// Extents in order, without gaps or overlaps, up to the size.
+    fn map(&self, node: NodeId, size: u64) -> Result<(), Error> {
+        let mut at = 0;
+        let mut gap = None;
+        self.reader.fs().map(node, 0..size, &mut |extent| {
+            if extent.logical.start != at || extent.logical.is_empty() {
+                gap = Some((at, extent.logical.start));
+                return ControlFlow::Break(());
+            }
+            at = extent.logical.end;
+            ControlFlow::Continue(())
+        })?;
+        match gap {
+            Some((at, next)) => Err(Error::Unsupported(format!(
+                "extents of node {node} that jump from {at} to {next}"
+            ))),
+            None if at < size => Err(Error::Unsupported(format!(
+                "extents of node {node} that end at {at} of {size} bytes"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn format(&mut self, path: Option<&[u8]>, node: Option<NodeId>) {
+        let mut problems = Vec::new();
+        let result = self.reader.fs().check(node, &mut |problem| {
+            problems.push((problem.fatal, problem.error))
+        });
+        problems.extend(result.err().map(|error| (true, error)));
+        for (fatal, error) in problems {
+            self.found(path.map(<[u8]>::to_vec), fatal, error);
+        }
+    }
+
+    fn found(&mut self, path: Option<Vec<u8>>, fatal: bool, error: Error) {
+        if fatal {
+            self.summary.errors += 1;
+        } else {
+            self.summary.warnings += 1;
+        }
+        (self.report)(Finding { path, fatal, error });
+    }
+}

@@ -1,0 +1,40 @@
+//! Every structure of an image in its own terms.
+
+use forerun_engine::Reader;
+use forerun_vfs::{Error, NodeId};
+
+/// The fields of one structure.
+#[derive(Clone, Debug)]
+pub struct DumpRecord {
+    /// Path of the node; nothing for the image as a whole.
+    pub path: Option<Vec<u8>>,
+    /// The node, where it is about one.
+    pub node: Option<NodeId>,
+    /// Names and values in the format's order, or why they cannot be told.
+    pub fields: Result<Vec<(&'static str, String)>, Error>,
+}
+
+/// Visits the records of the image and of every node from `start` on, which is at `path`. Nodes with
+/// several names come once for each.
+pub fn dump(reader: &Reader, start: NodeId, path: &[u8], visit: &mut dyn FnMut(DumpRecord)) {
+    let fs = reader.fs();
+    visit(DumpRecord {
+        path: None,
+        node: None,
+        fields: fs.describe(None),
+    });
+    for entry in reader.walk(start) {
+        visit(match entry {
+            Ok(entry) => DumpRecord {
+                path: Some(crate::select::join(path, &entry.path)),
+                node: Some(entry.node),
+                fields: fs.describe(Some(entry.node)),
+            },
+            Err(error) => DumpRecord {
+                path: Some(path.to_vec()),
+                node: None,
+                fields: Err(error),
+            },
+        });
+    }
+}

@@ -1,0 +1,69 @@
+//! What can go wrong on the way out of an image.
+
+use std::io;
+use std::path::PathBuf;
+
+use forerun_vfs::Error;
+
+/// An export that failed, or a part of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The image could not be read there.
+    #[error("/{}: {source}", String::from_utf8_lossy(path))]
+    Image {
+        /// Path in the image.
+        path: Vec<u8>,
+        /// What is wrong with it.
+        source: Error,
+    },
+    /// The place to extract to could not be opened or made.
+    #[error("{}: {source}", path.display())]
+    Target {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An entry could not be made below the target.
+    #[error("{}: cannot {action}: {source}", String::from_utf8_lossy(path))]
+    Entry {
+        /// Path below the target.
+        path: Vec<u8>,
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An entry was left out on purpose.
+    #[error("{}: left out: {reason}", String::from_utf8_lossy(path))]
+    LeftOut {
+        /// Path below the target.
+        path: Vec<u8>,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The archive could not be written.
+    #[error("writing the archive: {0}")]
+    Output(#[source] io::Error),
+    /// More than a limit allows, found before anything was written.
+    #[error("{what} {count} exceeds the limit of {limit}")]
+    Limit {
+        /// What was counted.
+        what: &'static str,
+        /// How much there is.
+        count: u64,
+        /// The bound.
+        limit: u64,
+    },
+}
+
+impl ExportError {
+    /// An error of the image at a path.
+    pub fn image(path: &[u8], source: Error) -> Self {
+        Self::Image {
+            path: path.to_vec(),
+            source,
+        }
+    }
+}

@@ -4,6 +4,8 @@
 //! walk, which is nearly that of the image, while the data is read ahead across files. Sparse files
 //! are written whole.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{self, Read, Write};
 
 use forerun_engine::Reader;
@@ -51,17 +53,18 @@ pub fn write_tar(
         failures: chosen.failures,
         ..TarReport::default()
     };
-    let mut first_names = std::collections::HashMap::new();
-    let is_first_file = |entry: &&Selected| {
-        entry.metadata.kind == FileType::Regular
-            && first_names.insert(entry.node, entry.name.clone()).is_none()
-    };
-    let nodes: Vec<NodeId> = chosen
+    let mut first_names = HashMap::new();
+    let mut nodes: Vec<NodeId> = Vec::new();
+    for entry in chosen
         .entries
         .iter()
-        .filter(is_first_file)
-        .map(|entry| entry.node)
-        .collect();
+        .filter(|entry| entry.metadata.kind != FileType::Directory)
+    {
+        if let Entry::Vacant(first) = first_names.entry(entry.node) {
+            first.insert(entry.name.clone());
+            nodes.extend((entry.metadata.kind == FileType::Regular).then_some(entry.node));
+        }
+    }
     let bulk = reader.bulk(nodes);
     let mut builder = Builder::new(out);
     for entry in &chosen.entries {
@@ -70,7 +73,10 @@ pub fn write_tar(
         }
         if entry.metadata.kind == FileType::Socket {
             let reason = "archives hold no sockets";
-            report.failures.push(ExportError::LeftOut { path: entry.name.clone(), reason });
+            report.failures.push(ExportError::LeftOut {
+                path: entry.name.clone(),
+                reason,
+            });
             continue;
         }
         let hard_link = first_names

@@ -1,0 +1,301 @@
+//! Sources that misbehave on purpose, at a read that the test chooses.
+//!
+//! Everything is deterministic: reads are counted from 0 in the order in which they arrive, and a
+//! slow read waits for a [`Gate`] that the test opens; nothing sleeps. A failed read leaves garbage
+//! in the buffer, so that whoever uses the bytes of a failed read is found out.
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use forerun_io::{ReadAt, u64_from};
+
+/// What a buffer holds after a read that failed.
+const GARBAGE: u8 = 0xA5;
+/// After this long, what a test waits for will not come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What goes wrong.
+#[derive(Clone, Debug)]
+enum Fault {
+    /// The n-th read fails with EIO.
+    Fail(u64),
+    /// The n-th read gives only the first half of its bytes.
+    Short(u64),
+    /// The n-th read waits for the gate and then works.
+    Slow(u64, Gate),
+    /// Every read that touches the range fails with EIO.
+    BadRange(Range<u64>),
+}
+
+/// A source with one fault.
+#[derive(Debug)]
+pub struct FaultSource<S> {
+    inner: S,
+    fault: Fault,
+    reads: AtomicU64,
+}
+
+impl<S: ReadAt> FaultSource<S> {
+    /// The `n`-th read, counted from 0, fails with EIO; all others work.
+    pub const fn fail_nth(inner: S, n: u64) -> Self {
+        Self::new(inner, Fault::Fail(n))
+    }
+
+    /// The `n`-th read, counted from 0, ends halfway with `UnexpectedEof`; all others work.
+    pub const fn short_nth(inner: S, n: u64) -> Self {
+        Self::new(inner, Fault::Short(n))
+    }
+
+    /// The `n`-th read, counted from 0, waits until the gate is opened; all others work at once.
+    pub fn slow_nth(inner: S, n: u64) -> (Self, Gate) {
+        let gate = Gate::default();
+        (Self::new(inner, Fault::Slow(n, gate.clone())), gate)
+    }
+
+    /// Every read that touches `range` fails with EIO; others work.
+    pub const fn bad_range(inner: S, range: Range<u64>) -> Self {
+        Self::new(inner, Fault::BadRange(range))
+    }
+
+    /// Reads that arrived so far.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::SeqCst)
+    }
+
+    const fn new(inner: S, fault: Fault) -> Self {
+        Self {
+            inner,
+            fault,
+            reads: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<S: ReadAt> ReadAt for FaultSource<S> {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let this = self.reads.fetch_add(1, Ordering::SeqCst);
+        match &self.fault {
+            Fault::Fail(n) if *n == this => {
+                out.fill(GARBAGE);
+                return Err(eio());
+            }
+            Fault::Short(n) if *n == this => {
+                let half = out.len() / 2;
+                out[half..].fill(GARBAGE);
+                self.inner.read_exact_at(offset, &mut out[..half])?;
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    format!("short read: {half} bytes at {offset}"),
+                ));
+            }
+            Fault::Slow(n, gate) if *n == this => gate.pass(),
+            Fault::BadRange(bad) => {
+                let end = offset.saturating_add(u64_from(out.len()));
+                if offset < bad.end && bad.start < end {
+                    out.fill(GARBAGE);
+                    return Err(eio());
+                }
+            }
+            Fault::Fail(_) | Fault::Short(_) | Fault::Slow(..) => {}
+        }
+        self.inner.read_exact_at(offset, out)
+    }
+}
+
+fn eio() -> io::Error {
+    io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())
+}
+
+/// Holds a slow read back until it is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Gate {
+    state: Arc<(Mutex<GateState>, Condvar)>,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    reached: bool,
+    open: bool,
+}
+
+impl Gate {
+    /// Lets the slow read go on, now or when it comes.
+    pub fn open(&self) {
+        self.change(|state| state.open = true);
+    }
+
+    /// Returns once the slow read has arrived and waits.
+    ///
+    /// # Panics
+    /// If it does not arrive within a minute.
+    pub fn wait_until_reached(&self) {
+        self.wait(|state| state.reached, "no read arrived at the gate");
+    }
+
+    /// Whether the slow read has arrived.
+    #[must_use]
+    pub fn reached(&self) -> bool {
+        self.lock().reached
+    }
+
+    fn pass(&self) {
+        self.change(|state| state.reached = true);
+        self.wait(|state| state.open, "the gate was never opened");
+    }
+
+    fn change(&self, change: impl FnOnce(&mut GateState)) {
+        change(&mut self.lock());
+        self.state.1.notify_all();
+    }
+
+    fn wait(&self, done: impl Fn(&GateState) -> bool, complaint: &str) {
+        let guard = self.lock();
+        let (guard, timeout) = self
+            .state
+            .1
+            .wait_timeout_while(guard, PATIENCE, |state| !done(state))
+            .unwrap_or_else(PoisonError::into_inner);
+        drop(guard);
+        assert!(!timeout.timed_out(), "{complaint}");
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, GateState> {
+        self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A source that remembers what was asked of it. Clones share the record.
+#[derive(Debug)]
+pub struct CountingSource<S> {
+    inner: S,
+    log: Arc<Mutex<Vec<Range<u64>>>>,
+}
+
+impl<S: ReadAt> CountingSource<S> {
+    /// Nothing asked yet.
+    pub fn new(inner: S) -> Self {
+        Self {
+            inner,
+            log: Arc::default(),
+        }
+    }
+
+    /// Number of reads so far.
+    pub fn reads(&self) -> u64 {
+        u64_from(self.lock().len())
+    }
+
+    /// Bytes asked for so far.
+    pub fn bytes(&self) -> u64 {
+        self.lock()
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum()
+    }
+
+    /// The ranges asked for, in the order of arrival; the record starts anew.
+    pub fn take_log(&self) -> Vec<Range<u64>> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Range<u64>>> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Clone> Clone for CountingSource<S> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            log: Arc::clone(&self.log),
+        }
+    }
+}
+
+impl<S: ReadAt> ReadAt for CountingSource<S> {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let end = offset.saturating_add(u64_from(out.len()));
+        self.lock().push(offset..end);
+        self.inner.read_exact_at(offset, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forerun_io::MemorySource;
+
+    fn source() -> MemorySource {
+        MemorySource::new((0..=255).collect::<Vec<u8>>())
+    }
+
+    fn read(source: &dyn ReadAt, offset: u64) -> io::Result<[u8; 4]> {
+        let mut out = [0; 4];
+        source.read_exact_at(offset, &mut out).map(|()| out)
+    }
+
+    #[test]
+    fn only_the_chosen_read_fails() {
+        let source = FaultSource::fail_nth(source(), 1);
+        assert_eq!(read(&source, 0).unwrap(), [0, 1, 2, 3]);
+        assert_eq!(read(&source, 0).unwrap_err().raw_os_error(), Some(5));
+        assert_eq!(read(&source, 0).unwrap(), [0, 1, 2, 3]);
+        assert_eq!(source.reads(), 3);
+    }
+
+    #[test]
+    fn a_short_read_leaves_half_the_bytes_and_garbage() {
+        let source = FaultSource::short_nth(source(), 0);
+        let mut out = [0; 4];
+        let error = source.read_exact_at(8, &mut out).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(out, [8, 9, GARBAGE, GARBAGE]);
+    }
+
+    #[test]
+    fn a_bad_range_fails_whoever_touches_it() {
+        let source = FaultSource::bad_range(source(), 10..12);
+        assert!(read(&source, 6).is_ok());
+        assert!(read(&source, 7).is_err());
+        assert!(read(&source, 11).is_err());
+        assert!(read(&source, 12).is_ok());
+    }
+
+    #[test]
+    fn a_slow_read_waits_while_others_pass() {
+        let (source, gate) = FaultSource::slow_nth(source(), 0);
+        let source = Arc::new(source);
+        let slow = {
+            let source = Arc::clone(&source);
+            std::thread::spawn(move || read(&*source, 100).unwrap())
+        };
+        gate.wait_until_reached();
+        assert_eq!(read(&*source, 0).unwrap(), [0, 1, 2, 3]);
+        assert!(!slow.is_finished());
+        gate.open();
+        assert_eq!(slow.join().unwrap(), [100, 101, 102, 103]);
+    }
+
+    #[test]
+    fn counting_keeps_the_order() {
+        let source = CountingSource::new(source());
+        let other = source.clone();
+        read(&source, 3).unwrap();
+        read(&other, 0).unwrap();
+        assert!(read(&source, 254).is_err());
+        assert_eq!((source.reads(), source.bytes()), (3, 12));
+        assert_eq!(source.take_log(), [3..7, 0..4, 254..258]);
+        assert_eq!(source.reads(), 0);
+    }
+}

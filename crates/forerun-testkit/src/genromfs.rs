@@ -1,0 +1,34 @@
+//! The reference writer of romfs images.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::require;
+
+/// Makes `image` of `dir` with genromfs; `options` such as `["-a", "4096", "-V", "name"]` go before
+/// the rest. Gives false where genromfs is not installed.
+///
+/// # Panics
+/// If genromfs fails; in CI, if it is not there.
+#[must_use]
+pub fn genromfs(dir: &Path, image: &Path, options: &[&str]) -> bool {
+    let Some(program) = require::program("genromfs") else {
+        return false;
+    };
+    let output = Command::new(program)
+        .args(options)
+        .arg("-d")
+        .arg(dir)
+        .arg("-f")
+        .arg(image)
+        .output()
+        .expect("genromfs starts");
+    assert!(
+        output.status.success(),
+        "genromfs {options:?} of {}: {}\n{}",
+        dir.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    true
+}

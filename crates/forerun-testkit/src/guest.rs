@@ -1,0 +1,99 @@
+//! Debian's kernel in a virtual machine: the Linux drivers as oracles, whatever the host has.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::{require, temp_dir, workspace_root};
+
+/// What the guest needs of the host.
+const PROGRAMS: &[&str] = &["qemu-system-x86_64", "busybox", "cpio", "modprobe"];
+
+/// A run of a shell script in a guest. The images become its block devices `/dev/vda`, `/dev/vdb`
+/// and so on, read-only.
+#[derive(Clone, Debug, Default)]
+pub struct Guest {
+    images: Vec<PathBuf>,
+    options: Vec<OsString>,
+}
+
+impl Guest {
+    /// A guest without disks.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Attaches an image as the next disk. Gives the device's path in the guest.
+    ///
+    /// # Panics
+    /// After 26 images.
+    pub fn attach(&mut self, image: &Path) -> String {
+        let letter = u8::try_from(self.images.len()).ok().filter(|&n| n < 26);
+        let letter = char::from(b'a' + letter.expect("at most 26 images"));
+        self.images.push(image.to_path_buf());
+        format!("/dev/vd{letter}")
+    }
+
+    /// Loads a kernel module and what it depends on.
+    pub fn module(&mut self, name: &str) -> &mut Self {
+        self.options.extend(["--mod".into(), name.into()]);
+        self
+    }
+
+    /// Attaches a writable disk of `len` bytes after the images: `$OUT` in the script.
+    ///
+    /// # Panics
+    /// If the file cannot be made.
+    pub fn out(&mut self, path: &Path, len: u64) -> &mut Self {
+        let file = std::fs::File::create(path).expect("the guest's disk is made");
+        file.set_len(len).expect("the guest's disk has its length");
+        self.options.extend(["--out".into(), path.into()]);
+        self
+    }
+
+    /// Boots, runs `script` with busybox's shell and powers off. `None` where this machine lacks
+    /// what it takes. The status is that of the script.
+    ///
+    /// # Panics
+    /// In CI, where something is missing.
+    #[must_use]
+    pub fn run(&self, script: &str) -> Option<Output> {
+        if !available() {
+            return None;
+        }
+        let dir = temp_dir("guest");
+        let path = dir.path().join("script");
+        std::fs::write(&path, script).expect("the script is written");
+        let output = Command::new("bash")
+            .arg(workspace_root().join("tools/guest-run.sh"))
+            .args(&self.options)
+            .arg("--")
+            .args(&self.images)
+            .arg(&path)
+            .output()
+            .expect("bash starts");
+        Some(output)
+    }
+}
+
+/// Whether this machine can boot a guest.
+///
+/// # Panics
+/// In CI, if not.
+#[must_use]
+pub fn available() -> bool {
+    PROGRAMS.iter().all(|name| require::program(name).is_some())
+        && require::that(
+            has_kernel(),
+            "a kernel in /boot (package linux-image-amd64)",
+        )
+}
+
+fn has_kernel() -> bool {
+    let Ok(boot) = std::fs::read_dir("/boot") else {
+        return false;
+    };
+    boot.flatten()
+        .any(|entry| entry.file_name().to_string_lossy().starts_with("vmlinuz-"))
+}

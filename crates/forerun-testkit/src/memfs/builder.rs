@@ -1,0 +1,275 @@
+//! Lays a [`MemFs`] and its image out.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use forerun_io::{BlobId, MemorySource, saturating_usize, u64_from};
+use forerun_vfs::{
+    Codec, Device, EncodedBlock, Extent, FileType, Metadata, NodeId, Place, VolumeInfo,
+};
+
+use super::{Content, MemFs, MemImage, Node, Piece};
+
+/// Makes a [`MemImage`]. Paths are relative to the root and without a leading slash; missing parents
+/// are made. Ids of nodes are given out in order: the root is `NodeId(1)`.
+#[derive(Debug)]
+pub struct MemFsBuilder {
+    nodes: Vec<Node>,
+    image: Vec<u8>,
+    align: usize,
+    volume: VolumeInfo,
+    clamp: bool,
+    metadata_ranges: Vec<Range<u64>>,
+}
+
+impl Default for MemFsBuilder {
+    fn default() -> Self {
+        Self {
+            nodes: vec![Node::new(FileType::Directory, 0o755)],
+            // The first bytes belong to no file, as in real images: an offset of 0 is a mistake.
+            image: vec![0xEE; 512],
+            align: 1,
+            volume: VolumeInfo::new("memfs", 0, 1024),
+            clamp: true,
+            metadata_ranges: Vec::new(),
+        }
+    }
+}
+
+impl MemFsBuilder {
+    /// The root directory.
+    pub const ROOT: NodeId = NodeId(1);
+
+    /// An empty filesystem.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Places whatever follows at multiples of `align` bytes in the image. 1 at first.
+    pub const fn align(&mut self, align: usize) -> &mut Self {
+        self.align = align;
+        self
+    }
+
+    /// Whether extents are clamped to the range asked for (as at first) or reach past it.
+    pub const fn clamp_extents(&mut self, clamp: bool) -> &mut Self {
+        self.clamp = clamp;
+        self
+    }
+
+    /// What `volume` answers; the length of the image is filled in.
+    pub fn volume(&mut self, volume: VolumeInfo) -> &mut Self {
+        self.volume = volume;
+        self
+    }
+
+    /// What `metadata_ranges` answers.
+    pub fn metadata_ranges(&mut self, ranges: Vec<Range<u64>>) -> &mut Self {
+        self.metadata_ranges = ranges;
+        self
+    }
+
+    /// Makes a directory, or finds it.
+    pub fn dir(&mut self, path: &str) -> NodeId {
+        let mut dir = Self::ROOT;
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            let found = self.node(dir).names.get(name.as_bytes()).copied();
+            dir = found.unwrap_or_else(|| {
+                let made = self.push(Node::new(FileType::Directory, 0o755));
+                self.raw_entry(dir, name.as_bytes(), made);
+                made
+            });
+        }
+        dir
+    }
+
+    /// Makes a regular file of mode 0644 out of pieces.
+    ///
+    /// # Panics
+    /// For an empty path and a block length of 0.
+    pub fn file(&mut self, path: &str, pieces: impl IntoIterator<Item = Piece>) -> NodeId {
+        let mut node = Node::new(FileType::Regular, 0o644);
+        for piece in pieces {
+            self.add_piece(&mut node, piece);
+        }
+        self.insert(path, node)
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(&mut self, path: &str, target: &[u8]) -> NodeId {
+        let mut node = Node::new(FileType::Symlink, 0o777);
+        node.metadata.size = u64_from(target.len());
+        node.target = target.to_vec();
+        self.insert(path, node)
+    }
+
+    /// Makes a device, fifo or socket.
+    pub fn special(&mut self, path: &str, kind: FileType, device: Device) -> NodeId {
+        let mut node = Node::new(kind, 0o600);
+        node.metadata.device = device;
+        self.insert(path, node)
+    }
+
+    /// Gives a node one more name.
+    pub fn hard_link(&mut self, path: &str, target: NodeId) {
+        let (dir, name) = self.parent(path);
+        self.raw_entry(dir, name.as_bytes(), target);
+        self.node_mut(target).metadata.nlink += 1;
+    }
+
+    /// Changes a node's metadata. The size of a file must stay what its pieces make it, unless the
+    /// image is meant to be hostile.
+    pub fn metadata(&mut self, node: NodeId, change: impl FnOnce(&mut Metadata)) -> &mut Self {
+        change(&mut self.node_mut(node).metadata);
+        self
+    }
+
+    /// Adds an extended attribute.
+    pub fn xattr(&mut self, node: NodeId, name: &[u8], value: &[u8]) -> &mut Self {
+        self.volume.has_xattrs = true;
+        let pair = (name.to_vec(), value.to_vec());
+        self.node_mut(node).xattrs.push(pair);
+        self
+    }
+
+    /// Every call about this node fails with [`Corrupt`](forerun_vfs::Corrupt).
+    pub fn damage(&mut self, node: NodeId) -> &mut Self {
+        self.node_mut(node).damaged = true;
+        self
+    }
+
+    /// Puts bytes into the image. Gives their offset.
+    pub fn store(&mut self, bytes: &[u8]) -> u64 {
+        self.image
+            .resize(self.image.len().next_multiple_of(self.align), 0xEE);
+        let offset = u64_from(self.image.len());
+        self.image.extend_from_slice(bytes);
+        offset
+    }
+
+    /// Compresses bytes into the image, as one block that [`Piece::Fragment`] can refer to.
+    ///
+    /// # Panics
+    /// For 4 GiB and more.
+    pub fn encode(&mut self, bytes: &[u8]) -> EncodedBlock {
+        let encoded = Codec::Zlib.encode(bytes, 6);
+        EncodedBlock {
+            blob: BlobId::IMAGE,
+            offset: self.store(&encoded),
+            len: u32::try_from(encoded.len()).unwrap(),
+            codec: Codec::Zlib,
+            decoded_len: u32::try_from(bytes.len()).unwrap(),
+        }
+    }
+
+    /// Makes a file of exactly these extents, whatever they are. Its expected contents are unknown.
+    pub fn raw_file(&mut self, path: &str, size: u64, extents: Vec<Extent>) -> NodeId {
+        let mut node = Node::new(FileType::Regular, 0o644);
+        node.metadata.size = size;
+        node.extents = extents;
+        self.insert(path, node)
+    }
+
+    /// Adds an entry to a directory without any check: loops, names that no name may be, duplicates
+    /// (the first wins a lookup), ids that do not exist.
+    pub fn raw_entry(&mut self, dir: NodeId, name: &[u8], node: NodeId) -> &mut Self {
+        let dir = self.node_mut(dir);
+        dir.entries.push((name.to_vec(), node));
+        dir.names.entry(name.to_vec()).or_insert(node);
+        self
+    }
+
+    /// Changes bytes of the image as laid out so far: to damage a compressed block.
+    ///
+    /// # Panics
+    /// For a range outside the image.
+    pub fn raw_image(&mut self, range: Range<u64>, change: impl FnOnce(&mut [u8])) -> &mut Self {
+        let range = saturating_usize(range.start)..saturating_usize(range.end);
+        change(&mut self.image[range]);
+        self
+    }
+
+    /// The driver and the bytes of the image.
+    #[must_use]
+    pub fn build(mut self) -> MemImage {
+        self.volume.image_len = u64_from(self.image.len());
+        MemImage {
+            fs: Arc::new(MemFs {
+                nodes: self.nodes,
+                volume: self.volume,
+                clamp: self.clamp,
+                metadata_ranges: self.metadata_ranges,
+            }),
+            source: MemorySource::new(self.image),
+        }
+    }
+
+    fn add_piece(&mut self, node: &mut Node, piece: Piece) {
+        match piece {
+            Piece::Zero(len) => push_extent(node, len, Place::Zero, None),
+            Piece::Stored(bytes) => {
+                let offset = self.store(&bytes);
+                let blob = BlobId::IMAGE;
+                push_bytes(node, bytes, Place::Stored { blob, offset });
+            }
+            Piece::Encoded { bytes, block_len } => {
+                for chunk in bytes.chunks(block_len) {
+                    let block = self.encode(chunk);
+                    push_bytes(node, chunk.to_vec(), Place::Encoded { block, skip: 0 });
+                }
+            }
+            Piece::Inline(bytes) => {
+                let place = Place::Inline(Arc::from(bytes.as_slice()));
+                push_bytes(node, bytes, place);
+            }
+            Piece::Fragment { block, skip, bytes } => {
+                push_bytes(node, bytes, Place::Encoded { block, skip });
+            }
+        }
+    }
+
+    fn insert(&mut self, path: &str, node: Node) -> NodeId {
+        let (dir, name) = self.parent(path);
+        let id = self.push(node);
+        self.raw_entry(dir, name.as_bytes(), id);
+        id
+    }
+
+    fn parent<'p>(&mut self, path: &'p str) -> (NodeId, &'p str) {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        assert!(!name.is_empty(), "{path:?} names nothing");
+        (self.dir(parent), name)
+    }
+
+    fn push(&mut self, node: Node) -> NodeId {
+        self.nodes.push(node);
+        NodeId(u64_from(self.nodes.len()))
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[saturating_usize(id.0 - 1)]
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[saturating_usize(id.0 - 1)]
+    }
+}
+
+fn push_bytes(node: &mut Node, bytes: Vec<u8>, place: Place) {
+    push_extent(node, u64_from(bytes.len()), place, Some(bytes.into()));
+}
+
+/// Extents are never empty, so an empty piece makes none.
+fn push_extent(node: &mut Node, len: u64, place: Place, bytes: Option<Arc<[u8]>>) {
+    if len == 0 {
+        return;
+    }
+    let logical = node.metadata.size..node.metadata.size + len;
+    node.metadata.size = logical.end;
+    node.content.push(Content {
+        logical: logical.clone(),
+        bytes,
+    });
+    node.extents.push(Extent { logical, place });
+}

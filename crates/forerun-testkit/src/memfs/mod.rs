@@ -1,0 +1,160 @@
+//! A filesystem in memory whose every detail a test can set, sound or hostile.
+//!
+//! [`MemFsBuilder`] lays out an image: each [`Piece`] of a file becomes one kind of
+//! [`Place`](forerun_vfs::Place). What it builds is a [`MemImage`]: the driver and the bytes of the
+//! image, kept apart, as the engine takes them. [`MemFs::content`] tells what a file must read as,
+//! without any engine.
+//!
+//! The `raw_*` methods check nothing: gaps and overlaps between extents, blocks outside the image,
+//! directories that contain themselves, names with slashes.
+
+mod builder;
+mod driver;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use forerun_io::{MemorySource, saturating_usize, u64_from};
+use forerun_vfs::{
+    EncodedBlock, Extent, FileSystem, FileType, Metadata, NodeId, Timestamp, VolumeInfo,
+};
+
+pub use builder::MemFsBuilder;
+
+/// A part of a file's contents and how the image keeps it.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// A hole of this many bytes.
+    Zero(u64),
+    /// Bytes as they are.
+    Stored(Vec<u8>),
+    /// Bytes compressed with zlib in blocks of `block_len` decoded bytes; the last may be shorter.
+    Encoded {
+        /// The bytes, decoded.
+        bytes: Vec<u8>,
+        /// Decoded bytes of a block.
+        block_len: usize,
+    },
+    /// Bytes kept with the metadata.
+    Inline(Vec<u8>),
+    /// A part of a block made by [`MemFsBuilder::encode`]: how formats keep the tails of files.
+    Fragment {
+        /// The block, which several files may share.
+        block: EncodedBlock,
+        /// Bytes of the decoded block before this part.
+        skip: u32,
+        /// The part's bytes, decoded.
+        bytes: Vec<u8>,
+    },
+}
+
+/// What [`MemFsBuilder::build`] gives.
+#[derive(Clone, Debug)]
+pub struct MemImage {
+    /// The driver.
+    pub fs: Arc<MemFs>,
+    /// The bytes its extents point into.
+    pub source: MemorySource,
+}
+
+impl MemImage {
+    /// The driver as the engine takes it.
+    #[must_use]
+    pub fn driver(&self) -> Arc<dyn FileSystem> {
+        Arc::<MemFs>::clone(&self.fs)
+    }
+}
+
+/// The driver. All nodes are in memory; no call reads the source.
+#[derive(Debug)]
+pub struct MemFs {
+    nodes: Vec<Node>,
+    volume: VolumeInfo,
+    clamp: bool,
+    metadata_ranges: Vec<Range<u64>>,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    metadata: Metadata,
+    entries: Vec<(Vec<u8>, NodeId)>,
+    names: BTreeMap<Vec<u8>, NodeId>,
+    extents: Vec<Extent>,
+    content: Vec<Content>,
+    target: Vec<u8>,
+    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    damaged: bool,
+}
+
+/// What a piece reads as.
+#[derive(Clone, Debug)]
+struct Content {
+    logical: Range<u64>,
+    /// `None` reads as zeros.
+    bytes: Option<Arc<[u8]>>,
+}
+
+/// The check that a node fails which [`MemFsBuilder::damage`] named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("damaged on purpose")]
+pub struct DamagedOnPurpose;
+
+impl Node {
+    fn new(kind: FileType, mode: u16) -> Self {
+        Self {
+            metadata: Metadata {
+                kind,
+                mode,
+                uid: 0,
+                gid: 0,
+                size: 0,
+                nlink: 1,
+                mtime: Timestamp::default(),
+                device: forerun_vfs::Device::default(),
+            },
+            entries: Vec::new(),
+            names: BTreeMap::new(),
+            extents: Vec::new(),
+            content: Vec::new(),
+            target: Vec::new(),
+            xattrs: Vec::new(),
+            damaged: false,
+        }
+    }
+}
+
+impl MemFs {
+    /// What `range` of a file must read as, clamped to its size.
+    ///
+    /// # Panics
+    /// For a node that does not exist.
+    #[must_use]
+    pub fn content(&self, node: NodeId, range: Range<u64>) -> Vec<u8> {
+        let node = self.node(node).expect("a node of this filesystem");
+        let end = range.end.min(node.metadata.size);
+        let start = range.start.min(end);
+        let mut out = vec![0; saturating_usize(end - start)];
+        for piece in &node.content {
+            let (from, to) = (piece.logical.start.max(start), piece.logical.end.min(end));
+            if let (Some(bytes), true) = (&piece.bytes, from < to) {
+                let skip = saturating_usize(from - piece.logical.start);
+                let at = saturating_usize(from - start);
+                let len = saturating_usize(to - from);
+                out[at..at + len].copy_from_slice(&bytes[skip..skip + len]);
+            }
+        }
+        out
+    }
+
+    /// All nodes, in the order in which they were made; the root first.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        (1..=u64_from(self.nodes.len())).map(NodeId)
+    }
+
+    /// Ids count from 1, so that no id is an index by accident.
+    fn node(&self, id: NodeId) -> Option<&Node> {
+        let index = id.0.checked_sub(1)?;
+        self.nodes.get(usize::try_from(index).ok()?)
+    }
+}

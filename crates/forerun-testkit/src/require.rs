@@ -1,0 +1,91 @@
+//! What a test needs of the machine it runs on.
+//!
+//! A test that needs root, a program or FUSE asks here first and returns if it may not go on. On a
+//! developer's machine that prints a loud line; in CI, where the environment has `CI` set, it fails:
+//! a test that was skipped there would have looked like one that passed.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Whether this runs in CI.
+#[must_use]
+pub fn in_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
+}
+
+/// Whether the test runs as root.
+///
+/// # Panics
+/// In CI, if not.
+#[must_use]
+pub fn root() -> bool {
+    rustix::process::geteuid().is_root() || missing("root")
+}
+
+/// Where `name` is in `PATH` or the directories of system programs.
+///
+/// # Panics
+/// In CI, if it is nowhere.
+#[must_use]
+pub fn program(name: &str) -> Option<PathBuf> {
+    let found = find_program(name);
+    if found.is_none() {
+        missing(&format!("the program {name}"));
+    }
+    found
+}
+
+/// Whether FUSE filesystems can be mounted by root: `/dev/fuse` opens.
+///
+/// # Panics
+/// In CI, if not.
+#[must_use]
+pub fn fuse() -> bool {
+    let device = File::options().read(true).write(true).open("/dev/fuse");
+    device.is_ok() || missing("/dev/fuse")
+}
+
+/// Whether FUSE filesystems can be mounted without root: `/dev/fuse` opens and fusermount3 is there.
+///
+/// # Panics
+/// In CI, if not.
+#[must_use]
+pub fn fusermount() -> bool {
+    fuse() && program("fusermount3").is_some()
+}
+
+/// Whether a condition that the test checked itself holds; `what` names it.
+///
+/// # Panics
+/// In CI, if not.
+#[must_use]
+pub fn that(holds: bool, what: &str) -> bool {
+    holds || missing(what)
+}
+
+/// As [`program`], without complaint.
+#[must_use]
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(system)
+        .map(|dir| dir.join(name))
+        .find(|candidate| is_executable(candidate))
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+fn missing(what: &str) -> bool {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    assert!(!in_ci(), "{test} needs {what}, and CI may not skip it");
+    // Not with eprintln, which the test harness keeps to itself unless the test fails.
+    let _best_effort = writeln!(std::io::stderr(), "SKIP: {test}: this machine lacks {what}");
+    false
+}

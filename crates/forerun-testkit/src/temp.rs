@@ -1,0 +1,62 @@
+//! Places: temporary directories, the workspace, the binary under test.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+pub use tempfile::TempDir;
+
+/// A directory of the test's own, removed when dropped.
+///
+/// # Panics
+/// If it cannot be made.
+#[must_use]
+pub fn temp_dir(name: &str) -> TempDir {
+    tempfile::Builder::new()
+        .prefix(&format!("forerun-{name}-"))
+        .tempdir()
+        .expect("a temporary directory")
+}
+
+/// The top of the source tree.
+///
+/// # Panics
+/// If the crate was moved out of it.
+#[must_use]
+pub fn workspace_root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("crates/NAME lies two levels below the workspace")
+}
+
+/// The `forerun` program, built on first use. For tests outside the crate that makes it; tests in
+/// that crate have `CARGO_BIN_EXE_forerun`.
+///
+/// # Panics
+/// If it does not build.
+#[must_use]
+pub fn forerun_binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let output = Command::new(cargo)
+            .args(["build", "--quiet", "--package", "forerun-cli", "--bin"])
+            .args(["forerun", "--message-format", "json-render-diagnostics"])
+            .current_dir(workspace_root())
+            .output()
+            .expect("cargo runs");
+        assert!(
+            output.status.success(),
+            "forerun does not build:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let messages = String::from_utf8_lossy(&output.stdout);
+        let path = messages
+            .split("\"executable\":\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .last();
+        PathBuf::from(path.expect("cargo names the executable"))
+    })
+}

@@ -1,0 +1,167 @@
+//! A tree inside an image as a model.
+//!
+//! Contents are read in one of two ways: through the engine, by a closure that the test supplies, or
+//! by [`read_extents`], which does the plain thing with each extent and so is an oracle for the
+//! engine.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::{ControlFlow, Range};
+
+use forerun_io::{BlobId, ReadAt, saturating_usize, u64_from};
+use forerun_vfs::{Error, Extent, FileSystem, FileType, Limits, NodeId, Place, Result, Walk};
+
+use super::{ContentHash, ModelNode, TreeModel};
+
+/// Bytes read at a time.
+const STEP: usize = 256 << 10;
+
+impl TreeModel {
+    /// What `fs` shows, contents read with [`read_extents`] from `source`.
+    ///
+    /// # Errors
+    /// The first one met.
+    pub fn of_image(fs: &dyn FileSystem, source: &dyn ReadAt) -> Result<Self> {
+        Self::of_reader(fs, |node, offset, out| {
+            let end = offset.saturating_add(u64_from(out.len()));
+            let bytes = read_extents(fs, source, node, offset..end)?;
+            out[..bytes.len()].copy_from_slice(&bytes);
+            Ok(bytes.len())
+        })
+    }
+
+    /// What `fs` shows, contents read with `read(node, offset, out)`, which gives the number of bytes
+    /// it read: 0 at the end of the file only.
+    ///
+    /// # Errors
+    /// The first one met.
+    pub fn of_reader(
+        fs: &dyn FileSystem,
+        mut read: impl FnMut(NodeId, u64, &mut [u8]) -> Result<usize>,
+    ) -> Result<Self> {
+        let limits = Limits::default();
+        let mut model = Self::default();
+        let mut ids: BTreeMap<NodeId, Vec<Vec<u8>>> = BTreeMap::new();
+        for entry in Walk::new(fs, fs.root(), &limits) {
+            let entry = entry?;
+            let metadata = entry.metadata?;
+            let (mut size, mut content, mut target) = (0, None, None);
+            match metadata.kind {
+                FileType::Regular => {
+                    let (read_size, hash) = hash_node(entry.node, &mut read)?;
+                    (size, content) = (read_size, Some(hash));
+                    assert_eq!(size, metadata.size, "node {}: bytes read", entry.node);
+                }
+                FileType::Symlink => target = Some(fs.read_link(entry.node)?),
+                _ => {}
+            }
+            if metadata.kind != FileType::Directory {
+                ids.entry(entry.node).or_default().push(entry.path.clone());
+            }
+            let node = ModelNode {
+                kind: metadata.kind,
+                mode: metadata.mode,
+                uid: metadata.uid,
+                gid: metadata.gid,
+                mtime: metadata.mtime,
+                size,
+                content,
+                target,
+                device: metadata.device,
+                linked_to: None,
+            };
+            model.nodes.insert(entry.path, node);
+        }
+        model.group_links(ids);
+        Ok(model)
+    }
+}
+
+fn hash_node(
+    node: NodeId,
+    read: &mut impl FnMut(NodeId, u64, &mut [u8]) -> Result<usize>,
+) -> Result<(u64, u64)> {
+    let mut buffer = vec![0; STEP];
+    let mut hash = ContentHash::default();
+    let mut offset = 0;
+    loop {
+        let got = read(node, offset, &mut buffer)?;
+        if got == 0 {
+            return Ok((offset, hash.finish()));
+        }
+        hash.update(&buffer[..got]);
+        offset += u64_from(got);
+    }
+}
+
+/// The bytes of a range of a file, clamped to its size: each extent read and decoded by itself,
+/// nothing cached, nothing ahead.
+///
+/// # Errors
+/// Those of the driver, and [`Error::Io`] of the source.
+///
+/// # Panics
+/// Where an extent names another blob than the image, or a block does not decode.
+pub fn read_extents(
+    fs: &dyn FileSystem,
+    source: &dyn ReadAt,
+    node: NodeId,
+    range: Range<u64>,
+) -> Result<Vec<u8>> {
+    let end = range.end.min(fs.metadata(node)?.size);
+    let range = range.start.min(end)..end;
+    let mut out = vec![0; saturating_usize(range.end - range.start)];
+    let mut outcome = Ok(());
+    if range.is_empty() {
+        return Ok(out);
+    }
+    fs.map(node, range.clone(), &mut |extent| {
+        outcome = copy_extent(source, &extent, &range, &mut out);
+        match outcome {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    })?;
+    outcome.map(|()| out)
+}
+
+fn copy_extent(
+    source: &dyn ReadAt,
+    extent: &Extent,
+    range: &Range<u64>,
+    out: &mut [u8],
+) -> Result<()> {
+    let from = extent.logical.start.max(range.start);
+    let to = extent.logical.end.min(range.end);
+    let within = from - extent.logical.start;
+    let out = &mut out[saturating_usize(from - range.start)..saturating_usize(to - range.start)];
+    match &extent.place {
+        Place::Zero => out.fill(0),
+        Place::Stored { blob, offset } => {
+            assert_eq!(*blob, BlobId::IMAGE, "only the image can be read here");
+            read(source, offset + within, out)?;
+        }
+        Place::Encoded { block, skip } => {
+            assert_eq!(block.blob, BlobId::IMAGE, "only the image can be read here");
+            let mut stored = vec![0; saturating_usize(u64::from(block.len))];
+            read(source, block.offset, &mut stored)?;
+            let mut decoded = vec![0; saturating_usize(u64::from(block.decoded_len))];
+            block
+                .codec
+                .decode(&stored, &mut decoded)
+                .expect("a block that decodes");
+            let skip = saturating_usize(u64::from(*skip) + within);
+            out.copy_from_slice(&decoded[skip..skip + out.len()]);
+        }
+        Place::Inline(bytes) => {
+            let skip = saturating_usize(within);
+            out.copy_from_slice(&bytes[skip..skip + out.len()]);
+        }
+    }
+    Ok(())
+}
+
+fn read(source: &dyn ReadAt, offset: u64, out: &mut [u8]) -> Result<()> {
+    let read: io::Result<()> = source.read_exact_at(offset, out);
+    read.map_err(|error| Error::io(offset, out.len(), error))
+}

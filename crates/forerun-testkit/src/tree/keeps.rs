@@ -1,0 +1,78 @@
+//! What a format keeps of a tree.
+
+/// What is compared of two trees, besides names, kinds, contents, targets and device numbers, which
+/// always are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeps {
+    /// Of permission bits.
+    pub modes: ModeKept,
+    /// Owner and group.
+    pub owners: bool,
+    /// Seconds of the time of modification.
+    pub times: bool,
+    /// Which names are one node.
+    pub hard_links: bool,
+    /// Device nodes, fifos and sockets; where not, they are left out.
+    pub special: bool,
+}
+
+/// What is kept of permission bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModeKept {
+    /// All of them.
+    All,
+    /// Whether a regular file can be executed by anybody.
+    Executable,
+    /// None.
+    None,
+}
+
+impl Keeps {
+    /// All of it.
+    pub const EVERYTHING: Self = Self {
+        modes: ModeKept::All,
+        owners: true,
+        times: true,
+        hard_links: true,
+        special: true,
+    };
+
+    /// What romfs keeps: no owners, no times, and of modes only whether a file is executable.
+    pub const ROMFS: Self = Self {
+        modes: ModeKept::Executable,
+        owners: false,
+        times: false,
+        hard_links: true,
+        special: true,
+    };
+
+    /// Names and contents only: what can be compared where a tree was extracted without root.
+    pub const CONTENTS: Self = Self {
+        modes: ModeKept::None,
+        owners: false,
+        times: false,
+        hard_links: false,
+        special: false,
+    };
+
+    /// The same without owners.
+    #[must_use]
+    pub const fn without_owners(mut self) -> Self {
+        self.owners = false;
+        self
+    }
+
+    /// The same without hard links.
+    #[must_use]
+    pub const fn without_hard_links(mut self) -> Self {
+        self.hard_links = false;
+        self
+    }
+
+    /// The same without devices, fifos and sockets.
+    #[must_use]
+    pub const fn without_special(mut self) -> Self {
+        self.special = false;
+        self
+    }
+}

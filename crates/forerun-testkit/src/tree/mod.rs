@@ -1,0 +1,137 @@
+//! Models of trees: what is on the host, what an image shows, and how the two differ.
+//!
+//! A [`TreeModel`] holds everything a format may keep of every node, contents as a hash.
+//! [`Keeps`] says what of it a format does keep; only that is compared.
+
+mod diff;
+mod host;
+mod image;
+mod keeps;
+mod tar;
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+
+use forerun_vfs::{Device, FileType, Timestamp};
+
+pub use diff::{Difference, diff};
+pub use image::read_extents;
+pub use keeps::{Keeps, ModeKept};
+
+/// A tree: every node by its path below the root, without a leading slash; the root is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeModel {
+    /// The nodes, in byte order of their paths.
+    pub nodes: BTreeMap<Vec<u8>, ModelNode>,
+}
+
+/// What is known of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelNode {
+    /// Kind.
+    pub kind: FileType,
+    /// Permission bits with setuid, setgid and sticky.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Last modification.
+    pub mtime: Timestamp,
+    /// Bytes of a regular file; 0 for the others.
+    pub size: u64,
+    /// Hash of a regular file's contents.
+    pub content: Option<u64>,
+    /// Target of a symbolic link.
+    pub target: Option<Vec<u8>>,
+    /// Device number of a device node.
+    pub device: Device,
+    /// First path, in byte order, of those that name the same node; `None` where it is the only one.
+    pub linked_to: Option<Vec<u8>>,
+}
+
+impl TreeModel {
+    /// Fails the test with a readable list unless both trees agree in what `keeps` names.
+    ///
+    /// # Panics
+    /// Where they differ.
+    pub fn assert_same(&self, actual: &Self, keeps: &Keeps) {
+        let differences = diff(self, actual, keeps);
+        assert!(
+            differences.is_empty(),
+            "{} differences:\n{}",
+            differences.len(),
+            report(&differences)
+        );
+    }
+
+    /// Sets `linked_to` from what tells nodes apart: a host's device and inode, an image's node id.
+    fn group_links<K: Ord>(&mut self, mut ids: BTreeMap<K, Vec<Vec<u8>>>) {
+        for paths in ids.values_mut() {
+            if paths.len() < 2 {
+                continue;
+            }
+            paths.sort();
+            for path in paths.iter() {
+                if let Some(node) = self.nodes.get_mut(path) {
+                    node.linked_to = Some(paths[0].clone());
+                }
+            }
+        }
+    }
+}
+
+/// The first differences, one a line.
+fn report(differences: &[Difference]) -> String {
+    const SHOWN: usize = 20;
+    let mut lines: Vec<String> = differences
+        .iter()
+        .take(SHOWN)
+        .map(|difference| format!("  {difference}"))
+        .collect();
+    if differences.len() > SHOWN {
+        lines.push(format!("  and {} more", differences.len() - SHOWN));
+    }
+    lines.join("\n")
+}
+
+/// The hash of contents that models hold: SipHash with a fixed key, fed in any steps.
+#[derive(Clone, Debug, Default)]
+pub struct ContentHash(DefaultHasher);
+
+impl ContentHash {
+    /// Adds bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    /// The hash of all bytes so far.
+    #[must_use]
+    pub fn finish(&self) -> u64 {
+        self.0.finish()
+    }
+}
+
+/// The hash of contents that are all in memory.
+#[must_use]
+pub fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hash = ContentHash::default();
+    hash.update(bytes);
+    hash.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_does_not_depend_on_the_steps() {
+        let bytes = crate::generate::bytes(1, 10_001);
+        for step in [1, 7, 8, 64, 4096] {
+            let mut hash = ContentHash::default();
+            bytes.chunks(step).for_each(|chunk| hash.update(chunk));
+            assert_eq!(hash.finish(), hash_of(&bytes), "{step}");
+        }
+        assert_ne!(hash_of(&bytes), hash_of(&bytes[1..]));
+    }
+}

@@ -1,1 +1,40 @@
-//! Placeholder.
+//! The FUSE front end: an open [`Image`] as a directory of the system.
+//!
+//! [`mount`] attaches the image and returns once it answers; [`Mount`] waits for its end or brings
+//! it about; [`umount`] takes down a mount that another process serves, dead ones included.
+//! [`MountOptions`] is what `-o` and `/etc/fstab` can say.
+//!
+//! This is the only crate that knows the FUSE protocol (through `fuser`, behind an adapter) and
+//! errno. It knows no format and moves no file data: that is the engine's. Images do not change, so
+//! the kernel is told to keep all it learns, and to skip the messages that only exist for files that
+//! do: OPEN, RELEASE, FLUSH, and questions for attributes that no node has.
+
+mod adapter;
+mod attach;
+mod attr;
+mod bdi;
+mod core;
+mod counts;
+mod directory;
+mod errno;
+mod error;
+mod failures;
+mod inode;
+mod mount;
+mod mountinfo;
+mod options;
+mod push;
+mod streams;
+mod umount;
+mod workers;
+
+pub use counts::{Operation, RequestCounts};
+pub use error::{MountError, UmountError};
+pub use forerun::{Image, Reader};
+pub use mount::{Mount, Unmounted, Unmounter, mount, mount_reader};
+pub use mountinfo::{MountEntry, mounts};
+pub use options::{MountOptions, OptionError};
+pub use umount::{UmountOptions, umount};
+
+/// Filesystem type of our mounts in `/proc/self/mountinfo`, unless `subtype=` says otherwise.
+pub const FSTYPE: &str = "fuse.forerun";

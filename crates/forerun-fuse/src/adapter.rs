@@ -1,0 +1,295 @@
+//! `fuser`'s trait in terms of [`Core`]: takes requests apart, picks the reply.
+//!
+//! What makes a read-only filesystem cheap is mostly what is *not* answered here: ENOSYS to OPEN and
+//! OPENDIR makes the kernel open files by itself from then on, with the page cache and the listing
+//! cache kept; likewise ACCESS, FLUSH and, where the format has none, extended attributes. Names
+//! and attributes, missing names too, hold without end.
+//!
+//! Writes reach this file only if root remounts read-write: they are refused.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use fuser::{
+    Errno, FileHandle, Filesystem, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
+    OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
+};
+
+use crate::attr;
+use crate::core::{Core, Seek, Xattr};
+use crate::counts::Operation;
+use crate::errno::errno;
+use crate::push::Pusher;
+use crate::workers::Workers;
+use refused::refused;
+
+mod refused;
+
+/// How long the kernel may keep what it was told: longer than any machine is up. (The kernel adds
+/// it to its clock, so the very largest number would not do on all versions.)
+const ENDLESS: Duration = Duration::from_secs(1 << 31);
+/// A name that does not change its meaning needs no generations.
+const GENERATION: Generation = Generation(0);
+/// Background requests (readahead) that the kernel may have under way.
+const MAX_BACKGROUND: u16 = 64;
+
+/// The filesystem that `fuser` calls.
+pub struct Adapter {
+    core: Arc<Core>,
+    workers: Workers,
+    pusher: Arc<OnceLock<Pusher>>,
+    kernel_readahead: bool,
+}
+
+impl Adapter {
+    /// Answers with `core`, on `workers`. `pusher` may be set later.
+    pub const fn new(
+        core: Arc<Core>,
+        workers: Workers,
+        pusher: Arc<OnceLock<Pusher>>,
+        kernel_readahead: bool,
+    ) -> Self {
+        Self {
+            core,
+            workers,
+            pusher,
+            kernel_readahead,
+        }
+    }
+
+    /// Counts, and answers on some thread.
+    fn serve(&self, operation: Operation, answer: impl FnOnce(&Core) + Send + 'static) {
+        self.core.counts.add(operation);
+        let core = Arc::clone(&self.core);
+        self.workers.run(move || answer(&core));
+    }
+}
+
+impl Filesystem for Adapter {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // Each on its own: an old kernel may lack some, and works without.
+        for wanted in [
+            InitFlags::FUSE_ASYNC_READ,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+            InitFlags::FUSE_NO_OPEN_SUPPORT,
+            InitFlags::FUSE_NO_OPENDIR_SUPPORT,
+            InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+            InitFlags::FUSE_MAX_PAGES,
+        ] {
+            if let Err(missing) = config.add_capabilities(wanted) {
+                tracing::debug!(?missing, "the kernel's FUSE lacks a capability");
+            }
+        }
+        // The largest requests that the kernel's limit allows come of `fuser`'s largest write size;
+        // readahead stays at the most that the kernel offers unless it is to be off. One byte means
+        // no page.
+        if !self.kernel_readahead && config.set_max_readahead(1).is_err() {
+            tracing::warn!("the kernel's readahead cannot be turned off");
+        }
+        if config.set_max_background(MAX_BACKGROUND).is_err() {
+            tracing::debug!("the kernel's default for background requests stays");
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let name = name.as_bytes().to_vec();
+        self.serve(Operation::Lookup, move |core| {
+            if u64::try_from(name.len()).is_ok_and(|len| len > u64::from(core.volume.name_max)) {
+                return reply.error(Errno::ENAMETOOLONG);
+            }
+            let found = core.lookup(parent.0, &name);
+            match core.noted(Operation::Lookup, parent.0, found) {
+                Ok(Some(attr)) => reply.entry(&ENDLESS, &attr, GENERATION),
+                // Number 0 is a name that is known not to exist.
+                Ok(None) => {
+                    let nobody = attr::unknown(0, fuser::FileType::RegularFile);
+                    reply.entry(&ENDLESS, &nobody, GENERATION);
+                }
+                Err(error) => reply.error(errno(&error)),
+            }
+        });
+    }
+
+    fn forget(&self, _req: &Request, _ino: INodeNo, _nlookup: u64) {
+        self.core.counts.add(Operation::Forget);
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        self.serve(Operation::Getattr, move |core| {
+            let attr = core.attr(core.node(ino.0));
+            match core.noted(Operation::Getattr, ino.0, attr) {
+                Ok(attr) => reply.attr(&ENDLESS, &attr),
+                Err(error) => reply.error(errno(&error)),
+            }
+        });
+    }
+
+    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        self.serve(Operation::Readlink, move |core| {
+            let target = core.read_link(ino.0);
+            match core.noted(Operation::Readlink, ino.0, target) {
+                Ok(target) => reply.data(&target),
+                Err(error) => reply.error(errno(&error)),
+            }
+        });
+    }
+
+    fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        self.core.counts.add(Operation::Open);
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let pusher = Arc::clone(&self.pusher);
+        self.serve(Operation::Read, move |core| {
+            let pusher = pusher.get();
+            if let Some((pusher, gap)) = pusher.and_then(|p| Some((p, p.gap(ino.0, offset, size)?)))
+            {
+                reply.data(&gap);
+                return pusher.on_read(ino.0, offset, &gap);
+            }
+            let data = core.read(ino.0, offset, size);
+            match core.noted(Operation::Read, ino.0, data) {
+                Ok(data) => {
+                    reply.data(&data);
+                    if let Some(pusher) = pusher {
+                        pusher.on_read(ino.0, offset, &data);
+                    }
+                }
+                Err(error) => reply.error(errno(&error)),
+            }
+        });
+    }
+
+    fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        self.core.counts.add(Operation::Opendir);
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn readdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        self.serve(Operation::Readdir, move |core| {
+            let listed = core.list(ino.0, offset, &mut |entry| {
+                let name = OsStr::from_bytes(&entry.name);
+                reply.add(INodeNo(entry.number), entry.cookie, entry.kind, name)
+            });
+            match core.noted(Operation::Readdir, ino.0, listed) {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno(&error)),
+            }
+        });
+    }
+
+    fn readdirplus(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        self.serve(Operation::Readdirplus, move |core| {
+            let listed = core.list(ino.0, offset, &mut |entry| {
+                let (attr, ttl) = match core.entry_attr(entry) {
+                    Some(attr) => (attr, ENDLESS),
+                    // No time at all: whoever uses the entry looks again.
+                    None => (attr::unknown(entry.number, entry.kind), Duration::ZERO),
+                };
+                let name = OsStr::from_bytes(&entry.name);
+                reply.add(attr.ino, entry.cookie, name, &ttl, &attr, GENERATION)
+            });
+            match core.noted(Operation::Readdirplus, ino.0, listed) {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno(&error)),
+            }
+        });
+    }
+
+    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        self.serve(Operation::Statfs, move |core| {
+            let all = core.statistics();
+            let (size, name_max) = (all.block_size, all.name_max);
+            reply.statfs(all.blocks, 0, 0, all.inodes, 0, size, name_max, size);
+        });
+    }
+
+    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let name = name.to_os_string().into_vec();
+        self.serve(Operation::Getxattr, move |core| {
+            let found = core.xattr(ino.0, &name);
+            let found = core.noted(Operation::Getxattr, ino.0, found);
+            reply_xattr(found.map_err(|error| errno(&error)), size, reply);
+        });
+    }
+
+    fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        self.serve(Operation::Listxattr, move |core| {
+            let found = core.xattr_names(ino.0);
+            let found = core.noted(Operation::Listxattr, ino.0, found);
+            reply_xattr(found.map_err(|error| errno(&error)), size, reply);
+        });
+    }
+
+    fn lseek(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        self.serve(Operation::Lseek, move |core| {
+            let found = core.seek(ino.0, offset, whence);
+            match core.noted(Operation::Lseek, ino.0, found) {
+                Ok(Seek::At(at)) => match i64::try_from(at) {
+                    Ok(at) => reply.offset(at),
+                    Err(_) => reply.error(Errno::EOVERFLOW),
+                },
+                Ok(Seek::Nowhere) => reply.error(Errno::ENXIO),
+                Ok(Seek::Unknown) => reply.error(Errno::EINVAL),
+                Err(error) => reply.error(errno(&error)),
+            }
+        });
+    }
+
+    refused!();
+}
+
+/// The first call asks with no room for the length, the second for the bytes.
+fn reply_xattr(found: Result<Xattr, Errno>, room: u32, reply: ReplyXattr) {
+    let bytes = match found {
+        Ok(Xattr::Found(bytes)) => bytes,
+        Ok(Xattr::Missing) => return reply.error(Errno::ENODATA),
+        Ok(Xattr::Never) => return reply.error(Errno::ENOSYS),
+        Err(errno) => return reply.error(errno),
+    };
+    match u32::try_from(bytes.len()) {
+        Ok(len) if room == 0 => reply.size(len),
+        Ok(len) if len <= room => reply.data(&bytes),
+        _ => reply.error(Errno::ERANGE),
+    }
+}

@@ -1,0 +1,68 @@
+//! Requests that an image has no answer to.
+//!
+//! ENOSYS tells the kernel not to ask again; EROFS is for what would change the image.
+
+/// The methods of `fuser::Filesystem` that only differ in what they refuse.
+macro_rules! refused {
+    (@ $operation:ident $errno:ident: $($name:ident($($ty:ty),*) -> $reply:ty;)*) => {
+        $(refused!(@@ $operation $errno $name [$($ty),*] $reply);)*
+    };
+    (@@ $operation:ident $errno:ident $name:ident [$($ty:ty),+] $reply:ty) => {
+        #[allow(clippy::too_many_arguments)]
+        fn $name(&self, _: &fuser::Request, $(_: $ty,)+ reply: $reply) {
+            self.core.counts.add(Operation::$operation);
+            reply.error(Errno::$errno);
+        }
+    };
+    () => {
+        refused!(@ Access ENOSYS:
+            access(INodeNo, fuser::AccessFlags) -> ReplyEmpty;
+        );
+        refused!(@ Flush ENOSYS:
+            flush(INodeNo, FileHandle, LockOwner) -> ReplyEmpty;
+        );
+        refused!(@ Release ENOSYS:
+            release(INodeNo, FileHandle, OpenFlags, Option<LockOwner>, bool) -> ReplyEmpty;
+        );
+        refused!(@ Releasedir ENOSYS:
+            releasedir(INodeNo, FileHandle, OpenFlags) -> ReplyEmpty;
+        );
+        // Answered with ENOSYS the kernel takes fsync(2) for done, which it is; locks it then keeps
+        // itself, and copies it does by reading.
+        refused!(@ Other ENOSYS:
+            fsync(INodeNo, FileHandle, bool) -> ReplyEmpty;
+            fsyncdir(INodeNo, FileHandle, bool) -> ReplyEmpty;
+            getlk(INodeNo, FileHandle, LockOwner, u64, u64, i32, u32) -> fuser::ReplyLock;
+            setlk(INodeNo, FileHandle, LockOwner, u64, u64, i32, u32, bool) -> ReplyEmpty;
+            bmap(INodeNo, u32, u64) -> fuser::ReplyBmap;
+            poll(INodeNo, FileHandle, fuser::PollNotifier, fuser::PollEvents, fuser::PollFlags)
+                -> fuser::ReplyPoll;
+        );
+        refused!(@ Other ENOTTY:
+            ioctl(INodeNo, FileHandle, fuser::IoctlFlags, u32, &[u8], u32) -> fuser::ReplyIoctl;
+        );
+        refused!(@ Write EROFS:
+            setattr(INodeNo, Option<u32>, Option<u32>, Option<u32>, Option<u64>,
+                Option<fuser::TimeOrNow>, Option<fuser::TimeOrNow>, Option<std::time::SystemTime>,
+                Option<FileHandle>, Option<std::time::SystemTime>, Option<std::time::SystemTime>,
+                Option<std::time::SystemTime>, Option<fuser::BsdFileFlags>) -> ReplyAttr;
+            mknod(INodeNo, &OsStr, u32, u32, u32) -> ReplyEntry;
+            mkdir(INodeNo, &OsStr, u32, u32) -> ReplyEntry;
+            unlink(INodeNo, &OsStr) -> ReplyEmpty;
+            rmdir(INodeNo, &OsStr) -> ReplyEmpty;
+            symlink(INodeNo, &OsStr, &std::path::Path) -> ReplyEntry;
+            rename(INodeNo, &OsStr, INodeNo, &OsStr, fuser::RenameFlags) -> ReplyEmpty;
+            link(INodeNo, INodeNo, &OsStr) -> ReplyEntry;
+            write(INodeNo, FileHandle, u64, &[u8], fuser::WriteFlags, OpenFlags,
+                Option<LockOwner>) -> fuser::ReplyWrite;
+            create(INodeNo, &OsStr, u32, u32, i32) -> fuser::ReplyCreate;
+            setxattr(INodeNo, &OsStr, &[u8], i32, u32) -> ReplyEmpty;
+            removexattr(INodeNo, &OsStr) -> ReplyEmpty;
+            fallocate(INodeNo, FileHandle, u64, u64, i32) -> ReplyEmpty;
+            copy_file_range(INodeNo, FileHandle, u64, INodeNo, FileHandle, u64, u64,
+                fuser::CopyFileRangeFlags) -> fuser::ReplyWrite;
+        );
+    };
+}
+
+pub(super) use refused;

@@ -1,0 +1,190 @@
+//! What stat(2) tells of a node.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use forerun_vfs::{Device, FileType, Metadata, Timestamp, VolumeInfo};
+use fuser::{FileAttr, INodeNo};
+
+use crate::MountOptions;
+
+/// Size that stat(2) recommends for requests: the page, which is what the kernel keeps.
+const PREFERRED_IO: u32 = 4096;
+
+/// Who owns what is in the mount.
+///
+/// `uid=` and `gid=` stand for everything. Without them an image's own owners hold; an image whose
+/// format has none (romfs) belongs to whoever mounted it, as on a FAT medium: 0:0 for root, as the
+/// kernel's romfs shows it, and the caller without root, who would otherwise be shown files of a
+/// user that has nothing to do with them. `umask=` takes bits away and adds none, because formats
+/// without owners still tell programs from data.
+#[derive(Clone, Copy, Debug)]
+pub struct Ownership {
+    uid: Option<u32>,
+    gid: Option<u32>,
+    umask: u16,
+}
+
+impl Ownership {
+    /// The owners of a mount of `volume` under `options`.
+    pub fn new(options: &MountOptions, volume: &VolumeInfo) -> Self {
+        let caller = !volume.has_owners;
+        let uid = caller.then(|| rustix::process::geteuid().as_raw());
+        let gid = caller.then(|| rustix::process::getegid().as_raw());
+        Self {
+            uid: options.uid.or(uid),
+            gid: options.gid.or(gid),
+            umask: options.umask.unwrap_or(0),
+        }
+    }
+
+    /// `metadata` as FUSE has it.
+    pub fn attr(&self, number: u64, metadata: &Metadata) -> FileAttr {
+        let time = system_time(metadata.mtime);
+        FileAttr {
+            ino: INodeNo(number),
+            size: metadata.size,
+            blocks: metadata.size.div_ceil(512),
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+            kind: kind(metadata.kind),
+            perm: metadata.mode & 0o7777 & !self.umask,
+            nlink: metadata.nlink,
+            uid: self.uid.unwrap_or(metadata.uid),
+            gid: self.gid.unwrap_or(metadata.gid),
+            rdev: device(metadata.device),
+            blksize: PREFERRED_IO,
+            flags: 0,
+        }
+    }
+}
+
+/// A file that is only known by its entry: everything else is left for a later stat to find out.
+pub const fn unknown(number: u64, kind: fuser::FileType) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(number),
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind,
+        perm: 0,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: PREFERRED_IO,
+        flags: 0,
+    }
+}
+
+/// The kind as FUSE names it.
+pub const fn kind(kind: FileType) -> fuser::FileType {
+    match kind {
+        FileType::Directory => fuser::FileType::Directory,
+        FileType::Regular => fuser::FileType::RegularFile,
+        FileType::Symlink => fuser::FileType::Symlink,
+        FileType::BlockDevice => fuser::FileType::BlockDevice,
+        FileType::CharDevice => fuser::FileType::CharDevice,
+        FileType::Fifo => fuser::FileType::NamedPipe,
+        FileType::Socket => fuser::FileType::Socket,
+    }
+}
+
+/// A device number in the 32 bits that Linux passes between kernel and user space: 12 bits of
+/// major in the middle, 20 bits of minor around them.
+const fn device(device: Device) -> u32 {
+    let (major, minor) = (device.major & 0xfff, device.minor & 0xf_ffff);
+    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
+}
+
+/// A time that no clock can show is shown as the epoch.
+fn system_time(time: Timestamp) -> SystemTime {
+    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
+    let whole = if time.seconds < 0 {
+        UNIX_EPOCH.checked_sub(seconds)
+    } else {
+        UNIX_EPOCH.checked_add(seconds)
+    };
+    let nanoseconds = Duration::from_nanos(u64::from(time.nanoseconds.min(999_999_999)));
+    whole
+        .and_then(|whole| whole.checked_add(nanoseconds))
+        .unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata() -> Metadata {
+        Metadata {
+            kind: FileType::Regular,
+            mode: 0o4755,
+            uid: 12,
+            gid: 34,
+            size: 513,
+            nlink: 2,
+            mtime: Timestamp {
+                seconds: -1,
+                nanoseconds: 250_000_000,
+            },
+            device: Device::default(),
+        }
+    }
+
+    #[test]
+    fn the_image_s_owners_hold_unless_told_otherwise() {
+        let mut volume = VolumeInfo::new("test", 0, 1024);
+        let owners = |options: &str, volume: &VolumeInfo| {
+            let attr =
+                Ownership::new(&MountOptions::parse(options).unwrap(), volume).attr(5, &metadata());
+            (attr.uid, attr.gid, attr.perm)
+        };
+        assert_eq!(owners("", &volume), (12, 34, 0o4755));
+        assert_eq!(owners("uid=7", &volume), (7, 34, 0o4755));
+        assert_eq!(owners("gid=8,umask=077", &volume), (12, 8, 0o4700));
+        volume.has_owners = false;
+        let (uid, gid) = (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        );
+        assert_eq!(owners("", &volume), (uid, gid, 0o4755));
+        assert_eq!(owners("uid=7,gid=8", &volume), (7, 8, 0o4755));
+    }
+
+    #[test]
+    fn sizes_and_times() {
+        let attr = Ownership::new(&MountOptions::default(), &VolumeInfo::new("t", 0, 1024))
+            .attr(5, &metadata());
+        assert_eq!((attr.ino.0, attr.blocks, attr.nlink), (5, 2, 2));
+        assert_eq!(attr.mtime, UNIX_EPOCH - Duration::from_millis(750));
+        let absurd = Timestamp {
+            seconds: i64::MAX,
+            nanoseconds: u32::MAX,
+        };
+        let latest = system_time(absurd).duration_since(UNIX_EPOCH).unwrap();
+        assert_eq!(
+            (latest.as_secs(), latest.subsec_nanos()),
+            (i64::MAX.unsigned_abs(), 999_999_999)
+        );
+    }
+
+    #[test]
+    fn device_numbers_as_linux_packs_them() {
+        for (major, minor, expected) in [
+            (8, 1, 0x0801),
+            (259, 0x12345, 0x1231_0345),
+            (0xfff, 0xf_ffff, 0xffff_ffff),
+        ] {
+            assert_eq!(device(Device { major, minor }), expected, "{major}:{minor}");
+            assert_eq!(
+                rustix::fs::makedev(major, minor) & 0xffff_ffff,
+                u64::from(expected),
+                "{major}:{minor}"
+            );
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The kernel's readahead for one mount.
+//!
+//! INIT cannot ask for more than 128 KiB. Root can, afterwards, through the device's entry in sysfs.
+//! The entry belongs to the mount and goes with it, so there is nothing to put back.
+
+use std::path::PathBuf;
+
+/// What the kernel is to read ahead at the most, in bytes: four of its largest requests.
+const WANTED: u64 = 4 << 20;
+/// What it does by itself.
+const DEFAULT: u64 = 128 << 10;
+
+/// Raises the readahead of the filesystem with this device number, to no more than `readahead`
+/// bytes. Gives whether that worked.
+pub fn lift(device: (u32, u32), readahead: u64) -> bool {
+    let wanted = WANTED.min(readahead);
+    if wanted <= DEFAULT {
+        return false;
+    }
+    let (major, minor) = device;
+    let entry = PathBuf::from(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"));
+    match std::fs::write(&entry, format!("{}\n", wanted >> 10)) {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::debug!("{}: {error}", entry.display());
+            false
+        }
+    }
+}

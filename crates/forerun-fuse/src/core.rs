@@ -1,0 +1,173 @@
+//! What each request means, in terms of the engine: no kernel, no threads, no replies.
+
+use forerun::Reader;
+use forerun_engine::Data;
+use forerun_vfs::{Error, NodeId, Result, VolumeInfo};
+use fuser::FileAttr;
+
+use crate::MountOptions;
+use crate::attr::Ownership;
+use crate::counts::{Counts, Operation};
+use crate::failures::Failures;
+use crate::inode::Inodes;
+
+/// One image under one set of mount options.
+pub struct Core {
+    /// What reads it.
+    pub reader: Reader,
+    /// The image as a whole.
+    pub volume: VolumeInfo,
+    /// Requests so far.
+    pub counts: Counts,
+    inodes: Inodes,
+    owners: Ownership,
+    failures: Failures,
+}
+
+/// Numbers of statfs(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// Size of the image, in blocks.
+    pub blocks: u64,
+    /// Number of inodes; 0 where the format does not keep it.
+    pub inodes: u64,
+    /// The format's block size, however large the blocks are that the engine reads.
+    pub block_size: u32,
+    /// Longest name.
+    pub name_max: u32,
+}
+
+/// The answer to a question for extended attributes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Xattr {
+    /// This image has none at all: the kernel need not ask again.
+    Never,
+    /// There is none of that name.
+    Missing,
+    /// The value, or the list of names.
+    Found(Vec<u8>),
+}
+
+/// Where a seek ends up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// There.
+    At(u64),
+    /// The offset is past the end, or no data follows.
+    Nowhere,
+    /// Not a way of seeking that is asked of a filesystem.
+    Unknown,
+}
+
+/// SEEK_DATA of lseek(2).
+const SEEK_DATA: i32 = 3;
+/// SEEK_HOLE of lseek(2).
+const SEEK_HOLE: i32 = 4;
+
+impl Core {
+    /// Answers for the image that `reader` reads.
+    pub fn new(reader: Reader, options: &MountOptions) -> Self {
+        let volume = reader.fs().volume();
+        Self {
+            inodes: Inodes::new(reader.fs().root()),
+            owners: Ownership::new(options, &volume),
+            counts: Counts::default(),
+            failures: Failures::default(),
+            reader,
+            volume,
+        }
+    }
+
+    /// The node of an inode number.
+    pub const fn node(&self, number: u64) -> NodeId {
+        self.inodes.node(number)
+    }
+
+    /// The inode number of a node.
+    pub fn number(&self, node: NodeId) -> Result<u64> {
+        self.inodes.number(node).ok_or(Error::StaleNode(node))
+    }
+
+    /// Passes `result` on, and its error to the log.
+    pub fn noted<T>(&self, operation: Operation, number: u64, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| self.failures.report(operation, self.node(number), error))
+    }
+
+    /// What stat(2) tells.
+    pub fn attr(&self, node: NodeId) -> Result<FileAttr> {
+        let metadata = self.reader.fs().metadata(node)?;
+        Ok(self.owners.attr(self.number(node)?, &metadata))
+    }
+
+    /// The child of that name, where there is one.
+    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Option<FileAttr>> {
+        match self.reader.fs().lookup(self.node(parent), name)? {
+            Some(node) => self.attr(node).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Bytes of a file.
+    pub fn read(&self, number: u64, offset: u64, len: u32) -> Result<Data> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        self.reader.read(self.node(number), offset, len)
+    }
+
+    /// The target of a symbolic link.
+    pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
+        self.reader.fs().read_link(self.node(number))
+    }
+
+    /// The image as statfs(2) has it.
+    pub fn statistics(&self) -> Statistics {
+        let block_size = self.volume.block_size.max(1);
+        Statistics {
+            blocks: self.volume.image_len.div_ceil(u64::from(block_size)),
+            inodes: self.volume.inodes.unwrap_or(0),
+            block_size,
+            name_max: self.volume.name_max,
+        }
+    }
+
+    /// The value of one extended attribute.
+    pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Xattr> {
+        if !self.volume.has_xattrs {
+            return Ok(Xattr::Never);
+        }
+        let mut found = Xattr::Missing;
+        let visit = &mut |key: &[u8], value: &[u8]| {
+            if key == name {
+                found = Xattr::Found(value.to_vec());
+            }
+        };
+        self.reader.fs().xattrs(self.node(number), visit)?;
+        Ok(found)
+    }
+
+    /// The names of all extended attributes, each ended by a NUL.
+    pub fn xattr_names(&self, number: u64) -> Result<Xattr> {
+        if !self.volume.has_xattrs {
+            return Ok(Xattr::Never);
+        }
+        let mut names = Vec::new();
+        let visit = &mut |key: &[u8], _value: &[u8]| {
+            names.extend_from_slice(key);
+            names.push(0);
+        };
+        self.reader.fs().xattrs(self.node(number), visit)?;
+        Ok(Xattr::Found(names))
+    }
+
+    /// SEEK_HOLE and SEEK_DATA; the kernel does the other ways itself.
+    pub fn seek(&self, number: u64, offset: i64, whence: i32) -> Result<Seek> {
+        let Ok(offset) = u64::try_from(offset) else {
+            return Ok(Seek::Nowhere);
+        };
+        let found = match whence {
+            SEEK_DATA => self.reader.seek_data(self.node(number), offset)?,
+            SEEK_HOLE => self.reader.seek_hole(self.node(number), offset)?,
+            _ => return Ok(Seek::Unknown),
+        };
+        Ok(found.map_or(Seek::Nowhere, Seek::At))
+    }
+}

@@ -1,0 +1,117 @@
+//! Directory listings.
+//!
+//! A position between entries is a cookie to the kernel: 0 is the start, 1 is behind `.`, 2 behind
+//! `..`, and the driver's cursors follow, moved up by 2. `..` is given no real inode number: a node
+//! does not know its parent, and the kernel does its own `..`.
+
+use std::ops::ControlFlow;
+
+use forerun_vfs::{DirCursor, NodeId, Result};
+use fuser::{FileAttr, FileType};
+
+use crate::attr;
+use crate::core::Core;
+use crate::counts::Operation;
+
+/// Inode number of `..` in listings: what FUSE filesystems show for one that is not known.
+const UNKNOWN: u64 = 0xffff_ffff;
+/// How far the driver's cursors are moved.
+const DOTS: u64 = 2;
+/// Entries fetched at a time: about what fits into the smallest buffer that kernels use, a page.
+/// Doubled from one fetch to the next, for kernels that have larger ones.
+const FIRST_FETCH: usize = 32;
+/// Where the doubling ends.
+const LARGEST_FETCH: usize = 1024;
+
+/// An entry on its way to the kernel.
+#[derive(Debug)]
+pub struct Entry {
+    /// Name.
+    pub name: Vec<u8>,
+    /// Inode number.
+    pub number: u64,
+    /// Kind.
+    pub kind: FileType,
+    /// Where to go on after it.
+    pub cookie: u64,
+    node: Option<NodeId>,
+}
+
+impl Core {
+    /// Passes on the entries of a directory from a cookie on, until `add` says that it is full.
+    ///
+    /// # Errors
+    /// The driver's, if no entry was added before: else what lies before the damage is shown, and
+    /// the call that goes on from there fails.
+    pub fn list(
+        &self,
+        number: u64,
+        cookie: u64,
+        add: &mut dyn FnMut(&Entry) -> bool,
+    ) -> Result<()> {
+        self.reader.prefetch_metadata();
+        let dir = self.node(number);
+        for (at, name, number) in [(1, &b"."[..], number), (2, b"..", UNKNOWN)] {
+            let entry = Entry {
+                name: name.to_vec(),
+                number,
+                kind: FileType::Directory,
+                cookie: at,
+                node: (at == 1).then_some(dir),
+            };
+            if cookie < at && add(&entry) {
+                return Ok(());
+            }
+        }
+        let mut added = cookie < DOTS;
+        let mut cursor = DirCursor(cookie.saturating_sub(DOTS));
+        let mut fetch = FIRST_FETCH;
+        loop {
+            // Attributes are looked up after the visit: a driver may hold a lock during it.
+            let (entries, result) = self.fetch(dir, cursor, fetch);
+            for entry in &entries {
+                if add(entry) {
+                    return Ok(());
+                }
+                added = true;
+                cursor = DirCursor(entry.cookie - DOTS);
+            }
+            match result {
+                Err(error) if !added => return Err(error),
+                Ok(()) if entries.len() == fetch => fetch = LARGEST_FETCH.min(2 * fetch),
+                Err(_) | Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    fn fetch(&self, dir: NodeId, from: DirCursor, count: usize) -> (Vec<Entry>, Result<()>) {
+        let mut entries = Vec::with_capacity(count);
+        let result = self.reader.fs().read_dir(dir, from, &mut |entry| {
+            let (Some(cookie), Ok(number)) =
+                (entry.next.0.checked_add(DOTS), self.number(entry.node))
+            else {
+                return ControlFlow::Break(());
+            };
+            entries.push(Entry {
+                name: entry.name.to_vec(),
+                number,
+                kind: attr::kind(entry.kind),
+                cookie,
+                node: Some(entry.node),
+            });
+            if entries.len() < count {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        (entries, result)
+    }
+
+    /// The attributes of an entry, or nothing where they are not known or cannot be read: the
+    /// listing is none the worse for it, and whoever looks at the file gets the error.
+    pub fn entry_attr(&self, entry: &Entry) -> Option<FileAttr> {
+        let attr = self.attr(entry.node?);
+        self.noted(Operation::Readdirplus, entry.number, attr).ok()
+    }
+}

@@ -1,0 +1,103 @@
+//! The one table from errors to errno.
+//!
+//! A damaged image and a failing source are both `EIO`: that is what a program that reads a file
+//! knows how to report. What exactly was wrong, and where, goes to the log.
+
+use forerun_vfs::Error;
+use fuser::Errno;
+
+/// What a system call gives for `error`.
+pub fn errno(error: &Error) -> Errno {
+    match error {
+        Error::NotFound => Errno::ENOENT,
+        Error::NotADirectory => Errno::ENOTDIR,
+        Error::IsADirectory => Errno::EISDIR,
+        Error::NotASymlink | Error::NotAFile | Error::UnknownFormat { .. } => Errno::EINVAL,
+        Error::SymlinkLoop | Error::DirectoryLoop { .. } => Errno::ELOOP,
+        Error::StaleNode(_) => Errno::ESTALE,
+        Error::Unsupported(_) => Errno::EOPNOTSUPP,
+        // A limit is reached by an image nobody makes on purpose.
+        Error::Limit { .. } | Error::Corrupt(_) | Error::Io { .. } => Errno::EIO,
+        // The enum may grow; until it is listed here, a new error is one of the image.
+        _ => Errno::EIO,
+    }
+}
+
+/// Whether `error` belongs into the log: the caller did nothing wrong, and errno does not tell.
+pub fn worth_logging(error: &Error) -> bool {
+    matches!(
+        errno(error),
+        Errno::EIO | Errno::EOPNOTSUPP | Errno::ELOOP | Errno::ESTALE
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use forerun_vfs::{Corrupt, NodeId};
+
+    use super::*;
+
+    #[test]
+    fn every_error_has_its_errno() {
+        let corrupt = Corrupt::new("test", Some(NodeId(7)), 512, io::Error::other("check"));
+        let table = [
+            (Error::NotFound, "not_found", Errno::ENOENT, false),
+            (
+                Error::NotADirectory,
+                "not_a_directory",
+                Errno::ENOTDIR,
+                false,
+            ),
+            (Error::IsADirectory, "is_a_directory", Errno::EISDIR, false),
+            (Error::NotASymlink, "not_a_symlink", Errno::EINVAL, false),
+            (Error::NotAFile, "not_a_file", Errno::EINVAL, false),
+            (Error::SymlinkLoop, "symlink_loop", Errno::ELOOP, true),
+            (
+                Error::DirectoryLoop {
+                    node: NodeId(1),
+                    path: b"a".to_vec(),
+                },
+                "directory_loop",
+                Errno::ELOOP,
+                true,
+            ),
+            (
+                Error::StaleNode(NodeId(3)),
+                "stale_node",
+                Errno::ESTALE,
+                true,
+            ),
+            (Error::limit("entries", 10), "limit", Errno::EIO, true),
+            (
+                Error::Unsupported("feature".into()),
+                "unsupported",
+                Errno::EOPNOTSUPP,
+                true,
+            ),
+            (
+                Error::UnknownFormat {
+                    expected: "romfs".into(),
+                    found: "nothing".into(),
+                },
+                "unknown_format",
+                Errno::EINVAL,
+                false,
+            ),
+            (Error::Corrupt(corrupt), "corrupt", Errno::EIO, true),
+            (
+                Error::io(0, 512, io::Error::from(io::ErrorKind::PermissionDenied)),
+                "io",
+                Errno::EIO,
+                true,
+            ),
+        ];
+        for (error, kind, expected, logged) in table {
+            // The kind makes sure that no variant is missing above: it is matched without `_`.
+            assert_eq!(error.kind(), kind);
+            assert_eq!(errno(&error).code(), expected.code(), "{error}");
+            assert_eq!(worth_logging(&error), logged, "{error}");
+        }
+    }
+}

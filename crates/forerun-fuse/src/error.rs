@@ -1,0 +1,178 @@
+//! What can go wrong with a mount as a whole, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why an image could not be mounted, or its mount ended badly.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// The mountpoint cannot be used.
+    #[error("mountpoint {}: {source}", path.display())]
+    Mountpoint {
+        /// It.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The mountpoint is no directory.
+    #[error("mountpoint {} is not a directory", path.display())]
+    NotADirectory {
+        /// It.
+        path: PathBuf,
+    },
+    /// Somebody serves an image there already.
+    #[error(
+        "{} is already mounted on {}; unmount it first: forerun umount {}",
+        image.display(), path.display(), path.display()
+    )]
+    AlreadyMounted {
+        /// The mountpoint.
+        path: PathBuf,
+        /// What is there.
+        image: PathBuf,
+    },
+    /// The server of what is mounted there has died.
+    #[error(
+        "{} holds a dead {fstype} mount, whose process is gone; remove it with: {command} {}",
+        path.display(), path.display()
+    )]
+    DeadMount {
+        /// The mountpoint.
+        path: PathBuf,
+        /// Type of the mount.
+        fstype: String,
+        /// What removes it.
+        command: &'static str,
+    },
+    /// The option is for root.
+    #[error("mount option {option} needs root")]
+    NeedsRoot {
+        /// The option.
+        option: &'static str,
+    },
+    /// `/dev/fuse` cannot be opened.
+    #[error("/dev/fuse: {source}{}", device_advice(source))]
+    Device {
+        /// Why.
+        source: io::Error,
+    },
+    /// mount(2) refused.
+    #[error("mounting on {}: {source}", path.display())]
+    System {
+        /// The mountpoint.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Without the privilege to mount, and without the program that has it.
+    #[error(
+        "mounting {why} needs the program fusermount3, which is not installed (Debian package fuse3)"
+    )]
+    NoHelper {
+        /// What it is needed for.
+        why: &'static str,
+    },
+    /// The program that mounts for users refused.
+    #[error("{}: {}", program.display(), message.trim())]
+    Helper {
+        /// The program.
+        program: PathBuf,
+        /// What it said.
+        message: String,
+    },
+    /// The kernel and we did not come to terms.
+    #[error("FUSE handshake: {0}")]
+    Handshake(#[source] io::Error),
+    /// The mount is there but does not answer.
+    #[error("the new mount on {} does not answer: {source}", path.display())]
+    NoAnswer {
+        /// The mountpoint.
+        path: PathBuf,
+        /// What asking gave.
+        source: io::Error,
+    },
+    /// The threads that answer could not be started, or ended with an error.
+    #[error("serving the mount: {0}")]
+    Serve(#[source] io::Error),
+    /// Which mounts there are cannot be told.
+    #[error("/proc/self/mountinfo: {0}")]
+    MountInfo(#[source] io::Error),
+    /// The mount could not be taken down.
+    #[error(transparent)]
+    Umount(#[from] UmountError),
+}
+
+/// Why a mount could not be taken down.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UmountError {
+    /// The path cannot be resolved.
+    #[error("{}: {source}", path.display())]
+    Path {
+        /// It.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Nothing is mounted there.
+    #[error("nothing is mounted on {}", path.display())]
+    NotMounted {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Something else is mounted there.
+    #[error(
+        "{} is a mount of type {fstype}, not one of forerun's; use umount(8), or --force to unmount it all the same",
+        path.display()
+    )]
+    NotOurs {
+        /// The path.
+        path: PathBuf,
+        /// The type.
+        fstype: String,
+    },
+    /// Somebody has files open or is in there.
+    #[error(
+        "{} is in use: a file is open or a process has its working directory there; --lazy detaches it now and ends it when the last user is gone",
+        path.display()
+    )]
+    Busy {
+        /// The path.
+        path: PathBuf,
+    },
+    /// umount(2) refused.
+    #[error("unmounting {}: {source}", path.display())]
+    System {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Without the privilege, and without the program that has it.
+    #[error(
+        "unmounting without root needs the program fusermount3, which is not installed (Debian package fuse3)"
+    )]
+    NoHelper,
+    /// The program that unmounts for users refused.
+    #[error("{}: {}", program.display(), message.trim())]
+    Helper {
+        /// The program.
+        program: PathBuf,
+        /// What it said.
+        message: String,
+    },
+    /// Which mounts there are cannot be told.
+    #[error("/proc/self/mountinfo: {0}")]
+    MountInfo(#[source] io::Error),
+}
+
+fn device_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "; this kernel has FUSE not loaded (try: modprobe fuse), or this container is not given the device"
+        }
+        io::ErrorKind::PermissionDenied => "; this user or container may not use FUSE",
+        _ => "",
+    }
+}

@@ -1,0 +1,160 @@
+//! What `-o` and `/etc/fstab` can say of a mount.
+//!
+//! One flat value: some of it is for opening the image ([`MountOptions::open_options`]), the rest
+//! for [`mount`](crate::mount()). Words that mount(8) and systemd put into an fstab line for
+//! themselves are accepted and mean nothing here; every other unknown word is an error, because a
+//! misspelt `nolargeblocks` that is silently ignored is worse than none.
+
+mod parse;
+mod value;
+
+use std::str::FromStr;
+
+use forerun::OpenOptions;
+
+pub use parse::OptionError;
+
+/// How to mount. [`MountOptions::default`] is a read-only, nosuid, nodev mount with everything that
+/// makes reading fast turned on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MountOptions {
+    /// `offset=`: where the image starts in its file, in bytes.
+    pub offset: u64,
+    /// `size=`: length of the image in its file, in bytes.
+    pub size: Option<u64>,
+    /// `uid=`: owner of everything, instead of the image's.
+    pub uid: Option<u32>,
+    /// `gid=`: group of everything, instead of the image's.
+    pub gid: Option<u32>,
+    /// `umask=`: permission bits to take away from everything.
+    pub umask: Option<u16>,
+    /// `allow_other`: other users see the mount too. Implies the permission checks of
+    /// `default_permissions`, so that they see no more than a kernel mount would show them.
+    pub allow_other: bool,
+    /// `default_permissions`: the kernel enforces the image's owners and modes for the mounting
+    /// user too.
+    pub default_permissions: bool,
+    /// `auto_unmount`: the mount goes when the process that serves it dies, however it dies.
+    pub auto_unmount: bool,
+    /// `readahead=`: bytes kept ahead of a sequential reader; the engine's default if not given.
+    pub readahead: Option<u64>,
+    /// `cache=`: bytes that cached blocks may hold; the engine's default if not given.
+    pub cache: Option<u64>,
+    /// `threads=`: threads that read ahead, and threads that answer requests.
+    pub threads: Option<usize>,
+    /// `largeblocks` or `nolargeblocks`. The latter is the legacy way in all respects: no readahead
+    /// in the kernel either, so that its cost can be measured.
+    pub large_blocks: bool,
+    /// `fsname=`: what `mount` and `df` show as the source; the caller's word for the image.
+    pub fsname: Option<String>,
+    /// `subtype=`: what follows `fuse.` in the type of the mount.
+    pub subtype: String,
+    /// `suid`: honour set-user-id bits of the image. Root only.
+    pub suid: bool,
+    /// `dev`: honour device nodes of the image. Root only.
+    pub dev: bool,
+    /// `exec` or `noexec`.
+    pub exec: bool,
+    /// Whether `rw` was asked for. The mount is read-only all the same; the caller may say so.
+    pub rw_asked: bool,
+    /// Whether to raise the kernel's readahead where that is permitted. Not an option in text form:
+    /// it exists so that tests and benchmarks can compare.
+    pub lift_readahead: bool,
+    /// Whether to push what a sequential reader will want next into the page cache where the
+    /// kernel's readahead cannot be raised. Not an option in text form.
+    pub push: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            offset: 0,
+            size: None,
+            uid: None,
+            gid: None,
+            umask: None,
+            allow_other: false,
+            default_permissions: false,
+            auto_unmount: false,
+            readahead: None,
+            cache: None,
+            threads: None,
+            large_blocks: true,
+            fsname: None,
+            subtype: "forerun".to_string(),
+            suid: false,
+            dev: false,
+            exec: true,
+            rw_asked: false,
+            lift_readahead: true,
+            push: true,
+        }
+    }
+}
+
+impl MountOptions {
+    /// Applies a comma-separated list on top of what is set already; later words win.
+    /// `\,` and `\\` in a value stand for a comma and a backslash.
+    ///
+    /// # Errors
+    /// [`OptionError`], naming the word and what would be valid.
+    pub fn apply(&mut self, list: &str) -> Result<(), OptionError> {
+        parse::apply(self, list, None)
+    }
+
+    /// As [`apply`](Self::apply), for mount(8)'s `-s`: words that are not known are no error. Gives
+    /// them.
+    ///
+    /// # Errors
+    /// A known option with a value that cannot be.
+    pub fn apply_known(&mut self, list: &str) -> Result<Vec<String>, OptionError> {
+        let mut unknown = Vec::new();
+        parse::apply(self, list, Some(&mut unknown))?;
+        Ok(unknown)
+    }
+
+    /// A list on top of the defaults.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub fn parse(list: &str) -> Result<Self, OptionError> {
+        let mut options = Self::default();
+        options.apply(list)?;
+        Ok(options)
+    }
+
+    /// How to open the image under these options.
+    #[must_use]
+    pub fn open_options(&self) -> OpenOptions {
+        let mut open = OpenOptions {
+            offset: self.offset,
+            size: self.size,
+            ..OpenOptions::default()
+        };
+        open.engine.large_blocks = self.large_blocks;
+        if let Some(readahead) = self.readahead {
+            open.engine.readahead = readahead;
+        }
+        if let Some(cache) = self.cache {
+            open.engine.cache = cache;
+        }
+        if let Some(threads) = self.threads {
+            open.engine.threads = threads;
+        }
+        open
+    }
+
+    /// Whether the kernel is to check permissions.
+    pub(crate) const fn kernel_checks(&self) -> bool {
+        self.default_permissions || self.allow_other
+    }
+}
+
+impl FromStr for MountOptions {
+    type Err = OptionError;
+
+    fn from_str(list: &str) -> Result<Self, OptionError> {
+        Self::parse(list)
+    }
+}

@@ -1,0 +1,72 @@
+//! Values of mount options: sizes, octal masks, plain numbers.
+
+/// A number of bytes: digits with an optional K, M, G or T, which count in steps of 1024.
+pub fn size(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'k' | b'K' => (text.get(..text.len() - 1)?, 10),
+        b'm' | b'M' => (text.get(..text.len() - 1)?, 20),
+        b'g' | b'G' => (text.get(..text.len() - 1)?, 30),
+        b't' | b'T' => (text.get(..text.len() - 1)?, 40),
+        _ => (text, 0),
+    };
+    number::<u64>(digits)?.checked_mul(1 << shift)
+}
+
+/// Digits only: no sign, no blanks.
+pub fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok())?
+}
+
+/// Permission bits in octal, at most 0777.
+pub fn mask(text: &str) -> Option<u16> {
+    let octal = !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+    let bits = octal.then(|| u16::from_str_radix(text, 8).ok())??;
+    (bits <= 0o777).then_some(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("512", Some(512)),
+            ("4k", Some(4096)),
+            ("4K", Some(4096)),
+            ("8M", Some(8 << 20)),
+            ("2G", Some(2 << 30)),
+            ("1T", Some(1 << 40)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("17179869184G", None),
+            ("", None),
+            ("K", None),
+            ("-1", None),
+            ("+1", None),
+            ("1 K", None),
+            ("1KiB", None),
+            ("0x10", None),
+            ("4\u{212a}", None),
+        ] {
+            assert_eq!(size(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn masks() {
+        for (text, expected) in [
+            ("022", Some(0o22)),
+            ("0", Some(0)),
+            ("777", Some(0o777)),
+            ("1000", None),
+            ("8", None),
+            ("", None),
+            ("-1", None),
+        ] {
+            assert_eq!(mask(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Taking a mount down from outside, whoever serves it and whether or not they still live.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use crate::attach::find_helper;
+use crate::mountinfo::top_mount;
+use crate::{FSTYPE, UmountError};
+
+/// How to unmount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UmountOptions {
+    /// Detach now, end when the last user is gone.
+    pub lazy: bool,
+    /// Even if it is not one of forerun's mounts.
+    pub force: bool,
+}
+
+/// Takes down the mount on `dir`. A mount whose process has died is taken down even if it is in use:
+/// nothing can be read from it any more.
+///
+/// # Errors
+/// [`UmountError`]: nothing or something else is mounted there, it is in use, it is not permitted.
+pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
+    let path = mount_point(dir).map_err(|source| UmountError::Path {
+        path: dir.to_path_buf(),
+        source,
+    })?;
+    let entry = top_mount(&path).map_err(UmountError::MountInfo)?;
+    let Some(entry) = entry else {
+        return Err(UmountError::NotMounted { path });
+    };
+    if entry.fstype != FSTYPE && !options.force {
+        let fstype = entry.fstype;
+        return Err(UmountError::NotOurs { path, fstype });
+    }
+    match detach(&path, options.lazy) {
+        Err(UmountError::Busy { .. }) if is_dead(&path) => detach(&path, true),
+        result => result,
+    }
+}
+
+/// The absolute path of a mountpoint, without a question to what is mounted there.
+pub fn mount_point(dir: &Path) -> io::Result<PathBuf> {
+    match dir.canonicalize() {
+        Err(error) if is_disconnected(&error) => match (dir.parent(), dir.file_name()) {
+            (Some(parent), Some(name)) => {
+                let parent = match parent.as_os_str().is_empty() {
+                    true => Path::new("."),
+                    false => parent,
+                };
+                Ok(parent.canonicalize()?.join(name))
+            }
+            _ => Err(error),
+        },
+        result => result,
+    }
+}
+
+/// Whether the process that serves what is mounted on `path` has died.
+pub fn is_dead(path: &Path) -> bool {
+    matches!(path.metadata(), Err(error) if is_disconnected(&error))
+}
+
+/// ENOTCONN: the FUSE connection has no other end. ECONNABORTED: it was cut.
+fn is_disconnected(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED))
+}
+
+/// Unmounts what is on top of `path`, as whoever may.
+pub fn detach(path: &Path, lazy: bool) -> Result<(), UmountError> {
+    let mut flags = UnmountFlags::NOFOLLOW;
+    flags.set(UnmountFlags::DETACH, lazy);
+    match rustix::mount::unmount(path, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => Err(UmountError::Busy {
+            path: path.to_path_buf(),
+        }),
+        Err(Errno::PERM) => by_helper(path, lazy),
+        Err(error) => Err(UmountError::System {
+            path: path.to_path_buf(),
+            source: error.into(),
+        }),
+    }
+}
+
+fn by_helper(path: &Path, lazy: bool) -> Result<(), UmountError> {
+    let program = find_helper().ok_or(UmountError::NoHelper)?;
+    let mut command = Command::new(&program);
+    command.arg("-u");
+    if lazy {
+        command.arg("-z");
+    }
+    let output = command
+        .arg("--")
+        .arg(path)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output();
+    let message = match output {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+        Err(error) => error.to_string(),
+    };
+    if message.contains("busy") {
+        let path = path.to_path_buf();
+        return Err(UmountError::Busy { path });
+    }
+    Err(UmountError::Helper { program, message })
+}

@@ -1,0 +1,266 @@
+//! How mounts begin and end.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+
+use common::{Place, can_mount, is_mounted, mount_memory};
+use forerun_fuse::{
+    FSTYPE, MountError, MountOptions, UmountError, UmountOptions, Unmounted, mount_reader, mounts,
+    umount,
+};
+use forerun_testkit::{MemFsBuilder, MemImage, Piece};
+
+fn sample() -> MemImage {
+    let mut builder = MemFsBuilder::new();
+    builder.file("file", [Piece::Stored(vec![7; 300_000])]);
+    builder.build()
+}
+
+fn refused(place: &Place, dir: &str) -> MountError {
+    let image = sample();
+    let options = MountOptions::default();
+    let engine = options.open_options().engine;
+    let source = std::sync::Arc::new(image.source.clone());
+    let reader = common::reader(image.driver(), source, &engine);
+    mount_reader(reader, &place.dir().join(dir), &options).unwrap_err()
+}
+
+#[test]
+fn shows_what_it_is_and_goes_when_told() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("basics");
+    let mut mount = mount_memory(&sample(), &place, "fsname=/a b\\,c");
+    let entry = mounts()
+        .unwrap()
+        .into_iter()
+        .rfind(|m| m.mount_point == place.mnt())
+        .unwrap();
+    assert_eq!(
+        (entry.fstype.as_str(), entry.source.as_os_str()),
+        (FSTYPE, "/a b,c".as_ref())
+    );
+    assert_eq!(mount.unmount().unwrap(), Unmounted::Done);
+    mount.wait().unwrap();
+    assert!(!is_mounted(&place.mnt()));
+    assert_eq!(mount.unmount().unwrap(), Unmounted::Done, "twice is once");
+}
+
+#[test]
+fn several_mounts_of_one_image() {
+    if !can_mount() {
+        return;
+    }
+    let image = sample();
+    let (a, b) = (Place::new("several-a"), Place::new("several-b"));
+    let first = mount_memory(&image, &a, "");
+    let second = mount_memory(&image, &b, "uid=5");
+    assert_eq!(fs::read(a.mnt().join("file")).unwrap(), [7; 300_000]);
+    drop(first);
+    assert_eq!(fs::read(b.mnt().join("file")).unwrap(), [7; 300_000]);
+    assert!(!is_mounted(&a.mnt()) && is_mounted(&b.mnt()));
+    drop(second);
+}
+
+#[test]
+fn umount_ends_the_wait() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("umount");
+    let mut mount = mount_memory(&sample(), &place, "");
+    umount(&place.mnt(), UmountOptions::default()).unwrap();
+    mount.wait().unwrap();
+    let again = umount(&place.mnt(), UmountOptions::default()).unwrap_err();
+    assert!(matches!(again, UmountError::NotMounted { .. }), "{again}");
+}
+
+#[test]
+fn in_use_it_is_busy_and_lazily_it_ends_with_its_last_user() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("lazy");
+    let mut mount = mount_memory(&sample(), &place, "");
+    let mut file = File::open(place.mnt().join("file")).unwrap();
+    let busy = umount(&place.mnt(), UmountOptions::default()).unwrap_err();
+    assert!(matches!(busy, UmountError::Busy { .. }), "{busy}");
+    let options = UmountOptions {
+        lazy: true,
+        ..UmountOptions::default()
+    };
+    umount(&place.mnt(), options).unwrap();
+    assert!(!is_mounted(&place.mnt()));
+    let waiting = std::thread::spawn(move || mount.wait().map(|()| mount.requests()));
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes.len(), 300_000, "served until the end");
+    assert!(!waiting.is_finished());
+    drop(file);
+    waiting.join().unwrap().unwrap();
+}
+
+#[test]
+fn unmounting_in_use_detaches() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("detach");
+    let mut mount = mount_memory(&sample(), &place, "");
+    let file = File::open(place.mnt().join("file")).unwrap();
+    assert_eq!(mount.unmount().unwrap(), Unmounted::StillInUse);
+    assert!(!is_mounted(&place.mnt()));
+    drop(file);
+    mount.wait().unwrap();
+}
+
+#[test]
+fn what_was_mounted_there_since_is_left_alone() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("replaced");
+    let first = mount_memory(&sample(), &place, "");
+    umount(&place.mnt(), UmountOptions::default()).unwrap();
+    let second = mount_memory(&sample(), &place, "");
+    drop(first);
+    assert!(is_mounted(&place.mnt()));
+    assert!(fs::read(place.mnt().join("file")).is_ok());
+    drop(second);
+}
+
+#[test]
+fn mountpoints_that_cannot_be() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("mountpoints");
+    fs::write(place.dir().join("plain"), "").unwrap();
+    let missing = refused(&place, "missing");
+    assert!(
+        matches!(&missing, MountError::Mountpoint { source, .. } if source.kind() == ErrorKind::NotFound),
+        "{missing}"
+    );
+    let file = refused(&place, "plain");
+    assert!(matches!(file, MountError::NotADirectory { .. }), "{file}");
+    let mount = mount_memory(&sample(), &place, "fsname=/the/image");
+    let twice = refused(&place, "mnt");
+    assert!(
+        matches!(twice, MountError::AlreadyMounted { .. }),
+        "{twice}"
+    );
+    assert!(
+        twice
+            .to_string()
+            .contains("/the/image is already mounted on"),
+        "{twice}"
+    );
+    drop(mount);
+}
+
+#[test]
+fn on_top_of_files_and_of_another_mount() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("ontop");
+    fs::write(place.mnt().join("hidden"), "").unwrap();
+    drop(mount_memory(&sample(), &place, ""));
+    assert!(place.mnt().join("hidden").exists());
+    rustix::mount::mount(
+        "tmpfs",
+        place.mnt(),
+        "tmpfs",
+        rustix::mount::MountFlags::empty(),
+        None::<&std::ffi::CStr>,
+    )
+    .unwrap();
+    let not_ours = umount(&place.mnt(), UmountOptions::default()).unwrap_err();
+    assert!(
+        matches!(not_ours, UmountError::NotOurs { .. }),
+        "{not_ours}"
+    );
+    let mount = mount_memory(&sample(), &place, "");
+    assert!(place.mnt().join("file").exists());
+    drop(mount);
+    assert!(!place.mnt().join("file").exists() && is_mounted(&place.mnt()));
+    let options = UmountOptions {
+        force: true,
+        ..UmountOptions::default()
+    };
+    umount(&place.mnt(), options).unwrap();
+    assert!(place.mnt().join("hidden").exists());
+}
+
+#[test]
+fn readahead_is_lifted_for_root_and_nothing_is_left_behind() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("bdi");
+    let entry = |device: (u32, u32)| {
+        std::path::PathBuf::from(format!(
+            "/sys/class/bdi/{}:{}/read_ahead_kb",
+            device.0, device.1
+        ))
+    };
+    for (options, expected) in [
+        ("", "4096"),
+        ("readahead=1M", "1024"),
+        ("nolargeblocks", "0"),
+    ] {
+        let mount = mount_memory(&sample(), &place, options);
+        let device = mounts()
+            .unwrap()
+            .into_iter()
+            .rfind(|m| m.mount_point == place.mnt());
+        let entry = entry(device.unwrap().device);
+        if !forerun_testkit::require::that(
+            mount.readahead_lifted() || expected == "0",
+            "a writable /sys",
+        ) {
+            return;
+        }
+        assert_eq!(
+            fs::read_to_string(&entry).unwrap().trim(),
+            expected,
+            "{options}"
+        );
+        assert!(!mount.pushing());
+        drop(mount);
+        assert!(!entry.exists());
+    }
+}
+
+#[test]
+fn pushed_data_is_the_file_s() {
+    if !can_mount() {
+        return;
+    }
+    let len = 20 * 1024 * 1024 + 777;
+    let bytes = forerun_testkit::generate::bytes(3, len);
+    let mut builder = MemFsBuilder::new();
+    builder.file("big", [Piece::Stored(bytes.clone())]);
+    let image = builder.build();
+    let place = Place::new("push");
+    let mut options = MountOptions::default();
+    options.lift_readahead = false;
+    let source = std::sync::Arc::new(image.source.clone());
+    let reader = common::reader(image.driver(), source, &options.open_options().engine);
+    let mount = mount_reader(reader, &place.mnt(), &options).unwrap();
+    assert!(mount.pushing());
+    assert!(fs::read(place.mnt().join("big")).unwrap() == bytes);
+    // Again, all of it out of the page cache: what was stored there is right too.
+    let reads = mount.requests().get(forerun_fuse::Operation::Read);
+    assert!(fs::read(place.mnt().join("big")).unwrap() == bytes);
+    assert_eq!(mount.requests().get(forerun_fuse::Operation::Read), reads);
+    assert!(
+        mount.requests().get(forerun_fuse::Operation::Store) > 0,
+        "{}",
+        mount.requests()
+    );
+}

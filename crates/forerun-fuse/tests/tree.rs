@@ -1,0 +1,55 @@
+//! Images of genromfs read back through a mount, identical to what they were made of.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Place, can_mount, romfs};
+use forerun_fuse::{Image, MountOptions, mount};
+use forerun_testkit::tree::Keeps;
+use forerun_testkit::{Shape, TreeModel};
+
+fn reads_back(shape: Shape, alignment: &str, options: &str) {
+    let place = Place::new(shape.name());
+    let (tree, image) = (place.dir().join("tree"), place.dir().join("image"));
+    std::fs::create_dir(&tree).unwrap();
+    shape.populate(&tree);
+    if !can_mount() || !romfs(&tree, &image, &["-a", alignment, "-V", "test"]) {
+        return;
+    }
+    let options = MountOptions::parse(options).unwrap();
+    let image = Image::open(&image, &options.open_options()).unwrap();
+    let mounted = mount(&image, &place.mnt(), &options).unwrap();
+    let expected = TreeModel::of_host(&tree).unwrap();
+    let actual = TreeModel::of_host(&place.mnt()).unwrap();
+    expected.assert_same(&actual, &Keeps::ROMFS);
+    drop(mounted);
+    assert!(!common::is_mounted(&place.mnt()));
+}
+
+#[test]
+fn small_shapes() {
+    for shape in [
+        Shape::Empty,
+        Shape::Mixed,
+        Shape::Deep,
+        Shape::HardLinks,
+        Shape::Devices,
+        Shape::LongNames,
+        Shape::OddLengths,
+        Shape::Symlinks,
+    ] {
+        // Device nodes can be looked at whether or not they can be used.
+        reads_back(shape, "16", "");
+    }
+}
+
+#[test]
+fn aligned_and_legacy() {
+    reads_back(Shape::Mixed, "4096", "");
+    reads_back(Shape::Mixed, "16", "nolargeblocks");
+}
+
+#[test]
+fn ten_thousand_files_in_one_directory() {
+    reads_back(Shape::ManyFiles, "16", "");
+}

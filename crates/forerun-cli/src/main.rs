@@ -1,2 +1,77 @@
-//! Placeholder.
-fn main() {}
+//! The `forerun` command: parses, calls the library, prints.
+//!
+//! One file per subcommand under `commands`, mounting beside this file. What belongs to none of
+//! them: [`args`] is the command line, [`error`] and [`exit`] how failures are told, [`output`] and
+//! [`json`] how results are. Nothing here knows a format or reads a byte of an image itself.
+
+mod args;
+mod commands;
+mod context;
+mod error;
+mod escape;
+mod exit;
+mod interrupt;
+mod json;
+mod log;
+mod mount;
+mod output;
+mod progress;
+mod size;
+mod source;
+mod target;
+mod umount;
+
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Cli, Command, Global};
+use context::Context;
+use error::Result;
+
+fn main() -> ExitCode {
+    let argv: Vec<_> = std::env::args_os().collect();
+    let (context, result) = match mount::as_mount_helper(&argv, &is_command) {
+        Some(call) => {
+            let verbose = call.as_ref().is_ok_and(|(_, verbose)| *verbose);
+            log::init(verbose.into());
+            let context = Context::new(Global::default());
+            let result = call.and_then(|(args, _)| mount::run(&context, &args));
+            (context, result)
+        }
+        None => {
+            let cli = Cli::parse_from(argv);
+            log::init(cli.global.verbose);
+            let context = Context::new(cli.global);
+            let result = run(&context, &cli.command);
+            (context, result)
+        }
+    };
+    let exit = result.unwrap_or_else(|failure| context.report(&failure));
+    context.print_stats();
+    ExitCode::from(exit.code())
+}
+
+fn is_command(word: &OsStr) -> bool {
+    let name = word.to_str();
+    name.is_some_and(|name| Cli::command().find_subcommand(name).is_some())
+}
+
+fn run(context: &Context, command: &Command) -> Result {
+    match command {
+        Command::Info(args) => commands::info::run(context, args),
+        Command::Ls(args) => commands::ls::run(context, args),
+        Command::Cat(args) => commands::cat::run(context, args),
+        Command::Extract(args) => commands::extract::run(context, args),
+        Command::Tar(args) => commands::tar::run(context, args),
+        Command::Mount(args) => mount::run(context, args),
+        Command::Umount(args) => umount::run(context, args),
+        Command::Pack(args) => commands::pack::run(context, args),
+        Command::Check(args) => commands::check::run(context, args),
+        Command::Dump(args) => commands::dump::run(context, args),
+        Command::Demo(args) => commands::demo::run(context, args),
+        Command::Completions(args) => commands::completions::run(context, args),
+        Command::Man(args) => commands::man::run(context, args),
+    }
+}

@@ -1,0 +1,183 @@
+//! The command line: what there is, and its help. The man pages and completions are made from these
+//! definitions too, so a doc comment here is documentation.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use forerun::{EngineOptions, Limits, OpenOptions};
+
+use crate::commands::{
+    cat::CatArgs, check::CheckArgs, completions::CompletionsArgs, demo::DemoArgs, dump::DumpArgs,
+    extract::ExtractArgs, info::InfoArgs, ls::LsArgs, man::ManArgs, pack::PackArgs, tar::TarArgs,
+};
+use crate::mount::MountArgs;
+use crate::size;
+use crate::umount::UmountArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  forerun ls -lR firmware.img                what is in it?
+  forerun cat firmware.img /etc/passwd       one file to standard output
+  forerun extract -C out firmware.img        everything, to disk
+  forerun mount firmware.img /mnt            browse it; forerun umount /mnt when done
+  forerun pack --format romfs dir new.img    make one
+
+Exit status: 0 done; 1 the image stood in the way (no such path, damage, a limit);
+2 usage; 3 not an image of a known format; 4 the source could not be read; 5 the output
+could not be written; 6 done in part; 7 not mounted.";
+
+/// Open filesystem images without the kernel's drivers and without root: list, read, extract,
+/// mount, make and check them
+///
+/// The format of an image is found by its content, never by its name. An image can be a file, a
+/// block device, or - for standard input.
+#[derive(Debug, Parser)]
+#[command(name = "forerun", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(propagate_version = true, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command understands.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Output")]
+pub struct Global {
+    /// Print errors only: no progress bar, no notes
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Print JSON, for programs: data to standard output, errors to standard error
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// At the end, print to standard error what crossed each boundary: requests, bytes, cache hits
+    #[arg(long, global = true)]
+    pub stats: bool,
+    /// Log what is done to standard error; twice for more
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Info(InfoArgs),
+    Ls(LsArgs),
+    Cat(CatArgs),
+    Extract(ExtractArgs),
+    Tar(TarArgs),
+    Mount(MountArgs),
+    Umount(UmountArgs),
+    Pack(PackArgs),
+    Check(CheckArgs),
+    Dump(DumpArgs),
+    Demo(DemoArgs),
+    Completions(CompletionsArgs),
+    #[command(hide = true)]
+    Man(ManArgs),
+}
+
+/// The image to read, and how.
+#[derive(Args, Clone, Debug)]
+pub struct ImageArgs {
+    /// File or block device with the image; - for standard input
+    #[arg(value_name = "IMAGE", value_hint = clap::ValueHint::FilePath)]
+    pub image: PathBuf,
+    #[command(flatten)]
+    pub source: SourceArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// How an image is read.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Image")]
+pub struct SourceArgs {
+    /// Open the image as this format, whatever it looks like
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
+    /// The image starts this far into the file
+    #[arg(long, value_name = "BYTES", value_parser = size::parse, default_value = "0", hide_default_value = true)]
+    pub offset: u64,
+    /// The image is this long [default: to the end of the file]
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub size: Option<u64>,
+    /// Read this far ahead of a sequential reader; 0 turns it off [default: 8M]
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub readahead: Option<u64>,
+    /// Memory that cached blocks may take [default: 256M, or an eighth of the memory]
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub cache: Option<u64>,
+    /// Threads that read and decode ahead; 0 for one per CPU [default: 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
+    pub threads: Option<u16>,
+    /// Read in the legacy way: 1 KiB blocks, one at a time, nothing ahead
+    #[arg(long)]
+    pub no_large_blocks: bool,
+}
+
+/// Bounds on what an image may ask for.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Limits on what the image may ask for")]
+pub struct LimitArgs {
+    /// Bytes that may be written [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub max_total_bytes: Option<u64>,
+    /// Entries of all directories together [default: 64 million]
+    #[arg(long, value_name = "N")]
+    pub max_entries: Option<u64>,
+    /// Depth of the directory tree [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub max_depth: Option<usize>,
+}
+
+impl ImageArgs {
+    /// As the library takes it.
+    pub fn open_options(&self) -> OpenOptions {
+        let mut engine = EngineOptions {
+            large_blocks: !self.source.no_large_blocks,
+            ..EngineOptions::default()
+        };
+        if let Some(readahead) = self.source.readahead {
+            engine.readahead = readahead;
+        }
+        if let Some(cache) = self.source.cache {
+            engine.cache = cache;
+        }
+        if let Some(threads) = self.source.threads {
+            engine.threads = usize::from(threads);
+        }
+        OpenOptions {
+            offset: self.source.offset,
+            size: self.source.size,
+            format: self.source.format.clone(),
+            engine,
+            limits: self.limits.limits(),
+            events: None,
+        }
+    }
+}
+
+impl LimitArgs {
+    pub fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        if let Some(bytes) = self.max_total_bytes {
+            limits.total_bytes = bytes;
+        }
+        if let Some(entries) = self.max_entries {
+            limits.tree_entries = entries;
+        }
+        if let Some(depth) = self.max_depth {
+            limits.depth = depth;
+        }
+        limits
+    }
+}
+
+/// A path in the image, as bytes: it need not be UTF-8. An absolute and a relative one are the same.
+pub fn image_path(path: &OsString) -> &[u8] {
+    use std::os::unix::ffi::OsStrExt;
+    path.as_bytes()
+}

@@ -1,0 +1,14 @@
+//! One file per subcommand: its arguments, and what it does with them.
+
+pub mod cat;
+pub mod check;
+pub mod completions;
+pub mod demo;
+pub mod dump;
+pub mod extract;
+pub mod info;
+pub mod ls;
+pub mod man;
+pub mod pack;
+mod select;
+pub mod tar;

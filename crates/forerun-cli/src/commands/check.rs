@@ -1,0 +1,164 @@
+//! `forerun check`: is the image whole?
+
+use clap::Args;
+use forerun::Image;
+use forerun_export::{CheckOptions, CheckSummary, Finding, check};
+use serde_json::{Map, Value};
+
+use crate::args::ImageArgs;
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result};
+use crate::escape::printable;
+use crate::exit::Exit;
+use crate::output::{JsonArray, Output};
+use crate::progress::Progress;
+use crate::{json, size};
+
+/// Read everything in an image, and say what is wrong with it
+///
+/// Exit status 1 if anything cannot be read as it should be. Deviations from the format that lose
+/// nothing are shown as warnings and do not change the status.
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Look at headers and directories only; do not read the files
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &CheckArgs) -> Result {
+    let image = context.open(&args.image)?;
+    let name = image_name(&args.image);
+    let mut out = Output::stdout()?;
+    let summary = if context.global.json {
+        as_json(context, args, &image, &name, &mut out)?
+    } else {
+        as_text(context, args, &image, &name, &mut out)?
+    };
+    out.finish()?;
+    Ok(if summary.errors == 0 {
+        Exit::Ok
+    } else {
+        Exit::Image
+    })
+}
+
+fn as_text(
+    context: &Context,
+    args: &CheckArgs,
+    image: &Image,
+    name: &str,
+    out: &mut Output,
+) -> Result<CheckSummary> {
+    let summary = look(context, args, image, &mut |finding| {
+        let severity = if finding.fatal { "error" } else { "warning" };
+        let path = match &finding.path {
+            Some(path) => format!("{}: ", crate::escape::escape(&absolute(path))),
+            None => String::new(),
+        };
+        let failure = Failure::from(finding.error);
+        out.line(format!("{severity}: {path}{}", printable(&failure.message)))?;
+        // A person sees each finding as it comes; above the progress bar, not in it.
+        if out.is_terminal {
+            out.finish()
+        } else {
+            Ok(())
+        }
+    })?;
+    if !context.global.quiet {
+        out.line(format!("{name}: {}", sentence(&summary, args.quick)))?;
+    }
+    Ok(summary)
+}
+
+fn as_json(
+    context: &Context,
+    args: &CheckArgs,
+    image: &Image,
+    name: &str,
+    out: &mut Output,
+) -> Result<CheckSummary> {
+    out.text(format!(
+        "{{\"image\":{},\"format\":{},\"quick\":{},\n\"findings\":",
+        Value::from(name),
+        Value::from(image.format()),
+        args.quick
+    ))?;
+    let mut findings = JsonArray::default();
+    let summary = look(context, args, image, &mut |finding| {
+        findings.push(out, &to_json(&finding))
+    })?;
+    findings.close(out)?;
+    out.line(format!(
+        ",\n\"entries\":{},\"files\":{},\"bytes\":{},\"errors\":{},\"warnings\":{}}}",
+        summary.entries, summary.files, summary.bytes, summary.errors, summary.warnings
+    ))?;
+    Ok(summary)
+}
+
+/// Checks, and hands each finding on; after a failed `show`, which means a failed output, none.
+fn look(
+    context: &Context,
+    args: &CheckArgs,
+    image: &Image,
+    show: &mut dyn FnMut(Finding) -> Result<()>,
+) -> Result<CheckSummary> {
+    let options = CheckOptions { quick: args.quick };
+    let total = image.reader().fs().volume().image_len;
+    let progress = Progress::new(context, "checking", total);
+    let mut shown = Ok(());
+    let summary = check(image.reader(), options, &progress, &mut |finding| {
+        if shown.is_ok() {
+            shown = progress.suspend(|| show(finding));
+        }
+    });
+    shown.map(|()| summary)
+}
+
+fn sentence(summary: &CheckSummary, quick: bool) -> String {
+    let read = if quick {
+        "file data not read".to_string()
+    } else {
+        format!("{} read", size::human(summary.bytes))
+    };
+    let verdict = match (summary.errors, summary.warnings) {
+        (0, 0) => "no problems".to_string(),
+        (0, warnings) => format!("no errors, {}", counted(warnings, "warning", "warnings")),
+        (errors, 0) => counted(errors, "error", "errors"),
+        (errors, warnings) => format!(
+            "{}, {}",
+            counted(errors, "error", "errors"),
+            counted(warnings, "warning", "warnings")
+        ),
+    };
+    let entries = counted(summary.entries, "entry", "entries");
+    let files = counted(summary.files, "file", "files");
+    format!("{verdict} ({entries}, {files}, {read})")
+}
+
+fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+fn absolute(path: &[u8]) -> Vec<u8> {
+    [b"/", path].concat()
+}
+
+fn to_json(finding: &Finding) -> Value {
+    let mut object = Map::new();
+    let severity = if finding.fatal { "error" } else { "warning" };
+    object.insert("severity".into(), severity.into());
+    object.insert("kind".into(), finding.error.kind().into());
+    if let Some(path) = &finding.path {
+        json::put_bytes(&mut object, "path", &absolute(path));
+    }
+    if let forerun::Error::Corrupt(corrupt) = &finding.error {
+        object.insert("node".into(), corrupt.node().map(|node| node.0).into());
+        object.insert("offset".into(), corrupt.offset().into());
+    }
+    let failure = Failure::from(finding.error.clone());
+    object.insert("message".into(), failure.message.into());
+    object.into()
+}

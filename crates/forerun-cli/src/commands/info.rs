@@ -1,0 +1,98 @@
+//! `forerun info`: the facts about an image as a whole. Cheap: reads what opening it reads.
+
+use clap::Args;
+use forerun::Image;
+use serde_json::{Map, Value};
+
+use crate::args::ImageArgs;
+use crate::context::{Context, image_name};
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::{json, size};
+
+/// Show what an image is: format, volume name, sizes, and what its format can keep
+#[derive(Args, Debug)]
+pub struct InfoArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &InfoArgs) -> Result {
+    let image = context.open(&args.image)?;
+    let mut out = Output::stdout()?;
+    let name = image_name(&args.image);
+    if context.global.json {
+        out.json(&to_json(&name, &image))?;
+    } else {
+        print(&mut out, &name, &image)?;
+    }
+    out.finish()?;
+    Ok(Exit::Ok)
+}
+
+fn to_json(name: &str, image: &Image) -> Value {
+    let volume = image.reader().fs().volume();
+    let mut object = Map::new();
+    object.insert("image".into(), name.into());
+    object.insert("format".into(), volume.format.into());
+    json::put_bytes(&mut object, "label", &volume.label);
+    object.insert("image_bytes".into(), volume.image_len.into());
+    object.insert("source_bytes".into(), image.source_len().into());
+    object.insert("block_size".into(), volume.block_size.into());
+    object.insert("inodes".into(), volume.inodes.into());
+    object.insert("name_max".into(), volume.name_max.into());
+    object.insert("has_xattrs".into(), volume.has_xattrs.into());
+    object.insert("has_owners".into(), volume.has_owners.into());
+    let details: Map<_, _> = volume
+        .details
+        .into_iter()
+        .map(|(key, value)| (key.to_string(), value.into()))
+        .collect();
+    object.insert("details".into(), details.into());
+    object.into()
+}
+
+fn print(out: &mut Output, name: &str, image: &Image) -> Result<()> {
+    let volume = image.reader().fs().volume();
+    let source_len = image.source_len();
+    let mut lines = vec![
+        ("image", name.to_string()),
+        ("format", volume.format.to_string()),
+        ("label", crate::escape::escape(&volume.label)),
+        ("image size", size::exact(volume.image_len)),
+    ];
+    if volume.label.is_empty() {
+        lines.retain(|(key, _)| *key != "label");
+    }
+    if source_len > volume.image_len {
+        let rest = source_len - volume.image_len;
+        let text = format!(
+            "{}, {} of it after the image",
+            size::exact(source_len),
+            size::exact(rest)
+        );
+        lines.push(("file size", text));
+    }
+    lines.push(("block size", size::exact(volume.block_size.into())));
+    if let Some(inodes) = volume.inodes {
+        lines.push(("inodes", inodes.to_string()));
+    }
+    let keeps = [
+        (volume.has_owners, "owners, modes and times"),
+        (volume.has_xattrs, "extended attributes"),
+    ];
+    for (kept, what) in keeps {
+        lines.push((if kept { "keeps" } else { "lacks" }, what.to_string()));
+    }
+    lines.push(("longest name", size::exact(volume.name_max.into())));
+    for (key, value) in &volume.details {
+        lines.push((key, crate::escape::printable(value)));
+    }
+    let width = lines.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    for (key, value) in lines {
+        out.line(format!("{key:width$}  {value}"))?;
+    }
+    Ok(())
+}

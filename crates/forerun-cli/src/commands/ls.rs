@@ -1,0 +1,270 @@
+//! `forerun ls`: what is in an image.
+//!
+//! As ls(1) does it where that makes sense: sorted, aligned, names escaped on a terminal and raw in
+//! a pipe. Names that start with a dot are always shown: an image is looked into to see what is
+//! there. Owners are numbers, since their names are the image's affair, not this machine's.
+
+mod grid;
+mod long;
+mod view;
+
+use std::ffi::OsString;
+
+use clap::Args;
+use forerun::vfs::{FileType, FollowLast, Metadata, resolve};
+use forerun::{Error, NodeId, Reader};
+use forerun_export::{ListEntry, list};
+
+use crate::args::{ImageArgs, image_path};
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use view::View;
+
+/// List what is in an image
+///
+/// Without PATH, the root directory. Directories are listed, everything else is shown as it is.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub struct LsArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Paths in the image [default: /]
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<OsString>,
+    /// Type and mode, links, owner and group as numbers, size or device, time, link target
+    #[arg(short, long)]
+    pub long: bool,
+    /// List what is below each directory too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Show directories themselves instead of what is in them
+    #[arg(short, long)]
+    pub directory: bool,
+    /// One name on a line (always so where standard output is no terminal)
+    #[arg(short = '1', long = "one")]
+    pub one: bool,
+    /// With -l, sizes as 1.5 MiB
+    #[arg(short = 'h', long)]
+    pub human: bool,
+    /// Nothing more: names that start with a dot are always shown
+    #[arg(short, long)]
+    pub all: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::HelpLong)]
+    pub help: Option<bool>,
+}
+
+/// A line of the listing.
+#[derive(Debug)]
+pub struct Entry {
+    /// As it is shown: a name, or a path as the user gave it.
+    pub name: Vec<u8>,
+    /// From the root of the image, with a leading slash.
+    pub path: Vec<u8>,
+    /// Its node.
+    pub node: NodeId,
+    /// Absent where it could not be read; that was reported then.
+    pub metadata: Option<Metadata>,
+    /// Of a symbolic link, where it could be read.
+    pub target: Option<Vec<u8>>,
+}
+
+impl Entry {
+    fn is_dir(&self) -> bool {
+        self.metadata
+            .as_ref()
+            .is_some_and(|metadata| metadata.kind == FileType::Directory)
+    }
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &LsArgs) -> Result {
+    let image = context.open(&args.image)?;
+    let mut view = View::new(context, args)?;
+    let mut listing = Listing {
+        context,
+        args,
+        name: image_name(&args.image),
+        reader: image.reader(),
+        seen: 0,
+        exit: Exit::Ok,
+    };
+    listing.run(&mut view)?;
+    let exit = listing.exit;
+    view.finish()?;
+    Ok(exit)
+}
+
+struct Listing<'a> {
+    context: &'a Context,
+    args: &'a LsArgs,
+    name: String,
+    reader: &'a Reader,
+    /// Entries listed so far: a hostile tree can be endless without being deep.
+    seen: u64,
+    exit: Exit,
+}
+
+impl Listing<'_> {
+    fn run(&mut self, view: &mut View) -> Result<()> {
+        if self.args.recursive {
+            self.reader.prefetch_metadata();
+        }
+        let root = [OsString::from("/")];
+        let paths = match self.args.paths.as_slice() {
+            [] => &root[..],
+            paths => paths,
+        };
+        let mut files = Vec::new();
+        let mut dirs = Vec::new();
+        for path in paths {
+            match self.named(image_path(path)) {
+                Ok(entry) if entry.is_dir() && !self.args.directory => dirs.push(entry),
+                Ok(entry) => files.push(entry),
+                Err(error) => self.report(error, image_path(path)),
+            }
+        }
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        dirs.sort_by(|a, b| a.name.cmp(&b.name));
+        if !files.is_empty() {
+            view.section(None, &files)?;
+        }
+        let headed = self.args.recursive || paths.len() > 1;
+        for dir in dirs {
+            self.tree(view, dir, headed)?;
+        }
+        Ok(())
+    }
+
+    /// A directory, and what is below it where that is wanted. No recursion: the image decides how
+    /// deep its tree is.
+    fn tree(&mut self, view: &mut View, start: Entry, headed: bool) -> Result<()> {
+        let mut pending = vec![(start, 0_usize)];
+        let mut ancestors: Vec<NodeId> = Vec::new();
+        while let Some((dir, depth)) = pending.pop() {
+            ancestors.truncate(depth);
+            if ancestors.contains(&dir.node) {
+                let (node, path) = (dir.node, dir.path.get(1..).unwrap_or_default().to_vec());
+                self.report(Error::DirectoryLoop { node, path }, &dir.path);
+                continue;
+            }
+            let max_depth = self.reader.limits().depth;
+            if depth >= max_depth {
+                let limit = u64::try_from(max_depth).unwrap_or(u64::MAX);
+                self.report(
+                    Error::limit("depth of the directory tree", limit),
+                    &dir.path,
+                );
+                continue;
+            }
+            ancestors.push(dir.node);
+            let entries = self.entries(&dir);
+            self.seen = self
+                .seen
+                .saturating_add(u64::try_from(entries.len()).unwrap_or(u64::MAX));
+            let max_entries = self.reader.limits().tree_entries;
+            if self.seen > max_entries {
+                let limit = Error::limit("number of entries of all directories", max_entries);
+                self.report(limit, &dir.path);
+                return Ok(());
+            }
+            view.section(headed.then_some(&dir.path), &entries)?;
+            if self.args.recursive {
+                let below = entries.into_iter().filter(Entry::is_dir);
+                let below: Vec<_> = below.map(|entry| (entry, depth + 1)).collect();
+                pending.extend(below.into_iter().rev());
+            }
+        }
+        Ok(())
+    }
+
+    /// What is in a directory: all that could be read of it.
+    fn entries(&mut self, dir: &Entry) -> Vec<Entry> {
+        let (entries, error) = list(self.reader, dir.node);
+        if let Some(error) = error {
+            self.report(error, &dir.path);
+        }
+        let shown = |entry: ListEntry| {
+            let path = join(&dir.path, &entry.name);
+            self.entry(entry, path)
+        };
+        entries.into_iter().map(shown).collect()
+    }
+
+    /// What the user named on the command line.
+    fn named(&mut self, path: &[u8]) -> forerun::Result<Entry> {
+        // As ls does: a link on the command line is followed unless it is to be shown.
+        let shown = self.args.long || self.args.directory || self.context.global.json;
+        let last = if shown {
+            FollowLast::No
+        } else {
+            FollowLast::Yes
+        };
+        let fs = self.reader.fs();
+        let node = resolve(fs, path, last, self.reader.limits())?;
+        fs.metadata(node)?;
+        Ok(self.entry(ListEntry::of(self.reader, path, node), absolute(path)))
+    }
+
+    /// What can be shown of an entry; the rest is reported.
+    fn entry(&mut self, entry: ListEntry, path: Vec<u8>) -> Entry {
+        let metadata = entry.metadata.map_err(|error| self.report(error, &path));
+        let target = entry
+            .target
+            .map(|target| target.map_err(|error| self.report(error, &path)));
+        Entry {
+            name: entry.name,
+            path,
+            node: entry.node,
+            metadata: metadata.ok(),
+            target: target.and_then(std::result::Result::ok),
+        }
+    }
+
+    fn report(&mut self, error: Error, path: &[u8]) {
+        let failure = Failure::from(error).of(&self.name).at(path);
+        self.exit = self.exit.and(self.context.report(&failure));
+    }
+}
+
+fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
+    [dir, slash, name].concat()
+}
+
+/// `path` from the root, without empty and `.` components. `..` stays as it was given.
+fn absolute(path: &[u8]) -> Vec<u8> {
+    let names = path
+        .split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".");
+    let mut absolute = Vec::with_capacity(path.len() + 1);
+    for name in names {
+        absolute.push(b'/');
+        absolute.extend_from_slice(name);
+    }
+    if absolute.is_empty() {
+        absolute.push(b'/');
+    }
+    absolute
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_from_the_root() {
+        for (path, expected) in [
+            (&b""[..], &b"/"[..]),
+            (b"/", b"/"),
+            (b"a", b"/a"),
+            (b"./a//b/", b"/a/b"),
+            (b"/a/../b", b"/a/../b"),
+        ] {
+            assert_eq!(absolute(path), expected, "{path:?}");
+        }
+        assert_eq!(join(b"/", b"a"), b"/a");
+        assert_eq!(join(b"/a", b"b"), b"/a/b");
+    }
+}

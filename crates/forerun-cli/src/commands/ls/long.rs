@@ -1,0 +1,120 @@
+//! The columns of `ls -l`, aligned over one section.
+
+use forerun::vfs::{FileType, Metadata, Timestamp};
+use jiff::tz::TimeZone;
+
+use super::Entry;
+use crate::size;
+
+/// What stands before the names, one per entry, all of one width.
+pub fn prefixes(entries: &[Entry], human: bool) -> Vec<String> {
+    let zone = TimeZone::system();
+    let rows: Vec<_> = entries
+        .iter()
+        .map(|entry| columns(entry.metadata.as_ref(), human, &zone))
+        .collect();
+    let mut widths = [0; 6];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.len().max(*width);
+        }
+    }
+    let lines = rows.iter().map(|row| {
+        let cells = row.iter().zip(widths);
+        let cells: Vec<_> = cells
+            .map(|(cell, width)| format!("{cell:>width$}"))
+            .collect();
+        cells.join(" ")
+    });
+    lines.collect()
+}
+
+fn columns(metadata: Option<&Metadata>, human: bool, zone: &TimeZone) -> [String; 6] {
+    let Some(metadata) = metadata else {
+        return ["??????????", "?", "?", "?", "?", "?"].map(String::from);
+    };
+    let size = match metadata.kind {
+        FileType::BlockDevice | FileType::CharDevice => {
+            format!("{}, {}", metadata.device.major, metadata.device.minor)
+        }
+        _ if human => size::human(metadata.size),
+        _ => metadata.size.to_string(),
+    };
+    [
+        mode(metadata.kind, metadata.mode),
+        metadata.nlink.to_string(),
+        metadata.uid.to_string(),
+        metadata.gid.to_string(),
+        size,
+        time(metadata.mtime, zone),
+    ]
+}
+
+/// `-rwsr-x--t`.
+fn mode(kind: FileType, mode: u16) -> String {
+    let bit = |bit: u16, letter: char| if mode & bit == 0 { '-' } else { letter };
+    // The x places also show setuid, setgid and sticky: in capitals where there is no x below.
+    let execute = |x: u16, special: u16, letter: char| match (mode & special != 0, mode & x != 0) {
+        (true, true) => letter,
+        (true, false) => letter.to_ascii_uppercase(),
+        (false, _) => bit(x, 'x'),
+    };
+    String::from_iter([
+        kind.letter(),
+        bit(0o400, 'r'),
+        bit(0o200, 'w'),
+        execute(0o100, 0o4000, 's'),
+        bit(0o040, 'r'),
+        bit(0o020, 'w'),
+        execute(0o010, 0o2000, 's'),
+        bit(0o004, 'r'),
+        bit(0o002, 'w'),
+        execute(0o001, 0o1000, 't'),
+    ])
+}
+
+/// Local time, as `ls --time-style=long-iso` has it; the number itself where no calendar has it.
+fn time(time: Timestamp, zone: &TimeZone) -> String {
+    match jiff::Timestamp::from_second(time.seconds) {
+        Ok(instant) => instant
+            .to_zoned(zone.clone())
+            .strftime("%Y-%m-%d %H:%M")
+            .to_string(),
+        Err(_) => format!("@{}", time.seconds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes() {
+        for (kind, bits, expected) in [
+            (FileType::Regular, 0o644, "-rw-r--r--"),
+            (FileType::Directory, 0o1777, "drwxrwxrwt"),
+            (FileType::Regular, 0o4755, "-rwsr-xr-x"),
+            (FileType::Regular, 0o7000, "---S--S--T"),
+            (FileType::Fifo, 0o2710, "prwx--s---"),
+        ] {
+            assert_eq!(mode(kind, bits), expected);
+        }
+    }
+
+    #[test]
+    fn times() {
+        let at = |seconds| {
+            let nanoseconds = 0;
+            time(
+                Timestamp {
+                    seconds,
+                    nanoseconds,
+                },
+                &TimeZone::UTC,
+            )
+        };
+        assert_eq!(at(0), "1970-01-01 00:00");
+        assert_eq!(at(-1), "1969-12-31 23:59");
+        assert_eq!(at(i64::MAX), "@9223372036854775807");
+    }
+}

@@ -1,0 +1,77 @@
+//! `forerun tar`: an image as a tar archive.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use forerun_export::{ExportError, TarWriteOptions, write_tar};
+
+use super::select::SelectArgs;
+use crate::args::ImageArgs;
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::progress::Progress;
+use crate::target::{Target, is_same_file};
+
+/// Write an image as a tar archive
+///
+/// To standard output, or to FILE, which appears only when it is complete. Times later than
+/// SOURCE_DATE_EPOCH are set to it.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun tar firmware.img | tar -tv
+  forerun tar -o etc.tar --include '/etc' firmware.img")]
+pub struct TarArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    #[command(flatten)]
+    pub select: SelectArgs,
+    /// The archive to write; - for standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-", hide_default_value = true, value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// Replace FILE if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &TarArgs) -> Result {
+    let selection = args.select.selection()?;
+    if is_same_file(&args.image.image, Path::new(&args.output)) {
+        let failure = Failure::usage("the image and the archive are the same file");
+        return Err(failure.of(args.output.display()));
+    }
+    let image = context.open(&args.image)?;
+    let name = image_name(&args.image);
+    let mut target = Target::create(&args.output, args.force, "an archive")?;
+    let options = TarWriteOptions {
+        latest: super::pack::source_date_epoch()?,
+    };
+    let progress = Progress::new(context, "archiving", 0);
+    let written = write_tar(
+        image.reader(),
+        &selection,
+        target.file(),
+        &options,
+        &progress,
+    );
+    drop(progress);
+    let report = written.map_err(|error| match error {
+        ExportError::Output(error) => target.failed(&error),
+        error => Failure::from(error).of(&name),
+    })?;
+    target.commit()?;
+    let failures: Vec<_> = report
+        .failures
+        .into_iter()
+        .map(|error| Failure::from(error).of(&name))
+        .collect();
+    let exit = if failures.is_empty() {
+        Exit::Ok
+    } else {
+        Exit::Partial
+    };
+    context.report_all(failures);
+    Ok(exit)
+}

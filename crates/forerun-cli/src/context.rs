@@ -1,0 +1,107 @@
+//! What a command works with besides its own arguments: how to talk to the user, the counters to
+//! print at the end, and what to clean up if it is interrupted.
+
+use std::cell::RefCell;
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+
+use forerun::{Image, Observer};
+
+use crate::args::{Global, ImageArgs};
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::{json, source};
+
+/// One run of the program.
+#[derive(Debug)]
+pub struct Context {
+    /// The global options.
+    pub global: Global,
+    observers: RefCell<Vec<Arc<Observer>>>,
+}
+
+impl Context {
+    /// A run with these options.
+    pub const fn new(global: Global) -> Self {
+        Self {
+            global,
+            observers: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// Opens the image that the command line names.
+    pub fn open(&self, args: &ImageArgs) -> Result<Image> {
+        let image = source::open(self, args)?;
+        self.observe(image.reader().observer());
+        Ok(image)
+    }
+
+    /// Has its counters printed at the end, with `--stats`.
+    pub fn observe(&self, observer: &Arc<Observer>) {
+        self.observers.borrow_mut().push(Arc::clone(observer));
+    }
+
+    /// Prints the counters, where they are wanted.
+    pub fn print_stats(&self) {
+        if self.global.stats {
+            for observer in self.observers.borrow().iter() {
+                crate::output::print_stats(self, &observer.stats().snapshot());
+            }
+        }
+    }
+
+    /// Tells of a failure at once, for a command that goes on with the rest. Gives its exit code.
+    pub fn report(&self, failure: &Failure) -> Exit {
+        if failure.exit != Exit::BrokenPipe {
+            let text = if self.global.json {
+                json::failure(failure).to_string()
+            } else {
+                failure.to_string()
+            };
+            // Where standard error is gone nobody can be told.
+            let _ = writeln!(std::io::stderr(), "{text}");
+        }
+        failure.exit
+    }
+
+    /// Tells of many failures, with each different hint once, at the end.
+    pub fn report_all(&self, failures: Vec<Failure>) {
+        let mut hints = Vec::new();
+        for mut failure in failures {
+            let hint = if self.global.json {
+                None
+            } else {
+                failure.hint.take()
+            };
+            self.report(&failure);
+            if let Some(hint) = hint.filter(|hint| !hints.contains(hint)) {
+                hints.push(hint);
+            }
+        }
+        for hint in hints {
+            let _ = writeln!(std::io::stderr(), "  hint: {hint}");
+        }
+    }
+
+    /// Tells something that is no failure, unless `--quiet` or `--json`.
+    pub fn note(&self, text: &str) {
+        if !self.global.quiet && !self.global.json {
+            let text = crate::escape::printable(text);
+            let _ = writeln!(std::io::stderr(), "forerun: {text}");
+        }
+    }
+
+    /// Whether a progress bar may be shown: to a person, who did not ask for quiet.
+    pub fn shows_progress(&self) -> bool {
+        !self.global.quiet && !self.global.json && std::io::stderr().is_terminal()
+    }
+}
+
+/// How messages call an image.
+pub fn image_name(args: &ImageArgs) -> String {
+    if source::is_stdin(&args.image) {
+        "standard input".to_string()
+    } else {
+        args.image.display().to_string()
+    }
+}

@@ -1,0 +1,314 @@
+//! What a user is told when something fails: what, where in the image, and what to try.
+//!
+//! The libraries' errors say what failed and where. This adds the file's name in front, a hint
+//! behind, and the exit code. Commands give a [`Failure`] up, or [`report`](crate::context::Context::report) it and go on.
+
+use std::fmt;
+use std::io;
+
+use forerun::Error;
+use forerun::build::BuildError;
+use forerun_export::ExportError;
+
+use crate::escape::{escape, printable};
+use crate::exit::Exit;
+
+/// What every command gives.
+pub type Result<T = Exit> = std::result::Result<T, Failure>;
+
+/// Something failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The code to end with, if nothing else failed before.
+    pub exit: Exit,
+    /// Short stable name for `--json`.
+    pub kind: &'static str,
+    /// The file of the system it is about.
+    pub subject: Option<String>,
+    /// The path in the image it is about.
+    pub path: Option<Vec<u8>>,
+    /// What failed, and where.
+    pub message: String,
+    /// What to try.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure about nothing in particular yet.
+    pub fn new(exit: Exit, kind: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            kind,
+            subject: None,
+            path: None,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// Options that cannot be meant.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, "usage", message)
+    }
+
+    /// The output cannot or may not be written.
+    pub fn output(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::new(Exit::BrokenPipe, "broken_pipe", "nobody reads the output");
+        }
+        let hint = match error.kind() {
+            io::ErrorKind::StorageFull => Some("free some space, or write elsewhere"),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Some("choose a place where you may write")
+            }
+            io::ErrorKind::NotFound => Some("the directory it is to be in must exist"),
+            _ => None,
+        };
+        Self::new(Exit::Output, "output", reason(error)).maybe_hint(hint)
+    }
+
+    /// A file of the system could not be opened or read.
+    pub fn source(error: &io::Error) -> Self {
+        Self::new(Exit::Source, "io", reason(error))
+    }
+
+    /// Says which file it is about.
+    #[must_use]
+    pub fn of(mut self, subject: impl fmt::Display) -> Self {
+        let subject = subject.to_string();
+        // Hints say IMAGE; a name that a shell takes as it is makes them ready to be pasted.
+        let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+".contains(char);
+        if let Some(hint) = &mut self.hint
+            && subject.chars().all(is_plain)
+        {
+            *hint = hint.replace("IMAGE", &subject);
+        }
+        self.subject = Some(subject);
+        self
+    }
+
+    /// Says which path in the image it is about.
+    #[must_use]
+    pub fn at(mut self, path: &[u8]) -> Self {
+        self.path = Some(path.to_vec());
+        self
+    }
+
+    /// Says what to try.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    fn maybe_hint(mut self, hint: Option<&str>) -> Self {
+        self.hint = hint.map(str::to_string);
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("forerun: ")?;
+        if let Some(subject) = &self.subject {
+            write!(f, "{}: ", printable(subject))?;
+        }
+        if let Some(path) = &self.path {
+            write!(f, "{}: ", escape(path))?;
+        }
+        f.write_str(&printable(&self.message))?;
+        if let Some(hint) = &self.hint {
+            write!(f, "\n  hint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let (exit, hint) = advice(&error);
+        Self::new(exit, error.kind(), without_errno(&error.to_string())).maybe_hint(hint)
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        let (exit, kind, hint) = match &error {
+            BuildError::Output { source, .. } => return Self::output_at(source, &error),
+            BuildError::Pattern { .. } => (
+                Exit::Usage,
+                "pattern",
+                Some("quote patterns so that the shell leaves them alone"),
+            ),
+            BuildError::Host { .. } | BuildError::Content { .. } | BuildError::Tar { .. } => {
+                (Exit::Source, "input", None)
+            }
+            BuildError::Format { .. } => (
+                Exit::Format,
+                "does_not_fit",
+                Some("leave something out with --exclude, or choose another format"),
+            ),
+            _ => (Exit::Source, "input", None),
+        };
+        Self::new(exit, kind, without_errno(&error.to_string())).maybe_hint(hint)
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Image { path, source } => Self::from(source).at(&absolute(&path)),
+            ExportError::Target { path, source } => Self::output(&source).of(path.display()),
+            ExportError::Entry {
+                path,
+                action,
+                source,
+            } => {
+                let failure = Self::output(&source).at(&absolute(&path));
+                let message = format!("cannot {action}: {}", failure.message);
+                let failure = Self { message, ..failure };
+                match source.kind() {
+                    io::ErrorKind::AlreadyExists => failure.hint("--force replaces what is there"),
+                    _ => failure,
+                }
+            }
+            ExportError::LeftOut { path, reason } => {
+                let failure = Self::new(Exit::Partial, "left_out", format!("left out: {reason}"));
+                failure.at(&absolute(&path))
+            }
+            ExportError::Output(source) => Self::output(&source),
+            ExportError::Limit { .. } => {
+                let failure = Self::new(Exit::Image, "limit", error.to_string());
+                failure.hint("if you trust the image, raise --max-total-bytes")
+            }
+            // The enum may grow; what it says is all that is known of a new kind.
+            error => Self::new(Exit::Partial, "export", without_errno(&error.to_string())),
+        }
+    }
+}
+
+/// Paths of the libraries start below the root; users know them with a slash.
+fn absolute(path: &[u8]) -> Vec<u8> {
+    match path {
+        [b'/', ..] => path.to_vec(),
+        _ => [b"/", path].concat(),
+    }
+}
+
+impl Failure {
+    fn output_at(source: &io::Error, error: &BuildError) -> Self {
+        let failure = Self::output(source);
+        let message = without_errno(&error.to_string());
+        Self { message, ..failure }
+    }
+}
+
+/// Exit code of an error of the library, and what to try.
+fn advice(error: &Error) -> (Exit, Option<&'static str>) {
+    match error {
+        Error::NotFound => (Exit::Image, Some("forerun ls -R IMAGE lists every path")),
+        Error::IsADirectory => (
+            Exit::Image,
+            Some("forerun ls lists a directory, forerun extract copies it"),
+        ),
+        Error::NotADirectory | Error::NotASymlink | Error::NotAFile | Error::StaleNode(_) => {
+            (Exit::Image, None)
+        }
+        Error::SymlinkLoop => (
+            Exit::Image,
+            Some("forerun ls -l shows where each link points"),
+        ),
+        Error::DirectoryLoop { .. } | Error::Corrupt(_) => (
+            Exit::Image,
+            Some(
+                "forerun check lists everything that is wrong; a fresh copy of the image may help",
+            ),
+        ),
+        Error::Limit { .. } => (
+            Exit::Image,
+            Some("if you trust the image, raise --max-total-bytes, --max-entries or --max-depth"),
+        ),
+        Error::Unsupported(_) => (Exit::Format, None),
+        Error::UnknownFormat { .. } => (
+            Exit::Format,
+            Some("if the image starts further in, say where with --offset"),
+        ),
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::UnexpectedEof => (
+            Exit::Source,
+            Some("the image is shorter than it says: copy it again"),
+        ),
+        Error::Io { .. } => (
+            Exit::Source,
+            Some("the device or file is failing there; what lies elsewhere can still be read"),
+        ),
+        // The enum may grow; a new kind is about the image until it is listed here.
+        _ => (Exit::Image, None),
+    }
+}
+
+/// What the system said, without the number that only the system understands.
+pub fn reason(error: &io::Error) -> String {
+    without_errno(&error.to_string())
+}
+
+/// Takes every `" (os error N)"` out.
+pub fn without_errno(message: &str) -> String {
+    const MARK: &str = " (os error ";
+    let mut text = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some((before, after)) = rest.split_once(MARK) {
+        text.push_str(before);
+        match after.split_once(')') {
+            Some((number, after)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                rest = after;
+            }
+            _ => {
+                text.push_str(MARK);
+                rest = after;
+            }
+        }
+    }
+    text.push_str(rest);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errno_goes() {
+        for (message, expected) in [
+            ("No such file (os error 2)", "No such file"),
+            ("a (os error 5): b (os error 6)!", "a: b!"),
+            ("a (os error x)", "a (os error x)"),
+            ("", ""),
+        ] {
+            assert_eq!(without_errno(message), expected);
+        }
+    }
+
+    #[test]
+    fn says_what_where_and_what_to_try() {
+        let failure = Failure::from(Error::IsADirectory).of("a.img").at(b"/etc\n");
+        assert_eq!(failure.exit, Exit::Image);
+        assert_eq!(
+            failure.to_string(),
+            "forerun: a.img: /etc\\n: is a directory\n  hint: forerun ls lists a directory, \
+             forerun extract copies it"
+        );
+    }
+
+    #[test]
+    fn a_failed_source_is_told_from_a_damaged_image() {
+        let error = Error::io(512, 100, io::Error::from_raw_os_error(5));
+        let failure = Failure::from(error);
+        assert_eq!((failure.exit, failure.kind), (Exit::Source, "io"));
+        assert_eq!(
+            failure.message,
+            "reading 100 bytes at offset 0x200: Input/output error"
+        );
+    }
+}

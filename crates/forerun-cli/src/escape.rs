@@ -1,0 +1,74 @@
+//! Names that cannot play tricks on a terminal.
+//!
+//! A name in an image is any bytes but `/` and NUL: line breaks, escape sequences that recolour or
+//! retitle a terminal, marks that reverse the direction of text. Where a person reads, they are
+//! written as C writes them, as `ls -b` does; where a program reads, they stay as they are.
+
+use std::fmt::Write as _;
+
+/// `name` with everything that is not plain text escaped: `\n`, `\t`, `\\`, else `\ooo` per byte.
+pub fn escape(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            match char {
+                '\n' => text.push_str("\\n"),
+                '\t' => text.push_str("\\t"),
+                '\r' => text.push_str("\\r"),
+                '\\' => text.push_str("\\\\"),
+                char if is_plain(char) => text.push(char),
+                char => octal(&mut text, char.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        octal(&mut text, chunk.invalid());
+    }
+    text
+}
+
+/// A message on one line: control characters in it come from the image.
+pub fn printable(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    for char in message.chars() {
+        if is_plain(char) {
+            text.push(char);
+        } else {
+            octal(&mut text, char.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+    }
+    text
+}
+
+fn octal(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\\{byte:03o}");
+    }
+}
+
+fn is_plain(char: char) -> bool {
+    // Besides control characters: line and paragraph separators, and the marks that set the
+    // direction of text, with which a name can pretend to be another.
+    let tricky = matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    !char.is_control() && !tricky
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for (name, expected) in [
+            (&b"plain name.txt"[..], "plain name.txt"),
+            ("\u{e9}t\u{e9}".as_bytes(), "\u{e9}t\u{e9}"),
+            (b"a\nb\tc\\d", "a\\nb\\tc\\\\d"),
+            (b"\x1b[31mred", "\\033[31mred"),
+            (b"\xff\xfe", "\\377\\376"),
+            ("a\u{202e}gpj.exe".as_bytes(), "a\\342\\200\\256gpj.exe"),
+            (b"", ""),
+        ] {
+            assert_eq!(escape(name), expected, "{name:?}");
+        }
+        assert_eq!(printable("a \\ b\u{7}"), "a \\ b\\007");
+    }
+}

@@ -1,0 +1,56 @@
+//! The exit codes, in one place; docs/cli.md is their documentation.
+//!
+//! Scripts depend on them: a code never changes its meaning, and new ones are added at the end.
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything was done.
+    Ok,
+    /// Something in the image stood in the way: no such path, damage, a limit; `check` found
+    /// problems.
+    Image,
+    /// The command line cannot be meant.
+    Usage,
+    /// Not an image of a known format, or one that uses what is not supported.
+    Format,
+    /// The source (the file or device with the image, or what `pack` reads) could not be read.
+    Source,
+    /// The output could not be written, or may not be overwritten.
+    Output,
+    /// Done but for the entries that were listed.
+    Partial,
+    /// The image could not be mounted or unmounted.
+    Mount,
+    /// Ended by a signal that asked it to.
+    Interrupted,
+    /// Nobody reads standard output any more, as in `forerun ls ... | head`.
+    BrokenPipe,
+}
+
+impl Exit {
+    /// The status that the parent process sees.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Image => 1,
+            Self::Usage => 2,
+            Self::Format => 3,
+            Self::Source => 4,
+            Self::Output => 5,
+            Self::Partial => 6,
+            Self::Mount => 7,
+            // As a shell reports death by SIGINT and SIGPIPE.
+            Self::Interrupted => 130,
+            Self::BrokenPipe => 141,
+        }
+    }
+
+    /// The first of two failures: what went wrong first is what the caller looks for.
+    pub const fn and(self, later: Self) -> Self {
+        match self {
+            Self::Ok => later,
+            _ => self,
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What `-v` shows: the log of the libraries, on standard error.
+
+use tracing::level_filters::LevelFilter;
+
+/// Starts it: warnings always, more with each `-v`.
+pub fn init(verbose: u8) {
+    let level = match verbose {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    // Fails only where a log was started before, which is then the one to use.
+    let _ = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_target(false)
+        .try_init();
+}

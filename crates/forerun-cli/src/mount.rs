@@ -1,0 +1,242 @@
+//! `forerun mount`, also as the helper that mount(8) calls.
+//!
+//! Without `-f` the work is done by a second process (see [`daemon`]); this one returns when the
+//! mount answers, or with what went wrong.
+
+mod daemon;
+mod helper;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use forerun_fuse::{Mount, MountOptions, Unmounted, Unmounter};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::args::{ImageArgs, LimitArgs, SourceArgs};
+use crate::context::Context;
+use crate::error::{Failure, Result, reason};
+use crate::exit::Exit;
+
+pub use helper::as_mount_helper;
+
+const OPTIONS_HELP: &str = "\
+Mount options (-o, and the fourth field of /etc/fstab):
+  offset=N, size=N       the image is that part of the file
+  uid=N, gid=N           owner of everything; umask=NNN takes permissions away
+  allow_other            other users may look too, as far as permissions allow
+  default_permissions    the kernel enforces the image's permissions for you too
+  auto_unmount           unmount when the serving process dies, however it dies
+  readahead=N            keep this far ahead of a sequential reader; 0 turns it off
+  cache=N, threads=N     memory for cached blocks; threads that work
+  nolargeblocks          the legacy 1 KiB requests, to compare (largeblocks is the default)
+  fsname=S, subtype=S    what df and mount show
+  suid, dev, noexec      honour set-user-id bits, device nodes (root only); run no programs
+Sizes take K, M, G. Mounts are read-only, nosuid and nodev.
+
+In /etc/fstab, with the link mount.fuse.forerun to this program in /sbin:
+  /srv/a.img  /mnt/a  fuse.forerun  ro,nofail,allow_other  0 0";
+
+/// Show an image as a directory
+///
+/// Returns when the mount answers; a process in the background serves it until it is unmounted.
+/// Works as root, without root (through fusermount3), and in a user namespace.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = OPTIONS_HELP)]
+pub struct MountArgs {
+    /// Stay in the foreground, and log to standard error
+    #[arg(short, long)]
+    pub foreground: bool,
+    /// Mount options, separated by commas; may be given more than once
+    #[arg(short, long, value_name = "OPTIONS")]
+    pub options: Vec<String>,
+    /// Append what the serving process has to say to this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub log: Option<PathBuf>,
+    /// Open the image as this format, whatever it looks like
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
+    /// File or block device with the image
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub image: PathBuf,
+    /// The directory to show it on
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub dir: PathBuf,
+    /// How mount(8) called, if it did.
+    #[arg(skip)]
+    pub helper: Option<HelperCall>,
+}
+
+/// What is different when mount(8) calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HelperCall {
+    /// Do everything but mount.
+    pub fake: bool,
+    /// Unknown mount options are no error.
+    pub sloppy: bool,
+}
+
+/// Mounts. In the foreground this returns when the mount has ended, else when it answers.
+pub fn run(context: &Context, args: &MountArgs) -> Result {
+    let mut options = parse_options(context, args)?;
+    if crate::source::is_stdin(&args.image) {
+        let hint = "save it to a file first; a file of that name is ./-";
+        return Err(Failure::usage("standard input cannot be mounted").hint(hint));
+    }
+    let in_background = daemon::is_child();
+    if !args.foreground && !in_background {
+        if args.helper.is_some_and(|call| call.fake) {
+            context.open(&image_args(args, &options))?;
+            return Ok(Exit::Ok);
+        }
+        return daemon::start();
+    }
+    if in_background {
+        daemon::become_session_leader()?;
+    }
+    let log = args.log.as_deref().map(open_log).transpose()?;
+    // Before the mount: a signal that comes in between must not leave one behind.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
+    let signals = signals.map_err(|error| failed("handling signals", &error))?;
+    let image = context.open(&image_args(args, &options))?;
+    if options.fsname.is_none() {
+        options.fsname = Some(fsname(&args.image));
+    }
+    let mut mount = forerun_fuse::mount(&image, &args.dir, &options)
+        .map_err(|error| mount_failure(&error, args))?;
+    watch(signals, mount.unmounter())?;
+    // From here on nobody listens on the terminal but in the foreground.
+    if in_background {
+        daemon::ready(log)?;
+    } else if let Some(log) = log {
+        let redirected = rustix::stdio::dup2_stderr(log);
+        redirected.map_err(|error| failed("redirecting standard error", &error.into()))?;
+    }
+    let ended = mount.wait();
+    print_requests(context, &mount);
+    ended.map_err(|error| mount_failure(&error, args))?;
+    Ok(Exit::Ok)
+}
+
+/// The system refused what a mount needs besides mounting.
+fn failed(what: &str, error: &io::Error) -> Failure {
+    Failure::new(Exit::Mount, "mount", format!("{what}: {}", reason(error)))
+}
+
+fn parse_options(context: &Context, args: &MountArgs) -> Result<MountOptions> {
+    let usage = |error: forerun_fuse::OptionError| Failure::usage(error.to_string());
+    let mut options = MountOptions::default();
+    for list in &args.options {
+        match args.helper {
+            Some(HelperCall { sloppy: true, .. }) => {
+                let unknown = options.apply_known(list).map_err(usage)?;
+                if !unknown.is_empty() {
+                    let unknown = unknown.join(", ");
+                    context.note(&format!("unknown mount options are ignored: {unknown}"));
+                }
+            }
+            _ => options.apply(list).map_err(usage)?,
+        }
+    }
+    // mount(8) says rw of whatever is not said to be ro.
+    if options.rw_asked && args.helper.is_none() && !daemon::is_child() {
+        context.note("images cannot be written to: mounting read-only");
+    }
+    Ok(options)
+}
+
+/// What the options say of the image, in the terms of the other commands.
+fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
+    ImageArgs {
+        image: args.image.clone(),
+        source: SourceArgs {
+            format: args.format.clone(),
+            offset: options.offset,
+            size: options.size,
+            readahead: options.readahead,
+            cache: options.cache,
+            threads: options.threads.and_then(|n| u16::try_from(n).ok()),
+            no_large_blocks: !options.large_blocks,
+        },
+        limits: LimitArgs {
+            max_total_bytes: None,
+            max_entries: None,
+            max_depth: None,
+        },
+    }
+}
+
+/// The image as `df` shows it: its absolute path, where that can be told.
+fn fsname(image: &Path) -> String {
+    let path = image.canonicalize().unwrap_or_else(|_| image.to_path_buf());
+    path.display().to_string().replace('\n', "?")
+}
+
+fn open_log(path: &Path) -> Result<File> {
+    let file = File::options().append(true).create(true).open(path);
+    file.map_err(|error| Failure::output(&error).of(path.display()))
+}
+
+fn mount_failure(error: &forerun_fuse::MountError, args: &MountArgs) -> Failure {
+    let failure = Failure::new(
+        Exit::Mount,
+        "mount",
+        crate::error::without_errno(&error.to_string()),
+    );
+    match error {
+        forerun_fuse::MountError::Mountpoint { source, .. }
+            if source.kind() == io::ErrorKind::NotFound =>
+        {
+            failure.hint(format!("make it first: mkdir {}", args.dir.display()))
+        }
+        _ => failure,
+    }
+}
+
+/// The first signal unmounts. If the mount is in use it goes on being served, out of sight, until
+/// its last user is gone; the second signal ends the process at once.
+fn watch(mut signals: Signals, unmounter: Unmounter) -> Result<()> {
+    let thread = std::thread::Builder::new().name("signals".to_string());
+    let watching = thread.spawn(move || {
+        let mut asked = false;
+        for signal in signals.forever() {
+            if asked {
+                std::process::exit(i32::from(Exit::Interrupted.code()));
+            }
+            asked = true;
+            match unmounter.unmount() {
+                Ok(Unmounted::Done) => tracing::info!(signal, "unmounted"),
+                Ok(Unmounted::StillInUse) => tracing::warn!(
+                    "the mount is in use: detached, and served until the last file is closed; \
+                     another signal ends it now"
+                ),
+                Err(error) => tracing::error!("{error}"),
+            }
+        }
+    });
+    watching.map_err(|error| failed("watching for signals", &error))?;
+    Ok(())
+}
+
+/// With `--stats`: what the kernel asked for. The engine's counters are printed after that, as for
+/// every command.
+fn print_requests(context: &Context, mount: &Mount) {
+    use std::io::Write;
+    if !context.global.stats {
+        return;
+    }
+    let requests = mount.requests();
+    let mut stderr = io::stderr().lock();
+    // Where standard error is gone nobody can be told.
+    let _ = if context.global.json {
+        let counts = requests
+            .iter()
+            .map(|(kind, n)| (kind.name().to_string(), n.into()));
+        let counts = serde_json::Value::Object(counts.collect());
+        writeln!(stderr, "{}", serde_json::json!({ "fuse_requests": counts }))
+    } else {
+        write!(stderr, "{requests}")
+    };
+}

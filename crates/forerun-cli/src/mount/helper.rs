@@ -1,0 +1,184 @@
+//! The ways in which mount(8) calls its helpers.
+//!
+//! `mount -t fuse.forerun IMAGE DIR` and fstab lines run `/sbin/mount.fuse.forerun` where there is
+//! one: a link to this program, told by its name. Where there is none, `mount.fuse3` runs
+//! `forerun IMAGE DIR -o OPTIONS` through a shell. The first form is the better one: the second adds
+//! `suid,dev` to the options unless told otherwise, which is why these two words are not believed
+//! there.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::{HelperCall, MountArgs};
+use crate::error::{Failure, Result};
+
+const NAMES: &[&str] = &["mount.fuse.forerun", "mount.fuse3.forerun", "mount.forerun"];
+const USAGE: &str = "mount.fuse.forerun IMAGE DIR [-sfnv] [-o OPTIONS] [-t TYPE]";
+
+/// The arguments of a call by mount(8) and whether it asked for verbosity, if `argv` is one.
+/// `is_command` tells names of our own commands, which `argv[1]` then is not.
+pub fn as_mount_helper(
+    argv: &[OsString],
+    is_command: &dyn Fn(&OsStr) -> bool,
+) -> Option<Result<(MountArgs, bool)>> {
+    let (name, rest) = argv.split_first()?;
+    let name = Path::new(name).file_name()?;
+    if NAMES.iter().any(|known| name == *known) {
+        return Some(parse(rest));
+    }
+    match rest {
+        [image, dir, flag, options]
+            if flag == "-o" && !is_command(image) && !is_flag(image) && !is_flag(dir) =>
+        {
+            let words = options.to_string_lossy();
+            let believed: Vec<_> = words
+                .split(',')
+                .filter(|word| !matches!(*word, "suid" | "dev"))
+                .collect();
+            let args = arguments(image, dir, vec![believed.join(",")], HelperCall::default());
+            Some(Ok((args, false)))
+        }
+        _ => None,
+    }
+}
+
+fn is_flag(word: &OsStr) -> bool {
+    word.as_bytes().starts_with(b"-")
+}
+
+fn parse(argv: &[OsString]) -> Result<(MountArgs, bool)> {
+    let mut operands = Vec::new();
+    let mut options = Vec::new();
+    let mut call = HelperCall::default();
+    let mut verbose = false;
+    let mut words = argv.iter();
+    while let Some(word) = words.next() {
+        if !is_flag(word) || word == "-" {
+            operands.push(word);
+            continue;
+        }
+        let mut letters = word.as_bytes().get(1..).unwrap_or_default().iter();
+        while let Some(letter) = letters.next() {
+            match letter {
+                b's' => call.sloppy = true,
+                b'f' => call.fake = true,
+                b'v' => verbose = true,
+                b'n' => {}
+                // The type, and a namespace that mount(8) has entered itself: not our business.
+                b'o' | b't' | b'N' => {
+                    let attached = letters.as_slice();
+                    let value = match attached {
+                        [] => words.next().map(OsString::as_os_str),
+                        attached => Some(OsStr::from_bytes(attached)),
+                    };
+                    let value = value.ok_or_else(usage)?;
+                    if *letter == b'o' {
+                        options.push(value.to_string_lossy().into_owned());
+                    }
+                    break;
+                }
+                _ => return Err(usage()),
+            }
+        }
+    }
+    match operands.as_slice() {
+        [image, dir] => Ok((arguments(image, dir, options, call), verbose)),
+        _ => Err(usage()),
+    }
+}
+
+fn usage() -> Failure {
+    Failure::usage(format!("usage: {USAGE}"))
+}
+
+fn arguments(image: &OsStr, dir: &OsStr, options: Vec<String>, call: HelperCall) -> MountArgs {
+    MountArgs {
+        foreground: false,
+        options,
+        log: None,
+        format: None,
+        image: PathBuf::from(image),
+        dir: PathBuf::from(dir),
+        helper: Some(call),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(words: &[&str]) -> Option<Result<(MountArgs, bool)>> {
+        let argv: Vec<_> = words.iter().map(OsString::from).collect();
+        as_mount_helper(&argv, &|name| name == "ls" || name == "mount")
+    }
+
+    #[test]
+    fn by_name() {
+        let words = [
+            "/sbin/mount.fuse.forerun",
+            "/a.img",
+            "/mnt",
+            "-sv",
+            "-o",
+            "rw,nofail",
+        ];
+        let (args, verbose) = call(&words).unwrap().unwrap();
+        assert_eq!(
+            (args.image.as_path(), args.dir.as_path()),
+            (Path::new("/a.img"), Path::new("/mnt"))
+        );
+        assert_eq!(args.options, ["rw,nofail"]);
+        let expected = HelperCall {
+            fake: false,
+            sloppy: true,
+        };
+        assert!(verbose && args.helper == Some(expected));
+    }
+
+    #[test]
+    fn every_order_and_spelling() {
+        for words in [
+            &[
+                "mount.forerun",
+                "-o",
+                "ro",
+                "/a",
+                "/b",
+                "-n",
+                "-t",
+                "fuse.forerun",
+            ][..],
+            &["mount.forerun", "/a", "-oro", "/b", "-f"],
+        ] {
+            let (args, _) = call(words).unwrap().unwrap();
+            assert_eq!(args.options, ["ro"], "{words:?}");
+        }
+        for words in [
+            &["mount.forerun", "/a"][..],
+            &["mount.forerun", "/a", "/b", "/c"],
+            &["mount.forerun", "/a", "/b", "-o"],
+            &["mount.forerun", "/a", "/b", "-x"],
+        ] {
+            assert!(call(words).unwrap().is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn through_mount_fuse3() {
+        let (args, _) = call(&["forerun", "/a", "/b", "-o", "rw,dev,suid,uid=5"])
+            .unwrap()
+            .unwrap();
+        assert_eq!(args.options, ["rw,uid=5"]);
+        for words in [
+            &["forerun", "ls", "/b", "-o", "x"][..],
+            &["forerun", "mount", "/a", "-o", "x"],
+            &["forerun", "mount", "-o", "ro", "/a", "/b"],
+            &["forerun", "-q", "/b", "-o", "x"],
+            &["forerun"],
+            &[],
+        ] {
+            assert!(call(words).is_none(), "{words:?}");
+        }
+    }
+}

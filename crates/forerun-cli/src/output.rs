@@ -1,0 +1,135 @@
+//! Standard output as a program must write it: errors are told, except that a reader who has enough
+//! (`forerun ls ... | head`) is no error; and the counters of `--stats`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
+
+use forerun::StatsSnapshot;
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::error::{Failure, Result};
+
+/// How messages call it.
+pub const STDOUT: &str = "standard output";
+
+/// Standard output itself. Not `std::io::stdout`, which cuts what it writes at line breaks and
+/// swallows the error of a closed descriptor.
+pub fn stdout_file() -> Result<File> {
+    let stdout = io::stdout();
+    let file = stdout.as_fd().try_clone_to_owned();
+    file.map(File::from).map_err(|error| failed(&error))
+}
+
+/// A failed write to standard output.
+pub fn failed(error: &io::Error) -> Failure {
+    Failure::output(error).of(STDOUT)
+}
+
+/// Refuses to fill a person's screen with bytes.
+pub fn refuse_terminal(what: &str, hint: &str) -> Result<()> {
+    if io::stdout().is_terminal() {
+        let message = format!("standard output is a terminal; {what} would only garble it");
+        return Err(Failure::usage(message).hint(hint));
+    }
+    Ok(())
+}
+
+/// Standard output for text, buffered. What is written counts only once [`finish`](Self::finish)
+/// has succeeded.
+pub struct Output {
+    inner: BufWriter<File>,
+    /// Whether a person reads it: names are escaped then.
+    pub is_terminal: bool,
+}
+
+impl Output {
+    /// Standard output.
+    pub fn stdout() -> Result<Self> {
+        Ok(Self {
+            inner: BufWriter::with_capacity(64 << 10, stdout_file()?),
+            is_terminal: io::stdout().is_terminal(),
+        })
+    }
+
+    /// Text as it is.
+    pub fn text(&mut self, text: impl AsRef<[u8]>) -> Result<()> {
+        let written = self.inner.write_all(text.as_ref());
+        written.map_err(|error| failed(&error))
+    }
+
+    /// Text and a line break.
+    pub fn line(&mut self, text: impl AsRef<[u8]>) -> Result<()> {
+        self.text(text)?;
+        self.text("\n")
+    }
+
+    /// A name: raw for a program, escaped for a person.
+    pub fn name(&mut self, name: &[u8]) -> Result<()> {
+        if self.is_terminal {
+            self.text(crate::escape::escape(name))
+        } else {
+            self.text(name)
+        }
+    }
+
+    /// A JSON document, indented, and a line break.
+    pub fn json(&mut self, value: &Value) -> Result<()> {
+        self.line(format!("{value:#}"))
+    }
+
+    /// Writes out what is buffered.
+    pub fn finish(&mut self) -> Result<()> {
+        self.inner.flush().map_err(|error| failed(&error))
+    }
+}
+
+/// A JSON array that is written as its elements come, one on a line: valid JSON as a whole, and
+/// bounded memory however long it is.
+#[derive(Default)]
+pub struct JsonArray {
+    has_elements: bool,
+}
+
+impl JsonArray {
+    /// One more element.
+    pub fn push(&mut self, out: &mut Output, value: &Value) -> Result<()> {
+        out.text(if self.has_elements { ",\n" } else { "[\n" })?;
+        self.has_elements = true;
+        out.text(value.to_string())
+    }
+
+    /// Closes it.
+    pub fn close(&self, out: &mut Output) -> Result<()> {
+        out.text(if self.has_elements { "\n]" } else { "[]" })
+    }
+
+    /// Closes it, as the whole document.
+    pub fn finish(&self, out: &mut Output) -> Result<()> {
+        self.close(out)?;
+        out.text("\n")
+    }
+}
+
+/// Prints the boundary counters to standard error; in text, only those that counted something.
+pub fn print_stats(context: &Context, stats: &StatsSnapshot) {
+    let mut stderr = io::stderr().lock();
+    // Where standard error is gone nobody can be told.
+    if context.global.json {
+        let _ = writeln!(stderr, "{}", crate::json::stats(stats));
+        return;
+    }
+    for (counter, value) in stats.iter().filter(|(_, value)| *value > 0) {
+        let _ = writeln!(stderr, "{:<24}{value:>16}", counter.name());
+    }
+}
+
+/// Columns of the terminal that standard output is.
+pub fn terminal_width() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    match size {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        _ => 80,
+    }
+}

@@ -1,0 +1,133 @@
+//! From the name on the command line to an open image.
+//!
+//! Images need random access. Standard input has it where it is a redirected file or device; a
+//! pipe is copied to a temporary file without a name first, which vanishes with the process.
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use forerun::{FileSource, Image, OpenOptions, ReadAt};
+
+use crate::args::ImageArgs;
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result, reason};
+use crate::exit::Exit;
+use crate::size;
+
+/// Whether a name stands for standard input or output.
+pub fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Opens the image, with errors that name it.
+pub fn open(context: &Context, args: &ImageArgs) -> Result<Image> {
+    let name = image_name(args);
+    let file = if is_stdin(&args.image) {
+        stdin(context)?
+    } else {
+        open_file(&args.image).map_err(|failure| failure.of(&name))?
+    };
+    let options = args.open_options();
+    check_range(&file, &options).map_err(|failure| failure.of(&name))?;
+    Image::from_source(Arc::new(file), &options)
+        .map_err(|error| from_open(error, &options).of(&name))
+}
+
+fn open_file(path: &Path) -> Result<FileSource> {
+    let file = File::open(path).map_err(|error| cannot_open(path, &error))?;
+    let metadata = file.metadata().map_err(|error| Failure::source(&error))?;
+    if metadata.is_dir() {
+        let hint = "forerun pack makes an image of a directory";
+        return Err(Failure::new(Exit::Source, "io", "is a directory, not an image").hint(hint));
+    }
+    FileSource::from_file(file).map_err(|error| Failure::source(&error))
+}
+
+fn cannot_open(path: &Path, error: &io::Error) -> Failure {
+    let failure = Failure::source(error);
+    match error.kind() {
+        io::ErrorKind::NotFound if path.is_symlink() => {
+            failure.hint("it is a symbolic link that leads nowhere")
+        }
+        io::ErrorKind::PermissionDenied => failure.hint("ask for read permission, or use sudo"),
+        _ => failure,
+    }
+}
+
+fn check_range(file: &FileSource, options: &OpenOptions) -> Result<()> {
+    let len = file.len();
+    let end = match options.size {
+        Some(size) => options.offset.checked_add(size),
+        None => Some(options.offset),
+    };
+    if end.is_some_and(|end| end <= len) {
+        return Ok(());
+    }
+    let what = match options.size {
+        Some(size) => format!("--offset {} and --size {size} reach", options.offset),
+        None => format!("--offset {} lies", options.offset),
+    };
+    let len = size::exact(len);
+    Err(Failure::usage(format!("{what} past the end at {len}")))
+}
+
+fn from_open(error: forerun::Error, options: &OpenOptions) -> Failure {
+    let forerun::Error::UnknownFormat { expected, found } = &error else {
+        return error.into();
+    };
+    let failure = Failure::from(error.clone());
+    let known: Vec<_> = forerun::formats()
+        .iter()
+        .map(|format| format.name)
+        .collect();
+    let asked = options.format.as_deref();
+    if let Some(name) = asked.filter(|name| !known.contains(name)) {
+        let known = known.join(", ");
+        return Failure::usage(format!("unknown format {name:?}")).hint(format!("known: {known}"));
+    }
+    if let Some((found, advice)) = found.split_once("; ") {
+        let message = format!("not a {expected} image: {found}");
+        return Failure { message, ..failure }.hint(advice);
+    }
+    if options.offset > 0 {
+        return failure.hint("check --offset, or leave it out");
+    }
+    failure
+}
+
+fn stdin(context: &Context) -> Result<FileSource> {
+    let stdin = io::stdin();
+    let failed = |error: io::Error| Failure::source(&error).of("standard input");
+    if stdin.is_terminal() {
+        let hint = "redirect a file: forerun ... - < IMAGE";
+        return Err(Failure::usage("standard input is a terminal, not an image").hint(hint));
+    }
+    let file = File::from(stdin.as_fd().try_clone_to_owned().map_err(failed)?);
+    if let Ok(source) = FileSource::from_file(file) {
+        return Ok(source);
+    }
+    let file = File::from(stdin.as_fd().try_clone_to_owned().map_err(failed)?);
+    spool(context, file)
+}
+
+fn spool(context: &Context, mut pipe: File) -> Result<FileSource> {
+    let failed = |error: io::Error| {
+        let message = format!(
+            "standard input has no random access, and copying it to {} failed: {}",
+            std::env::temp_dir().display(),
+            reason(&error)
+        );
+        let hint = "save it to a file first, or set TMPDIR to a place with room";
+        Failure::new(Exit::Source, "io", message).hint(hint)
+    };
+    let mut copy = tempfile::tempfile().map_err(failed)?;
+    let len = io::copy(&mut pipe, &mut copy).map_err(failed)?;
+    context.note(&format!(
+        "standard input has no random access: copied {} to a temporary file",
+        size::human(len)
+    ));
+    FileSource::from_file(copy).map_err(failed)
+}

@@ -1,0 +1,167 @@
+//! A file to be written whole or not at all.
+//!
+//! What is written goes to a hidden file beside the final name, which it gets once everything is
+//! written and on disk. A failure, Ctrl-C or a power cut leaves the old file, or none.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tempfile::{NamedTempFile, TempPath};
+
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::interrupt::OnInterrupt;
+use crate::output;
+use crate::source::is_stdin;
+
+/// Where a command's product goes.
+pub struct Target {
+    /// What messages call it.
+    pub name: String,
+    file: File,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Standard output, or a device: written as it comes.
+    Direct,
+    File {
+        path: PathBuf,
+        replace: bool,
+        temp: TempPath,
+        _guard: OnInterrupt,
+    },
+}
+
+impl Target {
+    /// Opens `path`, or standard output for `-`, which must not be a terminal; `what` is written.
+    /// A file that is there already is replaced only with `force`, a block device is written only
+    /// with `force`.
+    pub fn create(path: &Path, force: bool, what: &str) -> Result<Self> {
+        if is_stdin(path) {
+            output::refuse_terminal(what, "name a file, or redirect: ... > FILE")?;
+            return Ok(Self {
+                name: output::STDOUT.to_string(),
+                file: output::stdout_file()?,
+                kind: Kind::Direct,
+            });
+        }
+        let name = path.display().to_string();
+        let target = Self::open(path, force);
+        let (file, kind) = target.map_err(|failure| failure.of(&name))?;
+        Ok(Self { name, file, kind })
+    }
+
+    /// The file to write to.
+    pub const fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// A failed write, told with the name.
+    pub fn failed(&self, error: &io::Error) -> Failure {
+        Failure::output(error).of(&self.name)
+    }
+
+    /// Everything was written: gives it its name.
+    pub fn commit(mut self) -> Result<()> {
+        let failed = |error: &io::Error| Failure::output(error).of(&self.name);
+        self.file.flush().map_err(|error| failed(&error))?;
+        let Kind::File {
+            path,
+            replace,
+            temp,
+            _guard,
+        } = self.kind
+        else {
+            return Ok(());
+        };
+        self.file.sync_all().map_err(|error| failed(&error))?;
+        let named = match replace {
+            true => temp.persist(&path),
+            false => temp.persist_noclobber(&path),
+        };
+        named.map_err(|error| match error.error.kind() {
+            io::ErrorKind::AlreadyExists => exists().of(path.display()),
+            _ => failed(&error.error),
+        })
+    }
+
+    fn open(path: &Path, force: bool) -> Result<(File, Kind)> {
+        let failed = |error: io::Error| Failure::output(&error);
+        match path.metadata() {
+            Ok(metadata) if metadata.is_dir() => {
+                let failure = Failure::new(Exit::Output, "output", "is a directory");
+                Err(failure.hint("name the file to write"))
+            }
+            Ok(metadata) if metadata.is_file() => {
+                if !force {
+                    return Err(exists());
+                }
+                // Of a link, what it leads to is replaced, as a plain write would.
+                let path = path.canonicalize().map_err(failed)?;
+                Self::beside(&path, true, Some(metadata.mode()))
+            }
+            Ok(metadata) => {
+                if metadata.file_type().is_block_device() && !force {
+                    let message = "is a block device; what is on it would be lost";
+                    let failure = Failure::new(Exit::Output, "exists", message);
+                    return Err(failure.hint("--force writes it all the same"));
+                }
+                let file = File::options().write(true).open(path).map_err(failed)?;
+                Ok((file, Kind::Direct))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Self::beside(path, force, None)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn beside(path: &Path, replace: bool, mode: Option<u32>) -> Result<(File, Kind)> {
+        let failed = |error: io::Error| Failure::output(&error);
+        let dir = match path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir,
+            _ => Path::new("."),
+        };
+        let mut prefix = std::ffi::OsString::from(".");
+        prefix.push(path.file_name().unwrap_or_default());
+        prefix.push(".");
+        let temp = tempfile::Builder::new()
+            .prefix(&prefix)
+            .suffix(".partial")
+            // The user's umask applies, as it does to any new file.
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(dir)
+            .map_err(failed)?;
+        let (file, temp) = NamedTempFile::into_parts(temp);
+        if let Some(mode) = mode {
+            let mode = Permissions::from_mode(mode & 0o777);
+            file.set_permissions(mode).map_err(failed)?;
+        }
+        let partial = temp.to_path_buf();
+        let guard = OnInterrupt::new(move || {
+            let _ = std::fs::remove_file(partial);
+        });
+        let kind = Kind::File {
+            path: path.to_path_buf(),
+            replace,
+            temp,
+            _guard: guard,
+        };
+        Ok((file, kind))
+    }
+}
+
+fn exists() -> Failure {
+    Failure::new(Exit::Output, "exists", "exists already").hint("--force replaces it")
+}
+
+/// Whether two names are one file. False where either is not there.
+pub fn is_same_file(a: &Path, b: &Path) -> bool {
+    match (a.metadata(), b.metadata()) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}

@@ -1,2 +1,68 @@
-//! Placeholder.
-fn main() {}
+//! The project's own chores: `cargo xtask COMMAND`.
+//!
+//! What CI runs is `cargo xtask ci`, so that anybody can run the same. Nothing here is part of
+//! what users get.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod bench;
+mod ci;
+mod deny;
+mod fuzz;
+mod packages;
+mod process;
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of the forerun source tree.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything CI checks: packages, format, lints, tidy, licences, documentation, tests
+    Ci,
+    /// The rules of the source tree that no compiler checks
+    Tidy,
+    /// Licences, sources and duplicates of the dependencies (cargo-deny, installed if missing)
+    Deny,
+    /// Install the Debian packages that the tests use, where they are missing
+    Packages,
+    /// Measure: wall time and requests, caches dropped before each run
+    Bench {
+        #[command(subcommand)]
+        what: bench::Bench,
+    },
+    /// Run the fuzz targets in fuzz/ with cargo-fuzz
+    Fuzz(fuzz::Options),
+}
+
+fn main() -> ExitCode {
+    let root = forerun_testkit::workspace_root();
+    let outcome = run(&Args::parse().command, root);
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
+    match command {
+        Command::Ci => ci::run(root),
+        Command::Tidy => tidy::run(root),
+        Command::Deny => deny::run(root),
+        Command::Packages => packages::install_missing(root),
+        Command::Bench { what } => bench::run(root, what),
+        Command::Fuzz(options) => fuzz::run(root, options),
+    }
+}

@@ -1,0 +1,76 @@
+# The two commands a newcomer needs are `make demo` and `make test`; `make help` lists the others.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+DATADIR ?= $(PREFIX)/share
+# mount(8) looks for its helpers here and nowhere else.
+HELPERDIR ?= /sbin
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+FORERUN := $(TARGET)/release/forerun
+
+.PHONY: help demo test test-guest bench fuzz packages release install uninstall clean
+
+help:
+	@echo 'make demo        build, then make, list, read, mount and measure an image'
+	@echo 'make test        all that CI checks; as root on Debian, installs what the tests use'
+	@echo 'make test-guest  the Linux romfs driver, in a virtual machine, on our images'
+	@echo 'make bench       a file in an image against the image itself: time and requests'
+	@echo 'make fuzz        one minute for each fuzz target (cargo-fuzz)'
+	@echo 'make packages    install the Debian packages that the tests use'
+	@echo 'make release     the program, in $(TARGET)/release'
+	@echo 'make install     program, man pages, completions, mount helper; PREFIX=$(PREFIX)'
+
+demo: release
+	$(FORERUN) demo
+
+test:
+	$(CARGO) xtask ci
+
+test-guest:
+	$(CARGO) test --locked --package forerun-testkit --test guest_romfs
+
+bench:
+	$(CARGO) xtask bench romfs
+
+fuzz:
+	$(CARGO) xtask fuzz
+
+packages:
+	$(CARGO) xtask packages
+
+# Not made again by `sudo make install`, where there may be no cargo.
+$(FORERUN):
+	$(MAKE) release
+
+release:
+	$(CARGO) build --release --locked --package forerun-cli --bin forerun
+
+install: $(FORERUN)
+	install -D -m 755 $(FORERUN) $(DESTDIR)$(BINDIR)/forerun
+	install -d $(DESTDIR)$(DATADIR)/man/man1
+	$(FORERUN) man $(DESTDIR)$(DATADIR)/man/man1
+	install -d $(DESTDIR)$(DATADIR)/bash-completion/completions \
+	  $(DESTDIR)$(DATADIR)/zsh/site-functions $(DESTDIR)$(DATADIR)/fish/vendor_completions.d
+	$(FORERUN) completions bash > $(DESTDIR)$(DATADIR)/bash-completion/completions/forerun
+	$(FORERUN) completions zsh > $(DESTDIR)$(DATADIR)/zsh/site-functions/_forerun
+	$(FORERUN) completions fish > $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/forerun.fish
+	@if install -d $(DESTDIR)$(HELPERDIR) && \
+	  ln -sf $(BINDIR)/forerun $(DESTDIR)$(HELPERDIR)/mount.fuse.forerun; then \
+	  echo 'fstab can name the type fuse.forerun'; \
+	else \
+	  echo 'no mount.fuse.forerun in $(HELPERDIR), which takes root: fstab cannot name forerun'; \
+	fi
+
+uninstall:
+	rm -f $(DESTDIR)$(BINDIR)/forerun $(DESTDIR)$(DATADIR)/man/man1/forerun.1 \
+	  $(DESTDIR)$(DATADIR)/man/man1/forerun-*.1 \
+	  $(DESTDIR)$(DATADIR)/bash-completion/completions/forerun \
+	  $(DESTDIR)$(DATADIR)/zsh/site-functions/_forerun \
+	  $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/forerun.fish
+	@if [ "$$(readlink $(DESTDIR)$(HELPERDIR)/mount.fuse.forerun)" = $(BINDIR)/forerun ]; then \
+	  rm -f $(DESTDIR)$(HELPERDIR)/mount.fuse.forerun; \
+	fi
+
+clean:
+	$(CARGO) clean

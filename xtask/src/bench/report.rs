@@ -1,0 +1,218 @@
+//! Medians, ratios, and the two ways to print them.
+
+use comfy_table::{CellAlignment, Table};
+use serde_json::{Value, json};
+
+use super::mount::Counters;
+
+/// One run.
+pub struct Sample {
+    /// Wall time.
+    pub seconds: f64,
+    /// What the daemon counted; nothing where there was none.
+    pub counters: Counters,
+}
+
+/// The runs of one test in one way.
+pub struct Series {
+    test: &'static str,
+    what: &'static str,
+    how: String,
+    samples: Vec<Sample>,
+}
+
+impl Series {
+    /// No runs yet.
+    pub const fn new(test: &'static str, what: &'static str, how: String) -> Self {
+        Self {
+            test,
+            what,
+            how,
+            samples: Vec::new(),
+        }
+    }
+
+    /// Adds a run.
+    pub fn push(&mut self, sample: Sample) {
+        self.samples.push(sample);
+    }
+
+    fn seconds(&self) -> f64 {
+        let mut seconds: Vec<f64> = self.samples.iter().map(|sample| sample.seconds).collect();
+        median(&mut seconds)
+    }
+
+    /// The median of a counter; `None` where no daemon counted.
+    fn counter(&self, name: &str) -> Option<u64> {
+        let values = self
+            .samples
+            .iter()
+            .filter_map(|sample| sample.counters.get(name));
+        let mut values: Vec<u64> = values.copied().collect();
+        values.sort_unstable();
+        values.get(values.len() / 2).copied()
+    }
+}
+
+/// The middle one, or the mean of the two in the middle; 0 of none.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match (values.len() % 2, values.get(middle)) {
+        (1, Some(value)) => *value,
+        (_, Some(value)) => f64::midpoint(values[middle - 1], *value),
+        _ => 0.0,
+    }
+}
+
+/// All of it.
+pub struct Report {
+    image_len: u64,
+    cold: bool,
+    series: Vec<Series>,
+}
+
+impl Report {
+    /// The first series is what the others of test 2 are held against.
+    pub const fn new(image_len: u64, cold: bool, series: Vec<Series>) -> Self {
+        Self {
+            image_len,
+            cold,
+            series,
+        }
+    }
+
+    /// Test 2 is held against the image itself, test 3 against legacy blocks of the same user.
+    fn ratio(&self, series: &Series) -> Option<f64> {
+        let base = match series.test {
+            "2" => self.series.first()?,
+            "3" => {
+                let user = series.how.split_once(',')?.0;
+                let legacy = format!("{user}, nolargeblocks");
+                let same = |other: &&Series| other.test == "3" && other.how == legacy;
+                self.series.iter().find(same)?
+            }
+            _ => return None,
+        };
+        Some(series.seconds() / base.seconds())
+    }
+
+    /// For people.
+    pub fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        table.set_header([
+            "test", "what", "how", "seconds", "ratio", "requests", "bytes",
+        ]);
+        for column in table.column_iter_mut().skip(3) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        for series in &self.series {
+            let number = |value: Option<u64>| value.map_or("-".to_string(), |n| n.to_string());
+            let ratio = self.ratio(series);
+            table.add_row([
+                series.test.to_string(),
+                series.what.to_string(),
+                series.how.clone(),
+                format!("{:.3}", series.seconds()),
+                ratio.map_or("-".to_string(), |ratio| format!("{ratio:.2}")),
+                number(series.counter("source_requests")),
+                number(series.counter("source_bytes")),
+            ]);
+        }
+        let caches = match self.cold {
+            true => "all caches dropped before each run",
+            false => "only the image's own pages dropped before each run, as this is not root",
+        };
+        format!(
+            "{table}\n\nMedians. Image of tests 1 and 2: {} bytes; {caches}.\n\
+             Ratios: test 2 to test 1, test 3 to legacy blocks. Bound for the requests of test 2 \
+             with large blocks: {}.",
+            self.image_len,
+            self.request_bound()
+        )
+    }
+
+    /// For programs.
+    pub fn json(&self) -> String {
+        let series: Vec<Value> = self
+            .series
+            .iter()
+            .map(|series| {
+                let seconds: Vec<f64> = series.samples.iter().map(|s| s.seconds).collect();
+                let counters: Vec<&Counters> = series.samples.iter().map(|s| &s.counters).collect();
+                json!({
+                    "test": series.test,
+                    "what": series.what,
+                    "how": series.how,
+                    "seconds_median": series.seconds(),
+                    "ratio": self.ratio(series),
+                    "seconds": seconds,
+                    "counters": counters,
+                })
+            })
+            .collect();
+        let report = json!({
+            "bench": "romfs",
+            "image_len": self.image_len,
+            "caches_dropped": self.cold,
+            "request_bound": self.request_bound(),
+            "series": series,
+        });
+        format!("{report:#}")
+    }
+
+    /// Requests of 1 MiB on average, and ten more for what is not the file.
+    const fn request_bound(&self) -> u64 {
+        self.image_len.div_ceil(1 << 20) + 10
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(test: &'static str, how: &str, seconds: &[f64]) -> Series {
+        let mut series = Series::new(test, "what", how.to_string());
+        for &seconds in seconds {
+            let counters = Counters::from([("source_requests".to_string(), 7)]);
+            series.push(Sample { seconds, counters });
+        }
+        series
+    }
+
+    #[test]
+    fn medians() {
+        for (mut values, expected) in [
+            (vec![], 0.0),
+            (vec![3.0], 3.0),
+            (vec![4.0, 1.0], 2.5),
+            (vec![9.0, 1.0, 2.0], 2.0),
+        ] {
+            assert!((median(&mut values) - expected).abs() < 1e-9, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn ratios_are_to_the_right_base() {
+        let report = Report::new(
+            250_000_000,
+            true,
+            vec![
+                series("1", "no mount", &[1.0, 3.0, 2.0]),
+                series("2", "root mount, largeblocks", &[3.0]),
+                series("3", "root mount, largeblocks", &[1.0]),
+                series("3", "root mount, nolargeblocks", &[4.0]),
+                series("3", "rootless mount, largeblocks", &[8.0]),
+                series("3", "rootless mount, nolargeblocks", &[8.0]),
+            ],
+        );
+        let ratios: Vec<Option<f64>> = report.series.iter().map(|s| report.ratio(s)).collect();
+        let expected = [None, Some(1.5), Some(0.25), Some(1.0), Some(1.0), Some(1.0)];
+        assert_eq!(ratios, expected);
+        assert!(report.table().contains("1.50"), "{}", report.table());
+        let json: Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!(json["series"][1]["counters"][0]["source_requests"], 7);
+        assert_eq!(json["request_bound"], 249);
+    }
+}

@@ -1,0 +1,153 @@
+//! Three tests: the image itself, the one large file in it, and a walk over many files.
+//!
+//! What is compared is what the user waits for: `md5sum IMAGE` against `md5sum MOUNT/FILE`, with
+//! large blocks and with the legacy ones, and `find`. Page cache, dentries and inodes are dropped
+//! before each; each mount is fresh, so that its daemon's cache is empty too. Runs are interleaved,
+//! so that a slow minute of the machine meets all of them.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use forerun_testkit::require;
+use rustix::fs::{Advice, fadvise};
+
+use super::inputs::{self, Inputs};
+use super::mount::{Access, Counters, Mounted};
+use super::report::{Report, Sample, Series};
+use crate::process;
+
+/// How to measure.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Rounds; medians are reported
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Where the images are kept between runs: a disk, not memory, and readable by others
+    #[arg(long, default_value = "/var/tmp/forerun-bench")]
+    dir: PathBuf,
+    /// Measure this program and not a release build of the tree
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Print JSON and no table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures and prints.
+pub fn run(root: &Path, options: &Options) -> Result<()> {
+    let inputs = inputs::prepare(root, &options.dir, options.program.as_deref())?;
+    let is_root = rustix::process::geteuid().is_root();
+    let accesses = accesses(is_root);
+    let mut image = Series::new("1", "md5sum IMAGE", "no mount".to_string());
+    let mut file: Vec<Series> = series("2", "md5sum MOUNT/FILE", &accesses);
+    let mut walk: Vec<Series> = series("3", "find MOUNT", &accesses);
+    let expected = md5sum(Command::new("md5sum"), &inputs.plain)?;
+    for round in 1..=options.rounds {
+        eprintln!("round {round} of {}", options.rounds);
+        image.push(read_image(&inputs)?);
+        for (access, series) in accesses.iter().zip(&mut file) {
+            series.push(read_file(&inputs, *access, &expected)?);
+        }
+        for (access, series) in accesses.iter().zip(&mut walk) {
+            series.push(walk_all(&inputs, *access)?);
+        }
+    }
+    let image_len = fs::metadata(&inputs.big)?.len();
+    let mut all = vec![image];
+    all.extend(file);
+    all.extend(walk);
+    let report = Report::new(image_len, is_root, all);
+    match options.json {
+        true => println!("{}", report.json()),
+        false => println!("{}", report.table()),
+    }
+    Ok(())
+}
+
+fn accesses(is_root: bool) -> Vec<Access> {
+    let rootless = require::find_program("fusermount3").is_some();
+    let mut accesses = Vec::new();
+    for (user_is_there, rootless) in [(is_root, false), (rootless, true)] {
+        if !user_is_there {
+            let who = if rootless { "rootless" } else { "root" };
+            eprintln!("SKIP: no {who} mounts: needs root, or fusermount3 for the others");
+            continue;
+        }
+        accesses.extend([true, false].map(|large_blocks| Access {
+            rootless,
+            large_blocks,
+        }));
+    }
+    accesses
+}
+
+fn series(test: &'static str, what: &'static str, accesses: &[Access]) -> Vec<Series> {
+    accesses
+        .iter()
+        .map(|access| Series::new(test, what, access.name()))
+        .collect()
+}
+
+fn read_image(inputs: &Inputs) -> Result<Sample> {
+    drop_caches(&inputs.big)?;
+    let start = Instant::now();
+    md5sum(Command::new("md5sum"), &inputs.big)?;
+    Ok(Sample {
+        seconds: start.elapsed().as_secs_f64(),
+        counters: Counters::new(),
+    })
+}
+
+fn read_file(inputs: &Inputs, access: Access, expected: &str) -> Result<Sample> {
+    measure(inputs, &inputs.big, access, |path| {
+        let got = md5sum(access.command(Path::new("md5sum")), &path.join("big"))?;
+        ensure!(got == expected, "{}: other contents: {got}", access.name());
+        Ok(())
+    })
+}
+
+fn walk_all(inputs: &Inputs, access: Access) -> Result<Sample> {
+    measure(inputs, &inputs.many, access, |path| {
+        let found = process::output(access.command(Path::new("find")).arg(path))?;
+        let files = found.lines().filter(|line| line.contains("/file-")).count();
+        let files = u64::try_from(files)?;
+        ensure!(files == inputs::MANY, "{}: {files} files", access.name());
+        Ok(())
+    })
+}
+
+fn measure(
+    inputs: &Inputs,
+    image: &Path,
+    access: Access,
+    work: impl FnOnce(&Path) -> Result<()>,
+) -> Result<Sample> {
+    let mounted = Mounted::new(&inputs.forerun, image, access)?;
+    drop_caches(image)?;
+    let start = Instant::now();
+    work(&mounted.path())?;
+    let seconds = start.elapsed().as_secs_f64();
+    let counters = mounted.finish()?;
+    Ok(Sample { seconds, counters })
+}
+
+fn md5sum(mut command: Command, path: &Path) -> Result<String> {
+    let output = process::output(command.arg(path).stdin(Stdio::null()))?;
+    let sum = output.split_whitespace().next();
+    Ok(sum.context("md5sum printed nothing")?.to_string())
+}
+
+/// Root empties all caches; others can at least give up the pages of the image.
+fn drop_caches(image: &Path) -> Result<()> {
+    let file = File::open(image)?;
+    file.sync_all()?;
+    fadvise(&file, 0, None, Advice::DontNeed)?;
+    if rustix::process::geteuid().is_root() {
+        rustix::fs::sync();
+        fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches")?;
+    }
+    Ok(())
+}

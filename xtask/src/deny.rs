@@ -1,0 +1,70 @@
+//! Licences, sources and duplicates of the dependencies, by cargo-deny and `deny.toml`.
+//!
+//! The advisory database is not asked: it lives on a server of its own, and a check that needs it
+//! would fail for reasons that are not in the tree.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, bail};
+use forerun_testkit::require;
+
+use crate::process;
+
+/// What `deny.toml` is written for.
+const VERSION: &str = "~0.20";
+
+/// Checks, installing cargo-deny under `target/tools` where it is not in the `PATH`.
+pub fn run(root: &Path) -> Result<()> {
+    let Some(program) = find_or_install(root)? else {
+        return Ok(());
+    };
+    for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
+        if !root.join(manifest).exists() {
+            continue;
+        }
+        let mut command = Command::new(&program);
+        command.current_dir(root);
+        command.args(["--manifest-path", manifest, "--config", "deny.toml"]);
+        command.args([
+            "--workspace",
+            "--all-features",
+            "check",
+            "--hide-inclusion-graph",
+        ]);
+        process::run(command.args(["licenses", "bans", "sources"]))?;
+    }
+    Ok(())
+}
+
+fn find_or_install(root: &Path) -> Result<Option<PathBuf>> {
+    if let Some(program) = require::find_program("cargo-deny") {
+        return Ok(Some(program));
+    }
+    let tools = root.join("target/tools");
+    let program = tools.join("bin/cargo-deny");
+    if program.exists() {
+        return Ok(Some(program));
+    }
+    println!("installing cargo-deny, once, into {}", tools.display());
+    let mut install = process::cargo(root);
+    install.args([
+        "install",
+        "--locked",
+        "--quiet",
+        "cargo-deny",
+        "--version",
+        VERSION,
+    ]);
+    install.arg("--root").arg(&tools);
+    // Not the workspace's own target directory, whose profile and lints are not meant for it.
+    install.env("CARGO_TARGET_DIR", tools.join("build"));
+    match process::run(&mut install) {
+        Ok(()) => Ok(Some(program)),
+        Err(error) if require::in_ci() => bail!("licences cannot be checked: {error:#}"),
+        Err(error) => {
+            println!("SKIP: licences are not checked, as cargo-deny is missing: {error:#}");
+            Ok(None)
+        }
+    }
+}

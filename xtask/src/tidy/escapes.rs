@@ -1,0 +1,44 @@
+//! `unsafe` appears nowhere, and nobody allows it: the compiler's lint can be switched off in any
+//! file, this cannot.
+
+use super::Violation;
+use super::lexer::code_only;
+use super::sources::SourceFile;
+
+/// All lines that use or allow unsafe code.
+pub fn check(files: &[SourceFile]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        for (index, line) in code_only(&file.text).lines().enumerate() {
+            let mut words = line.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+            if words.any(|word| word == "unsafe" || word == "unsafe_code") {
+                violations.push(Violation {
+                    place: file.path.clone(),
+                    line: index + 1,
+                    message: "unsafe code; find a crate that wraps the call".to_string(),
+                });
+            }
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table() {
+        for (text, sound) in [
+            ("// unsafe is denied", true),
+            ("let name = \"unsafe\";", true),
+            ("fn unsafely() {}", true),
+            ("unsafe { f() }", false),
+            ("#![allow(unsafe_code)]", false),
+            ("pub unsafe fn f()", false),
+        ] {
+            let found = check(&[SourceFile::new("crates/a/src/a.rs", text)]);
+            assert_eq!(found.is_empty(), sound, "{text}: {found:?}");
+        }
+    }
+}

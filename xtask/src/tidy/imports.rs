@@ -1,0 +1,176 @@
+//! Which crate names which in its source: what a manifest could hide behind a rename or a
+//! re-export would still be written down there.
+
+use super::Violation;
+use super::arrows::{DRIVERS, FRONT_ENDS, FUSE, REMOTE, driver_arrow};
+use super::lexer::code_only;
+use super::sources::SourceFile;
+
+/// All names of crates and modules that a crate may not use.
+pub fn check(files: &[SourceFile]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let Some(package) = file.package() else {
+            continue;
+        };
+        let code = code_only(&file.text);
+        for (index, line) in code.lines().enumerate() {
+            for message in refuse(package, line) {
+                violations.push(Violation {
+                    place: file.path.clone(),
+                    line: index + 1,
+                    message,
+                });
+            }
+        }
+    }
+    violations
+}
+
+fn refuse(package: &str, line: &str) -> Vec<String> {
+    let mut messages = Vec::new();
+    for on in DRIVERS.iter().chain(FRONT_ENDS) {
+        let name = on.replace('-', "_");
+        if let Some(reason) = driver_arrow(package, on)
+            && has_word(line, &name)
+        {
+            messages.push(format!("uses {name}: {reason}"));
+        }
+    }
+    if package != FUSE && has_word(line, "fuser") {
+        messages.push("uses fuser: only forerun-fuse knows FUSE".to_string());
+    }
+    if package != REMOTE && opens_sockets(line) {
+        messages.push("uses std::net: only forerun-remote opens sockets".to_string());
+    }
+    messages
+}
+
+/// `std::net` as a path or in a braced import, and the types that open connections.
+fn opens_sockets(line: &str) -> bool {
+    let dense: String = line.chars().filter(|c| !c.is_whitespace()).collect();
+    let path = ["std::net::", "std::net;", "core::net::"];
+    path.iter().any(|path| dense.contains(path))
+        || dense.contains("std::{") && has_word(line, "net")
+        || ["TcpStream", "TcpListener", "UdpSocket"]
+            .iter()
+            .any(|name| has_word(line, name))
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    let is_word = |c: char| c == '_' || c.is_ascii_alphanumeric();
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(is_word) && !after.is_some_and(is_word)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table() {
+        for (path, text, sound) in [
+            (
+                "crates/forerun/src/registry.rs",
+                "use forerun_romfs::FORMAT;",
+                true,
+            ),
+            (
+                "crates/forerun-fuse/src/lib.rs",
+                "// as forerun_romfs does",
+                true,
+            ),
+            (
+                "crates/forerun-fuse/src/lib.rs",
+                "let s = \"forerun_romfs\";",
+                true,
+            ),
+            (
+                "crates/forerun-fuse/src/lib.rs",
+                "use forerun_romfs_like;",
+                true,
+            ),
+            (
+                "crates/forerun-fuse/src/lib.rs",
+                "use fuser::Session;",
+                true,
+            ),
+            (
+                "crates/forerun-composefs/src/lib.rs",
+                "use forerun_erofs::Erofs;",
+                true,
+            ),
+            (
+                "crates/forerun-remote/src/http.rs",
+                "use std::net::TcpStream;",
+                true,
+            ),
+            (
+                "crates/forerun-romfs/tests/x.rs",
+                "use forerun_romfs::FORMAT;",
+                true,
+            ),
+            (
+                "crates/forerun-io/src/a.rs",
+                "use std::os::unix::net::UnixStream;",
+                true,
+            ),
+            (
+                "crates/forerun-fuse/src/lib.rs",
+                "use forerun_romfs::FORMAT;",
+                false,
+            ),
+            (
+                "crates/forerun-fuse/src/a/b.rs",
+                "\n\nforerun_romfs :: open()",
+                false,
+            ),
+            (
+                "crates/forerun-export/src/lib.rs",
+                "extern crate forerun_squashfs;",
+                false,
+            ),
+            (
+                "crates/forerun-cli/tests/cli.rs",
+                "use forerun_erofs as e;",
+                false,
+            ),
+            (
+                "crates/forerun-romfs/src/lib.rs",
+                "use forerun_fuse::mount;",
+                false,
+            ),
+            (
+                "crates/forerun-romfs/src/lib.rs",
+                "use forerun_squashfs::x;",
+                false,
+            ),
+            (
+                "crates/forerun-cli/src/main.rs",
+                "use fuser::Session;",
+                false,
+            ),
+            (
+                "crates/forerun-io/src/http.rs",
+                "use std::net::TcpStream;",
+                false,
+            ),
+            (
+                "crates/forerun-io/src/http.rs",
+                "use std::{io, net};",
+                false,
+            ),
+            (
+                "crates/forerun-io/src/http.rs",
+                "let s = std :: net :: UdpSocket::bind;",
+                false,
+            ),
+        ] {
+            let found = check(&[SourceFile::new(path, text)]);
+            assert_eq!(found.is_empty(), sound, "{path}: {text}: {found:?}");
+        }
+    }
+}

@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use common::{reader, reader_on, romfs};
+use forerun::{Image, MemorySource, OpenOptions, RomfsOptions, Writer};
 use forerun_engine::build::{NodeKind, ScanOptions, TarInput, TarOptions, Tree, read_tar, scan};
 use forerun_export::{NoProgress, Selection, TarWriteOptions, write_tar};
 use forerun_io::{Limits, Observer};
-use forerun_romfs::RomfsOptions;
 use forerun_testkit::{
     FaultSource, Keeps, MemFsBuilder, Piece, Shape, TreeModel, genromfs, require, temp_dir,
 };
@@ -118,16 +118,13 @@ fn times_ids_and_attributes_that_need_extensions_survive() {
 /// A tree as romfs, which is how its contents can be compared.
 fn as_model(tree: &Tree) -> TreeModel {
     let mut image = Vec::new();
-    forerun_romfs::write(
-        tree,
-        &RomfsOptions::default(),
-        &mut image,
-        &Arc::new(Observer::default()),
-    )
-    .unwrap();
-    let source = forerun_io::MemorySource::new(image);
-    let fs = (forerun_romfs::FORMAT.open)(Arc::new(source.clone()), &Limits::default()).unwrap();
-    TreeModel::of_image(&*fs, &source).unwrap()
+    let writer = Writer::Romfs(RomfsOptions::default());
+    writer
+        .write(tree, &mut image, &Arc::new(Observer::default()))
+        .unwrap();
+    let source = MemorySource::new(image);
+    let image = Image::from_source(Arc::new(source.clone()), &OpenOptions::default()).unwrap();
+    TreeModel::of_image(image.reader().fs(), &source).unwrap()
 }
 
 #[test]

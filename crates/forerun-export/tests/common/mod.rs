@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forerun_engine::{EngineOptions, MetadataSource, Reader};
-use forerun_io::{BlobId, Counted, FileSource, Limits, Observer, ReadAt};
+use forerun_io::{BlobId, Counted, Limits, Observer, ReadAt};
 use forerun_testkit::MemImage;
 use forerun_vfs::FileSystem;
 
@@ -34,8 +34,6 @@ pub fn reader_on(fs: Arc<dyn FileSystem>, source: Arc<dyn ReadAt>, limits: Limit
 }
 
 pub fn romfs(path: &Path) -> Reader {
-    let source = Arc::new(FileSource::open(path).unwrap());
-    let format = forerun_romfs::FORMAT;
-    let fs = (format.open)(Arc::<FileSource>::clone(&source), &Limits::default()).unwrap();
-    reader_on(fs, source, Limits::default())
+    let image = forerun::Image::open(path, &forerun::OpenOptions::default()).unwrap();
+    image.reader().clone()
 }

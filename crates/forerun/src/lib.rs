@@ -3,6 +3,30 @@
 //! [`Image::open`] finds the format by content, puts source, cache, driver and engine together, and
 //! gives back the one thing a front end needs: a [`Reader`]. A [`Writer`] makes an image from a
 //! [`build::Tree`]. Both sets of formats are closed and listed in one file of this crate.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use forerun::build::{Content, NewNode, NodeKind, Tree};
+//! use forerun::vfs::{FollowLast, resolve};
+//! use forerun::{Image, MemorySource, Observer, OpenOptions, RomfsOptions, Writer};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Make an image in memory...
+//! let mut tree = Tree::default();
+//! let kind = NodeKind::File { len: 5, content: Content::Bytes(b"hello"[..].into()) };
+//! tree.add(Tree::ROOT, b"greeting", NewNode::new(kind, 0o644))?;
+//! let (mut bytes, observer) = (Vec::new(), Arc::new(Observer::default()));
+//! Writer::Romfs(RomfsOptions::default()).write(&tree, &mut bytes, &observer)?;
+//!
+//! // ...open it, whatever its format, and read it. `Image::open` does the same with a path.
+//! let image = Image::from_source(Arc::new(MemorySource::new(bytes)), &OpenOptions::default())?;
+//! let reader = image.reader();
+//! let node = resolve(reader.fs(), b"/greeting", FollowLast::Yes, reader.limits())?;
+//! assert_eq!(&reader.read(node, 0, 4096)?[..], b"hello");
+//! # Ok(())
+//! # }
+//! ```
 
 mod image;
 mod registry;

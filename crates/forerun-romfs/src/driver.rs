@@ -3,72 +3,39 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::{BlobId, LEGACY_BLOCK, Limits, ReadAt};
+use forerun_io::{BlobId, LEGACY_BLOCK, Limits, ReadAt, saturating_usize};
 use forerun_vfs::{
     Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, Place,
     Problem, Result, Timestamp, VolumeInfo,
 };
 
-use crate::dir::{self, Chain, Entry, Indexes};
+use crate::chain::Chain;
+use crate::check;
+use crate::describe;
+use crate::dir::{self, Entry, Index};
 use crate::error::Check;
-use crate::header::{Header, Kind};
+use crate::header::Kind;
 use crate::image::Image;
+use crate::indexes::{Indexes, Slot};
 
-/// An open romfs image.
+/// An open romfs image. Nodes are the offsets of their headers.
 pub struct Romfs {
     image: Image,
     indexes: Indexes,
 }
 
 impl Romfs {
+    /// Opens the image at the start of `metadata`; it may end before the source does.
+    ///
     /// # Errors
-    /// As [`Image::open`].
+    /// [`Error::Corrupt`] where superblock or root fail a check, [`Error::Io`] where they cannot be
+    /// read.
     pub fn open(metadata: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {
         let image = Image::open(metadata, limits)?;
         Ok(Self {
             image,
             indexes: Indexes::new(limits.dir_index_bytes),
         })
-    }
-
-    fn first(&self, dir: NodeId) -> Result<u64> {
-        dir::first(&self.image.node(dir)?)
-    }
-
-    /// Directories too large to index: the cursor is the next header and how many came before it.
-    fn read_large_dir(
-        &self,
-        first: u64,
-        from: DirCursor,
-        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let (next, mut done) = match from {
-            DirCursor::START => (first, 0),
-            DirCursor(cursor) => ((cursor & 0x0FFF_FFFF) << 4, cursor >> 28),
-        };
-        let mut chain = Chain::resume(&self.image, next, done);
-        while let Some(header) = chain.next() {
-            done += 1;
-            let Some(Entry {
-                name, node, kind, ..
-            }) = dir::entry(&self.image, header?)?
-            else {
-                continue;
-            };
-            // Offsets are multiples of 16 below 4 GiB: 28 bits. 0 cannot follow START by `done`.
-            let next = DirCursor(done << 28 | chain.position().unwrap_or(0) >> 4);
-            if visit(DirEntry {
-                name: &name,
-                node,
-                kind,
-                next,
-            })
-            .is_break()
-            {
-                break;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -97,9 +64,8 @@ impl FileSystem for Romfs {
     }
 
     fn metadata(&self, node: NodeId) -> Result<Metadata> {
-        let header = self.image.node(node)?;
+        let header = self.image.sound_node(node)?;
         let kind = header.file_type().ok_or(Error::StaleNode(node))?;
-        let sized = matches!(kind, FileType::Regular | FileType::Symlink);
         let device = match header.kind {
             Kind::BlockDevice(device) | Kind::CharDevice(device) => device,
             _ => Device::default(),
@@ -109,30 +75,30 @@ impl FileSystem for Romfs {
             mode: mode(kind, header.executable),
             uid: 0,
             gid: 0,
-            size: if sized { u64::from(header.size) } else { 0 },
-            nlink: if kind == FileType::Directory { 2 } else { 1 },
+            size: match kind {
+                FileType::Regular | FileType::Symlink => u64::from(header.size),
+                // As in Linux, the length of the header.
+                FileType::Directory => header.data.saturating_sub(header.offset),
+                _ => 0,
+            },
+            // The format keeps no count. 1 is also what tells `find` that a directory's count says
+            // nothing about its subdirectories.
+            nlink: 1,
             mtime: Timestamp::default(),
             device,
         })
     }
 
     fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
-        let first = self.first(dir)?;
-        if let Some(index) = self.indexes.get(&self.image, first)? {
-            return match (index.find(name), &index.damage) {
+        match self.indexes.get(&self.image, dir)? {
+            Slot::Index(index) => match (index.find(name), &index.damage) {
                 (Some(entry), _) => Ok(Some(entry.node)),
-                // It may lie behind the damage.
+                // It may be what is damaged, or lie behind it.
                 (None, Some(damage)) => Err(damage.clone()),
                 (None, None) => Ok(None),
-            };
+            },
+            Slot::Large { first } => lookup_large(&self.image, dir, first, name),
         }
-        for header in Chain::new(&self.image, first) {
-            let header = header?;
-            if header.name == name && !header.is_dot() {
-                return Ok(dir::entry(&self.image, header)?.map(|entry| entry.node));
-            }
-        }
-        Ok(None)
     }
 
     fn read_dir(
@@ -141,36 +107,14 @@ impl FileSystem for Romfs {
         from: DirCursor,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let first = self.first(dir)?;
-        let Some(index) = self.indexes.get(&self.image, first)? else {
-            return self.read_large_dir(first, from, visit);
-        };
-        let mut cursor = from.0;
-        for entry in index
-            .entries
-            .iter()
-            .skip(forerun_io::saturating_usize(from.0))
-        {
-            cursor += 1;
-            let Entry {
-                name, node, kind, ..
-            } = entry;
-            if visit(DirEntry {
-                name,
-                node: *node,
-                kind: *kind,
-                next: DirCursor(cursor),
-            })
-            .is_break()
-            {
-                return Ok(());
-            }
+        match self.indexes.get(&self.image, dir)? {
+            Slot::Index(index) => read_index(&index, from, visit),
+            Slot::Large { first } => read_large(&self.image, dir, first, from, visit),
         }
-        index.damage.clone().map_or(Ok(()), Err)
     }
 
     fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
-        let header = self.image.node(node)?;
+        let header = self.image.sound_node(node)?;
         if header.kind != Kind::Symlink {
             return Err(Error::NotASymlink);
         }
@@ -193,7 +137,7 @@ impl FileSystem for Romfs {
         range: Range<u64>,
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
-        let header = self.image.node(node)?;
+        let header = self.image.sound_node(node)?;
         match header.kind {
             Kind::Regular => {}
             Kind::Directory { .. } => return Err(Error::IsADirectory),
@@ -211,47 +155,88 @@ impl FileSystem for Romfs {
     }
 
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
-        let Some(node) = node else {
-            let superblock = &self.image.superblock;
-            return Ok(vec![
-                ("full_size", superblock.full_size.to_string()),
-                ("checksum", format!("{:#010x}", superblock.checksum)),
-                (
-                    "volume_name",
-                    String::from_utf8_lossy(&superblock.volume_name).into_owned(),
-                ),
-                ("root", format!("{:#x}", superblock.root)),
-            ]);
-        };
-        Ok(describe(&self.image.node(node)?))
+        Ok(match node {
+            Some(node) => describe::header(&self.image.node(node)?),
+            None => describe::superblock(&self.image.superblock),
+        })
     }
 
-    /// With no node, the root's header; with a directory, the headers of its entries, hard links
-    /// and dots included, since these are no nodes.
     fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
-        let mut check = |header: &Header| {
-            for deviation in header.deviations() {
-                let node = Some(NodeId(header.offset));
-                report(Problem {
-                    node,
-                    fatal: false,
-                    error: deviation.at(node, header.offset),
-                });
+        match node {
+            Some(node) => check::node(&self.image, node, report),
+            None => {
+                check::image(&self.image, report);
+                Ok(())
             }
-        };
-        let Some(node) = node else {
-            check(&self.image.header(self.image.superblock.root)?);
-            return Ok(());
-        };
-        if let Kind::Directory { first } = self.image.node(node)?.kind {
-            // Damage to the chain is found by whoever walks it.
-            let chain = Chain::new(&self.image, first).map_while(Result::ok);
-            chain
-                .filter(|header| header.offset != self.image.superblock.root)
-                .for_each(|header| check(&header));
         }
-        Ok(())
     }
+}
+
+/// The cursor is the number of entries before.
+fn read_index(
+    index: &Index,
+    from: DirCursor,
+    visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+) -> Result<()> {
+    let entries = index.entries.iter().skip(saturating_usize(from.0));
+    for (next, entry) in (from.0.saturating_add(1)..).zip(entries) {
+        if show(entry, DirCursor(next), visit).is_break() {
+            return Ok(());
+        }
+    }
+    index.damage.clone().map_or(Ok(()), Err)
+}
+
+/// Walks the chain of a directory too large to index. The cursor is the next header and how many
+/// came before it. Ends at the first damage, as nothing remembers it for later; duplicate names are
+/// not noticed.
+fn read_large(
+    image: &Image,
+    dir: NodeId,
+    first: u64,
+    from: DirCursor,
+    visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+) -> Result<()> {
+    // Offsets are multiples of 16 below 4 GiB: 28 bits.
+    let (next, done) = match from {
+        DirCursor::START => (first, 0),
+        DirCursor(cursor) => ((cursor & 0x0FFF_FFFF) << 4, cursor >> 28),
+    };
+    let mut chain = Chain::resume(image, dir, next, done);
+    while let Some(header) = chain.next() {
+        let Some(entry) = dir::entry(image, dir, header?)? else {
+            continue;
+        };
+        // Not START, as at least one header is done.
+        let next = DirCursor(chain.done() << 28 | chain.position().unwrap_or(0) >> 4);
+        if show(&entry, next, visit).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn lookup_large(image: &Image, dir: NodeId, first: u64, name: &[u8]) -> Result<Option<NodeId>> {
+    for header in Chain::new(image, dir, first) {
+        let header = header?;
+        if header.name == name {
+            return Ok(dir::entry(image, dir, header)?.map(|entry| entry.node));
+        }
+    }
+    Ok(None)
+}
+
+fn show(
+    entry: &Entry,
+    next: DirCursor,
+    visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    visit(DirEntry {
+        name: &entry.name,
+        node: entry.node,
+        kind: entry.kind,
+        next,
+    })
 }
 
 /// Permission bits as the Linux driver gives them: the format keeps only one bit.
@@ -263,19 +248,4 @@ const fn mode(kind: FileType, executable: bool) -> u16 {
     };
     let executes = matches!(kind, FileType::Directory | FileType::Regular) && executable;
     if executes { base | 0o111 } else { base }
-}
-
-fn describe(header: &Header) -> Vec<(&'static str, String)> {
-    let kind = header.file_type().map_or("hard_link", FileType::name);
-    vec![
-        ("offset", format!("{:#x}", header.offset)),
-        ("next", format!("{:#x}", header.next.unwrap_or(0))),
-        ("type", kind.to_string()),
-        ("executable", header.executable.to_string()),
-        ("spec_info", format!("{:#x}", header.spec_info)),
-        ("size", header.size.to_string()),
-        ("checksum", format!("{:#010x}", header.checksum)),
-        ("name", String::from_utf8_lossy(&header.name).into_owned()),
-        ("data", format!("{:#x}", header.data)),
-    ]
 }

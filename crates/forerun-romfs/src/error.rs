@@ -20,8 +20,6 @@ pub enum Check {
     VolumeName { limit: usize },
     #[error("header outside the image of {full_size} bytes")]
     HeaderOutside { full_size: u64 },
-    #[error("header at an offset that is no multiple of 16")]
-    HeaderUnaligned,
     #[error("the name does not end within {limit} bytes")]
     NameEndless { limit: usize },
     #[error("{source}: {name:?}")]
@@ -34,11 +32,13 @@ pub enum Check {
     },
     #[error("hard link to {target:#x} leads on to a hard link for more than {hops} hops")]
     HardLinkHops { target: u64, hops: u32 },
+    #[error("hard link to the directory at {target:#x}")]
+    HardLinkToDirectory { target: u64 },
     #[error("the chain of entries comes back to this header")]
     ChainLoop,
     #[error("second entry named {name:?}; the first is at {first:#x}")]
     DuplicateName { name: String, first: u64 },
-    #[error("more than {limit} entries")]
+    #[error("the chain goes on after {limit} headers, all that the image has room for")]
     TooManyEntries { limit: u64 },
     #[error("the root is not a directory")]
     RootKind,
@@ -50,6 +50,22 @@ pub enum Check {
     HeaderChecksum { sum: u32 },
     #[error("spec.info is {found:#x}; this type of file must have 0")]
     SpecInfo { found: u32 },
+    #[error("spec.info is {found:#x}; the low four bits of an offset must be 0")]
+    SpecInfoBits { found: u32 },
+    #[error("the executable bit is set; only regular files and directories may have it")]
+    ExecutableBit,
+    #[error("the directory has no entry {name:?}")]
+    DotMissing { name: &'static str },
+    #[error("the entry {name:?} leads to {found:#x}, which is not {expected}")]
+    DotElsewhere {
+        name: &'static str,
+        found: u64,
+        expected: &'static str,
+    },
+    #[error(
+        "the source ends at {source_len:#x}; an image of {full_size:#x} bytes must be padded to a multiple of 1024"
+    )]
+    Padding { full_size: u64, source_len: u64 },
     #[error("size is {found}; this type of file must have 0")]
     Size { found: u32 },
 }

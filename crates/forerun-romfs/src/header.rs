@@ -1,7 +1,11 @@
 //! From the bytes of a file header to what they say.
+//!
+//! Parsing demands only what finding the next header takes. What concerns the file alone - data
+//! past the end of the image - is checked when the file is used, so that it spoils no other entry
+//! of its directory; what reading does not need at all is left to [`Header::deviations`].
 
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Device, FileType, NodeId, Result, check_name};
+use forerun_vfs::{Device, FileType, check_name};
 use zerocopy::FromBytes;
 
 use crate::error::Check;
@@ -44,36 +48,42 @@ pub struct Header {
     pub sum: u32,
 }
 
-/// Bytes to read for a header whose name has at most `name_limit` bytes.
-pub fn read_len(name_limit: usize) -> u64 {
-    HEADER_LEN + (u64_from(name_limit) + 1).next_multiple_of(ALIGN)
+/// Most bytes that a header takes whose name has at most `name_limit` bytes.
+pub fn max_len(name_limit: usize) -> u64 {
+    HEADER_LEN.saturating_add(padded(name_limit))
+}
+
+/// Whether `bytes`, from the start of a header on, hold the NUL that ends its name.
+pub fn has_name_end(bytes: &[u8]) -> bool {
+    let name = bytes.get(saturating_usize(HEADER_LEN)..);
+    name.unwrap_or_default().contains(&0)
 }
 
 impl Header {
-    /// `bytes` are those from `offset` on, [`read_len`] of them or all that the image has.
+    /// `bytes` are those from `offset` on, [`max_len`] of them, or all that the image of `full_size`
+    /// bytes has, or fewer with the end of the name among them.
     ///
     /// # Errors
-    /// `Corrupt` at `offset`.
-    pub fn parse(bytes: &[u8], offset: u64, full_size: u64, name_limit: usize) -> Result<Self> {
-        let fail = |check: Check| check.at(Some(NodeId(offset)), offset);
-        if !offset.is_multiple_of(ALIGN) {
-            return Err(fail(Check::HeaderUnaligned));
-        }
-        let outside = |_| fail(Check::HeaderOutside { full_size });
+    /// The check that failed.
+    pub fn parse(
+        bytes: &[u8],
+        offset: u64,
+        full_size: u64,
+        name_limit: usize,
+    ) -> Result<Self, Check> {
+        let outside = |_| Check::HeaderOutside { full_size };
         let (raw, rest) = ondisk::FileHeader::read_from_prefix(bytes).map_err(outside)?;
         let name_len = rest
             .iter()
             .take(name_limit.saturating_add(1))
             .position(|&byte| byte == 0);
-        let name_len = name_len.ok_or_else(|| fail(Check::NameEndless { limit: name_limit }))?;
+        let limit = name_limit.min(rest.len());
+        let name_len = name_len.ok_or(Check::NameEndless { limit })?;
         let name = rest.get(..name_len).unwrap_or_default().to_vec();
-        let padded = (u64_from(name_len) + 1).next_multiple_of(ALIGN);
-        let data = offset + HEADER_LEN + padded;
-        let summed = bytes
-            .get(..saturating_usize(HEADER_LEN + padded))
-            .unwrap_or(bytes);
+        let len = HEADER_LEN + padded(name_len);
+        let summed = bytes.get(..saturating_usize(len)).unwrap_or(bytes);
         let spec_info = raw.spec_info.get();
-        let header = Self {
+        Ok(Self {
             offset,
             kind: kind(raw.next.get(), spec_info),
             executable: raw.next.get() & EXECUTABLE != 0,
@@ -82,20 +92,27 @@ impl Header {
             size: raw.size.get(),
             checksum: raw.checksum.get(),
             name,
-            data,
+            data: offset.saturating_add(len),
             sum: ondisk::checksum(summed),
-        };
-        if matches!(header.kind, Kind::Regular | Kind::Symlink) {
-            let size = u64::from(header.size);
-            if data > full_size || size > full_size - data {
-                return Err(fail(Check::DataOutside {
-                    data,
-                    size,
-                    full_size,
-                }));
-            }
+        })
+    }
+
+    /// Whether the data lies in an image of `full_size` bytes. Other types than regular files and
+    /// symbolic links have none, whatever their size field says.
+    ///
+    /// # Errors
+    /// The check that failed.
+    pub fn check_data(&self, full_size: u64) -> Result<(), Check> {
+        let size = u64::from(self.size);
+        let has_data = matches!(self.kind, Kind::Regular | Kind::Symlink);
+        if has_data && (self.data > full_size || size > full_size - self.data) {
+            return Err(Check::DataOutside {
+                data: self.data,
+                size,
+                full_size,
+            });
         }
-        Ok(header)
+        Ok(())
     }
 
     /// Whether this is one of the two entries that stand for a directory itself and its parent.
@@ -104,11 +121,19 @@ impl Header {
     }
 
     /// Holds the name against the rules for entries.
-    pub fn check_name(&self, name_limit: usize) -> Result<()> {
-        check_name(&self.name, name_limit).map_err(|source| {
-            let name = String::from_utf8_lossy(&self.name).into_owned();
-            Check::Name { name, source }.at(Some(NodeId(self.offset)), self.offset)
+    ///
+    /// # Errors
+    /// The check that failed.
+    pub fn check_name(&self, name_limit: usize) -> Result<(), Check> {
+        check_name(&self.name, name_limit).map_err(|source| Check::Name {
+            name: self.lossy_name(),
+            source,
         })
+    }
+
+    /// The name for messages.
+    pub fn lossy_name(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
     }
 
     /// The type of the file; a hard link has none of its own.
@@ -131,20 +156,37 @@ impl Header {
         if self.sum != 0 {
             found.push(Check::HeaderChecksum { sum: self.sum });
         }
-        let unused_info = matches!(
-            self.kind,
-            Kind::Regular | Kind::Symlink | Kind::Socket | Kind::Fifo
-        );
-        if unused_info && self.spec_info != 0 {
-            found.push(Check::SpecInfo {
-                found: self.spec_info,
-            });
+        match self.kind {
+            Kind::Regular | Kind::Symlink | Kind::Socket | Kind::Fifo if self.spec_info != 0 => {
+                found.push(Check::SpecInfo {
+                    found: self.spec_info,
+                });
+            }
+            Kind::HardLink { .. } | Kind::Directory { .. }
+                if self.spec_info & !OFFSET_MASK != 0 =>
+            {
+                found.push(Check::SpecInfoBits {
+                    found: self.spec_info,
+                });
+            }
+            _ => {}
         }
         if !matches!(self.kind, Kind::Regular | Kind::Symlink) && self.size != 0 {
             found.push(Check::Size { found: self.size });
         }
+        if self.executable && !matches!(self.kind, Kind::Regular | Kind::Directory { .. }) {
+            found.push(Check::ExecutableBit);
+        }
         found
     }
+}
+
+/// Bytes of a name with its NUL, padded.
+pub fn padded(name_len: usize) -> u64 {
+    u64_from(name_len)
+        .saturating_add(1)
+        .checked_next_multiple_of(ALIGN)
+        .unwrap_or(u64::MAX)
 }
 
 fn kind(next: u32, spec_info: u32) -> Kind {
@@ -162,5 +204,144 @@ fn kind(next: u32, spec_info: u32) -> Kind {
         5 => Kind::CharDevice(device),
         6 => Kind::Socket,
         _ => Kind::Fifo,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u64 = 0x1000;
+
+    fn bytes(words: [u32; 4], name: &[u8]) -> Vec<u8> {
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        bytes.extend_from_slice(name);
+        bytes
+    }
+
+    #[test]
+    fn the_fields_of_the_published_example() {
+        // A regular executable file "x" of 10 bytes, as genromfs 0.5.2 wrote it.
+        let image = bytes(
+            [0xBA, 0, 10, 0x87FF_FF3C],
+            b"x\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        );
+        let header = Header::parse(&image, 0x80, SIZE, 255).unwrap();
+        let expected = Header {
+            offset: 0x80,
+            kind: Kind::Regular,
+            executable: true,
+            next: Some(0xB0),
+            spec_info: 0,
+            size: 10,
+            checksum: 0x87FF_FF3C,
+            name: b"x".to_vec(),
+            data: 0xA0,
+            sum: 0,
+        };
+        assert_eq!(header, expected);
+        assert_eq!(header.deviations(), []);
+    }
+
+    #[test]
+    fn types() {
+        let device = Device {
+            major: 7,
+            minor: 300,
+        };
+        for (bits, kind) in [
+            (0, Kind::HardLink { target: 0x7_0120 }),
+            (1, Kind::Directory { first: 0x7_0120 }),
+            (2, Kind::Regular),
+            (3, Kind::Symlink),
+            (4, Kind::BlockDevice(device)),
+            (5, Kind::CharDevice(device)),
+            (6, Kind::Socket),
+            (7, Kind::Fifo),
+        ] {
+            let header = Header::parse(&bytes([bits, 0x7_012C, 0, 0], b"n\0"), 0x20, SIZE, 255);
+            let header = header.unwrap();
+            assert_eq!((header.kind, header.next), (kind, None), "{bits}");
+            assert_eq!(header.file_type().is_none(), bits == 0);
+        }
+    }
+
+    #[test]
+    fn where_data_starts() {
+        for (name_len, data) in [
+            (0, 0x40),
+            (1, 0x40),
+            (15, 0x40),
+            (16, 0x50),
+            (31, 0x50),
+            (32, 0x60),
+        ] {
+            let mut name = vec![b'n'; name_len];
+            name.push(0);
+            let header = Header::parse(&bytes([2, 0, 0, 0], &name), 0x20, SIZE, 255).unwrap();
+            assert_eq!((header.data, header.name.len()), (data, name_len));
+        }
+    }
+
+    #[test]
+    fn names_end_or_are_refused() {
+        let endless = |limit| Err(Check::NameEndless { limit });
+        for (name, limit, expected) in [
+            (&b"abc\0"[..], 3, Ok(b"abc".to_vec())),
+            (b"abcd\0", 3, endless(3)),
+            (b"abc", 3, endless(3)),
+            (b"ab", 255, endless(2)),
+            (b"", 255, endless(0)),
+        ] {
+            let header = Header::parse(&bytes([2, 0, 0, 0], name), 0x20, SIZE, limit);
+            assert_eq!(header.map(|header| header.name), expected, "{name:?}");
+        }
+        assert_eq!(
+            Header::parse(&[0; 15], 0x20, 0x2F, 255),
+            Err(Check::HeaderOutside { full_size: 0x2F })
+        );
+    }
+
+    #[test]
+    fn data_ends_with_the_image() {
+        for (kind, size, full_size, inside) in [
+            (2, 0x10, 0x50, true),
+            (2, 0x11, 0x50, false),
+            (3, u32::MAX, 0x50, false),
+            (2, 0, 0x40, true),
+            (2, 0, 0x3F, false),
+            (1, u32::MAX, 0x50, true),
+        ] {
+            let header = Header::parse(&bytes([kind, 0, size, 0], b"n\0"), 0x20, full_size, 255);
+            let result = header.unwrap().check_data(full_size);
+            assert_eq!(result.is_ok(), inside, "{kind} {size} {full_size:#x}");
+        }
+        // No sum of these overflows.
+        let last = Header::parse(&bytes([2, 0, u32::MAX, 0], b"n\0"), u64::MAX, u64::MAX, 255);
+        assert!(last.unwrap().check_data(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn what_is_reserved() {
+        let found = |words: [u32; 4]| {
+            let header = Header::parse(&bytes(words, b"n\0"), 0x20, SIZE, 255).unwrap();
+            let mut found = header.deviations();
+            found.retain(|check| !matches!(check, Check::HeaderChecksum { .. }));
+            found
+        };
+        for (words, expected) in [
+            ([0xA, 0, 1, 0], vec![]),
+            ([0x9, 0x40, 0, 0], vec![]),
+            ([4, 0x0801_0203, 0, 0], vec![]),
+            ([2, 1, 0, 0], vec![Check::SpecInfo { found: 1 }]),
+            ([7, 1, 0, 0], vec![Check::SpecInfo { found: 1 }]),
+            ([1, 0x41, 0, 0], vec![Check::SpecInfoBits { found: 0x41 }]),
+            ([0, 0x48, 0, 0], vec![Check::SpecInfoBits { found: 0x48 }]),
+            ([1, 0x40, 9, 0], vec![Check::Size { found: 9 }]),
+            ([0xB, 0, 1, 0], vec![Check::ExecutableBit]),
+            ([0xF, 0, 0, 0], vec![Check::ExecutableBit]),
+        ] {
+            assert_eq!(found(words), expected, "{words:x?}");
+        }
     }
 }

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use forerun_io::{Limits, ReadAt, saturating_usize};
+use forerun_io::{Limits, ReadAt, saturating_usize, u64_from};
 use forerun_vfs::{Error, NodeId, Result};
 
 use crate::error::Check;
 use crate::header::{self, Header, Kind};
+use crate::ondisk::{ALIGN, HEADER_LEN};
 use crate::superblock::{HEAD_LEN, Superblock};
+
+/// Bytes read of a header at first: those that nearly all take, with names up to 15 bytes. More
+/// would often reach into another block, and that one may be file data nobody asked for.
+const FIRST_READ: u64 = 2 * HEADER_LEN;
 
 /// The bytes, what the superblock says of them, and the bounds.
 pub struct Image {
@@ -27,35 +32,53 @@ impl Image {
             superblock,
             limits: limits.clone(),
         };
-        let root = image.header(image.superblock.root)?;
-        match root.kind {
+        let root = NodeId(image.superblock.root);
+        match image.header(root, root.0)?.kind {
             Kind::Directory { .. } => Ok(image),
-            _ => Err(Check::RootKind.at(Some(NodeId(root.offset)), root.offset)),
+            _ => Err(Check::RootKind.at(Some(root), root.0)),
         }
     }
 
-    /// The header at `offset`, whatever it is.
-    pub fn header(&self, offset: u64) -> Result<Header> {
+    /// Length of the source; the image may be shorter.
+    pub fn source_len(&self) -> u64 {
+        self.source.len()
+    }
+
+    /// The header at `offset`, whatever it is. `node` is whoever leads there: the directory whose
+    /// chain it is in, the hard link that points to it.
+    pub fn header(&self, node: NodeId, offset: u64) -> Result<Header> {
         let full_size = self.superblock.full_size;
+        let fail = |check: Check| check.at(Some(node), offset);
         // Nothing that comes before the root's is a header.
         if offset >= full_size || offset < self.superblock.root {
-            return Err(Check::HeaderOutside { full_size }.at(Some(NodeId(offset)), offset));
+            return Err(fail(Check::HeaderOutside { full_size }));
         }
-        let len = header::read_len(self.limits.name_len).min(full_size - offset);
-        let bytes = self.read(offset, len)?;
-        Header::parse(&bytes, offset, full_size, self.limits.name_len)
+        let name_limit = self.limits.name_len;
+        let most = header::max_len(name_limit).min(full_size - offset);
+        let mut bytes = self.read(offset, FIRST_READ.min(most))?;
+        while u64_from(bytes.len()) < most && !header::has_name_end(&bytes) {
+            let done = u64_from(bytes.len());
+            bytes.extend(self.read(offset + done, done.min(most - done))?);
+        }
+        Header::parse(&bytes, offset, full_size, name_limit).map_err(fail)
     }
 
-    /// The header of the file that `header` names: itself, or where its hard links lead.
+    /// The header of the file that `header` names: itself, or where its hard links lead. Only `.`
+    /// and `..` may lead to a directory.
     pub fn follow(&self, header: Header) -> Result<Header> {
-        let (named, mut hops, mut header) = (header.offset, 0, header);
+        let (named, is_dot) = (header.offset, header.is_dot());
+        let (mut hops, mut header) = (0, header);
         while let Kind::HardLink { target } = header.kind {
             hops += 1;
             if hops > self.limits.hard_link_hops {
                 let hops = self.limits.hard_link_hops;
                 return Err(Check::HardLinkHops { target, hops }.at(Some(NodeId(named)), named));
             }
-            header = self.header(target)?;
+            header = self.header(NodeId(named), target)?;
+        }
+        if hops > 0 && !is_dot && matches!(header.kind, Kind::Directory { .. }) {
+            let target = header.offset;
+            return Err(Check::HardLinkToDirectory { target }.at(Some(NodeId(named)), named));
         }
         Ok(header)
     }
@@ -63,17 +86,26 @@ impl Image {
     /// The header of a node. Nodes are never hard links, since these are followed before an id is
     /// given out.
     pub fn node(&self, node: NodeId) -> Result<Header> {
-        if node.0 < self.superblock.root
-            || node.0 >= self.superblock.full_size
-            || !node.0.is_multiple_of(16)
-        {
+        let Superblock {
+            root, full_size, ..
+        } = self.superblock;
+        if node.0 < root || node.0 >= full_size || !node.0.is_multiple_of(ALIGN) {
             return Err(Error::StaleNode(node));
         }
-        let header = self.header(node.0)?;
+        let header = self.header(node, node.0)?;
         match header.kind {
             Kind::HardLink { .. } => Err(Error::StaleNode(node)),
             _ => Ok(header),
         }
+    }
+
+    /// The header of a node whose data, where it has any, lies in the image.
+    pub fn sound_node(&self, node: NodeId) -> Result<Header> {
+        let header = self.node(node)?;
+        header
+            .check_data(self.superblock.full_size)
+            .map_err(|check| check.at(Some(node), node.0))?;
+        Ok(header)
     }
 
     /// Bytes inside the image.

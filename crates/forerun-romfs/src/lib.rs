@@ -10,11 +10,17 @@ use std::sync::Arc;
 
 use forerun_vfs::Format;
 
+mod chain;
+mod check;
+mod describe;
 mod dir;
 mod driver;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod header;
 mod image;
+mod indexes;
 mod ondisk;
 mod superblock;
 mod write;

@@ -35,7 +35,11 @@ fn compare(tree: &Path, image: &Path) {
             .unwrap();
     }
     romfs
-        .check(None, &mut |problem| panic!("{problem:?}"))
+        .check(None, &mut |problem| {
+            // Where a test cut the padding off, that is a warning.
+            let padded = source.len() >= romfs.volume().image_len.next_multiple_of(1024);
+            assert!(!padded && !problem.fatal, "{problem:?}");
+        })
         .unwrap();
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use forerun_engine::build::{Content, NewNode, NodeKind, Tree};
 use forerun_io::{Limits, MemorySource, Observer, ReadAt};
 use forerun_romfs::{Romfs, RomfsOptions, write};
-use forerun_testkit::FaultSource;
+use forerun_testkit::{CountingSource, FaultSource};
 use forerun_vfs::{DirCursor, Error, FileSystem, FileType, NodeId, Walk};
 
 /// Offsets in the image below.
@@ -65,13 +65,17 @@ fn fix_checksum(image: &mut [u8]) {
     image[12..16].fill(0);
     let size = u32::from_be_bytes(image[8..12].try_into().unwrap()) as usize;
     let covered = image.len().min(512).min(size);
-    let words = image[..covered].chunks(4).map(|bytes| {
+    let sum = sum(&image[..covered]).wrapping_neg();
+    image[12..16].copy_from_slice(&sum.to_be_bytes());
+}
+
+fn sum(bytes: &[u8]) -> u32 {
+    let words = bytes.chunks(4).map(|bytes| {
         let mut word = [0; 4];
         word[..bytes.len()].copy_from_slice(bytes);
         u32::from_be_bytes(word)
     });
-    let sum = words.fold(0u32, u32::wrapping_add).wrapping_neg();
-    image[12..16].copy_from_slice(&sum.to_be_bytes());
+    words.fold(0, u32::wrapping_add)
 }
 
 /// Everything a user can do with an image, in bounded time; gives what went wrong.
@@ -90,11 +94,7 @@ fn use_it(source: Arc<dyn ReadAt>) -> Vec<Error> {
             Ok(entry) => {
                 errors.extend(entry.metadata.err());
                 errors.extend(use_node(&romfs, entry.node).err());
-                errors.extend(
-                    romfs
-                        .check(Some(entry.node), &mut |problem| assert!(!problem.fatal))
-                        .err(),
-                );
+                errors.extend(romfs.check(Some(entry.node), &mut |_| ()).err());
             }
             Err(error) => errors.push(error),
         }
@@ -242,7 +242,7 @@ fn every_field_that_lies_is_an_exact_error() {
         (
             "endless name",
             endless(FILE),
-            "offset 0xf0: the name does not end within 255 bytes",
+            "node 32, offset 0xf0: the name does not end within 112 bytes",
         ),
         (
             "duplicate",
@@ -257,7 +257,7 @@ fn every_field_that_lies_is_an_exact_error() {
         (
             "hard link to the root",
             with_word(HARD + 4, ROOT as u32),
-            "directory 32 lies below itself at /hard",
+            "node 288, offset 0x120: hard link to the directory at 0x20",
         ),
     ] {
         let errors: Vec<_> = use_it(source(image))
@@ -282,45 +282,198 @@ fn every_field_that_lies_is_an_exact_error() {
 
 #[test]
 fn check_reports_what_reading_does_not_mind() {
-    for (image, node, expected) in [
+    let flipped = |at: usize| with(move |image| image[at] ^= 1);
+    let sum = "the words of header and name add up to";
+    for (image, node, fatal, offset, expected) in [
+        (flipped(ROOT + 12), ROOT, true, ROOT, sum),
+        (flipped(FILE + 12), FILE, true, FILE, sum),
+        (flipped(INNER + 12), INNER, true, INNER, sum),
+        // Hard links and dots are no nodes: the directory they are in reports them.
+        (flipped(HARD + 12), ROOT, true, HARD, sum),
+        (flipped(DIR_DOT + 12), DIR, true, DIR_DOT, sum),
         (
-            with(|image| image[FILE + 12] ^= 1),
-            ROOT,
-            "node 240, offset 0xf0: the words of header and name add up to",
+            with_word(FILE + 4, 5),
+            FILE,
+            false,
+            FILE,
+            "spec.info is 0x5; this type",
         ),
         (
-            with(|image| image[INNER + 12] ^= 1),
+            with_word(HARD + 4, 0xF1),
+            ROOT,
+            false,
+            HARD,
+            "spec.info is 0xf1; the low",
+        ),
+        (with_word(DIR + 8, 7), DIR, false, DIR, "size is 7"),
+        (
+            with(|image| image[LINK + 3] |= 8),
+            LINK,
+            false,
+            LINK,
+            "executable bit",
+        ),
+        (
+            with_word(DIR_DOT + 4, ROOT as u32),
             DIR,
-            "node 192, offset 0xc0: the words",
+            false,
+            DIR_DOT,
+            "the entry \".\" leads to 0x20",
         ),
-        (with_word(FILE + 4, 5), ROOT, "spec.info is 0x5"),
-        (with_word(DIR + 8, 7), ROOT, "size is 7"),
         (
-            with(|image| image[HARD + 12] ^= 1),
+            with_word(DOTS + 4, FILE as u32),
             ROOT,
-            "node 288, offset 0x120: the words",
+            false,
+            DOTS,
+            "the entry \"..\" leads to 0xf0",
+        ),
+        (
+            with_word(DOTS + 4, 0x8000),
+            ROOT,
+            false,
+            0x8000,
+            "header outside",
+        ),
+        (
+            with(|image| image[DIR_DOT + 16] = b'x'),
+            DIR,
+            false,
+            DIR,
+            "no entry \".\"",
         ),
     ] {
         let romfs = Romfs::open(source(image), &Limits::default()).unwrap();
         let mut found = Vec::new();
         romfs
             .check(Some(NodeId(node as u64)), &mut |problem| {
-                found.push(problem.error.to_string())
+                assert_eq!(problem.node, Some(NodeId(node as u64)));
+                found.push((problem.fatal, problem.error.to_string()))
             })
             .unwrap();
+        let place = format!("offset {offset:#x}: ");
         assert!(
-            found.iter().any(|problem| problem.contains(expected)),
-            "{found:?}"
+            found.iter().any(|(is_fatal, problem)| *is_fatal == fatal
+                && problem.contains(&place)
+                && problem.contains(expected)),
+            "{expected}: {found:?}"
         );
     }
-    let romfs = Romfs::open(
-        source(with(|image| image[ROOT + 12] ^= 1)),
-        &Limits::default(),
-    )
-    .unwrap();
-    let mut found = 0;
-    romfs.check(None, &mut |_| found += 1).unwrap();
-    assert_eq!(found, 1);
+    let mut unpadded = sample();
+    unpadded.truncate(0x170);
+    let romfs = Romfs::open(source(unpadded), &Limits::default()).unwrap();
+    let mut found = Vec::new();
+    romfs
+        .check(None, &mut |problem| found.push(problem.error.to_string()))
+        .unwrap();
+    assert!(found[0].contains("the source ends at 0x170"), "{found:?}");
+}
+
+#[test]
+fn damage_stays_where_it_is() {
+    let names = |image: Vec<u8>| {
+        let romfs = Romfs::open(source(image), &Limits::default()).unwrap();
+        let mut names = Vec::new();
+        let outcome = romfs.read_dir(romfs.root(), DirCursor::START, &mut |entry| {
+            names.push(String::from_utf8_lossy(entry.name).into_owned());
+            ControlFlow::Continue(())
+        });
+        for name in &names {
+            assert!(
+                romfs
+                    .lookup(romfs.root(), name.as_bytes())
+                    .unwrap()
+                    .is_some()
+            );
+        }
+        (names.join(" "), outcome.is_ok())
+    };
+    let sorted = |names: &str, ok| (names.to_string(), ok);
+    // A file whose data is gone is still listed, and so are those behind it.
+    assert_eq!(
+        names(with_word(FILE + 8, u32::MAX)),
+        sorted("dir file hard link", true)
+    );
+    // An entry that cannot be used is not, but does not hide those behind it.
+    assert_eq!(
+        names(with_word(HARD + 4, 0x8000)),
+        sorted("dir file link", false)
+    );
+    assert_eq!(
+        names(with(|image| image[FILE + 16] = b'/')),
+        sorted("dir hard link", false)
+    );
+    // A broken chain does.
+    assert_eq!(names(with_word(FILE, 0x4002)), sorted("dir file", false));
+    let romfs = Romfs::open(source(with_word(FILE, 0x4002)), &Limits::default()).unwrap();
+    let error = romfs.lookup(romfs.root(), b"link").unwrap_err().to_string();
+    assert!(
+        error.contains("node 32, offset 0x4000: header outside"),
+        "{error}"
+    );
+    assert!(romfs.metadata(NodeId(FILE as u64)).is_ok());
+}
+
+#[test]
+fn a_chain_may_go_backwards() {
+    // dir, link, hard, file.
+    let image = with(|image| {
+        let mut next = |at: usize, to: usize| {
+            let word = u32::from_be_bytes(image[at..at + 4].try_into().unwrap());
+            image[at..at + 4].copy_from_slice(&((word & 0xF) | to as u32).to_be_bytes());
+        };
+        next(DIR, LINK);
+        next(LINK, HARD);
+        next(HARD, FILE);
+        next(FILE, 0);
+        for at in [DIR, LINK, HARD, FILE] {
+            image[at + 12..at + 16].fill(0);
+            let sum = sum(&image[at..at + 32]).wrapping_neg();
+            image[at + 12..at + 16].copy_from_slice(&sum.to_be_bytes());
+        }
+    });
+    for index_bytes in [Limits::default().dir_index_bytes, 0] {
+        let mut limits = Limits::default();
+        limits.dir_index_bytes = index_bytes;
+        let romfs = Romfs::open(source(image.clone()), &limits).unwrap();
+        forerun_testkit::conformance::check_filesystem(&romfs, &limits);
+        let mut names = Vec::new();
+        romfs
+            .read_dir(romfs.root(), DirCursor::START, &mut |entry| {
+                names.push(String::from_utf8_lossy(entry.name).into_owned());
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        assert_eq!(names.join(" "), "dir link hard file");
+    }
+}
+
+#[test]
+fn headers_are_read_in_small_pieces() {
+    let counting = CountingSource::new(MemorySource::new(sample()));
+    let romfs = Romfs::open(Arc::new(counting.clone()), &Limits::default()).unwrap();
+    counting.take_log();
+    let at = |offset: usize| offset as u64..offset as u64 + 32;
+    romfs.metadata(NodeId(FILE as u64)).unwrap();
+    assert_eq!(counting.take_log(), [at(FILE)]);
+    // The directory, its chain, and where the hard link leads; from then on nothing.
+    romfs.lookup(romfs.root(), b"hard").unwrap();
+    assert_eq!(
+        counting.take_log(),
+        [
+            at(ROOT),
+            at(ROOT),
+            at(DOTS),
+            at(DIR),
+            at(FILE),
+            at(HARD),
+            at(FILE),
+            at(LINK)
+        ]
+    );
+    for name in [&b"dir"[..], b"file", b"hard", b"link", b"nothing"] {
+        romfs.lookup(romfs.root(), name).unwrap();
+    }
+    assert_eq!(counting.take_log(), []);
 }
 
 #[test]
@@ -471,7 +624,10 @@ fn a_chain_with_no_end_is_bounded_without_an_index_too() {
         }
         assert!(seen < 1000);
     };
-    assert!(error.to_string().contains("more than"), "{error}");
+    assert!(
+        error.to_string().contains("goes on after 11 headers"),
+        "{error}"
+    );
     assert!(romfs.lookup(romfs.root(), b"missing").is_err());
     assert!(romfs.lookup(romfs.root(), b"file").unwrap().is_some());
 }

@@ -153,9 +153,19 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
     };
     let link = |len: usize| NewNode::new(NodeKind::Symlink(vec![b'x'; len]), 0o777);
     let device = |major, minor| NewNode::new(NodeKind::CharDevice(Device { major, minor }), 0o600);
+    let nested = {
+        let mut tree = Tree::default();
+        let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory()).unwrap();
+        tree.add(dir, b"l", link(4096)).unwrap();
+        tree
+    };
     for (tree, expected) in [
+        (nested, "dir/l: a link"),
         (one(b"big", huge(4 << 30)), "4294967296 bytes"),
-        (one(b"absurd", huge(u64::MAX)), "bytes long"),
+        (
+            one(b"absurd", huge(u64::MAX)),
+            "absurd: a file of 18446744073709551615 bytes",
+        ),
         (two_halves, "4 GiB"),
         (one(&[b'n'; 128], file(b"", 0)), "128 bytes"),
         (one(b"l", link(4096)), "4096 bytes"),
@@ -175,6 +185,14 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
             "{error}"
         );
         assert!(out.is_empty());
+    }
+    for volume_name in [vec![b'v'; 128], b"v\0".to_vec()] {
+        let options = RomfsOptions {
+            volume_name,
+            ..RomfsOptions::default()
+        };
+        let error = image(&tree(), &options).unwrap_err().to_string();
+        assert!(error.contains("volume name of"), "{error}");
     }
     for align in [0, 8, 24, 1 << 17] {
         let error = image(

@@ -8,7 +8,8 @@ use forerun_io::{CountedWrite, Observer, saturating_usize, u64_from};
 use zerocopy::IntoBytes;
 
 use super::RomfsOptions;
-use super::layout::{Item, Layout, padded};
+use super::layout::{Item, Layout};
+use crate::header::padded;
 use crate::ondisk::{self, CHECKSUMMED, FileHeader, MAGIC, Superblock};
 
 /// Images are padded to this, as the reference tool does; the padding is outside of the full size.

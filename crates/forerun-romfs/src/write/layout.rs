@@ -11,11 +11,13 @@ use forerun_io::u64_from;
 use forerun_vfs::Device;
 
 use super::{RomfsOptions, cannot};
+use crate::header::padded;
 use crate::ondisk::{ALIGN, EXECUTABLE, HEADER_LEN, SUPERBLOCK_LEN};
 
 /// The Linux driver reads names into a buffer of 128 bytes, the NUL included.
 const NAME_MAX: usize = 127;
-const VOLUME_NAME_MAX: usize = 255;
+/// With a longer one the Linux driver looks for the root in the wrong place.
+const VOLUME_NAME_MAX: usize = 127;
 const SYMLINK_MAX: usize = 4095;
 /// Larger alignments would only waste space.
 const ALIGN_MAX: u32 = 1 << 16;
@@ -48,16 +50,20 @@ pub struct Layout {
 impl Layout {
     /// The path of an item in the tree.
     pub fn path(&self, item: &Item) -> Vec<u8> {
-        let mut names = vec![&item.name[..]];
-        let mut at = item.parent;
-        while let Some(parent) = at.and_then(|at| self.items.get(at)) {
-            names.push(&parent.name);
-            at = parent.parent;
-        }
-        names.reverse();
-        names.retain(|name| *name != b".");
-        names.join(&b'/')
+        path(&self.items, &item.name, item.parent)
     }
+}
+
+/// The path of `name` in the directory of item `parent`.
+fn path(items: &[Item], name: &[u8], mut parent: Option<usize>) -> Vec<u8> {
+    let mut names = vec![name];
+    while let Some(item) = parent.and_then(|at| items.get(at)) {
+        names.push(&item.name);
+        parent = item.parent;
+    }
+    names.reverse();
+    names.retain(|name| *name != b".");
+    names.join(&b'/')
 }
 
 /// A directory whose entries are being placed.
@@ -93,7 +99,7 @@ pub fn layout(tree: &Tree, options: &RomfsOptions) -> Result<Layout, BuildError>
     let full_size = placer.end;
     if full_size > u64::from(u32::MAX) {
         return Err(cannot(format!(
-            "the image would be {full_size} bytes long, and its size field ends at {} (4 GiB)",
+            "the image would be {full_size} bytes long; romfs ends at {} (4 GiB)",
             u32::MAX
         )));
     }
@@ -149,10 +155,13 @@ impl<'t> Placer<'t> {
     }
 
     fn place(&mut self, name: &[u8], index: NodeIndex, parent: usize) -> Result<usize, BuildError> {
+        let refused = |reason: String| {
+            let path = path(&self.items, name, Some(parent));
+            cannot(format!("{}: {reason}", String::from_utf8_lossy(&path)))
+        };
         if name.len() > NAME_MAX {
-            let name = String::from_utf8_lossy(name);
-            return Err(cannot(format!(
-                "the name {name:?} is {} bytes long, {NAME_MAX} are allowed",
+            return Err(refused(format!(
+                "a name of {} bytes; Linux reads {NAME_MAX}",
                 name.len()
             )));
         }
@@ -163,16 +172,15 @@ impl<'t> Placer<'t> {
         let (kind, spec_info, size) = match &node.kind {
             NodeKind::Directory(_) => (1, 0, 0),
             NodeKind::File { len, .. } => (2, 0, *len),
-            NodeKind::Symlink(target) => (3, 0, checked_target(name, target)?),
-            NodeKind::BlockDevice(device) => (4, packed(name, *device)?, 0),
-            NodeKind::CharDevice(device) => (5, packed(name, *device)?, 0),
+            NodeKind::Symlink(target) => (3, 0, checked_target(target, &refused)?),
+            NodeKind::BlockDevice(device) => (4, packed(*device, &refused)?, 0),
+            NodeKind::CharDevice(device) => (5, packed(*device, &refused)?, 0),
             NodeKind::Socket => (6, 0, 0),
             NodeKind::Fifo => (7, 0, 0),
         };
         if size > u64::from(u32::MAX) {
-            let name = String::from_utf8_lossy(name);
-            return Err(cannot(format!(
-                "the file {name:?} is {size} bytes long, {} are allowed",
+            return Err(refused(format!(
+                "a file of {size} bytes; romfs holds {}",
                 u32::MAX
             )));
         }
@@ -246,23 +254,25 @@ fn check_options(options: &RomfsOptions) -> Result<(), BuildError> {
     Ok(())
 }
 
-fn checked_target(name: &[u8], target: &[u8]) -> Result<u64, BuildError> {
+fn checked_target(
+    target: &[u8],
+    refused: &dyn Fn(String) -> BuildError,
+) -> Result<u64, BuildError> {
     let len = target.len();
     if len == 0 || len > SYMLINK_MAX || target.contains(&0) {
-        let name = String::from_utf8_lossy(name);
-        return Err(cannot(format!(
-            "the link {name:?} has a target of {len} bytes; 1 to {SYMLINK_MAX} without NUL are allowed"
+        return Err(refused(format!(
+            "a link with a target of {len} bytes; 1 to {SYMLINK_MAX} without NUL are allowed"
         )));
     }
     Ok(u64_from(len))
 }
 
-fn packed(name: &[u8], device: Device) -> Result<u64, BuildError> {
+fn packed(device: Device, refused: &dyn Fn(String) -> BuildError) -> Result<u64, BuildError> {
     let Device { major, minor } = device;
     if major > 0xFFFF || minor > 0xFFFF {
-        let name = String::from_utf8_lossy(name);
-        return Err(cannot(format!(
-            "device {name:?} is {major}:{minor}, and both numbers end at 65535"
+        return Err(refused(format!(
+            "device {major}:{minor}; both numbers end at {}",
+            0xFFFF
         )));
     }
     Ok(u64::from(major << 16 | minor))
@@ -270,9 +280,4 @@ fn packed(name: &[u8], device: Device) -> Result<u64, BuildError> {
 
 const fn executable(mode: u16) -> u32 {
     if mode & 0o111 != 0 { EXECUTABLE } else { 0 }
-}
-
-/// Bytes of a name with its NUL, padded.
-pub fn padded(name_len: usize) -> u64 {
-    (u64_from(name_len) + 1).next_multiple_of(ALIGN)
 }

@@ -14,7 +14,7 @@ use forerun_io::Observer;
 /// How a romfs image is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RomfsOptions {
-    /// Volume name, at most 255 bytes without NUL. The same input gives the same image, so the
+    /// Volume name, at most 127 bytes without NUL: the Linux driver cannot mount longer ones. The same input gives the same image, so the
     /// default holds no date.
     pub volume_name: Vec<u8>,
     /// Alignment of the data of regular files in the image: a power of two from 16 (the format's

@@ -1,0 +1,115 @@
+//! What reading does not mind: checksums of headers, reserved fields, `.` and `..`.
+//!
+//! Every node is asked for once by whoever walks the tree. Headers that are no nodes - hard links,
+//! `.` and `..` among them - are checked along with the directory they are in.
+
+use forerun_vfs::{Error, NodeId, Problem, Result};
+
+use crate::chain::Chain;
+use crate::error::Check;
+use crate::header::{Header, Kind};
+use crate::image::Image;
+
+/// Devices are read in blocks of this size, so an image is padded to it.
+const PADDING: u64 = 1024;
+
+/// Checks the image as a whole.
+pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) {
+    let (full_size, source_len) = (image.superblock.full_size, image.source_len());
+    if source_len < full_size.next_multiple_of(PADDING) {
+        let check = Check::Padding {
+            full_size,
+            source_len,
+        };
+        report(problem(None, full_size, check));
+    }
+}
+
+/// Checks the header of a node; of a directory, also those headers in it that are no nodes. Where
+/// its chain is damaged, whoever lists the directory learns of it.
+///
+/// # Errors
+/// Those of [`Image::node`], and `Io`.
+pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
+    let header = image.node(node)?;
+    check_header(node, &header, report);
+    let Kind::Directory { first } = header.kind else {
+        return Ok(());
+    };
+    let (mut dot, mut dots) = (false, false);
+    for header in Chain::new(image, node, first) {
+        let header = match header {
+            Ok(header) => header,
+            Err(error @ Error::Io { .. }) => return Err(error),
+            Err(_) => return Ok(()),
+        };
+        if header.offset != node.0 && (header.is_dot() || header.file_type().is_none()) {
+            check_header(node, &header, report);
+        }
+        let (seen, name) = match &header.name[..] {
+            b"." => (&mut dot, "."),
+            b".." => (&mut dots, ".."),
+            _ => continue,
+        };
+        *seen = true;
+        check_dot(image, node, name, header, report)?;
+    }
+    for (seen, name) in [(dot, "."), (dots, "..")] {
+        if !seen {
+            report(problem(Some(node), node.0, Check::DotMissing { name }));
+        }
+    }
+    Ok(())
+}
+
+fn check_header(node: NodeId, header: &Header, report: &mut dyn FnMut(Problem)) {
+    for check in header.deviations() {
+        report(problem(Some(node), header.offset, check));
+    }
+}
+
+fn check_dot(
+    image: &Image,
+    node: NodeId,
+    name: &'static str,
+    header: Header,
+    report: &mut dyn FnMut(Problem),
+) -> Result<()> {
+    let at = header.offset;
+    let target = match image.follow(header) {
+        Ok(target) => target,
+        Err(error @ Error::Io { .. }) => return Err(error),
+        Err(error) => {
+            // Nobody else follows these.
+            report(Problem {
+                node: Some(node),
+                fatal: false,
+                error,
+            });
+            return Ok(());
+        }
+    };
+    let (sound, expected) = match name {
+        "." => (target.offset == node.0, "the directory itself"),
+        _ => (matches!(target.kind, Kind::Directory { .. }), "a directory"),
+    };
+    if !sound {
+        let check = Check::DotElsewhere {
+            name,
+            found: target.offset,
+            expected,
+        };
+        report(problem(Some(node), at, check));
+    }
+    Ok(())
+}
+
+/// A wrong checksum means that some byte of the header is not what was written; the rest are fields
+/// that have no effect.
+fn problem(node: Option<NodeId>, offset: u64, check: Check) -> Problem {
+    Problem {
+        node,
+        fatal: matches!(check, Check::HeaderChecksum { .. }),
+        error: check.at(node, offset),
+    }
+}

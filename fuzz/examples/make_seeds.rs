@@ -1,0 +1,76 @@
+//! Writes the seed corpus of each target into `fuzz/corpus`: `cargo run --example make_seeds` in
+//! `fuzz`. The seeds come from the writers, so that they follow the formats; none is kept in the tree.
+
+use std::error::Error;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use tar::EntryType;
+
+/// Bytes that a superblock's parser looks at.
+const HEAD: usize = 512;
+/// Bytes that a header with a name of 255 bytes takes.
+const HEADER: usize = 272;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let mut count = 0;
+    let mut put = |target: &str, name: &str, bytes: &[u8]| {
+        let dir = corpus.join(target);
+        fs::create_dir_all(&dir)?;
+        count += 1;
+        fs::write(dir.join(name), bytes)
+    };
+    for (name, image) in forerun_romfs::fuzzing::seeds()? {
+        put("romfs_walk", name, &image)?;
+        put("romfs_superblock", name, &image[..image.len().min(HEAD)])?;
+        for at in (0x20..image.len()).step_by(16).take(64) {
+            let header = &image[at..image.len().min(at + HEADER)];
+            put("romfs_header", &format!("{name}-{at:#x}"), header)?;
+        }
+    }
+    put("tar_tree", "everything", &archive()?)?;
+    println!("{count} seeds in {}", corpus.display());
+    Ok(())
+}
+
+/// One entry of each type.
+fn archive() -> io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (path, kind, link) in [
+        ("dir/", EntryType::Directory, ""),
+        ("dir/file", EntryType::Regular, ""),
+        ("dir/link", EntryType::Symlink, "file"),
+        ("hard", EntryType::Link, "dir/file"),
+        ("block", EntryType::Block, ""),
+        ("char", EntryType::Char, ""),
+        ("fifo", EntryType::Fifo, ""),
+    ] {
+        let mut header = tar::Header::new_ustar();
+        header.set_path(path)?;
+        header.set_entry_type(kind);
+        header.set_mode(0o755);
+        header.set_device_major(7)?;
+        header.set_device_minor(3)?;
+        header.set_mtime(1);
+        if !link.is_empty() {
+            header.set_link_name(link)?;
+        }
+        let content: &[u8] = if kind == EntryType::Regular {
+            b"bytes"
+        } else {
+            b""
+        };
+        header.set_size(content.len().try_into().unwrap_or(0));
+        header.set_cksum();
+        archive.append(&header, content)?;
+    }
+    // A name over 100 bytes takes an extension of the format.
+    let long = "a long name ".repeat(10);
+    let mut header = tar::Header::new_gnu();
+    header.set_size(5);
+    header.set_mode(0o644);
+    archive.append_data(&mut header, long, &b"bytes"[..])?;
+    archive.into_inner()
+}

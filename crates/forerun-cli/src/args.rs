@@ -34,7 +34,7 @@ could not be written; 6 done in part; 7 not mounted.";
 /// block device, or - for standard input.
 #[derive(Debug, Parser)]
 #[command(name = "forerun", version, after_help = EXAMPLES, max_term_width = 100)]
-#[command(propagate_version = true, disable_help_subcommand = true)]
+#[command(disable_help_subcommand = true)]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -44,19 +44,18 @@ pub struct Cli {
 
 /// What every command understands.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Output")]
 pub struct Global {
     /// Print errors only: no progress bar, no notes
-    #[arg(short, long, global = true)]
+    #[arg(help_heading = "Output", short, long, global = true)]
     pub quiet: bool,
     /// Print JSON, for programs: data to standard output, errors to standard error
-    #[arg(long, global = true)]
+    #[arg(help_heading = "Output", long, global = true)]
     pub json: bool,
     /// At the end, print to standard error what crossed each boundary: requests, bytes, cache hits
-    #[arg(long, global = true)]
+    #[arg(help_heading = "Output", long, global = true)]
     pub stats: bool,
     /// Log what is done to standard error; twice for more
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(help_heading = "Output", short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
 }
 
@@ -93,43 +92,49 @@ pub struct ImageArgs {
 
 /// How an image is read.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Image")]
 pub struct SourceArgs {
     /// Open the image as this format, whatever it looks like
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = "Image", long, value_name = "NAME")]
     pub format: Option<String>,
     /// The image starts this far into the file
-    #[arg(long, value_name = "BYTES", value_parser = size::parse, default_value = "0", hide_default_value = true)]
+    #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse, default_value = "0", hide_default_value = true)]
     pub offset: u64,
     /// The image is this long [default: to the end of the file]
-    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
     /// Read this far ahead of a sequential reader; 0 turns it off [default: 8M]
-    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub readahead: Option<u64>,
     /// Memory that cached blocks may take [default: 256M, or an eighth of the memory]
-    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub cache: Option<u64>,
     /// Threads that read and decode ahead; 0 for one per CPU [default: 0]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
+    #[arg(help_heading = "Image", long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
     pub threads: Option<u16>,
     /// Read in the legacy way: 1 KiB blocks, one at a time, nothing ahead
-    #[arg(long)]
+    #[arg(help_heading = "Image", long)]
     pub no_large_blocks: bool,
 }
 
 /// Bounds on what an image may ask for.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Limits on what the image may ask for")]
 pub struct LimitArgs {
     /// Bytes that may be written [default: no limit]
-    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    #[arg(help_heading = "Limits on what the image may ask for", long, value_name = "BYTES", value_parser = size::parse)]
     pub max_total_bytes: Option<u64>,
     /// Entries of all directories together [default: 64 million]
-    #[arg(long, value_name = "N")]
+    #[arg(
+        help_heading = "Limits on what the image may ask for",
+        long,
+        value_name = "N"
+    )]
     pub max_entries: Option<u64>,
     /// Depth of the directory tree [default: 1024]
-    #[arg(long, value_name = "N")]
+    #[arg(
+        help_heading = "Limits on what the image may ask for",
+        long,
+        value_name = "N"
+    )]
     pub max_depth: Option<usize>,
 }
 

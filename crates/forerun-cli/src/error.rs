@@ -1,14 +1,10 @@
 //! What a user is told when something fails: what, where in the image, and what to try.
 //!
-//! The libraries' errors say what failed and where. This adds the file's name in front, a hint
-//! behind, and the exit code. Commands give a [`Failure`] up, or [`report`](crate::context::Context::report) it and go on.
+//! The libraries' errors say what failed and where. [`advice`](crate::advice) adds the exit code and
+//! a hint, commands the names. They give a [`Failure`] up, or report it and go on.
 
 use std::fmt;
 use std::io;
-
-use forerun::Error;
-use forerun::build::BuildError;
-use forerun_export::ExportError;
 
 use crate::escape::{escape, printable};
 use crate::exit::Exit;
@@ -101,7 +97,9 @@ impl Failure {
         self
     }
 
-    fn maybe_hint(mut self, hint: Option<&str>) -> Self {
+    /// Says what to try, where something can be done.
+    #[must_use]
+    pub fn maybe_hint(mut self, hint: Option<&str>) -> Self {
         self.hint = hint.map(str::to_string);
         self
     }
@@ -125,128 +123,6 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let (exit, hint) = advice(&error);
-        Self::new(exit, error.kind(), without_errno(&error.to_string())).maybe_hint(hint)
-    }
-}
-
-impl From<BuildError> for Failure {
-    fn from(error: BuildError) -> Self {
-        let (exit, kind, hint) = match &error {
-            BuildError::Output { source, .. } => return Self::output_at(source, &error),
-            BuildError::Pattern { .. } => (
-                Exit::Usage,
-                "pattern",
-                Some("quote patterns so that the shell leaves them alone"),
-            ),
-            BuildError::Host { .. } | BuildError::Content { .. } | BuildError::Tar { .. } => {
-                (Exit::Source, "input", None)
-            }
-            BuildError::Format { .. } => (
-                Exit::Format,
-                "does_not_fit",
-                Some("leave something out with --exclude, or choose another format"),
-            ),
-            _ => (Exit::Source, "input", None),
-        };
-        Self::new(exit, kind, without_errno(&error.to_string())).maybe_hint(hint)
-    }
-}
-
-impl From<ExportError> for Failure {
-    fn from(error: ExportError) -> Self {
-        match error {
-            ExportError::Image { path, source } => Self::from(source).at(&absolute(&path)),
-            ExportError::Target { path, source } => Self::output(&source).of(path.display()),
-            ExportError::Entry {
-                path,
-                action,
-                source,
-            } => {
-                let failure = Self::output(&source).at(&absolute(&path));
-                let message = format!("cannot {action}: {}", failure.message);
-                let failure = Self { message, ..failure };
-                match source.kind() {
-                    io::ErrorKind::AlreadyExists => failure.hint("--force replaces what is there"),
-                    _ => failure,
-                }
-            }
-            ExportError::LeftOut { path, reason } => {
-                let failure = Self::new(Exit::Partial, "left_out", format!("left out: {reason}"));
-                failure.at(&absolute(&path))
-            }
-            ExportError::Output(source) => Self::output(&source),
-            ExportError::Limit { .. } => {
-                let failure = Self::new(Exit::Image, "limit", error.to_string());
-                failure.hint("if you trust the image, raise --max-total-bytes")
-            }
-            // The enum may grow; what it says is all that is known of a new kind.
-            error => Self::new(Exit::Partial, "export", without_errno(&error.to_string())),
-        }
-    }
-}
-
-/// Paths of the libraries start below the root; users know them with a slash.
-fn absolute(path: &[u8]) -> Vec<u8> {
-    match path {
-        [b'/', ..] => path.to_vec(),
-        _ => [b"/", path].concat(),
-    }
-}
-
-impl Failure {
-    fn output_at(source: &io::Error, error: &BuildError) -> Self {
-        let failure = Self::output(source);
-        let message = without_errno(&error.to_string());
-        Self { message, ..failure }
-    }
-}
-
-/// Exit code of an error of the library, and what to try.
-fn advice(error: &Error) -> (Exit, Option<&'static str>) {
-    match error {
-        Error::NotFound => (Exit::Image, Some("forerun ls -R IMAGE lists every path")),
-        Error::IsADirectory => (
-            Exit::Image,
-            Some("forerun ls lists a directory, forerun extract copies it"),
-        ),
-        Error::NotADirectory | Error::NotASymlink | Error::NotAFile | Error::StaleNode(_) => {
-            (Exit::Image, None)
-        }
-        Error::SymlinkLoop => (
-            Exit::Image,
-            Some("forerun ls -l shows where each link points"),
-        ),
-        Error::DirectoryLoop { .. } | Error::Corrupt(_) => (
-            Exit::Image,
-            Some(
-                "forerun check lists everything that is wrong; a fresh copy of the image may help",
-            ),
-        ),
-        Error::Limit { .. } => (
-            Exit::Image,
-            Some("if you trust the image, raise --max-total-bytes, --max-entries or --max-depth"),
-        ),
-        Error::Unsupported(_) => (Exit::Format, None),
-        Error::UnknownFormat { .. } => (
-            Exit::Format,
-            Some("if the image starts further in, say where with --offset"),
-        ),
-        Error::Io { source, .. } if source.kind() == io::ErrorKind::UnexpectedEof => (
-            Exit::Source,
-            Some("the image is shorter than it says: copy it again"),
-        ),
-        Error::Io { .. } => (
-            Exit::Source,
-            Some("the device or file is failing there; what lies elsewhere can still be read"),
-        ),
-        // The enum may grow; a new kind is about the image until it is listed here.
-        _ => (Exit::Image, None),
-    }
-}
 
 /// What the system said, without the number that only the system understands.
 pub fn reason(error: &io::Error) -> String {
@@ -292,23 +168,14 @@ mod tests {
 
     #[test]
     fn says_what_where_and_what_to_try() {
-        let failure = Failure::from(Error::IsADirectory).of("a.img").at(b"/etc\n");
+        let failure = Failure::from(forerun::Error::IsADirectory)
+            .of("a.img")
+            .at(b"/etc\n");
         assert_eq!(failure.exit, Exit::Image);
         assert_eq!(
             failure.to_string(),
             "forerun: a.img: /etc\\n: is a directory\n  hint: forerun ls lists a directory, \
              forerun extract copies it"
-        );
-    }
-
-    #[test]
-    fn a_failed_source_is_told_from_a_damaged_image() {
-        let error = Error::io(512, 100, io::Error::from_raw_os_error(5));
-        let failure = Failure::from(error);
-        assert_eq!((failure.exit, failure.kind), (Exit::Source, "io"));
-        assert_eq!(
-            failure.message,
-            "reading 100 bytes at offset 0x200: Input/output error"
         );
     }
 }

@@ -29,6 +29,39 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// What each code means, for the man pages.
+    pub const MEANINGS: &'static [(Self, &'static str)] = &[
+        (Self::Ok, "Everything was done."),
+        (
+            Self::Image,
+            "Something in the image stood in the way: no such path, damage, a limit. \
+             From check: problems were found.",
+        ),
+        (Self::Usage, "The command line cannot be meant."),
+        (
+            Self::Format,
+            "Not an image of a known format, or not one that the format can hold.",
+        ),
+        (
+            Self::Source,
+            "The image, or what an image is to be made of, could not be read.",
+        ),
+        (
+            Self::Output,
+            "The output could not be written, or exists already.",
+        ),
+        (Self::Partial, "Done, but for the entries that were listed."),
+        (Self::Mount, "The image could not be mounted or unmounted."),
+        (
+            Self::Interrupted,
+            "Interrupted; nothing half-made was left.",
+        ),
+        (
+            Self::BrokenPipe,
+            "Nobody reads standard output any more, as after | head.",
+        ),
+    ];
+
     /// The status that the parent process sees.
     pub const fn code(self) -> u8 {
         match self {

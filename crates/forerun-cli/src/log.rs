@@ -2,8 +2,9 @@
 
 use tracing::level_filters::LevelFilter;
 
-/// Starts it: warnings always, more with each `-v`.
-pub fn init(verbose: u8) {
+/// Starts it: warnings always, more with each `-v`. Without colours if standard error will be
+/// `to_file` later.
+pub fn init(verbose: u8, to_file: bool) {
     let level = match verbose {
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
@@ -14,7 +15,7 @@ pub fn init(verbose: u8) {
     let _ = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_ansi(!to_file && std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_target(false)
         .try_init();
 }

@@ -4,6 +4,7 @@
 //! them: [`args`] is the command line, [`error`] and [`exit`] how failures are told, [`output`] and
 //! [`json`] how results are. Nothing here knows a format or reads a byte of an image itself.
 
+mod advice;
 mod args;
 mod commands;
 mod context;
@@ -29,20 +30,27 @@ use clap::{CommandFactory, Parser};
 use args::{Cli, Command, Global};
 use context::Context;
 use error::Result;
+use exit::Exit;
 
 fn main() -> ExitCode {
     let argv: Vec<_> = std::env::args_os().collect();
-    let (context, result) = match mount::as_mount_helper(&argv, &is_command) {
+    let call = mount::as_mount_helper(&argv, &is_command);
+    let status = match call {
+        Some(_) => mount::helper_status,
+        None => Exit::code,
+    };
+    let (context, result) = match call {
         Some(call) => {
             let verbose = call.as_ref().is_ok_and(|(_, verbose)| *verbose);
-            log::init(verbose.into());
+            log::init(verbose.into(), false);
             let context = Context::new(Global::default());
             let result = call.and_then(|(args, _)| mount::run(&context, &args));
             (context, result)
         }
         None => {
             let cli = Cli::parse_from(argv);
-            log::init(cli.global.verbose);
+            let to_file = matches!(&cli.command, Command::Mount(args) if args.log.is_some());
+            log::init(cli.global.verbose, to_file);
             let context = Context::new(cli.global);
             let result = run(&context, &cli.command);
             (context, result)
@@ -50,7 +58,7 @@ fn main() -> ExitCode {
     };
     let exit = result.unwrap_or_else(|failure| context.report(&failure));
     context.print_stats();
-    ExitCode::from(exit.code())
+    ExitCode::from(status(exit))
 }
 
 fn is_command(word: &OsStr) -> bool {

@@ -20,12 +20,14 @@ use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 
-pub use helper::as_mount_helper;
+pub use helper::{as_mount_helper, helper_status};
 
 const OPTIONS_HELP: &str = "\
 Mount options (-o, and the fourth field of /etc/fstab):
   offset=N, size=N       the image is that part of the file
-  uid=N, gid=N           owner of everything; umask=NNN takes permissions away
+  uid=N, gid=N           owner of everything, instead of the image's; in formats without
+                         owners (romfs) everything belongs to who mounts
+  umask=NNN              permissions to take away
   allow_other            other users may look too, as far as permissions allow
   default_permissions    the kernel enforces the image's permissions for you too
   auto_unmount           unmount when the serving process dies, however it dies
@@ -132,7 +134,7 @@ fn parse_options(context: &Context, args: &MountArgs) -> Result<MountOptions> {
         match args.helper {
             Some(HelperCall { sloppy: true, .. }) => {
                 let unknown = options.apply_known(list).map_err(usage)?;
-                if !unknown.is_empty() {
+                if !unknown.is_empty() && !daemon::is_child() {
                     let unknown = unknown.join(", ");
                     context.note(&format!("unknown mount options are ignored: {unknown}"));
                 }

@@ -74,28 +74,37 @@ fn check_range(file: &FileSource, options: &OpenOptions) -> Result<()> {
     Err(Failure::usage(format!("{what} past the end at {len}")))
 }
 
+/// What kept an image from being opened at all: nothing can be listed or checked then.
 fn from_open(error: forerun::Error, options: &OpenOptions) -> Failure {
-    let forerun::Error::UnknownFormat { expected, found } = &error else {
-        return error.into();
-    };
     let failure = Failure::from(error.clone());
-    let known: Vec<_> = forerun::formats()
-        .iter()
-        .map(|format| format.name)
-        .collect();
     let asked = options.format.as_deref();
-    if let Some(name) = asked.filter(|name| !known.contains(name)) {
-        let known = known.join(", ");
-        return Failure::usage(format!("unknown format {name:?}")).hint(format!("known: {known}"));
+    match &error {
+        forerun::Error::UnknownFormat { expected, found } => {
+            let known: Vec<_> = forerun::formats()
+                .iter()
+                .map(|format| format.name)
+                .collect();
+            if let Some(name) = asked.filter(|name| !known.contains(name)) {
+                let message = format!("unknown format {name:?}");
+                return Failure::usage(message).hint(format!("known: {}", known.join(", ")));
+            }
+            if let Some((found, advice)) = found.split_once("; ") {
+                let message = format!("not a {expected} image: {found}");
+                return Failure { message, ..failure }.hint(advice);
+            }
+            if options.offset > 0 {
+                return failure.hint("check --offset, or leave it out");
+            }
+            failure
+        }
+        forerun::Error::Corrupt(_) if asked.is_some() => {
+            failure.hint("leave --format out to have the format found by content")
+        }
+        forerun::Error::Corrupt(_) => {
+            failure.hint("it may be an incomplete copy: compare its size, or copy it again")
+        }
+        _ => failure,
     }
-    if let Some((found, advice)) = found.split_once("; ") {
-        let message = format!("not a {expected} image: {found}");
-        return Failure { message, ..failure }.hint(advice);
-    }
-    if options.offset > 0 {
-        return failure.hint("check --offset, or leave it out");
-    }
-    failure
 }
 
 fn stdin(context: &Context) -> Result<FileSource> {

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::TempPath;
 
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
@@ -31,7 +31,7 @@ enum Kind {
         path: PathBuf,
         replace: bool,
         temp: TempPath,
-        _guard: OnInterrupt,
+        _guard: Option<OnInterrupt>,
     },
 }
 
@@ -128,22 +128,27 @@ impl Target {
         let mut prefix = std::ffi::OsString::from(".");
         prefix.push(path.file_name().unwrap_or_default());
         prefix.push(".");
+        let mut guard = None;
         let temp = tempfile::Builder::new()
             .prefix(&prefix)
             .suffix(".partial")
-            // The user's umask applies, as it does to any new file.
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(dir)
+            // Opened here, so that the user's umask applies as to any new file, and so that there
+            // is no moment in which an interrupt would leave it behind.
+            .make_in(dir, |path| {
+                let partial = path.to_path_buf();
+                let remove = OnInterrupt::new(move || {
+                    let _ = std::fs::remove_file(partial);
+                });
+                let file = File::options().write(true).create_new(true).open(path)?;
+                guard = Some(remove);
+                Ok(file)
+            })
             .map_err(failed)?;
-        let (file, temp) = NamedTempFile::into_parts(temp);
+        let (file, temp) = temp.into_parts();
         if let Some(mode) = mode {
             let mode = Permissions::from_mode(mode & 0o777);
             file.set_permissions(mode).map_err(failed)?;
         }
-        let partial = temp.to_path_buf();
-        let guard = OnInterrupt::new(move || {
-            let _ = std::fs::remove_file(partial);
-        });
         let kind = Kind::File {
             path: path.to_path_buf(),
             replace,

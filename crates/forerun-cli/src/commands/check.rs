@@ -5,6 +5,7 @@ use forerun::Image;
 use forerun_export::{CheckOptions, CheckSummary, Finding, check};
 use serde_json::{Map, Value};
 
+use crate::advice::absolute;
 use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
@@ -140,10 +141,6 @@ fn sentence(summary: &CheckSummary, quick: bool) -> String {
 
 fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
-}
-
-fn absolute(path: &[u8]) -> Vec<u8> {
-    [b"/", path].concat()
 }
 
 fn to_json(finding: &Finding) -> Value {

@@ -8,6 +8,7 @@ use forerun::vfs::{FollowLast, resolve};
 use forerun_export::{DumpRecord, dump};
 use serde_json::{Map, Value};
 
+use crate::advice::absolute;
 use crate::args::{ImageArgs, image_path};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
@@ -63,10 +64,6 @@ pub fn run(context: &Context, args: &DumpArgs) -> Result {
     }
     out.finish()?;
     Ok(exit)
-}
-
-fn absolute(path: &[u8]) -> Vec<u8> {
-    [b"/", path].concat()
 }
 
 fn print(out: &mut Output, record: &DumpRecord) -> Result<()> {

@@ -28,8 +28,6 @@ Examples:
 pub struct ExtractArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    #[command(flatten)]
-    pub select: SelectArgs,
     /// Where to; it is made if it is missing
     #[arg(short = 'C', long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
@@ -45,6 +43,8 @@ pub struct ExtractArgs {
     /// Keep owners, where the format has them (root only)
     #[arg(long)]
     pub owners: bool,
+    #[command(flatten)]
+    pub select: SelectArgs,
 }
 
 /// Runs it.

@@ -47,7 +47,7 @@ pub struct LsArgs {
     /// With -l, sizes as 1.5 MiB
     #[arg(short = 'h', long)]
     pub human: bool,
-    /// Nothing more: names that start with a dot are always shown
+    /// Accepted for habit: names that start with a dot are always shown
     #[arg(short, long)]
     pub all: bool,
     /// Print help

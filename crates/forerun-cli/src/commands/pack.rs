@@ -27,6 +27,7 @@ use crate::target::{Target, is_same_file};
 /// The image appears under its name only when it is complete. The same input gives the same image,
 /// byte for byte; times later than SOURCE_DATE_EPOCH are set to it where the format keeps times.
 #[derive(Args, Debug)]
+#[command(override_usage = "forerun pack [OPTIONS] --format <NAME> <INPUT> <OUTPUT>")]
 #[command(group = ArgGroup::new("to").required(true).args(["output", "output_option"]))]
 #[command(after_help = "\
 Examples:

@@ -10,20 +10,25 @@ use crate::error::Result;
 
 /// Which entries.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Selection")]
 pub struct SelectArgs {
     /// Paths in the image, each with everything below it [default: /]
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
     /// Only what matches, with everything below it; may be given more than once. A GLOB with a
     /// slash is held against the whole path, one without against the name
-    #[arg(long, value_name = "GLOB")]
+    #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub include: Vec<String>,
     /// Not what matches, nor anything below it; may be given more than once
-    #[arg(long, value_name = "GLOB")]
+    #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub exclude: Vec<String>,
     /// Cut this many leading directories off each path
-    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    #[arg(
+        help_heading = "Selection",
+        long,
+        value_name = "N",
+        default_value = "0",
+        hide_default_value = true
+    )]
     pub strip_components: usize,
 }
 

@@ -25,14 +25,14 @@ Examples:
 pub struct TarArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    #[command(flatten)]
-    pub select: SelectArgs,
     /// The archive to write; - for standard output
     #[arg(short, long, value_name = "FILE", default_value = "-", hide_default_value = true, value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
     /// Replace FILE if it exists
     #[arg(long)]
     pub force: bool,
+    #[command(flatten)]
+    pub select: SelectArgs,
 }
 
 /// Runs it.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::{HelperCall, MountArgs};
 use crate::error::{Failure, Result};
+use crate::exit::Exit;
 
 const NAMES: &[&str] = &["mount.fuse.forerun", "mount.fuse3.forerun", "mount.forerun"];
 const USAGE: &str = "mount.fuse.forerun IMAGE DIR [-sfnv] [-o OPTIONS] [-t TYPE]";
@@ -40,6 +41,15 @@ pub fn as_mount_helper(
             Some(Ok((args, false)))
         }
         _ => None,
+    }
+}
+
+/// The exit status that mount(8) understands: its own numbers, not those of our other commands.
+pub const fn helper_status(exit: Exit) -> u8 {
+    match exit {
+        Exit::Ok => 0,
+        Exit::Usage => 1,
+        _ => 32,
     }
 }
 
@@ -162,6 +172,14 @@ mod tests {
         ] {
             assert!(call(words).unwrap().is_err(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn the_status_is_mount_s() {
+        assert_eq!(
+            [Exit::Ok, Exit::Usage, Exit::Mount].map(helper_status),
+            [0, 1, 32]
+        );
     }
 
     #[test]

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(6);
 
 /// All lines of the table.
 pub struct Measured {
-    /// In the order they were measured; the first is what the others are held against.
+    /// In the order they were first measured; the first is what the others are held against.
     pub rows: Vec<Row>,
     /// Why there are none of the mount, where there are none.
     pub no_mount: Option<String>,
@@ -81,31 +81,41 @@ fn ratio(a: u64, b: u64) -> f64 {
     a as f64 / b.max(1) as f64
 }
 
+/// Runs of what is fast, of which the better one counts: one hiccup of the disk would decide the
+/// comparison otherwise.
+const RUNS: usize = 2;
+
 /// Measures everything that this machine can do. `md5` is that of the large file.
 pub fn all(image: &Path, place: &Place, md5: &str) -> Result<Measured> {
-    let mut measured = Measured {
-        rows: Vec::new(),
-        no_mount: None,
-        dropped_all: false,
-    };
-    measured.dropped_all = drop_caches(image)?;
-    measured.rows.push(the_image(image)?);
-    let modes = [(true, Mode::LARGE), (false, Mode::LEGACY)];
-    for (large, mode) in modes {
-        match mounted(image, place, large, mode.mounted, md5)? {
-            Ok(row) => measured.rows.push(row),
-            Err(why) => {
-                measured.no_mount = Some(why);
-                break;
+    let dropped_all = drop_caches(image)?;
+    let (mut rows, mut no_mount) = (Vec::new(), None);
+    for (large, mode, runs) in [(true, Mode::LARGE, RUNS), (false, Mode::LEGACY, 1)] {
+        for _ in 0..runs {
+            if large {
+                keep_better(&mut rows, the_image(image)?);
             }
+            if no_mount.is_none() {
+                match mounted(image, place, large, mode.mounted, md5)? {
+                    Ok(row) => keep_better(&mut rows, row),
+                    Err(why) => no_mount = Some(why),
+                }
+            }
+            keep_better(&mut rows, through_library(image, large, mode.library, md5)?);
         }
     }
-    for (large, mode) in modes {
-        measured
-            .rows
-            .push(through_library(image, large, mode.library, md5)?);
+    Ok(Measured {
+        rows,
+        no_mount,
+        dropped_all,
+    })
+}
+
+fn keep_better(rows: &mut Vec<Row>, row: Row) {
+    match rows.iter_mut().find(|other| other.id == row.id) {
+        Some(other) if other.seconds() > row.seconds() => *other = row,
+        Some(_) => {}
+        None => rows.push(row),
     }
-    Ok(measured)
 }
 
 /// What is shown of a block mode: text and stable name.
@@ -130,6 +140,7 @@ impl Mode {
 }
 
 fn the_image(image: &Path) -> Result<Row> {
+    drop_caches(image)?;
     let failed = |error: io::Error| Failure::source(&error).of(image.display());
     let mut file = File::open(image).map_err(failed)?;
     let total = file.metadata().map_err(failed)?.len();
@@ -282,5 +293,7 @@ fn drop_caches(image: &Path) -> Result<bool> {
     file.sync_all().map_err(failed)?;
     let dropped = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
     dropped.map_err(|error| failed(error.into()))?;
+    // Pages that are not written back yet would stay.
+    rustix::fs::sync();
     Ok(fs::write("/proc/sys/vm/drop_caches", "3").is_ok())
 }

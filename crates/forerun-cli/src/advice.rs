@@ -1,0 +1,166 @@
+//! From the libraries' errors to what a user is told: the exit code, and what to try.
+
+use std::io;
+
+use forerun::Error;
+use forerun::build::BuildError;
+use forerun_export::ExportError;
+
+use crate::error::{Failure, without_errno};
+use crate::exit::Exit;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let (exit, hint) = advice(&error);
+        Self::new(exit, error.kind(), without_errno(&error.to_string())).maybe_hint(hint)
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        let (exit, kind, hint) = match &error {
+            BuildError::Output { source, .. } => return Self::output_at(source, &error),
+            BuildError::Pattern { .. } => (
+                Exit::Usage,
+                "pattern",
+                Some("quote patterns so that the shell leaves them alone"),
+            ),
+            BuildError::Tar { .. } => (
+                Exit::Source,
+                "input",
+                Some("INPUT is a directory or a tar archive that is not compressed"),
+            ),
+            BuildError::Format { .. } => (
+                Exit::Format,
+                "does_not_fit",
+                Some("leave something out with --exclude, or choose another format"),
+            ),
+            _ => (Exit::Source, "input", None),
+        };
+        Self::new(exit, kind, without_errno(&error.to_string())).maybe_hint(hint)
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Image { path, source } => Self::from(source).at(&absolute(&path)),
+            ExportError::Target { path, source } => match source.kind() {
+                io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                    Self::new(Exit::Output, "output", "is not a directory").of(path.display())
+                }
+                _ => Self::output(&source).of(path.display()),
+            },
+            ExportError::Entry {
+                path,
+                action,
+                source,
+            } => {
+                let failure = Self::output(&source).at(&absolute(&path));
+                let message = format!("cannot {action}: {}", failure.message);
+                let failure = Self { message, ..failure };
+                match source.kind() {
+                    io::ErrorKind::AlreadyExists => failure.hint("--force replaces what is there"),
+                    _ => failure,
+                }
+            }
+            ExportError::LeftOut { path, reason } => {
+                let failure = Self::new(Exit::Partial, "left_out", format!("left out: {reason}"));
+                failure.at(&absolute(&path))
+            }
+            ExportError::Output(source) => Self::output(&source),
+            ExportError::Limit { count, limit, .. } => {
+                let message = format!("{count} bytes to be written exceed the limit of {limit}");
+                let failure = Self::new(Exit::Image, "limit", message);
+                failure.hint("if you trust the image, raise --max-total-bytes")
+            }
+            // The enum may grow; what it says is all that is known of a new kind.
+            error => Self::new(Exit::Partial, "export", without_errno(&error.to_string())),
+        }
+    }
+}
+
+/// Paths of the libraries start below the root; users know them with a slash.
+pub fn absolute(path: &[u8]) -> Vec<u8> {
+    match path {
+        [b'/', ..] => path.to_vec(),
+        _ => [b"/", path].concat(),
+    }
+}
+
+impl Failure {
+    fn output_at(source: &io::Error, error: &BuildError) -> Self {
+        let failure = Self::output(source);
+        let message = without_errno(&error.to_string());
+        Self { message, ..failure }
+    }
+}
+
+/// Exit code of an error of the library, and what to try.
+fn advice(error: &Error) -> (Exit, Option<&'static str>) {
+    match error {
+        Error::NotFound => (Exit::Image, Some("forerun ls -R IMAGE lists every path")),
+        Error::IsADirectory => (
+            Exit::Image,
+            Some("forerun ls lists a directory, forerun extract copies it"),
+        ),
+        Error::NotADirectory | Error::NotASymlink | Error::NotAFile | Error::StaleNode(_) => {
+            (Exit::Image, None)
+        }
+        Error::SymlinkLoop => (
+            Exit::Image,
+            Some("forerun ls -l shows where each link points"),
+        ),
+        Error::DirectoryLoop { .. } | Error::Corrupt(_) => (
+            Exit::Image,
+            Some("forerun check IMAGE lists everything that is wrong"),
+        ),
+        Error::Limit { what, .. } if what.contains("depth") => (
+            Exit::Image,
+            Some("if you trust the image, raise --max-depth"),
+        ),
+        Error::Limit { what, .. } if what.contains("entries") => (
+            Exit::Image,
+            Some("if you trust the image, raise --max-entries"),
+        ),
+        Error::Limit { .. } => (Exit::Image, None),
+        Error::Unsupported(_) => (Exit::Format, None),
+        Error::UnknownFormat { .. } => (
+            Exit::Format,
+            Some("if the image starts further in, say where with --offset"),
+        ),
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::UnexpectedEof => (
+            Exit::Source,
+            Some("the image is shorter than it says: copy it again"),
+        ),
+        Error::Io { .. } => (
+            Exit::Source,
+            Some("the device or file is failing there; what lies elsewhere can still be read"),
+        ),
+        // The enum may grow; a new kind is about the image until it is listed here.
+        _ => (Exit::Image, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_source_is_told_from_a_damaged_image() {
+        let error = Error::io(512, 100, io::Error::from_raw_os_error(5));
+        let failure = Failure::from(error);
+        assert_eq!((failure.exit, failure.kind), (Exit::Source, "io"));
+        assert_eq!(
+            failure.message,
+            "reading 100 bytes at offset 0x200: Input/output error"
+        );
+    }
+
+    #[test]
+    fn paths_get_one_slash() {
+        assert_eq!(absolute(b""), b"/");
+        assert_eq!(absolute(b"a/b"), b"/a/b");
+        assert_eq!(absolute(b"/a"), b"/a");
+    }
+}

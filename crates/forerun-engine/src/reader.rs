@@ -12,6 +12,7 @@ use crate::decoded::Decoded;
 use crate::pool::Pool;
 use crate::stored::Stored;
 use crate::stream::Streams;
+use crate::walk_ahead::WalkAhead;
 use crate::{Bulk, Data, EngineOptions, MetadataSource};
 
 /// Most that is held of what was read ahead, whatever the budget for all.
@@ -37,7 +38,7 @@ struct Inner {
 pub struct Moves {
     pub stored: Stored,
     pub decoded: Decoded,
-    pub pool: Pool,
+    pub pool: Arc<Pool>,
 }
 
 impl std::fmt::Debug for Reader {
@@ -64,10 +65,16 @@ impl Reader {
             true => (options.readahead.min(ahead_budget / 2), false),
             false => (0, true),
         };
+        let pool = Arc::new(Pool::new(options.pool_threads()));
         let moves = Moves {
             stored: Stored::new(image, geometry, legacy, ahead_budget),
             decoded: Decoded::new(fs.volume().format, options.cache / 2, &limits),
-            pool: Pool::new(options.pool_threads()),
+            pool: Arc::clone(&pool),
+        };
+        let fs: Arc<dyn FileSystem> = match window {
+            // Nothing is to be read ahead.
+            0 => fs,
+            _ => Arc::new(WalkAhead::new(fs, pool)),
         };
         let inner = Inner {
             fs,

@@ -108,7 +108,9 @@ impl FileSystem for Romfs {
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         match self.indexes.get(&self.image, dir)? {
-            Slot::Index(index) => read_index(&index, from, visit),
+            Slot::Index(index) if from.0 < LARGE_CURSOR => read_index(&index, from, visit),
+            // Where it goes on is all in the cursor.
+            Slot::Index(_) => read_large(&self.image, dir, 0, from, visit),
             Slot::Large { first } => read_large(&self.image, dir, first, from, visit),
         }
     }
@@ -187,7 +189,11 @@ fn read_index(
     index.damage.clone().map_or(Ok(()), Err)
 }
 
-/// Walks the chain of a directory too large to index. The cursor is the next header and how many
+/// Cursors from here on are those of [`read_large`], which counts at least one header. Those of an
+/// index count entries, and 4 GiB have room for fewer than this.
+const LARGE_CURSOR: u64 = 1 << 28;
+
+/// Walks the chain of a directory that has no index. The cursor is the next header and how many
 /// came before it. Ends at the first damage, as nothing remembers it for later; duplicate names are
 /// not noticed.
 fn read_large(

@@ -16,7 +16,7 @@ use crate::image::Image;
 pub enum Slot {
     /// All of it.
     Index(Arc<Index>),
-    /// It is too large to index; its first header.
+    /// It is too large to index, or could not be read to its end; its first header.
     Large { first: u64 },
 }
 
@@ -69,7 +69,7 @@ impl Indexes {
     /// What is known of `dir`, found out now if need be.
     ///
     /// # Errors
-    /// `NotADirectory`, those of [`Image::node`], `Io`.
+    /// `NotADirectory`, those of [`Image::node`].
     pub fn get(&self, image: &Image, dir: NodeId) -> Result<Slot> {
         if let Some(slot) = self.cache.get(&dir) {
             return Ok(slot);
@@ -77,9 +77,13 @@ impl Indexes {
         let Kind::Directory { first } = image.node(dir)?.kind else {
             return Err(Error::NotADirectory);
         };
-        let slot = match Index::build(image, dir, first, self.most)? {
-            Some(index) => Slot::Index(Arc::new(index)),
-            None => Slot::Large { first },
+        let slot = match Index::build(image, dir, first, self.most) {
+            Ok(Some(index)) => Slot::Index(Arc::new(index)),
+            Ok(None) => Slot::Large { first },
+            // Walked without an index, the entries before the unreadable one can still be had. Not
+            // remembered: it may be readable the next time.
+            Err(Error::Io { .. }) => return Ok(Slot::Large { first }),
+            Err(error) => return Err(error),
         };
         self.cache.insert(dir, slot.clone());
         Ok(slot)

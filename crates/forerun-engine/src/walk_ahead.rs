@@ -1,0 +1,209 @@
+//! Directories read ahead of a walk.
+//!
+//! A walk asks for one directory after the other, and in most formats each takes several small
+//! reads that cannot be told before the one ahead of it has come. What can be told is which
+//! directories come next: the children of this one, then its siblings. So when a walk shows itself,
+//! some of them are read on the pool, which leaves their metadata in the driver's and the metadata
+//! caches. Front ends see nothing of it: this is a [`FileSystem`] around the driver.
+
+use std::collections::VecDeque;
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forerun_vfs::{
+    DirCursor, DirEntry, Extent, FileSystem, FileType, Metadata, NodeId, Problem, Result,
+    VolumeInfo,
+};
+
+use crate::pool::Pool;
+
+/// Directories read ahead of the one that is asked for.
+const AHEAD: usize = 8;
+/// Listings remembered, to know siblings by.
+const LISTINGS: usize = 64;
+/// Subdirectories remembered of one listing; a walk that gets further goes on without.
+const CHILDREN: usize = 4096;
+
+/// A driver whose directories are read ahead of a walk.
+pub struct WalkAhead {
+    fs: Arc<dyn FileSystem>,
+    pool: Arc<Pool>,
+    listings: Mutex<VecDeque<Listing>>,
+}
+
+/// The subdirectories of a directory that was listed.
+struct Listing {
+    dir: NodeId,
+    children: Vec<NodeId>,
+    /// The first that was not read ahead.
+    next: usize,
+}
+
+impl WalkAhead {
+    pub const fn new(fs: Arc<dyn FileSystem>, pool: Arc<Pool>) -> Self {
+        Self {
+            fs,
+            pool,
+            listings: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    /// Notes that `dir` is being listed from the start; gives what to read ahead.
+    fn on_list(&self, dir: NodeId) -> Vec<NodeId> {
+        let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only who goes from a directory into one of its children walks.
+        let parent = listings
+            .iter()
+            .position(|listing| listing.children.contains(&dir));
+        let Some(mut listing) = parent.and_then(|at| listings.remove(at)) else {
+            return Vec::new();
+        };
+        let at = listing
+            .children
+            .iter()
+            .position(|&child| child == dir)
+            .unwrap_or(0);
+        let from = listing.next.max(at + 1);
+        let to = (at + 1 + AHEAD).min(listing.children.len());
+        let ahead = listing.children.get(from..to).unwrap_or_default().to_vec();
+        listing.next = listing.next.max(to);
+        listings.push_front(listing);
+        ahead
+    }
+
+    /// Notes the subdirectories of a directory that was listed to its end.
+    fn listed(&self, dir: NodeId, children: Vec<NodeId>) {
+        let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+        listings.retain(|listing| listing.dir != dir);
+        listings.push_front(Listing {
+            dir,
+            children,
+            next: 0,
+        });
+        listings.truncate(LISTINGS);
+    }
+
+    fn read_ahead(&self, dirs: Vec<NodeId>) {
+        for dir in dirs {
+            let fs = Arc::clone(&self.fs);
+            self.pool.submit(move || {
+                // Whoever comes to what is wrong there will report it.
+                let _left_to_the_reader = fs.read_dir(dir, DirCursor::START, &mut |entry| {
+                    let _left_to_the_reader = fs.metadata(entry.node);
+                    ControlFlow::Continue(())
+                });
+            });
+        }
+    }
+}
+
+impl FileSystem for WalkAhead {
+    fn volume(&self) -> VolumeInfo {
+        self.fs.volume()
+    }
+
+    fn root(&self) -> NodeId {
+        self.fs.root()
+    }
+
+    fn metadata(&self, node: NodeId) -> Result<Metadata> {
+        self.fs.metadata(node)
+    }
+
+    fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
+        self.fs.lookup(dir, name)
+    }
+
+    fn read_dir(
+        &self,
+        dir: NodeId,
+        from: DirCursor,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if from == DirCursor::START {
+            self.read_ahead(self.on_list(dir));
+        }
+        let mut children = Vec::new();
+        let result = self.fs.read_dir(dir, from, &mut |entry| {
+            if entry.kind == FileType::Directory && children.len() < CHILDREN {
+                children.push(entry.node);
+            }
+            visit(entry)
+        });
+        if from == DirCursor::START && !children.is_empty() {
+            self.listed(dir, children);
+        }
+        result
+    }
+
+    fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
+        self.fs.read_link(node)
+    }
+
+    fn xattrs(&self, node: NodeId, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        self.fs.xattrs(node, visit)
+    }
+
+    fn map(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.fs.map(node, range, visit)
+    }
+
+    fn metadata_ranges(&self) -> Vec<Range<u64>> {
+        self.fs.metadata_ranges()
+    }
+
+    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
+        self.fs.describe(node)
+    }
+
+    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
+        self.fs.check(node, report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forerun_testkit::MemFsBuilder;
+
+    fn list(fs: &WalkAhead, dir: NodeId) {
+        fs.read_dir(dir, DirCursor::START, &mut |_| ControlFlow::Continue(()))
+            .unwrap();
+    }
+
+    #[test]
+    fn siblings_are_read_ahead_once_a_walk_shows() {
+        let mut builder = MemFsBuilder::new();
+        let dirs: Vec<_> = (0..20).map(|n| builder.dir(&format!("{n:02}"))).collect();
+        let fs = WalkAhead::new(builder.build().driver(), Arc::new(Pool::new(0)));
+        assert!(fs.on_list(fs.root()).is_empty(), "one listing is no walk");
+        list(&fs, fs.root());
+        assert_eq!(fs.on_list(dirs[0]), dirs[1..9]);
+        assert_eq!(
+            fs.on_list(dirs[1]),
+            dirs[9..10],
+            "only what was not read ahead before"
+        );
+        assert_eq!(fs.on_list(dirs[15]), dirs[16..20]);
+        assert!(fs.on_list(dirs[19]).is_empty());
+        assert!(fs.on_list(NodeId(999)).is_empty());
+    }
+
+    #[test]
+    fn listings_are_bounded() {
+        let mut builder = MemFsBuilder::new();
+        let dirs: Vec<_> = (0..500)
+            .map(|n| (builder.dir(&format!("{n}/a")), builder.dir(&format!("{n}"))).1)
+            .collect();
+        let fs = WalkAhead::new(builder.build().driver(), Arc::new(Pool::new(0)));
+        for dir in dirs {
+            list(&fs, dir);
+        }
+        assert_eq!(fs.listings.lock().unwrap().len(), LISTINGS);
+    }
+}

@@ -23,42 +23,11 @@ use rustix::net::{
 
 use crate::{MountError, MountOptions};
 
-/// What is needed of a mount to serve it.
-pub struct Attached {
-    /// The open connection.
-    pub device: OwnedFd,
-    /// The process that unmounts when we are gone.
-    pub guardian: Option<Guardian>,
-}
-
-/// fusermount3, waiting for our end: it unmounts when the socket closes.
-#[derive(Debug)]
-pub struct Guardian {
-    socket: Option<OwnedFd>,
-    process: Child,
-}
-
-impl Drop for Guardian {
-    fn drop(&mut self) {
-        drop(self.socket.take());
-        // It is on its way out now; waiting leaves no zombie behind.
-        if let Err(error) = self.process.wait() {
-            tracing::debug!("waiting for fusermount3: {error}");
-        }
-    }
-}
-
-/// Mounts on `dir`, which exists and is absolute.
-pub fn attach(dir: &Path, source: &OsStr, options: &MountOptions) -> Result<Attached, MountError> {
-    if options.auto_unmount {
-        return by_helper(dir, source, options, "with auto_unmount");
-    }
+/// Mounts on `dir`, which exists and is absolute. Gives the connection to serve it on.
+pub fn attach(dir: &Path, source: &OsStr, options: &MountOptions) -> Result<OwnedFd, MountError> {
     match directly(dir, source, options) {
-        Ok(device) => Ok(Attached {
-            device,
-            guardian: None,
-        }),
-        Err(Refused::Permission) => by_helper(dir, source, options, "without root"),
+        Ok(device) => Ok(device),
+        Err(Refused::Permission) => by_helper(dir, source, options),
         Err(Refused::Error(error)) => Err(error),
     }
 }
@@ -107,21 +76,16 @@ fn flags(options: &MountOptions) -> MountFlags {
     flags
 }
 
-fn by_helper(
-    dir: &Path,
-    source: &OsStr,
-    options: &MountOptions,
-    why: &'static str,
-) -> Result<Attached, MountError> {
+fn by_helper(dir: &Path, source: &OsStr, options: &MountOptions) -> Result<OwnedFd, MountError> {
     for (asked, option) in [(options.suid, "suid"), (options.dev, "dev")] {
-        if asked && !rustix::process::geteuid().is_root() {
+        if asked {
             return Err(MountError::NeedsRoot { option });
         }
     }
-    let program = find_helper().ok_or(MountError::NoHelper { why })?;
+    let program = find_helper().ok_or(MountError::NoHelper)?;
     let failed = |message: String| MountError::Helper {
+        message: without_name(&program, message),
         program: program.clone(),
-        message,
     };
     let (ours, theirs) = rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -133,7 +97,7 @@ fn by_helper(
     // As its standard input the socket needs no inherited descriptor. The command is dropped at the
     // end of the statement, and our copy of the helper's end with it: its death is then our end of
     // file.
-    let mut process = Command::new(&program)
+    let process = Command::new(&program)
         .arg("-o")
         .arg(helper_options(source, options))
         .arg("--")
@@ -147,27 +111,12 @@ fn by_helper(
     let Some(device) = receive_device(&ours) else {
         return Err(failed(last_words(process)));
     };
-    if options.auto_unmount {
-        // It lives on, and nobody is there to read what it would say.
-        drop(process.stderr.take());
-        let guardian = Guardian {
-            socket: Some(ours),
-            process,
-        };
-        return Ok(Attached {
-            device,
-            guardian: Some(guardian),
-        });
-    }
     drop(ours);
     let words = last_words(process);
     if !words.is_empty() {
         tracing::warn!("{}: {}", program.display(), words.trim());
     }
-    Ok(Attached {
-        device,
-        guardian: None,
-    })
+    Ok(device)
 }
 
 /// What the helper said before it ended.
@@ -180,6 +129,18 @@ fn last_words(mut process: Child) -> String {
     match process.wait() {
         Ok(status) if words.is_empty() && !status.success() => status.to_string(),
         Ok(_) | Err(_) => String::from_utf8_lossy(&words).into_owned(),
+    }
+}
+
+/// A program's message without its name in front, which an error has anyway.
+pub fn without_name(program: &Path, message: String) -> String {
+    let name = program.display().to_string();
+    let rest = message
+        .strip_prefix(&name)
+        .and_then(|rest| rest.strip_prefix(": "));
+    match rest {
+        Some(rest) => rest.to_string(),
+        None => message,
     }
 }
 
@@ -211,11 +172,8 @@ fn helper_options(source: &OsStr, options: &MountOptions) -> OsString {
         (!options.suid, ",nosuid"),
         (!options.dev, ",nodev"),
         (!options.exec, ",noexec"),
-        (options.suid, ",suid"),
-        (options.dev, ",dev"),
         (options.kernel_checks(), ",default_permissions"),
         (options.allow_other, ",allow_other"),
-        (options.auto_unmount, ",auto_unmount"),
     ] {
         if wanted {
             list.push(word);

@@ -67,12 +67,12 @@ pub enum MountError {
     },
     /// Without the privilege to mount, and without the program that has it.
     #[error(
-        "mounting {why} needs the program fusermount3, which is not installed (Debian package fuse3)"
+        "mounting without root needs the program fusermount3, which is not installed (Debian package fuse3)"
     )]
-    NoHelper {
-        /// What it is needed for.
-        why: &'static str,
-    },
+    NoHelper,
+    /// The process that unmounts when this one dies could not be started.
+    #[error("auto_unmount: starting /bin/sh: {0}")]
+    Guardian(#[source] io::Error),
     /// The program that mounts for users refused.
     #[error("{}: {}", program.display(), message.trim())]
     Helper {
@@ -138,6 +138,12 @@ pub enum UmountError {
         path.display()
     )]
     Busy {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Something else was mounted on top.
+    #[error("{} is covered by another mount; unmount that first", path.display())]
+    Covered {
         /// The path.
         path: PathBuf,
     },

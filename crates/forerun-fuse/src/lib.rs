@@ -19,22 +19,26 @@ mod directory;
 mod errno;
 mod error;
 mod failures;
+mod guardian;
 mod inode;
 mod mount;
 mod mountinfo;
+mod mountpoint;
 mod options;
 mod push;
 mod streams;
 mod umount;
+mod unmounter;
 mod workers;
 
 pub use counts::{Operation, RequestCounts};
 pub use error::{MountError, UmountError};
 pub use forerun::{Image, Reader};
-pub use mount::{Mount, Unmounted, Unmounter, mount, mount_reader};
+pub use mount::{Mount, mount, mount_reader};
 pub use mountinfo::{MountEntry, mounts};
 pub use options::{MountOptions, OptionError};
 pub use umount::{UmountOptions, umount};
+pub use unmounter::{Unmounted, Unmounter};
 
 /// Filesystem type of our mounts in `/proc/self/mountinfo`, unless `subtype=` says otherwise.
 pub const FSTYPE: &str = "fuse.forerun";

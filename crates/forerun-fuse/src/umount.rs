@@ -1,7 +1,6 @@
 //! Taking a mount down from outside, whoever serves it and whether or not they still live.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::io::Errno;
@@ -9,6 +8,7 @@ use rustix::mount::UnmountFlags;
 
 use crate::attach::find_helper;
 use crate::mountinfo::top_mount;
+use crate::mountpoint::{is_dead, is_fuse, resolve};
 use crate::{FSTYPE, UmountError};
 
 /// How to unmount.
@@ -26,7 +26,7 @@ pub struct UmountOptions {
 /// # Errors
 /// [`UmountError`]: nothing or something else is mounted there, it is in use, it is not permitted.
 pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
-    let path = mount_point(dir).map_err(|source| UmountError::Path {
+    let path = resolve(dir).map_err(|source| UmountError::Path {
         path: dir.to_path_buf(),
         source,
     })?;
@@ -39,37 +39,9 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
         return Err(UmountError::NotOurs { path, fstype });
     }
     match detach(&path, options.lazy) {
-        Err(UmountError::Busy { .. }) if is_dead(&path) => detach(&path, true),
+        Err(UmountError::Busy { .. }) if is_fuse(&entry) && is_dead(&path) => detach(&path, true),
         result => result,
     }
-}
-
-/// The absolute path of a mountpoint, without a question to what is mounted there.
-pub fn mount_point(dir: &Path) -> io::Result<PathBuf> {
-    match dir.canonicalize() {
-        Err(error) if is_disconnected(&error) => match (dir.parent(), dir.file_name()) {
-            (Some(parent), Some(name)) => {
-                let parent = match parent.as_os_str().is_empty() {
-                    true => Path::new("."),
-                    false => parent,
-                };
-                Ok(parent.canonicalize()?.join(name))
-            }
-            _ => Err(error),
-        },
-        result => result,
-    }
-}
-
-/// Whether the process that serves what is mounted on `path` has died.
-pub fn is_dead(path: &Path) -> bool {
-    matches!(path.metadata(), Err(error) if is_disconnected(&error))
-}
-
-/// ENOTCONN: the FUSE connection has no other end. ECONNABORTED: it was cut.
-fn is_disconnected(error: &io::Error) -> bool {
-    let errno = Errno::from_io_error(error);
-    matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 /// Unmounts what is on top of `path`, as whoever may.
@@ -111,5 +83,6 @@ fn by_helper(path: &Path, lazy: bool) -> Result<(), UmountError> {
         let path = path.to_path_buf();
         return Err(UmountError::Busy { path });
     }
+    let message = crate::attach::without_name(&program, message);
     Err(UmountError::Helper { program, message })
 }

@@ -65,7 +65,7 @@ fn a_bad_block_is_eio_for_its_range_only() {
         let (mut failed, mut offset) = (Vec::new(), 0);
         // Forward, as a reader that goes on after errors: what ddrescue does.
         while offset < bytes.len() {
-            match file.read_exact_at(&mut page, offset as u64) {
+            match file.read_exact_at(&mut page, u64::try_from(offset).unwrap()) {
                 Ok(()) => assert!(page == bytes[offset..offset + 4096], "{offset} {options}"),
                 Err(error) => {
                     assert_eq!(errno(&error), Some(Errno::IO));

@@ -24,6 +24,7 @@ macro_rules! refused {
         refused!(@ Release ENOSYS:
             release(INodeNo, FileHandle, OpenFlags, Option<LockOwner>, bool) -> ReplyEmpty;
         );
+        // The answer to these two is not looked at.
         refused!(@ Releasedir ENOSYS:
             releasedir(INodeNo, FileHandle, OpenFlags) -> ReplyEmpty;
         );

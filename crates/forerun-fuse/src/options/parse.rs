@@ -45,11 +45,13 @@ enum Action {
     Flag(fn(&mut MountOptions)),
     /// Name of the value for messages, and what sets it; false where it cannot be.
     Value(&'static str, fn(&mut MountOptions, &str) -> bool),
+    /// A word of fstab that implies others; with or without a value.
+    Implied(fn(&mut MountOptions)),
     /// Means something to others only.
     Ignored,
 }
 
-use Action::{Flag, Ignored, Value};
+use Action::{Flag, Ignored, Implied, Value};
 
 const SIZE: &str = "a number of bytes such as 4096, 64K, 8M or 1G";
 const ID: &str = "a number from 0 to 4294967294";
@@ -125,10 +127,10 @@ const TABLE: &[(&str, Action)] = &[
     ("defaults", Ignored),
     ("auto", Ignored),
     ("noauto", Ignored),
-    ("user", Flag(unprivileged)),
-    ("users", Flag(unprivileged)),
-    ("owner", Flag(unprivileged)),
-    ("group", Flag(unprivileged)),
+    ("user", Implied(unprivileged)),
+    ("users", Implied(unprivileged)),
+    ("owner", Implied(unprivileged)),
+    ("group", Implied(unprivileged)),
     ("nouser", Ignored),
     ("nousers", Ignored),
     ("noowner", Ignored),
@@ -184,9 +186,8 @@ fn apply_word(options: &mut MountOptions, word: &str) -> Result<(), OptionError>
         return Err(OptionError::Unknown { name });
     };
     match (action, value) {
-        (Flag(set), None) => set(options),
-        // mount(8) itself writes the name of the user for umount(8) to find.
-        (Flag(set), Some(_)) if name == "user" => set(options),
+        // mount(8) itself writes `user=NAME` for umount(8) to find.
+        (Flag(set), None) | (Implied(set), _) => set(options),
         (Ignored, _) => {}
         (Flag(_), Some(value)) => {
             let value = value.to_string();
@@ -248,12 +249,12 @@ fn split(list: &str) -> Vec<String> {
 fn known() -> String {
     let names = TABLE.iter().filter(|(_, action)| match action {
         Flag(_) | Value(..) => true,
-        Ignored => false,
+        Implied(_) | Ignored => false,
     });
     let names: Vec<_> = names
         .map(|(name, action)| match action {
             Value(..) => format!("{name}="),
-            Flag(_) | Ignored => (*name).to_string(),
+            Flag(_) | Implied(_) | Ignored => (*name).to_string(),
         })
         .collect();
     names.join(", ")

@@ -1,6 +1,11 @@
 //! What the tests of this crate share: mountpoints that clean up after themselves, images to mount.
 #![allow(dead_code)] // No test file uses all of it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -132,4 +137,26 @@ pub fn is_mounted(path: &Path) -> bool {
         .unwrap()
         .iter()
         .any(|entry| entry.mount_point == path)
+}
+
+/// Repeats what may be disturbed by another process that drops the machine's caches in between;
+/// what is wrong is wrong every time.
+pub fn undisturbed(mut attempt: impl FnMut() -> Result<(), String>) {
+    let mut complaints = Vec::new();
+    for _ in 0..5 {
+        match attempt() {
+            Ok(()) => return,
+            Err(complaint) => complaints.push(complaint),
+        }
+    }
+    panic!("five times over:\n{}", complaints.join("\n"));
+}
+
+/// For [`undisturbed`].
+pub fn ensure(holds: bool, complaint: impl std::fmt::Display) -> Result<(), String> {
+    if holds {
+        Ok(())
+    } else {
+        Err(complaint.to_string())
+    }
 }

@@ -5,23 +5,9 @@ use bytesize::ByteSize;
 /// What [`parse`] accepts, for messages.
 const EXPECTED: &str = "a number of bytes such as 4096, 64K, 8M or 1G";
 
-/// Digits with an optional K, M, G or T, which count in steps of 1024; `KiB` and the like too. As
-/// in the mount options, so that `--offset 1M` and `-o offset=1M` are the same place.
+/// As in the mount options, so that `--offset 1M` and `-o offset=1M` are the same place.
 pub fn parse(text: &str) -> Result<u64, String> {
-    let (number, unit) = text.split_at(
-        text.find(|char: char| !char.is_ascii_digit())
-            .unwrap_or(text.len()),
-    );
-    let shift = match unit.strip_suffix("iB").unwrap_or(unit) {
-        "" if unit.is_empty() => Some(0),
-        "k" | "K" => Some(10),
-        "m" | "M" => Some(20),
-        "g" | "G" => Some(30),
-        "t" | "T" => Some(40),
-        _ => None,
-    };
-    let bytes = shift.and_then(|shift| number.parse::<u64>().ok()?.checked_mul(1 << shift));
-    bytes.ok_or_else(|| format!("not {EXPECTED}"))
+    forerun_fuse::parse_size(text).ok_or_else(|| format!("not {EXPECTED}"))
 }
 
 /// `1.5 GiB`.
@@ -41,29 +27,6 @@ pub fn exact(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes() {
-        for (text, expected) in [
-            ("0", Some(0)),
-            ("4096", Some(4096)),
-            ("4k", Some(4096)),
-            ("64KiB", Some(65536)),
-            ("8M", Some(8 << 20)),
-            ("1T", Some(1 << 40)),
-            ("18446744073709551616", None),
-            ("17179869184G", None),
-            ("", None),
-            ("K", None),
-            ("iB", None),
-            ("1iB", None),
-            ("-1", None),
-            ("1 K", None),
-            ("1KB", None),
-        ] {
-            assert_eq!(parse(text).ok(), expected, "{text}");
-        }
-    }
 
     #[test]
     fn for_people() {

@@ -36,7 +36,7 @@ pub use error::{MountError, UmountError};
 pub use forerun::{Image, Reader};
 pub use mount::{Mount, mount, mount_reader};
 pub use mountinfo::{MountEntry, mounts};
-pub use options::{MountOptions, OptionError};
+pub use options::{MountOptions, OptionError, parse_size};
 pub use umount::{UmountOptions, umount};
 pub use unmounter::{Unmounted, Unmounter};
 

@@ -13,6 +13,7 @@ use std::str::FromStr;
 use forerun::OpenOptions;
 
 pub use parse::OptionError;
+pub use value::parse_size;
 
 /// How to mount. [`MountOptions::default`] is a read-only, nosuid, nodev mount with everything that
 /// makes reading fast turned on.

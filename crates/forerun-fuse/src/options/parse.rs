@@ -61,12 +61,14 @@ const TABLE: &[(&str, Action)] = &[
     ("rw", Flag(|o| o.rw_asked = true)),
     (
         "offset",
-        Value(SIZE, |o, v| value::size(v).map(|n| o.offset = n).is_some()),
+        Value(SIZE, |o, v| {
+            value::parse_size(v).map(|n| o.offset = n).is_some()
+        }),
     ),
     (
         "size",
         Value(SIZE, |o, v| {
-            value::size(v).map(|n| o.size = Some(n)).is_some()
+            value::parse_size(v).map(|n| o.size = Some(n)).is_some()
         }),
     ),
     ("uid", Value(ID, |o, v| set_id(&mut o.uid, v))),
@@ -86,13 +88,15 @@ const TABLE: &[(&str, Action)] = &[
     (
         "readahead",
         Value(SIZE, |o, v| {
-            value::size(v).map(|n| o.readahead = Some(n)).is_some()
+            value::parse_size(v)
+                .map(|n| o.readahead = Some(n))
+                .is_some()
         }),
     ),
     (
         "cache",
         Value(SIZE, |o, v| {
-            value::size(v).map(|n| o.cache = Some(n)).is_some()
+            value::parse_size(v).map(|n| o.cache = Some(n)).is_some()
         }),
     ),
     (

@@ -1,7 +1,14 @@
 //! Values of mount options: sizes, octal masks, plain numbers.
 
-/// A number of bytes: digits with an optional K, M, G or T, which count in steps of 1024.
-pub fn size(text: &str) -> Option<u64> {
+/// A number of bytes as mount options take it: digits with an optional K, M, G or T, or KiB and so
+/// on, which count in steps of 1024. Front ends that take sizes elsewhere can mean the same by them.
+#[must_use]
+pub fn parse_size(text: &str) -> Option<u64> {
+    // `K` and `KiB` are one unit; `iB` behind a digit is none.
+    let text = text
+        .strip_suffix("iB")
+        .filter(|rest| !rest.ends_with(|char: char| char.is_ascii_digit()))
+        .unwrap_or(text);
     let (digits, shift) = match text.as_bytes().last()? {
         b'k' | b'K' => (text.get(..text.len() - 1)?, 10),
         b'm' | b'M' => (text.get(..text.len() - 1)?, 20),
@@ -47,11 +54,15 @@ mod tests {
             ("-1", None),
             ("+1", None),
             ("1 K", None),
-            ("1KiB", None),
+            ("1KiB", Some(1024)),
+            ("64KiB", Some(65536)),
+            ("1iB", None),
+            ("iB", None),
+            ("1KB", None),
             ("0x10", None),
             ("4\u{212a}", None),
         ] {
-            assert_eq!(size(text), expected, "{text}");
+            assert_eq!(parse_size(text), expected, "{text}");
         }
     }
 

@@ -21,7 +21,7 @@ pub struct Options {
 const MEMORY_MIB: u32 = 2048;
 const SECONDS_AN_INPUT: u32 = 10;
 
-/// Runs each target; the first crash, hang or excess of memory ends it and is kept by cargo-fuzz
+/// Makes the seeds and runs each target; the first crash, hang or excess of memory ends it and is kept by cargo-fuzz
 /// under `fuzz/artifacts`.
 pub fn run(root: &Path, options: &Options) -> Result<()> {
     if require::find_program("cargo-fuzz").is_none() {
@@ -45,6 +45,9 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     {
         bail!("no fuzz target {unknown}; there are: {}", all.join(", "));
     }
+    // Seeds are made by code and not kept in the tree, so that they follow the formats.
+    let mut seeds = process::cargo(&root.join("fuzz"));
+    process::run(seeds.args(["run", "--quiet", "--example", "make_seeds"]))?;
     for target in all {
         if !options.targets.is_empty() && !options.targets.iter().any(|name| name == target) {
             continue;

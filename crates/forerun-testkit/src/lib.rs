@@ -4,7 +4,7 @@
 //! - [`memfs`]: a filesystem in memory that can produce every kind of extent, hostile ones included;
 //! - [`conformance`]: what every driver and every source must pass;
 //! - [`tree`]: models of a host tree and of an image's tree, and their difference;
-//! - [`generate`]: seeded trees of files, and [`genromfs`] to make images of them;
+//! - [`generate`]: seeded trees of files, and [`genromfs()`] to make images of them;
 //! - [`require`]: what a test needs of the machine, failing in CI where it is missing;
 //! - [`guest`]: a Linux kernel in a virtual machine that mounts images with its own drivers.
 //!

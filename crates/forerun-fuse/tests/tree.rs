@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Place, can_mount, romfs};
+use forerun::Counter;
 use forerun_fuse::{Image, MountOptions, mount};
 use forerun_testkit::tree::Keeps;
 use forerun_testkit::{Shape, TreeModel};
@@ -52,4 +53,29 @@ fn aligned_and_legacy() {
 #[test]
 fn ten_thousand_files_in_one_directory() {
     reads_back(Shape::ManyFiles, "16", "");
+}
+
+/// As a mount with privileges reads, and as one without, whose kernel reads ahead 128 KiB at most.
+#[test]
+fn a_large_file_takes_few_large_requests() {
+    let place = Place::new("large-file");
+    let (tree, image) = (place.dir().join("tree"), place.dir().join("image"));
+    std::fs::create_dir(&tree).unwrap();
+    Shape::BigFile.populate(&tree);
+    if !can_mount() || !romfs(&tree, &image, &[]) {
+        return;
+    }
+    let expected = TreeModel::of_host(&tree).unwrap();
+    let len = std::fs::metadata(tree.join("big")).unwrap().len();
+    for lift_readahead in [true, false] {
+        let mut options = MountOptions::default();
+        options.lift_readahead = lift_readahead;
+        let image = Image::open(&image, &options.open_options()).unwrap();
+        let mounted = mount(&image, &place.mnt(), &options).unwrap();
+        let actual = TreeModel::of_host(&place.mnt()).unwrap();
+        expected.assert_same(&actual, &Keeps::ROMFS);
+        let requests = mounted.stats().get(Counter::SourceRequests);
+        let most = len / (1 << 20) + 10;
+        assert!(requests <= most, "{requests} of at most {most}");
+    }
 }

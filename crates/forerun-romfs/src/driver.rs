@@ -14,7 +14,7 @@ use crate::check;
 use crate::describe;
 use crate::dir::{self, Entry, Index};
 use crate::error::Check;
-use crate::header::Kind;
+use crate::header::{self, Kind};
 use crate::image::Image;
 use crate::indexes::{Indexes, Slot};
 
@@ -50,6 +50,7 @@ impl FileSystem for Romfs {
         info.label.clone_from(&superblock.volume_name);
         // The format has no bound of its own; the Linux driver reads 127 bytes.
         info.name_max = u32::try_from(self.image.limits.name_len).unwrap_or(u32::MAX);
+        info.names_max = Some(superblock.full_size / header::max_len(0));
         info.has_owners = false;
         info.details = vec![
             ("full size", superblock.full_size.to_string()),

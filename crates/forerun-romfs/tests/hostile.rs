@@ -712,6 +712,38 @@ fn an_unreadable_header_hides_only_what_comes_behind_it() {
 }
 
 #[test]
+fn directories_that_share_their_entries_do_not_multiply() {
+    // Thirty levels, each of two directories that both lead to the next level: 2^30 paths.
+    const LEVELS: usize = 30;
+    let mut image = vec![0; 4096];
+    image[..8].copy_from_slice(b"-rom1fs-");
+    image[8..12].copy_from_slice(&4096u32.to_be_bytes());
+    let mut header = |at: usize, next: usize, first: usize, name: u8| {
+        image[at..at + 4].copy_from_slice(&(next as u32 | 9).to_be_bytes());
+        image[at + 4..at + 8].copy_from_slice(&(first as u32).to_be_bytes());
+        image[at + 16] = name;
+    };
+    header(0x20, 0, 0x40, b'.');
+    for level in 0..LEVELS {
+        let at = 0x40 + level * 64;
+        let first = if level + 1 < LEVELS { at + 64 } else { 0 };
+        header(at, at + 32, first, b'a');
+        header(at + 32, 0, first, b'b');
+    }
+    fix_checksum(&mut image);
+    let romfs = Romfs::open(source(image), &Limits::default()).unwrap();
+    let limits = Limits::default();
+    let walk = Walk::new(&romfs, romfs.root(), &limits);
+    let (found, errors): (Vec<_>, Vec<_>) = walk.partition(Result::is_ok);
+    assert!(found.len() <= 129 && !errors.is_empty(), "{}", found.len());
+    assert!(
+        errors
+            .into_iter()
+            .all(|error| matches!(error, Err(Error::Limit { .. })))
+    );
+}
+
+#[test]
 fn foreign_ids_are_no_nodes() {
     let romfs = Romfs::open(source(sample()), &Limits::default()).unwrap();
     for id in [0, 1, 16, 33, HARD as u64, 1 << 20, u64::MAX] {

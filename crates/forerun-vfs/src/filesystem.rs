@@ -53,6 +53,9 @@ pub struct VolumeInfo {
     pub block_size: u32,
     /// Number of inodes, where the format keeps it.
     pub inodes: Option<u64>,
+    /// Names that an image of this length can hold at the most, where the format tells. A tree that
+    /// shows more of them shows some directory twice; walks end there.
+    pub names_max: Option<u64>,
     /// Longest name the format can hold, in bytes.
     pub name_max: u32,
     /// Whether any node can have extended attributes.
@@ -74,6 +77,7 @@ impl VolumeInfo {
             image_len,
             block_size,
             inodes: None,
+            names_max: None,
             name_max: 255,
             has_xattrs: false,
             has_owners: true,

@@ -46,6 +46,8 @@ pub struct Walk<'a> {
     levels: Vec<Level>,
     path: Vec<u8>,
     seen: u64,
+    /// Most entries in all.
+    most: u64,
     start: Option<NodeId>,
     /// The directory given out last, entered at the next step unless skipped.
     enter: Option<NodeId>,
@@ -61,6 +63,11 @@ impl<'a> Walk<'a> {
             levels: Vec::new(),
             path: Vec::new(),
             seen: 0,
+            most: fs
+                .volume()
+                .names_max
+                .unwrap_or(u64::MAX)
+                .min(limits.tree_entries),
             start: Some(start),
             enter: None,
         }
@@ -88,7 +95,7 @@ impl<'a> Walk<'a> {
         let budget = self
             .limits
             .dir_entries
-            .min(self.limits.tree_entries.saturating_sub(self.seen));
+            .min(self.most.saturating_sub(self.seen));
         let mut over = false;
         let result = self.fs.read_dir(dir, DirCursor::START, &mut |entry| {
             if u64_from(entries.len()) >= budget {

@@ -71,15 +71,24 @@ impl WalkAhead {
         ahead
     }
 
-    /// Notes the subdirectories of a directory that was listed to its end.
-    fn listed(&self, dir: NodeId, children: Vec<NodeId>) {
+    /// Notes the subdirectories met in a part of a listing.
+    fn listed(&self, dir: NodeId, from: DirCursor, children: &[NodeId]) {
         let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
-        listings.retain(|listing| listing.dir != dir);
-        listings.push_front(Listing {
+        let known = listings
+            .iter()
+            .position(|listing| listing.dir == dir)
+            .and_then(|at| listings.remove(at));
+        let fresh = || Listing {
             dir,
-            children,
+            children: Vec::new(),
             next: 0,
-        });
+        };
+        let mut listing = known
+            .filter(|_| from != DirCursor::START)
+            .unwrap_or_else(fresh);
+        let room = CHILDREN.saturating_sub(listing.children.len());
+        listing.children.extend(children.iter().take(room));
+        listings.push_front(listing);
         listings.truncate(LISTINGS);
     }
 
@@ -130,8 +139,8 @@ impl FileSystem for WalkAhead {
             }
             visit(entry)
         });
-        if from == DirCursor::START && !children.is_empty() {
-            self.listed(dir, children);
+        if !children.is_empty() {
+            self.listed(dir, from, &children);
         }
         result
     }
@@ -192,6 +201,26 @@ mod tests {
         assert_eq!(fs.on_list(dirs[15]), dirs[16..20]);
         assert!(fs.on_list(dirs[19]).is_empty());
         assert!(fs.on_list(NodeId(999)).is_empty());
+    }
+
+    #[test]
+    fn a_listing_in_parts_is_one_listing() {
+        let mut builder = MemFsBuilder::new();
+        let dirs: Vec<_> = (0..20).map(|n| builder.dir(&format!("{n:02}"))).collect();
+        let fs = WalkAhead::new(builder.build().driver(), Arc::new(Pool::new(0)));
+        let (mut from, mut seen) = (DirCursor::START, 0);
+        while seen < dirs.len() {
+            fs.read_dir(fs.root(), from, &mut |entry| {
+                (from, seen) = (entry.next, seen + 1);
+                if seen % 3 == 0 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })
+            .unwrap();
+        }
+        assert_eq!(fs.on_list(dirs[10]), dirs[11..19]);
     }
 
     #[test]

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use common::{reader, reader_on, romfs};
+use common::{each_shape, reader, reader_on, romfs};
 use forerun::{Image, MemorySource, OpenOptions, RomfsOptions, Writer};
 use forerun_engine::build::{NodeKind, ScanOptions, TarInput, TarOptions, Tree, read_tar, scan};
 use forerun_export::{NoProgress, Selection, TarWriteOptions, write_tar};
 use forerun_io::{Limits, Observer};
 use forerun_testkit::{
-    FaultSource, Keeps, MemFsBuilder, Piece, Shape, TreeModel, genromfs, require, temp_dir,
+    FaultSource, Keeps, MemFsBuilder, Piece, Shape, TreeModel, require, temp_dir,
 };
 use forerun_vfs::Timestamp;
 use proptest::prelude::*;
@@ -57,28 +57,14 @@ fn gnu_extract(archive: &[u8], dir: &Path) {
 
 #[test]
 fn gnu_tar_extracts_what_we_archive() {
-    for &shape in Shape::ALL {
-        if shape == Shape::BigFile || (shape.needs_root() && !require::root()) {
-            continue;
-        }
-        let dir = temp_dir("tar");
-        let (tree, image, out) = (
-            dir.path().join("tree"),
-            dir.path().join("image"),
-            dir.path().join("out"),
-        );
-        fs::create_dir(&tree).unwrap();
-        shape.populate(&tree);
-        if !genromfs(&tree, &image, &[]) {
-            return;
-        }
-        gnu_extract(&tar_of(&romfs(&image)), &out);
-        let mut expected = TreeModel::of_host(&tree).unwrap();
+    each_shape("tar", |tree, image, out| {
+        gnu_extract(&tar_of(&romfs(image)), out);
+        let mut expected = TreeModel::of_host(tree).unwrap();
         expected
             .nodes
             .retain(|_, node| node.kind != forerun_vfs::FileType::Socket);
-        expected.assert_same(&TreeModel::of_host(&out).unwrap(), &Keeps::ROMFS);
-    }
+        expected.assert_same(&TreeModel::of_host(out).unwrap(), &Keeps::ROMFS);
+    });
 }
 
 #[test]

@@ -8,12 +8,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{reader, reader_on, romfs};
+use common::{each_shape, reader, reader_on, romfs};
 use forerun_export::{ExtractOptions, ExtractReport, NoProgress, Patterns, Selection, extract};
 use forerun_io::{Limits, MemorySource};
-use forerun_testkit::{
-    FaultSource, Keeps, MemFsBuilder, Piece, Shape, TreeModel, genromfs, require, temp_dir,
-};
+use forerun_testkit::{FaultSource, Keeps, MemFsBuilder, Piece, TreeModel, temp_dir};
 use forerun_vfs::{Device, FileType};
 
 fn all(reader: &forerun_engine::Reader, target: &Path, options: &ExtractOptions) -> ExtractReport {
@@ -26,40 +24,20 @@ fn failures(report: &ExtractReport) -> Vec<String> {
 
 #[test]
 fn trees_made_by_genromfs_come_out_as_they_went_in() {
-    for &shape in Shape::ALL {
-        // Names that the host cannot hold twice are not the matter here; large files are, elsewhere.
-        if shape == Shape::BigFile || (shape.needs_root() && !require::root()) {
-            continue;
-        }
-        let dir = temp_dir("extract");
-        let (tree, image, out) = (
-            dir.path().join("tree"),
-            dir.path().join("image"),
-            dir.path().join("out"),
-        );
-        fs::create_dir(&tree).unwrap();
-        shape.populate(&tree);
-        if !genromfs(&tree, &image, &[]) {
-            return;
-        }
+    each_shape("extract", |tree, image, out| {
         let options = ExtractOptions {
             devices: true,
             threads: 3,
             ..ExtractOptions::default()
         };
-        let report = all(&romfs(&image), &out, &options);
-        assert!(
-            report.failures.is_empty(),
-            "{}: {:?}",
-            shape.name(),
-            failures(&report)
-        );
+        let report = all(&romfs(image), out, &options);
+        assert!(report.failures.is_empty(), "{:?}", failures(&report));
         let (expected, actual) = (
-            TreeModel::of_host(&tree).unwrap(),
-            TreeModel::of_host(&out).unwrap(),
+            TreeModel::of_host(tree).unwrap(),
+            TreeModel::of_host(out).unwrap(),
         );
         expected.assert_same(&actual, &Keeps::ROMFS);
-    }
+    });
 }
 
 #[test]

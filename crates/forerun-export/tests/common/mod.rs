@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forerun_engine::{EngineOptions, MetadataSource, Reader};
 use forerun_io::{BlobId, Counted, Limits, Observer, ReadAt};
-use forerun_testkit::MemImage;
+use forerun_testkit::{MemImage, Shape, genromfs, require, temp_dir};
 use forerun_vfs::FileSystem;
 
 pub fn reader(image: &MemImage) -> Reader {
@@ -36,4 +36,22 @@ pub fn reader_on(fs: Arc<dyn FileSystem>, source: Arc<dyn ReadAt>, limits: Limit
 pub fn romfs(path: &Path) -> Reader {
     let image = forerun::Image::open(path, &forerun::OpenOptions::default()).unwrap();
     image.reader().clone()
+}
+
+/// Runs `check` for each small shape of tree: the tree, a romfs image of it made by the reference
+/// tool, and a path that is free.
+pub fn each_shape(name: &str, mut check: impl FnMut(&Path, &Path, &Path)) {
+    for &shape in Shape::ALL {
+        // Large files are the matter of other tests.
+        if shape == Shape::BigFile || (shape.needs_root() && !require::root()) {
+            continue;
+        }
+        let dir = temp_dir(name);
+        let [tree, image, out] = ["tree", "image", "out"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&tree).unwrap();
+        shape.populate(&tree);
+        if genromfs(&tree, &image, &[]) {
+            check(&tree, &image, &out);
+        }
+    }
 }

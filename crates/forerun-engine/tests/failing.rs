@@ -127,6 +127,34 @@ fn a_slow_request_holds_up_only_who_needs_it() {
 }
 
 #[test]
+fn a_slow_request_at_any_place_ends_in_the_right_bytes() {
+    for large_blocks in [true, false] {
+        for n in 0..40 {
+            let (image, nodes) = image();
+            let (source, gate) = FaultSource::slow_nth(image.source.clone(), n);
+            let options = EngineOptions {
+                large_blocks,
+                ..options()
+            };
+            let opened = open_on(&image, Arc::new(source), options);
+            std::thread::scope(|scope| {
+                let reading = scope.spawn(|| {
+                    for &node in &nodes {
+                        opened.read_all(&image, node, 256 * KIB);
+                    }
+                });
+                // With large blocks there may be fewer requests than that.
+                while !gate.reached() && !reading.is_finished() {
+                    std::thread::yield_now();
+                }
+                gate.open();
+            });
+            assert_eq!(opened.count(Counter::SourceErrors), 0);
+        }
+    }
+}
+
+#[test]
 fn a_block_that_does_not_decode_fails_each_time() {
     let mut builder = MemFsBuilder::new();
     let node = builder.file(

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use forerun_engine::Reader;
 use forerun_io::u64_from;
-use forerun_vfs::{Error, FileType, Metadata, NodeId, check_name};
+use forerun_vfs::{Corrupt, Error, FileType, Metadata, NameError, NodeId, check_name};
 
 use crate::Progress;
 
@@ -64,6 +64,17 @@ pub fn check(
     check.summary
 }
 
+/// What no driver may answer, whatever the image.
+#[derive(Debug, thiserror::Error)]
+enum Breach {
+    #[error("the extents jump from {at} to {next} in the file")]
+    Jump { at: u64, next: u64 },
+    #[error("the extents end at {at} of the file's {size} bytes")]
+    Short { at: u64, size: u64 },
+    #[error("{source}: {name:?}")]
+    Name { name: String, source: NameError },
+}
+
 struct Check<'c> {
     reader: &'c Reader,
     options: CheckOptions,
@@ -93,10 +104,14 @@ impl Check<'_> {
             if !path.is_empty()
                 && let Err(error) = check_name(entry.name(), self.reader.limits().name_len)
             {
-                let error = Error::Unsupported(format!(
-                    "name {:?}: {error}",
-                    String::from_utf8_lossy(entry.name())
-                ));
+                let name = String::from_utf8_lossy(entry.name()).into_owned();
+                let error = self.corrupt(
+                    entry.node,
+                    Breach::Name {
+                        name,
+                        source: error,
+                    },
+                );
                 self.found(Some(path.clone()), true, error);
             }
             if !self.seen.insert(entry.node) {
@@ -114,7 +129,7 @@ impl Check<'_> {
         let fs = self.reader.fs();
         let result = match metadata.kind {
             FileType::Regular if self.options.quick => self.map(node, metadata.size),
-            FileType::Regular => self.read(path, node, metadata.size),
+            FileType::Regular => self.read(node, metadata.size),
             FileType::Symlink => fs.read_link(node).map(|_| ()),
             FileType::Directory
             | FileType::BlockDevice
@@ -133,7 +148,7 @@ impl Check<'_> {
     }
 
     /// Reads a file to its end, past what cannot be read.
-    fn read(&mut self, path: &[u8], node: NodeId, size: u64) -> Result<(), Error> {
+    fn read(&mut self, node: NodeId, size: u64) -> Result<(), Error> {
         let (mut at, mut failed) = (0, None);
         while at < size {
             match self.reader.read(node, at, CHUNK) {
@@ -150,9 +165,7 @@ impl Check<'_> {
         }
         match failed {
             Some(error) => Err(error),
-            None => self
-                .map(node, size)
-                .inspect_err(|_| debug_assert!(!path.is_empty())),
+            None => self.map(node, size),
         }
     }
 
@@ -169,14 +182,16 @@ impl Check<'_> {
             ControlFlow::Continue(())
         })?;
         match gap {
-            Some((at, next)) => Err(Error::Unsupported(format!(
-                "extents of node {node} that jump from {at} to {next}"
-            ))),
-            None if at < size => Err(Error::Unsupported(format!(
-                "extents of node {node} that end at {at} of {size} bytes"
-            ))),
+            Some((at, next)) => Err(self.corrupt(node, Breach::Jump { at, next })),
+            None if at < size => Err(self.corrupt(node, Breach::Short { at, size })),
             None => Ok(()),
         }
+    }
+
+    /// A breach of the seam's contract, which drivers should have refused: no offset is to blame.
+    fn corrupt(&self, node: NodeId, breach: Breach) -> Error {
+        let format = self.reader.fs().volume().format;
+        Corrupt::new(format, Some(node), 0, breach).into()
     }
 
     fn format(&mut self, path: Option<&[u8]>, node: Option<NodeId>) {

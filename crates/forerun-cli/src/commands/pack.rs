@@ -123,7 +123,7 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
             "format": writer.name(),
             "image_bytes": len,
             "content_bytes": tree.content_bytes(),
-            "nodes": tree.node_count(),
+            "nodes": tree.len(),
         }))?;
         out.finish()?;
     }

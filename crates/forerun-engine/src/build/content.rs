@@ -6,10 +6,6 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forerun_vfs::NodeId;
-
-use crate::Reader;
-
 /// The contents of a new regular file; its length is [`NodeKind::File`](super::NodeKind::File)'s.
 #[derive(Clone)]
 pub enum Content {
@@ -24,13 +20,6 @@ pub enum Content {
     },
     /// Bytes in memory.
     Bytes(Arc<[u8]>),
-    /// A file of another image.
-    Image {
-        /// The image.
-        reader: Reader,
-        /// The file in it.
-        node: NodeId,
-    },
 }
 
 impl std::fmt::Debug for Content {
@@ -39,7 +28,6 @@ impl std::fmt::Debug for Content {
             Self::Host(path) => write!(f, "Host({})", path.display()),
             Self::Part { offset, .. } => write!(f, "Part(at {offset})"),
             Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
-            Self::Image { node, .. } => write!(f, "Image(node {node})"),
         }
     }
 }
@@ -65,11 +53,6 @@ impl Content {
                 left: len,
             }),
             Self::Bytes(bytes) => Box::new(io::Cursor::new(Arc::clone(bytes))),
-            Self::Image { reader, node } => Box::new(ImageReader {
-                reader: reader.clone(),
-                node: *node,
-                at: 0,
-            }),
         })
     }
 }
@@ -86,23 +69,6 @@ impl Read for PartReader {
         let got = self.file.read_at(&mut out[..want], self.at)?;
         self.at += forerun_io::u64_from(got);
         self.left -= forerun_io::u64_from(got);
-        Ok(got)
-    }
-}
-
-struct ImageReader {
-    reader: Reader,
-    node: NodeId,
-    at: u64,
-}
-
-impl Read for ImageReader {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let got = self
-            .reader
-            .read_into(self.node, self.at, out)
-            .map_err(io::Error::other)?;
-        self.at += forerun_io::u64_from(got);
         Ok(got)
     }
 }

@@ -5,7 +5,6 @@ use std::collections::btree_map::Entry;
 use std::io;
 use std::path::PathBuf;
 
-use forerun_io::u64_from;
 use forerun_vfs::{Device, NameError, Timestamp, check_name};
 
 use super::Content;
@@ -256,20 +255,6 @@ impl Tree {
         }
     }
 
-    /// How many names each node has; the root has none.
-    #[must_use]
-    pub fn link_counts(&self) -> BTreeMap<NodeIndex, u64> {
-        let mut counts = BTreeMap::new();
-        for node in &self.nodes {
-            if let NodeKind::Directory(entries) = &node.kind {
-                for &index in entries.values() {
-                    *counts.entry(index).or_insert(0) += 1;
-                }
-            }
-        }
-        counts
-    }
-
     /// Bytes of all regular files, each counted once however many names it has.
     #[must_use]
     pub fn content_bytes(&self) -> u64 {
@@ -278,12 +263,6 @@ impl Tree {
             _ => 0,
         });
         lens.fold(0, u64::saturating_add)
-    }
-
-    /// Number of nodes as a position, for progress bars.
-    #[must_use]
-    pub fn node_count(&self) -> u64 {
-        u64_from(self.nodes.len())
     }
 
     fn insert(&mut self, dir: NodeIndex, name: &[u8], index: NodeIndex) -> Result<(), BuildError> {

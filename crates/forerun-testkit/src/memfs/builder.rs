@@ -12,7 +12,7 @@ use super::{Content, MemFs, MemImage, Node, Piece};
 
 /// Makes a [`MemImage`]. Paths are relative to the root and without a leading slash; missing parents
 /// are made. Ids of nodes are given out in order: the root is `NodeId(1)`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct MemFsBuilder {
     nodes: Vec<Node>,
     image: Vec<u8>,

@@ -1,11 +1,23 @@
 //! The compression codecs of filesystem images behind one closed enum.
 //!
 //! A driver names the codec of a block; the engine calls [`Codec::decode`] with the stored bytes and
-//! a buffer of exactly the decoded length. Nothing here reads, allocates by an image's field, or
-//! keeps state that a caller can see: contexts are reused per thread. Codecs arrive with the
-//! formats that need them.
+//! a buffer of the decoded length. A writer makes an [`Encoder`] for each of its threads from an
+//! [`Encoding`]: the codec with its options. Nothing here reads, allocates by an image's field, or
+//! keeps state that a caller can see: contexts are reused per thread.
 
+mod encode;
+mod encoding;
+mod lz4;
+mod lzma;
+mod lzo;
+mod xz;
 mod zlib;
+mod zstd;
+
+pub use encode::Encoder;
+pub use encoding::{
+    Bcj, BcjSet, Encoding, EncodingError, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
+};
 
 /// What a stored block is compressed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +25,16 @@ mod zlib;
 pub enum Codec {
     /// DEFLATE in a zlib wrapper (RFC 1950).
     Zlib,
+    /// LZMA in the `.lzma` ("LZMA alone") container, with or without the decoded length in it.
+    Lzma,
+    /// LZO1X, as a bare stream.
+    Lzo,
+    /// XZ, as a whole stream with its headers; BCJ filters are named in it.
+    Xz,
+    /// LZ4, as a bare block.
+    Lz4,
+    /// Zstandard, as one frame.
+    Zstd,
 }
 
 /// Why a block could not be decoded.
@@ -44,6 +66,11 @@ impl Codec {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Zlib => "zlib",
+            Self::Lzma => "lzma",
+            Self::Lzo => "lzo",
+            Self::Xz => "xz",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
         }
     }
 
@@ -53,16 +80,26 @@ impl Codec {
     /// Where the input is damaged or does not decode to exactly `out.len()` bytes. `out` then holds
     /// bytes that must not be used.
     pub fn decode(self, input: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
-        match self {
-            Self::Zlib => zlib::decode(input, out),
+        let expected = out.len();
+        match self.decode_up_to(input, out)? {
+            actual if actual == expected => Ok(()),
+            actual => Err(DecodeError::Short { actual, expected }),
         }
     }
 
-    /// Encodes `input` whole at `level`, whose range is the codec's own (zlib: 0 to 12).
-    #[must_use]
-    pub fn encode(self, input: &[u8], level: i32) -> Vec<u8> {
+    /// Decodes all of `input` into the front of `out` and gives the number of bytes that came out.
+    ///
+    /// # Errors
+    /// [`DecodeError::Damaged`], and [`DecodeError::Long`] where `out` is too small. `out` then
+    /// holds bytes that must not be used.
+    pub fn decode_up_to(self, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
         match self {
-            Self::Zlib => zlib::encode(input, level),
+            Self::Zlib => zlib::decode(input, out),
+            Self::Lzma => lzma::decode(input, out),
+            Self::Lzo => lzo::decode(input, out),
+            Self::Xz => xz::decode(input, out),
+            Self::Lz4 => lz4::decode(input, out),
+            Self::Zstd => zstd::decode(input, out),
         }
     }
 }

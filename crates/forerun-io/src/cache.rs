@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
@@ -31,33 +32,33 @@ pub enum Lookup {
 const SHARDS: usize = 4;
 
 /// A failed load is held only while those already waiting take it.
-type Slot<E> = Result<Arc<[u8]>, E>;
+type Slot<V, E> = Result<V, E>;
 
 #[derive(Clone, Copy)]
 struct ByLength;
 
-impl<E> Weighter<BlockKey, Slot<E>> for ByLength {
-    fn weight(&self, _key: &BlockKey, slot: &Slot<E>) -> u64 {
+impl<V: Deref<Target = [u8]>, E> Weighter<BlockKey, Slot<V, E>> for ByLength {
+    fn weight(&self, _key: &BlockKey, slot: &Slot<V, E>) -> u64 {
         // The constant stands for the entry itself, so that a flood of tiny blocks is bounded too.
         64 + slot.as_ref().map_or(0, |block| u64_from(block.len()))
     }
 }
 
-/// Decoded blocks or metadata blocks, bounded in bytes.
+/// Decoded blocks or metadata blocks, bounded in bytes; `V` is a handle on one, cheap to clone.
 ///
 /// For each key one load is in flight; others that want the block wait for it. A load that fails
 /// gives its error to all who waited, and is not kept: the next to ask loads again.
-pub struct BlockCache<E> {
-    cache: Cache<BlockKey, Slot<E>, ByLength>,
+pub struct BlockCache<E, V = Arc<[u8]>> {
+    cache: Cache<BlockKey, Slot<V, E>, ByLength>,
 }
 
-impl<E> fmt::Debug for BlockCache<E> {
+impl<E, V> fmt::Debug for BlockCache<E, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BlockCache").finish_non_exhaustive()
     }
 }
 
-impl<E: Clone> BlockCache<E> {
+impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
     /// A cache of at most `budget` bytes, whose blocks are about `typical` bytes long.
     #[must_use]
     pub fn new(budget: u64, typical: u64) -> Self {
@@ -82,7 +83,7 @@ impl<E: Clone> BlockCache<E> {
 
     /// The block, if it is there.
     #[must_use]
-    pub fn get(&self, key: BlockKey) -> Option<Arc<[u8]>> {
+    pub fn get(&self, key: BlockKey) -> Option<V> {
         self.cache.get(&key)?.ok()
     }
 
@@ -99,8 +100,8 @@ impl<E: Clone> BlockCache<E> {
     pub fn get_or_load(
         &self,
         key: BlockKey,
-        load: impl FnOnce() -> Result<Arc<[u8]>, E>,
-    ) -> Result<(Arc<[u8]>, Lookup), E> {
+        load: impl FnOnce() -> Result<V, E>,
+    ) -> Result<(V, Lookup), E> {
         match self.cache.get_value_or_guard(&key, None) {
             GuardResult::Value(slot) => Ok((slot?, Lookup::Hit)),
             GuardResult::Guard(guard) => {
@@ -119,10 +120,15 @@ impl<E: Clone> BlockCache<E> {
     }
 
     /// Puts a block in that was read along with another, unless it is there already.
-    pub fn offer(&self, key: BlockKey, block: Arc<[u8]>) {
+    pub fn offer(&self, key: BlockKey, block: V) {
         if !self.cache.contains_key(&key) {
             self.cache.insert(key, Ok(block));
         }
+    }
+
+    /// Drops a block that will not be wanted again.
+    pub fn remove(&self, key: BlockKey) {
+        self.cache.remove(&key);
     }
 
     /// Bytes held now, with the overhead counted for each entry.

@@ -12,6 +12,8 @@ pub struct Limits {
     pub hard_link_hops: u32,
     /// Symbolic links followed while one path is resolved.
     pub symlink_hops: u32,
+    /// Extended attributes of one node, names and values together, in bytes.
+    pub xattr_bytes: u64,
     /// Depth of the directory tree.
     pub depth: usize,
     /// Entries of one directory.
@@ -33,6 +35,7 @@ impl Default for Limits {
             symlink_len: 4096,
             hard_link_hops: 8,
             symlink_hops: 40,
+            xattr_bytes: 16 << 20,
             depth: 1024,
             dir_entries: 16 << 20,
             tree_entries: 64 << 20,

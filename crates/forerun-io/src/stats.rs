@@ -52,6 +52,8 @@ counters! {
     CacheWaits = "cache_waits",
     /// Encoded blocks decoded.
     Decodes = "decodes",
+    /// Of the decodes, those of metadata blocks.
+    MetadataDecodes = "metadata_decodes",
     /// Bytes that decoding made.
     DecodedBytes = "decoded_bytes",
     /// Decodes of a block that had been decoded before.

@@ -33,5 +33,5 @@ pub const FORMAT: Format = Format {
     name: "romfs",
     probe_len: ondisk::MAGIC.len(),
     probe: |head| head.starts_with(&ondisk::MAGIC),
-    open: |metadata, limits| Ok(Arc::new(Romfs::open(metadata, limits)?)),
+    open: |with| Ok(Arc::new(Romfs::open(with.metadata, &with.limits)?)),
 };

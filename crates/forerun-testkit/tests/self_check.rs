@@ -318,7 +318,10 @@ fn shapes_are_the_same_every_time() {
 #[test]
 fn contents_compress_about_two_to_one() {
     let bytes = generate::bytes(3, 1 << 20);
-    let encoded = forerun_vfs::Codec::Zlib.encode(&bytes, 6);
+    let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
+    let mut encoded = vec![0; compressor.zlib_compress_bound(bytes.len())];
+    let len = compressor.zlib_compress(&bytes, &mut encoded).unwrap();
+    encoded.truncate(len);
     let ratio = bytes.len() / (encoded.len() / 10);
     assert!((15..=25).contains(&ratio), "{ratio} tenths");
     assert_eq!(generate::bytes(3, 1000), bytes[..1000]);

@@ -49,8 +49,28 @@ pub struct EncodedBlock {
     pub len: u32,
     /// What it is compressed with.
     pub codec: Codec,
-    /// Exact decoded length, in bytes.
-    pub decoded_len: u32,
+    /// Its length when decoded.
+    pub decoded_len: DecodedLen,
+}
+
+/// What the image says about the length of a decoded block, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DecodedLen {
+    /// Exactly so many: anything else is damage.
+    Exact(u32),
+    /// Up to so many: the image keeps only the bound, as SquashFS does for fragment blocks. An
+    /// extent that reaches past what comes out is damage.
+    AtMost(u32),
+}
+
+impl DecodedLen {
+    /// The most bytes that may come out: what a buffer must hold.
+    #[must_use]
+    pub const fn max(self) -> u32 {
+        match self {
+            Self::Exact(len) | Self::AtMost(len) => len,
+        }
+    }
 }
 
 impl EncodedBlock {

@@ -17,11 +17,11 @@ mod path;
 mod walk;
 
 pub use error::{Corrupt, Error, Result};
-pub use extent::{EncodedBlock, Extent, Place};
+pub use extent::{DecodedLen, EncodedBlock, Extent, Place};
 pub use filesystem::{DirCursor, DirEntry, FileSystem, NodeId, Problem, VolumeInfo};
 pub use forerun_codec::Codec;
 pub use forerun_io::{BlobId, Limits};
-pub use format::{Format, OpenFormat};
+pub use format::{Format, OpenFormat, OpenWith};
 pub use metadata::{Device, FileType, Metadata, Timestamp};
 pub use name::{NameError, check_name};
 pub use path::{FollowLast, resolve};

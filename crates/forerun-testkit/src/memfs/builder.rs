@@ -4,8 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use forerun_io::{BlobId, MemorySource, saturating_usize, u64_from};
+use libdeflater::{CompressionLvl, Compressor};
+
 use forerun_vfs::{
-    Codec, Device, EncodedBlock, Extent, FileType, Metadata, NodeId, Place, VolumeInfo,
+    Codec, DecodedLen, Device, EncodedBlock, Extent, FileType, Metadata, NodeId, Place, VolumeInfo,
 };
 
 use super::{Content, MemFs, MemImage, Node, Piece};
@@ -153,13 +155,13 @@ impl MemFsBuilder {
     /// # Panics
     /// For 4 GiB and more.
     pub fn encode(&mut self, bytes: &[u8]) -> EncodedBlock {
-        let encoded = Codec::Zlib.encode(bytes, 6);
+        let encoded = zlib(bytes);
         EncodedBlock {
             blob: BlobId::IMAGE,
             offset: self.store(&encoded),
             len: u32::try_from(encoded.len()).unwrap(),
             codec: Codec::Zlib,
-            decoded_len: u32::try_from(bytes.len()).unwrap(),
+            decoded_len: DecodedLen::Exact(u32::try_from(bytes.len()).unwrap()),
         }
     }
 
@@ -272,4 +274,13 @@ fn push_extent(node: &mut Node, len: u64, place: Place, bytes: Option<Arc<[u8]>>
         bytes,
     });
     node.extents.push(Extent { logical, place });
+}
+
+/// `bytes` in zlib's form, also where that is longer: a writer's encoder gives up there.
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut compressor = Compressor::new(CompressionLvl::default());
+    let mut encoded = vec![0; compressor.zlib_compress_bound(bytes.len())];
+    let len = compressor.zlib_compress(bytes, &mut encoded).unwrap();
+    encoded.truncate(len);
+    encoded
 }

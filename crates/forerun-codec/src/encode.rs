@@ -1,0 +1,101 @@
+//! Encoders: one for each thread, its memory used again for each block.
+
+use crate::encoding::{Encoding, EncodingError};
+use crate::{lz4, lzma, lzo, xz, zlib, zstd};
+
+/// Encodes blocks one after the other; the same input gives the same output, whatever came before.
+pub struct Encoder {
+    kind: Kind,
+    /// Holds the candidates of an encoding that tries several.
+    spare: Vec<u8>,
+}
+
+enum Kind {
+    Zlib(zlib::Encoder),
+    Lzma(lzma::Encoder),
+    Lzo(lzo::Encoder),
+    Xz(xz::Encoder),
+    Lz4(lz4::Encoder),
+    Zstd(zstd::Encoder),
+}
+
+impl std::fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encoder").finish_non_exhaustive()
+    }
+}
+
+impl Encoder {
+    /// An encoder of blocks of at most `block_size` bytes.
+    ///
+    /// # Errors
+    /// [`EncodingError`]: an option is out of its range.
+    pub fn new(encoding: &Encoding, block_size: u32) -> Result<Self, EncodingError> {
+        let kind = match encoding {
+            Encoding::Zlib {
+                level,
+                window_bits,
+                strategies,
+            } => Kind::Zlib(zlib::Encoder::new(*level, *window_bits, *strategies)?),
+            Encoding::Lzma => Kind::Lzma(lzma::Encoder::new(block_size)?),
+            Encoding::Lzo { algorithm, level } => Kind::Lzo(lzo::Encoder::new(*algorithm, *level)?),
+            Encoding::Xz {
+                dictionary,
+                filters,
+            } => Kind::Xz(xz::Encoder::new(*dictionary, *filters, block_size)?),
+            Encoding::Lz4 { high } => Kind::Lz4(lz4::Encoder::new(*high)),
+            Encoding::Zstd { level } => Kind::Zstd(zstd::Encoder::new(*level)?),
+        };
+        Ok(Self {
+            kind,
+            spare: Vec::new(),
+        })
+    }
+
+    /// Replaces `out` by the encoded form of `input`. Gives false where that is not shorter than
+    /// `input`: the block is better stored as it is, and `out` holds nothing of use.
+    pub fn encode(&mut self, input: &[u8], out: &mut Vec<u8>) -> bool {
+        // What does not fit here is not wanted.
+        let room = input.len().saturating_sub(1);
+        let len = match &mut self.kind {
+            Kind::Zlib(encoder) => encoder.encode(input, room, out, &mut self.spare),
+            Kind::Lzma(encoder) => encoder.encode(input, room, out),
+            Kind::Lzo(encoder) => encoder.encode(input, out),
+            Kind::Xz(encoder) => encoder.encode(input, room, out, &mut self.spare),
+            Kind::Lz4(encoder) => encoder.encode(input, room, out),
+            Kind::Zstd(encoder) => encoder.encode(input, room, out),
+        };
+        let len = len.filter(|&len| len > 0 && len <= room);
+        out.truncate(len.unwrap_or(0));
+        len.is_some()
+    }
+}
+
+/// Gives `out` `len` bytes to write to.
+pub fn make_room(out: &mut Vec<u8>, len: usize) {
+    // What is there already was initialised by an earlier block.
+    if out.len() < len {
+        out.resize(len, 0);
+    } else {
+        out.truncate(len);
+    }
+}
+
+/// Checks an option's range.
+pub fn in_range(
+    codec: &'static str,
+    option: &'static str,
+    value: u32,
+    range: std::ops::RangeInclusive<u32>,
+) -> Result<(), EncodingError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(EncodingError::Range {
+        codec,
+        option,
+        value,
+        min: *range.start(),
+        max: *range.end(),
+    })
+}

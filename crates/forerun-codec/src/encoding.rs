@@ -1,0 +1,227 @@
+//! A codec with the options an image is made with.
+
+use crate::Codec;
+
+/// What the blocks of a new image are compressed with. Every option is what `mksquashfs` offers for
+/// it, with its ranges and defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Encoding {
+    /// zlib.
+    Zlib {
+        /// 1 to 9; 9 is the default.
+        level: u8,
+        /// log2 of the window, 8 to 15; 15 is the default.
+        window_bits: u8,
+        /// Strategies tried for each block, the shortest result kept. Empty means the default one.
+        strategies: ZlibStrategies,
+    },
+    /// LZMA alone, at the settings of `mksquashfs`: the dictionary is the block size.
+    Lzma,
+    /// LZO.
+    Lzo {
+        /// The member of the family.
+        algorithm: LzoAlgorithm,
+        /// 1 to 9, for `lzo1x_999` only; 8 is the default.
+        level: u8,
+    },
+    /// XZ.
+    Xz {
+        /// Dictionary in bytes: 8 KiB up to the block size, a power of two or the sum of two
+        /// neighbouring ones. Nothing means the block size.
+        dictionary: Option<u32>,
+        /// BCJ filters tried for each block besides none, the shortest result kept.
+        filters: BcjSet,
+    },
+    /// LZ4.
+    Lz4 {
+        /// The slow, better compressor.
+        high: bool,
+    },
+    /// Zstandard.
+    Zstd {
+        /// 1 to 22; 15 is the default.
+        level: u8,
+    },
+}
+
+/// An option out of its range, or one that no encoder here has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodingError {
+    /// Out of range.
+    #[error("{codec} {option} {value}: from {min} to {max} are allowed")]
+    Range {
+        /// Name of the codec.
+        codec: &'static str,
+        /// Name of the option.
+        option: &'static str,
+        /// As given.
+        value: u32,
+        /// The least.
+        min: u32,
+        /// The most.
+        max: u32,
+    },
+    /// A dictionary that XZ cannot declare.
+    #[error(
+        "xz dictionary of {0} bytes: it must be a power of two, or the sum of two neighbouring ones"
+    )]
+    Dictionary(u32),
+    /// The encoder has only one way of doing it.
+    #[error("lzo {option}: the encoder has lzo1x_999 at level 8 only")]
+    Lzo {
+        /// What was asked for.
+        option: String,
+    },
+    /// The library refused; memory, most often.
+    #[error("the {codec} encoder cannot be set up: {reason}")]
+    Setup {
+        /// Name of the codec.
+        codec: &'static str,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// A member of the LZO1X family, as `mksquashfs` numbers them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LzoAlgorithm {
+    /// `lzo1x_1`.
+    Lzo1x1,
+    /// `lzo1x_1_11`.
+    Lzo1x1_11,
+    /// `lzo1x_1_12`.
+    Lzo1x1_12,
+    /// `lzo1x_1_15`.
+    Lzo1x1_15,
+    /// `lzo1x_999`.
+    #[default]
+    Lzo1x999,
+}
+
+macro_rules! set {
+    ($(#[$doc:meta])* $set:ident of $(#[$item_doc:meta])* $item:ident
+        { $($(#[$one:meta])* $name:ident = $bit:literal,)* }) => {
+        $(#[$item_doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $item { $($(#[$one])* $name,)* }
+
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $set(u16);
+
+        impl $item {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The bit that stands for it in the image's compressor options.
+            #[must_use]
+            pub const fn bit(self) -> u16 {
+                match self { $(Self::$name => $bit,)* }
+            }
+        }
+
+        impl $set {
+            /// The members as bits, as the image's compressor options keep them.
+            #[must_use]
+            pub const fn bits(self) -> u16 {
+                self.0
+            }
+
+            /// Whether there is no member.
+            #[must_use]
+            pub const fn is_empty(self) -> bool {
+                self.0 == 0
+            }
+
+            /// The members, in order of their bits.
+            pub fn iter(self) -> impl Iterator<Item = $item> {
+                let members = $item::ALL.iter().copied();
+                members.filter(move |item| self.0 & item.bit() != 0)
+            }
+        }
+
+        impl FromIterator<$item> for $set {
+            fn from_iter<I: IntoIterator<Item = $item>>(items: I) -> Self {
+                Self(items.into_iter().fold(0, |bits, item| bits | item.bit()))
+            }
+        }
+    };
+}
+
+set! {
+    /// zlib strategies.
+    ZlibStrategies of
+    /// How zlib looks for matches.
+    ZlibStrategy {
+        /// For most data.
+        Default = 0x01,
+        /// For data made by a filter or predictor.
+        Filtered = 0x02,
+        /// No matches at all.
+        HuffmanOnly = 0x04,
+        /// Matches at distance one.
+        RunLengthEncoded = 0x08,
+        /// Without Huffman trees of the block's own.
+        Fixed = 0x10,
+    }
+}
+
+set! {
+    /// BCJ filters.
+    BcjSet of
+    /// A filter that makes jumps in machine code compress better.
+    Bcj {
+        /// x86, 32 and 64 bits.
+        X86 = 0x01,
+        /// PowerPC, big-endian.
+        PowerPc = 0x02,
+        /// Itanium.
+        Ia64 = 0x04,
+        /// ARM.
+        Arm = 0x08,
+        /// ARM Thumb.
+        ArmThumb = 0x10,
+        /// SPARC.
+        Sparc = 0x20,
+    }
+}
+
+impl Encoding {
+    /// What it makes.
+    #[must_use]
+    pub const fn codec(&self) -> Codec {
+        match self {
+            Self::Zlib { .. } => Codec::Zlib,
+            Self::Lzma => Codec::Lzma,
+            Self::Lzo { .. } => Codec::Lzo,
+            Self::Xz { .. } => Codec::Xz,
+            Self::Lz4 { .. } => Codec::Lz4,
+            Self::Zstd { .. } => Codec::Zstd,
+        }
+    }
+
+    /// The options `mksquashfs` takes where none are given.
+    #[must_use]
+    pub fn default_of(codec: Codec) -> Self {
+        match codec {
+            Codec::Zlib => Self::Zlib {
+                level: 9,
+                window_bits: 15,
+                strategies: ZlibStrategies::default(),
+            },
+            Codec::Lzma => Self::Lzma,
+            Codec::Lzo => Self::Lzo {
+                algorithm: LzoAlgorithm::default(),
+                level: 8,
+            },
+            Codec::Xz => Self::Xz {
+                dictionary: None,
+                filters: BcjSet::default(),
+            },
+            Codec::Lz4 => Self::Lz4 { high: false },
+            Codec::Zstd => Self::Zstd { level: 15 },
+        }
+    }
+}

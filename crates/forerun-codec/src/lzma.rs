@@ -1,0 +1,45 @@
+//! LZMA alone, by liblzma.
+
+use liblzma::stream::{Action, Error, LzmaOptions, Status, Stream};
+
+use crate::DecodeError;
+use crate::encode::make_room;
+use crate::encoding::EncodingError;
+use crate::xz::{MEMORY, run};
+
+/// Where the header keeps the decoded length, 8 bytes of it.
+const LEN_AT: std::ops::Range<usize> = 5..13;
+
+pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let mut stream = Stream::new_lzma_decoder(MEMORY).map_err(|_| DecodeError::Damaged)?;
+    run(&mut stream, input, out)
+}
+
+pub struct Encoder {
+    options: LzmaOptions,
+}
+
+impl Encoder {
+    pub fn new(block_size: u32) -> Result<Self, EncodingError> {
+        let setup = |error: Error| EncodingError::Setup {
+            codec: "lzma",
+            reason: error.to_string(),
+        };
+        let mut options = LzmaOptions::new_preset(6).map_err(setup)?;
+        options.dict_size(block_size.max(4096));
+        Ok(Self { options })
+    }
+
+    pub fn encode(&mut self, input: &[u8], room: usize, out: &mut Vec<u8>) -> Option<usize> {
+        let mut stream = Stream::new_lzma_encoder(&self.options).ok()?;
+        make_room(out, room);
+        let status = stream.process(input, out, Action::Finish).ok()?;
+        if status != Status::StreamEnd {
+            return None;
+        }
+        // The library writes that the length is not known; readers of images want it.
+        let len = u64::try_from(input.len()).ok()?.to_le_bytes();
+        out.get_mut(LEN_AT)?.copy_from_slice(&len);
+        usize::try_from(stream.total_out()).ok()
+    }
+}

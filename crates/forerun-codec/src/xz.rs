@@ -1,0 +1,118 @@
+//! XZ with its BCJ filters, by liblzma.
+
+use liblzma::stream::{Action, Check, Error, Filters, LzmaOptions, Status, Stream};
+
+use crate::DecodeError;
+use crate::encode::{in_range, make_room};
+use crate::encoding::{Bcj, BcjSet, EncodingError};
+
+/// Memory that a stream may ask for to be decoded. Blocks are 1 MiB at the most, and a dictionary
+/// larger than the block is of no use; the largest preset of `xz`, with 64 MiB of it, needs 65 MiB.
+pub const MEMORY: u64 = 80 << 20;
+
+pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let mut stream = Stream::new_stream_decoder(MEMORY, 0).map_err(|_| DecodeError::Damaged)?;
+    run(&mut stream, input, out)
+}
+
+/// Runs a decoder over all of `input`.
+pub fn run(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let expected = out.len();
+    let done = |stream: &Stream| {
+        let read = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
+        let written = usize::try_from(stream.total_out()).unwrap_or(usize::MAX);
+        (read, written)
+    };
+    // A byte past the end tells a stream that goes on from one that was cut.
+    let mut past = [0];
+    loop {
+        let (read, written) = done(stream);
+        let from = input.get(read..).ok_or(DecodeError::Damaged)?;
+        let to = match out.get_mut(written..) {
+            Some(to) if !to.is_empty() => to,
+            _ => &mut past,
+        };
+        let status = stream.process(from, to, Action::Finish);
+        let status = status.map_err(|_| DecodeError::Damaged)?;
+        let now = done(stream);
+        if now.1 > expected {
+            return Err(DecodeError::Long { expected });
+        }
+        if status == Status::StreamEnd {
+            let is_all = now.0 == input.len();
+            return is_all.then_some(now.1).ok_or(DecodeError::Damaged);
+        }
+        if now == (read, written) {
+            return Err(DecodeError::Damaged);
+        }
+    }
+}
+
+pub struct Encoder {
+    /// Filter chains that are tried, each for the whole block.
+    chains: Vec<Filters>,
+}
+
+impl Encoder {
+    pub fn new(
+        dictionary: Option<u32>,
+        filters: BcjSet,
+        block_size: u32,
+    ) -> Result<Self, EncodingError> {
+        let size = dictionary.unwrap_or(block_size);
+        if dictionary.is_some() {
+            in_range("xz", "dictionary", size, 8192..=block_size)?;
+        }
+        // The header has room for one bit, or two that are neighbours.
+        let top = size.checked_ilog2().map_or(0, |log| 1 << log);
+        if size != top && size != top + top / 2 {
+            return Err(EncodingError::Dictionary(size));
+        }
+        let setup = |error: Error| EncodingError::Setup {
+            codec: "xz",
+            reason: error.to_string(),
+        };
+        let mut options = LzmaOptions::new_preset(6).map_err(setup)?;
+        options.dict_size(size.max(4096));
+        let mut chains = vec![chain(None, &options)];
+        chains.extend(filters.iter().map(|filter| chain(Some(filter), &options)));
+        Ok(Self { chains })
+    }
+
+    pub fn encode(
+        &mut self,
+        input: &[u8],
+        room: usize,
+        out: &mut Vec<u8>,
+        spare: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let mut best = None;
+        for chain in &self.chains {
+            make_room(spare, best.unwrap_or(room));
+            // The kernel's reader knows this check.
+            let mut stream = Stream::new_stream_encoder(chain, Check::Crc32).ok()?;
+            let status = stream.process(input, spare, Action::Finish);
+            let len = usize::try_from(stream.total_out()).ok()?;
+            if matches!(status, Ok(Status::StreamEnd)) && best.is_none_or(|best| len < best) {
+                best = Some(len);
+                std::mem::swap(out, spare);
+            }
+        }
+        best
+    }
+}
+
+fn chain(filter: Option<Bcj>, options: &LzmaOptions) -> Filters {
+    let mut filters = Filters::new();
+    match filter {
+        None => &mut filters,
+        Some(Bcj::X86) => filters.x86(),
+        Some(Bcj::PowerPc) => filters.powerpc(),
+        Some(Bcj::Ia64) => filters.ia64(),
+        Some(Bcj::Arm) => filters.arm(),
+        Some(Bcj::ArmThumb) => filters.arm_thumb(),
+        Some(Bcj::Sparc) => filters.sparc(),
+    };
+    filters.lzma2(options);
+    filters
+}

@@ -12,6 +12,7 @@ use crate::reader::Moves;
 pub struct Plan {
     runs: Vec<Run>,
     bytes: u64,
+    decoded: u64,
 }
 
 #[derive(Debug)]
@@ -19,12 +20,45 @@ struct Run {
     blob: BlobId,
     range: Range<u64>,
     blocks: Vec<EncodedBlock>,
+    /// Whether some of it is wanted as it is stored.
+    plain: bool,
 }
 
 impl Plan {
     /// Bytes of the source that the plan asks for.
     pub const fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes that the plan's blocks may hold once they are decoded.
+    pub const fn decoded(&self) -> u64 {
+        self.decoded
+    }
+
+    /// Brings the runs into the order of the source and makes one of those that touch. Tails that
+    /// lie apart from the rest of their files break the runs of a list of files up otherwise, and
+    /// ask for the same blocks again and again.
+    pub fn coalesce(&mut self, max_gap: u64) {
+        self.runs.sort_by_key(|run| (run.blob, run.range.start));
+        let mut runs: Vec<Run> = Vec::with_capacity(self.runs.len());
+        for run in self.runs.drain(..) {
+            match runs.last_mut() {
+                Some(last)
+                    if last.blob == run.blob
+                        && run.range.start <= last.range.end.saturating_add(max_gap) =>
+                {
+                    last.range.end = last.range.end.max(run.range.end);
+                    last.blocks.extend(run.blocks);
+                    last.plain |= run.plain;
+                }
+                _ => runs.push(run),
+            }
+        }
+        for run in &mut runs {
+            run.blocks.sort_by_key(|block| block.offset);
+            run.blocks.dedup();
+        }
+        self.runs = runs;
     }
 
     /// Adds the extents of `range` of a file. What cannot be mapped is left out: the reader that
@@ -42,6 +76,9 @@ impl Plan {
                     self.want(blob, start..end, None, max_gap);
                 }
                 Place::Encoded { block, .. } => {
+                    let from = extent.logical.start.max(range.start);
+                    let to = extent.logical.end.min(range.end);
+                    self.decoded = self.decoded.saturating_add(to.saturating_sub(from));
                     self.want(block.blob, block.stored(), Some(block), max_gap)
                 }
             }
@@ -60,6 +97,7 @@ impl Plan {
                 let end = run.range.end.max(range.end);
                 self.bytes = self.bytes.saturating_add(end - run.range.end);
                 run.range.end = end;
+                run.plain |= block.is_none();
                 // A block that several files share is met once for each of them.
                 run.blocks
                     .extend(block.filter(|block| run.blocks.last() != Some(block)));
@@ -71,6 +109,7 @@ impl Plan {
                 self.runs.push(Run {
                     blob,
                     range,
+                    plain: block.is_none(),
                     blocks: block.into_iter().collect(),
                 });
             }
@@ -88,7 +127,16 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
         .min(moves.stored.segments.budget() / 2)
         .max(geometry.block());
     for mut run in plan.runs {
-        run.blocks.retain(|block| !moves.decoded.contains(block));
+        run.blocks.retain(|block| moves.decoded.plan(block));
+        if !run.plain {
+            // What is decoded already, or about to be, need not be read again.
+            let starts = run.blocks.iter().map(|block| block.offset);
+            let ends = run.blocks.iter().map(|block| block.stored().end);
+            let (Some(start), Some(end)) = (starts.min(), ends.max()) else {
+                continue;
+            };
+            run.range = start..end;
+        }
         let Ok(len) = moves.stored.len(run.blob) else {
             continue;
         };
@@ -117,11 +165,8 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
 fn decode_each(moves: &Arc<Moves>, blocks: Vec<EncodedBlock>) {
     for block in blocks {
         let worker = Arc::clone(moves);
-        moves.pool.submit(move || {
-            if !worker.decoded.contains(&block) {
-                // The reader that needs the block gets the error when it comes to it.
-                let _left_to_the_reader = worker.decoded.get(&block, &worker.stored);
-            }
-        });
+        moves
+            .pool
+            .submit(move || worker.decoded.decode_ahead(&block, &worker.stored));
     }
 }

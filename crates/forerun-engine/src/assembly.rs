@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::saturating_usize;
+use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Corrupt, Error, Extent, Place, Result};
 
 use crate::Data;
@@ -143,10 +143,9 @@ impl<'a> Assembly<'a> {
             Place::Encoded { block, skip: first } => {
                 let bytes = self.moves.decoded.get(block, &self.moves.stored)?;
                 let from = saturating_usize(skip.saturating_add(u64::from(*first)));
-                Ok(Data::of_block(
-                    bytes,
-                    from..from.saturating_add(saturating_usize(len)),
-                ))
+                self.moves.decoded.served(&bytes, len);
+                let to = from.saturating_add(saturating_usize(len));
+                Ok(bytes.into_data().part(from..to))
             }
             Place::Inline(bytes) => {
                 let from = saturating_usize(skip);
@@ -191,6 +190,7 @@ impl<'a> Assembly<'a> {
             }
             Place::Encoded { block, skip: first } => {
                 let bytes = moves.decoded.get(block, &moves.stored)?;
+                moves.decoded.served(&bytes, u64_from(out.len()));
                 copy(&bytes, skip.saturating_add(u64::from(*first)), out)
             }
             Place::Inline(bytes) => copy(bytes, skip, out),

@@ -73,14 +73,18 @@ impl Bulk {
             let Some(&node) = self.nodes.get(progress.planned) else {
                 break;
             };
-            let before = plan.bytes();
+            let before = (plan.bytes(), plan.decoded());
             plan.add(self.reader.fs(), node, 0..FILE_AHEAD, MAX_GAP);
-            // At least something for each file, so that empty files do not plan the whole list.
-            let cost = (plan.bytes() - before).max(512);
+            // What is decoded ahead must still be there when it is wanted, so that counts too. At
+            // least something for each file, so that empty files do not plan the whole list.
+            let stored = plan.bytes().saturating_sub(before.0);
+            let decoded = plan.decoded().saturating_sub(before.1);
+            let cost = stored.max(decoded).max(512);
             progress.planned += 1;
             progress.ahead += cost;
             progress.costs.push_back(cost);
         }
+        plan.coalesce(MAX_GAP);
         self.reader.start(plan);
     }
 }

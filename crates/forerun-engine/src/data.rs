@@ -29,6 +29,14 @@ impl Data {
         })
     }
 
+    /// `range` of these bytes; nothing where it is not inside.
+    pub(crate) fn part(mut self, range: Range<usize>) -> Option<Self> {
+        self.get(range.clone())?;
+        let start = self.range.start;
+        self.range = start + range.start..start + range.end;
+        Some(self)
+    }
+
     /// `range` of `block`; nothing where it is not inside.
     pub(crate) fn of_block(block: Arc<[u8]>, range: Range<usize>) -> Option<Self> {
         block.get(range.clone())?;
@@ -36,6 +44,16 @@ impl Data {
             bytes: Bytes::Block(block),
             range,
         })
+    }
+}
+
+impl Default for Data {
+    /// No bytes.
+    fn default() -> Self {
+        Self {
+            bytes: Bytes::Block(Arc::default()),
+            range: 0..0,
+        }
     }
 }
 

@@ -1,20 +1,67 @@
 //! Encoded blocks: each decoded once, however many want it.
+//!
+//! A block of which every byte was served is most often not wanted again: a stream has passed it,
+//! and what is above keeps pages of its own. So once the cache is half full, such blocks go first,
+//! and their memory, still warm, takes the next ones.
 
-use std::sync::Arc;
+use std::collections::{HashSet, VecDeque};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forerun_io::{BlockCache, EventKind, Limits, Lookup, saturating_usize};
-use forerun_vfs::{Corrupt, EncodedBlock, Error, Result};
+use forerun_io::{BlockCache, BlockKey, EventKind, Limits, Lookup, saturating_usize, u64_from};
+use forerun_vfs::{Corrupt, DecodedLen, EncodedBlock, Error, Result};
 
+use crate::Data;
 use crate::stored::Stored;
 
 /// What decoded blocks are typically long, for sizing the cache's tables.
 const TYPICAL_BLOCK: u64 = 128 << 10;
 
+/// Blocks served to the end that are remembered at the most.
+const SPENT: usize = 1 << 16;
+
+/// Blocks served to the end.
+#[derive(Default)]
+struct Spent {
+    /// Those that may still be in the cache, the oldest first.
+    kept: VecDeque<BlockKey>,
+    /// Those that were dropped: a job that was to decode one ahead comes too late.
+    dropped: HashSet<BlockKey>,
+}
+
 /// The decode cache.
 pub struct Decoded {
-    cache: BlockCache<Error>,
+    cache: BlockCache<Error, Block>,
+    spent: Mutex<Spent>,
+    /// Bytes in the cache from which on blocks served to the end are dropped.
+    comfortable: u64,
     format: &'static str,
     block_limit: u32,
+}
+
+/// A decoded block.
+#[derive(Clone)]
+pub struct Block {
+    key: BlockKey,
+    data: Data,
+    /// Bytes served so far.
+    served: Arc<AtomicU64>,
+}
+
+impl Block {
+    /// The decoded bytes.
+    pub fn into_data(self) -> Data {
+        self.data
+    }
+}
+
+impl Deref for Block {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.data
+    }
 }
 
 impl Decoded {
@@ -23,6 +70,8 @@ impl Decoded {
         let cache = BlockCache::new(budget, TYPICAL_BLOCK);
         Self {
             cache,
+            spent: Mutex::default(),
+            comfortable: budget / 2,
             format,
             block_limit: limits.block_len,
         }
@@ -33,13 +82,28 @@ impl Decoded {
         self.format
     }
 
-    pub fn contains(&self, block: &EncodedBlock) -> bool {
-        self.cache.contains(block.key())
+    /// Whether a block that is being planned has to be decoded ahead.
+    pub fn plan(&self, block: &EncodedBlock) -> bool {
+        self.lock_spent().dropped.remove(&block.key());
+        !self.cache.contains(block.key())
+    }
+
+    /// Decodes a planned block, unless somebody has done so since, and perhaps is done with it.
+    pub fn decode_ahead(&self, block: &EncodedBlock, stored: &Stored) {
+        let key = block.key();
+        if !self.cache.contains(key) && !self.lock_spent().dropped.contains(&key) {
+            // The reader that needs the block gets the error when it comes to it.
+            let _left_to_the_reader = self.get(block, stored);
+        }
+    }
+
+    fn lock_spent(&self) -> MutexGuard<'_, Spent> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The decoded bytes, decoded by this call unless that was done or is under way. A block that
     /// does not decode is not kept.
-    pub fn get(&self, block: &EncodedBlock, stored: &Stored) -> Result<Arc<[u8]>> {
+    pub fn get(&self, block: &EncodedBlock, stored: &Stored) -> Result<Block> {
         let observer = stored.observer();
         let (bytes, lookup) = self
             .cache
@@ -52,8 +116,34 @@ impl Decoded {
         Ok(bytes)
     }
 
-    fn decode(&self, block: &EncodedBlock, stored: &Stored) -> Result<Arc<[u8]>> {
-        let largest = block.len.max(block.decoded_len);
+    /// Notes that `bytes` of a block were served.
+    pub fn served(&self, block: &Block, bytes: u64) {
+        let len = u64_from(block.len());
+        let before = block.served.fetch_add(bytes, Ordering::Relaxed);
+        if before >= len || before + bytes < len {
+            return;
+        }
+        let mut spent = self.lock_spent();
+        spent.kept.push_back(block.key);
+        // One that went in takes two out, until there is room again; what the cache has dropped by
+        // itself goes from the list the same way.
+        for _ in 0..2 {
+            if self.cache.bytes() <= self.comfortable && spent.kept.len() < SPENT {
+                break;
+            }
+            let Some(key) = spent.kept.pop_front() else {
+                break;
+            };
+            self.cache.remove(key);
+            if spent.dropped.len() >= SPENT {
+                spent.dropped.clear();
+            }
+            spent.dropped.insert(key);
+        }
+    }
+
+    fn decode(&self, block: &EncodedBlock, stored: &Stored) -> Result<Block> {
+        let largest = block.len.max(block.decoded_len.max());
         if largest > self.block_limit {
             let what = format!("block of {largest} bytes at offset {:#x}", block.offset);
             return Err(Error::limit(what, u64::from(self.block_limit)));
@@ -63,29 +153,32 @@ impl Decoded {
             Some(slice) => slice,
             None => read_whole(block, stored)?,
         };
-        let mut bytes = zeroed(saturating_usize(u64::from(block.decoded_len)));
-        // Just made, so nobody shares it.
-        let out = Arc::get_mut(&mut bytes).unwrap_or_default();
-        let result = block.codec.decode(&encoded, out);
+        let max = saturating_usize(u64::from(block.decoded_len.max()));
+        let mut buffer = stored.buffers.take(max);
+        let out = buffer.as_mut();
+        let result = match block.decoded_len {
+            DecodedLen::Exact(_) => block.codec.decode(&encoded, out).map(|()| max),
+            DecodedLen::AtMost(_) => block.codec.decode_up_to(&encoded, out),
+        };
+        let len = result.unwrap_or(0);
         stored
             .observer()
-            .decode(block.key(), u64::from(block.decoded_len), result.is_ok());
+            .decode(block.key(), u64_from(len), result.is_ok());
         match result {
-            Ok(()) => Ok(bytes),
+            Ok(len) => Ok(Block {
+                key: block.key(),
+                data: Data::of_buffer(Arc::new(buffer), 0..len).unwrap_or_default(),
+                served: Arc::default(),
+            }),
             Err(error) => Err(Corrupt::new(self.format, None, block.offset, error).into()),
         }
     }
 }
 
-fn read_whole(block: &EncodedBlock, stored: &Stored) -> Result<crate::Data> {
+fn read_whole(block: &EncodedBlock, stored: &Stored) -> Result<Data> {
     let len = saturating_usize(u64::from(block.len));
     let mut buffer = stored.buffers.take(len);
     stored.read(block.blob, block.offset, buffer.as_mut())?;
-    let data = crate::Data::of_buffer(Arc::new(buffer), 0..len);
+    let data = Data::of_buffer(Arc::new(buffer), 0..len);
     data.ok_or_else(|| Error::io(block.offset, len, std::io::ErrorKind::UnexpectedEof.into()))
-}
-
-/// An `Arc` of zeros made in place: from a `Vec` it would be copied.
-fn zeroed(len: usize) -> Arc<[u8]> {
-    std::iter::repeat_n(0, len).collect()
 }

@@ -21,6 +21,7 @@ mod reader;
 mod segment;
 mod stored;
 mod stream;
+mod tree_ahead;
 mod walk_ahead;
 
 pub use bulk::Bulk;

@@ -12,6 +12,7 @@ use crate::decoded::Decoded;
 use crate::pool::Pool;
 use crate::stored::Stored;
 use crate::stream::Streams;
+use crate::tree_ahead::TreeAhead;
 use crate::walk_ahead::WalkAhead;
 use crate::{Bulk, Data, EngineOptions, MetadataSource};
 
@@ -26,6 +27,9 @@ pub struct Reader {
 
 struct Inner {
     fs: Arc<dyn FileSystem>,
+    /// The driver itself, for walks of our own.
+    driver: Arc<dyn FileSystem>,
+    tree: Arc<TreeAhead>,
     metadata: Arc<MetadataSource>,
     moves: Arc<Moves>,
     streams: Streams,
@@ -71,13 +75,17 @@ impl Reader {
             decoded: Decoded::new(fs.volume().format, options.cache / 2, &limits),
             pool: Arc::clone(&pool),
         };
+        let driver = fs;
+        let tree = Arc::new(TreeAhead::new(window));
         let fs: Arc<dyn FileSystem> = match window {
             // Nothing is to be read ahead.
-            0 => fs,
-            _ => Arc::new(WalkAhead::new(fs, pool)),
+            0 => Arc::clone(&driver),
+            _ => Arc::new(WalkAhead::new(Arc::clone(&driver), pool, Arc::clone(&tree))),
         };
         let inner = Inner {
             fs,
+            driver,
+            tree,
             metadata,
             moves: Arc::new(moves),
             streams: Streams::new(window, geometry.max_request()),
@@ -230,6 +238,16 @@ impl Reader {
         let size = self.file_size(node)?;
         let start = offset.min(size);
         let range = start..size.min(start.saturating_add(u64_from(len)));
+        if start == 0
+            && let Some(walk) = self.inner.tree.on_read(node)
+        {
+            self.prefetch_metadata();
+            let inner = Arc::clone(&self.inner);
+            self.inner.moves.pool.submit(move || {
+                let plan = inner.tree.go_on(&*inner.driver, &walk);
+                ahead::start(&inner.moves, plan);
+            });
+        }
         if let Some(ahead) = self.inner.streams.on_read(node, &range, size) {
             let mut plan = Plan::default();
             plan.add(self.fs(), node, ahead, 0);

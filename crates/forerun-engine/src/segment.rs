@@ -14,6 +14,9 @@ use forerun_io::{BlobId, Counter, IoStats};
 
 use crate::buffer::Buffer;
 
+/// Segments that are kept although they were used up.
+const KEEP_SPENT: usize = 2;
+
 /// One request made ahead of the reader.
 pub struct Segment {
     pub blob: BlobId,
@@ -198,8 +201,16 @@ impl Segments {
     /// Notes that `bytes` of a segment were used; a segment used up is the first to go.
     pub fn used(&self, segment: &Arc<Segment>, bytes: u64) {
         let used = segment.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if used >= segment.len() && !segment.spent.swap(true, Ordering::Relaxed) {
-            lock(&self.table).spent.push_back(Arc::clone(segment));
+        if used < segment.len() || segment.spent.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut table = lock(&self.table);
+        table.spent.push_back(Arc::clone(segment));
+        // Nobody will want it again, and its memory, still warm, can take the next request.
+        if table.spent.len() > KEEP_SPENT
+            && let Some(oldest) = table.spent.pop_front()
+        {
+            table.remove(&oldest);
         }
     }
 

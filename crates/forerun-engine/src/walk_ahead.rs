@@ -16,6 +16,7 @@ use forerun_vfs::{
 };
 
 use crate::pool::Pool;
+use crate::tree_ahead::TreeAhead;
 
 /// Directories read ahead of the one that is asked for.
 const AHEAD: usize = 8;
@@ -24,10 +25,14 @@ const LISTINGS: usize = 64;
 /// Subdirectories remembered of one listing; a walk that gets further goes on without.
 const CHILDREN: usize = 4096;
 
+/// Entries noted at once for those who read the files.
+const NOTED: usize = 512;
+
 /// A driver whose directories are read ahead of a walk.
 pub struct WalkAhead {
     fs: Arc<dyn FileSystem>,
     pool: Arc<Pool>,
+    tree: Arc<TreeAhead>,
     listings: Mutex<VecDeque<Listing>>,
 }
 
@@ -40,10 +45,11 @@ struct Listing {
 }
 
 impl WalkAhead {
-    pub const fn new(fs: Arc<dyn FileSystem>, pool: Arc<Pool>) -> Self {
+    pub const fn new(fs: Arc<dyn FileSystem>, pool: Arc<Pool>, tree: Arc<TreeAhead>) -> Self {
         Self {
             fs,
             pool,
+            tree,
             listings: Mutex::new(VecDeque::new()),
         }
     }
@@ -132,13 +138,19 @@ impl FileSystem for WalkAhead {
         if from == DirCursor::START {
             self.read_ahead(self.on_list(dir));
         }
-        let mut children = Vec::new();
+        let (mut children, mut entries) = (Vec::new(), Vec::new());
         let result = self.fs.read_dir(dir, from, &mut |entry| {
             if entry.kind == FileType::Directory && children.len() < CHILDREN {
                 children.push(entry.node);
             }
+            entries.push((entry.node, entry.next));
+            if entries.len() == NOTED {
+                self.tree.listed(dir, &entries);
+                entries.clear();
+            }
             visit(entry)
         });
+        self.tree.listed(dir, &entries);
         if !children.is_empty() {
             self.listed(dir, from, &children);
         }
@@ -189,7 +201,11 @@ mod tests {
     fn siblings_are_read_ahead_once_a_walk_shows() {
         let mut builder = MemFsBuilder::new();
         let dirs: Vec<_> = (0..20).map(|n| builder.dir(&format!("{n:02}"))).collect();
-        let fs = WalkAhead::new(builder.build().driver(), Arc::new(Pool::new(0)));
+        let fs = WalkAhead::new(
+            builder.build().driver(),
+            Arc::new(Pool::new(0)),
+            Arc::new(TreeAhead::new(0)),
+        );
         assert!(fs.on_list(fs.root()).is_empty(), "one listing is no walk");
         list(&fs, fs.root());
         assert_eq!(fs.on_list(dirs[0]), dirs[1..9]);
@@ -207,7 +223,11 @@ mod tests {
     fn a_listing_in_parts_is_one_listing() {
         let mut builder = MemFsBuilder::new();
         let dirs: Vec<_> = (0..20).map(|n| builder.dir(&format!("{n:02}"))).collect();
-        let fs = WalkAhead::new(builder.build().driver(), Arc::new(Pool::new(0)));
+        let fs = WalkAhead::new(
+            builder.build().driver(),
+            Arc::new(Pool::new(0)),
+            Arc::new(TreeAhead::new(0)),
+        );
         let (mut from, mut seen) = (DirCursor::START, 0);
         while seen < dirs.len() {
             fs.read_dir(fs.root(), from, &mut |entry| {
@@ -229,7 +249,11 @@ mod tests {
         let dirs: Vec<_> = (0..500)
             .map(|n| (builder.dir(&format!("{n}/a")), builder.dir(&format!("{n}"))).1)
             .collect();
-        let fs = WalkAhead::new(builder.build().driver(), Arc::new(Pool::new(0)));
+        let fs = WalkAhead::new(
+            builder.build().driver(),
+            Arc::new(Pool::new(0)),
+            Arc::new(TreeAhead::new(0)),
+        );
         for dir in dirs {
             list(&fs, dir);
         }

@@ -10,7 +10,7 @@ use common::{KIB, MIB, open, open_on, pattern};
 use forerun_engine::EngineOptions;
 use forerun_io::Counter;
 use forerun_testkit::{FaultSource, MemFsBuilder, MemImage, Piece};
-use forerun_vfs::{BlobId, Error, Extent, NodeId, Place};
+use forerun_vfs::{BlobId, DecodedLen, Error, Extent, NodeId, Place};
 
 fn options() -> EngineOptions {
     EngineOptions {
@@ -254,7 +254,7 @@ fn extents_that_lie_are_errors() {
 fn a_block_that_claims_too_much_is_refused_before_memory_is_taken() {
     let mut builder = MemFsBuilder::new();
     let mut block = builder.encode(b"small");
-    block.decoded_len = u32::MAX;
+    block.decoded_len = DecodedLen::Exact(u32::MAX);
     let place = Place::Encoded { block, skip: 0 };
     let node = builder.raw_file(
         "f",

@@ -6,6 +6,11 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use forerun_vfs::NodeId;
+
+use super::image::ImageReader;
+use crate::Reader;
+
 /// The contents of a new regular file; its length is [`NodeKind::File`](super::NodeKind::File)'s.
 #[derive(Clone)]
 pub enum Content {
@@ -20,6 +25,13 @@ pub enum Content {
     },
     /// Bytes in memory.
     Bytes(Arc<[u8]>),
+    /// A file of an image, read through the engine.
+    Image {
+        /// What reads it.
+        reader: Reader,
+        /// The file.
+        node: NodeId,
+    },
 }
 
 impl std::fmt::Debug for Content {
@@ -28,6 +40,7 @@ impl std::fmt::Debug for Content {
             Self::Host(path) => write!(f, "Host({})", path.display()),
             Self::Part { offset, .. } => write!(f, "Part(at {offset})"),
             Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
+            Self::Image { node, .. } => write!(f, "Image({node})"),
         }
     }
 }
@@ -53,6 +66,7 @@ impl Content {
                 left: len,
             }),
             Self::Bytes(bytes) => Box::new(io::Cursor::new(Arc::clone(bytes))),
+            Self::Image { reader, node } => Box::new(ImageReader::new(reader.clone(), *node, len)),
         })
     }
 }

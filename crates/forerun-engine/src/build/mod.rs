@@ -1,16 +1,38 @@
 //! What every writer starts from: a tree of nodes with their contents still where they came from.
 //!
-//! [`scan`] makes one from a directory and [`read_tar`] from a tar stream; a
-//! writer walks it and streams the contents into its output.
+//! [`scan`] makes one from a directory, [`read_tar`] from a tar stream, [`from_image`] from an image
+//! of any format; [`apply_manifest`] makes or changes one by a list of entries. [`Owners`], [`Times`]
+//! and [`XattrFilter`] then change all nodes alike. A writer walks the tree and streams the contents
+//! into its output.
 
 mod content;
+mod image;
+mod line;
+mod manifest;
+mod output;
+mod owners;
+mod parallel;
 mod pattern;
+mod priorities;
 mod scan;
 mod tar;
+mod time;
+mod times;
 mod tree;
+mod xattr_filter;
 
 pub use content::Content;
+pub use image::{ImageOptions, from_image};
+pub use line::LineError;
+pub use manifest::apply_manifest;
+pub use output::ImageOutput;
+pub use owners::{IdMap, Owners};
+pub use parallel::{Jobs, ParallelBounds, ParallelError, parallel_map};
 pub use pattern::Patterns;
+pub use priorities::Priorities;
 pub use scan::{ScanOptions, scan};
 pub use tar::{TarInput, TarOptions, read_tar};
+pub use time::parse_time;
+pub use times::Times;
 pub use tree::{BuildError, NewNode, NodeIndex, NodeKind, Tree};
+pub use xattr_filter::XattrFilter;

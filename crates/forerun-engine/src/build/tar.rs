@@ -5,6 +5,7 @@
 //! file that has no name and vanishes with the tree.
 
 mod entry;
+mod pax;
 mod sparse;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use tar::Archive;
 
 use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree};
 use entry::{Body, Parsed};
+use pax::{Tape, Taped};
 
 /// What is taken of an archive.
 #[derive(Clone, Debug, Default)]
@@ -90,30 +92,38 @@ struct TarBuild<'o> {
 
 impl TarBuild<'_> {
     fn read(&mut self, input: Box<dyn Read>) -> Result<(), BuildError> {
-        let mut input = refuse_compressed(input)?;
-        let mut archive = Archive::new(&mut input);
+        let tape = Tape::default();
+        let mut archive = Archive::new(Taped {
+            inner: refuse_compressed(input)?,
+            tape: tape.clone(),
+        });
         let broken = |n: u64, source| BuildError::Tar {
             entry: format!("number {n}"),
             source,
         };
-        for entry in archive.entries().map_err(|error| broken(0, error))? {
+        let mut entries = archive.entries().map_err(|error| broken(0, error))?;
+        loop {
+            tape.start();
+            let Some(entry) = entries.next() else { break };
             self.entries += 1;
             let mut entry = entry.map_err(|error| broken(self.entries, error))?;
-            let parsed = entry::parse(&mut entry)?;
+            let records = tape.stop().map_err(|error| broken(self.entries, error))?;
+            let parsed = entry::parse(&mut entry, records)?;
             if self.entries > self.options.limits.tree_entries {
                 return Err(parsed.failed("more entries than the limit allows"));
             }
-            if self.options.exclude.covers(&parsed.path.join(&b'/')) {
-                continue;
+            if !self.options.exclude.covers(&parsed.path.join(&b'/')) {
+                self.add(&parsed, &mut entry)?;
             }
-            self.add(parsed, &mut entry)?;
+            // What is left of the data must not come onto the tape.
+            io::copy(&mut entry, &mut io::sink()).map_err(|error| parsed.broken(error))?;
         }
         Ok(())
     }
 
     fn add<R: Read>(
         &mut self,
-        parsed: Parsed,
+        parsed: &Parsed,
         entry: &mut tar::Entry<'_, R>,
     ) -> Result<(), BuildError> {
         if parsed.path.len() > self.options.limits.depth {
@@ -121,7 +131,7 @@ impl TarBuild<'_> {
         }
         let content_kind = match &parsed.body {
             Body::Skip => return Ok(()),
-            Body::HardLink(target) => return self.link(&parsed, target),
+            Body::HardLink(target) => return self.link(parsed, target),
             Body::Node(kind) => kind.clone(),
             Body::Data { len, sparse } => {
                 self.bytes = self.bytes.saturating_add(*len);
@@ -145,7 +155,7 @@ impl TarBuild<'_> {
         {
             (node.mtime.seconds, node.mtime.nanoseconds) = (latest, 0);
         }
-        self.place(&parsed, node)
+        self.place(parsed, node)
     }
 
     /// Puts a node at its path. A directory that is there already keeps its entries.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use forerun_vfs::{Device, NameError, Timestamp, check_name};
 
-use super::Content;
+use super::{Content, LineError};
 
 /// A node of a [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,6 +99,24 @@ pub enum BuildError {
         /// What is wrong.
         source: io::Error,
     },
+    /// A line of a manifest, a priority list or another such file.
+    #[error("{}:{line}: {source}", file.display())]
+    Line {
+        /// The file.
+        file: PathBuf,
+        /// Number of the line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        source: LineError,
+    },
+    /// The image that the tree comes from could not be read.
+    #[error("/{}: {source}", String::from_utf8_lossy(path))]
+    Image {
+        /// Where, as a path in the image.
+        path: Vec<u8>,
+        /// What the driver said.
+        source: forerun_vfs::Error,
+    },
     /// A name that no image may hold.
     #[error("{}: {source}", String::from_utf8_lossy(path))]
     Name {
@@ -139,6 +157,12 @@ pub enum BuildError {
         /// What happened.
         reason: String,
     },
+    /// A thread of the writer could not be started, or failed.
+    #[error("a thread of the writer: {source}")]
+    Thread {
+        /// What the system said.
+        source: io::Error,
+    },
     /// The output could not be written.
     #[error("writing the image at offset {offset}: {source}")]
     Output {
@@ -177,6 +201,11 @@ impl Tree {
     /// A node, to be changed.
     pub fn node_mut(&mut self, index: NodeIndex) -> &mut NewNode {
         &mut self.nodes[index.0]
+    }
+
+    /// All nodes, those that lost their last name too.
+    pub fn nodes_mut(&mut self) -> impl Iterator<Item = &mut NewNode> {
+        self.nodes.iter_mut()
     }
 
     /// Number of nodes, the root included. Nodes that lost their last name still count.

@@ -6,6 +6,7 @@ use forerun_vfs::{Device, NameError, Timestamp};
 use tar::{Entry, EntryType};
 
 use super::super::{BuildError, NewNode, NodeKind};
+use super::pax::Record;
 use super::sparse;
 
 /// What an entry's body is.
@@ -62,21 +63,26 @@ impl Parsed {
     }
 }
 
-/// Reads what the headers say.
-pub fn parse<R: Read>(entry: &mut Entry<'_, R>) -> Result<Parsed, BuildError> {
-    let raw_path = entry.path_bytes().into_owned();
+/// Reads what the headers say, and the records that came before them.
+pub fn parse<R: Read>(
+    entry: &mut Entry<'_, R>,
+    records: Vec<Record>,
+) -> Result<Parsed, BuildError> {
+    let mut raw_path = entry.path_bytes().into_owned();
+    let mut extra = Extra::default();
+    let taken = extra.take_all(records);
+    if let Some(path) = extra.path.take() {
+        raw_path = path;
+    }
     let broken = |source| BuildError::Tar {
         entry: String::from_utf8_lossy(&raw_path).into_owned(),
         source,
     };
-    let mut extra = Extra::default();
-    if let Some(extensions) = entry.pax_extensions().map_err(broken)? {
-        for extension in extensions {
-            let extension = extension.map_err(broken)?;
-            extra
-                .take(extension.key_bytes(), extension.value_bytes())
-                .map_err(broken)?;
-        }
+    taken.map_err(broken)?;
+    let kind = entry.header().entry_type();
+    if extra.size.is_some_and(|size| size != entry.size()) && kind != EntryType::GNUSparse {
+        let reason = "its size is behind an attribute that the reader of headers cannot read";
+        return Err(broken(io::Error::new(io::ErrorKind::Unsupported, reason)));
     }
     let path = components(extra.sparse.name.as_deref().unwrap_or(&raw_path))?;
     let header = entry.header();
@@ -93,7 +99,6 @@ pub fn parse<R: Read>(entry: &mut Entry<'_, R>) -> Result<Parsed, BuildError> {
         },
     };
     node.xattrs = extra.xattrs;
-    let kind = header.entry_type();
     let device = || -> io::Result<Device> {
         Ok(Device {
             major: header.device_major()?.unwrap_or(0),
@@ -101,10 +106,9 @@ pub fn parse<R: Read>(entry: &mut Entry<'_, R>) -> Result<Parsed, BuildError> {
         })
     };
     let link = || {
-        entry
-            .link_name_bytes()
-            .map(|link| link.into_owned())
-            .ok_or(io::ErrorKind::InvalidData)
+        let link = entry.link_name_bytes().map(|link| link.into_owned());
+        let link = extra.link_path.clone().or(link);
+        link.ok_or(io::ErrorKind::InvalidData)
     };
     let body = match kind {
         EntryType::Directory => Body::Node(NodeKind::Directory(std::collections::BTreeMap::new())),
@@ -136,9 +140,12 @@ pub fn parse<R: Read>(entry: &mut Entry<'_, R>) -> Result<Parsed, BuildError> {
     Ok(Parsed { path, node, body })
 }
 
-/// What PAX headers say beyond the crate's own handling of paths and sizes.
+/// What PAX headers say.
 #[derive(Default)]
 struct Extra {
+    path: Option<Vec<u8>>,
+    link_path: Option<Vec<u8>>,
+    size: Option<u64>,
     uid: Option<u64>,
     gid: Option<u64>,
     mtime: Option<Timestamp>,
@@ -147,8 +154,16 @@ struct Extra {
 }
 
 impl Extra {
+    fn take_all(&mut self, records: Vec<Record>) -> io::Result<()> {
+        let mut records = records.into_iter();
+        records.try_for_each(|(key, value)| self.take(&key, &value))
+    }
+
     fn take(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         match key {
+            b"path" => self.path = Some(value.to_vec()),
+            b"linkpath" => self.link_path = Some(value.to_vec()),
+            b"size" => self.size = Some(sparse::number(value)?),
             b"uid" => self.uid = Some(sparse::number(value)?),
             b"gid" => self.gid = Some(sparse::number(value)?),
             b"mtime" => self.mtime = Some(time(value)?),

@@ -1,0 +1,231 @@
+//! A tree from an image of any format that can be read: what `convert` starts from.
+//!
+//! Only the metadata is read; contents are read from the image while the new one is written, ahead
+//! of the writer, and never lie on disk in between.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{Error, FileType, Metadata, NodeId};
+
+use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree};
+use crate::Reader;
+
+/// What is taken of an image.
+#[derive(Clone, Debug, Default)]
+pub struct ImageOptions {
+    /// Left out, with everything below.
+    pub exclude: Patterns,
+    /// Whether extended attributes are read.
+    pub xattrs: bool,
+}
+
+/// Reads the tree of an image. Several names of one node stay hard links of one node. The reader's
+/// limits hold; [`total_bytes`](forerun_vfs::Limits::total_bytes) bounds the files together.
+///
+/// # Errors
+/// [`BuildError::Image`] with the path at which the image is damaged or a limit is reached: an image
+/// that is not whole has no copy.
+pub fn from_image(reader: &Reader, options: &ImageOptions) -> Result<Tree, BuildError> {
+    let mut copy = Copy {
+        reader,
+        xattrs: options.xattrs && reader.fs().volume().has_xattrs,
+        tree: Tree::default(),
+        links: HashMap::new(),
+        bytes: 0,
+    };
+    // The directories that lead to the current entry, outermost first.
+    let mut dirs: Vec<(Vec<u8>, NodeIndex)> = Vec::new();
+    let mut last = Vec::new();
+    let mut walk = reader.walk(reader.fs().root());
+    while let Some(entry) = walk.next() {
+        let entry = entry.map_err(|source| at(&last, source))?;
+        if !entry.path.is_empty() && options.exclude.matches(&entry.path) {
+            walk.skip_children();
+            continue;
+        }
+        let metadata = entry.metadata.map_err(|source| at(&entry.path, source))?;
+        let is_dir = metadata.kind == FileType::Directory;
+        while dirs
+            .last()
+            .is_some_and(|(dir, _)| name_in(dir, &entry.path).is_none())
+        {
+            dirs.pop();
+        }
+        let dir = dirs.last().map(|(path, index)| (path.as_slice(), *index));
+        let index = copy.add(dir, &entry.path, entry.node, &metadata)?;
+        if is_dir {
+            dirs.push((entry.path.clone(), index));
+        }
+        last = entry.path;
+    }
+    Ok(copy.tree)
+}
+
+struct Copy<'r> {
+    reader: &'r Reader,
+    xattrs: bool,
+    tree: Tree,
+    /// Nodes that may be met again. Not every format counts names, so all of them.
+    links: HashMap<NodeId, NodeIndex>,
+    bytes: u64,
+}
+
+impl Copy<'_> {
+    fn add(
+        &mut self,
+        dir: Option<(&[u8], NodeIndex)>,
+        path: &[u8],
+        node: NodeId,
+        metadata: &Metadata,
+    ) -> Result<NodeIndex, BuildError> {
+        let is_dir = metadata.kind == FileType::Directory;
+        let Some((dir_path, dir)) = dir else {
+            *self.tree.node_mut(Tree::ROOT) = self.node(path, node, metadata)?;
+            return Ok(Tree::ROOT);
+        };
+        // Whole, so that the tree can refuse one that is a path.
+        let name = name_in(dir_path, path).unwrap_or(path);
+        if let Some(&first) = self.links.get(&node).filter(|_| !is_dir) {
+            let linked = self.tree.link(dir, name, first);
+            linked.map_err(|error| named(path, error))?;
+            return Ok(first);
+        }
+        let new = self.node(path, node, metadata)?;
+        let index = self.tree.add(dir, name, new);
+        let index = index.map_err(|error| named(path, error))?;
+        if !is_dir {
+            self.links.insert(node, index);
+        }
+        Ok(index)
+    }
+
+    fn node(
+        &mut self,
+        path: &[u8],
+        node: NodeId,
+        metadata: &Metadata,
+    ) -> Result<NewNode, BuildError> {
+        let kind = match metadata.kind {
+            FileType::Directory => NewNode::directory().kind,
+            FileType::Regular => {
+                self.count(path, metadata.size)?;
+                NodeKind::File {
+                    len: metadata.size,
+                    content: Content::Image {
+                        reader: self.reader.clone(),
+                        node,
+                    },
+                }
+            }
+            FileType::Symlink => {
+                let target = self.reader.fs().read_link(node);
+                NodeKind::Symlink(target.map_err(|source| at(path, source))?)
+            }
+            FileType::BlockDevice => NodeKind::BlockDevice(metadata.device),
+            FileType::CharDevice => NodeKind::CharDevice(metadata.device),
+            FileType::Fifo => NodeKind::Fifo,
+            FileType::Socket => NodeKind::Socket,
+        };
+        let mut new = NewNode::new(kind, metadata.mode);
+        (new.uid, new.gid) = (metadata.uid, metadata.gid);
+        new.mtime = metadata.mtime;
+        if self.xattrs {
+            let keep = &mut |name: &[u8], value: &[u8]| {
+                new.xattrs.insert(name.to_vec(), value.to_vec());
+            };
+            let read = self.reader.fs().xattrs(node, keep);
+            read.map_err(|source| at(path, source))?;
+        }
+        Ok(new)
+    }
+
+    fn count(&mut self, path: &[u8], size: u64) -> Result<(), BuildError> {
+        self.bytes = self.bytes.saturating_add(size);
+        let limit = self.reader.limits().total_bytes;
+        if self.bytes > limit {
+            return Err(at(path, Error::limit("bytes of all files", limit)));
+        }
+        Ok(())
+    }
+}
+
+/// What of a path comes after a directory it is below.
+fn name_in<'p>(dir: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+    match dir {
+        [] => (!path.is_empty()).then_some(path),
+        _ => path.strip_prefix(dir)?.strip_prefix(b"/"),
+    }
+}
+
+fn at(path: &[u8], source: Error) -> BuildError {
+    BuildError::Image {
+        path: path.to_vec(),
+        source,
+    }
+}
+
+/// The tree names only the last component; the whole path says more.
+fn named(path: &[u8], error: BuildError) -> BuildError {
+    let path = path.to_vec();
+    match error {
+        BuildError::Name { source, .. } => BuildError::Name { path, source },
+        BuildError::Conflict { reason, .. } => BuildError::Conflict { path, reason },
+        other => other,
+    }
+}
+
+/// The contents of a file of an image, from the start.
+pub struct ImageReader {
+    reader: Reader,
+    node: NodeId,
+    at: u64,
+    len: u64,
+    /// Up to here all is known to be zeros.
+    zeros: u64,
+}
+
+impl ImageReader {
+    /// Of the first `len` bytes.
+    pub const fn new(reader: Reader, node: NodeId, len: u64) -> Self {
+        Self {
+            reader,
+            node,
+            at: 0,
+            len,
+            zeros: 0,
+        }
+    }
+
+    /// Looks for the end of a hole, once for all of it.
+    fn look_ahead(&mut self) -> io::Result<()> {
+        let data = self.reader.seek_data(self.node, self.at);
+        self.zeros = data.map_err(io::Error::other)?.unwrap_or(self.len);
+        Ok(())
+    }
+}
+
+impl Read for ImageReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let left = self.len.saturating_sub(self.at);
+        let want = out.len().min(saturating_usize(left));
+        let out = out.get_mut(..want).unwrap_or_default();
+        if self.at < self.zeros {
+            let known = out.len().min(saturating_usize(self.zeros - self.at));
+            let out = out.get_mut(..known).unwrap_or_default();
+            out.fill(0);
+            self.at += u64_from(out.len());
+            return Ok(out.len());
+        }
+        let got = self.reader.read_into(self.node, self.at, out);
+        let got = got.map_err(io::Error::other)?;
+        self.at += u64_from(got);
+        // Zeros may be a hole, and holes may be huge.
+        let last = out.get(..got).unwrap_or_default();
+        if got > 0 && self.at < self.len && last.iter().all(|&byte| byte == 0) {
+            self.look_ahead()?;
+        }
+        Ok(got)
+    }
+}

@@ -1,0 +1,275 @@
+//! Lines of the small files that describe an image: words with quotes and escapes, and what can be
+//! wrong with them.
+
+use std::io;
+use std::path::PathBuf;
+
+use forerun_vfs::NameError;
+
+/// What is wrong with a line of a manifest, a priority list or a map of owners.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LineError {
+    /// A quote without its other end.
+    #[error("a quote is not closed")]
+    Quote,
+    /// A backslash with nothing behind it.
+    #[error("it ends with a backslash")]
+    Backslash,
+    /// Longer than any line that makes sense.
+    #[error("longer than {0} bytes")]
+    TooLong(usize),
+    /// Something is not there.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// Something is too much.
+    #[error("nothing should follow, but {0:?} does")]
+    Extra(String),
+    /// A letter that means nothing.
+    #[error("{0:?} is no kind of entry: one of d, m, b, c, s, i, l, h, x is, or the upper case")]
+    Kind(String),
+    /// Contents by a command.
+    #[error(
+        "no commands are run (\"f\"): run it first, and give the file it wrote with \
+         \"h mode uid gid FILE\""
+    )]
+    Command,
+    /// Not permission bits.
+    #[error("mode {0:?} is not an octal number up to 7777")]
+    Mode(String),
+    /// Not an owner.
+    #[error("{0:?} is neither a number nor a name in {1}")]
+    Owner(String, &'static str),
+    /// Not a number of that kind.
+    #[error("{what} {word:?} is not a number up to {max}")]
+    Number {
+        /// What it should be.
+        what: &'static str,
+        /// What is there.
+        word: String,
+        /// The largest.
+        max: u64,
+    },
+    /// Not a time.
+    #[error("{0:?} is no time: seconds since 1970, or as in \"2026-01-31 12:00:00\", UTC")]
+    Time(String),
+    /// Not a priority.
+    #[error("priority {0:?} is not a number from -32768 to 32767")]
+    Priority(String),
+    /// Neither fifo nor socket.
+    #[error("{0:?} is neither f, a fifo, nor s, a socket")]
+    Special(String),
+    /// Not an extended attribute.
+    #[error("{0:?} is not as in NAME=VALUE, with values in 0x hexadecimal or 0s base64 if need be")]
+    Xattr(String),
+    /// A name that no image may hold.
+    #[error("path {path:?}: {source}")]
+    Name {
+        /// As it is there.
+        path: String,
+        /// The rule it breaks.
+        source: NameError,
+    },
+    /// The path is deeper than [`Limits::depth`](forerun_vfs::Limits::depth).
+    #[error("path {0:?} is too deep")]
+    Depth(String),
+    /// More lines than [`Limits::tree_entries`](forerun_vfs::Limits::tree_entries).
+    #[error("more entries than the limit allows")]
+    Entries,
+    /// Something is there already.
+    #[error("{0:?} exists already; \"m\" changes what exists")]
+    Exists(String),
+    /// Nothing is there.
+    #[error("{0:?} does not exist")]
+    NotFound(String),
+    /// Something else than a directory is there.
+    #[error("{0:?} is not a directory")]
+    NotADirectory(String),
+    /// The target of a hard link.
+    #[error("the target is a directory, which cannot have a second name")]
+    IsADirectory,
+    /// A file of the host that cannot be used.
+    #[error("{}: {source}", path.display())]
+    Host {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Contents in a manifest that has none.
+    #[error("no data follows the entries of this manifest, which must be a regular file for that")]
+    NoData,
+    /// Contents behind the end of the manifest.
+    #[error("its {len} bytes at {offset} reach past the end of the data")]
+    PastData {
+        /// Where they should be in the data.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+    /// Not a range of a map.
+    #[error("{0:?} is not as in FROM:TO or FROM:TO:COUNT, with numbers below 4294967295")]
+    Range(String),
+    /// Two ranges of a map.
+    #[error("{0:?} begins in a range that is mapped already")]
+    Overlap(String),
+}
+
+/// Components of a path in the tree; none for the root.
+pub type Components = Vec<Vec<u8>>;
+
+/// The words of one line.
+#[derive(Debug)]
+pub struct Words<'l> {
+    rest: &'l [u8],
+}
+
+impl<'l> Words<'l> {
+    /// Of this line, without its end.
+    pub const fn new(line: &'l [u8]) -> Self {
+        Self { rest: line }
+    }
+
+    /// The next word. Spaces and tabs separate; double quotes and backslashes keep them. A
+    /// backslash with three octal digits is the byte of that number.
+    pub fn next(&mut self) -> Result<Option<Vec<u8>>, LineError> {
+        self.rest = self.rest.trim_ascii_start();
+        let mut word = Vec::new();
+        let (mut quoted, mut at) = (false, 0);
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        while let Some(&byte) = self.rest.get(at) {
+            at += 1;
+            match byte {
+                b'\\' => {
+                    let (byte, len) = escaped(self.rest.get(at..).unwrap_or_default())?;
+                    word.push(byte);
+                    at += len;
+                }
+                b'"' => quoted = !quoted,
+                _ if byte.is_ascii_whitespace() && !quoted => break,
+                _ => word.push(byte),
+            }
+        }
+        if quoted {
+            return Err(LineError::Quote);
+        }
+        self.rest = self.rest.get(at..).unwrap_or_default();
+        Ok(Some(word))
+    }
+
+    /// The next word, which must be there.
+    pub fn expect(&mut self, what: &'static str) -> Result<Vec<u8>, LineError> {
+        self.next()?.ok_or(LineError::Missing(what))
+    }
+
+    /// What is left as it is, but for the space before it.
+    pub fn remainder(&mut self, what: &'static str) -> Result<&'l [u8], LineError> {
+        let rest = std::mem::take(&mut self.rest).trim_ascii_start();
+        if rest.is_empty() {
+            Err(LineError::Missing(what))
+        } else {
+            Ok(rest)
+        }
+    }
+
+    /// Nothing may be left.
+    pub fn end(&mut self) -> Result<(), LineError> {
+        match self.next()? {
+            Some(word) => Err(LineError::Extra(lossy(&word))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn escaped(rest: &[u8]) -> Result<(u8, usize), LineError> {
+    if let Some(digits @ [b'0'..=b'3', b'0'..=b'7', b'0'..=b'7']) = rest.get(..3) {
+        let value = digits
+            .iter()
+            .fold(0, |value, digit| value * 8 + (digit - b'0'));
+        return Ok((value, 3));
+    }
+    let &byte = rest.first().ok_or(LineError::Backslash)?;
+    Ok((byte, 1))
+}
+
+/// A decimal number up to `max`.
+pub fn number(what: &'static str, word: &[u8], max: u64) -> Result<u64, LineError> {
+    let text = std::str::from_utf8(word).ok();
+    let digits = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let value = digits.and_then(|text| text.parse().ok());
+    let value = value.filter(|value| *value <= max);
+    value.ok_or_else(|| LineError::Number {
+        what,
+        word: lossy(word),
+        max,
+    })
+}
+
+/// The components of a path in the tree, without leading slashes and `.`.
+pub fn components(path: &[u8]) -> Result<Components, LineError> {
+    let names = path
+        .split(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".");
+    let names: Vec<_> = names.map(<[u8]>::to_vec).collect();
+    for name in &names {
+        let checked = forerun_vfs::check_name(name, usize::from(u16::MAX));
+        checked.map_err(|source| LineError::Name {
+            path: lossy(path),
+            source,
+        })?;
+    }
+    Ok(names)
+}
+
+/// For messages.
+pub fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether there is anything on a line but space and a comment.
+pub fn is_blank(line: &[u8]) -> bool {
+    matches!(line.trim_ascii().first(), None | Some(b'#'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words() {
+        for (line, expected) in [
+            (&b""[..], &[][..]),
+            (b"a  b\tc ", &[&b"a"[..], b"b", b"c"]),
+            (b"\"a b\" c", &[b"a b", b"c"]),
+            (b"a\\ b\\\"\\\\ c", &[b"a b\"\\", b"c"]),
+            (b"a\\012b \\377 \\08", &[b"a\nb", b"\xff", b"08"]),
+            (b"\"\" x", &[b"", b"x"]),
+            (b"a\"b c\"d", &[b"ab cd"]),
+        ] {
+            let mut words = Words::new(line);
+            let mut found = Vec::new();
+            while let Some(word) = words.next().unwrap() {
+                found.push(word);
+            }
+            assert_eq!(found, expected, "{}", lossy(line));
+        }
+        for (line, message) in [
+            ("\"a", "a quote is not closed"),
+            ("a\\", "it ends with a backslash"),
+        ] {
+            let error = Words::new(line.as_bytes()).next().unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn paths() {
+        assert_eq!(components(b"/").unwrap(), Vec::<Vec<u8>>::new());
+        assert_eq!(components(b"./a//b/").unwrap(), [b"a", b"b"]);
+        for path in [&b"a/../b"[..], b"a\0"] {
+            assert!(components(path).is_err());
+        }
+    }
+}

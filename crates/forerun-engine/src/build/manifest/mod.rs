@@ -1,0 +1,319 @@
+//! A tree, or changes to one, from a manifest: a text file with a line for each entry.
+//!
+//! The lines are the pseudo-file definitions of `mksquashfs`, with one kind more, for contents from
+//! a file of the host, and one less: no commands are run. What each means is in `docs/manifest.md`.
+//! The data that `unsquashfs` puts behind the definitions is read in place.
+
+mod names;
+mod parse;
+mod xattr_value;
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forerun_io::{Limits, u64_from};
+
+use super::line::{Components, LineError, is_blank};
+use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Tree};
+use parse::{Action, Attributes, Line, Make, parse};
+
+/// No definition is longer: paths, targets and attributes all end far below.
+const LINE_MAX: usize = 1 << 20;
+/// What starts the comment that ends the definitions.
+const DATA_MARK: &[u8] = b"# START OF DATA";
+
+/// Reads a manifest and does to `tree` what it says. Of its limits, entries and depth are used.
+/// What has no time of its own is dated at the epoch, so that the same manifest gives the same
+/// image.
+///
+/// # Errors
+/// [`BuildError::Line`] with the line that cannot be done; the tree is half changed then.
+/// [`BuildError::Host`] where the manifest cannot be read.
+pub fn apply_manifest(tree: &mut Tree, path: &Path, limits: &Limits) -> Result<(), BuildError> {
+    let failed = |source| BuildError::Host {
+        path: path.to_path_buf(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    // From where it stands: standard input may have been read before.
+    let start = file.try_clone().and_then(|mut file| file.stream_position());
+    let kept = file.try_clone().map_err(failed)?;
+    let mut manifest = Manifest {
+        tree,
+        limits,
+        dir: path.parent().unwrap_or(Path::new("")),
+        line: 0,
+        links: Vec::new(),
+        data: Vec::new(),
+    };
+    let end = manifest.read(path, &mut BufReader::new(file))?;
+    manifest.finish_links(path)?;
+    let is_file = kept.metadata().map_err(failed)?.is_file();
+    let data = match (start, end) {
+        (Ok(start), Some(end)) if is_file => Some((Arc::new(kept), start.saturating_add(end))),
+        _ => None,
+    };
+    manifest.finish_data(path, data)
+}
+
+struct Manifest<'m> {
+    tree: &'m mut Tree,
+    limits: &'m Limits,
+    /// What paths of the host are relative to.
+    dir: &'m Path,
+    /// Number of the line that is being read.
+    line: u64,
+    /// Links to what was not there yet: the line, the path, the target.
+    links: Vec<(u64, Components, Components)>,
+    /// Files whose contents follow the definitions: the line, the node, offset and length.
+    data: Vec<(u64, NodeIndex, u64, u64)>,
+}
+
+impl Manifest<'_> {
+    /// Does every line. Gives where the data starts, where there is any.
+    fn read(&mut self, path: &Path, input: &mut dyn BufRead) -> Result<Option<u64>, BuildError> {
+        let mut position = 0;
+        while let Some(line) = self.next_line(path, input, &mut position)? {
+            if line.starts_with(DATA_MARK) {
+                // One more comment line closes the notice.
+                self.next_line(path, input, &mut position)?;
+                return Ok(Some(position));
+            }
+            if is_blank(&line) {
+                continue;
+            }
+            let done = parse(&line)
+                .map_err(Step::from)
+                .and_then(|line| self.apply(line));
+            done.map_err(|step| step.at(path, self.line))?;
+        }
+        Ok(None)
+    }
+
+    fn next_line(
+        &mut self,
+        path: &Path,
+        input: &mut dyn BufRead,
+        position: &mut u64,
+    ) -> Result<Option<Vec<u8>>, BuildError> {
+        let mut line = Vec::new();
+        let read = input
+            .take(u64_from(LINE_MAX) + 1)
+            .read_until(b'\n', &mut line);
+        let got = read.map_err(|source| BuildError::Host {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        self.line += 1;
+        *position += u64_from(got);
+        if got > LINE_MAX {
+            return Err(Step::from(LineError::TooLong(LINE_MAX)).at(path, self.line));
+        }
+        if line.ends_with(b"\n") {
+            line.pop();
+        }
+        if line.ends_with(b"\r") {
+            line.pop();
+        }
+        Ok((got > 0).then_some(line))
+    }
+
+    fn apply(&mut self, line: Line) -> Result<(), Step> {
+        if line.path.len() > self.limits.depth {
+            return Err(LineError::Depth(display(&line.path)).into());
+        }
+        match line.action {
+            Action::Make(attributes, make) => self.make(&line.path, &attributes, make)?,
+            Action::Modify(attributes) => {
+                let index = self.existing(&line.path)?;
+                set(self.tree.node_mut(index), &attributes);
+            }
+            Action::Xattr { name, value } => {
+                let index = self.existing(&line.path)?;
+                self.tree.node_mut(index).xattrs.insert(name, value);
+            }
+            Action::HardLink(target) => match self.find(&target) {
+                Some(found) => self.link(&line.path, found)?,
+                None => self.links.push((self.line, line.path, target)),
+            },
+        }
+        if u64_from(self.tree.len()) > self.limits.tree_entries {
+            return Err(LineError::Entries.into());
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, path: &[Vec<u8>], attributes: &Attributes, make: Make) -> Result<(), Step> {
+        let is_dir = |kind: &NodeKind| matches!(kind, NodeKind::Directory(_));
+        if let Some(there) = self.find(path) {
+            return match make {
+                Make::Directory if is_dir(&self.tree.node(there).kind) => {
+                    set(self.tree.node_mut(there), attributes);
+                    Ok(())
+                }
+                _ => Err(LineError::Exists(display(path)).into()),
+            };
+        }
+        let mut data = None;
+        let kind = match make {
+            Make::Directory => NewNode::directory().kind,
+            Make::Block(device) => NodeKind::BlockDevice(device),
+            Make::Char(device) => NodeKind::CharDevice(device),
+            Make::Symlink(target) => NodeKind::Symlink(target),
+            Make::Fifo => NodeKind::Fifo,
+            Make::Socket => NodeKind::Socket,
+            Make::Host(file) => host_file(self.dir.join(file))?,
+            Make::Data { len, offset } => {
+                data = Some((offset, len));
+                let content = Content::Bytes([].into());
+                NodeKind::File { len, content }
+            }
+        };
+        let mut node = NewNode::new(kind, attributes.mode);
+        set(&mut node, attributes);
+        let (dir, name) = self.place(path)?;
+        let index = self.tree.add(dir, name, node)?;
+        if let Some((offset, len)) = data {
+            self.data.push((self.line, index, offset, len));
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, path: &[Vec<u8>], target: NodeIndex) -> Result<(), Step> {
+        if matches!(self.tree.node(target).kind, NodeKind::Directory(_)) {
+            return Err(LineError::IsADirectory.into());
+        }
+        if self.find(path).is_some() {
+            return Err(LineError::Exists(display(path)).into());
+        }
+        let (dir, name) = self.place(path)?;
+        Ok(self.tree.link(dir, name, target)?)
+    }
+
+    fn finish_links(&mut self, manifest: &Path) -> Result<(), BuildError> {
+        for (line, path, target) in std::mem::take(&mut self.links) {
+            let found = self.find(&target).ok_or_else(|| not_found(&target));
+            let linked = found.and_then(|found| self.link(&path, found));
+            linked.map_err(|step| step.at(manifest, line))?;
+        }
+        Ok(())
+    }
+
+    /// Gives the files their contents, now that it is known where these start.
+    fn finish_data(
+        &mut self,
+        manifest: &Path,
+        data: Option<(Arc<File>, u64)>,
+    ) -> Result<(), BuildError> {
+        for (line, index, offset, len) in std::mem::take(&mut self.data) {
+            let Some((file, start)) = &data else {
+                return Err(Step::from(LineError::NoData).at(manifest, line));
+            };
+            let file_len = file.metadata().map_or(0, |metadata| metadata.len());
+            let begin = start.checked_add(offset);
+            let end = begin.and_then(|begin| begin.checked_add(len));
+            let (Some(begin), Some(_)) = (begin, end.filter(|end| *end <= file_len)) else {
+                return Err(Step::from(LineError::PastData { offset, len }).at(manifest, line));
+            };
+            let content = Content::Part {
+                file: Arc::clone(file),
+                offset: begin,
+            };
+            self.tree.node_mut(index).kind = NodeKind::File { len, content };
+        }
+        Ok(())
+    }
+
+    /// The directory that a new entry goes into, made where it is missing, and the entry's name.
+    fn place<'p>(&mut self, path: &'p [Vec<u8>]) -> Result<(NodeIndex, &'p [u8]), Step> {
+        let Some((name, parents)) = path.split_last() else {
+            return Err(LineError::Exists(display(path)).into());
+        };
+        let mut dir = Tree::ROOT;
+        for (depth, name) in parents.iter().enumerate() {
+            dir = match self.tree.child(dir, name) {
+                Some(there) => there,
+                None => self.tree.add(dir, name, NewNode::directory())?,
+            };
+            if !matches!(self.tree.node(dir).kind, NodeKind::Directory(_)) {
+                let path = parents.get(..=depth).unwrap_or(parents);
+                return Err(LineError::NotADirectory(display(path)).into());
+            }
+        }
+        Ok((dir, name))
+    }
+
+    fn find(&self, path: &[Vec<u8>]) -> Option<NodeIndex> {
+        path.iter()
+            .try_fold(Tree::ROOT, |dir, name| self.tree.child(dir, name))
+    }
+
+    fn existing(&self, path: &[Vec<u8>]) -> Result<NodeIndex, Step> {
+        self.find(path).ok_or_else(|| not_found(path))
+    }
+}
+
+/// Why a line could not be done.
+enum Step {
+    Line(LineError),
+    Other(BuildError),
+}
+
+impl Step {
+    fn at(self, file: &Path, line: u64) -> BuildError {
+        match self {
+            Self::Line(source) => BuildError::Line {
+                file: file.to_path_buf(),
+                line,
+                source,
+            },
+            Self::Other(error) => error,
+        }
+    }
+}
+
+impl From<LineError> for Step {
+    fn from(error: LineError) -> Self {
+        Self::Line(error)
+    }
+}
+
+impl From<BuildError> for Step {
+    fn from(error: BuildError) -> Self {
+        Self::Other(error)
+    }
+}
+
+fn set(node: &mut NewNode, attributes: &Attributes) {
+    node.mode = attributes.mode;
+    (node.uid, node.gid) = (attributes.uid, attributes.gid);
+    if let Some(time) = attributes.time {
+        node.mtime = time;
+    }
+}
+
+/// The contents of a file of the host, through whatever links lead to it.
+fn host_file(path: PathBuf) -> Result<NodeKind, LineError> {
+    let found = fs::canonicalize(&path).and_then(|path| Ok((fs::metadata(&path)?, path)));
+    match found {
+        Ok((metadata, path)) if metadata.is_file() => Ok(NodeKind::File {
+            len: metadata.len(),
+            content: Content::Host(path),
+        }),
+        Ok(_) => Err(LineError::Host {
+            path,
+            source: io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"),
+        }),
+        Err(source) => Err(LineError::Host { path, source }),
+    }
+}
+
+fn not_found(path: &[Vec<u8>]) -> Step {
+    LineError::NotFound(display(path)).into()
+}
+
+fn display(path: &[Vec<u8>]) -> String {
+    format!("/{}", super::line::lossy(&path.join(&b'/')))
+}

@@ -1,0 +1,279 @@
+//! One line of a manifest.
+
+use std::path::PathBuf;
+
+use forerun_vfs::{Device, Timestamp};
+
+use super::super::line::{Components, LineError, Words, components, lossy, number};
+use super::super::time::parse_time;
+use super::names;
+use super::xattr_value;
+
+/// The largest owner: the one above means "leave it" to chown.
+const OWNER_MAX: u64 = 0xFFFF_FFFE;
+
+/// A line.
+#[derive(Debug)]
+pub struct Line {
+    /// Where.
+    pub path: Components,
+    pub action: Action,
+}
+
+/// What it asks for.
+#[derive(Debug)]
+pub enum Action {
+    /// An entry to be made, or, of a directory, made or changed.
+    Make(Attributes, Make),
+    /// Another mode, owner and perhaps time for what is there.
+    Modify(Attributes),
+    /// One more name of what is at this path.
+    HardLink(Components),
+    /// An extended attribute.
+    Xattr { name: Vec<u8>, value: Vec<u8> },
+}
+
+/// Metadata.
+#[derive(Debug)]
+pub struct Attributes {
+    pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub time: Option<Timestamp>,
+}
+
+/// Kind of a new entry.
+#[derive(Debug)]
+pub enum Make {
+    Directory,
+    Block(Device),
+    Char(Device),
+    Symlink(Vec<u8>),
+    Fifo,
+    Socket,
+    /// Contents of a file of the host.
+    Host(PathBuf),
+    /// Contents behind the entries of the manifest.
+    Data {
+        len: u64,
+        offset: u64,
+    },
+}
+
+/// Parses a line that is neither blank nor a comment.
+pub fn parse(line: &[u8]) -> Result<Line, LineError> {
+    let mut words = Words::new(line);
+    let path = components(&words.expect("the path")?)?;
+    let kind = words.expect("the kind of entry")?;
+    let &[letter] = kind.as_slice() else {
+        return Err(LineError::Kind(lossy(&kind)));
+    };
+    let action = match letter {
+        b'f' | b'F' => return Err(LineError::Command),
+        b'l' | b'L' => Action::HardLink(components(&words.expect("the path it is a link to")?)?),
+        b'x' => xattr(words.remainder("NAME=VALUE")?)?,
+        b'm' | b'M' => Action::Modify(attributes(letter, &mut words)?),
+        b'd' | b'D' | b'b' | b'B' | b'c' | b'C' | b's' | b'S' | b'i' | b'I' | b'h' | b'H'
+        | b'R' => {
+            let attributes = attributes(letter, &mut words)?;
+            Action::Make(attributes, make(letter, &mut words)?)
+        }
+        _ => return Err(LineError::Kind(lossy(&kind))),
+    };
+    words.end()?;
+    Ok(Line { path, action })
+}
+
+fn attributes(letter: u8, words: &mut Words<'_>) -> Result<Attributes, LineError> {
+    let time = match letter.is_ascii_uppercase() {
+        true => {
+            let word = words.expect("the time")?;
+            let time = std::str::from_utf8(&word).ok().and_then(parse_time);
+            Some(time.ok_or_else(|| LineError::Time(lossy(&word)))?)
+        }
+        false => None,
+    };
+    Ok(Attributes {
+        time,
+        mode: mode(&words.expect("the mode")?)?,
+        uid: owner(&words.expect("the uid")?, names::PASSWD)?,
+        gid: owner(&words.expect("the gid")?, names::GROUP)?,
+    })
+}
+
+fn make(letter: u8, words: &mut Words<'_>) -> Result<Make, LineError> {
+    Ok(match letter.to_ascii_lowercase() {
+        b'd' => Make::Directory,
+        b'b' => Make::Block(device(words)?),
+        b'c' => Make::Char(device(words)?),
+        // Targets are taken as they are, spaces and all.
+        b's' => Make::Symlink(words.remainder("the target")?.to_vec()),
+        b'i' => match words.next()?.as_deref() {
+            None | Some(b"f") => Make::Fifo,
+            Some(b"s") => Make::Socket,
+            Some(other) => return Err(LineError::Special(lossy(other))),
+        },
+        b'h' => {
+            use std::os::unix::ffi::OsStringExt;
+            let path = words.expect("the file with the contents")?;
+            Make::Host(std::ffi::OsString::from_vec(path).into())
+        }
+        _ => {
+            let len = number("length", &words.expect("the length")?, u64::MAX)?;
+            let offset = number("offset", &words.expect("the offset")?, u64::MAX)?;
+            // Newer versions of unsquashfs say here whether the file was sparse; that shows.
+            words.next()?;
+            Make::Data { len, offset }
+        }
+    })
+}
+
+fn device(words: &mut Words<'_>) -> Result<Device, LineError> {
+    let mut half = |what, missing| -> Result<u32, LineError> {
+        let value = number(what, &words.expect(missing)?, u32::MAX.into())?;
+        Ok(u32::try_from(value).unwrap_or(u32::MAX))
+    };
+    Ok(Device {
+        major: half("major", "the major number")?,
+        minor: half("minor", "the minor number")?,
+    })
+}
+
+fn mode(word: &[u8]) -> Result<u16, LineError> {
+    let text = std::str::from_utf8(word).ok();
+    let digits = text.filter(|text| text.bytes().all(|byte| (b'0'..=b'7').contains(&byte)));
+    let value = digits.and_then(|text| u16::from_str_radix(text, 8).ok());
+    let value = value.filter(|&mode| mode <= 0o7777);
+    value.ok_or_else(|| LineError::Mode(lossy(word)))
+}
+
+/// A number, or a name that a file of this system gives one to.
+fn owner(word: &[u8], file: &'static str) -> Result<u32, LineError> {
+    let value = match word.first() {
+        Some(b'0'..=b'9') => Some(number("owner", word, OWNER_MAX)?),
+        _ => names::look_up(file, word).map(u64::from),
+    };
+    let value = value.and_then(|value| u32::try_from(value).ok());
+    value.ok_or_else(|| LineError::Owner(lossy(word), file))
+}
+
+fn xattr(definition: &[u8]) -> Result<Action, LineError> {
+    let failed = || LineError::Xattr(lossy(definition));
+    let equals = definition.iter().position(|&byte| byte == b'=');
+    let (name, value) = definition.split_at(equals.ok_or_else(failed)?);
+    if !name.contains(&b'.') || name.contains(&0) {
+        return Err(failed());
+    }
+    let value = xattr_value::parse(value.get(1..).unwrap_or_default()).ok_or_else(failed)?;
+    Ok(Action::Xattr {
+        name: name.to_vec(),
+        value,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_told() {
+        for (line, message) in [
+            ("a", "the kind of entry is missing"),
+            (
+                "a q 1",
+                "\"q\" is no kind of entry: one of d, m, b, c, s, i, l, h, x is, or the upper case",
+            ),
+            (
+                "a dd 755 0 0",
+                "\"dd\" is no kind of entry: one of d, m, b, c, s, i, l, h, x is, or the upper case",
+            ),
+            (
+                "a f 644 0 0 echo hi",
+                "no commands are run (\"f\"): run it first, and give the file it wrote with \"h mode uid gid FILE\"",
+            ),
+            ("a d", "the mode is missing"),
+            (
+                "a d 0999 0 0",
+                "mode \"0999\" is not an octal number up to 7777",
+            ),
+            (
+                "a d 17777 0 0",
+                "mode \"17777\" is not an octal number up to 7777",
+            ),
+            (
+                "a d 755 -1 0",
+                "\"-1\" is neither a number nor a name in /etc/passwd",
+            ),
+            (
+                "a d 755 4294967295 0",
+                "owner \"4294967295\" is not a number up to 4294967294",
+            ),
+            (
+                "a d 755 0 nosuchgroup!",
+                "\"nosuchgroup!\" is neither a number nor a name in /etc/group",
+            ),
+            ("a d 755 0", "the gid is missing"),
+            ("a d 755 0 0 x", "nothing should follow, but \"x\" does"),
+            ("a D 755 0 0", "the gid is missing"),
+            (
+                "a D never 755 0 0",
+                "\"never\" is no time: seconds since 1970, or as in \"2026-01-31 12:00:00\", UTC",
+            ),
+            ("a c 644 0 0 5", "the minor number is missing"),
+            (
+                "a b 644 0 0 5 x",
+                "minor \"x\" is not a number up to 4294967295",
+            ),
+            ("a s 777 0 0", "the target is missing"),
+            (
+                "a i 644 0 0 x",
+                "\"x\" is neither f, a fifo, nor s, a socket",
+            ),
+            ("a l", "the path it is a link to is missing"),
+            ("a h 644 0 0", "the file with the contents is missing"),
+            (
+                "a x user.a",
+                "\"user.a\" is not as in NAME=VALUE, with values in 0x hexadecimal or 0s base64 if need be",
+            ),
+            (
+                "a x user.a=0xzz",
+                "\"user.a=0xzz\" is not as in NAME=VALUE, with values in 0x hexadecimal or 0s base64 if need be",
+            ),
+            ("a/../b d 755 0 0", "path \"a/../b\": name is . or .."),
+        ] {
+            assert_eq!(
+                parse(line.as_bytes()).unwrap_err().to_string(),
+                message,
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_meant_is_understood() {
+        let make = |line: &str| match parse(line.as_bytes()).unwrap().action {
+            Action::Make(attributes, make) => (attributes, make),
+            other => panic!("{other:?}"),
+        };
+        let (attributes, made) = make("dev/console C 12 4600 0 5 5 1");
+        assert_eq!(
+            (attributes.mode, attributes.uid, attributes.gid),
+            (0o4600, 0, 5)
+        );
+        assert_eq!(attributes.time.unwrap().seconds, 12);
+        assert!(matches!(made, Make::Char(Device { major: 5, minor: 1 })));
+        assert!(matches!(make("a i 644 root root").1, Make::Fifo));
+        assert!(matches!(make("a i 644 0 0 s").1, Make::Socket));
+        assert!(matches!(
+            make("a R 5 644 0 0 6 7 0").1,
+            Make::Data { len: 6, offset: 7 }
+        ));
+        let (_, made) = make("my\\ link s 777 0 0  a  \"b\\ ");
+        assert!(matches!(made, Make::Symlink(target) if target == b"a  \"b\\ "));
+        let Action::Xattr { name, value } = parse(b"a x user.k=v = w").unwrap().action else {
+            panic!("an attribute")
+        };
+        assert_eq!((&name[..], &value[..]), (&b"user.k"[..], &b"v = w"[..]));
+        assert_eq!(parse(b"/ m 700 1 2").unwrap().path.len(), 0);
+    }
+}

@@ -1,0 +1,367 @@
+//! An ordered parallel map with bounded memory: how writers use all cores and still give the same
+//! bytes at any number of threads.
+//!
+//! One thread makes jobs, several turn them into results, the caller's thread takes the results in
+//! the order of the jobs. What is between making and taking is bounded by weight, whichever of the
+//! three is the slow one; a job that alone is heavier goes through by itself. Whoever fails or
+//! panics first ends the others: nobody waits for what will not come.
+//!
+//! The threads are those of one call and end with it. Workers are not shared between calls: one
+//! call may be the producer of another, and shared workers could then wait for each other.
+
+use std::collections::VecDeque;
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Scope, ScopedJoinHandle};
+
+/// Counted for every job besides its weight, so that weightless jobs cannot pile up either.
+const JOB_WEIGHT: usize = 256;
+
+/// Threads and memory of one [`parallel_map`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParallelBounds {
+    /// Threads that turn jobs into results. 0 means one for each CPU.
+    pub threads: usize,
+    /// Weight of what may be between the producer and the consumer, in bytes.
+    pub memory: usize,
+}
+
+impl ParallelBounds {
+    fn threads(&self) -> usize {
+        match NonZeroUsize::new(self.threads) {
+            Some(threads) => threads.get(),
+            None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        }
+    }
+}
+
+/// Why a [`parallel_map`] ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParallelError<E> {
+    /// The producer, a worker or the consumer failed.
+    #[error(transparent)]
+    Failed(E),
+    /// Somebody else failed, and says why. Producers give it on; no map ends with it unless its
+    /// producer or consumer made it up.
+    #[error("ended by another failure")]
+    Stopped,
+    /// A thread panicked.
+    #[error("a thread panicked")]
+    Panicked,
+    /// No thread could be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+impl<E> From<E> for ParallelError<E> {
+    fn from(error: E) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The producer's end.
+pub struct Jobs<'q, J> {
+    queue: &'q dyn Submit<J>,
+}
+
+impl<J> Jobs<'_, J> {
+    /// Hands a job over, waiting while too much is under way. `weight` is the memory that the job
+    /// and its result take together.
+    ///
+    /// # Errors
+    /// [`ParallelError::Stopped`] where nobody will take it any more.
+    pub fn send<E>(&self, job: J, weight: usize) -> Result<(), ParallelError<E>> {
+        if self.queue.submit(job, weight.saturating_add(JOB_WEIGHT)) {
+            Ok(())
+        } else {
+            Err(ParallelError::Stopped)
+        }
+    }
+}
+
+impl<J> std::fmt::Debug for Jobs<'_, J> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Jobs").finish_non_exhaustive()
+    }
+}
+
+/// Hides the type of the results from the producer.
+trait Submit<J>: Sync {
+    fn submit(&self, job: J, weight: usize) -> bool;
+}
+
+/// Runs `produce` on a thread of its own, a worker made by `worker` on each of some threads, and
+/// `consume` on this one, for the result of every job in the order the jobs were sent. Gives what
+/// `produce` gave.
+///
+/// # Errors
+/// The first failure; the failure of whoever was stopped by it is dropped.
+pub fn parallel_map<J, O, T, E, F>(
+    bounds: ParallelBounds,
+    worker: impl Fn() -> Result<F, E> + Sync,
+    produce: impl FnOnce(Jobs<'_, J>) -> Result<T, ParallelError<E>> + Send,
+    mut consume: impl FnMut(O) -> Result<(), ParallelError<E>>,
+) -> Result<T, ParallelError<E>>
+where
+    J: Send,
+    O: Send,
+    T: Send,
+    E: Send,
+    F: FnMut(J) -> Result<O, E>,
+{
+    let queue = Queue::new(bounds.memory);
+    let (queue, worker) = (&queue, &worker);
+    thread::scope(|scope| {
+        // Dropped by a panic of the consumer too, so that the scope can end.
+        let end = EndGuard(queue);
+        let workers = spawn_workers(scope, bounds.threads(), queue, worker)?;
+        let producer = spawn(scope, "forerun-produce", move || {
+            let end = EndGuard(queue);
+            let produced = produce(Jobs { queue });
+            if produced.is_ok() {
+                queue.close();
+                std::mem::forget(end);
+            }
+            produced
+        })?;
+        let consumed = queue.consume_all(&mut consume);
+        if consumed.is_err() {
+            queue.stop();
+        }
+        let worked = workers.into_iter().map(join).collect::<Vec<_>>();
+        let produced = join(producer);
+        drop(end);
+        first_failure(consumed, worked, produced)
+    })
+}
+
+fn spawn_workers<'scope, J, O, E, F>(
+    scope: &'scope Scope<'scope, '_>,
+    threads: usize,
+    queue: &'scope Queue<J, O>,
+    worker: &'scope (impl Fn() -> Result<F, E> + Sync),
+) -> Result<Vec<Handle<'scope, (), E>>, ParallelError<E>>
+where
+    J: Send,
+    O: Send,
+    E: Send + 'scope,
+    F: FnMut(J) -> Result<O, E>,
+{
+    let mut workers = Vec::new();
+    for _ in 0..threads {
+        let spawned = spawn(scope, "forerun-encode", move || {
+            let end = EndGuard(queue);
+            queue.work(worker()?)?;
+            std::mem::forget(end);
+            Ok(())
+        });
+        match spawned {
+            Ok(handle) => workers.push(handle),
+            // Fewer threads do the same work.
+            Err(_) if !workers.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(workers)
+}
+
+type Handle<'scope, T, E> = ScopedJoinHandle<'scope, Result<T, ParallelError<E>>>;
+
+fn spawn<'scope, T, E>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    body: impl FnOnce() -> Result<T, ParallelError<E>> + Send + 'scope,
+) -> Result<Handle<'scope, T, E>, ParallelError<E>>
+where
+    T: Send + 'scope,
+    E: Send + 'scope,
+{
+    let thread = thread::Builder::new().name(name.to_string());
+    thread
+        .spawn_scoped(scope, body)
+        .map_err(ParallelError::Thread)
+}
+
+fn join<T, E>(handle: Handle<'_, T, E>) -> Result<T, ParallelError<E>> {
+    handle.join().unwrap_or(Err(ParallelError::Panicked))
+}
+
+/// What ended the others; at most one of them says anything else than that it was stopped, or, where
+/// two failed at once, either will do.
+fn first_failure<T, E>(
+    consumed: Result<(), ParallelError<E>>,
+    worked: Vec<Result<(), ParallelError<E>>>,
+    produced: Result<T, ParallelError<E>>,
+) -> Result<T, ParallelError<E>> {
+    let told = |error: &ParallelError<E>| !matches!(error, ParallelError::Stopped);
+    let ends = std::iter::once(consumed).chain(worked);
+    if let Some(error) = ends.filter_map(Result::err).find(told) {
+        return Err(error);
+    }
+    produced
+}
+
+struct Queue<J, O> {
+    memory: usize,
+    state: Mutex<State<J, O>>,
+    /// There is room for more jobs.
+    room: Condvar,
+    /// There is a job, or will be none.
+    job: Condvar,
+    /// The next result is there, or will never be.
+    result: Condvar,
+}
+
+struct State<J, O> {
+    jobs: VecDeque<(u64, J)>,
+    /// Of the jobs under way in order, weight and result where it is there.
+    under_way: VecDeque<(usize, Option<O>)>,
+    /// Number of the job at the front of `under_way`.
+    first: u64,
+    weight: usize,
+    closed: bool,
+    stopped: bool,
+}
+
+impl<J, O> Queue<J, O> {
+    const fn new(memory: usize) -> Self {
+        let state = State {
+            jobs: VecDeque::new(),
+            under_way: VecDeque::new(),
+            first: 0,
+            weight: 0,
+            closed: false,
+            stopped: false,
+        };
+        Self {
+            memory,
+            state: Mutex::new(state),
+            room: Condvar::new(),
+            job: Condvar::new(),
+            result: Condvar::new(),
+        }
+    }
+
+    /// Nothing panics while it holds the lock, so what is behind it is whole.
+    fn lock(&self) -> MutexGuard<'_, State<J, O>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+        self.wake_all();
+    }
+
+    fn stop(&self) {
+        let mut state = self.lock();
+        state.stopped = true;
+        let dropped = std::mem::take(&mut state.jobs);
+        drop(state);
+        self.wake_all();
+        drop(dropped);
+    }
+
+    fn wake_all(&self) {
+        self.room.notify_all();
+        self.job.notify_all();
+        self.result.notify_all();
+    }
+
+    fn work<E>(&self, mut run: impl FnMut(J) -> Result<O, E>) -> Result<(), ParallelError<E>> {
+        loop {
+            let mut state = self.lock();
+            let (number, job) = loop {
+                if state.stopped {
+                    return Err(ParallelError::Stopped);
+                }
+                if let Some(next) = state.jobs.pop_front() {
+                    break next;
+                }
+                if state.closed {
+                    return Ok(());
+                }
+                state = wait(&self.job, state);
+            };
+            drop(state);
+            let result = run(job)?;
+            let mut state = self.lock();
+            let at = forerun_io::saturating_usize(number - state.first);
+            if let Some((_, slot)) = state.under_way.get_mut(at) {
+                *slot = Some(result);
+            }
+            if at == 0 {
+                self.result.notify_one();
+            }
+        }
+    }
+
+    fn consume_all<E>(
+        &self,
+        consume: &mut dyn FnMut(O) -> Result<(), ParallelError<E>>,
+    ) -> Result<(), ParallelError<E>> {
+        while let Some((weight, result)) = self.next_result()? {
+            consume(result)?;
+            self.lock().weight -= weight;
+            self.room.notify_one();
+        }
+        Ok(())
+    }
+
+    /// The next result and its weight; nothing where that was the last.
+    fn next_result<E>(&self) -> Result<Option<(usize, O)>, ParallelError<E>> {
+        let mut state = self.lock();
+        loop {
+            if state.stopped {
+                return Err(ParallelError::Stopped);
+            }
+            match state.under_way.pop_front() {
+                Some((weight, Some(result))) => {
+                    state.first += 1;
+                    return Ok(Some((weight, result)));
+                }
+                Some(waiting) => state.under_way.push_front(waiting),
+                None if state.closed => return Ok(None),
+                None => {}
+            }
+            state = wait(&self.result, state);
+        }
+    }
+}
+
+impl<J: Send, O: Send> Submit<J> for Queue<J, O> {
+    fn submit(&self, job: J, weight: usize) -> bool {
+        let mut state = self.lock();
+        while !state.stopped
+            && state.weight > 0
+            && state.weight.saturating_add(weight) > self.memory
+        {
+            state = wait(&self.room, state);
+        }
+        if state.stopped {
+            return false;
+        }
+        let at = forerun_io::u64_from(state.under_way.len());
+        let number = state.first + at;
+        state.weight = state.weight.saturating_add(weight);
+        state.under_way.push_back((weight, None));
+        state.jobs.push_back((number, job));
+        drop(state);
+        self.job.notify_one();
+        true
+    }
+}
+
+/// Stops everybody unless forgotten: by an error, or by a panic on its way up.
+struct EndGuard<'q, J, O>(&'q Queue<J, O>);
+
+impl<J, O> Drop for EndGuard<'_, J, O> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+fn wait<'g, T>(condvar: &Condvar, guard: MutexGuard<'g, T>) -> MutexGuard<'g, T> {
+    condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,148 @@
+//! Which files are wanted close together in an image, and in which order.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use super::BuildError;
+use super::line::{LineError, Words, components, is_blank, lossy};
+
+/// Priorities of paths, from -32768 to 32767. Files of a higher one come earlier in the image; a
+/// directory's holds for all below it that has none of its own. Everything else has 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Priorities {
+    paths: HashMap<Vec<u8>, i16>,
+}
+
+impl Priorities {
+    /// Whether everything has priority 0.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// The lines of all these files.
+    ///
+    /// # Errors
+    /// As [`add_file`](Self::add_file).
+    pub fn from_files(paths: &[impl AsRef<Path>]) -> Result<Self, BuildError> {
+        let mut priorities = Self::default();
+        for path in paths {
+            priorities.add_file(path.as_ref())?;
+        }
+        Ok(priorities)
+    }
+
+    /// Adds the lines of a file, `PATH PRIORITY` each, as `mksquashfs -sort` takes them. Of several
+    /// lines for one path the last counts. Paths start at the root of the tree.
+    ///
+    /// # Errors
+    /// [`BuildError::Host`] where the file cannot be read, [`BuildError::Line`] with a line that is
+    /// wrong.
+    pub fn add_file(&mut self, path: &Path) -> Result<(), BuildError> {
+        let text = fs::read(path).map_err(|source| BuildError::Host {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        for (line, number) in text.split(|&byte| byte == b'\n').zip(1..) {
+            self.add_line(line).map_err(|source| BuildError::Line {
+                file: path.to_path_buf(),
+                line: number,
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn add_line(&mut self, line: &[u8]) -> Result<(), LineError> {
+        if is_blank(line) {
+            return Ok(());
+        }
+        let mut words = Words::new(line);
+        let path = components(&words.expect("the path")?)?;
+        let word = words.expect("the priority")?;
+        words.end()?;
+        let number = std::str::from_utf8(&word)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        let priority = number.ok_or_else(|| LineError::Priority(lossy(&word)))?;
+        self.paths.insert(path.join(&b'/'), priority);
+        Ok(())
+    }
+
+    /// The priority of a path in the tree, without a leading slash.
+    #[must_use]
+    pub fn of(&self, path: &[u8]) -> i16 {
+        if self.paths.is_empty() {
+            return 0;
+        }
+        let mut path = path;
+        loop {
+            if let Some(&priority) = self.paths.get(path) {
+                return priority;
+            }
+            if path.is_empty() {
+                return 0;
+            }
+            let slash = path.iter().rposition(|&byte| byte == b'/');
+            path = path.get(..slash.unwrap_or(0)).unwrap_or_default();
+        }
+    }
+
+    /// Paths that have a priority of their own, for those who want to know whether they all exist.
+    pub fn paths(&self) -> impl Iterator<Item = &[u8]> {
+        self.paths.keys().map(Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closest_line_counts() {
+        let mut priorities = Priorities::default();
+        for line in [
+            "# comment",
+            "",
+            "usr 5",
+            "/usr/bin/ -32768",
+            "\"a b\" 32767",
+            "./c 1",
+            "c 2",
+        ] {
+            priorities.add_line(line.as_bytes()).unwrap();
+        }
+        for (path, expected) in [
+            ("usr", 5),
+            ("usr/lib/x", 5),
+            ("usr/bin/sh", -32768),
+            ("usr/binary", 5),
+            ("a b", 32767),
+            ("c", 2),
+            ("other", 0),
+            ("", 0),
+        ] {
+            assert_eq!(priorities.of(path.as_bytes()), expected, "{path}");
+        }
+        priorities.add_line(b"/ 7").unwrap();
+        assert_eq!(priorities.of(b"other/x"), 7);
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        for (line, message) in [
+            ("a", "the priority is missing"),
+            ("a x", "priority \"x\" is not a number from -32768 to 32767"),
+            (
+                "a 32768",
+                "priority \"32768\" is not a number from -32768 to 32767",
+            ),
+            ("a 1 2", "nothing should follow, but \"2\" does"),
+            ("../a 1", "path \"../a\": name is . or .."),
+        ] {
+            let error = Priorities::default().add_line(line.as_bytes()).unwrap_err();
+            assert_eq!(error.to_string(), message, "{line}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Which extended attributes go into an image.
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use super::{BuildError, Tree};
+
+/// Bytes that a compiled expression may take: patterns come from the command line, not from images.
+const SIZE_LIMIT: usize = 1 << 20;
+
+/// A choice by name. The default is all of them.
+#[derive(Clone, Debug, Default)]
+pub struct XattrFilter {
+    /// None at all.
+    pub none: bool,
+    include: Option<Regex>,
+    exclude: Option<Regex>,
+}
+
+impl XattrFilter {
+    /// Only names that match `include`, where it is given, and not `exclude`: regular expressions,
+    /// as `mksquashfs` takes them, that match anywhere in the full name unless they are anchored.
+    ///
+    /// # Errors
+    /// [`BuildError::Pattern`] with the one that is no expression.
+    pub fn new(include: Option<&str>, exclude: Option<&str>) -> Result<Self, BuildError> {
+        Ok(Self {
+            none: false,
+            include: include.map(expression).transpose()?,
+            exclude: exclude.map(expression).transpose()?,
+        })
+    }
+
+    /// Whether an attribute of this name is kept.
+    #[must_use]
+    pub fn keeps(&self, name: &[u8]) -> bool {
+        let is_match = |regex: &Regex| regex.is_match(name);
+        !self.none
+            && self.include.as_ref().is_none_or(is_match)
+            && !self.exclude.as_ref().is_some_and(is_match)
+    }
+
+    /// Takes the others away.
+    pub fn apply(&self, tree: &mut Tree) {
+        for node in tree.nodes_mut() {
+            node.xattrs.retain(|name, _| self.keeps(name));
+        }
+    }
+}
+
+fn expression(pattern: &str) -> Result<Regex, BuildError> {
+    let built = RegexBuilder::new(pattern)
+        .unicode(false)
+        .size_limit(SIZE_LIMIT)
+        .build();
+    built.map_err(|error| BuildError::Pattern {
+        pattern: pattern.to_string(),
+        reason: match error {
+            // The message shows the pattern over several lines; its last one says what is wrong.
+            regex::Error::Syntax(message) => {
+                let last = message.lines().last().unwrap_or_default();
+                last.trim_start_matches("error: ").to_string()
+            }
+            other => other.to_string(),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_chosen() {
+        for (include, exclude, kept) in [
+            (None, None, &["user.a", "user.b", "security.selinux"][..]),
+            (Some("^user\\."), None, &["user.a", "user.b"]),
+            (None, Some("^user\\."), &["security.selinux"]),
+            (Some("^user\\."), Some("b$"), &["user.a"]),
+            (Some("selinux"), None, &["security.selinux"]),
+        ] {
+            let filter = XattrFilter::new(include, exclude).unwrap();
+            let mut tree = Tree::default();
+            for name in ["user.a", "user.b", "security.selinux"] {
+                let xattrs = &mut tree.node_mut(Tree::ROOT).xattrs;
+                xattrs.insert(name.into(), Vec::new());
+            }
+            filter.apply(&mut tree);
+            let found: Vec<_> = tree.node(Tree::ROOT).xattrs.keys().cloned().collect();
+            let mut expected: Vec<_> = kept.iter().map(|name| name.as_bytes().to_vec()).collect();
+            expected.sort();
+            assert_eq!(found, expected, "{include:?} {exclude:?}");
+        }
+        let none = XattrFilter {
+            none: true,
+            ..XattrFilter::default()
+        };
+        assert!(!none.keeps(b"user.a"));
+        assert!(
+            XattrFilter::new(Some("^\\xff"), None)
+                .unwrap()
+                .keeps(b"\xffa")
+        );
+    }
+
+    #[test]
+    fn what_is_no_expression_is_refused_by_name() {
+        let error = XattrFilter::new(None, Some("a(")).unwrap_err();
+        assert_eq!(error.to_string(), "pattern \"a(\": unclosed group");
+    }
+}

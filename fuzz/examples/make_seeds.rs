@@ -30,6 +30,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             put("romfs_header", &format!("{name}-{at:#x}"), header)?;
         }
     }
+    for (name, image) in forerun_squashfs::fuzzing::seeds()? {
+        put("squashfs_walk", name, &image)?;
+        put("squashfs_superblock", name, &image[..image.len().min(96)])?;
+    }
+    let parts = forerun_squashfs::fuzzing::Parts::everything();
+    put("squashfs_inodes", "everything", &parts.inodes)?;
+    put("squashfs_directories", "everything", &parts.listings)?;
+    put("squashfs_xattrs", "everything", &[parts.sets, parts.pairs].concat())?;
     put("tar_tree", "everything", &archive()?)?;
     println!("{count} seeds in {}", corpus.display());
     Ok(())

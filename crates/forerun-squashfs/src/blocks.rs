@@ -1,0 +1,129 @@
+//! Metadata blocks: read, decoded once, kept.
+//!
+//! Inodes, listings and all tables lie in blocks of 8 KiB that are compressed each for itself. Many
+//! inodes share one, so a decoded block is kept; the budget is the caller's.
+
+use std::sync::Arc;
+
+use forerun_codec::Codec;
+use forerun_io::{BlobId, BlockCache, BlockKey, Counter, Observer, ReadAt, u64_from};
+use forerun_vfs::{Error, NodeId, Result};
+
+use crate::error::Check;
+use crate::ondisk::{METADATA_BLOCK, METADATA_STORED};
+
+/// Bytes of a block's header.
+pub const HEADER: u64 = 2;
+
+/// The metadata blocks of one image.
+pub struct Blocks {
+    source: Arc<dyn ReadAt>,
+    codec: Codec,
+    cache: BlockCache<Error>,
+    observer: Arc<Observer>,
+}
+
+/// A decoded block. The last two bytes are its header, so that one cached value has both.
+#[derive(Clone)]
+pub struct Block(Arc<[u8]>);
+
+impl Block {
+    /// The decoded bytes: 8 KiB, or fewer for the last block of a table.
+    pub fn data(&self) -> &[u8] {
+        let end = self.0.len().saturating_sub(2);
+        self.0.get(..end).unwrap_or_default()
+    }
+
+    /// Bytes of the image that the block takes, with its header.
+    pub fn stored_len(&self) -> u64 {
+        let header = self.0.last_chunk().copied().unwrap_or_default();
+        HEADER + u64::from(u16::from_le_bytes(header) & !METADATA_STORED)
+    }
+}
+
+impl Blocks {
+    pub fn new(source: Arc<dyn ReadAt>, codec: Codec, cache: u64, observer: Arc<Observer>) -> Self {
+        Self {
+            source,
+            codec,
+            cache: BlockCache::new(cache, u64_from(METADATA_BLOCK)),
+            observer,
+        }
+    }
+
+    /// The block whose header is at `offset` of the image and which must end by `end`. `node` is
+    /// whoever is looked at, for errors.
+    pub fn get(&self, offset: u64, end: u64, node: Option<NodeId>) -> Result<Block> {
+        let key = BlockKey {
+            blob: BlobId::IMAGE,
+            offset,
+        };
+        if let Some(bytes) = self.cache.get(key) {
+            return Ok(Block(bytes));
+        }
+        let load = || self.load(offset, end, node);
+        let (bytes, _) = self.cache.get_or_load(key, load)?;
+        Ok(Block(bytes))
+    }
+
+    /// Reads plain bytes of the image: a table's pointers.
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let read = self.source.read_exact_at(offset, out);
+        read.map_err(|error| Error::io(offset, out.len(), error))
+    }
+
+    fn load(&self, offset: u64, end: u64, node: Option<NodeId>) -> Result<Arc<[u8]>> {
+        let outside = |end| {
+            Check::TableEnd {
+                table: "metadata",
+                end,
+            }
+            .at(node, offset)
+        };
+        let body = offset.checked_add(HEADER).filter(|&body| body < end);
+        let body = body.ok_or_else(|| outside(end))?;
+        let mut header = [0; 2];
+        self.read(offset, &mut header)?;
+        let word = u16::from_le_bytes(header);
+        let len = word & !METADATA_STORED;
+        let is_stored = word & METADATA_STORED != 0;
+        if len == 0 || usize::from(len) > METADATA_BLOCK {
+            return Err(Check::MetadataLen { len }.at(node, offset));
+        }
+        if body + u64::from(len) > end {
+            return Err(outside(end));
+        }
+        let mut stored = [0; METADATA_BLOCK];
+        let stored = stored.get_mut(..usize::from(len)).unwrap_or_default();
+        self.read(body, stored)?;
+        let mut decoded = [0; METADATA_BLOCK];
+        let data = if is_stored {
+            stored
+        } else {
+            self.decode(offset, stored, &mut decoded, node)?
+        };
+        Ok(data.iter().copied().chain(header).collect())
+    }
+
+    fn decode<'d>(
+        &self,
+        offset: u64,
+        stored: &[u8],
+        decoded: &'d mut [u8; METADATA_BLOCK],
+        node: Option<NodeId>,
+    ) -> Result<&'d mut [u8]> {
+        let result = self.codec.decode_up_to(stored, decoded);
+        let len = result.map_or(0, u64_from);
+        let key = BlockKey {
+            blob: BlobId::IMAGE,
+            offset,
+        };
+        self.observer.decode(key, len, result.is_ok());
+        self.observer.stats().add(Counter::MetadataDecodes, 1);
+        match result {
+            Ok(len) if len > 0 => Ok(decoded.get_mut(..len).unwrap_or_default()),
+            Ok(_) => Err(Check::MetadataLen { len: 0 }.at(node, offset)),
+            Err(source) => Err(Check::MetadataDecode { source }.at(node, offset)),
+        }
+    }
+}

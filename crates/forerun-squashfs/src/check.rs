@@ -1,0 +1,97 @@
+//! What can be checked beyond reading everything: the tables against each other.
+
+use forerun_vfs::{Error, NodeId, Problem, Result};
+
+use crate::dir;
+use crate::error::Check;
+use crate::image::Image;
+use crate::inode::Body;
+
+/// The inode's number, the export table's word for it, the directory indexes, and whether entries
+/// lead where they say.
+pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
+    let inode = match image.inode(node) {
+        Ok(inode) => inode,
+        // Reading the node says the same.
+        Err(error) => return left_to_the_reader(error),
+    };
+    let mut problem = |fatal: bool, error: Error| {
+        report(Problem {
+            node: Some(node),
+            fatal,
+            error,
+        });
+    };
+    let (number, inodes) = (inode.number, image.superblock.inodes);
+    let at = image.superblock.inode_table;
+    if number == 0 || number > inodes {
+        problem(
+            false,
+            Check::InodeNumber { number, inodes }.at(Some(node), at),
+        );
+    } else {
+        match image.exported(number, node) {
+            Ok(Some(found)) if found.raw() != node.0 => {
+                let expected = crate::reference::Reference::from_raw(node.0);
+                let check = Check::Export {
+                    number,
+                    found,
+                    expected,
+                };
+                problem(false, check.at(Some(node), at));
+            }
+            Ok(_) => {}
+            Err(error @ Error::Io { .. }) => return Err(error),
+            Err(error) => problem(false, error),
+        }
+    }
+    if let Body::Dir(dir) = &inode.body {
+        match dir::check_indexes(image, node, dir) {
+            Ok(()) => {}
+            Err(error @ Error::Io { .. }) => return Err(error),
+            // A lookup would miss names, or fail.
+            Err(error) => problem(true, error),
+        }
+        let at = image.superblock.directory_table;
+        let listed = dir::check_entries(image, node, &mut |check| {
+            problem(true, check.at(Some(node), at));
+        });
+        listed.or_else(left_to_the_reader)?;
+    }
+    Ok(())
+}
+
+/// Every id and every fragment can be found.
+pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
+    let root = NodeId(image.superblock.root.raw());
+    let mut problem = |result: Result<()>| match result {
+        Ok(()) => Ok(true),
+        Err(error @ Error::Io { .. }) => Err(error),
+        Err(error) => {
+            report(Problem {
+                node: None,
+                fatal: true,
+                error,
+            });
+            Ok(false)
+        }
+    };
+    for index in 0..image.superblock.ids {
+        if !problem(image.id(index, root).map(|_| ()))? {
+            break;
+        }
+    }
+    for index in 0..image.superblock.fragments {
+        if !problem(image.fragment(index, root).map(|_| ()))? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn left_to_the_reader(error: Error) -> Result<()> {
+    match error {
+        Error::Io { .. } => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,141 @@
+//! Reads on through a run of metadata blocks, across their borders.
+
+use forerun_vfs::{NodeId, Result};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::blocks::{Block, Blocks};
+use crate::error::Check;
+use crate::ondisk::METADATA_BLOCK;
+use crate::reference::Reference;
+
+/// A table: the blocks from `start` up to `end`, as offsets in the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    pub name: &'static str,
+    pub start: u64,
+    pub end: u64,
+}
+
+impl Table {
+    /// Bytes that its blocks take in the image.
+    pub const fn len(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// The most bytes its blocks can decode to: each takes three at least.
+    pub fn max_decoded(&self) -> u64 {
+        (self.len() / 3).saturating_mul(forerun_io::u64_from(METADATA_BLOCK))
+    }
+}
+
+/// A position in a table.
+#[derive(Clone)]
+pub struct Cursor<'b> {
+    blocks: &'b Blocks,
+    table: Table,
+    node: Option<NodeId>,
+    /// Of the current block, from the start of the table.
+    at: u64,
+    pos: usize,
+    block: Option<Block>,
+}
+
+impl<'b> Cursor<'b> {
+    /// At `reference`, on behalf of `node`.
+    pub fn new(
+        blocks: &'b Blocks,
+        table: Table,
+        reference: Reference,
+        node: Option<NodeId>,
+    ) -> Result<Self> {
+        if reference.block() >= table.len() || reference.offset() > METADATA_BLOCK {
+            return Err(Check::Reference {
+                reference,
+                table: table.name,
+                len: table.len(),
+            }
+            .at(node, table.start));
+        }
+        Ok(Self {
+            blocks,
+            table,
+            node,
+            at: reference.block(),
+            pos: reference.offset(),
+            block: None,
+        })
+    }
+
+    /// Offset in the image of the block that the last read was in, for errors.
+    pub const fn offset(&self) -> u64 {
+        self.table.start.saturating_add(self.at)
+    }
+
+    /// Where the next byte is. At the end of a block this is behind its last byte.
+    pub fn reference(&self) -> Reference {
+        let pos = u64::try_from(self.pos).unwrap_or(u64::MAX);
+        Reference::from_raw(self.at << 16 | pos)
+    }
+
+    /// The next structure.
+    pub fn read<T: FromBytes + IntoBytes>(&mut self) -> Result<T> {
+        let mut value = T::new_zeroed();
+        self.read_into(value.as_mut_bytes())?;
+        Ok(value)
+    }
+
+    /// Fills `out`.
+    pub fn read_into(&mut self, out: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < out.len() {
+            let rest = out.get_mut(done..).unwrap_or_default();
+            let from = self.chunk()?;
+            let len = from.len().min(rest.len());
+            rest[..len].copy_from_slice(&from[..len]);
+            self.pos += len;
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Passes over `len` bytes. Costs a look at each block on the way.
+    pub fn skip(&mut self, mut len: u64) -> Result<()> {
+        while len > 0 {
+            let here = forerun_io::u64_from(self.chunk()?.len()).min(len);
+            self.pos += forerun_io::saturating_usize(here);
+            len -= here;
+        }
+        Ok(())
+    }
+
+    /// The rest of the current block, or all of the next; never empty.
+    fn chunk(&mut self) -> Result<&[u8]> {
+        let mut block = match self.block.take() {
+            Some(block) => block,
+            None => self.load()?,
+        };
+        if self.pos == METADATA_BLOCK && block.data().len() == METADATA_BLOCK {
+            self.at = self.at.saturating_add(block.stored_len());
+            self.pos = 0;
+            block = self.load()?;
+        }
+        let (pos, len) = (self.pos, block.data().len());
+        let rest = self.block.insert(block).data().get(pos..);
+        match rest.filter(|rest| !rest.is_empty()) {
+            Some(rest) => Ok(rest),
+            None => {
+                let offset = self.table.start.saturating_add(self.at);
+                Err(Check::MetadataOffset { offset: pos, len }.at(self.node, offset))
+            }
+        }
+    }
+
+    fn load(&self) -> Result<Block> {
+        let (offset, end) = (self.offset(), self.table.end);
+        if offset >= end {
+            let table = self.table.name;
+            return Err(Check::TableEnd { table, end }.at(self.node, offset));
+        }
+        self.blocks.get(offset, end, self.node)
+    }
+}

@@ -1,0 +1,366 @@
+//! Listings: runs of entries whose inodes lie in one metadata block.
+
+use std::ops::ControlFlow;
+
+use forerun_vfs::{DirCursor, DirEntry, NodeId, Result, check_name};
+
+use crate::cursor::Cursor;
+use crate::error::Check;
+use crate::image::Image;
+use crate::inode::{self, Dir};
+use crate::ondisk::{self, DIR_RUN, DirHeader, DirIndex};
+use crate::positions::Mark;
+use crate::reference::Reference;
+
+/// Bytes of a name as the format can hold; the header has 16 bits for it.
+pub const NAME_MAX: usize = 256;
+/// Bytes of a listing between two places that are remembered.
+const MARK_EVERY: u64 = 8192;
+
+/// Visits the entries after `from`. The cursor is how far into the listing the header of the entry's
+/// run is, and how many entries of the run came before, plus one.
+pub fn read(
+    image: &Image,
+    node: NodeId,
+    from: DirCursor,
+    visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+) -> Result<()> {
+    let dir = image.dir(node)?;
+    let (run, done) = (from.0 >> 9, from.0 & 0x1ff);
+    let mut listing = Listing::open(image, node, &dir, run)?;
+    let mut skip = done;
+    while listing.next_run()? {
+        while let Some(entry) = listing.next_entry()? {
+            if skip > 0 {
+                skip -= 1;
+                continue;
+            }
+            let shown = DirEntry {
+                name: listing.name(),
+                node: entry.node,
+                kind: entry.kind,
+                next: DirCursor(listing.run << 9 | listing.done),
+            };
+            if visit(shown).is_break() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The node of that name; the indexes of a long directory lead near it.
+pub fn lookup(image: &Image, node: NodeId, wanted: &[u8]) -> Result<Option<NodeId>> {
+    let dir = image.dir(node)?;
+    let mut listing = Listing::by_index(image, node, &dir, wanted)?;
+    while listing.next_run()? {
+        while let Some(entry) = listing.next_entry()? {
+            match listing.name().cmp(wanted) {
+                std::cmp::Ordering::Less => {}
+                std::cmp::Ordering::Equal => return Ok(Some(entry.node)),
+                // Names are in order, and that is checked on the way here.
+                std::cmp::Ordering::Greater => return Ok(None),
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Reports directory indexes that lead astray, for `check`.
+pub fn check_indexes(image: &Image, node: NodeId, dir: &Dir) -> Result<()> {
+    let mut indexes = Indexes::new(image, node, dir)?;
+    while let Some(at) = indexes.next()? {
+        let (mut listing, index) = (at.listing(image, node, dir)?, indexes.done - 1);
+        let found = listing.next_run()? && listing.next_entry()?.is_some();
+        if !found || listing.name() != indexes.name() {
+            let check = Check::DirIndex {
+                index,
+                at: at.at,
+                size: dir.len(),
+            };
+            return Err(check.at(Some(node), indexes.cursor.offset()));
+        }
+    }
+    Ok(())
+}
+
+/// Reports entries that lead out of the inode table, or to an inode of another type than they say,
+/// for `check`. What cannot be read is left to the reader.
+pub fn check_entries(image: &Image, node: NodeId, report: &mut dyn FnMut(Check)) -> Result<()> {
+    read(image, node, DirCursor::START, &mut |entry| {
+        let name = || text(entry.name);
+        match image.inode(entry.node) {
+            Ok(inode) if inode.file_type != entry.kind => report(Check::EntryKind {
+                name: name(),
+                says: entry.kind.name(),
+                found: inode.file_type.name(),
+            }),
+            Err(forerun_vfs::Error::StaleNode(node)) => report(Check::EntryReference {
+                name: name(),
+                reference: Reference::from_raw(node.0),
+                len: image.inodes.len(),
+            }),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })
+}
+
+/// What an entry says besides its name.
+struct Entry {
+    node: NodeId,
+    kind: forerun_vfs::FileType,
+}
+
+/// A position in a listing.
+struct Listing<'i> {
+    image: &'i Image,
+    node: NodeId,
+    cursor: Cursor<'i>,
+    /// Bytes of the listing behind the cursor.
+    at: u64,
+    len: u64,
+    /// Where the current run's header is.
+    run: u64,
+    /// Whether it was come by from the listing's start, so that its places are worth remembering.
+    is_sure: bool,
+    block: u32,
+    /// Entries of the run: passed, and in all.
+    done: u64,
+    count: u64,
+    name: [u8; NAME_MAX],
+    name_len: usize,
+    before: [u8; NAME_MAX],
+    before_len: usize,
+}
+
+impl<'i> Listing<'i> {
+    /// At the run whose header is `run` bytes into the listing.
+    fn open(image: &'i Image, node: NodeId, dir: &Dir, run: u64) -> Result<Self> {
+        let len = u64::from(dir.len());
+        let mut at = Mark {
+            at: 0,
+            reference: dir.start,
+            data: 0,
+        };
+        if run >= MARK_EVERY {
+            at = image.positions.before(node, run).unwrap_or(at);
+        }
+        let mut listing = Self::start(image, node, len, at)?;
+        let skip = run.min(len) - at.at;
+        if skip > 0 {
+            listing.cursor.skip(skip)?;
+            listing.at += skip;
+        }
+        Ok(listing)
+    }
+
+    /// At the last run that an index says starts at or before `wanted`.
+    fn by_index(image: &'i Image, node: NodeId, dir: &Dir, wanted: &[u8]) -> Result<Self> {
+        let mut indexes = Indexes::new(image, node, dir)?;
+        let mut found = None;
+        while let Some(at) = indexes.next()? {
+            if indexes.name() > wanted {
+                break;
+            }
+            found = Some(at);
+        }
+        match found {
+            Some(at) => at.listing(image, node, dir),
+            None => Self::open(image, node, dir, 0),
+        }
+    }
+
+    fn start(image: &'i Image, node: NodeId, len: u64, mark: Mark) -> Result<Self> {
+        // An empty listing may refer to the end of its table.
+        let reference = if len == 0 {
+            Reference::from_raw(0)
+        } else {
+            mark.reference
+        };
+        Ok(Self {
+            image,
+            node,
+            cursor: image.directories_at(reference, node)?,
+            at: mark.at,
+            len,
+            run: mark.at,
+            is_sure: true,
+            block: 0,
+            done: 0,
+            count: 0,
+            name: [0; NAME_MAX],
+            name_len: 0,
+            before: [0; NAME_MAX],
+            before_len: 0,
+        })
+    }
+
+    fn name(&self) -> &[u8] {
+        self.name.get(..self.name_len).unwrap_or_default()
+    }
+
+    fn fail<T>(&self, check: Check) -> Result<T> {
+        Err(check.at(Some(self.node), self.cursor.offset()))
+    }
+
+    fn take(&mut self, len: usize) -> Result<()> {
+        let len = forerun_io::u64_from(len);
+        let left = self.len - self.at;
+        if len > left {
+            return self.fail(Check::ListingCut { left });
+        }
+        self.at += len;
+        Ok(())
+    }
+
+    /// Goes on to the next header, from behind the last entry of a run.
+    fn next_run(&mut self) -> Result<bool> {
+        if self.at >= self.len {
+            return Ok(false);
+        }
+        self.run = self.at;
+        if self.is_sure && self.len > MARK_EVERY {
+            let mark = Mark {
+                at: self.at,
+                reference: self.cursor.reference(),
+                data: 0,
+            };
+            let last = self.image.positions.before(self.node, self.at);
+            if self.at >= last.map_or(MARK_EVERY, |last| last.at + MARK_EVERY) {
+                self.image.positions.note(self.node, mark);
+            }
+        }
+        self.take(size_of::<DirHeader>())?;
+        let header: DirHeader = self.cursor.read()?;
+        let count = u64::from(header.count.get()) + 1;
+        if count > u64::from(DIR_RUN) {
+            return self.fail(Check::RunLen { count });
+        }
+        self.block = header.start_block.get();
+        (self.done, self.count) = (0, count);
+        Ok(true)
+    }
+
+    /// The next entry of the run; its name is then in [`name`](Self::name).
+    fn next_entry(&mut self) -> Result<Option<Entry>> {
+        if self.done >= self.count {
+            return Ok(None);
+        }
+        self.take(size_of::<ondisk::DirEntry>())?;
+        let raw: ondisk::DirEntry = self.cursor.read()?;
+        let len = usize::from(raw.size.get()) + 1;
+        self.take(len)?;
+        std::mem::swap(&mut self.name, &mut self.before);
+        self.before_len = self.name_len;
+        let limit = self.image.limits.name_len;
+        let Some(name) = self.name.get_mut(..len).filter(|_| len <= limit) else {
+            let (name, source) = (
+                String::new(),
+                forerun_vfs::NameError::TooLong { len, limit },
+            );
+            return self.fail(Check::Name { name, source });
+        };
+        self.cursor.read_into(name)?;
+        self.name_len = len;
+        if let Err(source) = check_name(self.name(), limit) {
+            let name = text(self.name());
+            return self.fail(Check::Name { name, source });
+        }
+        let before = self.before.get(..self.before_len).unwrap_or_default();
+        if self.before_len > 0 && before >= self.name() {
+            let (name, before) = (text(self.name()), text(before));
+            return self.fail(Check::NameOrder { name, before });
+        }
+        let found = raw.kind.get();
+        let Some(kind) = inode::file_type(found) else {
+            return self.fail(Check::EntryType { found });
+        };
+        self.done += 1;
+        let reference = Reference::new(self.block, raw.offset.get());
+        Ok(Some(Entry {
+            node: NodeId(reference.raw()),
+            kind,
+        }))
+    }
+}
+
+/// The indexes of a long directory, in order.
+struct Indexes<'i> {
+    cursor: Cursor<'i>,
+    dir: Dir,
+    node: NodeId,
+    done: u16,
+    name: [u8; NAME_MAX],
+    name_len: usize,
+}
+
+/// Where an index points.
+#[derive(Clone, Copy)]
+struct IndexAt {
+    at: u32,
+    block: u32,
+}
+
+impl<'i> Indexes<'i> {
+    fn new(image: &'i Image, node: NodeId, dir: &Dir) -> Result<Self> {
+        Ok(Self {
+            cursor: image.inodes_at(dir.index_at, node)?,
+            dir: dir.clone(),
+            node,
+            done: 0,
+            name: [0; NAME_MAX],
+            name_len: 0,
+        })
+    }
+
+    fn name(&self) -> &[u8] {
+        self.name.get(..self.name_len).unwrap_or_default()
+    }
+
+    fn next(&mut self) -> Result<Option<IndexAt>> {
+        if self.done >= self.dir.indexes {
+            return Ok(None);
+        }
+        let raw: DirIndex = self.cursor.read()?;
+        let (at, index) = (raw.index.get(), self.done);
+        let len = raw.size.get();
+        let name = usize::try_from(len)
+            .ok()
+            .and_then(|len| self.name.get_mut(..=len));
+        let (Some(name), true) = (name, at < self.dir.len()) else {
+            let size = self.dir.len();
+            return Err(
+                Check::DirIndex { index, at, size }.at(Some(self.node), self.cursor.offset())
+            );
+        };
+        self.name_len = name.len();
+        self.cursor.read_into(name)?;
+        self.done += 1;
+        Ok(Some(IndexAt {
+            at,
+            block: raw.start_block.get(),
+        }))
+    }
+}
+
+impl IndexAt {
+    /// The listing from here on. A listing that started in the middle of a metadata block has each
+    /// index point as far into its block.
+    fn listing<'i>(self, image: &'i Image, node: NodeId, dir: &Dir) -> Result<Listing<'i>> {
+        let within = (dir.start.offset() + forerun_io::saturating_usize(u64::from(self.at)))
+            % ondisk::METADATA_BLOCK;
+        let mark = Mark {
+            at: u64::from(self.at),
+            reference: Reference::new(self.block, u16::try_from(within).unwrap_or(0)),
+            data: 0,
+        };
+        let mut listing = Listing::start(image, node, u64::from(dir.len()), mark)?;
+        listing.is_sure = false;
+        Ok(listing)
+    }
+}
+
+fn text(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}

@@ -1,0 +1,163 @@
+//! SquashFS behind the seam.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_vfs::{
+    Device, DirCursor, DirEntry, Error, Extent, FileSystem, Metadata, NodeId, OpenWith, Problem,
+    Result, VolumeInfo,
+};
+
+use crate::error::Check;
+use crate::image::Image;
+use crate::inode::{Body, Inode};
+use crate::{check, describe, dir, map};
+
+/// An open SquashFS image. Nodes are the references that directory entries hold: the metadata block
+/// of the inode, and the byte in it.
+pub struct Squashfs {
+    image: Image,
+}
+
+impl Squashfs {
+    /// Opens the image at the start of `with.metadata`; it may end before the source does.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for other versions, variants and compressors, [`Error::Corrupt`] where
+    /// superblock, tables or root fail a check, [`Error::Io`] where they cannot be read.
+    pub fn open(with: OpenWith) -> Result<Self> {
+        let image = Image::open(with)?;
+        Ok(Self { image })
+    }
+
+    fn size(inode: &Inode) -> u64 {
+        match &inode.body {
+            Body::File(file) => file.size,
+            // As in Linux: three more than the listing.
+            Body::Dir(dir) => u64::from(dir.size),
+            Body::Symlink { len, .. } => u64::from(*len),
+            Body::Device(_) | Body::Ipc => 0,
+        }
+    }
+}
+
+impl FileSystem for Squashfs {
+    fn volume(&self) -> VolumeInfo {
+        let superblock = &self.image.superblock;
+        let block_size = superblock.block_size;
+        let mut info = VolumeInfo::new("squashfs", superblock.bytes_used, block_size);
+        info.inodes = Some(u64::from(superblock.inodes));
+        info.names_max = Some(self.image.names_max());
+        info.has_xattrs = self
+            .image
+            .xattrs
+            .as_ref()
+            .is_some_and(|xattrs| xattrs.count() > 0);
+        info.details = describe::details(&self.image);
+        info
+    }
+
+    fn root(&self) -> NodeId {
+        NodeId(self.image.superblock.root.raw())
+    }
+
+    fn metadata(&self, node: NodeId) -> Result<Metadata> {
+        let inode = self.image.inode(node)?;
+        let device = match inode.body {
+            Body::Device(device) => device,
+            _ => Device::default(),
+        };
+        Ok(Metadata {
+            kind: inode.file_type,
+            mode: inode.mode,
+            uid: self.image.id(inode.uid_index, node)?,
+            gid: self.image.id(inode.gid_index, node)?,
+            size: Self::size(&inode),
+            nlink: inode.nlink,
+            mtime: inode.mtime,
+            device,
+        })
+    }
+
+    fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
+        dir::lookup(&self.image, dir, name)
+    }
+
+    fn read_dir(
+        &self,
+        dir: NodeId,
+        from: DirCursor,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        dir::read(&self.image, dir, from, visit)
+    }
+
+    fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
+        let Body::Symlink { len, target } = self.image.inode(node)?.body else {
+            return Err(Error::NotASymlink);
+        };
+        let mut cursor = self.image.inodes_at(target, node)?;
+        let fail = |check: Check| Err(check.at(Some(node), cursor.offset()));
+        let (size, limit) = (u64::from(len), self.image.limits.symlink_len);
+        if size == 0 || size > limit {
+            return fail(Check::SymlinkLen { size, limit });
+        }
+        let mut target = vec![0; forerun_io::saturating_usize(size)];
+        cursor.read_into(&mut target)?;
+        if target.contains(&0) {
+            return Err(Check::SymlinkNul.at(Some(node), cursor.offset()));
+        }
+        Ok(target)
+    }
+
+    fn xattrs(&self, node: NodeId, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let Some(index) = self.image.inode(node)?.xattrs else {
+            return Ok(());
+        };
+        match &self.image.xattrs {
+            Some(xattrs) => {
+                let limit = self.image.limits.xattr_bytes;
+                xattrs.visit(&self.image.blocks, index, node, limit, visit)
+            }
+            None => Err(Check::TableIndex {
+                table: "xattr table",
+                index: u64::from(index),
+                count: 0,
+            }
+            .at(Some(node), self.image.superblock.inode_table)),
+        }
+    }
+
+    fn map(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let file = self.image.file(node)?;
+        let range = range.start..range.end.min(file.size);
+        if range.is_empty() {
+            return Ok(());
+        }
+        map::map(&self.image, node, &file, range, visit)
+    }
+
+    fn metadata_ranges(&self) -> Vec<Range<u64>> {
+        // Inodes first, listings next, then the other tables, to the end of the image.
+        let superblock = &self.image.superblock;
+        std::iter::once(superblock.inode_table..superblock.bytes_used).collect()
+    }
+
+    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
+        match node {
+            Some(node) => describe::inode(&self.image, node),
+            None => describe::superblock(&self.image),
+        }
+    }
+
+    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
+        match node {
+            Some(node) => check::node(&self.image, node, report),
+            None => check::image(&self.image, report),
+        }
+    }
+}

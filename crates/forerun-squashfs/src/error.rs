@@ -1,0 +1,162 @@
+//! The checks an image can fail, one variant each.
+
+use forerun_codec::DecodeError;
+use forerun_vfs::{Corrupt, Error, NameError, NodeId};
+
+use crate::reference::Reference;
+
+/// A failed check, with the numbers it takes to find the bytes. The offset is that of the structure
+/// that fails, or of the metadata block it is in, and is given along with this.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Check {
+    #[error("the image is {len} bytes long; a superblock takes 96")]
+    ShortSuperblock { len: u64 },
+    #[error("block size {block_size} with log {log}; it must be 2^log, from 4096 to 1048576")]
+    BlockSize { block_size: u32, log: u16 },
+    #[error("the superblock says {bytes_used} bytes, the source has {source_len}")]
+    SourceTooShort { bytes_used: u64, source_len: u64 },
+    #[error("the {table} starts at {start:#x}; the image ends at {end:#x}")]
+    TableOutside {
+        table: &'static str,
+        start: u64,
+        end: u64,
+    },
+    #[error("the directory table at {directories:#x} is not behind the inode table at {inodes:#x}")]
+    TableOrder { inodes: u64, directories: u64 },
+    #[error("the superblock says there are no ids")]
+    NoIds,
+    #[error("the superblock says there are {fragments} fragments, and no table of them")]
+    NoFragmentTable { fragments: u32 },
+    #[error("reference {reference} leads out of the {table} of {len} bytes")]
+    Reference {
+        reference: Reference,
+        table: &'static str,
+        len: u64,
+    },
+    #[error("the {table} goes on past its end at {end:#x}")]
+    TableEnd { table: &'static str, end: u64 },
+    #[error("metadata block of {len} bytes; from 1 to 8192 are allowed")]
+    MetadataLen { len: u16 },
+    #[error("metadata block: {source}")]
+    MetadataDecode { source: DecodeError },
+    #[error("byte {offset} of a metadata block of {len}")]
+    MetadataOffset { offset: usize, len: usize },
+    #[error(
+        "{count} entries of the {table} take {need} bytes of pointers; there is room for {room}"
+    )]
+    TableRoom {
+        table: &'static str,
+        count: u64,
+        need: u64,
+        room: u64,
+    },
+    #[error("entry {index} of the {table}, which has {count}")]
+    TableIndex {
+        table: &'static str,
+        index: u64,
+        count: u64,
+    },
+    #[error("inode of unknown type {found}")]
+    InodeType { found: u16 },
+    #[error(
+        "{size} bytes in blocks of {block_size} take {blocks} block sizes; there is room for {room}"
+    )]
+    FileSize {
+        size: u64,
+        block_size: u32,
+        blocks: u64,
+        room: u64,
+    },
+    #[error("file of {size} bytes; 2^62 are the most")]
+    HugeFile { size: u64 },
+    #[error("block {block} of the file is stored in {stored} bytes and holds {len}")]
+    BlockLen { block: u64, stored: u32, len: u32 },
+    #[error("block {block} of the file lies at {start:#x}..{end:#x}; the image ends at {image:#x}")]
+    BlockOutside {
+        block: u64,
+        start: u64,
+        end: u64,
+        image: u64,
+    },
+    #[error("fragment {index} is {stored} bytes long; from 1 to {block_size} are allowed")]
+    FragmentLen {
+        index: u32,
+        stored: u32,
+        block_size: u32,
+    },
+    #[error(
+        "fragment {index} lies at {start:#x} and is {stored} bytes long; the image ends at {image:#x}"
+    )]
+    FragmentOutside {
+        index: u32,
+        start: u64,
+        stored: u32,
+        image: u64,
+    },
+    #[error(
+        "the end of the file is at {offset}..{end} of fragment {index}, which has {len} bytes at most"
+    )]
+    FragmentRange {
+        index: u32,
+        offset: u32,
+        end: u64,
+        len: u32,
+    },
+    #[error("symbolic link of {size} bytes; from 1 to {limit} are allowed")]
+    SymlinkLen { size: u64, limit: u64 },
+    #[error("the target of the symbolic link contains a NUL byte")]
+    SymlinkNul,
+    #[error("the root is not a directory")]
+    RootKind,
+    #[error("a listing of {size} bytes; an empty one has 3")]
+    ListingSize { size: u32 },
+    #[error("the listing ends in the middle of an entry, {left} bytes before its end")]
+    ListingCut { left: u64 },
+    #[error("{count} entries behind one directory header; 256 are the most")]
+    RunLen { count: u64 },
+    #[error("entry of unknown type {found}")]
+    EntryType { found: u16 },
+    #[error("entry {name:?} says {says}, its inode is a {found}")]
+    EntryKind {
+        name: String,
+        says: &'static str,
+        found: &'static str,
+    },
+    #[error("entry {name:?} refers to {reference}, out of the inode table of {len} bytes")]
+    EntryReference {
+        name: String,
+        reference: Reference,
+        len: u64,
+    },
+    #[error("{source}: {name:?}")]
+    Name { name: String, source: NameError },
+    #[error("entry {name:?} comes after {before:?}; names must be in order and different")]
+    NameOrder { name: String, before: String },
+    #[error("directory index {index} points to {at} in a listing of {size} bytes")]
+    DirIndex { index: u16, at: u32, size: u32 },
+    #[error("xattr of unknown prefix {kind:#06x}")]
+    XattrPrefix { kind: u16 },
+    #[error("xattrs number {index} are {count} in {size} bytes, which they do not fit")]
+    XattrSize { index: u32, count: u32, size: u32 },
+    #[error("xattr value of {len} bytes; {limit} are the most")]
+    XattrValue { len: u32, limit: u32 },
+    #[error("{source} as the name of an xattr: {name:?}")]
+    XattrName { name: String, source: NameError },
+    #[error("an xattr value out of line refers to {len} bytes instead of 8")]
+    XattrReference { len: u32 },
+    #[error("inode number {number}; the image has {inodes}")]
+    InodeNumber { number: u32, inodes: u32 },
+    #[error("the export table says {found} for inode {number}, which is at {expected}")]
+    Export {
+        number: u32,
+        found: Reference,
+        expected: Reference,
+    },
+}
+
+impl Check {
+    /// This check failed on the structure at `offset`.
+    pub fn at(self, node: Option<NodeId>, offset: u64) -> Error {
+        Corrupt::new("squashfs", node, offset, self).into()
+    }
+}

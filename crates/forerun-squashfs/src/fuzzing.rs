@@ -1,0 +1,268 @@
+//! What the fuzz targets call, so that the same code runs in a plain test. Not part of the API.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use forerun_codec::{Codec, Encoding};
+use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
+use forerun_io::{Limits, MemorySource, Observer, ReadAt, u64_from};
+use forerun_vfs::{Device, DirCursor, Error, FileSystem, FileType, NodeId, OpenWith, Result, Walk};
+
+use crate::Squashfs;
+use crate::superblock::Superblock;
+use crate::write::{Fragments, SquashfsOptions, write};
+
+mod parts;
+
+pub use parts::{Parts, inode, set};
+
+/// Bounds under which every input takes milliseconds.
+#[must_use]
+pub fn limits() -> Limits {
+    let mut limits = Limits::default();
+    limits.depth = 32;
+    limits.dir_entries = 1 << 10;
+    limits.tree_entries = 1 << 12;
+    limits.total_bytes = 1 << 24;
+    limits
+}
+
+/// Parses `bytes` as a superblock of sources of different lengths.
+pub fn superblock(bytes: &[u8]) {
+    for source_len in [u64_from(bytes.len()), u64::from(u32::MAX), u64::MAX] {
+        if let Ok(superblock) = Superblock::parse(bytes, source_len) {
+            assert!(superblock.bytes_used <= source_len);
+            assert!(superblock.inode_table < superblock.directory_table);
+            assert!(superblock.directory_table < superblock.end_of_directories());
+            assert!(superblock.end_of_directories() <= superblock.bytes_used);
+        }
+    }
+}
+
+/// Takes `bytes` as inodes that the root's entries lead to, one at each even byte.
+pub fn inodes(bytes: &[u8]) {
+    let mut parts = Parts::default();
+    let first = parts.inodes.len();
+    parts.inodes.extend_from_slice(bytes);
+    let Ok(fs) = open(parts.image().into()) else {
+        return;
+    };
+    let last = bytes.len().min(2048);
+    for at in (first..first + last).step_by(2) {
+        let _outcome = use_node(&fs, NodeId(u64_from(at)));
+    }
+}
+
+/// Takes `bytes` as the listing of the root; what it leads to is the root itself, so that the walk
+/// must find the loop, or nothing.
+pub fn directories(bytes: &[u8]) {
+    let parts = Parts {
+        inodes: inode::root(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
+        listings: bytes.to_vec(),
+        ..Parts::default()
+    };
+    walk(&parts.image());
+}
+
+/// Takes the first 16 bytes as the head of a set of xattrs, and the others as names and values.
+pub fn xattrs(bytes: &[u8]) {
+    let (head, pairs) = bytes.split_at(bytes.len().min(16));
+    let len = u32::try_from(pairs.len()).unwrap_or(u32::MAX);
+    for head in [head.to_vec(), set(0, u32::from(u16::MAX), len)] {
+        let mut parts = Parts {
+            pairs: pairs.to_vec(),
+            sets: head,
+            ..Parts::default()
+        };
+        let at = parts.inodes.len();
+        parts.inodes.extend(inode::fifo_with_xattrs(0));
+        if let Ok(fs) = open(parts.image().into()) {
+            let _outcome = use_node(&fs, NodeId(u64_from(at)));
+        }
+    }
+}
+
+/// Opens `bytes` as an image and does everything with every node that the driver can do; gives
+/// what went wrong and what `check` reports.
+pub fn walk(bytes: &[u8]) -> Vec<Error> {
+    walk_source(Arc::new(MemorySource::new(bytes)))
+}
+
+/// As [`walk`].
+pub fn walk_source(source: Arc<dyn ReadAt>) -> Vec<Error> {
+    let fs = match open_source(source) {
+        Ok(fs) => fs,
+        Err(error) => return vec![error],
+    };
+    walk_open(&fs)
+}
+
+/// As [`walk`], of an image that is open.
+pub fn walk_open(fs: &Squashfs) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let mut problems = Vec::new();
+    errors.extend(
+        fs.check(None, &mut |found| problems.push(found.error))
+            .err(),
+    );
+    errors.extend(fs.describe(None).err());
+    let (mut met, limits) = (0_u64, limits());
+    for entry in Walk::new(fs, fs.root(), &limits) {
+        met += 1;
+        // Besides the entries, each directory can give one error.
+        assert!(met <= 2 * limits.tree_entries + 2, "the walk goes on");
+        match entry {
+            Ok(entry) => match use_node(fs, entry.node) {
+                Ok(found) => problems.extend(found),
+                Err(error) => errors.push(error),
+            },
+            Err(error) => errors.push(error),
+        }
+    }
+    errors.extend(problems);
+    errors
+}
+
+fn open(bytes: Arc<[u8]>) -> Result<Squashfs> {
+    open_source(Arc::new(MemorySource::new(bytes)))
+}
+
+fn open_source(source: Arc<dyn ReadAt>) -> Result<Squashfs> {
+    let mut with = OpenWith::new(source);
+    with.limits = limits();
+    Squashfs::open(with)
+}
+
+/// Everything with one node; gives what `check` reports of it.
+fn use_node(fs: &Squashfs, node: NodeId) -> Result<Vec<Error>> {
+    let mut problems = Vec::new();
+    fs.check(Some(node), &mut |found| problems.push(found.error))?;
+    let metadata = fs.metadata(node)?;
+    fs.xattrs(node, &mut |name, value| {
+        assert!(!name.is_empty() && value.len() <= 65536);
+    })?;
+    match metadata.kind {
+        FileType::Directory => read_dir(fs, node)?,
+        FileType::Symlink => assert!(!fs.read_link(node)?.is_empty()),
+        FileType::Regular => map(fs, node, metadata.size)?,
+        FileType::BlockDevice | FileType::CharDevice | FileType::Fifo | FileType::Socket => {}
+    }
+    fs.describe(Some(node))?;
+    Ok(problems)
+}
+
+fn read_dir(fs: &Squashfs, node: NodeId) -> Result<()> {
+    let mut left = limits().dir_entries;
+    fs.read_dir(node, DirCursor::START, &mut |entry| {
+        assert!(entry.next != DirCursor::START);
+        // A small step for each cursor, as a mount does it.
+        let _outcome = fs.read_dir(node, entry.next, &mut |_| ControlFlow::Break(()));
+        let _outcome = fs.lookup(node, entry.name);
+        left -= 1;
+        if left == 0 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    fs.lookup(node, b"no such name").map(|_| ())
+}
+
+fn map(fs: &Squashfs, node: NodeId, size: u64) -> Result<()> {
+    let mut at = 0;
+    fs.map(node, 0..u64::MAX, &mut |extent| {
+        assert_eq!(extent.logical.start, at);
+        assert!(extent.logical.end > at && extent.logical.end <= size);
+        at = extent.logical.end;
+        ControlFlow::Continue(())
+    })?;
+    assert_eq!(at, size, "the map ends with the file");
+    let middle = size / 2;
+    fs.map(node, middle..middle.saturating_add(1), &mut |extent| {
+        assert!(extent.logical.contains(&middle));
+        ControlFlow::Break(())
+    })
+}
+
+/// Small images that together hold everything the format can say: where fuzzing starts.
+///
+/// # Errors
+/// None, as they are all in memory and small.
+pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
+    let image = |tree: &Tree, options: SquashfsOptions| {
+        let options = SquashfsOptions {
+            block_size: 4096,
+            pad: false,
+            threads: 1,
+            ..options
+        };
+        let mut out = Vec::new();
+        write(tree, &options, &mut out, &Arc::new(Observer::default())).map(|_| out)
+    };
+    let plain = SquashfsOptions::default;
+    let with = |fragments| SquashfsOptions {
+        fragments,
+        ..plain()
+    };
+    let lz4 = SquashfsOptions {
+        encoding: Encoding::default_of(Codec::Lz4),
+        ..plain()
+    };
+    let everything = everything()?;
+    let mut large = Tree::default();
+    for n in 0..300 {
+        large.add(Tree::ROOT, format!("file{n}").as_bytes(), file(b"x"))?;
+    }
+    let mut deep = Tree::default();
+    let mut dir = Tree::ROOT;
+    for _ in 0..16 {
+        dir = deep.add(dir, b"d", NewNode::directory())?;
+    }
+    Ok(vec![
+        ("parts", Parts::everything().image()),
+        ("empty", image(&Tree::default(), plain())?),
+        ("everything", image(&everything, plain())?),
+        ("always", image(&everything, with(Fragments::Always))?),
+        ("without", image(&everything, with(Fragments::No))?),
+        ("lz4", image(&everything, lz4)?),
+        ("large", image(&large, plain())?),
+        ("deep", image(&deep, plain())?),
+    ])
+}
+
+fn everything() -> Result<Tree, BuildError> {
+    let mut tree = Tree::default();
+    let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory())?;
+    tree.add(dir, b"empty", file(b""))?;
+    let shared = tree.add(dir, b"shared", file(b"abc"))?;
+    tree.link(Tree::ROOT, b"hard", shared)?;
+    let mut long = file(&[b'l'; 9000]);
+    long.xattrs = BTreeMap::from([
+        (b"user.a".to_vec(), vec![1; 300]),
+        (b"security.b".to_vec(), Vec::new()),
+    ]);
+    tree.add(Tree::ROOT, b"long", long.clone())?;
+    tree.add(Tree::ROOT, b"sparse", file(&[0; 9000]))?;
+    let device = Device { major: 7, minor: 3 };
+    for (name, kind) in [
+        (&b"link"[..], NodeKind::Symlink(b"dir/empty".to_vec())),
+        (b"block", NodeKind::BlockDevice(device)),
+        (b"char", NodeKind::CharDevice(device)),
+        (b"fifo", NodeKind::Fifo),
+        (b"socket", NodeKind::Socket),
+    ] {
+        let mut node = NewNode::new(kind, 0o644);
+        node.xattrs.insert(b"trusted.a".to_vec(), vec![1; 300]);
+        tree.add(Tree::ROOT, name, node)?;
+    }
+    Ok(tree)
+}
+
+fn file(bytes: &'static [u8]) -> NewNode {
+    let kind = NodeKind::File {
+        len: u64_from(bytes.len()),
+        content: Content::Bytes(bytes.into()),
+    };
+    NewNode::new(kind, 0o755)
+}

@@ -1,0 +1,173 @@
+//! One open image: superblock, tables, and what is remembered of them.
+
+use std::sync::Arc;
+
+use forerun_io::{Limits, u64_from};
+use forerun_vfs::{Error, NodeId, OpenWith, Result};
+use zerocopy::little_endian::{U32, U64};
+
+use crate::blocks::Blocks;
+use crate::cursor::{Cursor, Table};
+use crate::error::Check;
+use crate::inode::{Body, Dir, File, Inode};
+use crate::ondisk::{FragmentEntry, METADATA_BLOCK};
+use crate::positions::Positions;
+use crate::reference::Reference;
+use crate::superblock::{self, Superblock};
+use crate::tables::Indexed;
+use crate::xattr::Xattrs;
+
+/// Everything the driver's parts share.
+pub struct Image {
+    pub superblock: Superblock,
+    pub limits: Limits,
+    pub blocks: Blocks,
+    pub inodes: Table,
+    pub directories: Table,
+    pub fragments: Option<Indexed>,
+    pub export: Option<Indexed>,
+    pub ids: Indexed,
+    pub xattrs: Option<Xattrs>,
+    pub positions: Positions,
+}
+
+impl Image {
+    /// # Errors
+    /// `UnknownFormat`, `Unsupported`, `Corrupt` where superblock, tables or root fail a check, `Io`
+    /// where they cannot be read.
+    pub fn open(with: OpenWith) -> Result<Self> {
+        let source = with.metadata;
+        let mut head = [0; superblock::LEN];
+        let len = usize::try_from(source.len()).unwrap_or(usize::MAX);
+        let head = head.get_mut(..len.min(superblock::LEN)).unwrap_or_default();
+        let read = source.read_exact_at(0, head);
+        read.map_err(|error| Error::io(0, head.len(), error))?;
+        let superblock = Superblock::parse(head, source.len())?;
+        let observer = Arc::clone(&with.observer);
+        let blocks = Blocks::new(source, superblock.codec, with.cache, observer);
+        let indexed = |name, start: u64, count: u64, entry: u64| {
+            let pointers = start..superblock.end_of(start);
+            Indexed::new(name, pointers, count, entry, superblock::HEAD)
+        };
+        let fragments = u64::from(superblock.fragments);
+        let fragments = superblock
+            .fragment_table
+            .filter(|_| fragments > 0)
+            .map(|start| indexed("fragment table", start, fragments, 16))
+            .transpose()?;
+        let export = superblock
+            .export_table
+            .map(|start| indexed("export table", start, u64::from(superblock.inodes), 8))
+            .transpose()?;
+        let ids = indexed(
+            "id table",
+            superblock.id_table,
+            u64::from(superblock.ids),
+            4,
+        )?;
+        let xattrs = superblock
+            .xattr_table
+            .map(|start| Xattrs::open(&blocks, start, superblock.end_of(start)))
+            .transpose()?;
+        let image = Self {
+            inodes: Table {
+                name: "inode table",
+                start: superblock.inode_table,
+                end: superblock.directory_table,
+            },
+            directories: Table {
+                name: "directory table",
+                start: superblock.directory_table,
+                end: superblock.end_of_directories(),
+            },
+            superblock,
+            limits: with.limits,
+            blocks,
+            fragments,
+            export,
+            ids,
+            xattrs,
+            positions: Positions::new(),
+        };
+        let root = NodeId(image.superblock.root.raw());
+        match image.inode(root)?.body {
+            Body::Dir(_) => Ok(image),
+            _ => Err(Check::RootKind.at(Some(root), image.superblock.inode_table)),
+        }
+    }
+
+    /// The inode that `node` refers to.
+    pub fn inode(&self, node: NodeId) -> Result<Inode> {
+        let reference = Reference::from_raw(node.0);
+        if reference.block() >= self.inodes.len() || reference.offset() >= METADATA_BLOCK {
+            return Err(Error::StaleNode(node));
+        }
+        let mut cursor = self.inodes_at(reference, node)?;
+        Inode::read(&mut cursor, &self.inodes, node, self.superblock.block_size)
+    }
+
+    /// The regular file that `node` is.
+    pub fn file(&self, node: NodeId) -> Result<File> {
+        match self.inode(node)?.body {
+            Body::File(file) => Ok(file),
+            Body::Dir(_) => Err(Error::IsADirectory),
+            _ => Err(Error::NotAFile),
+        }
+    }
+
+    /// The directory that `node` is.
+    pub fn dir(&self, node: NodeId) -> Result<Dir> {
+        match self.inode(node)?.body {
+            Body::Dir(dir) => Ok(dir),
+            _ => Err(Error::NotADirectory),
+        }
+    }
+
+    /// Reads in the inode table.
+    pub fn inodes_at(&self, reference: Reference, node: NodeId) -> Result<Cursor<'_>> {
+        Cursor::new(&self.blocks, self.inodes, reference, Some(node))
+    }
+
+    /// Reads in the directory table.
+    pub fn directories_at(&self, reference: Reference, node: NodeId) -> Result<Cursor<'_>> {
+        Cursor::new(&self.blocks, self.directories, reference, Some(node))
+    }
+
+    /// The user or group number at a position of the id table.
+    pub fn id(&self, index: u16, node: NodeId) -> Result<u32> {
+        let id: U32 = self.ids.get(&self.blocks, u64::from(index), Some(node))?;
+        Ok(id.get())
+    }
+
+    pub fn fragment(&self, index: u32, node: NodeId) -> Result<FragmentEntry> {
+        let index = u64::from(index);
+        match &self.fragments {
+            Some(table) => table.get(&self.blocks, index, Some(node)),
+            None => Err(Check::TableIndex {
+                table: "fragment table",
+                index,
+                count: 0,
+            }
+            .at(Some(node), 0)),
+        }
+    }
+
+    /// Where the export table says an inode is; nothing where there is no such table.
+    pub fn exported(&self, number: u32, node: NodeId) -> Result<Option<Reference>> {
+        let Some(table) = &self.export else {
+            return Ok(None);
+        };
+        let inodes = self.superblock.inodes;
+        let Some(index) = number.checked_sub(1).filter(|_| number <= inodes) else {
+            let check = Check::InodeNumber { number, inodes };
+            return Err(check.at(Some(node), self.superblock.inode_table));
+        };
+        let raw: U64 = table.get(&self.blocks, u64::from(index), Some(node))?;
+        Ok(Some(Reference::from_raw(raw.get())))
+    }
+
+    /// The most names that listings can hold: an entry takes nine bytes at least.
+    pub fn names_max(&self) -> u64 {
+        self.directories.max_decoded() / (u64_from(size_of::<crate::ondisk::DirEntry>()) + 1)
+    }
+}

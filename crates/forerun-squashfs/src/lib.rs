@@ -1,0 +1,40 @@
+//! SquashFS 4.0: the driver that maps it and the writer that makes it.
+//!
+//! The format is described in `docs/formats/squashfs.md`. Older versions and vendor variants are
+//! told apart and refused by name. Nothing here moves file data: [`Squashfs`] says where it is.
+
+mod blocks;
+mod check;
+mod cursor;
+mod describe;
+mod dir;
+mod driver;
+mod error;
+#[doc(hidden)]
+pub mod fuzzing;
+mod image;
+mod inode;
+mod map;
+mod ondisk;
+mod options;
+mod positions;
+mod reference;
+mod superblock;
+mod tables;
+mod variant;
+pub mod write;
+mod xattr;
+
+use std::sync::Arc;
+
+use forerun_vfs::Format;
+
+pub use driver::Squashfs;
+
+/// SquashFS in the registry.
+pub const FORMAT: Format = Format {
+    name: "squashfs",
+    probe_len: 4,
+    probe: variant::is_any,
+    open: |with| Ok(Arc::new(Squashfs::open(with)?)),
+};

@@ -1,0 +1,208 @@
+//! Where the bytes of a file are.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_vfs::{BlobId, DecodedLen, EncodedBlock, Extent, NodeId, Place, Result};
+
+use crate::error::Check;
+use crate::image::Image;
+use crate::inode::{File, Fragment};
+use crate::ondisk::{BLOCK_STORED, FragmentEntry};
+use crate::positions::Mark;
+
+/// Block sizes between two places that are remembered: those of a metadata block.
+const MARK_EVERY: u64 = 2048;
+
+/// Visits the extents of `range`, which is inside the file and not empty.
+pub fn map(
+    image: &Image,
+    node: NodeId,
+    file: &File,
+    range: Range<u64>,
+    visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+) -> Result<()> {
+    let block_size = u64::from(image.superblock.block_size);
+    let in_blocks = file.size.min(file.blocks.saturating_mul(block_size));
+    if range.start < in_blocks
+        && blocks(
+            image,
+            node,
+            file,
+            range.start..range.end.min(in_blocks),
+            visit,
+        )?
+        .is_break()
+    {
+        return Ok(());
+    }
+    if let Some(fragment) = file.fragment
+        && range.end > in_blocks
+    {
+        let _last = visit(Extent {
+            logical: in_blocks..file.size,
+            place: tail(image, node, fragment, file.size - in_blocks)?,
+        });
+    }
+    Ok(())
+}
+
+fn blocks(
+    image: &Image,
+    node: NodeId,
+    file: &File,
+    range: Range<u64>,
+    visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>> {
+    let block_size = u64::from(image.superblock.block_size);
+    let (first, end) = (range.start / block_size, range.end.div_ceil(block_size));
+    let start = Mark {
+        at: 0,
+        reference: file.sizes,
+        data: file.start,
+    };
+    let known = (first >= MARK_EVERY).then(|| image.positions.before(node, first));
+    let mark = known.flatten().unwrap_or(start);
+    let mut cursor = image.inodes_at(mark.reference, node)?;
+    let (mut index, mut offset) = (mark.at, mark.data);
+    let mut word = [0; 4];
+    while index < end {
+        if index % MARK_EVERY == 0 && index > mark.at {
+            let reference = cursor.reference();
+            image.positions.note(
+                node,
+                Mark {
+                    at: index,
+                    reference,
+                    data: offset,
+                },
+            );
+        }
+        cursor.read_into(&mut word)?;
+        let size = u32::from_le_bytes(word);
+        let logical = index * block_size..file.size.min((index + 1) * block_size);
+        let len = u32::try_from(logical.end - logical.start).unwrap_or(u32::MAX);
+        let block = Block { index, offset, len };
+        let stored = u64::from(size & !BLOCK_STORED);
+        if index >= first {
+            let place = block.place(image, size);
+            let place = place.map_err(|check| check.at(Some(node), cursor.offset()))?;
+            if visit(Extent { logical, place }).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        // No overflow: fewer than 2^40 sizes fit a table, each below 2^32, above a start below 2^63.
+        offset = offset.saturating_add(stored);
+        index += 1;
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+struct Block {
+    index: u64,
+    offset: u64,
+    len: u32,
+}
+
+impl Block {
+    fn place(&self, image: &Image, size: u32) -> Result<Place, Check> {
+        let (block, stored) = (self.index, size & !BLOCK_STORED);
+        if size == 0 {
+            return Ok(Place::Zero);
+        }
+        let is_stored = size & BLOCK_STORED != 0;
+        let fits = if is_stored {
+            stored == self.len
+        } else {
+            stored > 0 && stored <= image.superblock.block_size
+        };
+        if !fits {
+            let len = self.len;
+            return Err(Check::BlockLen { block, stored, len });
+        }
+        let start = self.offset;
+        let end = start.saturating_add(u64::from(stored));
+        if end > image.superblock.bytes_used {
+            let image = image.superblock.bytes_used;
+            return Err(Check::BlockOutside {
+                block,
+                start,
+                end,
+                image,
+            });
+        }
+        Ok(if is_stored {
+            Place::Stored {
+                blob: BlobId::IMAGE,
+                offset: start,
+            }
+        } else {
+            Place::Encoded {
+                block: EncodedBlock {
+                    blob: BlobId::IMAGE,
+                    offset: start,
+                    len: stored,
+                    codec: image.superblock.codec,
+                    decoded_len: DecodedLen::Exact(self.len),
+                },
+                skip: 0,
+            }
+        })
+    }
+}
+
+/// The end of a file: `len` bytes of a fragment block.
+fn tail(image: &Image, node: NodeId, fragment: Fragment, len: u64) -> Result<Place> {
+    let Fragment { index, offset } = fragment;
+    let entry: FragmentEntry = image.fragment(index, node)?;
+    let (start, size) = (entry.start_block.get(), entry.size.get());
+    let (stored, is_stored) = (size & !BLOCK_STORED, size & BLOCK_STORED != 0);
+    let block_size = image.superblock.block_size;
+    let fail =
+        |check: Check| Err(check.at(Some(node), image.superblock.fragment_table.unwrap_or(0)));
+    if stored == 0 || stored > block_size {
+        return fail(Check::FragmentLen {
+            index,
+            stored,
+            block_size,
+        });
+    }
+    let bytes_used = image.superblock.bytes_used;
+    if start
+        .checked_add(u64::from(stored))
+        .is_none_or(|end| end > bytes_used)
+    {
+        return fail(Check::FragmentOutside {
+            index,
+            start,
+            stored,
+            image: bytes_used,
+        });
+    }
+    let end = u64::from(offset).saturating_add(len);
+    let most = if is_stored { stored } else { block_size };
+    if end > u64::from(most) {
+        return fail(Check::FragmentRange {
+            index,
+            offset,
+            end,
+            len: most,
+        });
+    }
+    Ok(if is_stored {
+        Place::Stored {
+            blob: BlobId::IMAGE,
+            offset: start.saturating_add(u64::from(offset)),
+        }
+    } else {
+        Place::Encoded {
+            block: EncodedBlock {
+                blob: BlobId::IMAGE,
+                offset: start,
+                len: stored,
+                codec: image.superblock.codec,
+                decoded_len: DecodedLen::AtMost(block_size),
+            },
+            skip: offset,
+        }
+    })
+}

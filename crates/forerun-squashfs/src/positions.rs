@@ -1,0 +1,93 @@
+//! Places in long runs of metadata: block sizes of large files, long listings.
+//!
+//! A metadata block tells only where the next one starts, so place N of a run is found by walking
+//! the blocks before it. What one walk found out is kept, so that the next starts near its goal.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forerun_vfs::NodeId;
+use quick_cache::sync::Cache;
+
+use crate::reference::Reference;
+
+/// Runs remembered.
+const RUNS: usize = 512;
+/// Positions remembered of a run; of longer ones only the first so many.
+const MARKS: usize = 1 << 16;
+
+/// A place that was come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// How far into the run it is, in the run's own unit.
+    pub at: u64,
+    /// Where that is.
+    pub reference: Reference,
+    /// Bytes of file data before it; 0 for a listing.
+    pub data: u64,
+}
+
+/// The marks of each run, by the node it belongs to.
+pub struct Positions {
+    runs: Cache<NodeId, Arc<Mutex<Vec<Mark>>>>,
+}
+
+impl Positions {
+    pub fn new() -> Self {
+        Self {
+            runs: Cache::new(RUNS),
+        }
+    }
+
+    /// The last mark at or before `at`.
+    pub fn before(&self, node: NodeId, at: u64) -> Option<Mark> {
+        let marks = self.runs.get(&node)?;
+        let marks = marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = marks.partition_point(|mark| mark.at <= at);
+        marks.get(after.checked_sub(1)?).copied()
+    }
+
+    /// Notes a place behind all that were noted before; others are left out.
+    pub fn note(&self, node: NodeId, mark: Mark) {
+        let marks = match self.runs.get(&node) {
+            Some(marks) => marks,
+            None => {
+                let marks = Arc::default();
+                self.runs.insert(node, Arc::clone(&marks));
+                marks
+            }
+        };
+        let mut marks = marks.lock().unwrap_or_else(PoisonError::into_inner);
+        if marks.len() < MARKS && marks.last().is_none_or(|last| last.at < mark.at) {
+            marks.push(mark);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_mark_before() {
+        let positions = Positions::new();
+        let mark = |at| Mark {
+            at,
+            reference: Reference::from_raw(at << 20),
+            data: at * 3,
+        };
+        assert_eq!(positions.before(NodeId(1), 5), None);
+        for at in [10, 20, 15, 20, 30] {
+            positions.note(NodeId(1), mark(at));
+        }
+        for (at, expected) in [
+            (9, None),
+            (10, Some(10)),
+            (19, Some(10)),
+            (29, Some(20)),
+            (99, Some(30)),
+        ] {
+            assert_eq!(positions.before(NodeId(1), at), expected.map(mark), "{at}");
+        }
+        assert_eq!(positions.before(NodeId(2), 99), None);
+    }
+}

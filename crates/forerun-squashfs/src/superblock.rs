@@ -1,0 +1,180 @@
+//! The superblock: bytes to a validated value.
+
+use forerun_codec::Codec;
+use forerun_vfs::{Error, Result};
+use zerocopy::FromBytes;
+
+use crate::error::Check;
+use crate::ondisk::{self, MAGIC, METADATA_BLOCK, NONE_64, VERSION, compression};
+use crate::reference::Reference;
+use crate::variant;
+
+/// Bytes of the superblock.
+pub const LEN: usize = size_of::<ondisk::Superblock>();
+/// [`LEN`] as an offset: nothing else lies before it.
+pub const HEAD: u64 = 96;
+const _: () = assert!(LEN == 96);
+
+/// What the superblock says, checked against itself and the length of the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    pub inodes: u32,
+    pub mkfs_time: u32,
+    pub block_size: u32,
+    pub fragments: u32,
+    pub codec: Codec,
+    pub flags: u16,
+    pub ids: u16,
+    pub root: Reference,
+    pub bytes_used: u64,
+    pub id_table: u64,
+    pub xattr_table: Option<u64>,
+    pub inode_table: u64,
+    pub directory_table: u64,
+    pub fragment_table: Option<u64>,
+    pub export_table: Option<u64>,
+}
+
+impl Superblock {
+    /// Takes the first bytes of an image in a source of `source_len` bytes.
+    ///
+    /// # Errors
+    /// `UnknownFormat`, `Unsupported` for other versions and variants, `Corrupt`.
+    pub fn parse(head: &[u8], source_len: u64) -> Result<Self> {
+        if let Some(error) = variant::refuse(head) {
+            return Err(error);
+        }
+        let Ok((raw, _)) = ondisk::Superblock::read_from_prefix(head) else {
+            return Err(Check::ShortSuperblock { len: source_len }.at(None, 0));
+        };
+        let fail = |check: Check| Err(check.at(None, 0));
+        if raw.s_magic.get() != MAGIC {
+            return Err(Error::UnknownFormat {
+                expected: "squashfs".into(),
+                found: format!("magic {:#010x}", raw.s_magic.get()),
+            });
+        }
+        let version = (raw.s_major.get(), raw.s_minor.get());
+        if version != VERSION {
+            let (major, minor) = version;
+            return Err(Error::Unsupported(format!(
+                "SquashFS version {major}.{minor}; this reads 4.0"
+            )));
+        }
+        let codec = codec(raw.compression.get())?;
+        let (block_size, log) = (raw.block_size.get(), raw.block_log.get());
+        if !(12..=20).contains(&log) || block_size != 1 << log {
+            return fail(Check::BlockSize { block_size, log });
+        }
+        let bytes_used = raw.bytes_used.get();
+        if bytes_used > source_len {
+            return fail(Check::SourceTooShort {
+                bytes_used,
+                source_len,
+            });
+        }
+        let optional = |start: u64| (start != NONE_64).then_some(start);
+        let superblock = Self {
+            inodes: raw.inodes.get(),
+            mkfs_time: raw.mkfs_time.get(),
+            block_size,
+            fragments: raw.fragments.get(),
+            codec,
+            flags: raw.flags.get(),
+            ids: raw.no_ids.get(),
+            root: Reference::from_raw(raw.root_inode.get()),
+            bytes_used,
+            id_table: raw.id_table_start.get(),
+            xattr_table: optional(raw.xattr_id_table_start.get()),
+            inode_table: raw.inode_table_start.get(),
+            directory_table: raw.directory_table_start.get(),
+            fragment_table: optional(raw.fragment_table_start.get()),
+            export_table: optional(raw.lookup_table_start.get()),
+        };
+        superblock.check_tables()?;
+        Ok(superblock)
+    }
+
+    /// Where what starts at `from` must have ended: at the next table, or the end of the image.
+    pub fn end_of(&self, from: u64) -> u64 {
+        let starts = self.tables();
+        let later = starts.filter_map(|(_, start)| start);
+        let next = later.filter(|&start| start > from).min();
+        next.unwrap_or(self.bytes_used).min(self.bytes_used)
+    }
+
+    /// Where the directory table must have ended: what follows are the blocks of the first table
+    /// with pointers, which lie before these, so this is as late as can be.
+    pub fn end_of_directories(&self) -> u64 {
+        self.end_of(self.directory_table)
+    }
+
+    fn tables(&self) -> impl Iterator<Item = (&'static str, Option<u64>)> {
+        [
+            ("inode table", Some(self.inode_table)),
+            ("directory table", Some(self.directory_table)),
+            ("fragment table", self.fragment_table),
+            ("export table", self.export_table),
+            ("id table", Some(self.id_table)),
+            ("xattr table", self.xattr_table),
+        ]
+        .into_iter()
+    }
+
+    fn check_tables(&self) -> Result<()> {
+        for (table, start) in self.tables() {
+            let Some(start) = start else { continue };
+            if start < HEAD || start >= self.bytes_used {
+                let end = self.bytes_used;
+                return Err(Check::TableOutside { table, start, end }.at(None, 0));
+            }
+        }
+        if self.directory_table <= self.inode_table {
+            return Err(Check::TableOrder {
+                inodes: self.inode_table,
+                directories: self.directory_table,
+            }
+            .at(None, 0));
+        }
+        if self.ids == 0 {
+            return Err(Check::NoIds.at(None, 0));
+        }
+        if self.fragments > 0 && self.fragment_table.is_none() {
+            let fragments = self.fragments;
+            return Err(Check::NoFragmentTable { fragments }.at(None, 0));
+        }
+        let inodes = self.directory_table - self.inode_table;
+        if self.root.block() >= inodes || self.root.offset() >= METADATA_BLOCK {
+            let root = self.root;
+            return Err(Check::Reference {
+                reference: root,
+                table: "inode table",
+                len: inodes,
+            }
+            .at(None, 0));
+        }
+        Ok(())
+    }
+}
+
+fn codec(id: u16) -> Result<Codec> {
+    match id {
+        compression::GZIP => Ok(Codec::Zlib),
+        compression::LZMA => Ok(Codec::Lzma),
+        compression::LZO => Ok(Codec::Lzo),
+        compression::XZ => Ok(Codec::Xz),
+        compression::LZ4 => Ok(Codec::Lz4),
+        compression::ZSTD => Ok(Codec::Zstd),
+        other => Err(Error::Unsupported(format!(
+            "SquashFS compressor number {other}"
+        ))),
+    }
+}
+
+/// The name `mksquashfs -comp` has for a codec.
+pub const fn compressor(codec: Codec) -> &'static str {
+    match codec {
+        Codec::Zlib => "gzip",
+        other => other.name(),
+    }
+}

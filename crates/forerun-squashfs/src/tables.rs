@@ -1,0 +1,103 @@
+//! Tables found through pointers: ids, fragments, export.
+//!
+//! Entries of one size lie in metadata blocks, full ones but for the last; a list of pointers to
+//! those blocks follows. Nothing of it is read before an entry is wanted.
+
+use forerun_vfs::{NodeId, Result};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::blocks::Blocks;
+use crate::cursor::{Cursor, Table};
+use crate::error::Check;
+use crate::ondisk::METADATA_BLOCK;
+use crate::reference::Reference;
+
+/// Bytes of a pointer.
+const POINTER: u64 = 8;
+
+/// One such table.
+#[derive(Clone, Copy, Debug)]
+pub struct Indexed {
+    name: &'static str,
+    /// Of the pointers.
+    start: u64,
+    count: u64,
+    entry: u64,
+    first: u64,
+}
+
+impl Indexed {
+    /// `count` entries of `entry` bytes each, which divides 8192, with pointers at `start`. The
+    /// pointers end by `end`, the blocks lie between `first` and the pointers.
+    pub fn new(
+        name: &'static str,
+        pointers: std::ops::Range<u64>,
+        count: u64,
+        entry: u64,
+        first: u64,
+    ) -> Result<Self> {
+        let std::ops::Range { start, end } = pointers;
+        // No overflow: the count comes from 32 bits.
+        let need = count.div_ceil(Self::per_block(entry)) * POINTER;
+        let room = end.saturating_sub(start);
+        if need > room {
+            return Err(Check::TableRoom {
+                table: name,
+                count,
+                need,
+                room,
+            }
+            .at(None, start));
+        }
+        Ok(Self {
+            name,
+            start,
+            count,
+            entry,
+            first,
+        })
+    }
+
+    /// An entry, wanted on behalf of `node`.
+    pub fn get<T: FromBytes + IntoBytes>(
+        &self,
+        blocks: &Blocks,
+        index: u64,
+        node: Option<NodeId>,
+    ) -> Result<T> {
+        let (table, count) = (self.name, self.count);
+        if index >= count {
+            return Err(Check::TableIndex {
+                table,
+                index,
+                count,
+            }
+            .at(node, self.start));
+        }
+        let per_block = Self::per_block(self.entry);
+        let mut pointer = [0; 8];
+        let pointer_at = self.start + index / per_block * POINTER;
+        blocks.read(pointer_at, &mut pointer)?;
+        let block = u64::from_le_bytes(pointer);
+        if block < self.first || block >= self.start {
+            let (start, end) = (block, self.start);
+            return Err(Check::TableOutside { table, start, end }.at(node, pointer_at));
+        }
+        let whole = Table {
+            name: table,
+            start: block,
+            end: self.start,
+        };
+        let offset = u16::try_from(index % per_block * self.entry).unwrap_or(u16::MAX);
+        Cursor::new(blocks, whole, Reference::new(0, offset), node)?.read()
+    }
+
+    /// Entries.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn per_block(entry: u64) -> u64 {
+        forerun_io::u64_from(METADATA_BLOCK) / entry
+    }
+}

@@ -1,0 +1,71 @@
+//! The codec in the superblock, and the options behind it.
+
+use forerun_codec::{Encoding, LzoAlgorithm};
+use forerun_engine::build::BuildError;
+
+use super::cannot;
+use crate::ondisk::compression;
+
+/// In the options of LZ4: the bare block format, which is the only one there is.
+const LZ4_LEGACY: u32 = 1;
+/// In the flags of LZ4: made by the slow compressor.
+const LZ4_HC: u32 = 1;
+
+/// The codec's number, and its options where they must be in the image: without any, readers go by
+/// the defaults. Only LZ4 always has some.
+pub fn compressor(
+    encoding: &Encoding,
+    block_size: u32,
+) -> Result<(u16, Option<Vec<u8>>), BuildError> {
+    Ok(match encoding {
+        Encoding::Zlib {
+            level,
+            window_bits,
+            strategies,
+        } => {
+            let is_default = (*level, *window_bits) == (9, 15) && strategies.is_empty();
+            let mut bytes = words(&[u32::from(*level)]);
+            for half in [u16::from(*window_bits), strategies.bits()] {
+                bytes.extend_from_slice(&half.to_le_bytes());
+            }
+            (compression::GZIP, (!is_default).then_some(bytes))
+        }
+        Encoding::Lzma => (compression::LZMA, None),
+        Encoding::Lzo { algorithm, level } => {
+            let (number, level) = match algorithm {
+                LzoAlgorithm::Lzo1x1 => (0, 0),
+                LzoAlgorithm::Lzo1x1_11 => (1, 0),
+                LzoAlgorithm::Lzo1x1_12 => (2, 0),
+                LzoAlgorithm::Lzo1x1_15 => (3, 0),
+                LzoAlgorithm::Lzo1x999 => (4, u32::from(*level)),
+            };
+            let is_default = (number, level) == (4, 8);
+            (
+                compression::LZO,
+                (!is_default).then(|| words(&[number, level])),
+            )
+        }
+        Encoding::Xz {
+            dictionary,
+            filters,
+        } => {
+            let dictionary = dictionary.unwrap_or(block_size);
+            let is_default = dictionary == block_size && filters.is_empty();
+            let options = words(&[dictionary, u32::from(filters.bits())]);
+            (compression::XZ, (!is_default).then_some(options))
+        }
+        Encoding::Lz4 { high } => {
+            let flags = if *high { LZ4_HC } else { 0 };
+            (compression::LZ4, Some(words(&[LZ4_LEGACY, flags])))
+        }
+        Encoding::Zstd { level } => {
+            let options = (*level != 15).then(|| words(&[u32::from(*level)]));
+            (compression::ZSTD, options)
+        }
+        other => return Err(cannot(format!("blocks encoded as {:?}", other.codec()))),
+    })
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}

@@ -1,0 +1,182 @@
+//! Data blocks and fragment blocks, read, encoded and written side by side.
+//!
+//! Two maps in a row: files are fetched, the packer cuts them into blocks, the blocks are encoded,
+//! and this thread writes them in order.
+
+use std::collections::HashMap;
+
+use forerun_codec::Encoder;
+use forerun_engine::build::{BuildError, NodeIndex, ParallelBounds, ParallelError, parallel_map};
+
+use super::cannot;
+use super::fetch::{batches, fetch};
+use super::options::SquashfsOptions;
+use super::output::Output;
+use super::pack::{FileData, Job, Packer, Role};
+use super::plan::Plan;
+use crate::ondisk::{BLOCK_STORED, FragmentEntry};
+
+/// Threads that read small files: one waits for the disk while the other copies and hashes.
+const FETCHERS: usize = 2;
+
+/// Where everything went.
+pub struct Data {
+    files: HashMap<NodeIndex, FileData>,
+    bodies: Vec<Body>,
+    /// The fragment blocks.
+    pub fragments: Vec<FragmentEntry>,
+}
+
+/// The blocks of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    /// Where the first is in the image.
+    pub start: u64,
+    /// Their sizes as inodes have them.
+    pub sizes: Vec<u32>,
+    /// Bytes of zeros that are not stored.
+    pub sparse: u64,
+}
+
+impl Data {
+    /// The blocks of a file and its fragment and offset there.
+    pub fn of(&self, file: NodeIndex) -> (Option<&Body>, Option<(u32, u32)>) {
+        let data = self.files.get(&file).copied().unwrap_or_default();
+        let body = data.body.and_then(|body| self.bodies.get(body));
+        (body, data.fragment)
+    }
+}
+
+/// Writes all contents.
+pub fn write_data(
+    plan: &Plan<'_>,
+    options: &SquashfsOptions,
+    out: &mut Output<'_>,
+) -> Result<Data, BuildError> {
+    let encoders = ParallelBounds {
+        threads: options.threads,
+        memory: options.memory / 4 * 3,
+    };
+    let fetchers = ParallelBounds {
+        threads: FETCHERS,
+        memory: options.memory / 4,
+    };
+    let (mut bodies, mut fragments) = (Vec::new(), Vec::new());
+    let files = parallel_map(
+        encoders,
+        || {
+            let mut worker = Worker::new(options)?;
+            Ok(move |job| Ok(worker.encode(job)))
+        },
+        |jobs| {
+            let mut packer = Packer::new(plan, options, jobs);
+            parallel_map(
+                fetchers,
+                || {
+                    Ok(|batch: Vec<_>| -> Result<Vec<_>, BuildError> {
+                        let files = batch.into_iter().map(|wanted| fetch(plan, wanted));
+                        files.collect()
+                    })
+                },
+                |jobs| {
+                    let mut end = Ok(());
+                    batches(plan, options, &mut |batch, weight| {
+                        end = jobs.send(batch, weight);
+                        end.is_ok()
+                    });
+                    end
+                },
+                |batch| batch.into_iter().try_for_each(|file| packer.add(file)),
+            )?;
+            packer.finish()
+        },
+        |encoded| Ok(write_block(&encoded, out, &mut bodies, &mut fragments)?),
+    );
+    Ok(Data {
+        files: files.map_err(build_error)?,
+        bodies,
+        fragments,
+    })
+}
+
+fn build_error(error: ParallelError<BuildError>) -> BuildError {
+    let source = match error {
+        ParallelError::Failed(error) => return error,
+        ParallelError::Thread(source) => source,
+        other => std::io::Error::other(other.to_string()),
+    };
+    BuildError::Thread { source }
+}
+
+struct Encoded {
+    bytes: Vec<u8>,
+    stored: bool,
+    role: Role,
+}
+
+struct Worker<'o> {
+    options: &'o SquashfsOptions,
+    encoder: Encoder,
+    scratch: Vec<u8>,
+}
+
+impl<'o> Worker<'o> {
+    fn new(options: &'o SquashfsOptions) -> Result<Self, BuildError> {
+        let encoder = Encoder::new(&options.encoding, options.block_size);
+        Ok(Self {
+            options,
+            encoder: encoder.map_err(|error| cannot(error.to_string()))?,
+            scratch: Vec::new(),
+        })
+    }
+
+    fn encode(&mut self, job: Job) -> Encoded {
+        let Job { bytes, role } = job;
+        let compress = match role {
+            Role::Block { .. } => self.options.compress.data,
+            Role::Fragment => self.options.compress.fragments,
+            Role::Hole { .. } => false,
+        };
+        let shorter = compress && self.encoder.encode(&bytes, &mut self.scratch);
+        Encoded {
+            // A copy of its own length: what waits for its turn should not hold a whole block.
+            bytes: if shorter { self.scratch.clone() } else { bytes },
+            stored: !shorter,
+            role,
+        }
+    }
+}
+
+fn write_block(
+    block: &Encoded,
+    out: &mut Output<'_>,
+    bodies: &mut Vec<Body>,
+    fragments: &mut Vec<FragmentEntry>,
+) -> Result<(), BuildError> {
+    let stored = if block.stored { BLOCK_STORED } else { 0 };
+    let size = u32::try_from(block.bytes.len()).unwrap_or(0) | stored;
+    let start = out.position();
+    let (first, size, sparse) = match block.role {
+        Role::Block { first } => (first, size, 0),
+        Role::Hole { first, len } => (first, 0, len),
+        Role::Fragment => {
+            fragments.push(FragmentEntry {
+                start_block: start.into(),
+                size: size.into(),
+                unused: 0.into(),
+            });
+            return out.write(&block.bytes);
+        }
+    };
+    if first {
+        bodies.push(Body {
+            start,
+            ..Body::default()
+        });
+    }
+    if let Some(body) = bodies.last_mut() {
+        body.sizes.push(size);
+        body.sparse = body.sparse.saturating_add(sparse);
+    }
+    out.write(&block.bytes)
+}

@@ -1,0 +1,314 @@
+//! Inodes: the basic form where it holds everything, the extended one where it does not.
+
+use forerun_engine::build::BuildError;
+use forerun_vfs::{Device, Timestamp};
+use zerocopy::{Immutable, IntoBytes};
+
+use super::cannot;
+use super::data::Body;
+use super::dir::Listing;
+use crate::ondisk::{
+    BasicDir, BasicFile, DeviceNode, ExtendedDir, ExtendedFile, InodeHeader, Ipc, NONE_32, Symlink,
+    kind,
+};
+
+/// What all inodes have.
+pub struct Common {
+    pub mode: u16,
+    /// Indexes into the table of ids.
+    pub uid: u16,
+    pub gid: u16,
+    pub mtime: Timestamp,
+    pub number: u32,
+    pub nlink: u32,
+    /// Number of its set of xattrs.
+    pub xattr: Option<u32>,
+}
+
+/// What makes an inode one of its type.
+pub enum Kind<'a> {
+    Dir {
+        listing: &'a Listing,
+        parent: u32,
+    },
+    File {
+        len: u64,
+        body: Option<&'a Body>,
+        fragment: Option<(u32, u32)>,
+    },
+    Symlink(&'a [u8]),
+    /// With the basic type.
+    Device(u16, Device),
+    /// With the basic type: a pipe or a socket.
+    Ipc(u16),
+}
+
+impl Kind<'_> {
+    /// As directory entries have it.
+    pub const fn basic_type(&self) -> u16 {
+        match self {
+            Self::Dir { .. } => kind::DIR,
+            Self::File { .. } => kind::REG,
+            Self::Symlink(_) => kind::SYMLINK,
+            Self::Device(kind, _) | Self::Ipc(kind) => *kind,
+        }
+    }
+}
+
+/// The bytes of an inode.
+pub fn encode(common: &Common, kind: &Kind<'_>) -> Result<Vec<u8>, BuildError> {
+    let mut out = Bytes(Vec::with_capacity(64));
+    match kind {
+        Kind::Dir { listing, parent } => dir(&mut out, common, listing, *parent),
+        Kind::File {
+            len,
+            body,
+            fragment,
+        } => {
+            let none = Body::default();
+            file(&mut out, common, *len, body.unwrap_or(&none), *fragment);
+        }
+        Kind::Symlink(target) => {
+            out.header(common, kind::SYMLINK, common.xattr.is_some());
+            let size = u32::try_from(target.len())
+                .map_err(|_| cannot(format!("a link of {} bytes", target.len())))?;
+            out.push(&Symlink {
+                nlink: common.nlink.into(),
+                symlink_size: size.into(),
+            });
+            out.0.extend_from_slice(target);
+            out.xattr(common);
+        }
+        Kind::Device(kind, device) => {
+            out.header(common, *kind, common.xattr.is_some());
+            out.push(&DeviceNode {
+                nlink: common.nlink.into(),
+                rdev: rdev(*device)?.into(),
+            });
+            out.xattr(common);
+        }
+        Kind::Ipc(kind) => {
+            out.header(common, *kind, common.xattr.is_some());
+            out.push(&Ipc {
+                nlink: common.nlink.into(),
+            });
+            out.xattr(common);
+        }
+    }
+    Ok(out.0)
+}
+
+struct Bytes(Vec<u8>);
+
+impl Bytes {
+    fn push(&mut self, raw: &(impl IntoBytes + Immutable)) {
+        self.0.extend_from_slice(raw.as_bytes());
+    }
+
+    fn header(&mut self, common: &Common, basic: u16, extended: bool) {
+        let inode_type = basic + if extended { kind::EXTENDED } else { 0 };
+        self.push(&InodeHeader {
+            inode_type: inode_type.into(),
+            mode: (common.mode & 0o7777).into(),
+            uid: common.uid.into(),
+            guid: common.gid.into(),
+            mtime: seconds(common.mtime).into(),
+            inode_number: common.number.into(),
+        });
+    }
+
+    /// The number that ends the extended forms of small inodes.
+    fn xattr(&mut self, common: &Common) {
+        if let Some(xattr) = common.xattr {
+            self.0.extend_from_slice(&xattr.to_le_bytes());
+        }
+    }
+}
+
+/// Whole seconds; times outside of 1970 to 2106 become the nearest in it.
+pub fn seconds(time: Timestamp) -> u32 {
+    u32::try_from(time.seconds.max(0)).unwrap_or(u32::MAX)
+}
+
+fn dir(out: &mut Bytes, common: &Common, listing: &Listing, parent: u32) {
+    let size = listing.len.saturating_add(3);
+    let short = u16::try_from(size).ok();
+    let short = short.filter(|_| listing.index_count == 0 && common.xattr.is_none());
+    out.header(common, kind::DIR, short.is_none());
+    match short {
+        Some(size) => out.push(&BasicDir {
+            start_block: listing.place.block.into(),
+            nlink: common.nlink.into(),
+            file_size: size.into(),
+            offset: listing.place.offset.into(),
+            parent_inode: parent.into(),
+        }),
+        None => {
+            out.push(&ExtendedDir {
+                nlink: common.nlink.into(),
+                file_size: size.into(),
+                start_block: listing.place.block.into(),
+                parent_inode: parent.into(),
+                i_count: listing.index_count.into(),
+                offset: listing.place.offset.into(),
+                xattr: common.xattr.unwrap_or(NONE_32).into(),
+            });
+            out.0.extend_from_slice(&listing.indexes);
+        }
+    }
+}
+
+fn file(out: &mut Bytes, common: &Common, len: u64, body: &Body, fragment: Option<(u32, u32)>) {
+    let (fragment, offset) = fragment.unwrap_or((NONE_32, 0));
+    let basic = common.xattr.is_none() && common.nlink == 1 && body.sparse == 0;
+    let words = (u32::try_from(len), u32::try_from(body.start));
+    if let (true, (Ok(file_size), Ok(start_block))) = (basic, words) {
+        out.header(common, kind::REG, false);
+        out.push(&BasicFile {
+            start_block: start_block.into(),
+            fragment: fragment.into(),
+            offset: offset.into(),
+            file_size: file_size.into(),
+        });
+    } else {
+        out.header(common, kind::REG, true);
+        out.push(&ExtendedFile {
+            start_block: body.start.into(),
+            file_size: len.into(),
+            sparse: body.sparse.into(),
+            nlink: common.nlink.into(),
+            fragment: fragment.into(),
+            offset: offset.into(),
+            xattr: common.xattr.unwrap_or(NONE_32).into(),
+        });
+    }
+    for size in &body.sizes {
+        out.0.extend_from_slice(&size.to_le_bytes());
+    }
+}
+
+/// As the Linux kernel encodes device numbers: 12 bits of major, 20 bits of minor in two parts.
+fn rdev(device: Device) -> Result<u32, BuildError> {
+    let Device { major, minor } = device;
+    if major >= 1 << 12 || minor >= 1 << 20 {
+        return Err(cannot(format!(
+            "the device number {major}:{minor}; the largest is 4095:1048575"
+        )));
+    }
+    Ok(major << 8 | minor & 0xff | (minor & !0xff) << 12)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Common = Common {
+        mode: 0o644,
+        uid: 0,
+        gid: 1,
+        mtime: Timestamp {
+            seconds: 5,
+            nanoseconds: 9,
+        },
+        number: 7,
+        nlink: 1,
+        xattr: None,
+    };
+
+    fn type_of(common: &Common, kind: &Kind<'_>) -> (u16, usize) {
+        let bytes = encode(common, kind).unwrap();
+        (u16::from_le_bytes([bytes[0], bytes[1]]), bytes.len())
+    }
+
+    #[test]
+    fn files_are_basic_until_something_does_not_fit() {
+        let body = |start, sparse| Body {
+            start,
+            sizes: vec![1, 2, 3],
+            sparse,
+        };
+        let (nlink, xattr) = (
+            Common { nlink: 2, ..PLAIN },
+            Common {
+                xattr: Some(0),
+                ..PLAIN
+            },
+        );
+        let edge = u64::from(u32::MAX);
+        for (common, len, body, extended) in [
+            (&PLAIN, edge, body(edge, 0), false),
+            (&PLAIN, edge + 1, body(0, 0), true),
+            (&PLAIN, 1, body(edge + 1, 0), true),
+            (&PLAIN, 1, body(0, 1), true),
+            (&nlink, 1, body(0, 0), true),
+            (&xattr, 1, body(0, 0), true),
+        ] {
+            let kind = Kind::File {
+                len,
+                body: Some(&body),
+                fragment: None,
+            };
+            let expected = if extended {
+                (9, 16 + 40 + 12)
+            } else {
+                (2, 16 + 16 + 12)
+            };
+            assert_eq!(type_of(common, &kind), expected, "{len} {body:?}");
+        }
+    }
+
+    #[test]
+    fn directories_are_basic_until_something_does_not_fit() {
+        let xattr = Common {
+            xattr: Some(3),
+            ..PLAIN
+        };
+        for (common, len, index_count, extended) in [
+            (&PLAIN, 0xffff - 3, 0, false),
+            (&PLAIN, 0xffff - 2, 0, true),
+            (&PLAIN, 10_000, 1, true),
+            (&xattr, 0, 0, true),
+        ] {
+            let listing = Listing {
+                len,
+                index_count,
+                ..Listing::default()
+            };
+            let kind = Kind::Dir {
+                listing: &listing,
+                parent: 1,
+            };
+            let expected = if extended { (8, 40) } else { (1, 32) };
+            assert_eq!(type_of(common, &kind), expected, "{len} {index_count}");
+        }
+    }
+
+    #[test]
+    fn device_numbers_are_the_kernels() {
+        for (major, minor, expected) in [
+            (1, 3, Some(0x103)),
+            (8, 0xff, Some(0x8ff)),
+            (8, 0x100, Some(0x10_0800)),
+            (0xfff, 0xf_ffff, Some(0xffff_ffff)),
+            (0x1000, 0, None),
+            (0, 0x10_0000, None),
+        ] {
+            assert_eq!(
+                rdev(Device { major, minor }).ok(),
+                expected,
+                "{major}:{minor}"
+            );
+        }
+    }
+
+    #[test]
+    fn times_are_clamped() {
+        for (seconds, expected) in [(-1, 0), (i64::MIN, 0), (5, 5), (1 << 32, u32::MAX)] {
+            let time = Timestamp {
+                seconds,
+                nanoseconds: 0,
+            };
+            assert_eq!(super::seconds(time), expected);
+        }
+    }
+}

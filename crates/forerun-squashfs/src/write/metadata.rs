@@ -1,0 +1,129 @@
+//! Metadata blocks: 8 KiB of inodes, listings or tables, each encoded by itself.
+//!
+//! References into them name the encoded start of a block, so blocks are encoded one after the other
+//! and as soon as they are full: what refers to a place must know how long everything before it
+//! became.
+
+use forerun_codec::{BcjSet, Encoder, Encoding, ZlibStrategies};
+use forerun_engine::build::BuildError;
+use forerun_io::u64_from;
+
+use super::cannot;
+use crate::ondisk::{METADATA_BLOCK, METADATA_STORED};
+
+/// [`METADATA_BLOCK`] as encoders take it.
+const METADATA_BLOCK_SIZE: u32 = 8192;
+
+/// A place in metadata: a block, from the start of its table, and an offset in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    pub block: u32,
+    pub offset: u16,
+}
+
+impl Place {
+    /// As inode references and xattr references have it.
+    pub fn reference(self) -> u64 {
+        u64::from(self.block) << 16 | u64::from(self.offset)
+    }
+}
+
+/// One table of metadata blocks.
+pub struct MetadataWriter {
+    /// Nothing where blocks are stored as they are.
+    encoder: Option<Encoder>,
+    /// Not yet a whole block.
+    open: Vec<u8>,
+    encoded: Vec<u8>,
+    /// Encoded blocks that were not taken yet.
+    done: Vec<u8>,
+    /// Bytes of encoded blocks so far.
+    len: u64,
+    /// Where each block starts.
+    pub starts: Vec<u64>,
+}
+
+impl MetadataWriter {
+    pub fn new(encoding: &Encoding, compress: bool) -> Result<Self, BuildError> {
+        let encoder = match compress {
+            true => Some(metadata_encoder(encoding)?),
+            false => None,
+        };
+        Ok(Self {
+            encoder,
+            open: Vec::with_capacity(METADATA_BLOCK),
+            encoded: Vec::new(),
+            done: Vec::new(),
+            len: 0,
+            starts: Vec::new(),
+        })
+    }
+
+    /// Where the next byte goes.
+    pub fn place(&self) -> Result<Place, BuildError> {
+        match (u32::try_from(self.len), u16::try_from(self.open.len())) {
+            (Ok(block), Ok(offset)) => Ok(Place { block, offset }),
+            _ => Err(cannot("4 GiB of metadata".to_string())),
+        }
+    }
+
+    pub fn write(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = METADATA_BLOCK.saturating_sub(self.open.len());
+            let (now, rest) = bytes.split_at(room.min(bytes.len()));
+            self.open.extend_from_slice(now);
+            bytes = rest;
+            if self.open.len() == METADATA_BLOCK {
+                self.end_block();
+            }
+        }
+    }
+
+    /// Encoded blocks since the last call.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// Ends the table.
+    pub fn finish(&mut self) {
+        if !self.open.is_empty() {
+            self.end_block();
+        }
+    }
+
+    fn end_block(&mut self) {
+        let shorter = match &mut self.encoder {
+            Some(encoder) => encoder.encode(&self.open, &mut self.encoded),
+            None => false,
+        };
+        let (bytes, stored) = match shorter {
+            true => (&self.encoded, 0),
+            false => (&self.open, METADATA_STORED),
+        };
+        self.starts.push(self.len);
+        let len = u16::try_from(bytes.len()).unwrap_or(0);
+        self.done.extend_from_slice(&(len | stored).to_le_bytes());
+        self.done.extend_from_slice(bytes);
+        self.len = self.len.saturating_add(u64_from(bytes.len()) + 2);
+        self.open.clear();
+    }
+}
+
+/// Trying several ways is for data; metadata take the plain one, with a dictionary of their size.
+fn metadata_encoder(encoding: &Encoding) -> Result<Encoder, BuildError> {
+    let plain = match encoding {
+        &Encoding::Zlib {
+            level, window_bits, ..
+        } => Encoding::Zlib {
+            level,
+            window_bits,
+            strategies: ZlibStrategies::default(),
+        },
+        Encoding::Xz { .. } => Encoding::Xz {
+            dictionary: None,
+            filters: BcjSet::default(),
+        },
+        other => other.clone(),
+    };
+    Encoder::new(&plain, METADATA_BLOCK_SIZE).map_err(|error| cannot(error.to_string()))
+}

@@ -1,0 +1,190 @@
+//! Inodes and listings, directory by directory from the bottom up.
+//!
+//! An inode holds where its listing is, a listing where its inodes are, both as places in encoded
+//! blocks: so what is below comes first.
+
+use std::collections::HashMap;
+
+use forerun_engine::build::{BuildError, NewNode, NodeIndex, NodeKind, Tree};
+
+use super::cannot;
+use super::data::Data;
+use super::dir::{Entry, Listing, write_listing};
+use super::inode::{Common, Kind, encode};
+use super::metadata::{MetadataWriter, Place};
+use super::options::SquashfsOptions;
+use super::output::Output;
+use super::plan::Plan;
+use super::tables::Ids;
+use super::xattr::Xattrs;
+use crate::ondisk::kind;
+
+/// The longest name Linux looks up.
+const LONGEST_NAME: usize = 255;
+/// The longest target Linux follows.
+const LONGEST_TARGET: usize = 4095;
+
+pub struct Nodes<'a> {
+    pub tree: &'a Tree,
+    pub plan: &'a Plan<'a>,
+    pub data: &'a Data,
+    pub keep_xattrs: bool,
+    pub inodes: MetadataWriter,
+    pub listings: MetadataWriter,
+    pub ids: Ids,
+    pub xattrs: Xattrs,
+    /// Where inodes are that were written.
+    places: HashMap<NodeIndex, (Place, u16)>,
+    /// Listings whose directories were not.
+    listed: HashMap<NodeIndex, Listing>,
+}
+
+/// Refuses what the format, or every reader of it, cannot hold, before anything is written.
+pub fn check(tree: &Tree, plan: &Plan<'_>) -> Result<(), BuildError> {
+    for &dir in &plan.listings {
+        for (name, node) in tree.children(plan.dir(dir).0) {
+            let fails = |reason: String| {
+                let path = plan.path(dir, name);
+                Err(cannot(format!(
+                    "{}: {reason}",
+                    String::from_utf8_lossy(&path)
+                )))
+            };
+            if name.len() > LONGEST_NAME {
+                return fails(format!("a name of {} bytes", name.len()));
+            }
+            match &tree.node(node).kind {
+                NodeKind::Symlink(target) if !(1..=LONGEST_TARGET).contains(&target.len()) => {
+                    return fails(format!("a link to {} bytes", target.len()));
+                }
+                NodeKind::BlockDevice(device) | NodeKind::CharDevice(device)
+                    if device.major >= 1 << 12 || device.minor >= 1 << 20 =>
+                {
+                    let (major, minor) = (device.major, device.minor);
+                    return fails(format!("the device number {major}:{minor}"));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+impl<'a> Nodes<'a> {
+    pub fn new(
+        tree: &'a Tree,
+        plan: &'a Plan<'a>,
+        data: &'a Data,
+        options: &SquashfsOptions,
+    ) -> Result<Self, BuildError> {
+        let table = |compress| MetadataWriter::new(&options.encoding, compress);
+        Ok(Self {
+            tree,
+            plan,
+            data,
+            keep_xattrs: options.xattrs,
+            inodes: table(options.compress.inodes)?,
+            listings: table(options.compress.inodes)?,
+            ids: Ids::default(),
+            xattrs: Xattrs::new(table(options.compress.xattrs)?),
+            places: HashMap::with_capacity(plan.nodes.len()),
+            listed: HashMap::new(),
+        })
+    }
+
+    /// Writes the inode table to `out`, keeps the listings, and gives where the root's inode is.
+    pub fn write(&mut self, out: &mut Output<'_>) -> Result<Place, BuildError> {
+        let plan = self.plan;
+        for &dir in &plan.listings {
+            let (node, parent) = plan.dir(dir);
+            let tree = self.tree;
+            for (_, child) in tree.children(node) {
+                if !self.places.contains_key(&child) {
+                    self.inode(child, plan.node(node).number)?;
+                }
+            }
+            let places = &self.places;
+            let entries = tree.children(node).map(|(name, child)| {
+                let (inode, kind) = places.get(&child).copied().unwrap_or_default();
+                Ok(Entry {
+                    name,
+                    inode,
+                    number: plan.node(child).number,
+                    kind,
+                })
+            });
+            let listing = write_listing(&mut self.listings, entries)?;
+            self.listed.insert(node, listing);
+            if node == parent {
+                // The parent of the root is a number that no inode has.
+                self.inode(node, plan.inodes + 1)?;
+            }
+            out.write(&self.inodes.take())?;
+        }
+        self.inodes.finish();
+        out.write(&self.inodes.take())?;
+        Ok(self.places.get(&Tree::ROOT).copied().unwrap_or_default().0)
+    }
+
+    /// Where the inodes are, in the order of their numbers.
+    pub fn export_table(&self) -> Vec<u8> {
+        let mut references = vec![0; self.places.len()];
+        for (node, (place, _)) in &self.places {
+            let at = self.plan.node(*node).number.saturating_sub(1);
+            let at = forerun_io::saturating_usize(at.into());
+            if let Some(reference) = references.get_mut(at) {
+                *reference = place.reference();
+            }
+        }
+        references
+            .iter()
+            .flat_map(|reference| reference.to_le_bytes())
+            .collect()
+    }
+
+    fn inode(&mut self, index: NodeIndex, parent: u32) -> Result<(), BuildError> {
+        let node = self.tree.node(index);
+        let common = self.common(index, node)?;
+        let listing = self.listed.remove(&index).unwrap_or_default();
+        let kind = match &node.kind {
+            NodeKind::Directory(_) => Kind::Dir {
+                listing: &listing,
+                parent,
+            },
+            NodeKind::File { len, .. } => {
+                let (body, fragment) = self.data.of(index);
+                Kind::File {
+                    len: *len,
+                    body,
+                    fragment,
+                }
+            }
+            NodeKind::Symlink(target) => Kind::Symlink(target),
+            NodeKind::BlockDevice(device) => Kind::Device(kind::BLKDEV, *device),
+            NodeKind::CharDevice(device) => Kind::Device(kind::CHRDEV, *device),
+            NodeKind::Fifo => Kind::Ipc(kind::FIFO),
+            NodeKind::Socket => Kind::Ipc(kind::SOCKET),
+        };
+        let place = self.inodes.place()?;
+        self.inodes.write(&encode(&common, &kind)?);
+        self.places.insert(index, (place, kind.basic_type()));
+        Ok(())
+    }
+
+    fn common(&mut self, index: NodeIndex, node: &NewNode) -> Result<Common, BuildError> {
+        let planned = self.plan.node(index);
+        let xattr = match self.keep_xattrs {
+            true => self.xattrs.id(&node.xattrs)?,
+            false => None,
+        };
+        Ok(Common {
+            mode: node.mode,
+            uid: self.ids.index(node.uid)?,
+            gid: self.ids.index(node.gid)?,
+            mtime: node.mtime,
+            number: planned.number,
+            nlink: planned.nlink,
+            xattr,
+        })
+    }
+}

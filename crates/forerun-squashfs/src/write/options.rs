@@ -1,0 +1,137 @@
+//! What an image is made with.
+
+use forerun_codec::{Codec, Encoder, Encoding};
+use forerun_engine::build::{BuildError, Priorities};
+
+use super::cannot;
+
+/// The block sizes of the format.
+const BLOCK_SIZES: std::ops::RangeInclusive<u32> = 4 << 10..=1 << 20;
+
+/// How a SquashFS image is laid out and encoded. The defaults are those of `mksquashfs`.
+#[derive(Clone, Debug)]
+pub struct SquashfsOptions {
+    /// The codec and its options. The default is zlib (gzip) at level 9.
+    pub encoding: Encoding,
+    /// Bytes of a data block: a power of two from 4 KiB to 1 MiB; 128 KiB is the default.
+    pub block_size: u32,
+    /// Which ends of files share blocks.
+    pub fragments: Fragments,
+    /// Whether files of the same contents share them.
+    pub duplicates: bool,
+    /// Whether blocks of zeros are left out.
+    pub sparse: bool,
+    /// Whether there is an export table, which NFS servers need.
+    pub exportable: bool,
+    /// Whether extended attributes are kept.
+    pub xattrs: bool,
+    /// What is compressed.
+    pub compress: Compress,
+    /// Time in the superblock, in seconds since the epoch. Nothing means the latest time of
+    /// modification in the tree, so that the same tree gives the same image.
+    pub mkfs_time: Option<u32>,
+    /// Whether the image is padded to 4 KiB, as loop devices need it.
+    pub pad: bool,
+    /// Threads that encode; 0 means one for each CPU. The image does not depend on it.
+    pub threads: usize,
+    /// Bytes of contents in memory at a time, about.
+    pub memory: usize,
+    /// Files whose data come first, or last; among those of one priority the order is that of a
+    /// walk.
+    pub priorities: Priorities,
+}
+
+/// Which ends of files are packed together, several to a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fragments {
+    /// Files shorter than a block.
+    #[default]
+    Yes,
+    /// None: every file has its own blocks.
+    No,
+    /// Files shorter than a block, and what is left of longer ones after their last whole block.
+    Always,
+}
+
+/// What is compressed; what is not is stored as it is. Block by block, what does not get shorter is
+/// stored as it is in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compress {
+    /// Inodes and directories.
+    pub inodes: bool,
+    /// Data blocks.
+    pub data: bool,
+    /// Fragment blocks.
+    pub fragments: bool,
+    /// The table of owners.
+    pub ids: bool,
+    /// Extended attributes.
+    pub xattrs: bool,
+}
+
+impl Default for Compress {
+    fn default() -> Self {
+        Self {
+            inodes: true,
+            data: true,
+            fragments: true,
+            ids: true,
+            xattrs: true,
+        }
+    }
+}
+
+impl Default for SquashfsOptions {
+    fn default() -> Self {
+        Self {
+            encoding: Encoding::default_of(Codec::Zlib),
+            block_size: 128 << 10,
+            fragments: Fragments::default(),
+            duplicates: true,
+            sparse: true,
+            exportable: true,
+            xattrs: true,
+            compress: Compress::default(),
+            mkfs_time: None,
+            pad: true,
+            threads: 0,
+            memory: 64 << 20,
+            priorities: Priorities::default(),
+        }
+    }
+}
+
+impl SquashfsOptions {
+    /// Whether an image can be made with these.
+    ///
+    /// # Errors
+    /// [`BuildError::Format`] that names the option and its range.
+    pub fn validate(&self) -> Result<(), BuildError> {
+        let size = self.block_size;
+        if !size.is_power_of_two() || !BLOCK_SIZES.contains(&size) {
+            return Err(cannot(format!(
+                "a block size of {size} bytes; it is a power of two from 4096 to 1048576"
+            )));
+        }
+        Encoder::new(&self.encoding, self.block_size)
+            .map(drop)
+            .map_err(|error| cannot(error.to_string()))
+    }
+
+    /// The block size as a length.
+    pub(super) fn block(&self) -> usize {
+        forerun_io::saturating_usize(self.block_size.into())
+    }
+
+    /// How many bytes of a file of `len` bytes are in blocks of its own; the others are in a
+    /// fragment.
+    pub(super) fn body_len(&self, len: u64) -> u64 {
+        let block = u64::from(self.block_size);
+        match self.fragments {
+            Fragments::No => len,
+            Fragments::Yes if len < block => 0,
+            Fragments::Yes => len,
+            Fragments::Always => len - len % block,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Which bytes become which block: fragments are filled, twins are found.
+//!
+//! Everything is decided here, by one thread in the order of the files, before anything is encoded;
+//! so the image does not depend on the threads that encode. A file of the same contents as an earlier
+//! one costs no block at all. The blocks of a file and its end in a fragment are looked up each by
+//! itself.
+
+use std::collections::{HashMap, HashSet};
+
+use forerun_engine::build::{BuildError, Jobs, NodeIndex, ParallelError};
+use forerun_io::{saturating_usize, u64_from};
+
+use super::fetch::{Fetched, Hash, Stream, Unreadable, WHOLE, Wanted, Whole, content_error};
+use super::options::SquashfsOptions;
+use super::plan::Plan;
+
+/// A block to be encoded and written.
+pub struct Job {
+    pub bytes: Vec<u8>,
+    pub role: Role,
+}
+
+#[derive(Clone, Copy)]
+pub enum Role {
+    /// Of a file's own.
+    Block {
+        /// Whether a new body starts here.
+        first: bool,
+    },
+    /// As a block, of zeros that are not stored; there are no bytes.
+    Hole { first: bool, len: u64 },
+    /// Of the ends of several files.
+    Fragment,
+}
+
+/// Where the data of a file are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileData {
+    /// Number of the body, in the order they were written.
+    pub body: Option<usize>,
+    /// Number of the fragment block, and offset in it.
+    pub fragment: Option<(u32, u32)>,
+}
+
+pub struct Packer<'p, 't> {
+    plan: &'p Plan<'t>,
+    options: &'p SquashfsOptions,
+    jobs: Jobs<'p, Job>,
+    files: HashMap<NodeIndex, FileData>,
+    bodies: HashMap<(u64, Hash), usize>,
+    /// First bytes of long files that may have a twin.
+    starts: HashSet<(u64, Hash)>,
+    tails: HashMap<(usize, Hash), (u32, u32)>,
+    next_body: usize,
+    fragment: Vec<u8>,
+    next_fragment: u32,
+}
+
+type Outcome<T> = Result<T, ParallelError<BuildError>>;
+
+impl<'p, 't> Packer<'p, 't> {
+    pub fn new(plan: &'p Plan<'t>, options: &'p SquashfsOptions, jobs: Jobs<'p, Job>) -> Self {
+        Self {
+            plan,
+            options,
+            jobs,
+            files: HashMap::new(),
+            bodies: HashMap::new(),
+            starts: HashSet::new(),
+            tails: HashMap::new(),
+            next_body: 0,
+            fragment: Vec::new(),
+            next_fragment: 0,
+        }
+    }
+
+    pub fn add(&mut self, file: Fetched<'t>) -> Outcome<()> {
+        let wanted = file.wanted;
+        let data = match file.whole {
+            Some(whole) => self.add_whole(&wanted, whole)?,
+            None => self.add_long(&wanted)?,
+        };
+        self.files.insert(wanted.file.node, data);
+        Ok(())
+    }
+
+    /// Writes the last fragment.
+    pub fn finish(mut self) -> Outcome<HashMap<NodeIndex, FileData>> {
+        self.end_fragment()?;
+        Ok(self.files)
+    }
+
+    fn add_whole(&mut self, wanted: &Wanted<'_>, whole: Whole) -> Outcome<FileData> {
+        let mut data = FileData::default();
+        if !whole.body.is_empty() {
+            let key = whole.body_hash.map(|hash| (wanted.body_len, hash));
+            data.body = match key.and_then(|key| self.bodies.get(&key)) {
+                Some(&body) => Some(body),
+                None => Some(self.new_body(&whole.body, key)?),
+            };
+        }
+        data.fragment = self.tail(&whole.tail, whole.tail_hash)?;
+        Ok(data)
+    }
+
+    fn new_body(&mut self, bytes: &[u8], key: Option<(u64, Hash)>) -> Outcome<usize> {
+        let mut first = true;
+        for block in bytes.chunks(self.options.block()) {
+            self.block(block.to_vec(), &mut first)?;
+        }
+        Ok(self.end_body(key))
+    }
+
+    fn end_body(&mut self, key: Option<(u64, Hash)>) -> usize {
+        let body = self.next_body;
+        self.next_body += 1;
+        self.bodies.extend(key.map(|key| (key, body)));
+        body
+    }
+
+    /// A long file whose start was not seen before has no twin: it goes through block by block while
+    /// it is hashed. Otherwise it is hashed to its end first; only where it then turns out not to be
+    /// a twin after all is it read a second time.
+    fn add_long(&mut self, wanted: &Wanted<'_>) -> Outcome<FileData> {
+        let mut stream = self.check(wanted, Stream::open(&wanted.file))?;
+        let mut start = None;
+        if wanted.hash_body && wanted.body_len > WHOLE {
+            let bytes = self.check(wanted, stream.read(saturating_usize(WHOLE)))?;
+            let key = (wanted.body_len, *blake3::hash(&bytes).as_bytes());
+            if !self.starts.insert(key) {
+                if let Some(data) = self.twin(wanted, &bytes, stream)? {
+                    return Ok(data);
+                }
+                stream = self.check(wanted, Stream::open(&wanted.file))?;
+            } else {
+                start = Some(bytes);
+            }
+        }
+        let body = self.stream_body(wanted, start, &mut stream)?;
+        let fragment = self.stream_tail(wanted, stream)?;
+        Ok(FileData {
+            body: Some(body),
+            fragment,
+        })
+    }
+
+    fn twin(
+        &mut self,
+        wanted: &Wanted<'_>,
+        start: &[u8],
+        mut stream: Stream,
+    ) -> Outcome<Option<FileData>> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(start);
+        let mut left = wanted.body_len.saturating_sub(u64_from(start.len()));
+        while left > 0 {
+            let len = left.min(WHOLE);
+            hasher.update(&self.check(wanted, stream.read(saturating_usize(len)))?);
+            left -= len;
+        }
+        let key = (wanted.body_len, *hasher.finalize().as_bytes());
+        let Some(&body) = self.bodies.get(&key) else {
+            return Ok(None);
+        };
+        let fragment = self.stream_tail(wanted, stream)?;
+        Ok(Some(FileData {
+            body: Some(body),
+            fragment,
+        }))
+    }
+
+    /// `start` is what was read of it already.
+    fn stream_body(
+        &mut self,
+        wanted: &Wanted<'_>,
+        start: Option<Vec<u8>>,
+        stream: &mut Stream,
+    ) -> Outcome<usize> {
+        let mut hasher = wanted.hash_body.then(blake3::Hasher::new);
+        let mut first = true;
+        let start = start.unwrap_or_default();
+        // The start is a whole number of blocks: both are powers of two, and it is the largest.
+        for block in start.chunks(self.options.block()) {
+            hasher.iter_mut().for_each(|hasher| {
+                hasher.update(block);
+            });
+            self.block(block.to_vec(), &mut first)?;
+        }
+        let mut left = wanted.body_len.saturating_sub(u64_from(start.len()));
+        while left > 0 {
+            let len = left.min(u64::from(self.options.block_size));
+            let block = self.check(wanted, stream.read(saturating_usize(len)))?;
+            hasher.iter_mut().for_each(|hasher| {
+                hasher.update(&block);
+            });
+            self.block(block, &mut first)?;
+            left -= len;
+        }
+        let hash = hasher.map(|hasher| *hasher.finalize().as_bytes());
+        Ok(self.end_body(hash.map(|hash| (wanted.body_len, hash))))
+    }
+
+    fn stream_tail(
+        &mut self,
+        wanted: &Wanted<'_>,
+        mut stream: Stream,
+    ) -> Outcome<Option<(u32, u32)>> {
+        let len = wanted.file.len.saturating_sub(wanted.body_len);
+        let tail = self.check(wanted, stream.read(saturating_usize(len)))?;
+        self.check(wanted, stream.end())?;
+        let hash = wanted.hash_tail.then(|| *blake3::hash(&tail).as_bytes());
+        self.tail(&tail, hash)
+    }
+
+    fn tail(&mut self, tail: &[u8], hash: Option<Hash>) -> Outcome<Option<(u32, u32)>> {
+        if tail.is_empty() {
+            return Ok(None);
+        }
+        let key = hash.map(|hash| (tail.len(), hash));
+        if let Some(&place) = key.and_then(|key| self.tails.get(&key)) {
+            return Ok(Some(place));
+        }
+        if self.fragment.len() + tail.len() > self.options.block() {
+            self.end_fragment()?;
+        }
+        let offset = u32::try_from(self.fragment.len()).unwrap_or(u32::MAX);
+        self.fragment.extend_from_slice(tail);
+        let place = (self.next_fragment, offset);
+        self.tails.extend(key.map(|key| (key, place)));
+        Ok(Some(place))
+    }
+
+    fn end_fragment(&mut self) -> Outcome<()> {
+        if self.fragment.is_empty() {
+            return Ok(());
+        }
+        let next = Vec::with_capacity(self.options.block());
+        let bytes = std::mem::replace(&mut self.fragment, next);
+        self.next_fragment = match self.next_fragment.checked_add(1) {
+            Some(next) if next < u32::MAX => next,
+            _ => return Err(super::cannot("4294967295 fragment blocks".to_string()).into()),
+        };
+        self.send(bytes, Role::Fragment)
+    }
+
+    fn block(&mut self, bytes: Vec<u8>, first: &mut bool) -> Outcome<()> {
+        let first = std::mem::take(first);
+        if self.options.sparse && is_zero(&bytes) {
+            let len = u64_from(bytes.len());
+            self.send(Vec::new(), Role::Hole { first, len })
+        } else {
+            self.send(bytes, Role::Block { first })
+        }
+    }
+
+    fn send(&self, bytes: Vec<u8>, role: Role) -> Outcome<()> {
+        let weight = bytes.len();
+        self.jobs.send(Job { bytes, role }, weight)
+    }
+
+    fn check<T>(&self, wanted: &Wanted<'_>, result: Result<T, Unreadable>) -> Outcome<T> {
+        let failed = |reason| content_error(self.plan, &wanted.file, reason).into();
+        result.map_err(failed)
+    }
+}
+
+/// In steps that the compiler turns into wide loads.
+fn is_zero(bytes: &[u8]) -> bool {
+    let mut chunks = bytes.chunks(64);
+    chunks.all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
+}

@@ -1,0 +1,246 @@
+//! What the writer makes, as the Linux kernel and unsquashfs see it.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
+
+mod writer_common;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::process::Command;
+
+use forerun_codec::{Bcj, Codec, Encoding, ZlibStrategy};
+use forerun_engine::build::Tree;
+use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
+use forerun_testkit::{Keeps, TempDir, TreeModel, temp_dir};
+
+use writer_common::{Mounted, everything, image, oracles, run, scanned, xattrs_of};
+
+/// A tree of the host, and what there is to know of it.
+struct Sample {
+    dir: TempDir,
+    tree: Tree,
+    model: TreeModel,
+}
+
+impl Sample {
+    fn new(populate: impl FnOnce(&Path)) -> Self {
+        let dir = temp_dir("squashfs-writer");
+        let root = dir.path().join("tree");
+        fs::create_dir(&root).unwrap();
+        populate(&root);
+        Self {
+            tree: scanned(&root),
+            model: TreeModel::of_host(&root).unwrap(),
+            dir,
+        }
+    }
+
+    /// Writes an image, and has the kernel and unsquashfs read all of it.
+    fn check(&self, options: &SquashfsOptions) {
+        let path = self.dir.path().join("image");
+        fs::write(&path, image(&self.tree, options).unwrap()).unwrap();
+        // The kernel never learned LZMA.
+        if options.encoding != Encoding::Lzma {
+            let mounted = Mounted::new(&path, self.dir.path().join("mnt"));
+            self.same(&mounted.path);
+        }
+        let extracted = self.dir.path().join("extracted");
+        let mut unsquashfs = Command::new("unsquashfs");
+        unsquashfs.args(["-no-progress", "-xattrs", "-d"]);
+        let told = run(unsquashfs.arg(&extracted).arg(&path));
+        assert!(!told.to_lowercase().contains("failed"), "{told}");
+        self.same(&extracted);
+        fs::remove_dir_all(&extracted).unwrap();
+    }
+
+    fn same(&self, root: &Path) {
+        let model = TreeModel::of_host(root).unwrap();
+        self.model.assert_same(&model, &Keeps::EVERYTHING);
+        let expected = xattrs_of(&self.dir.path().join("tree"), &self.model);
+        assert_eq!(xattrs_of(root, &model), expected);
+    }
+}
+
+const CODECS: [Codec; 6] = [
+    Codec::Zlib,
+    Codec::Lzma,
+    Codec::Lzo,
+    Codec::Xz,
+    Codec::Lz4,
+    Codec::Zstd,
+];
+
+#[test]
+fn every_codec_block_size_and_way_of_fragments() {
+    if !oracles() {
+        return;
+    }
+    let sample = Sample::new(everything);
+    let sizes = [4 << 10, 128 << 10, 1 << 20];
+    let ways = [Fragments::Always, Fragments::Yes, Fragments::No];
+    let check = |codec, block_size, fragments| {
+        sample.check(&SquashfsOptions {
+            encoding: Encoding::default_of(codec),
+            block_size,
+            fragments,
+            ..SquashfsOptions::default()
+        });
+    };
+    // What is laid out does not depend on the codec: all of it with one of them.
+    for block_size in sizes {
+        for fragments in ways {
+            check(Codec::Zlib, block_size, fragments);
+        }
+    }
+    for codec in CODECS {
+        for (block_size, fragments) in sizes.into_iter().zip(ways) {
+            check(codec, block_size, fragments);
+        }
+    }
+}
+
+#[test]
+fn long_directories() {
+    if !oracles() {
+        return;
+    }
+    let sample = Sample::new(|dir| {
+        for (name, count, padding) in [("short names", 20_000, 0), ("long names", 2000, 240)] {
+            let sub = dir.join(name);
+            fs::create_dir(&sub).unwrap();
+            for n in 0..count {
+                let name = format!("{n:06}{}", "-".repeat(padding));
+                fs::write(sub.join(name), n.to_string()).unwrap();
+            }
+        }
+    });
+    // Stored metadata too: there every block crossed is a whole one.
+    for inodes in [true, false] {
+        let compress = Compress {
+            inodes,
+            ..Compress::default()
+        };
+        let options = SquashfsOptions {
+            compress,
+            ..SquashfsOptions::default()
+        };
+        sample.check(&options);
+    }
+}
+
+#[test]
+fn options_of_the_codecs() {
+    if !oracles() {
+        return;
+    }
+    let sample = Sample::new(everything);
+    // Linux dropped Itanium, and its filter.
+    let bcj = Bcj::ALL
+        .iter()
+        .copied()
+        .filter(|&filter| filter != Bcj::Ia64);
+    for encoding in [
+        Encoding::Zlib {
+            level: 1,
+            window_bits: 9,
+            strategies: ZlibStrategy::ALL.iter().copied().collect(),
+        },
+        Encoding::Xz {
+            dictionary: Some(8 << 10),
+            filters: bcj.collect(),
+        },
+        Encoding::Xz {
+            dictionary: Some((64 << 10) + (32 << 10)),
+            filters: [].into_iter().collect(),
+        },
+        Encoding::Lz4 { high: true },
+        Encoding::Zstd { level: 1 },
+        Encoding::Zstd { level: 22 },
+    ] {
+        sample.check(&SquashfsOptions {
+            encoding,
+            ..SquashfsOptions::default()
+        });
+    }
+}
+
+#[test]
+fn everything_else_that_can_be_chosen() {
+    if !oracles() {
+        return;
+    }
+    let sample = Sample::new(everything);
+    let stored = Compress {
+        inodes: false,
+        data: false,
+        fragments: false,
+        ids: false,
+        xattrs: false,
+    };
+    sample.check(&SquashfsOptions {
+        compress: stored,
+        ..SquashfsOptions::default()
+    });
+    sample.check(&SquashfsOptions {
+        duplicates: false,
+        sparse: false,
+        exportable: false,
+        mkfs_time: Some(1),
+        ..SquashfsOptions::default()
+    });
+}
+
+#[test]
+fn an_empty_tree() {
+    if !oracles() {
+        return;
+    }
+    let sample = Sample::new(|_| ());
+    for codec in CODECS {
+        sample.check(&SquashfsOptions {
+            encoding: Encoding::default_of(codec),
+            ..SquashfsOptions::default()
+        });
+    }
+}
+
+/// Over 4 GiB, almost all of it holes.
+#[test]
+fn a_file_longer_than_32_bits() {
+    if !oracles() {
+        return;
+    }
+    let dir = temp_dir("squashfs-writer");
+    let root = dir.path().join("tree");
+    fs::create_dir(&root).unwrap();
+    let len = (4 << 30) + 1_000_001;
+    let file = File::create(root.join("long")).unwrap();
+    file.set_len(len).unwrap();
+    file.write_all_at(b"start", 0).unwrap();
+    file.write_all_at(b"end", len - 3).unwrap();
+    let options = SquashfsOptions {
+        encoding: Encoding::default_of(Codec::Lz4),
+        block_size: 1 << 20,
+        ..SquashfsOptions::default()
+    };
+    let path = dir.path().join("image");
+    fs::write(&path, image(&scanned(&root), &options).unwrap()).unwrap();
+    let mounted = Mounted::new(&path, dir.path().join("mnt"));
+    let file = File::open(mounted.path.join("long")).unwrap();
+    let metadata = file.metadata().unwrap();
+    assert_eq!(metadata.len(), len);
+    let stored: u64 = (1 << 20) + 1_000_001;
+    assert_eq!(
+        metadata.blocks(),
+        stored.div_ceil(512),
+        "the first block and the last"
+    );
+    let read = |at| {
+        let mut bytes = [1; 5];
+        file.read_exact_at(&mut bytes, at).unwrap();
+        bytes
+    };
+    assert_eq!(read(0), *b"start");
+    assert_eq!(read(3 << 30), [0; 5]);
+    assert_eq!(read(len - 5), *b"\0\0end");
+}

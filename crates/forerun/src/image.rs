@@ -8,14 +8,16 @@ use forerun_engine::{EngineOptions, MetadataSource, Reader};
 use forerun_io::{
     BlobId, Counted, EventSink, FileSource, Limits, Observer, ReadAt, Window, saturating_usize,
 };
-use forerun_vfs::{Error, Format, Result};
+use forerun_vfs::{Error, Format, OpenWith, Result};
 
-use crate::formats;
+use crate::identify::{find_format, named, probe_len, unknown};
+use crate::payload::{self, Container, Payload};
 
 /// How to open an image.
 #[derive(Clone, Default)]
 pub struct OpenOptions {
-    /// Offset of the image in the source, in bytes.
+    /// Offset of the image in the source, in bytes. At 0, a source that is no image may be a
+    /// container that holds one: an AppImage, another executable, a SIF file.
     pub offset: u64,
     /// Length of the image in the source, in bytes; to the end where not given.
     pub size: Option<u64>,
@@ -44,6 +46,8 @@ impl fmt::Debug for OpenOptions {
 #[derive(Clone, Debug)]
 pub struct Image {
     format: &'static Format,
+    container: Option<Container>,
+    offset: u64,
     source_len: u64,
     reader: Reader,
 }
@@ -64,40 +68,43 @@ impl Image {
     /// [`Error::UnknownFormat`] where no driver knows the bytes, [`Error::Io`] where they cannot be
     /// read or offset and size do not fit, and what the driver finds wrong with the image.
     pub fn from_source(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Self> {
-        let source: Arc<dyn ReadAt> = if options.offset == 0 && options.size.is_none() {
-            source
-        } else {
-            let window = Window::new(source, options.offset, options.size);
-            Arc::new(window.map_err(|error| Error::io(options.offset, 0, error))?)
-        };
         let observer = Arc::new(Observer::new(options.events.clone()));
-        let counted = Counted::new(source, BlobId::IMAGE, observer);
-        let source_len = counted.len();
-        let geometry = options.engine.geometry(source_len);
-        // An eighth of the budget for metadata; the engine takes the rest for data.
-        let metadata = MetadataSource::new(counted.clone(), geometry, options.engine.cache / 8);
-        let metadata = Arc::new(metadata);
-        let format = find_format(&*metadata, options.format.as_deref())?;
-        let driver_source: Arc<dyn ReadAt> = Arc::<MetadataSource>::clone(&metadata);
-        let fs = (format.open)(driver_source, &options.limits)?;
-        let reader = Reader::new(
-            fs,
-            counted,
-            metadata,
-            options.engine.clone(),
-            options.limits.clone(),
-        );
-        Ok(Self {
-            format,
-            source_len,
-            reader,
-        })
+        let wanted = options.format.as_deref();
+        let whole = Opened::new(&source, options.offset, options.size, options, &observer)?;
+        let head = whole.head()?;
+        let (format, container, opened) = match find_format(&head, wanted) {
+            Some(format) => (format, None, whole),
+            None => match find_payload(&source, &whole, options, &observer)? {
+                Some((format, container, part)) => (format, Some(container), part),
+                // A format asked for by name is opened whatever its magic; the driver says what is
+                // wrong.
+                None => (
+                    named(wanted).ok_or_else(|| unknown(wanted, &head, None, options.offset))?,
+                    None,
+                    whole,
+                ),
+            },
+        };
+        opened.image(format, container, options, observer)
     }
 
     /// Name of the format.
     #[must_use]
     pub const fn format(&self) -> &'static str {
         self.format.name
+    }
+
+    /// What the source turned out to be, where the image is only a part of it that nobody named.
+    #[must_use]
+    pub const fn container(&self) -> Option<Container> {
+        self.container
+    }
+
+    /// Offset of the image in the source, in bytes: as given, or as found in a container. Offsets in
+    /// errors and events count from there.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// Length of the source from the image's offset on, in bytes. The image may be shorter.
@@ -113,63 +120,104 @@ impl Image {
     }
 }
 
-fn find_format(image: &dyn ReadAt, wanted: Option<&str>) -> Result<&'static Format> {
-    let probe_len = formats()
-        .iter()
-        .map(|format| format.probe_len)
-        .max()
-        .unwrap_or(0);
-    let mut head = vec![0; probe_len.min(saturating_usize(image.len()))];
-    image
-        .read_exact_at(0, &mut head)
-        .map_err(|error| Error::io(0, head.len(), error))?;
-    let format = match wanted {
-        Some(name) => formats().iter().find(|format| format.name == name),
-        None => formats().iter().find(|format| (format.probe)(&head)),
-    };
-    // A format asked for by name is opened whatever its magic; the driver says what is wrong.
-    format.ok_or_else(|| Error::UnknownFormat {
-        expected: wanted.map_or_else(
-            || {
-                formats()
-                    .iter()
-                    .map(|format| format.name)
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            },
-            str::to_string,
-        ),
-        found: describe_head(&head),
-    })
+/// A part of the source that may be an image.
+struct Opened {
+    offset: u64,
+    source: Counted,
+    metadata: Arc<MetadataSource>,
 }
 
-fn describe_head(head: &[u8]) -> String {
-    let known: &[(&[u8], &str)] = &[
-        (b"", "no bytes at all"),
-        (b"\x7fELF", "an ELF file"),
-        (b"\x1f\x8b", "a gzip file; decompress it first"),
-        (b"\xfd7zXZ", "an xz file; decompress it first"),
-        (b"\x28\xb5\x2f\xfd", "a zstd file; decompress it first"),
-        (b"PK\x03\x04", "a zip archive"),
-        (b"hsqs", "a SquashFS image"),
-    ];
-    let name = known.iter().find(|(magic, _)| {
-        if magic.is_empty() {
-            head.is_empty()
-        } else {
-            head.starts_with(magic)
+impl Opened {
+    fn new(
+        source: &Arc<dyn ReadAt>,
+        offset: u64,
+        size: Option<u64>,
+        options: &OpenOptions,
+        observer: &Arc<Observer>,
+    ) -> Result<Self> {
+        let mut part = Arc::clone(source);
+        if offset > 0 || size.is_some() {
+            let window = Window::new(part, offset, size);
+            part = Arc::new(window.map_err(|error| Error::io(offset, 0, error))?);
         }
-    });
-    match name {
-        Some((_, name)) => (*name).to_string(),
-        None => format!("data that starts with {}", hex(&head[..head.len().min(8)])),
+        let source = Counted::new(part, BlobId::IMAGE, Arc::clone(observer));
+        let geometry = options.engine.geometry(source.len());
+        // An eighth of the budget for metadata as it is stored, another for what the driver decodes
+        // of it; the engine takes the rest for data.
+        let metadata = MetadataSource::new(source.clone(), geometry, options.engine.cache / 8);
+        Ok(Self {
+            offset,
+            source,
+            metadata: Arc::new(metadata),
+        })
+    }
+
+    /// As many bytes of the start as any format wants to see.
+    fn head(&self) -> Result<Vec<u8>> {
+        let mut head = vec![0; probe_len().min(saturating_usize(self.source.len()))];
+        let read = self.metadata.read_exact_at(0, &mut head);
+        read.map_err(|error| Error::io(0, head.len(), error))?;
+        Ok(head)
+    }
+
+    fn image(
+        self,
+        format: &'static Format,
+        container: Option<Container>,
+        options: &OpenOptions,
+        observer: Arc<Observer>,
+    ) -> Result<Image> {
+        let driver_source: Arc<dyn ReadAt> = Arc::<MetadataSource>::clone(&self.metadata);
+        let fs = (format.open)(OpenWith {
+            metadata: driver_source,
+            limits: options.limits.clone(),
+            observer,
+            cache: options.engine.cache / 8,
+        })?;
+        Ok(Image {
+            format,
+            container,
+            offset: self.offset,
+            source_len: self.source.len(),
+            reader: Reader::new(
+                fs,
+                self.source,
+                self.metadata,
+                options.engine.clone(),
+                options.limits.clone(),
+            ),
+        })
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<Vec<_>>()
-        .join(" ")
+/// Opens what `whole`, which is no image itself, carries. Nothing is looked for where the caller
+/// knows an offset.
+fn find_payload(
+    source: &Arc<dyn ReadAt>,
+    whole: &Opened,
+    options: &OpenOptions,
+    observer: &Arc<Observer>,
+) -> Result<Option<(&'static Format, Container, Opened)>> {
+    let wanted = options.format.as_deref();
+    let mut error = None;
+    if options.offset > 0 {
+        return Ok(None);
+    }
+    for payload in payload::find(&*whole.metadata)? {
+        let Payload {
+            container, offset, ..
+        } = payload;
+        // To the end of the part of the source that was asked for.
+        let rest = options.size.map(|size| size.saturating_sub(offset));
+        let part = Opened::new(source, offset, payload.size.or(rest), options, observer)?;
+        let head = part.head()?;
+        if let Some(format) = find_format(&head, wanted) {
+            return Ok(Some((format, container, part)));
+        }
+        error.get_or_insert_with(|| unknown(wanted, &head, Some(container), offset));
+    }
+    match error {
+        Some(error) if named(wanted).is_none() => Err(error),
+        _ => Ok(None),
+    }
 }

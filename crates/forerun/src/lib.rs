@@ -28,9 +28,12 @@
 //! # }
 //! ```
 
+mod identify;
 mod image;
+mod payload;
 mod registry;
 
+pub use forerun_codec::{Bcj, BcjSet, Encoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy};
 pub use forerun_engine::build;
 pub use forerun_engine::{Bulk, Data, EngineOptions, Reader};
 pub use forerun_io::{
@@ -38,7 +41,9 @@ pub use forerun_io::{
     Observer, Purpose, ReadAt, StatsSnapshot, Window,
 };
 pub use forerun_romfs::RomfsOptions;
+pub use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 pub use forerun_vfs as vfs;
 pub use forerun_vfs::{Error, FileSystem, Format, NodeId, Result};
 pub use image::{Image, OpenOptions};
+pub use payload::Container;
 pub use registry::{Writer, formats};

@@ -1,17 +1,17 @@
 //! The formats, one line each.
 
-use std::io::Write;
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, Tree};
+use forerun_engine::build::{BuildError, ImageOutput, Tree};
 use forerun_io::Observer;
 use forerun_romfs::RomfsOptions;
+use forerun_squashfs::write::SquashfsOptions;
 use forerun_vfs::Format;
 
 /// Formats that can be read.
 #[must_use]
 pub const fn formats() -> &'static [Format] {
-    &[forerun_romfs::FORMAT]
+    &[forerun_romfs::FORMAT, forerun_squashfs::FORMAT]
 }
 
 /// A format to make, with its own options.
@@ -20,22 +20,36 @@ pub const fn formats() -> &'static [Format] {
 pub enum Writer {
     /// romfs.
     Romfs(RomfsOptions),
+    /// SquashFS.
+    Squashfs(SquashfsOptions),
 }
 
 impl Writer {
     /// Names of the formats that can be made, as `pack --format` takes them.
-    pub const NAMES: &'static [&'static str] = &["romfs"];
+    pub const NAMES: &'static [&'static str] = &["romfs", "squashfs"];
 
     /// Name of this one.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Romfs(_) => "romfs",
+            Self::Squashfs(_) => "squashfs",
         }
     }
 
-    /// Lays `tree` out and writes the image, from its first byte to its last. Gives its length.
-    /// The caller flushes `out`, and removes what was written if this fails.
+    /// Whether writing goes back to bytes that were written before. Where not, `out` may be
+    /// anything that takes bytes in order.
+    #[must_use]
+    pub const fn patches(&self) -> bool {
+        match self {
+            Self::Romfs(_) => false,
+            Self::Squashfs(_) => true,
+        }
+    }
+
+    /// Lays `tree` out and writes the image, from its first byte to its last, and then over some of
+    /// it where the format [`patches`](Self::patches). Gives its length. The caller flushes `out`,
+    /// and removes what was written if this fails.
     ///
     /// # Errors
     /// [`BuildError`]: the format cannot hold the tree, a file changed or could not be read, the
@@ -43,11 +57,12 @@ impl Writer {
     pub fn write(
         &self,
         tree: &Tree,
-        out: &mut dyn Write,
+        out: &mut dyn ImageOutput,
         observer: &Arc<Observer>,
     ) -> Result<u64, BuildError> {
         match self {
             Self::Romfs(options) => forerun_romfs::write(tree, options, out, observer),
+            Self::Squashfs(options) => forerun_squashfs::write::write(tree, options, out, observer),
         }
     }
 }

@@ -1,0 +1,88 @@
+//! Which format knows the first bytes, and what to say where none does.
+
+use forerun_vfs::{Error, Format};
+
+use crate::{Container, formats};
+
+/// As many bytes of the start as any format wants to see.
+pub fn probe_len() -> usize {
+    let lengths = formats().iter().map(|format| format.probe_len);
+    lengths.max().unwrap_or(0)
+}
+
+/// The format that knows the bytes; of those only the wanted one, if one is.
+pub fn find_format(head: &[u8], wanted: Option<&str>) -> Option<&'static Format> {
+    formats()
+        .iter()
+        .find(|format| wanted.is_none_or(|name| format.name == name) && (format.probe)(head))
+}
+
+/// The format of that name, whatever the bytes.
+pub fn named(wanted: Option<&str>) -> Option<&'static Format> {
+    formats().iter().find(|format| Some(format.name) == wanted)
+}
+
+/// No format knows `head`, the bytes at `offset` of the source, which may be a container.
+pub fn unknown(
+    wanted: Option<&str>,
+    head: &[u8],
+    container: Option<Container>,
+    offset: u64,
+) -> Error {
+    let (what, advice) = describe(head);
+    let mut found = match container {
+        Some(container) => format!("{container} that holds {what}"),
+        None if offset == 0 && head.starts_with(ELF) => {
+            format!("{what} without an image behind it")
+        }
+        None => what,
+    };
+    if offset > 0 {
+        found += &format!(" at offset {offset}");
+    }
+    if let Some(advice) = advice {
+        found += "; ";
+        found += advice;
+    }
+    Error::UnknownFormat {
+        expected: expected(wanted),
+        found,
+    }
+}
+
+fn expected(wanted: Option<&str>) -> String {
+    let names: Vec<_> = formats().iter().map(|format| format.name).collect();
+    wanted.map_or_else(|| names.join(", "), str::to_string)
+}
+
+const ELF: &[u8] = b"\x7fELF";
+
+/// What the bytes are, and what to do about it.
+fn describe(head: &[u8]) -> (String, Option<&'static str>) {
+    const UNPACK: Option<&str> = Some("decompress it first");
+    let known: &[(&[u8], &str, Option<&str>)] = &[
+        (ELF, "an ELF file", None),
+        (b"\x1f\x8b", "a gzip file", UNPACK),
+        (b"\xfd7zXZ", "an xz file", UNPACK),
+        (b"\x28\xb5\x2f\xfd", "a zstd file", UNPACK),
+        (b"PK\x03\x04", "a zip archive", None),
+    ];
+    if head.is_empty() {
+        return ("no bytes at all".to_string(), None);
+    }
+    match known.iter().find(|(magic, ..)| head.starts_with(magic)) {
+        Some((_, what, advice)) => ((*what).to_string(), *advice),
+        None => {
+            let start = hex(head.get(..8).unwrap_or(head));
+            (format!("data that starts with {start}"), None)
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}

@@ -1,0 +1,97 @@
+//! Images inside other files: executables that carry one behind them, containers that hold one.
+//!
+//! Looked for only where no format knows the first bytes and the caller gave no offset. What is
+//! found is a place, not yet an image: whether a format knows the bytes there is asked as for any
+//! other image. Containers are only read as far as it takes to find the place; nothing in them is
+//! run, unpacked or verified.
+
+mod elf;
+mod error;
+mod sif;
+
+use std::fmt;
+
+use forerun_io::{ReadAt, saturating_usize};
+use forerun_vfs::{Corrupt, Error, Result};
+
+pub use error::Check;
+
+/// A file that an image is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Container {
+    /// An AppImage of type 2: an executable with the image behind it.
+    AppImage,
+    /// Any other executable with an image behind it.
+    Elf,
+    /// A file in the Singularity Image Format.
+    Sif,
+}
+
+impl Container {
+    /// Short stable name, for JSON output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AppImage => "appimage",
+            Self::Elf => "elf",
+            Self::Sif => "sif",
+        }
+    }
+}
+
+impl fmt::Display for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AppImage => "AppImage (type 2)",
+            Self::Elf => "ELF executable",
+            Self::Sif => "SIF (Singularity Image Format)",
+        })
+    }
+}
+
+/// Where in a container an image may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payload {
+    pub container: Container,
+    pub offset: u64,
+    /// `None`: to the end of the file.
+    pub size: Option<u64>,
+}
+
+/// Bytes of a file that it takes to tell whether it is a container.
+const HEAD: usize = 128;
+
+/// The places where an image may be, the likeliest first; none where `file` is no container or has
+/// nothing behind its own bytes.
+pub fn find(file: &dyn ReadAt) -> Result<Vec<Payload>> {
+    let head = read(file, 0, HEAD.min(saturating_usize(file.len())))?;
+    if sif::is_sif(&head) {
+        return Ok(vec![sif::find(file, &head)?]);
+    }
+    match elf::kind(&head) {
+        elf::Kind::Other => Ok(Vec::new()),
+        elf::Kind::AppImage1 => Err(Error::Unsupported(
+            "an AppImage of type 1, which is an ISO 9660 image".into(),
+        )),
+        elf::Kind::AppImage2 => elf::find(file, &head, Container::AppImage),
+        // Executables are many and few carry an image: a damaged one is just no image.
+        elf::Kind::Elf => match elf::find(file, &head, Container::Elf) {
+            Err(Error::Corrupt(_)) => Ok(Vec::new()),
+            found => found,
+        },
+    }
+}
+
+/// A part of the file that is known to lie in it.
+fn read(file: &dyn ReadAt, offset: u64, len: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let read = file.read_exact_at(offset, &mut bytes);
+    read.map_err(|error| Error::io(offset, len, error))?;
+    Ok(bytes)
+}
+
+/// A failed check of the container at byte `offset` of it.
+fn corrupt(container: &'static str, offset: u64, check: Check) -> Error {
+    Corrupt::new(container, None, offset, check).into()
+}

@@ -1,9 +1,12 @@
-//! List, extract, tar, dump and check: loops over the walk, for every format.
+//! List, extract, tar, diff, dump and check: loops over the walk, for every format.
 //!
 //! Nothing here knows a format, prints, or knows errno; what could not be done is in the reports,
 //! and the caller decides what that means.
 
 mod check;
+mod content;
+mod contents;
+mod diff;
 mod dump;
 mod error;
 mod extract;
@@ -13,10 +16,12 @@ mod select;
 mod tar;
 
 pub use check::{CheckOptions, CheckSummary, Finding, check};
+pub use contents::{ContentsReport, write_contents};
+pub use diff::{Change, DiffOptions, DiffReport, Difference, Side, diff};
 pub use dump::{DumpRecord, dump};
 pub use error::ExportError;
-pub use extract::{ExtractOptions, ExtractReport, Failure, extract};
-pub use forerun_engine::build::Patterns;
+pub use extract::{ExtractOptions, ExtractReport, Failure, Loss, Owners, Shortfall, extract};
+pub use forerun_engine::build::{IdMap, Patterns};
 pub use list::{ListEntry, list};
 pub use progress::{NoProgress, Progress};
 pub use select::Selection;

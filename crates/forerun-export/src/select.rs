@@ -1,5 +1,7 @@
 //! Which part of an image is wanted, and under which names.
 
+use std::collections::HashSet;
+
 use forerun_engine::Reader;
 use forerun_engine::build::Patterns;
 use forerun_vfs::{Error, FileType, FollowLast, Metadata, NodeId, resolve};
@@ -24,10 +26,19 @@ pub struct Selection {
 pub struct Selected {
     /// Path in the image, without a leading slash; empty for the root.
     pub path: Vec<u8>,
-    /// Path in the output; empty for what becomes the target itself.
-    pub name: Vec<u8>,
     pub node: NodeId,
     pub metadata: Metadata,
+    /// A directory that was not chosen itself: it leads to something that was.
+    pub implied: bool,
+    /// Bytes of the path that are cut off in the output.
+    cut: usize,
+}
+
+impl Selected {
+    /// Path in the output; empty for what becomes the target itself.
+    pub fn name(&self) -> &[u8] {
+        self.path.get(self.cut..).unwrap_or_default()
+    }
 }
 
 /// What [`select`] gives.
@@ -45,59 +56,131 @@ pub struct Chosen {
 /// A path of the selection that is not there. Damage further down is a failure in the result.
 pub fn select(reader: &Reader, selection: &Selection) -> Result<Chosen, ExportError> {
     let mut chosen = Chosen::default();
-    let root = vec![Vec::new()];
-    let starts = if selection.paths.is_empty() {
-        &root
-    } else {
-        &selection.paths
-    };
-    for start in starts {
+    for start in starts(selection) {
         let node = resolve(reader.fs(), start, FollowLast::No, reader.limits());
         let node = node.map_err(|error| ExportError::image(trim(start), error))?;
         let prefix = normal(start);
-        let mut walk = reader.walk(node);
+        let mut scan = Scan {
+            reader,
+            selection,
+            chosen: &mut chosen,
+            pending: Vec::new(),
+        };
+        scan.above(&prefix);
+        scan.walk(node, &prefix);
+    }
+    Ok(chosen)
+}
+
+struct Scan<'s> {
+    reader: &'s Reader,
+    selection: &'s Selection,
+    chosen: &'s mut Chosen,
+    /// Directories above the current place that were not taken yet, outermost first.
+    pending: Vec<Selected>,
+}
+
+impl Scan<'_> {
+    /// The directories that lead to the start.
+    fn above(&mut self, start: &[u8]) {
+        let slashes = start.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
+        let ends: Vec<_> = slashes.map(|(at, _)| at).collect();
+        for path in ends.into_iter().filter_map(|end| start.get(..end)) {
+            let fs = self.reader.fs();
+            let node = resolve(fs, path, FollowLast::Yes, self.reader.limits());
+            // What cannot be looked at is made with the system's defaults.
+            if let Ok((node, metadata)) = node.and_then(|node| Ok((node, fs.metadata(node)?))) {
+                self.imply(path, node, metadata);
+            }
+        }
+    }
+
+    fn walk(&mut self, start: NodeId, prefix: &[u8]) {
+        let mut walk = self.reader.walk(start);
+        let mut is_start = true;
         while let Some(entry) = walk.next() {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(source) => {
-                    chosen.failures.push(ExportError::image(&prefix, source));
+                    self.failed(ExportError::image(prefix, source));
                     continue;
                 }
             };
-            let path = join(&prefix, &entry.path);
-            if selection.exclude.matches(&path) {
+            let path = join(prefix, &entry.path);
+            let has_name = std::mem::take(&mut is_start) || !entry.path.is_empty();
+            if self.selection.exclude.matches(&path) {
                 walk.skip_children();
                 continue;
             }
-            let metadata = match entry.metadata {
-                Ok(metadata) => metadata,
-                Err(source) => {
-                    chosen.failures.push(ExportError::image(&path, source));
-                    continue;
-                }
-            };
-            let wanted = selection.include.is_empty() || selection.include.covers(&path);
-            let Some(name) = strip(&path, selection.strip_components) else {
+            if !has_name || !is_plain(&path) {
+                let reason = "its name could lead elsewhere";
+                self.failed(ExportError::LeftOut { path, reason });
+                walk.skip_children();
                 continue;
-            };
-            // Directories above what is wanted are made where it is.
-            if wanted {
-                chosen.entries.push(Selected {
-                    path,
-                    name,
-                    node: entry.node,
-                    metadata,
-                });
+            }
+            let include = &self.selection.include;
+            let wanted = include.is_empty() || include.covers(&path);
+            match entry.metadata {
+                Ok(metadata) if wanted => self.take(path, entry.node, metadata),
+                Ok(metadata) => self.imply(&path, entry.node, metadata),
+                Err(source) => self.failed(ExportError::image(&path, source)),
             }
         }
     }
-    Ok(chosen)
+
+    fn take(&mut self, path: Vec<u8>, node: NodeId, metadata: Metadata) {
+        self.leave(&path);
+        self.chosen.entries.append(&mut self.pending);
+        let selected = self.selected(path, node, metadata, false);
+        self.chosen.entries.extend(selected);
+    }
+
+    /// Remembers a directory, for the case that something below it is taken.
+    fn imply(&mut self, path: &[u8], node: NodeId, metadata: Metadata) {
+        self.leave(path);
+        if metadata.kind == FileType::Directory {
+            let selected = self.selected(path.to_vec(), node, metadata, true);
+            self.pending.extend(selected);
+        }
+    }
+
+    /// Forgets the pending directories that `path` is not below.
+    fn leave(&mut self, path: &[u8]) {
+        while self
+            .pending
+            .last()
+            .is_some_and(|dir| !is_below(path, &dir.path))
+        {
+            self.pending.pop();
+        }
+    }
+
+    fn selected(
+        &self,
+        path: Vec<u8>,
+        node: NodeId,
+        metadata: Metadata,
+        implied: bool,
+    ) -> Option<Selected> {
+        let cut = cut(&path, self.selection.strip_components)?;
+        Some(Selected {
+            path,
+            node,
+            metadata,
+            implied,
+            cut,
+        })
+    }
+
+    fn failed(&mut self, failure: ExportError) {
+        self.chosen.failures.push(failure);
+    }
 }
 
 impl Chosen {
     /// Bytes of all regular files; a file with several names is counted once.
     pub fn content_bytes(&self) -> u64 {
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         let files = self
             .entries
             .iter()
@@ -123,6 +206,24 @@ impl Chosen {
     }
 }
 
+/// The paths to start from, without those that lie below another one of them.
+fn starts(selection: &Selection) -> Vec<&[u8]> {
+    if selection.paths.is_empty() {
+        return vec![b""];
+    }
+    let mut kept: Vec<(Vec<u8>, &[u8])> = Vec::new();
+    for path in &selection.paths {
+        let name = normal(path);
+        let within = |outer: &[u8], inner: &[u8]| inner == outer || is_below(inner, outer);
+        if kept.iter().any(|(other, _)| within(other, &name)) {
+            continue;
+        }
+        kept.retain(|(other, _)| !within(&name, other));
+        kept.push((name, path));
+    }
+    kept.into_iter().map(|(_, path)| path).collect()
+}
+
 /// The path with its `.` and `..` resolved by name, as the output will show it.
 fn normal(path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
@@ -140,6 +241,22 @@ fn trim(path: &[u8]) -> &[u8] {
     path.strip_prefix(b"/").unwrap_or(path)
 }
 
+/// Whether every component is a name. Drivers refuse what is none; the output must be safe whatever
+/// they do.
+fn is_plain(path: &[u8]) -> bool {
+    let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
+    path.is_empty() || path.split(|&byte| byte == b'/').all(is_name)
+}
+
+/// Whether `path` lies in the directory `dir`, at any depth.
+fn is_below(path: &[u8], dir: &[u8]) -> bool {
+    if dir.is_empty() {
+        return !path.is_empty();
+    }
+    path.strip_prefix(dir)
+        .is_some_and(|rest| rest.starts_with(b"/"))
+}
+
 pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     match (dir, name) {
         (b"", name) => name.to_vec(),
@@ -148,19 +265,71 @@ pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-fn strip(path: &[u8], components: usize) -> Option<Vec<u8>> {
+/// Bytes of the first `components` of a path, with the slash after them; nothing where it has no
+/// more than these.
+fn cut(path: &[u8], components: usize) -> Option<usize> {
     if components == 0 {
-        return Some(path.to_vec());
+        return Some(0);
     }
-    let rest: Vec<_> = path.split(|&byte| byte == b'/').skip(components).collect();
-    if rest.is_empty() {
-        None
-    } else {
-        Some(rest.join(&b'/'))
-    }
+    let slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
+    slashes.map(|(at, _)| at + 1).nth(components - 1)
 }
 
 /// An image's error as a failure of the entry.
 pub fn failure(entry: &Selected, source: Error) -> ExportError {
     ExportError::image(&entry.path, source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_leave_the_rest() {
+        for (path, components, rest) in [
+            (&b"a/b/c"[..], 0, Some(&b"a/b/c"[..])),
+            (b"a/b/c", 1, Some(b"b/c")),
+            (b"a/b/c", 2, Some(b"c")),
+            (b"a/b/c", 3, None),
+            (b"", 0, Some(b"")),
+            (b"", 1, None),
+        ] {
+            let found = cut(path, components).map(|at| &path[at..]);
+            assert_eq!(found, rest, "{path:?} {components}");
+        }
+    }
+
+    #[test]
+    fn a_start_below_another_is_none() {
+        let select = |paths: &[&str]| Selection {
+            paths: paths.iter().map(|path| path.as_bytes().to_vec()).collect(),
+            ..Selection::default()
+        };
+        for (paths, expected) in [
+            (&["a/b", "a", "ab"][..], &["a", "ab"][..]),
+            (&["a", "/a/", "a/b"], &["a"]),
+            (&["/", "a"], &["/"]),
+            (&["a", "/"], &["/"]),
+        ] {
+            let selection = select(paths);
+            let expected: Vec<_> = expected.iter().map(|path| path.as_bytes()).collect();
+            assert_eq!(starts(&selection), expected, "{paths:?}");
+        }
+    }
+
+    #[test]
+    fn only_names_are_plain() {
+        for (path, plain) in [
+            (&b""[..], true),
+            (b"a/b", true),
+            (b"...", true),
+            (b"a//b", false),
+            (b"/a", false),
+            (b"a/../b", false),
+            (b"a/.", false),
+            (b"a\0", false),
+        ] {
+            assert_eq!(is_plain(path), plain, "{path:?}");
+        }
+    }
 }

@@ -226,6 +226,112 @@ fn archives_that_lead_outside_or_make_no_sense_are_refused() {
 }
 
 #[test]
+fn holes_are_left_out_and_found_again() {
+    let mut builder = MemFsBuilder::new();
+    let data = || Piece::Stored(vec![7; 5000]);
+    let long = format!("{}/{}", "d".repeat(90), "n".repeat(90));
+    for (name, pieces) in [
+        ("middle", vec![data(), Piece::Zero(2 << 20), data()]),
+        (
+            "ends",
+            vec![Piece::Zero(1 << 20), data(), Piece::Zero(1 << 20)],
+        ),
+        ("nothing", vec![Piece::Zero(3 << 20)]),
+        ("small", vec![Piece::Zero(1000), data()]),
+        (&long, vec![Piece::Zero(1 << 20), data()]),
+    ] {
+        builder.file(name, pieces);
+    }
+    let image = builder.build();
+    let archive = tar_of(&reader(&image));
+    assert!(archive.len() < 60_000, "{} bytes", archive.len());
+    let expected = TreeModel::of_image(&*image.fs, &image.source).unwrap();
+    let input = TarInput::Stream(Box::new(std::io::Cursor::new(archive.clone())));
+    let tree = read_tar(input, &TarOptions::default()).unwrap();
+    expected.assert_same(&as_model(&tree), &Keeps::CONTENTS);
+    let dir = temp_dir("sparse");
+    gnu_extract(&archive, dir.path());
+    expected.assert_same(&TreeModel::of_host(dir.path()).unwrap(), &Keeps::CONTENTS);
+    let blocks =
+        std::os::unix::fs::MetadataExt::blocks(&fs::metadata(dir.path().join("middle")).unwrap());
+    assert!(blocks * 512 < 100_000, "GNU tar keeps the holes");
+
+    let mut whole = Vec::new();
+    let options = TarWriteOptions {
+        no_sparse: true,
+        ..TarWriteOptions::default()
+    };
+    write_tar(
+        &reader(&image),
+        &Selection::default(),
+        &mut whole,
+        &options,
+        &NoProgress,
+    )
+    .unwrap();
+    assert!(whole.len() > 8 << 20);
+    let input = TarInput::Stream(Box::new(std::io::Cursor::new(whole)));
+    let tree = read_tar(input, &TarOptions::default()).unwrap();
+    expected.assert_same(&as_model(&tree), &Keeps::CONTENTS);
+}
+
+#[test]
+fn owners_are_mapped_and_components_stripped() {
+    let mut builder = MemFsBuilder::new();
+    let node = builder.file("a/b/f", [Piece::Inline(b"x".to_vec())]);
+    builder.metadata(node, |metadata| (metadata.uid, metadata.gid) = (5, 6));
+    builder.hard_link("a/c", node);
+    builder.file("top", []);
+    let mut options = TarWriteOptions::default();
+    options.uids.add("0:1000:10").unwrap();
+    options.gids.add("6:4000000").unwrap();
+    let selection = Selection {
+        strip_components: 1,
+        ..Selection::default()
+    };
+    let mut out = Vec::new();
+    let image = builder.build();
+    write_tar(&reader(&image), &selection, &mut out, &options, &NoProgress).unwrap();
+    let input = TarInput::Stream(Box::new(std::io::Cursor::new(out)));
+    let tree = read_tar(input, &TarOptions::default()).unwrap();
+    assert_eq!(tree.child(Tree::ROOT, b"top"), None);
+    let dir = tree.child(Tree::ROOT, b"b").unwrap();
+    let file = tree.child(dir, b"f").unwrap();
+    assert_eq!(tree.child(Tree::ROOT, b"c"), Some(file));
+    let file = tree.node(file);
+    assert_eq!((file.uid, file.gid), (1005, 4_000_000));
+}
+
+#[test]
+fn names_that_lead_elsewhere_get_into_no_archive() {
+    let mut builder = MemFsBuilder::new();
+    let file = builder.file("dir/f", [Piece::Inline(b"x".to_vec())]);
+    let dir = builder.dir("dir");
+    for name in [&b".."[..], b".", b"", b"../../up", b"/etc/x", b"a\0b"] {
+        builder.raw_entry(dir, name, file);
+        builder.raw_entry(MemFsBuilder::ROOT, name, file);
+    }
+    let image = builder.build();
+    let mut out = Vec::new();
+    let options = TarWriteOptions::default();
+    let report = write_tar(
+        &reader(&image),
+        &Selection::default(),
+        &mut out,
+        &options,
+        &NoProgress,
+    );
+    assert_eq!(report.unwrap().failures.len(), 12);
+    let model = TreeModel::of_tar(&out[..]).unwrap();
+    let names: Vec<_> = model
+        .nodes
+        .keys()
+        .map(|name| String::from_utf8_lossy(name))
+        .collect();
+    assert_eq!(names, ["dir", "dir/f"]);
+}
+
+#[test]
 fn a_file_that_cannot_be_read_ends_the_archive_with_its_name() {
     let mut builder = MemFsBuilder::new();
     builder.file("dir/bad", [Piece::Stored(vec![1; 3 << 20])]);

@@ -3,21 +3,36 @@
 //! In four steps: directories, links and special files in the order of the walk; regular files in
 //! physical order on several threads; further names of files; modes and times of directories,
 //! deepest first, so that a read-only directory can still be filled.
+//!
+//! What costs is making many small files, so each takes four calls where nothing is out of the
+//! ordinary: open, write, set the time, close.
 
-mod target;
+mod attributes;
+mod collisions;
+mod directories;
+mod file;
+mod plan;
+mod report;
 
-use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use forerun_engine::Reader;
-use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{FileType, NodeId};
+use forerun_io::u64_from;
+use forerun_vfs::FileType;
+use rustix::fs::{AtFlags, FileType as HostType};
+use rustix::io::Errno;
 
 use crate::select::{Selected, Selection, failure, select};
-use crate::{ExportError, Progress};
-use target::{Attributes, Target};
+use crate::{ExportError, IdMap, Progress};
+use attributes::{Attributes, Defaults, mode};
+use collisions::Collision;
+use directories::{Directories, State};
+use plan::{Item, Plan};
+pub use report::{ExtractReport, Failure, Loss, Shortfall};
 
 /// How an extraction is done.
 #[derive(Clone, Debug, Default)]
@@ -29,36 +44,35 @@ pub struct ExtractOptions {
     pub devices: bool,
     /// Keep setuid, setgid and sticky bits.
     pub special_bits: bool,
-    /// Keep owners, where the format has them; needs root.
-    pub owners: bool,
+    /// Whose the files are.
+    pub owners: Owners,
+    /// Give permissions as the system gives them to new files (less the caller's umask), not
+    /// exactly those of the image.
+    pub umask: bool,
+    /// What user ids become.
+    pub uids: IdMap,
+    /// What group ids become.
+    pub gids: IdMap,
+    /// Leave extended attributes out.
+    pub no_xattrs: bool,
+    /// Report names that differ only in case even where the target tells them apart. Where it does
+    /// not, only the first of them is made.
+    pub case_collisions: bool,
     /// Threads that write files; 0 means one per CPU.
     pub threads: usize,
 }
 
-/// What became of one entry.
-pub type Failure = ExportError;
-
-/// What was done, and what was not.
-#[derive(Debug, Default)]
-pub struct ExtractReport {
-    /// Directories made, or found and filled.
-    pub directories: u64,
-    /// Regular files written.
-    pub files: u64,
-    /// Bytes of regular files, holes included.
-    pub bytes: u64,
-    /// Further names of files.
-    pub hard_links: u64,
-    /// Symbolic links made.
-    pub symlinks: u64,
-    /// Devices, fifos and sockets made.
-    pub specials: u64,
-    /// What could not be done, by entry. Everything else was.
-    pub failures: Vec<Failure>,
+/// Whose files become, where the format has owners.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owners {
+    /// Those of the image as root; else the caller's, which the report tells.
+    #[default]
+    AsRoot,
+    /// Those of the image; where that fails, the report tells.
+    Image,
+    /// The caller's.
+    Caller,
 }
-
-/// Bytes read and written at a time.
-const CHUNK: usize = 1 << 20;
 
 /// Extracts what is selected below `dir`, which is made if it is missing.
 ///
@@ -76,258 +90,312 @@ pub fn extract(
     let chosen = select(reader, selection)?;
     let bytes = chosen.check_limit(reader.limits().total_bytes)?;
     progress.begin(bytes, u64_from(chosen.entries.len()));
-    let target = Target::open(dir, options.force).map_err(|source| ExportError::Target {
-        path: dir.into(),
-        source,
+    let plan = Plan::new(&chosen.entries);
+    let directories = Directories::open(dir, &plan.dirs, options.force).map_err(|source| {
+        ExportError::Target {
+            path: dir.into(),
+            source,
+        }
     })?;
-    let report = ExtractReport {
-        failures: chosen.failures,
-        ..ExtractReport::default()
-    };
-    let job = Job {
+    let volume = reader.fs().volume();
+    let is_root = rustix::process::geteuid().is_root();
+    let owners = volume.has_owners && options.owners != Owners::Caller;
+    let mut job = Job {
         reader,
         options,
         progress,
-        target,
-        owners: options.owners && reader.fs().volume().has_owners,
-        xattrs: reader.fs().volume().has_xattrs,
-        report: Mutex::new(report),
+        defaults: Defaults::probe(directories.root()),
+        set_owners: owners && (is_root || options.owners == Owners::Image),
+        tell_owners: owners && !is_root,
+        xattrs: volume.has_xattrs && !options.no_xattrs,
+        directories,
+        stop: AtomicBool::new(false),
     };
-    job.run(&chosen.entries);
-    Ok(job
-        .report
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner))
+    let mut report = ExtractReport::default();
+    chosen
+        .failures
+        .into_iter()
+        .for_each(|failure| report.fail(failure));
+    job.run(plan, &mut report);
+    report.sort();
+    Ok(report)
 }
 
 struct Job<'j> {
     reader: &'j Reader,
     options: &'j ExtractOptions,
     progress: &'j dyn Progress,
-    target: Target,
-    owners: bool,
+    /// What new nodes get by themselves.
+    defaults: Option<Defaults>,
+    set_owners: bool,
+    /// Owners that are not set are counted.
+    tell_owners: bool,
     xattrs: bool,
-    report: Mutex<ExtractReport>,
+    directories: Directories,
+    /// Nothing more can be written.
+    stop: AtomicBool,
 }
 
 impl Job<'_> {
-    fn run(&self, entries: &[Selected]) {
-        let mut files = HashMap::new();
-        let mut order = Vec::new();
-        let mut links = Vec::new();
-        let mut firsts: HashMap<NodeId, &Selected> = HashMap::new();
-        for entry in entries {
-            // What is selected by itself, as the root of the choice, becomes the target.
-            if entry.name.is_empty() && entry.metadata.kind != FileType::Directory {
-                continue;
-            }
-            let is_dir = entry.metadata.kind == FileType::Directory;
-            if let Some(first) = firsts.get(&entry.node).filter(|_| !is_dir) {
-                links.push((*first, entry));
-                continue;
-            }
-            firsts.insert(entry.node, entry);
-            if entry.metadata.kind == FileType::Regular {
-                files.insert(entry.node, entry);
-                order.push(entry.node);
-            } else {
-                self.small(entry);
-            }
+    fn run(&mut self, mut plan: Plan<'_>, report: &mut ExtractReport) {
+        self.leave_collisions_out(&mut plan, report);
+        self.make_directories(&plan, report);
+        for item in &plan.others {
+            self.other(item, report);
         }
-        self.files(order, &files);
-        for (first, entry) in links {
-            self.link(first, entry);
-        }
-        for entry in entries
-            .iter()
-            .rev()
-            .filter(|entry| entry.metadata.kind == FileType::Directory)
-        {
-            let result = self
-                .target
-                .finish_directory(&entry.name, &self.attributes(entry));
-            self.outcome(entry, "set the mode of", result, |_| ());
-        }
-    }
-
-    /// Everything that has no data.
-    fn small(&self, entry: &Selected) {
-        let name = &entry.name;
-        match entry.metadata.kind {
-            FileType::Directory => {
-                let result = self.target.directory(name);
-                self.outcome(entry, "make the directory", result, |report| {
-                    report.directories += 1
-                });
-            }
-            FileType::Symlink => match self.reader.fs().read_link(entry.node) {
-                Ok(link) => {
-                    let result = self.target.symlink(name, &link, &self.attributes(entry));
-                    self.outcome(entry, "make the symbolic link", result, |report| {
-                        report.symlinks += 1
-                    });
-                }
-                Err(error) => self.failed(failure(entry, error)),
-            },
-            FileType::BlockDevice | FileType::CharDevice if !self.options.devices => {
-                let reason = "device nodes are made only when asked for";
-                self.failed(ExportError::LeftOut {
-                    path: name.clone(),
-                    reason,
-                });
-            }
-            kind => {
-                let device = entry.metadata.device;
-                let result = self
-                    .target
-                    .special(name, kind, device, &self.attributes(entry));
-                self.outcome(entry, "make the special file", result, |report| {
-                    report.specials += 1
-                });
-            }
-        }
-        self.progress.advance(0, 1);
-    }
-
-    fn files(&self, mut order: Vec<NodeId>, files: &HashMap<NodeId, &Selected>) {
+        let mut order: Vec<_> = plan.files.iter().map(|item| item.entry.node).collect();
         self.reader.physical_order(&mut order);
-        let threads = match self.options.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            n => n,
-        };
-        let bulk = self.reader.bulk(order);
-        let work = || {
-            while let Some((_, node)) = bulk.take() {
-                if let Some(entry) = files.get(&node) {
-                    self.file(entry);
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                scope.spawn(work);
-            }
-            work();
-        });
-    }
-
-    fn file(&self, entry: &Selected) {
-        let mut file = match self.target.create(&entry.name) {
-            Ok(file) => file,
-            Err(source) => {
-                return self.failed(ExportError::Entry {
-                    path: entry.name.clone(),
-                    action: "create",
-                    source,
-                });
-            }
-        };
-        let size = entry.metadata.size;
-        let copied = self.copy(entry, &file).and_then(|()| {
-            let wrong = |source| ExportError::Entry {
-                path: entry.name.clone(),
-                action: "write",
-                source,
-            };
-            file.finish(size, &self.attributes(entry)).map_err(wrong)
-        });
-        match copied {
-            Ok(()) => self.note(|report| {
-                report.files += 1;
-                report.bytes += size;
-            }),
-            Err(error) => {
-                // Half a file under its full name would be taken for the whole.
-                file.remove();
-                self.failed(error);
+        self.files(order, &plan.files, report);
+        for (first, item) in &plan.links {
+            self.link(first, item, report);
+        }
+        for (index, dir) in plan.dirs.iter().enumerate().rev() {
+            if let Some(entry) = dir.entry {
+                self.finish_directory(index, dir.parent, entry, report);
             }
         }
-        self.progress.advance(0, 1);
+        report.stopped |= self.stop.load(Ordering::Relaxed);
     }
 
-    /// Writes the data between the holes.
-    fn copy(&self, entry: &Selected, file: &target::NewFile) -> Result<(), ExportError> {
-        let read = |source| failure(entry, source);
-        let (node, mut at) = (entry.node, 0);
-        while let Some(start) = self.reader.seek_data(node, at).map_err(read)? {
-            let end = self
-                .reader
-                .seek_hole(node, start)
-                .map_err(read)?
-                .unwrap_or(entry.metadata.size);
-            self.progress.advance(start - at, 0);
-            at = start;
-            while at < end {
-                let want = saturating_usize(end - at).min(CHUNK);
-                let data = self.reader.read(node, at, want).map_err(read)?;
-                let wrong = |source| ExportError::Entry {
-                    path: entry.name.clone(),
-                    action: "write",
-                    source,
-                };
-                if data.is_empty() {
-                    return Err(wrong(io::ErrorKind::UnexpectedEof.into()));
-                }
-                file.write_at(at, &data).map_err(wrong)?;
-                at += u64_from(data.len());
-                self.progress.advance(u64_from(data.len()), 0);
-            }
+    fn leave_collisions_out(&self, plan: &mut Plan<'_>, report: &mut ExtractReport) {
+        let folds = collisions::folds_case(self.directories.root());
+        if !folds && !self.options.case_collisions {
+            return;
         }
-        Ok(())
+        let found = collisions::find(plan);
+        if folds {
+            let names = collisions::names(&found);
+            let stays = |item: &Item<'_>| !names.contains(&(item.dir, item.name));
+            plan.others.retain(stays);
+            plan.files.retain(stays);
+            plan.links
+                .retain(|(first, item)| stays(first) && stays(item));
+        }
+        report.collisions = found
+            .into_iter()
+            .map(|Collision { path, other, .. }| (path, other))
+            .collect();
     }
 
-    fn link(&self, first: &Selected, entry: &Selected) {
-        let result = self.target.link(&first.name, &entry.name);
-        self.outcome(entry, "make the hard link", result, |report| {
-            report.hard_links += 1
-        });
+    fn make_directories(&mut self, plan: &Plan<'_>, report: &mut ExtractReport) {
+        for dir in plan.dirs.iter().skip(1) {
+            // Closed to others while it is filled, unless its own mode lets them in; nobody else
+            // writes there before all is done.
+            let bits = dir
+                .entry
+                .map_or(0o755, |entry| entry.metadata.mode & 0o755 | 0o700);
+            let bits = if self.set_owners { 0o700 } else { bits };
+            let path = dir.entry.map_or(dir.name, |entry| entry.name()).to_vec();
+            match self.directories.make(mode(bits)) {
+                Ok(_) => report.directories += 1,
+                Err(source) => report.fail(ExportError::Entry {
+                    path,
+                    action: "make the directory",
+                    source,
+                }),
+            }
+            self.progress.advance(0, 1);
+        }
+        if plan.dirs.first().is_some_and(|dir| dir.entry.is_some()) {
+            report.directories += 1;
+        }
+    }
+
+    /// Links and special files: everything that has no data.
+    fn other(&self, item: &Item<'_>, report: &mut ExtractReport) {
         self.progress.advance(0, 1);
+        let kind = item.entry.metadata.kind;
+        let is_device = matches!(kind, FileType::BlockDevice | FileType::CharDevice);
+        if is_device && !self.options.devices {
+            return report.lose(Loss::Device, item.entry.name(), None);
+        }
+        if self.is_stopped() {
+            return;
+        }
+        let made = self.directory_of(item).and_then(|dir| {
+            if kind == FileType::Symlink {
+                let target = self.reader.fs().read_link(item.entry.node);
+                let target = target.map_err(|error| failure(item.entry, error))?;
+                let make = || rustix::fs::symlinkat(target.as_slice(), &*dir, item.name);
+                let made = self.directories.exclusively(&dir, item.name, make);
+                return made.map_err(entry_error(item, "make the symbolic link"));
+            }
+            let made = self.special(item, &dir);
+            made.map_err(entry_error(item, "make the special file"))
+        });
+        match made {
+            Ok(()) if kind == FileType::Symlink => report.symlinks += 1,
+            Ok(()) => report.specials += 1,
+            Err(ExportError::Entry { source, .. })
+                if is_device && source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                return report.lose(Loss::Device, item.entry.name(), Some(source));
+            }
+            Err(error) => return self.fail(report, error),
+        }
+        if let Ok(dir) = self.directories.get(item.dir) {
+            let attributes = self.attributes(item.entry, report);
+            let path = item.entry.name();
+            attributes.set_at(
+                &dir,
+                item.name,
+                self.defaults_in(item.dir),
+                kind != FileType::Symlink,
+                &mut |loss, error| report.lose(loss, path, Some(error.into())),
+            );
+        }
     }
 
-    fn attributes(&self, entry: &Selected) -> Attributes {
+    fn special(&self, item: &Item<'_>, dir: &OwnedFd) -> io::Result<()> {
+        let metadata = &item.entry.metadata;
+        let kind = match metadata.kind {
+            FileType::BlockDevice => HostType::BlockDevice,
+            FileType::CharDevice => HostType::CharacterDevice,
+            FileType::Socket => HostType::Socket,
+            _ => HostType::Fifo,
+        };
+        let number = rustix::fs::makedev(metadata.device.major, metadata.device.minor);
+        let make = || rustix::fs::mknodat(dir, item.name, kind, mode(0o600), number);
+        self.directories.exclusively(dir, item.name, make)
+    }
+
+    /// Gives a file that was made one more name.
+    fn link(&self, first: &Item<'_>, item: &Item<'_>, report: &mut ExtractReport) {
+        self.progress.advance(0, 1);
+        let is_device = matches!(
+            item.entry.metadata.kind,
+            FileType::BlockDevice | FileType::CharDevice
+        );
+        if is_device && !self.options.devices {
+            return report.lose(Loss::Device, item.entry.name(), None);
+        }
+        if self.is_stopped() {
+            return;
+        }
+        let linked = self.directory_of(first).and_then(|from| {
+            let dir = self.directory_of(item)?;
+            let make =
+                || rustix::fs::linkat(&*from, first.name, &*dir, item.name, AtFlags::empty());
+            let made = self.directories.exclusively(&dir, item.name, make);
+            made.map_err(entry_error(item, "make the hard link"))
+        });
+        match linked {
+            Ok(()) => report.hard_links += 1,
+            Err(error) => self.fail(report, error),
+        }
+    }
+
+    /// Sets what could not be set while the directory was being filled.
+    fn finish_directory(
+        &self,
+        index: usize,
+        parent: usize,
+        entry: &Selected,
+        report: &mut ExtractReport,
+    ) {
+        let state = self.directories.state(index);
+        // A target that was there stays as the user made it; of what is not there nothing is set.
+        let is_root_of_image = entry.path.is_empty() && state == State::Made;
+        if state == State::Failed || (index == 0 && !is_root_of_image) {
+            return;
+        }
+        let attributes = self.attributes(entry, report);
+        let path = entry.name();
+        let lost = &mut |loss, error: Errno| report.lose(loss, path, Some(error.into()));
+        let first = attributes.mode & 0o755 | 0o700;
+        let has_mode = self
+            .defaults
+            .is_some_and(|defaults| !self.set_owners && first & defaults.bits() == attributes.mode);
+        if index > 0 && state == State::Made && has_mode && attributes.xattrs.is_empty() {
+            // The time is all that is missing, and needs no descriptor.
+            match self.directories.get(parent) {
+                Ok(dir) => attributes.set_time_at(&dir, self.directories.name(index), lost),
+                Err(error) => report.lose(Loss::Time, path, Some(error)),
+            }
+            return;
+        }
+        match self.directories.get(index) {
+            Ok(dir) => attributes.set(&*dir, self.defaults_in(index), true, lost),
+            Err(error) => report.lose(Loss::Mode, path, Some(error)),
+        }
+    }
+
+    fn directory_of(&self, item: &Item<'_>) -> Result<Arc<OwnedFd>, ExportError> {
+        let dir = self.directories.get(item.dir);
+        dir.map_err(entry_error(item, "create"))
+    }
+
+    /// What a new node in this directory gets by itself, where that is known: in one that was there
+    /// already other rules may hold.
+    fn defaults_in(&self, dir: usize) -> Option<Defaults> {
+        let known = dir == 0 || self.directories.state(dir) == State::Made;
+        self.defaults.filter(|_| known)
+    }
+
+    /// What is to be set on an entry; what is left out is counted.
+    fn attributes(&self, entry: &Selected, report: &mut ExtractReport) -> Attributes {
         let metadata = &entry.metadata;
+        let owner = (
+            self.options.uids.map(metadata.uid),
+            self.options.gids.map(metadata.gid),
+        );
+        let is_given = self
+            .defaults
+            .is_some_and(|defaults| owner == defaults.owner());
+        if self.tell_owners && !self.set_owners && !is_given {
+            report.lose(Loss::Owner, entry.name(), None);
+        }
+        let is_link = metadata.kind == FileType::Symlink;
+        let mut bits = metadata.mode & 0o7777;
+        if !self.options.special_bits && bits & 0o7000 != 0 && !is_link {
+            bits &= 0o777;
+            report.lose(Loss::SpecialBits, entry.name(), None);
+        }
+        if self.options.umask {
+            bits &= 0o7000 | self.defaults.map_or(0o755, Defaults::bits);
+        }
         let mut xattrs = Vec::new();
         if self.xattrs {
             let add = &mut |name: &[u8], value: &[u8]| xattrs.push((name.to_vec(), value.to_vec()));
             if let Err(error) = self.reader.fs().xattrs(entry.node, add) {
-                self.failed(failure(entry, error));
+                report.fail(failure(entry, error));
             }
         }
         Attributes {
-            mode: metadata.mode
-                & if self.options.special_bits {
-                    0o7777
-                } else {
-                    0o777
-                },
-            owner: self.owners.then_some((metadata.uid, metadata.gid)),
+            mode: bits,
+            owner: self.set_owners.then_some(owner),
             mtime: metadata.mtime,
             xattrs,
         }
     }
 
-    fn outcome(
-        &self,
-        entry: &Selected,
-        action: &'static str,
-        result: io::Result<()>,
-        done: impl FnOnce(&mut ExtractReport),
-    ) {
-        match result {
-            Ok(()) => self.note(done),
-            Err(source) => self.failed(ExportError::Entry {
-                path: entry.name.clone(),
-                action,
-                source,
-            }),
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Notes a failure; one that all others would share ends the work.
+    fn fail(&self, report: &mut ExtractReport, error: ExportError) {
+        let is_final = |source: &io::Error| {
+            use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+            matches!(
+                source.kind(),
+                StorageFull | QuotaExceeded | ReadOnlyFilesystem
+            )
+        };
+        let ends = matches!(&error, ExportError::Entry { source, .. } if is_final(source));
+        if ends && self.stop.swap(true, Ordering::Relaxed) {
+            // Said once.
+            return;
         }
+        report.fail(error);
     }
+}
 
-    fn note(&self, change: impl FnOnce(&mut ExtractReport)) {
-        change(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    fn failed(&self, failure: Failure) {
-        self.note(|report| report.failures.push(failure));
+fn entry_error(item: &Item<'_>, action: &'static str) -> impl Fn(io::Error) -> ExportError + use<> {
+    let path = item.entry.name().to_vec();
+    move |source| ExportError::Entry {
+        path: path.clone(),
+        action,
+        source,
     }
 }

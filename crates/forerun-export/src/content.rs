@@ -1,0 +1,115 @@
+//! Which parts of a file are data, in pieces that suit reading.
+//!
+//! A hole is what the image does not store. Where the extents of a file leave a part of it out, that
+//! part counts as data: whoever reads it gets the error.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_engine::Reader;
+use forerun_vfs::{NodeId, Place, Result};
+
+/// Bytes read and written at a time, where the image does not cut them smaller.
+pub const CHUNK: u64 = 1 << 20;
+/// Bytes of a file whose extents are asked for at a time.
+const WINDOW: u64 = 64 << 20;
+
+/// Visits the data of a file of `size` bytes in order: pieces of at most [`CHUNK`] bytes, none of
+/// which reaches over the border of an encoded block, so that reading it copies nothing.
+///
+/// # Errors
+/// What the visitor gives, and those of [`FileSystem::map`](forerun_vfs::FileSystem::map).
+pub fn visit_data<E>(
+    reader: &Reader,
+    node: NodeId,
+    size: u64,
+    visit: &mut dyn FnMut(Range<u64>) -> Result<(), E>,
+) -> Result<(), E>
+where
+    E: From<forerun_vfs::Error>,
+{
+    let (mut at, mut window) = (0, WINDOW);
+    while at < size {
+        let end = size.min(at.saturating_add(window));
+        let pieces = pieces(reader, node, at..end)?;
+        // Through a long hole in growing steps.
+        window = if pieces.is_empty() {
+            window.saturating_mul(2)
+        } else {
+            WINDOW
+        };
+        for piece in pieces {
+            visit(piece)?;
+        }
+        at = end;
+    }
+    Ok(())
+}
+
+fn pieces(reader: &Reader, node: NodeId, range: Range<u64>) -> Result<Vec<Range<u64>>> {
+    let mut pieces = Vec::new();
+    let mut at = range.start;
+    reader.fs().map(node, range.clone(), &mut |extent| {
+        let end = extent.logical.end.min(range.end);
+        if end <= at {
+            return ControlFlow::Continue(());
+        }
+        // A gap is read, which reports it.
+        let start = extent.logical.start.clamp(at, end);
+        push(&mut pieces, at..start, true);
+        match extent.place {
+            Place::Zero => {}
+            Place::Stored { .. } => push(&mut pieces, start..end, true),
+            Place::Encoded { .. } | Place::Inline(_) => push(&mut pieces, start..end, false),
+        }
+        at = end;
+        if at < range.end {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    })?;
+    push(&mut pieces, at..range.end, true);
+    Ok(pieces)
+}
+
+/// Adds a piece, merged with the one before where both are stored as they are, cut where it is long.
+fn push(pieces: &mut Vec<Range<u64>>, mut range: Range<u64>, merge: bool) {
+    if merge
+        && let Some(last) = pieces.last_mut()
+        && last.end == range.start
+        && last.end - last.start < CHUNK
+    {
+        let end = range.end.min(last.start + CHUNK);
+        last.end = end;
+        range.start = end;
+    }
+    while range.start < range.end {
+        let end = range.end.min(range.start.saturating_add(CHUNK));
+        pieces.push(range.start..end);
+        range.start = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_merged_and_cut() {
+        let mut pieces = Vec::new();
+        push(&mut pieces, 0..10, true);
+        push(&mut pieces, 10..CHUNK + 5, true);
+        push(&mut pieces, CHUNK + 5..CHUNK + 6, false);
+        push(&mut pieces, CHUNK + 9..CHUNK + 9, true);
+        push(&mut pieces, CHUNK + 9..CHUNK + 12, true);
+        assert_eq!(
+            pieces,
+            [
+                0..CHUNK,
+                CHUNK..CHUNK + 5,
+                CHUNK + 5..CHUNK + 6,
+                CHUNK + 9..CHUNK + 12
+            ]
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! A tree as it is compared.
+
+use std::collections::HashMap;
+
+use forerun_engine::build::Patterns;
+use forerun_vfs::{Metadata, NodeId};
+
+use super::DiffOptions;
+
+/// What a file is known by on its side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Id {
+    /// In an image.
+    Node(NodeId),
+    /// On the system: device and inode number.
+    Host(u64, u64),
+}
+
+/// A path and what is there.
+#[derive(Debug)]
+pub struct Entry {
+    /// Without a leading slash; empty for the root.
+    pub path: Vec<u8>,
+    pub id: Id,
+    pub metadata: Metadata,
+    /// Of symbolic links.
+    pub target: Vec<u8>,
+    /// The first name of the same file, where there are several.
+    pub first: Option<Vec<u8>>,
+}
+
+/// All entries of a side, in the order of the paths.
+pub struct Tree {
+    pub entries: Vec<Entry>,
+}
+
+impl Tree {
+    pub fn new(mut entries: Vec<Entry>) -> Self {
+        entries.sort_by(|one, other| one.path.cmp(&other.path));
+        // A name that is there twice, which no sound image has: the first counts.
+        entries.dedup_by(|later, first| later.path == first.path);
+        let mut names: HashMap<Id, Vec<usize>> = HashMap::new();
+        for (at, entry) in entries.iter().enumerate() {
+            if entry.metadata.kind != forerun_vfs::FileType::Directory {
+                names.entry(entry.id).or_default().push(at);
+            }
+        }
+        for at in names.into_values().filter(|names| names.len() > 1) {
+            let first = at.first().and_then(|&first| entries.get(first));
+            let first = first.map(|entry| entry.path.clone());
+            for at in at {
+                if let Some(entry) = entries.get_mut(at) {
+                    entry.first.clone_from(&first);
+                }
+            }
+        }
+        Self { entries }
+    }
+}
+
+/// What becomes of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    Take,
+    /// It is not compared, but what is below it may be.
+    Pass,
+    /// Nor is anything below it.
+    Skip,
+}
+
+pub fn choose(path: &[u8], options: &DiffOptions) -> Choice {
+    let included = |patterns: &Patterns| patterns.is_empty() || patterns.covers(path);
+    if !path.is_empty() && options.exclude.matches(path) {
+        Choice::Skip
+    } else if included(&options.include) {
+        Choice::Take
+    } else {
+        Choice::Pass
+    }
+}

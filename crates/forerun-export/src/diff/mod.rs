@@ -1,0 +1,249 @@
+//! What tells two trees apart: two images, or an image and a directory.
+//!
+//! Everything is compared that both sides can keep; contents byte for byte, since equal sizes and
+//! times prove nothing. In three steps: both trees are walked; what is known without reading is
+//! compared; contents are read in the physical order of one side, on several threads, ahead of the
+//! comparison. Differences come in the order of their paths.
+
+mod compare;
+mod contents;
+mod entry;
+mod host;
+mod image;
+
+use std::cmp::Ordering;
+use std::path::Path;
+
+use forerun_engine::Reader;
+use forerun_engine::build::Patterns;
+use forerun_io::u64_from;
+use forerun_vfs::{Device, FileType, Timestamp};
+
+use crate::{ExportError, Progress};
+use entry::Tree;
+
+/// One of the two trees.
+#[derive(Clone, Copy, Debug)]
+pub enum Side<'a> {
+    /// An image.
+    Image(&'a Reader),
+    /// A directory of the system.
+    Directory(&'a Path),
+}
+
+/// What is compared.
+#[derive(Clone, Debug, Default)]
+pub struct DiffOptions {
+    /// Times of modification do not matter.
+    pub ignore_mtime: bool,
+    /// Nor owners and groups.
+    pub ignore_owner: bool,
+    /// Nor permissions.
+    pub ignore_mode: bool,
+    /// Nor extended attributes.
+    pub ignore_xattrs: bool,
+    /// Nor which names are one file.
+    pub ignore_links: bool,
+    /// Where there are any, only what one of these covers is compared.
+    pub include: Patterns,
+    /// What one of these covers is not.
+    pub exclude: Patterns,
+    /// Threads that compare contents; 0 means one per CPU.
+    pub threads: usize,
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Where, without a leading slash; empty for the root.
+    pub path: Vec<u8>,
+    /// What.
+    pub change: Change,
+}
+
+/// In what a path differs: left, then right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// It is on the right only.
+    Added(FileType),
+    /// It is on the left only.
+    Removed(FileType),
+    /// It is something else. Nothing further is compared then.
+    Kind(FileType, FileType),
+    /// Permission bits. Where one side keeps only whether a file can be executed, that is compared.
+    Mode(u16, u16),
+    /// Owner and group.
+    Owner((u32, u32), (u32, u32)),
+    /// Time of modification; fractions of seconds only where both sides have some.
+    Mtime(Timestamp, Timestamp),
+    /// Length of a regular file. Contents are not compared then.
+    Size(u64, u64),
+    /// The first byte of a regular file that differs.
+    Content(u64),
+    /// Target of a symbolic link.
+    Target(Vec<u8>, Vec<u8>),
+    /// Device number.
+    Device(Device, Device),
+    /// The first of the names, in the order of the paths, that are one file with this; nothing
+    /// where this is its only name.
+    Link(Option<Vec<u8>>, Option<Vec<u8>>),
+    /// An extended attribute, and its values where it is there.
+    Xattr(Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>),
+}
+
+impl Change {
+    /// Short stable name of what differs.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Added(_) => "added",
+            Self::Removed(_) => "removed",
+            Self::Kind(..) => "type",
+            Self::Mode(..) => "mode",
+            Self::Owner(..) => "owner",
+            Self::Mtime(..) => "mtime",
+            Self::Size(..) => "size",
+            Self::Content(_) => "content",
+            Self::Target(..) => "target",
+            Self::Device(..) => "device",
+            Self::Link(..) => "link",
+            Self::Xattr(..) => "xattr",
+        }
+    }
+}
+
+/// What was compared, and what could not be.
+#[derive(Debug, Default)]
+pub struct DiffReport {
+    /// Paths that are on both sides.
+    pub compared: u64,
+    /// Bytes of contents compared, holes on both sides included.
+    pub bytes: u64,
+    /// Differences found.
+    pub differences: u64,
+    /// Whether a side keeps no owners, times and full permissions, so that these were left out.
+    pub without_owners: bool,
+    /// What could not be read, of the left and of the right. It was not compared.
+    pub failures: (Vec<ExportError>, Vec<ExportError>),
+}
+
+/// Compares two trees and tells of each difference.
+///
+/// # Errors
+/// A directory that cannot be opened. What cannot be read further down is in the report.
+pub fn diff(
+    left: Side<'_>,
+    right: Side<'_>,
+    options: &DiffOptions,
+    progress: &dyn Progress,
+    report: &mut dyn FnMut(Difference),
+) -> Result<DiffReport, ExportError> {
+    progress.begin(0, 0);
+    let mut done = DiffReport::default();
+    let left_tree = tree(left, options, &mut done.failures.0)?;
+    let right_tree = tree(right, options, &mut done.failures.1)?;
+    let keeps = compare::Keeps::of(left, right, options);
+    done.without_owners = !keeps.owners_kept;
+    let mut found = Vec::new();
+    let mut pairs = Vec::new();
+    let mut merge = Merge::new(&left_tree, &right_tree);
+    while let Some((left_entry, right_entry)) = merge.next() {
+        let (path, mut changes) = match (left_entry, right_entry) {
+            (Some(old), Some(new)) => {
+                done.compared += 1;
+                let mut changes = Vec::new();
+                compare::entries(old, new, &keeps, &mut changes);
+                xattrs(left, right, (old, new), &keeps, &mut changes, &mut done);
+                let same_length = old.metadata.size == new.metadata.size;
+                let files = |entry: &entry::Entry| entry.metadata.kind == FileType::Regular;
+                if files(old) && files(new) && same_length && old.metadata.size > 0 {
+                    pairs.push(contents::Pair { old, new });
+                }
+                (&old.path, changes)
+            }
+            (Some(old), None) => (&old.path, vec![Change::Removed(old.metadata.kind)]),
+            (None, Some(new)) => (&new.path, vec![Change::Added(new.metadata.kind)]),
+            (None, None) => break,
+        };
+        found.extend(changes.drain(..).map(|change| Difference {
+            path: path.clone(),
+            change,
+        }));
+    }
+    let outcome = contents::compare(left, right, pairs, options.threads, progress);
+    done.bytes = outcome.bytes;
+    found.extend(outcome.differences);
+    done.failures.0.extend(outcome.failures.0);
+    done.failures.1.extend(outcome.failures.1);
+    // Stable: what differs in several ways tells them in the order in which they are compared.
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    done.differences = u64_from(found.len());
+    found.into_iter().for_each(report);
+    Ok(done)
+}
+
+fn tree(
+    side: Side<'_>,
+    options: &DiffOptions,
+    failures: &mut Vec<ExportError>,
+) -> Result<Tree, ExportError> {
+    let entries = match side {
+        Side::Image(reader) => image::entries(reader, options, failures),
+        Side::Directory(path) => host::entries(path, options, failures)?,
+    };
+    Ok(Tree::new(entries))
+}
+
+fn xattrs(
+    left: Side<'_>,
+    right: Side<'_>,
+    (old, new): (&entry::Entry, &entry::Entry),
+    keeps: &compare::Keeps,
+    changes: &mut Vec<Change>,
+    done: &mut DiffReport,
+) {
+    if !keeps.xattrs || old.metadata.kind != new.metadata.kind {
+        return;
+    }
+    let of = |side, entry: &entry::Entry| match side {
+        Side::Image(reader) => image::xattrs(reader, entry),
+        Side::Directory(path) => host::xattrs(path, entry),
+    };
+    match (of(left, old), of(right, new)) {
+        (Ok(old), Ok(new)) => compare::xattrs(&old, &new, changes),
+        (old, new) => {
+            done.failures.0.extend(old.err());
+            done.failures.1.extend(new.err());
+        }
+    }
+}
+
+/// Both trees in the order of the paths.
+struct Merge<'t> {
+    left: std::iter::Peekable<std::slice::Iter<'t, entry::Entry>>,
+    right: std::iter::Peekable<std::slice::Iter<'t, entry::Entry>>,
+}
+
+impl<'t> Merge<'t> {
+    fn new(left: &'t Tree, right: &'t Tree) -> Self {
+        Self {
+            left: left.entries.iter().peekable(),
+            right: right.entries.iter().peekable(),
+        }
+    }
+
+    fn next(&mut self) -> Option<(Option<&'t entry::Entry>, Option<&'t entry::Entry>)> {
+        let order = match (self.left.peek(), self.right.peek()) {
+            (Some(left), Some(right)) => left.path.cmp(&right.path),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return None,
+        };
+        Some(match order {
+            Ordering::Less => (self.left.next(), None),
+            Ordering::Greater => (None, self.right.next()),
+            Ordering::Equal => (self.left.next(), self.right.next()),
+        })
+    }
+}

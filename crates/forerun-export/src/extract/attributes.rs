@@ -1,0 +1,182 @@
+//! What is set on a node once it is there, with as few calls as possible.
+//!
+//! A new node has an owner and a mode already: the system's defaults, which one probe tells. Only
+//! what differs from them is set. The owner comes first, since changing it clears special bits and
+//! capabilities; the time comes last.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use forerun_vfs::Timestamp;
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
+use rustix::io::Errno;
+
+use super::Loss;
+
+/// What is wanted of a node.
+pub struct Attributes {
+    pub mode: u16,
+    pub owner: Option<(u32, u32)>,
+    pub mtime: Timestamp,
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Told of each attribute that could not be set.
+pub type Lost<'l> = dyn FnMut(Loss, Errno) + 'l;
+
+/// While they are being filled, only the owner gets at what will change hands.
+const PRIVATE: u16 = 0o600;
+
+/// What the system gives to what is made in the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    owner: (u32, u32),
+    /// Permission bits that it lets through.
+    bits: u16,
+}
+
+impl Defaults {
+    /// Finds out with a file without a name. Nothing where the filesystem has no such files: all
+    /// attributes are set then.
+    pub fn probe(dir: &OwnedFd) -> Option<Self> {
+        let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(dir, ".", flags, Mode::from_bits_truncate(0o777)).ok()?;
+        let stat = rustix::fs::fstat(&file).ok()?;
+        Some(Self {
+            owner: (stat.st_uid, stat.st_gid),
+            bits: u16::try_from(stat.st_mode & 0o777).ok()?,
+        })
+    }
+
+    /// Permission bits that survive the caller's umask.
+    pub const fn bits(self) -> u16 {
+        self.bits
+    }
+
+    pub const fn owner(self) -> (u32, u32) {
+        self.owner
+    }
+}
+
+impl Attributes {
+    /// The mode to make a file with, and whether it must be set again at the end.
+    pub fn first_mode(&self, defaults: Option<Defaults>) -> (Mode, bool) {
+        let Some(defaults) = defaults else {
+            return (mode(PRIVATE), true);
+        };
+        let changes = self.owner.is_some_and(|owner| owner != defaults.owner);
+        if changes || !self.xattrs.is_empty() || self.mode & 0o7000 != 0 {
+            return (mode(PRIVATE), true);
+        }
+        (mode(self.mode), self.mode & !defaults.bits != 0)
+    }
+
+    fn owner_to_set(&self, defaults: Option<Defaults>) -> Option<(Uid, Gid)> {
+        let (uid, gid) = self
+            .owner
+            .filter(|&owner| defaults.is_none_or(|defaults| owner != defaults.owner))?;
+        Some((Uid::from_raw(uid), Gid::from_raw(gid)))
+    }
+
+    /// Sets everything on an open node that was made with [`first_mode`](Self::first_mode).
+    pub fn set(
+        &self,
+        fd: impl AsFd,
+        defaults: Option<Defaults>,
+        set_mode: bool,
+        lost: &mut Lost<'_>,
+    ) {
+        let mut bits = self.mode;
+        if let Some((uid, gid)) = self.owner_to_set(defaults)
+            && let Err(error) = rustix::fs::fchown(&fd, Some(uid), Some(gid))
+        {
+            lost(Loss::Owner, error);
+            // Of another owner's rights nothing may be left to this one.
+            bits &= 0o1777;
+        }
+        for (name, value) in &self.xattrs {
+            let set = rustix::fs::fsetxattr(&fd, name.as_slice(), value, XattrFlags::empty());
+            set.unwrap_or_else(|error| lost(Loss::Xattr, error));
+        }
+        if set_mode && let Err(error) = rustix::fs::fchmod(&fd, mode(bits)) {
+            lost(Loss::Mode, error);
+        }
+        let set = rustix::fs::futimens(&fd, &self.times());
+        set.unwrap_or_else(|error| lost(Loss::Time, error));
+    }
+
+    /// By name, for what must not be opened: links, devices, fifos, sockets. The name was just made,
+    /// exclusively, and no link is followed.
+    pub fn set_at(
+        &self,
+        dir: &OwnedFd,
+        name: &[u8],
+        defaults: Option<Defaults>,
+        has_mode: bool,
+        lost: &mut Lost<'_>,
+    ) {
+        let mut bits = self.mode;
+        if let Some((uid, gid)) = self.owner_to_set(defaults) {
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            if let Err(error) = rustix::fs::chownat(dir, name, Some(uid), Some(gid), flags) {
+                lost(Loss::Owner, error);
+                bits &= 0o1777;
+            }
+        }
+        if !self.xattrs.is_empty() {
+            // There is no call for names in a directory; through its descriptor there is a path, of
+            // which the last name is not followed.
+            let fd = format!("/proc/self/fd/{}/", dir.as_raw_fd());
+            let path = [fd.as_bytes(), name].concat();
+            for (key, value) in &self.xattrs {
+                let set = rustix::fs::lsetxattr(
+                    path.as_slice(),
+                    key.as_slice(),
+                    value,
+                    XattrFlags::empty(),
+                );
+                set.unwrap_or_else(|error| lost(Loss::Xattr, error));
+            }
+        }
+        if has_mode {
+            let set = chmod_exactly(dir, name, mode(bits));
+            set.unwrap_or_else(|error| lost(Loss::Mode, error));
+        }
+        self.set_time_at(dir, name, lost);
+    }
+
+    /// The time alone, by name.
+    pub fn set_time_at(&self, dir: &OwnedFd, name: &[u8], lost: &mut Lost<'_>) {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let set = rustix::fs::utimensat(dir, name, &self.times(), flags);
+        set.unwrap_or_else(|error| lost(Loss::Time, error));
+    }
+
+    /// Only the modification is set; the access is now.
+    fn times(&self) -> Timestamps {
+        Timestamps {
+            last_access: Timespec {
+                tv_sec: 0,
+                tv_nsec: UTIME_OMIT,
+            },
+            last_modification: Timespec {
+                tv_sec: self.mtime.seconds,
+                tv_nsec: self.mtime.nanoseconds.into(),
+            },
+        }
+    }
+}
+
+/// Changes the mode of what has that name, unless it is a link: the plain call would follow it.
+fn chmod_exactly(dir: &OwnedFd, name: &[u8], mode: Mode) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let node = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&node)?;
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Symlink {
+        return Err(Errno::LOOP);
+    }
+    rustix::fs::chmod(format!("/proc/self/fd/{}", node.as_raw_fd()), mode)
+}
+
+pub fn mode(bits: u16) -> Mode {
+    Mode::from_bits_truncate(bits.into())
+}

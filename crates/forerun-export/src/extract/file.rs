@@ -1,0 +1,148 @@
+//! The regular files of an extraction, written by several threads.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use forerun_engine::Bulk;
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::NodeId;
+use rustix::fs::{AtFlags, OFlags};
+
+use super::Job;
+use super::plan::Item;
+use super::report::ExtractReport;
+use crate::ExportError;
+use crate::content::visit_data;
+use crate::select::failure;
+
+const NEW: OFlags = OFlags::WRONLY
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+impl Job<'_> {
+    /// Writes the files in the order given.
+    pub(super) fn files(&self, order: Vec<NodeId>, items: &[Item<'_>], report: &mut ExtractReport) {
+        let by_node: HashMap<_, _> = items.iter().map(|item| (item.entry.node, item)).collect();
+        let threads = match self.options.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        };
+        let threads = threads.min(order.len());
+        let bulk = self.reader.bulk(order);
+        std::thread::scope(|scope| {
+            let work = || self.work(&bulk, &by_node);
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            report.add(work());
+            for thread in others {
+                match thread.join() {
+                    Ok(done) => report.add(done),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+        });
+    }
+
+    fn work(&self, bulk: &Bulk, by_node: &HashMap<NodeId, &Item<'_>>) -> ExtractReport {
+        let mut report = ExtractReport::default();
+        let mut last: Option<(usize, Arc<OwnedFd>)> = None;
+        while let Some((_, node)) = bulk.take() {
+            if self.is_stopped() {
+                break;
+            }
+            let Some(item) = by_node.get(&node) else {
+                continue;
+            };
+            // Files of one directory come close together.
+            let dir = match &last {
+                Some((index, dir)) if *index == item.dir => Ok(Arc::clone(dir)),
+                _ => self.directory_of(item),
+            };
+            let made = dir.and_then(|dir| {
+                last = Some((item.dir, Arc::clone(&dir)));
+                self.file(item, &dir, &mut report)
+            });
+            match made {
+                Ok(()) => {
+                    report.files += 1;
+                    report.bytes = report.bytes.saturating_add(item.entry.metadata.size);
+                }
+                Err(error) => self.fail(&mut report, error),
+            }
+            self.progress.advance(0, 1);
+        }
+        report
+    }
+
+    fn file(
+        &self,
+        item: &Item<'_>,
+        dir: &OwnedFd,
+        report: &mut ExtractReport,
+    ) -> Result<(), ExportError> {
+        let attributes = self.attributes(item.entry, report);
+        let defaults = self.defaults_in(item.dir);
+        let (mode, set_mode) = attributes.first_mode(defaults);
+        let make = || rustix::fs::openat(dir, item.name, NEW, mode);
+        let made = self.directories.exclusively(dir, item.name, make);
+        let file = File::from(made.map_err(super::entry_error(item, "create"))?);
+        if let Err(error) = self.copy(item, &file) {
+            // Half a file under its full name would be taken for the whole.
+            let _it_may_be_gone = rustix::fs::unlinkat(dir, item.name, AtFlags::empty());
+            return Err(error);
+        }
+        let path = item.entry.name();
+        attributes.set(&file, defaults, set_mode, &mut |loss, error| {
+            report.lose(loss, path, Some(error.into()));
+        });
+        Ok(())
+    }
+
+    /// Writes the data between the holes.
+    fn copy(&self, item: &Item<'_>, file: &File) -> Result<(), ExportError> {
+        let (entry, size) = (item.entry, item.entry.metadata.size);
+        let wrong = super::entry_error(item, "write");
+        let mut written = 0;
+        let copied = visit_data(self.reader, entry.node, size, &mut |piece| {
+            let (mut at, end) = (piece.start, piece.end);
+            while at < end {
+                let want = saturating_usize(end - at);
+                let data = self.reader.read(entry.node, at, want)?;
+                if data.is_empty() {
+                    return Err(Stopped::Write(io::ErrorKind::UnexpectedEof.into()));
+                }
+                file.write_all_at(&data, at).map_err(Stopped::Write)?;
+                at += u64_from(data.len());
+            }
+            self.progress.advance(end - written, 0);
+            written = end;
+            Ok(())
+        });
+        copied.map_err(|stopped| match stopped {
+            Stopped::Read(error) => failure(entry, error),
+            Stopped::Write(error) => wrong(error),
+        })?;
+        if written < size {
+            file.set_len(size).map_err(wrong)?;
+            self.progress.advance(size - written, 0);
+        }
+        Ok(())
+    }
+}
+
+/// Why a copy ended.
+enum Stopped {
+    Read(forerun_vfs::Error),
+    Write(io::Error),
+}
+
+impl From<forerun_vfs::Error> for Stopped {
+    fn from(error: forerun_vfs::Error) -> Self {
+        Self::Read(error)
+    }
+}

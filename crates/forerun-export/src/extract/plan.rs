@@ -1,0 +1,129 @@
+//! What is to be made, by directory: who is in which, what comes first, which names are one file.
+
+use std::collections::HashMap;
+
+use forerun_vfs::{FileType, NodeId};
+
+use crate::select::Selected;
+
+/// A directory to be made.
+pub struct Dir<'s> {
+    /// Index of the directory it is in; the target, at 0, is in itself.
+    pub parent: usize,
+    pub name: &'s [u8],
+    /// Nothing for one that the image does not tell of.
+    pub entry: Option<&'s Selected>,
+}
+
+/// Anything else.
+#[derive(Clone, Copy)]
+pub struct Item<'s> {
+    /// Index of the directory it is in.
+    pub dir: usize,
+    pub name: &'s [u8],
+    pub entry: &'s Selected,
+}
+
+/// All of it.
+pub struct Plan<'s> {
+    /// The target first; each after the one it is in.
+    pub dirs: Vec<Dir<'s>>,
+    /// Symbolic links, devices, fifos and sockets, in the order of the walk.
+    pub others: Vec<Item<'s>>,
+    /// Regular files, in the order of the walk.
+    pub files: Vec<Item<'s>>,
+    /// Further names: what was made first, and the name.
+    pub links: Vec<(Item<'s>, Item<'s>)>,
+}
+
+impl<'s> Plan<'s> {
+    pub fn new(entries: &'s [Selected]) -> Self {
+        let target = Dir {
+            parent: 0,
+            name: b"",
+            entry: None,
+        };
+        let mut plan = Self {
+            dirs: vec![target],
+            others: Vec::new(),
+            files: Vec::new(),
+            links: Vec::new(),
+        };
+        let mut index = HashMap::from([(&b""[..], 0)]);
+        let mut firsts: HashMap<NodeId, Item<'s>> = HashMap::new();
+        for entry in entries {
+            if entry.metadata.kind == FileType::Directory {
+                let at = plan.dir(&mut index, entry.name());
+                if let Some(dir) = plan.dirs.get_mut(at) {
+                    // Of the roots of several choices none is that of the image.
+                    dir.entry = dir.entry.or(Some(entry));
+                }
+                continue;
+            }
+            let (parent, name) = split(entry.name());
+            // What is selected by itself, as the root of the choice, has no name left.
+            if name.is_empty() {
+                continue;
+            }
+            let dir = plan.dir(&mut index, parent);
+            let item = Item { dir, name, entry };
+            match firsts.get(&entry.node) {
+                Some(first) => plan.links.push((*first, item)),
+                None => {
+                    firsts.insert(entry.node, item);
+                    match entry.metadata.kind {
+                        FileType::Regular => plan.files.push(item),
+                        _ => plan.others.push(item),
+                    }
+                }
+            }
+        }
+        plan
+    }
+
+    /// Everything that has a name, as (directory, name, path in the output).
+    pub fn names(&self) -> impl Iterator<Item = (usize, &'s [u8], Option<&'s Selected>)> + '_ {
+        let dirs = self.dirs.iter().skip(1);
+        let dirs = dirs.map(|dir| (dir.parent, dir.name, dir.entry));
+        let items = self.others.iter().chain(&self.files);
+        let items = items.chain(self.links.iter().map(|(_, item)| item));
+        dirs.chain(items.map(|item| (item.dir, item.name, Some(item.entry))))
+    }
+
+    /// The index of a directory, which is added, with those it is in, where it is not known yet.
+    fn dir(&mut self, index: &mut HashMap<&'s [u8], usize>, path: &'s [u8]) -> usize {
+        if let Some(&at) = index.get(path) {
+            return at;
+        }
+        let mut missing = vec![path];
+        let mut above = split(path).0;
+        let mut parent = loop {
+            if let Some(&at) = index.get(above) {
+                break at;
+            }
+            missing.push(above);
+            above = split(above).0;
+        };
+        for path in missing.into_iter().rev() {
+            self.dirs.push(Dir {
+                parent,
+                name: split(path).1,
+                entry: None,
+            });
+            parent = self.dirs.len() - 1;
+            index.insert(path, parent);
+        }
+        parent
+    }
+}
+
+/// The directory of a path, and the name in it.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(at) => (
+            path.get(..at).unwrap_or_default(),
+            path.get(at + 1..).unwrap_or_default(),
+        ),
+        None => (b"", path),
+    }
+}

@@ -1,0 +1,172 @@
+//! What was done, and what was not.
+
+use std::io;
+
+use crate::ExportError;
+
+/// What became of one entry.
+pub type Failure = ExportError;
+
+/// Failures that are kept; beyond, they are counted.
+const FAILURES: usize = 1000;
+/// Paths that are kept of what was lost in one way.
+const EXAMPLES: usize = 5;
+
+/// A part of an entry that may be lost while the entry itself is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Loss {
+    /// A device node that was not made.
+    Device,
+    /// The owner or the group.
+    Owner,
+    /// Permission bits.
+    Mode,
+    /// The set-user-id, set-group-id or sticky bit.
+    SpecialBits,
+    /// An extended attribute.
+    Xattr,
+    /// The time of modification.
+    Time,
+}
+
+impl Loss {
+    /// Short stable name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Owner => "owner",
+            Self::Mode => "mode",
+            Self::SpecialBits => "special_bits",
+            Self::Xattr => "xattr",
+            Self::Time => "time",
+        }
+    }
+}
+
+/// What was lost in one way, of many entries.
+#[derive(Debug)]
+pub struct Shortfall {
+    /// What.
+    pub loss: Loss,
+    /// Of how many entries; of attributes, how many.
+    pub count: u64,
+    /// The first paths.
+    pub examples: Vec<Vec<u8>>,
+    /// What the system said the first time; nothing where it was not tried, because the options do
+    /// not ask for it or because only root can.
+    pub error: Option<io::Error>,
+}
+
+/// What was done, and what was not.
+#[derive(Debug, Default)]
+pub struct ExtractReport {
+    /// Directories made, or found and filled.
+    pub directories: u64,
+    /// Regular files written.
+    pub files: u64,
+    /// Bytes of regular files, holes included.
+    pub bytes: u64,
+    /// Further names of files.
+    pub hard_links: u64,
+    /// Symbolic links made.
+    pub symlinks: u64,
+    /// Devices, fifos and sockets made.
+    pub specials: u64,
+    /// Entries that could not be made. Everything else was. The first thousand of them.
+    pub failures: Vec<Failure>,
+    /// Further failures, which are not kept.
+    pub more_failures: u64,
+    /// What was lost of entries that were made, and devices left out.
+    pub shortfalls: Vec<Shortfall>,
+    /// Names that differ from another one of their directory only in case, with that one.
+    pub collisions: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Whether the extraction ended early, because nothing more could be written.
+    pub stopped: bool,
+}
+
+impl ExtractReport {
+    /// Whether everything that the options ask for was done.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let missing = |lost: &Shortfall| lost.error.is_some() || lost.loss == Loss::Device;
+        self.failures.is_empty()
+            && self.collisions.is_empty()
+            && !self.shortfalls.iter().any(missing)
+    }
+
+    /// Number of entries that could not be made.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.more_failures
+            .saturating_add(forerun_io::u64_from(self.failures.len()))
+    }
+
+    pub(super) fn fail(&mut self, failure: Failure) {
+        if self.failures.len() < FAILURES {
+            self.failures.push(failure);
+        } else {
+            self.more_failures += 1;
+        }
+    }
+
+    pub(super) fn lose(&mut self, loss: Loss, path: &[u8], error: Option<io::Error>) {
+        let tried = error.is_some();
+        let same = |lost: &&mut Shortfall| lost.loss == loss && lost.error.is_some() == tried;
+        match self.shortfalls.iter_mut().find(same) {
+            Some(lost) => {
+                lost.count += 1;
+                if lost.examples.len() < EXAMPLES {
+                    lost.examples.push(path.to_vec());
+                }
+            }
+            None => self.shortfalls.push(Shortfall {
+                loss,
+                count: 1,
+                examples: vec![path.to_vec()],
+                error,
+            }),
+        }
+    }
+
+    /// Adds what another thread did.
+    pub(super) fn add(&mut self, other: Self) {
+        self.directories += other.directories;
+        self.files += other.files;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.hard_links += other.hard_links;
+        self.symlinks += other.symlinks;
+        self.specials += other.specials;
+        self.more_failures += other.more_failures;
+        self.stopped |= other.stopped;
+        self.collisions.extend(other.collisions);
+        for failure in other.failures {
+            self.fail(failure);
+        }
+        for lost in other.shortfalls {
+            let count = lost.count;
+            let (mut paths, mut error) = (lost.examples.into_iter(), lost.error);
+            let tried = error.is_some();
+            for path in paths.by_ref() {
+                let kind = io::Error::from(io::ErrorKind::Other);
+                let error = error.take().or(tried.then_some(kind));
+                self.lose(lost.loss, &path, error);
+            }
+            let same =
+                |known: &&mut Shortfall| known.loss == lost.loss && known.error.is_some() == tried;
+            if let Some(known) = self.shortfalls.iter_mut().find(same) {
+                let told = forerun_io::u64_from(EXAMPLES).min(count);
+                known.count += count - told;
+            }
+        }
+    }
+
+    /// In an order that does not depend on the threads.
+    pub(super) fn sort(&mut self) {
+        self.shortfalls
+            .sort_by_key(|lost| (lost.loss, lost.error.is_some()));
+        for lost in &mut self.shortfalls {
+            lost.examples.sort();
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! An image as a tar stream.
+//!
+//! POSIX headers, with PAX extensions where a field does not fit. Entries come in the order of the
+//! walk, which is nearly that of the image, while the data is read and decoded ahead across files.
+//! Holes are not written: such files come in GNU's sparse format 1.0, which tar programs and
+//! libraries of today read.
+
+mod header;
+mod sparse;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::{self, BufWriter, Read, Write};
+use std::ops::Range;
+
+use forerun_engine::Reader;
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{FileType, NodeId};
+
+use crate::content::CHUNK;
+use crate::select::{Selected, Selection, failure, select};
+use crate::{ExportError, IdMap, Progress};
+use header::Fields;
+use sparse::SparseMap;
+
+/// How an archive is written.
+#[derive(Clone, Debug, Default)]
+pub struct TarWriteOptions {
+    /// Times of modification later than this are set to it, in seconds since the epoch.
+    pub latest: Option<i64>,
+    /// What user ids become.
+    pub uids: IdMap,
+    /// What group ids become.
+    pub gids: IdMap,
+    /// Write holes as zeros, for programs that know no sparse files.
+    pub no_sparse: bool,
+    /// Leave extended attributes out.
+    pub no_xattrs: bool,
+}
+
+/// What is in the archive, and what is not.
+#[derive(Debug, Default)]
+pub struct TarReport {
+    /// Entries written.
+    pub entries: u64,
+    /// Bytes of file data written; holes that were left out are none.
+    pub bytes: u64,
+    /// What could not be looked at and is left out.
+    pub failures: Vec<ExportError>,
+}
+
+/// Headers are small; file data of this size and more passes by the buffer.
+const BUFFER: usize = 64 << 10;
+
+/// Writes what is selected as a tar archive, and the blocks that end it.
+///
+/// # Errors
+/// A selected path that is not there, more bytes than the limit, an output that fails, and any file
+/// that cannot be read to its end: the archive is of no use then, and the error names the file.
+pub fn write_tar(
+    reader: &Reader,
+    selection: &Selection,
+    out: &mut dyn Write,
+    options: &TarWriteOptions,
+    progress: &dyn Progress,
+) -> Result<TarReport, ExportError> {
+    let chosen = select(reader, selection)?;
+    let bytes = chosen.check_limit(reader.limits().total_bytes)?;
+    progress.begin(bytes, u64_from(chosen.entries.len()));
+    let mut report = TarReport {
+        failures: chosen.failures,
+        ..TarReport::default()
+    };
+    let mut first_names: HashMap<NodeId, &[u8]> = HashMap::new();
+    let mut nodes: Vec<NodeId> = Vec::new();
+    let entries = || chosen.entries.iter().filter(|entry| !entry.implied);
+    for entry in entries().filter(|entry| entry.metadata.kind != FileType::Directory) {
+        if let Entry::Vacant(first) = first_names.entry(entry.node) {
+            first.insert(entry.name());
+            nodes.extend((entry.metadata.kind == FileType::Regular).then_some(entry.node));
+        }
+    }
+    let bulk = reader.bulk(nodes);
+    let mut archive = Archive {
+        reader,
+        options,
+        progress,
+        out: BufWriter::with_capacity(BUFFER, out),
+        report: &mut report,
+    };
+    for entry in entries().filter(|entry| !entry.name().is_empty()) {
+        let first = first_names.get(&entry.node).copied();
+        let first = first.filter(|first| *first != entry.name());
+        if entry.metadata.kind == FileType::Regular && first.is_none() {
+            bulk.take();
+        }
+        archive.entry(entry, first)?;
+    }
+    archive.finish()?;
+    Ok(report)
+}
+
+struct Archive<'a> {
+    reader: &'a Reader,
+    options: &'a TarWriteOptions,
+    progress: &'a dyn Progress,
+    out: BufWriter<&'a mut dyn Write>,
+    report: &'a mut TarReport,
+}
+
+impl Archive<'_> {
+    /// One entry; `first` is the name that a hard link leads to.
+    fn entry(&mut self, entry: &Selected, first: Option<&[u8]>) -> Result<(), ExportError> {
+        self.progress.advance(0, 1);
+        if entry.metadata.kind == FileType::Socket {
+            let reason = "archives hold no sockets";
+            self.report.failures.push(ExportError::LeftOut {
+                path: entry.name().to_vec(),
+                reason,
+            });
+            return Ok(());
+        }
+        let mut fields = Fields::of(self.reader, entry, first, self.options)?;
+        if entry.metadata.kind == FileType::Regular && first.is_none() {
+            let size = entry.metadata.size;
+            let map = match self.options.no_sparse {
+                true => None,
+                false => SparseMap::of(self.reader, entry)?,
+            };
+            if let Some(map) = map {
+                fields.sparse(entry.name(), size);
+                let text = map.text(size);
+                let stored = map.data().saturating_add(u64_from(text.len()));
+                fields.write(&mut self.out, stored).map_err(output)?;
+                self.out.write_all(&text).map_err(output)?;
+                self.copy(entry, map.parts())?;
+                self.progress.advance(size.saturating_sub(map.data()), 0);
+                self.pad(stored)?;
+            } else {
+                fields.write(&mut self.out, size).map_err(output)?;
+                self.copy(entry, std::slice::from_ref(&(0..size)))?;
+                self.pad(size)?;
+            }
+        } else {
+            fields.write(&mut self.out, 0).map_err(output)?;
+        }
+        self.report.entries += 1;
+        Ok(())
+    }
+
+    fn copy(&mut self, entry: &Selected, parts: &[Range<u64>]) -> Result<(), ExportError> {
+        for part in parts {
+            let mut at = part.start;
+            while at < part.end {
+                let want = saturating_usize((part.end - at).min(CHUNK));
+                let data = self.reader.read(entry.node, at, want);
+                let data = data.map_err(|error| failure(entry, error))?;
+                if data.is_empty() {
+                    return Err(output(io::ErrorKind::UnexpectedEof.into()));
+                }
+                self.out.write_all(&data).map_err(output)?;
+                let len = u64_from(data.len());
+                at += len;
+                self.report.bytes = self.report.bytes.saturating_add(len);
+                self.progress.advance(len, 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the last block of `len` bytes of data.
+    fn pad(&mut self, len: u64) -> Result<(), ExportError> {
+        let padding = (512 - len % 512) % 512;
+        io::copy(&mut io::repeat(0).take(padding), &mut self.out).map_err(output)?;
+        Ok(())
+    }
+
+    /// Two blocks of zeros end an archive.
+    fn finish(mut self) -> Result<(), ExportError> {
+        self.out.write_all(&[0; 1024]).map_err(output)?;
+        self.out.flush().map_err(output)
+    }
+}
+
+const fn output(error: io::Error) -> ExportError {
+    ExportError::Output(error)
+}

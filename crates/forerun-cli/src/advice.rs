@@ -20,6 +20,9 @@ impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
         let (exit, kind, hint) = match &error {
             BuildError::Output { source, .. } => return Self::output_at(source, &error),
+            BuildError::Image { path, source } => {
+                return Self::from(source.clone()).at(&absolute(path));
+            }
             BuildError::Pattern { .. } => (
                 Exit::Usage,
                 "pattern",

@@ -8,8 +8,9 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use forerun::{EngineOptions, Limits, OpenOptions};
 
 use crate::commands::{
-    cat::CatArgs, check::CheckArgs, completions::CompletionsArgs, demo::DemoArgs, dump::DumpArgs,
-    extract::ExtractArgs, info::InfoArgs, ls::LsArgs, man::ManArgs, pack::PackArgs, tar::TarArgs,
+    cat::CatArgs, check::CheckArgs, completions::CompletionsArgs, convert::ConvertArgs,
+    demo::DemoArgs, diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs, info::InfoArgs,
+    ls::LsArgs, man::ManArgs, pack::PackArgs, tar::TarArgs,
 };
 use crate::mount::MountArgs;
 use crate::size;
@@ -70,7 +71,9 @@ pub enum Command {
     Mount(MountArgs),
     Umount(UmountArgs),
     Pack(PackArgs),
+    Convert(ConvertArgs),
     Check(CheckArgs),
+    Diff(DiffArgs),
     Dump(DumpArgs),
     Demo(DemoArgs),
     Completions(CompletionsArgs),

@@ -3,12 +3,15 @@
 pub mod cat;
 pub mod check;
 pub mod completions;
+pub mod convert;
 pub mod demo;
+pub mod diff;
 pub mod dump;
 pub mod extract;
 pub mod info;
 pub mod ls;
 pub mod man;
+mod owners;
 pub mod pack;
 mod select;
 pub mod tar;

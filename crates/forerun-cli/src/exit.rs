@@ -35,7 +35,7 @@ impl Exit {
         (
             Self::Image,
             "Something in the image stood in the way: no such path, damage, a limit. \
-             From check: problems were found.",
+             From check: problems were found. From diff: there are differences.",
         ),
         (Self::Usage, "The command line cannot be meant."),
         (
@@ -50,7 +50,10 @@ impl Exit {
             Self::Output,
             "The output could not be written, or exists already.",
         ),
-        (Self::Partial, "Done, but for the entries that were listed."),
+        (
+            Self::Partial,
+            "Done, but for the entries that were listed. From diff: not everything could be compared.",
+        ),
         (Self::Mount, "The image could not be mounted or unmounted."),
         (
             Self::Interrupted,

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use forerun::build::ImageOutput;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::context::Context;
@@ -95,5 +96,11 @@ impl<W: Write> Write for Watched<'_, W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
+    }
+}
+
+impl<W: ImageOutput> ImageOutput for Watched<'_, W> {
+    fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.inner.patch(offset, bytes)
     }
 }

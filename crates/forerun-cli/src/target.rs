@@ -3,7 +3,7 @@
 //! What is written goes to a hidden file beside the final name, which it gets once everything is
 //! written and on disk. A failure, Ctrl-C or a power cut leaves the old file, or none.
 
-use std::fs::{File, Permissions};
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -57,6 +57,19 @@ impl Target {
     /// The file to write to.
     pub const fn file(&mut self) -> &mut File {
         &mut self.file
+    }
+
+    /// Whether bytes that were written can be written over. Not those of standard output: it may be
+    /// a pipe, and a file there may be appended to.
+    pub fn rewrites(&self) -> bool {
+        let is_block_device = |metadata: &Metadata| metadata.file_type().is_block_device();
+        match &self.kind {
+            Kind::File { .. } => true,
+            Kind::Direct => {
+                self.name != output::STDOUT
+                    && self.file.metadata().as_ref().is_ok_and(is_block_device)
+            }
+        }
     }
 
     /// A failed write, told with the name.

@@ -106,6 +106,33 @@ fn extract_overwrites_only_when_told() {
 }
 
 #[test]
+fn extract_to_standard_output_writes_contents_and_nothing_to_disk() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let args = ["extract", "-O", "a.img", "/etc", "bin"];
+    let out = fixture.run(&args).ok();
+    assert_eq!(out.text(), "root:x:0:0\n#!/bin/sh\n");
+    let args = ["extract", "--to-stdout", "--include", "tool", "a.img"];
+    assert_eq!(fixture.run(&args).ok().text(), "#!/bin/sh\n");
+    assert!(!fixture.path("etc").exists() && !fixture.path("bin").exists());
+    let both = fixture.run(&["extract", "-O", "-C", "out", "a.img"]);
+    assert_eq!(both.code, Some(2), "{}", both.stderr);
+}
+
+#[test]
+fn maps_of_owners_that_are_none_are_refused() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    for command in ["extract", "tar"] {
+        let refused = fixture.run(&[command, "--uid-map", "root:5", "a.img"]);
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains("--uid-map"), "{}", refused.stderr);
+    }
+}
+
+#[test]
 fn tar_is_read_by_tar() {
     let Some(fixture) = Fixture::new() else {
         return;

@@ -1,17 +1,20 @@
-//! `forerun extract`: files to disk, never outside of the target directory.
+//! `forerun extract`: files to disk, never outside of the target directory; or to standard output.
+
+mod report;
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use forerun_export::{ExtractOptions, ExtractReport, extract};
-use serde_json::{Value, json};
+use forerun::Image;
+use forerun_export::{ExportError, ExtractOptions, Owners, Selection, extract, write_contents};
 
+use super::owners::OwnerMapArgs;
 use super::select::SelectArgs;
 use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output;
 use crate::progress::Progress;
 
 /// Copy files of an image to disk
@@ -19,30 +22,68 @@ use crate::progress::Progress;
 /// Paths keep their directories: /etc/passwd becomes DIR/etc/passwd. Nothing is written outside of
 /// DIR, whatever the image says, and nothing is overwritten without --force. What cannot be done is
 /// listed, the rest is done, and the exit status is 6.
+///
+/// Run by root, files get the owners of the image; run by others, they are the caller's, and a note
+/// says so.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun extract -C out firmware.img
   forerun extract -C out firmware.img /etc /usr/bin
-  forerun extract -C out --include '*.conf' --exclude '/etc/ssl' firmware.img")]
+  forerun extract -C out --include '*.conf' --exclude '/etc/ssl' firmware.img
+  forerun extract -C rootfs --devices --special-bits system.sqsh    all of it, as root
+  forerun extract --to-stdout --include '*.log' system.sqsh | grep error")]
 pub struct ExtractArgs {
     #[command(flatten)]
     pub image: ImageArgs,
     /// Where to; it is made if it is missing
     #[arg(short = 'C', long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
+    /// Write the contents of the files to standard output, one after the other, and nothing to disk
+    #[arg(
+        short = 'O',
+        long,
+        conflicts_with_all = ["directory", "force", "devices", "special_bits", "same_owner",
+            "no_same_owner", "no_same_permissions", "no_xattrs", "uid_map", "gid_map",
+            "check_case_collisions"]
+    )]
+    pub to_stdout: bool,
     /// Replace what is there already
     #[arg(long)]
     pub force: bool,
     /// Make device nodes too (root only)
     #[arg(long)]
     pub devices: bool,
+    /// List names that differ only in case. Where DIR takes them for one name, they are listed in any
+    /// case, and only the first of them is made
+    #[arg(long)]
+    pub check_case_collisions: bool,
     /// Keep set-user-id, set-group-id and sticky bits
-    #[arg(long)]
+    #[arg(help_heading = "Owners and permissions", long)]
     pub special_bits: bool,
-    /// Keep owners, where the format has them (root only)
-    #[arg(long)]
-    pub owners: bool,
+    /// Keep owners; what cannot be given away is listed [default: as root]
+    #[arg(
+        help_heading = "Owners and permissions",
+        long,
+        alias = "owners",
+        overrides_with = "no_same_owner"
+    )]
+    pub same_owner: bool,
+    /// Do not keep owners: everything becomes the caller's
+    #[arg(
+        help_heading = "Owners and permissions",
+        long,
+        overrides_with = "same_owner"
+    )]
+    pub no_same_owner: bool,
+    /// Apply the umask to permissions, as to any new file
+    #[arg(help_heading = "Owners and permissions", long)]
+    pub no_same_permissions: bool,
+    /// Leave extended attributes out
+    #[arg(help_heading = "Owners and permissions", long)]
+    pub no_xattrs: bool,
+    #[command(flatten)]
+    pub owners: OwnerMapArgs,
     #[command(flatten)]
     pub select: SelectArgs,
 }
@@ -50,68 +91,58 @@ pub struct ExtractArgs {
 /// Runs it.
 pub fn run(context: &Context, args: &ExtractArgs) -> Result {
     let selection = args.select.selection()?;
+    let options = options(args)?;
     let image = context.open(&args.image)?;
     let name = image_name(&args.image);
-    let options = ExtractOptions {
-        force: args.force,
-        devices: args.devices,
-        special_bits: args.special_bits,
-        owners: args.owners,
-        threads: args.image.source.threads.map_or(0, usize::from),
-    };
+    if args.to_stdout {
+        return to_stdout(context, &image, &name, &selection);
+    }
     let progress = Progress::new(context, "extracting", 0);
     let dir = &args.directory;
     let report = extract(image.reader(), &selection, dir, &options, &progress);
     drop(progress);
-    let report = report.map_err(|error| named(error.into(), &name))?;
-    finish(context, &name, report)
+    let report = report.map_err(|error| report::named(error.into(), &name))?;
+    report::finish(context, &name, report)
 }
 
-fn finish(context: &Context, name: &str, mut report: ExtractReport) -> Result {
-    let failures: Vec<Failure> = std::mem::take(&mut report.failures)
-        .into_iter()
-        .map(|error| explained(named(error.into(), name)))
-        .collect();
-    let failed = failures.len();
-    if context.global.json {
-        let mut out = Output::stdout()?;
-        out.json(&to_json(name, &report, &failures))?;
-        out.finish()?;
-    } else {
-        context.report_all(failures);
-    }
-    if failed > 1 {
-        context.note(&format!("{name}: {failed} entries were not extracted"));
-    }
-    Ok(if failed == 0 { Exit::Ok } else { Exit::Partial })
-}
-
-fn explained(failure: Failure) -> Failure {
-    if failure.kind == "left_out" {
-        failure.hint("--devices makes it (as root), --exclude leaves it out silently")
-    } else {
-        failure
-    }
-}
-
-/// A failure about the image names it; one about a directory of the system has its own name.
-fn named(failure: Failure, image: &str) -> Failure {
-    match &failure.subject {
-        Some(_) => failure,
-        None => failure.of(image),
-    }
-}
-
-fn to_json(name: &str, report: &ExtractReport, failures: &[Failure]) -> Value {
-    let failures: Vec<_> = failures.iter().map(crate::json::failure_fields).collect();
-    json!({
-        "image": name,
-        "directories": report.directories,
-        "files": report.files,
-        "bytes": report.bytes,
-        "hard_links": report.hard_links,
-        "symlinks": report.symlinks,
-        "specials": report.specials,
-        "failures": failures,
+fn options(args: &ExtractArgs) -> Result<ExtractOptions> {
+    let (uids, gids) = args.owners.maps()?;
+    Ok(ExtractOptions {
+        force: args.force,
+        devices: args.devices,
+        special_bits: args.special_bits,
+        owners: match (args.same_owner, args.no_same_owner) {
+            (_, true) => Owners::Caller,
+            (true, _) => Owners::Image,
+            (false, false) => Owners::AsRoot,
+        },
+        umask: args.no_same_permissions,
+        uids,
+        gids,
+        no_xattrs: args.no_xattrs,
+        case_collisions: args.check_case_collisions,
+        threads: args.image.source.threads.map_or(0, usize::from),
     })
+}
+
+fn to_stdout(context: &Context, image: &Image, name: &str, selection: &Selection) -> Result {
+    let mut out = output::stdout_file()?;
+    let progress = Progress::new(context, "writing", 0);
+    let written = write_contents(image.reader(), selection, &mut out, &progress);
+    drop(progress);
+    let report = written.map_err(|error| match error {
+        ExportError::Output(error) => output::failed(&error),
+        error => report::named(error.into(), name),
+    })?;
+    let failures = report.failures.into_iter();
+    let failures: Vec<_> = failures
+        .map(|error| Failure::from(error).of(name))
+        .collect();
+    let exit = if failures.is_empty() {
+        Exit::Ok
+    } else {
+        Exit::Partial
+    };
+    context.report_all(failures);
+    Ok(exit)
 }

@@ -37,6 +37,9 @@ fn to_json(name: &str, image: &Image) -> Value {
     let mut object = Map::new();
     object.insert("image".into(), name.into());
     object.insert("format".into(), volume.format.into());
+    let container = image.container().map(forerun::Container::name);
+    object.insert("container".into(), container.into());
+    object.insert("offset".into(), image.offset().into());
     json::put_bytes(&mut object, "label", &volume.label);
     object.insert("image_bytes".into(), volume.image_len.into());
     object.insert("source_bytes".into(), image.source_len().into());
@@ -57,15 +60,18 @@ fn to_json(name: &str, image: &Image) -> Value {
 fn print(out: &mut Output, name: &str, image: &Image) -> Result<()> {
     let volume = image.reader().fs().volume();
     let source_len = image.source_len();
-    let mut lines = vec![
-        ("image", name.to_string()),
-        ("format", volume.format.to_string()),
-        ("label", crate::escape::escape(&volume.label)),
-        ("image size", size::exact(volume.image_len)),
-    ];
-    if volume.label.is_empty() {
-        lines.retain(|(key, _)| *key != "label");
+    let mut lines = vec![("image", name.to_string())];
+    if let Some(container) = image.container() {
+        lines.push(("container", container.to_string()));
     }
+    if image.offset() > 0 {
+        lines.push(("offset", size::exact(image.offset())));
+    }
+    lines.push(("format", volume.format.to_string()));
+    if !volume.label.is_empty() {
+        lines.push(("label", crate::escape::escape(&volume.label)));
+    }
+    lines.push(("image size", size::exact(volume.image_len)));
     if source_len > volume.image_len {
         let rest = source_len - volume.image_len;
         let text = format!(

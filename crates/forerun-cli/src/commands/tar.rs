@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use forerun_export::{ExportError, TarWriteOptions, write_tar};
 
+use super::owners::OwnerMapArgs;
 use super::select::SelectArgs;
 use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
@@ -16,12 +17,13 @@ use crate::target::{Target, is_same_file};
 /// Write an image as a tar archive
 ///
 /// To standard output, or to FILE, which appears only when it is complete. Times later than
-/// SOURCE_DATE_EPOCH are set to it.
+/// SOURCE_DATE_EPOCH are set to it. Holes are left out, in GNU's sparse format.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun tar firmware.img | tar -tv
-  forerun tar -o etc.tar --include '/etc' firmware.img")]
+  forerun tar -o etc.tar --include '/etc' firmware.img
+  forerun tar --uid-map 0:100000:65536 --gid-map 0:100000:65536 root.sqsh > shifted.tar")]
 pub struct TarArgs {
     #[command(flatten)]
     pub image: ImageArgs,
@@ -31,6 +33,14 @@ pub struct TarArgs {
     /// Replace FILE if it exists
     #[arg(long)]
     pub force: bool,
+    /// Write holes as zeros, for programs that know no sparse files
+    #[arg(long)]
+    pub no_sparse: bool,
+    /// Leave extended attributes out
+    #[arg(help_heading = "Owners and permissions", long)]
+    pub no_xattrs: bool,
+    #[command(flatten)]
+    pub owners: OwnerMapArgs,
     #[command(flatten)]
     pub select: SelectArgs,
 }
@@ -38,6 +48,7 @@ pub struct TarArgs {
 /// Runs it.
 pub fn run(context: &Context, args: &TarArgs) -> Result {
     let selection = args.select.selection()?;
+    let (uids, gids) = args.owners.maps()?;
     if is_same_file(&args.image.image, Path::new(&args.output)) {
         let failure = Failure::usage("the image and the archive are the same file");
         return Err(failure.of(args.output.display()));
@@ -47,6 +58,10 @@ pub fn run(context: &Context, args: &TarArgs) -> Result {
     let mut target = Target::create(&args.output, args.force, "an archive")?;
     let options = TarWriteOptions {
         latest: super::pack::source_date_epoch()?,
+        uids,
+        gids,
+        no_sparse: args.no_sparse,
+        no_xattrs: args.no_xattrs,
     };
     let progress = Progress::new(context, "archiving", 0);
     let written = write_tar(

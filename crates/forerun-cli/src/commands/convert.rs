@@ -1,0 +1,115 @@
+//! `forerun convert`: an image of one format from an image of another.
+
+use std::path::{Path, PathBuf};
+
+use clap::{ArgGroup, Args, ValueHint};
+use forerun::build::{ImageOptions, Priorities, from_image};
+
+use super::pack::{ChangeArgs, ExcludeArgs, FormatArgs, OutputArgs, make};
+use crate::args::{ImageArgs, LimitArgs, SourceArgs};
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result};
+use crate::size;
+use crate::target::{Target, is_same_file};
+
+/// Make an image of another format from an image
+///
+/// Everything that the new format can hold is kept: owners, times, extended attributes, devices,
+/// hard links. Contents go from image to image without lying on disk in between, and no root is
+/// needed. A damaged image is not converted; the message says where it is damaged.
+#[derive(Args, Debug)]
+#[command(override_usage = "forerun convert [OPTIONS] --format <NAME> <IMAGE> <OUTPUT>")]
+#[command(group = ArgGroup::new("target").required(true).args(["output", "output_option"]))]
+#[command(after_help = "\
+Examples:
+  forerun convert --format squashfs old.romfs new.img
+  forerun convert --format squashfs --compressor zstd --exclude /boot gzip.img zstd.img")]
+pub struct ConvertArgs {
+    #[command(flatten)]
+    pub format: FormatArgs,
+    /// File or block device with the image to read; - for standard input
+    #[arg(value_name = "IMAGE", value_hint = ValueHint::FilePath)]
+    pub image: PathBuf,
+    /// The image to make; - for standard output
+    #[arg(value_name = "OUTPUT", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub to: OutputArgs,
+    /// Put files together by the priorities that FILE lists, "PATH NUMBER" a line, the highest
+    /// first; may be given more than once
+    #[arg(help_heading = "SquashFS", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub sort: Vec<PathBuf>,
+    #[command(flatten)]
+    pub exclude: ExcludeArgs,
+    #[command(flatten)]
+    pub changes: ChangeArgs,
+    #[command(flatten)]
+    pub source: FromArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// How the image is read: what other commands take under the same names, but for `--format`.
+#[derive(Args, Debug)]
+pub struct FromArgs {
+    /// Open IMAGE as this format, whatever it looks like
+    #[arg(help_heading = "Image", long, value_name = "NAME")]
+    pub from: Option<String>,
+    /// IMAGE starts this far into the file
+    #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse, default_value = "0", hide_default_value = true)]
+    pub offset: u64,
+    /// IMAGE is this long [default: to the end of the file]
+    #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
+    pub size: Option<u64>,
+    /// Read this far ahead of a sequential reader; 0 turns it off [default: 8M]
+    #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
+    pub readahead: Option<u64>,
+    /// Memory that cached blocks may take [default: 256M, or an eighth of the memory]
+    #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
+    pub cache: Option<u64>,
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &ConvertArgs) -> Result {
+    let output = args.output.as_ref().or(args.to.output_option.as_ref());
+    let output = output.ok_or_else(|| Failure::usage("no OUTPUT was named"))?;
+    if is_same_file(&args.image, output) {
+        let failure = Failure::usage("input and output are the same file");
+        return Err(failure.of(output.display()));
+    }
+    let changes = args.changes.changes(args.format.format.keeps())?;
+    let priorities = Priorities::from_files(&args.sort)?;
+    let writer = args.format.writer(priorities, changes.want_xattrs())?;
+    let exclude = args.exclude.patterns()?;
+    let image_args = args.image_args();
+    let image = context.open(&image_args)?;
+    let target = Target::create(Path::new(output), args.to.force, "an image")?;
+    let options = ImageOptions {
+        exclude,
+        xattrs: changes.want_xattrs(),
+    };
+    let name = image_name(&image_args);
+    let tree = from_image(image.reader(), &options);
+    let mut tree = tree.map_err(|error| Failure::from(error).of(&name))?;
+    changes.apply(&mut tree);
+    make(context, &writer, &tree, target, output, "converting")
+}
+
+impl ConvertArgs {
+    fn image_args(&self) -> ImageArgs {
+        let from = &self.source;
+        ImageArgs {
+            image: self.image.clone(),
+            source: SourceArgs {
+                format: from.from.clone(),
+                offset: from.offset,
+                size: from.size,
+                readahead: from.readahead,
+                cache: from.cache,
+                threads: self.format.threads,
+                no_large_blocks: false,
+            },
+            limits: self.limits.clone(),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `forerun diff`: what tells two images apart, or an image and a directory.
+
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum, ValueHint};
+use forerun::Image;
+use forerun_export::{DiffOptions, DiffReport, Difference, ExportError, Patterns, Side, diff};
+
+use crate::args::{ImageArgs, LimitArgs, SourceArgs};
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// Compare two images, or an image and a directory
+///
+/// Names, types, permissions, owners, times, links, devices, extended attributes and contents, byte
+/// for byte. Each difference is a line: added (in B only), removed (in A only), or changed and how.
+/// What one of the two cannot keep is not compared: romfs has no owners and times.
+///
+/// Exit status: 0 no difference, 1 differences, 2 and above not everything could be compared.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun diff old.sqsh new.sqsh
+  forerun diff --ignore mtime,owner rootfs/ rootfs.sqsh    is the image what the directory is?
+  forerun diff --brief --exclude '*.pyc' a.sqsh b.img")]
+pub struct DiffArgs {
+    /// Image or directory
+    #[arg(value_name = "A", value_hint = ValueHint::AnyPath)]
+    pub left: PathBuf,
+    /// Image or directory that A is held against
+    #[arg(value_name = "B", value_hint = ValueHint::AnyPath)]
+    pub right: PathBuf,
+    /// What does not matter, separated by commas
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub ignore: Vec<Ignored>,
+    /// One line for each path that differs, without saying how
+    #[arg(long)]
+    pub brief: bool,
+    /// Only what matches, with everything below it; may be given more than once. A GLOB with a
+    /// slash is held against the whole path, one without against the name
+    #[arg(help_heading = "Selection", long, value_name = "GLOB")]
+    pub include: Vec<String>,
+    /// Not what matches, nor anything below it; may be given more than once
+    #[arg(help_heading = "Selection", long, value_name = "GLOB")]
+    pub exclude: Vec<String>,
+    #[command(flatten)]
+    pub source: SourceArgs,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// What can be left out of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Ignored {
+    /// Times of modification
+    Mtime,
+    /// Owners and groups
+    Owner,
+    /// Permissions
+    Mode,
+    /// Extended attributes
+    Xattrs,
+    /// Which names are one file
+    Links,
+}
+
+/// One of the two, opened.
+enum Opened {
+    Image(Box<Image>, String),
+    Directory(PathBuf),
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &DiffArgs) -> Result {
+    let options = options(args)?;
+    let left = open(context, args, &args.left)?;
+    let right = open(context, args, &args.right)?;
+    let progress = Progress::new(context, "comparing", 0);
+    let mut found = Vec::new();
+    let keep = &mut |difference| found.push(difference);
+    let report = diff(left.side(), right.side(), &options, &progress, keep);
+    drop(progress);
+    let report = report.map_err(|error| unreadable(error.into()))?;
+    finish(context, args, &(left, right), report, &found)
+}
+
+fn options(args: &DiffArgs) -> Result<DiffOptions> {
+    let ignores = |what| args.ignore.contains(&what);
+    Ok(DiffOptions {
+        ignore_mtime: ignores(Ignored::Mtime),
+        ignore_owner: ignores(Ignored::Owner),
+        ignore_mode: ignores(Ignored::Mode),
+        ignore_xattrs: ignores(Ignored::Xattrs),
+        ignore_links: ignores(Ignored::Links),
+        include: Patterns::new(&args.include)?,
+        exclude: Patterns::new(&args.exclude)?,
+        threads: args.source.threads.map_or(0, usize::from),
+    })
+}
+
+fn open(context: &Context, args: &DiffArgs, path: &Path) -> Result<Opened> {
+    if path.is_dir() {
+        return Ok(Opened::Directory(path.into()));
+    }
+    let image = ImageArgs {
+        image: path.into(),
+        source: args.source.clone(),
+        limits: args.limits.clone(),
+    };
+    let opened = context.open(&image).map_err(unreadable)?;
+    Ok(Opened::Image(Box::new(opened), image_name(&image)))
+}
+
+/// Of this command, the code for trouble with the image would mean a difference.
+fn unreadable(failure: Failure) -> Failure {
+    match failure.exit {
+        Exit::Image => Failure {
+            exit: Exit::Partial,
+            ..failure
+        },
+        _ => failure,
+    }
+}
+
+impl Opened {
+    fn side(&self) -> Side<'_> {
+        match self {
+            Self::Image(image, _) => Side::Image(image.reader()),
+            Self::Directory(path) => Side::Directory(path),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Image(_, name) => name.clone(),
+            Self::Directory(path) => path.display().to_string(),
+        }
+    }
+}
+
+fn finish(
+    context: &Context,
+    args: &DiffArgs,
+    (left, right): &(Opened, Opened),
+    mut report: DiffReport,
+    found: &[Difference],
+) -> Result {
+    let (of_left, of_right) = std::mem::take(&mut report.failures);
+    let mut failures = failures(of_left, left);
+    failures.extend(self::failures(of_right, right));
+    let complete = failures.is_empty();
+    let mut out = Output::stdout()?;
+    if context.global.json {
+        let names = (left.name(), right.name());
+        show::json(&mut out, &names, &report, found, args.brief, &failures)?;
+    } else {
+        show::lines(&mut out, found, args.brief)?;
+    }
+    out.finish()?;
+    if !context.global.json {
+        context.report_all(failures);
+    }
+    if report.without_owners {
+        context.note("owners, times and permissions were not compared: one side keeps none");
+    }
+    Ok(match (complete, report.differences) {
+        (false, _) => Exit::Partial,
+        (true, 0) => Exit::Ok,
+        (true, _) => Exit::Image,
+    })
+}
+
+fn failures(errors: Vec<ExportError>, side: &Opened) -> Vec<Failure> {
+    let errors = errors.into_iter().map(Failure::from);
+    errors
+        .map(|failure| unreadable(failure).of(side.name()))
+        .collect()
+}

@@ -1,0 +1,156 @@
+//! What a user is told of an extraction: each entry that is missing, and of what was lost of the
+//! others the number and the first names.
+
+use forerun_export::{ExtractReport, Loss, Shortfall};
+use serde_json::{Map, Value, json};
+
+use crate::advice::absolute;
+use crate::context::Context;
+use crate::error::{Failure, Result, reason};
+use crate::escape::escape;
+use crate::exit::Exit;
+use crate::json::put_bytes;
+use crate::output::Output;
+
+/// Tells of everything. Gives the exit code.
+pub fn finish(context: &Context, name: &str, mut report: ExtractReport) -> Result {
+    let complete = report.is_complete();
+    let (failed, unlisted) = (report.failed(), report.more_failures);
+    let failures: Vec<Failure> = std::mem::take(&mut report.failures)
+        .into_iter()
+        .map(|error| named(error.into(), name))
+        .collect();
+    if context.global.json {
+        let mut out = Output::stdout()?;
+        out.json(&to_json(name, &report, &failures, complete))?;
+        out.finish()?;
+    } else {
+        context.report_all(failures);
+        if unlisted > 0 {
+            let text = format!("and {unlisted} more failures");
+            context.report(&Failure::new(Exit::Partial, "output", text).of(name));
+        }
+        for (path, other) in &report.collisions {
+            context.report(&collision(path, other).of(name));
+        }
+        for lost in &report.shortfalls {
+            tell(context, name, lost);
+        }
+    }
+    if failed > 1 {
+        context.note(&format!("{name}: {failed} entries were not extracted"));
+    }
+    Ok(if complete { Exit::Ok } else { Exit::Partial })
+}
+
+/// A failure about the image names it; one about a directory of the system has its own name.
+pub fn named(failure: Failure, image: &str) -> Failure {
+    match &failure.subject {
+        Some(_) => failure,
+        None => failure.of(image),
+    }
+}
+
+/// What was asked for and failed is an error, what was not even tried a note.
+fn tell(context: &Context, name: &str, lost: &Shortfall) {
+    let failure = Failure::new(Exit::Partial, "shortfall", message(lost));
+    let failure = failure.maybe_hint(hint(lost)).of(name);
+    if lost.error.is_some() || lost.loss == Loss::Device {
+        context.report(&failure);
+    } else {
+        let hint = failure.hint.map(|hint| format!(" ({hint})"));
+        let hint = hint.unwrap_or_default();
+        context.note(&format!("{name}: {}{hint}", failure.message));
+    }
+}
+
+fn message(lost: &Shortfall) -> String {
+    let what = match (lost.loss, lost.count) {
+        (Loss::Device, 1) => "device node not made",
+        (Loss::Device, _) => "device nodes not made",
+        (Loss::Owner, 1) => "owner not kept",
+        (Loss::Owner, _) => "owners not kept",
+        (Loss::Mode, 1) => "mode not set",
+        (Loss::Mode, _) => "modes not set",
+        (Loss::SpecialBits, 1) => "entry without its set-id or sticky bit",
+        (Loss::SpecialBits, _) => "entries without their set-id or sticky bits",
+        (Loss::Xattr, 1) => "extended attribute not set",
+        (Loss::Xattr, _) => "extended attributes not set",
+        (Loss::Time, 1) => "time not set",
+        (Loss::Time, _) => "times not set",
+    };
+    let examples: Vec<_> = lost
+        .examples
+        .iter()
+        .map(|path| escape(&absolute(path)))
+        .collect();
+    let more = match told(&lost.examples) < lost.count {
+        true => ", ...",
+        false => "",
+    };
+    let error = lost.error.as_ref();
+    let why = error.map_or_else(String::new, |error| format!(": {}", reason(error)));
+    format!("{} {what}{why}: {}{more}", lost.count, examples.join(", "))
+}
+
+fn told(examples: &[Vec<u8>]) -> u64 {
+    u64::try_from(examples.len()).unwrap_or(u64::MAX)
+}
+
+const fn hint(lost: &Shortfall) -> Option<&'static str> {
+    match (lost.loss, lost.error.is_some()) {
+        (Loss::Device, false) => {
+            Some("--devices makes them (as root), --exclude leaves them out silently")
+        }
+        (Loss::Owner, false) => Some("only root can; --no-same-owner leaves this note out"),
+        (Loss::Owner, true) => Some("--no-same-owner keeps the caller's"),
+        (Loss::SpecialBits, false) => Some("--special-bits keeps them"),
+        (Loss::Xattr, true) => Some("--no-xattrs leaves them out"),
+        (Loss::Device, true) => Some("only root makes device nodes"),
+        (Loss::Mode | Loss::SpecialBits | Loss::Xattr | Loss::Time, _) => None,
+    }
+}
+
+fn collision(path: &[u8], other: &[u8]) -> Failure {
+    let other = escape(&absolute(other));
+    let message = format!("differs only in case from {other}");
+    Failure::new(Exit::Partial, "case_collision", message).at(&absolute(path))
+}
+
+fn to_json(name: &str, report: &ExtractReport, failures: &[Failure], complete: bool) -> Value {
+    let failures: Vec<_> = failures.iter().map(crate::json::failure_fields).collect();
+    let collisions = report.collisions.iter().map(|(path, other)| {
+        let mut object = Map::new();
+        put_bytes(&mut object, "path", &absolute(path));
+        put_bytes(&mut object, "other", &absolute(other));
+        Value::Object(object)
+    });
+    let shortfalls = report.shortfalls.iter().map(|lost| {
+        let examples = lost.examples.iter().map(|path| {
+            let mut object = Map::new();
+            put_bytes(&mut object, "path", &absolute(path));
+            Value::Object(object)
+        });
+        json!({
+            "what": lost.loss.name(),
+            "count": lost.count,
+            "examples": examples.collect::<Vec<_>>(),
+            "message": lost.error.as_ref().map(reason),
+            "hint": hint(lost),
+        })
+    });
+    json!({
+        "image": name,
+        "complete": complete,
+        "directories": report.directories,
+        "files": report.files,
+        "bytes": report.bytes,
+        "hard_links": report.hard_links,
+        "symlinks": report.symlinks,
+        "specials": report.specials,
+        "failures": failures,
+        "more_failures": report.more_failures,
+        "case_collisions": collisions.collect::<Vec<_>>(),
+        "shortfalls": shortfalls.collect::<Vec<_>>(),
+    })
+}

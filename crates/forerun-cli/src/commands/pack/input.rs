@@ -1,0 +1,106 @@
+//! What an image is made of: a directory, a tar archive, manifests, or the last on top of one of
+//! the others.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use forerun::Limits;
+use forerun::build::{
+    Patterns, ScanOptions, TarInput, TarOptions, Tree, apply_manifest, read_tar, scan,
+};
+
+use crate::error::{Failure, Result};
+use crate::source::is_stdin;
+
+/// How an input is read.
+pub struct Reading<'r> {
+    /// What is left out of a directory or archive. What a manifest names is meant.
+    pub exclude: Patterns,
+    /// Whether extended attributes of a directory are read.
+    pub xattrs: bool,
+    /// Files left out by device and inode number.
+    pub skip: Vec<(u64, u64)>,
+    /// Bounds on archives and manifests.
+    pub limits: Limits,
+    /// Read in this order, after the input.
+    pub manifests: &'r [PathBuf],
+}
+
+/// Reads all of it but the contents of files.
+pub fn read(input: Option<&Path>, reading: Reading<'_>) -> Result<Tree> {
+    let Reading {
+        exclude,
+        xattrs,
+        skip,
+        limits,
+        manifests,
+    } = reading;
+    let mut tree = match input {
+        None => Tree::default(),
+        Some(input) if is_dir(input)? => {
+            let options = ScanOptions {
+                exclude,
+                xattrs,
+                skip,
+                latest: None,
+            };
+            scan(input, &options)?
+        }
+        Some(input) => {
+            let options = TarOptions {
+                exclude,
+                latest: None,
+                limits: limits.clone(),
+            };
+            let read = read_tar(open_tar(input)?, &options);
+            read.map_err(|error| Failure::from(error).of(input_name(input)))?
+        }
+    };
+    for manifest in manifests {
+        let path = match is_stdin(manifest) {
+            true => Path::new("/dev/stdin"),
+            false => manifest,
+        };
+        apply_manifest(&mut tree, path, &limits)?;
+    }
+    Ok(tree)
+}
+
+fn input_name(input: &Path) -> String {
+    if is_stdin(input) {
+        "standard input".to_string()
+    } else {
+        input.display().to_string()
+    }
+}
+
+fn is_dir(input: &Path) -> Result<bool> {
+    if is_stdin(input) {
+        return Ok(false);
+    }
+    match input.metadata() {
+        Ok(metadata) => Ok(metadata.is_dir()),
+        Err(error) => Err(Failure::source(&error).of(input.display())),
+    }
+}
+
+fn open_tar(input: &Path) -> Result<TarInput> {
+    let failed = |error: io::Error| Failure::source(&error).of(input_name(input));
+    let file = if is_stdin(input) {
+        let stdin = io::stdin();
+        if io::IsTerminal::is_terminal(&stdin) {
+            let failure = Failure::usage("standard input is a terminal, not a tar archive");
+            return Err(failure.hint("tar -c DIR | forerun pack ... - OUTPUT"));
+        }
+        File::from(stdin.as_fd().try_clone_to_owned().map_err(failed)?)
+    } else {
+        File::open(input).map_err(failed)?
+    };
+    Ok(if file.metadata().map_err(failed)?.is_file() {
+        TarInput::File(file)
+    } else {
+        TarInput::Stream(Box::new(file))
+    })
+}

@@ -1,0 +1,115 @@
+//! From a tree to an image under its name: what `pack` and `convert` end with.
+
+use std::fs::File;
+use std::io::{self, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, ValueHint};
+use forerun::build::{BuildError, ImageOutput, Tree};
+use forerun::{Observer, Writer};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::{Failure, Result, reason};
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::progress::{Progress, Watched};
+use crate::source::is_stdin;
+use crate::target::Target;
+
+/// Where the image goes, besides the operand `output`.
+#[derive(Args, Debug)]
+pub struct OutputArgs {
+    /// The image to make, as an option
+    #[arg(short, long = "output", id = "output_option", value_name = "OUTPUT", value_hint = ValueHint::FilePath, conflicts_with = "output")]
+    pub output_option: Option<PathBuf>,
+    /// Replace OUTPUT if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Writes the image, gives it its name, and says so where that is wanted.
+pub fn make(
+    context: &Context,
+    writer: &Writer,
+    tree: &Tree,
+    mut target: Target,
+    output: &Path,
+    verb: &'static str,
+) -> Result {
+    let observer = Arc::new(Observer::default());
+    context.observe(&observer);
+    let progress = Progress::new(context, verb, tree.content_bytes());
+    let len = match writer.patches() && !target.rewrites() {
+        true => through_spool(writer, tree, &mut target, &progress, &observer)?,
+        false => {
+            let written = write(writer, tree, target.file(), &progress, &observer);
+            written.map_err(|error| of_output(error, &target.name))?
+        }
+    };
+    drop(progress);
+    let name = target.name.clone();
+    target.commit()?;
+    if context.global.json && !is_stdin(output) {
+        let mut out = Output::stdout()?;
+        out.json(&json!({
+            "output": name,
+            "format": writer.name(),
+            "image_bytes": len,
+            "content_bytes": tree.content_bytes(),
+            "nodes": tree.len(),
+        }))?;
+        out.finish()?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn write(
+    writer: &Writer,
+    tree: &Tree,
+    out: impl ImageOutput,
+    progress: &Progress,
+    observer: &Arc<Observer>,
+) -> std::result::Result<u64, BuildError> {
+    let mut watched = Watched {
+        inner: out,
+        progress,
+    };
+    writer.write(tree, &mut watched, observer)
+}
+
+/// The format knows its first bytes last, and the output takes them first.
+fn through_spool(
+    writer: &Writer,
+    tree: &Tree,
+    target: &mut Target,
+    progress: &Progress,
+    observer: &Arc<Observer>,
+) -> Result<u64> {
+    let failed = |error: &io::Error| {
+        let message = format!(
+            "{} is not written in order, and a temporary file in {} failed: {}",
+            writer.name(),
+            std::env::temp_dir().display(),
+            reason(error)
+        );
+        let hint = "write to a file, or set TMPDIR to a place with room";
+        Failure::new(Exit::Output, "output", message).hint(hint)
+    };
+    let mut spool: File = tempfile::tempfile().map_err(|error| failed(&error))?;
+    let len =
+        write(writer, tree, &mut spool, progress, observer).map_err(|error| match &error {
+            BuildError::Output { source, .. } => failed(source),
+            _ => error.into(),
+        })?;
+    spool.rewind().map_err(|error| failed(&error))?;
+    io::copy(&mut spool, target.file()).map_err(|error| target.failed(&error))?;
+    Ok(len)
+}
+
+fn of_output(error: BuildError, name: &str) -> Failure {
+    let is_output = matches!(error, BuildError::Output { .. });
+    let failure = Failure::from(error);
+    if is_output { failure.of(name) } else { failure }
+}

@@ -1,0 +1,117 @@
+//! `forerun pack`: an image from a directory, a tar archive or a manifest.
+
+mod format;
+mod input;
+mod make;
+mod select;
+mod squashfs;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueHint};
+use forerun::build::Priorities;
+
+use crate::args::LimitArgs;
+use crate::context::Context;
+use crate::error::{Failure, Result};
+use crate::source::is_stdin;
+use crate::target::{Target, is_same_file};
+
+pub use format::FormatArgs;
+pub use make::{OutputArgs, make};
+pub use select::{ChangeArgs, ExcludeArgs, source_date_epoch};
+
+/// Make an image from a directory, a tar archive or a manifest
+///
+/// The image appears under its name only when it is complete. The same input gives the same image,
+/// byte for byte; times later than SOURCE_DATE_EPOCH are set to it where the format keeps times.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "forerun pack [OPTIONS] --format <NAME> <INPUT> <OUTPUT>\n       \
+                            forerun pack [OPTIONS] --format <NAME> --manifest <FILE> [INPUT] <OUTPUT>"
+)]
+#[command(after_help = "\
+Examples:
+  forerun pack --format squashfs --compressor zstd dir new.img
+  forerun pack --format squashfs --all-root --manifest devices.txt rootfs new.img
+  tar -c dir | forerun pack --format romfs - new.img
+  forerun pack --format romfs --align 4096 dir - | forerun ls -lR -")]
+pub struct PackArgs {
+    #[command(flatten)]
+    pub format: FormatArgs,
+    /// Directory or tar archive; - for an archive on standard input
+    #[arg(value_name = "INPUT", value_hint = ValueHint::AnyPath, required_unless_present = "manifest")]
+    pub input: Option<PathBuf>,
+    /// The image to make; - for standard output
+    #[arg(value_name = "OUTPUT", value_hint = ValueHint::FilePath, required_unless_present_any = ["output_option", "manifest"])]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub to: OutputArgs,
+    /// Make the entries that FILE lists, in INPUT or alone: directories, devices, links, files with
+    /// contents from elsewhere, in the lines of mksquashfs -pf; may be given more than once
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub manifest: Vec<PathBuf>,
+    #[command(flatten)]
+    pub exclude: ExcludeArgs,
+    #[command(flatten)]
+    pub changes: ChangeArgs,
+    /// Put files together by the priorities that FILE lists, "PATH NUMBER" a line, the highest
+    /// first; may be given more than once
+    #[arg(help_heading = "SquashFS", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub sort: Vec<PathBuf>,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &PackArgs) -> Result {
+    let (input, output) = names(args)?;
+    check_names(args, input, output)?;
+    let changes = args.changes.changes(args.format.format.keeps())?;
+    let priorities = Priorities::from_files(&args.sort)?;
+    let writer = args.format.writer(priorities, changes.want_xattrs())?;
+    let exclude = args.exclude.patterns()?;
+    let mut target = Target::create(output, args.to.force, "an image")?;
+    // The output may lie in the input; it must not become a part of itself.
+    let old = output.metadata().ok();
+    let new = target.file().metadata().ok();
+    let ids = old.into_iter().chain(new);
+    let reading = input::Reading {
+        exclude,
+        xattrs: changes.want_xattrs(),
+        skip: ids
+            .map(|metadata| (metadata.dev(), metadata.ino()))
+            .collect(),
+        limits: args.limits.limits(),
+        manifests: &args.manifest,
+    };
+    let mut tree = input::read(input, reading)?;
+    changes.apply(&mut tree);
+    make(context, &writer, &tree, target, output, "packing")
+}
+
+/// Input and output. With a manifest a single name is that of the output.
+fn names(args: &PackArgs) -> Result<(Option<&Path>, &Path)> {
+    let input = args.input.as_deref();
+    let output = args.output.as_deref();
+    match output.or(args.to.output_option.as_deref()) {
+        Some(output) => Ok((input, output)),
+        None => match input {
+            Some(only) => Ok((None, only)),
+            None => Err(Failure::usage("no OUTPUT was named")),
+        },
+    }
+}
+
+fn check_names(args: &PackArgs, input: Option<&Path>, output: &Path) -> Result<()> {
+    let inputs = args.manifest.iter().map(PathBuf::as_path).chain(input);
+    if inputs.clone().any(|input| is_same_file(input, output)) {
+        let failure = Failure::usage("input and output are the same file");
+        return Err(failure.of(output.display()));
+    }
+    if inputs.filter(|input| is_stdin(input)).count() > 1 {
+        return Err(Failure::usage("standard input can be read only once"));
+    }
+    Ok(())
+}

@@ -31,19 +31,11 @@ pub struct Inputs {
 /// Makes what is missing in `dir`, and a release build of the program unless one is given.
 pub fn prepare(root: &Path, dir: &Path, program: Option<&Path>) -> Result<Inputs> {
     let inputs = Inputs {
-        forerun: dir.join("forerun"),
+        forerun: program_in(root, dir, program)?,
         plain: dir.join("big/big"),
         big: dir.join("big.romfs"),
         many: dir.join("many.romfs"),
     };
-    fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-    // Another user measures the mounts without root.
-    fs::set_permissions(dir, Permissions::from_mode(0o755))?;
-    let program = program.map_or_else(|| build(root), |program| Ok(program.to_path_buf()))?;
-    // A new file: the old one may be running.
-    let new = inputs.forerun.with_extension("new");
-    fs::copy(&program, &new).with_context(|| program.display().to_string())?;
-    fs::rename(&new, &inputs.forerun)?;
     if !inputs.plain.exists() || !inputs.big.exists() {
         eprintln!("making {}", inputs.big.display());
         fs::create_dir_all(dir.join("big"))?;
@@ -58,6 +50,20 @@ pub fn prepare(root: &Path, dir: &Path, program: Option<&Path>) -> Result<Inputs
         fs::remove_dir_all(&tree)?;
     }
     Ok(inputs)
+}
+
+/// Makes `dir`, and puts the program there: `program`, or a release build of the tree.
+pub fn program_in(root: &Path, dir: &Path, program: Option<&Path>) -> Result<PathBuf> {
+    fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    // Another user measures the mounts without root.
+    fs::set_permissions(dir, Permissions::from_mode(0o755))?;
+    let program = program.map_or_else(|| build(root), |program| Ok(program.to_path_buf()))?;
+    let copy = dir.join("forerun");
+    // A new file: the old one may be running.
+    let new = copy.with_extension("new");
+    fs::copy(&program, &new).with_context(|| program.display().to_string())?;
+    fs::rename(&new, &copy)?;
+    Ok(copy)
 }
 
 fn build(root: &Path) -> Result<PathBuf> {

@@ -101,6 +101,11 @@ impl Mounted {
         self.dir.path().join("mnt")
     }
 
+    /// The most memory that the daemon had at any time, in bytes.
+    pub fn peak(&self) -> Result<u64> {
+        peak_of(self.daemon.id()).context("the daemon is gone")
+    }
+
     /// Unmounts, waits for the daemon's end and gives what it counted.
     pub fn finish(mut self) -> Result<Counters> {
         self.unmount()?;
@@ -121,21 +126,8 @@ impl Mounted {
     }
 
     fn wait(&mut self) -> Result<()> {
-        let start = Instant::now();
-        let point = self.path();
-        let point = format!(" {} ", point.display());
-        while !fs::read_to_string("/proc/self/mountinfo")?.contains(&point) {
-            if let Some(status) = self.daemon.try_wait()? {
-                bail!("forerun mount ended with {status}:\n{}", self.log());
-            }
-            ensure!(
-                start.elapsed() < PATIENCE,
-                "no mount after {PATIENCE:?}:\n{}",
-                self.log()
-            );
-            thread::sleep(Duration::from_millis(2));
-        }
-        Ok(())
+        let waited = wait_for_mount(&self.dir.path().join("mnt"), &mut self.daemon);
+        waited.with_context(|| format!("forerun mount: {}", self.log()))
     }
 
     fn log(&self) -> String {
@@ -153,8 +145,32 @@ impl Drop for Mounted {
     }
 }
 
+/// Waits until something is mounted at `point`, which `daemon` is about to do.
+pub fn wait_for_mount(point: &Path, daemon: &mut Child) -> Result<()> {
+    let start = Instant::now();
+    let entry = format!(" {} ", point.display());
+    while !fs::read_to_string("/proc/self/mountinfo")?.contains(&entry) {
+        if let Some(status) = daemon.try_wait()? {
+            bail!("the daemon ended with {status}");
+        }
+        ensure!(start.elapsed() < PATIENCE, "no mount after {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// The most memory that a process had at any time, in bytes; `None` of one that ended.
+pub fn peak_of(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
 /// Lines of a name and a number.
-fn parse(log: &str) -> Counters {
+pub fn parse(log: &str) -> Counters {
     log.lines()
         .filter_map(|line| {
             let mut words = line.split_whitespace();

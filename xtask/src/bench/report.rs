@@ -55,7 +55,7 @@ impl Series {
 }
 
 /// The middle one, or the mean of the two in the middle; 0 of none.
-fn median(values: &mut [f64]) -> f64 {
+pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match (values.len() % 2, values.get(middle)) {

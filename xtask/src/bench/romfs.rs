@@ -5,15 +5,15 @@
 //! before each; each mount is fresh, so that its daemon's cache is empty too. Runs are interleaved,
 //! so that a slow minute of the machine meets all of them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use forerun_testkit::require;
-use rustix::fs::{Advice, fadvise};
 
+use super::caches::drop_caches;
 use super::inputs::{self, Inputs};
 use super::mount::{Access, Counters, Mounted};
 use super::report::{Report, Sample, Series};
@@ -138,16 +138,4 @@ fn md5sum(mut command: Command, path: &Path) -> Result<String> {
     let output = process::output(command.arg(path).stdin(Stdio::null()))?;
     let sum = output.split_whitespace().next();
     Ok(sum.context("md5sum printed nothing")?.to_string())
-}
-
-/// Root empties all caches; others can at least give up the pages of the image.
-fn drop_caches(image: &Path) -> Result<()> {
-    let file = File::open(image)?;
-    file.sync_all()?;
-    fadvise(&file, 0, None, Advice::DontNeed)?;
-    if rustix::process::geteuid().is_root() {
-        rustix::fs::sync();
-        fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches")?;
-    }
-    Ok(())
 }

@@ -1,0 +1,159 @@
+//! What is measured, against whom, and how much of their time it may take.
+
+use std::fmt;
+
+use clap::ValueEnum;
+
+/// A measured piece of work: a row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Row {
+    /// cat of the large file, gzip
+    CatGzip,
+    /// cat of the large file, zstd
+    CatZstd,
+    /// The whole tree read by one process, gzip
+    Tree,
+    /// The whole tree read by four processes, gzip
+    #[value(name = "tree4")]
+    TreeFour,
+    /// `ls -lR` of the tree right after mounting, gzip
+    Ls,
+    /// The same once more
+    LsCached,
+    /// 4,000 random reads of 4 KiB in the large file, 2 threads, gzip
+    Random,
+    /// The tree extracted, gzip
+    ExtractGzip,
+    /// The tree extracted, zstd
+    ExtractZstd,
+    /// The tree packed, gzip
+    Pack,
+}
+
+/// Who does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Who {
+    /// This project.
+    Forerun,
+    /// The kernel's driver, on a loop device.
+    Kernel,
+    /// `squashfuse_ll`.
+    Squashfuse,
+    /// `unsquashfs`.
+    Unsquashfs,
+    /// `mksquashfs`.
+    Mksquashfs,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Forerun => "forerun",
+            Self::Kernel => "kernel",
+            Self::Squashfuse => "squashfuse_ll",
+            Self::Unsquashfs => "unsquashfs",
+            Self::Mksquashfs => "mksquashfs",
+        })
+    }
+}
+
+/// A compressor of the images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compressor {
+    /// zlib.
+    Gzip,
+    /// Zstandard.
+    Zstd,
+}
+
+impl Compressor {
+    /// As mksquashfs calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+impl Row {
+    /// For `--rows`, and JSON.
+    pub fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_string())
+    }
+
+    /// For people.
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::CatGzip => "cat 250 MB, gzip",
+            Self::CatZstd => "cat 250 MB, zstd",
+            Self::Tree => "read the tree, one process",
+            Self::TreeFour => "read the tree, 4 processes",
+            Self::Ls => "ls -lR of the tree, cold",
+            Self::LsCached => "ls -lR of the tree, cached",
+            Self::Random => "4,000 random 4 KiB reads, 2 threads",
+            Self::ExtractGzip => "extract the tree, gzip",
+            Self::ExtractZstd => "extract the tree, zstd",
+            Self::Pack => "pack the tree, gzip",
+        }
+    }
+
+    /// The others that do it too, each with the most that forerun may take of their time.
+    pub const fn targets(self) -> &'static [(Who, f64)] {
+        match self {
+            Self::CatGzip => &[(Who::Kernel, 0.40), (Who::Squashfuse, 0.65)],
+            Self::CatZstd => &[(Who::Kernel, 0.40), (Who::Squashfuse, 0.80)],
+            Self::Tree => &[(Who::Kernel, 0.45)],
+            Self::TreeFour => &[(Who::Kernel, 0.45), (Who::Squashfuse, 0.75)],
+            Self::Ls => &[(Who::Kernel, 0.80)],
+            Self::LsCached => &[(Who::Kernel, 1.30)],
+            Self::Random => &[(Who::Kernel, 0.60), (Who::Squashfuse, 0.40)],
+            Self::ExtractGzip => &[(Who::Unsquashfs, 0.75)],
+            Self::ExtractZstd => &[(Who::Unsquashfs, 0.90)],
+            Self::Pack => &[(Who::Mksquashfs, 1.00)],
+        }
+    }
+
+    /// The compressor of its image.
+    pub const fn compressor(self) -> Compressor {
+        match self {
+            Self::CatZstd | Self::ExtractZstd => Compressor::Zstd,
+            Self::CatGzip
+            | Self::Tree
+            | Self::TreeFour
+            | Self::Ls
+            | Self::LsCached
+            | Self::Random
+            | Self::ExtractGzip
+            | Self::Pack => Compressor::Gzip,
+        }
+    }
+
+    /// Whether it is about the image with the large file, and not the one with the tree.
+    pub const fn is_big(self) -> bool {
+        matches!(self, Self::CatGzip | Self::CatZstd | Self::Random)
+    }
+
+    /// Forerun and the others.
+    pub fn all_who(self) -> Vec<Who> {
+        let others = self.targets().iter().map(|(who, _)| *who);
+        std::iter::once(Who::Forerun).chain(others).collect()
+    }
+}
+
+/// The most that an image of forerun may be larger than one of mksquashfs.
+pub const SIZE_TARGET: f64 = 1.01;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_option() {
+        for row in Row::value_variants() {
+            assert_eq!(Row::from_str(&row.name(), false), Ok(*row));
+            assert!(!row.targets().is_empty());
+        }
+    }
+}

@@ -42,12 +42,12 @@ fn each_is_told_what_where_and_what_to_try() {
         (
             &["ls", "a.gz"],
             3,
-            "forerun: a.gz: not a romfs, squashfs image: a gzip file\n  hint: decompress it first",
+            "forerun: a.gz: not a romfs or squashfs image: a gzip file\n  hint: decompress it first",
         ),
         (
             &["ls", "empty"],
             3,
-            "forerun: empty: not a romfs, squashfs image: no bytes at all\n  hint: if the image starts \
+            "forerun: empty: not a romfs or squashfs image: no bytes at all\n  hint: if the image starts \
              further in, say where with --offset",
         ),
         (&["cat", "short.img", "big"], 1, &shorter),

@@ -110,7 +110,9 @@ fn no_truncation_decodes_whole() {
             let mut out = vec![0; input.len()];
             let context = format!("{codec:?} cut to {len} of {}", block.len());
             match codec.decode_up_to(&block[..len], &mut out) {
-                Err(error) => assert_eq!(error, DecodeError::Damaged, "{context}"),
+                // Some decoders cannot tell whether more would have come.
+                Err(DecodeError::Damaged | DecodeError::Long { .. }) => {}
+                Err(error) => panic!("{context}: {error}"),
                 // One that ends between two sequences is a block.
                 Ok(actual) => assert!(codec == Codec::Lz4 && actual < input.len(), "{context}"),
             }
@@ -274,8 +276,11 @@ fn a_bomb_stops_at_the_end_of_the_buffer() {
 fn what_is_no_stream_is_damage() {
     for codec in CODECS {
         for input in [&[][..], &[0], &[0xFF; 16]] {
-            let error = codec.decode_up_to(input, &mut [0; 64]).unwrap_err();
-            assert_eq!(error, DecodeError::Damaged, "{codec:?} {input:?}");
+            match codec.decode_up_to(input, &mut [0; 64]) {
+                Err(error) => assert_eq!(error, DecodeError::Damaged, "{codec:?} {input:?}"),
+                // A token without literals is a block of no bytes.
+                Ok(len) => assert_eq!((codec, input, len), (Codec::Lz4, &[0][..], 0)),
+            }
         }
     }
 }

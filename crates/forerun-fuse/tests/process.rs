@@ -135,7 +135,11 @@ fn mistakes_are_told_by_the_caller_s_process() {
     for (words, expected, status) in [
         (&["mount", "image.romfs", "nowhere"][..], "mkdir nowhere", 7),
         (&["mount", "nowhere", "mnt"], "nowhere: No such file", 4),
-        (&["mount", "tree/big", "mnt"], "not a romfs image", 3),
+        (
+            &["mount", "tree/big", "mnt"],
+            "not a romfs or squashfs image",
+            3,
+        ),
         (
             &["mount", "image.romfs", "image.romfs"],
             "not a directory",

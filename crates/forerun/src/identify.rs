@@ -52,7 +52,7 @@ pub fn unknown(
 
 fn expected(wanted: Option<&str>) -> String {
     let names: Vec<_> = formats().iter().map(|format| format.name).collect();
-    wanted.map_or_else(|| names.join(", "), str::to_string)
+    wanted.map_or_else(|| names.join(" or "), str::to_string)
 }
 
 const ELF: &[u8] = b"\x7fELF";

@@ -57,8 +57,7 @@ impl Encoder {
         in_range("zlib", "window", u32::from(window_bits), 8..=15)?;
         let is_default = strategies.iter().all(|one| one == ZlibStrategy::Default);
         if window_bits == 15 && is_default {
-            // The scales agree: at the same number libdeflate is within 1 % of zlib's size.
-            let level = CompressionLvl::new(i32::from(level)).unwrap_or_default();
+            let level = CompressionLvl::new(level_of_libdeflate(level)).unwrap_or_default();
             return Ok(Self::Whole(Compressor::new(level)));
         }
         let config = |strategy| DeflateConfig {
@@ -107,5 +106,23 @@ impl Encoder {
                 best
             }
         }
+    }
+}
+
+/// The fastest level of libdeflate whose output is not above that of zlib at `level` by more than
+/// 0.5 %, in blocks of 128 KiB of C source as well as of machine code.
+///
+/// On 24 MB of the Linux source, bytes by zlib 1.2.13 and by libdeflate 1.26 at the level taken:
+/// level 9: 6,030,372 and 6,030,832, at 2.9 times the speed; level 6: 6,058,569 and 6,067,544;
+/// level 1: 7,393,919 and 6,743,757. Levels 8 and 9 of libdeflate save 0.5 % more in 1.6 times
+/// the time.
+const fn level_of_libdeflate(level: u8) -> i32 {
+    match level {
+        0 | 1 => 1,
+        2 | 3 => 2,
+        4 => 3,
+        5 => 5,
+        6 => 6,
+        _ => 7,
     }
 }

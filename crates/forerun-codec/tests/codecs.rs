@@ -110,9 +110,9 @@ fn no_truncation_decodes_whole() {
             let mut out = vec![0; input.len()];
             let context = format!("{codec:?} cut to {len} of {}", block.len());
             match codec.decode_up_to(&block[..len], &mut out) {
-                // Some decoders cannot tell whether more would have come.
-                Err(DecodeError::Damaged | DecodeError::Long { .. }) => {}
-                Err(error) => panic!("{context}: {error}"),
+                // libdeflate reads on in zeros, and may fill the buffer before it notices.
+                Err(DecodeError::Long { .. }) if codec == Codec::Zlib => {}
+                Err(error) => assert_eq!(error, DecodeError::Damaged, "{context}"),
                 // One that ends between two sequences is a block.
                 Ok(actual) => assert!(codec == Codec::Lz4 && actual < input.len(), "{context}"),
             }

@@ -37,7 +37,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let parts = forerun_squashfs::fuzzing::Parts::everything();
     put("squashfs_inodes", "everything", &parts.inodes)?;
     put("squashfs_directories", "everything", &parts.listings)?;
-    put("squashfs_xattrs", "everything", &[parts.sets, parts.pairs].concat())?;
+    put(
+        "squashfs_xattrs",
+        "everything",
+        &[parts.sets, parts.pairs].concat(),
+    )?;
     put("tar_tree", "everything", &archive()?)?;
     println!("{count} seeds in {}", corpus.display());
     Ok(())

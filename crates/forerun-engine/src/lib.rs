@@ -18,6 +18,7 @@ mod metadata_source;
 mod options;
 mod pool;
 mod reader;
+mod recent;
 mod segment;
 mod stored;
 mod stream;

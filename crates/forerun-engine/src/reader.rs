@@ -17,7 +17,7 @@ use crate::walk_ahead::WalkAhead;
 use crate::{Bulk, Data, EngineOptions, MetadataSource};
 
 /// Most that is held of what was read ahead, whatever the budget for all.
-const AHEAD_BUDGET: u64 = 64 << 20;
+const AHEAD_BUDGET: u64 = 32 << 20;
 
 /// Reads files of one image. Cheap to clone; used from many threads at once.
 #[derive(Clone)]
@@ -64,7 +64,7 @@ impl Reader {
         limits: Limits,
     ) -> Self {
         let geometry = options.geometry(image.len());
-        let ahead_budget = AHEAD_BUDGET.min(options.cache / 4);
+        let ahead_budget = AHEAD_BUDGET.min(options.cache / 8);
         let (window, legacy) = match options.large_blocks {
             true => (options.readahead.min(ahead_budget / 2), false),
             false => (0, true),
@@ -72,7 +72,7 @@ impl Reader {
         let pool = Arc::new(Pool::new(options.pool_threads()));
         let moves = Moves {
             stored: Stored::new(image, geometry, legacy, ahead_budget),
-            decoded: Decoded::new(fs.volume().format, options.cache / 2, &limits),
+            decoded: Decoded::new(fs.volume().format, options.cache / 4 * 3, &limits),
             pool: Arc::clone(&pool),
         };
         let driver = fs;
@@ -129,6 +129,14 @@ impl Reader {
         Walk::new(self.fs(), start, self.limits())
     }
 
+    /// Small files that were read ahead of who reads a tree, in the order in which they will be
+    /// wanted; each is given once. A front end that can hand them over before they are asked for
+    /// reads them now. Of those given, some may never be asked for.
+    #[must_use]
+    pub fn upcoming(&self) -> Vec<NodeId> {
+        self.inner.tree.upcoming()
+    }
+
     /// Starts to read the image's metadata ahead, the first time it is called. A front end calls it
     /// when a walk seems to begin; [`walk`](Self::walk) does.
     pub fn prefetch_metadata(&self) {
@@ -154,13 +162,16 @@ impl Reader {
     /// ranges are not affected.
     pub fn read(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
         let range = self.begin(node, offset, len)?;
-        let mut assembly = Assembly::new(&self.inner.moves, range.clone());
-        self.visit(node, range, &mut |extent| assembly.add(extent))?;
-        let data = assembly.finish()?;
-        self.observer()
-            .stats()
-            .add(Counter::ServedBytes, u64_from(data.len()));
-        Ok(data)
+        self.assemble(node, range)
+    }
+
+    /// As [`read`](Self::read), for bytes that nobody has asked for yet: what is read ahead of
+    /// whom stays as it is.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_aside(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
+        self.assemble(node, self.clamp(node, offset, len)?.1)
     }
 
     /// As [`read`](Self::read), into the caller's buffer. Gives the number of bytes read.
@@ -233,11 +244,27 @@ impl Reader {
         ahead::start(&self.inner.moves, plan);
     }
 
-    /// Clamps a read to the file and starts what is to be read ahead of it.
-    fn begin(&self, node: NodeId, offset: u64, len: usize) -> Result<Range<u64>> {
+    fn assemble(&self, node: NodeId, range: Range<u64>) -> Result<Data> {
+        let mut assembly = Assembly::new(&self.inner.moves, range.clone());
+        self.visit(node, range, &mut |extent| assembly.add(extent))?;
+        let data = assembly.finish()?;
+        self.observer()
+            .stats()
+            .add(Counter::ServedBytes, u64_from(data.len()));
+        Ok(data)
+    }
+
+    /// The size of a file, and what of a read lies within it.
+    fn clamp(&self, node: NodeId, offset: u64, len: usize) -> Result<(u64, Range<u64>)> {
         let size = self.file_size(node)?;
         let start = offset.min(size);
-        let range = start..size.min(start.saturating_add(u64_from(len)));
+        Ok((size, start..size.min(start.saturating_add(u64_from(len)))))
+    }
+
+    /// Clamps a read to the file and starts what is to be read ahead of it.
+    fn begin(&self, node: NodeId, offset: u64, len: usize) -> Result<Range<u64>> {
+        let (size, range) = self.clamp(node, offset, len)?;
+        let start = range.start;
         if start == 0
             && let Some(walk) = self.inner.tree.on_read(node)
         {

@@ -5,15 +5,17 @@
 //! those behind this one in its directory, those of the directories below, then those behind its
 //! directory in the parent. So when files are read in the order of a listing, a walk of our own goes
 //! on from there, and what it meets is read and decoded ahead, up to a window of bytes that grows as
-//! the reader follows. Several readers of different parts are several walks.
+//! the reader follows. Several readers of different parts are several walks; what one of them has
+//! planned or passed, the others leave out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId};
 
 use crate::ahead::Plan;
+use crate::recent::Recent;
 
 /// Walks at a time, the least recently followed forgotten first.
 const WALKS: usize = 8;
@@ -21,6 +23,9 @@ const WALKS: usize = 8;
 const RECENT: usize = 32;
 /// Entries whose place in a listing is remembered: twice as many at the most.
 const TRAILS: usize = 1 << 17;
+/// Files remembered that were planned or read, twice as many at the most: what lies between several
+/// readers of one tree. Not many more, since what was read may be wanted a second time.
+const SEEN: usize = 1 << 12;
 /// The window a walk starts with.
 const FIRST_WINDOW: u64 = 512 << 10;
 /// Of one file, what is read ahead before anybody opens it; the rest follows as it is read.
@@ -31,13 +36,22 @@ const MAX_GAP: u64 = 64 << 10;
 const MIN_COST: u64 = 2048;
 /// Entries that one step of a walk may look at.
 const STEP: usize = 2048;
+/// Steps taken one after the other as long as all that they meet was planned by others: enough to
+/// get past all that is remembered of these.
+const TRIES: usize = 2 * SEEN / STEP;
 /// Entries taken from a listing at once.
 const BATCH: usize = 64;
+/// Of the files that are handed over before they are asked for, one in so many is left out: the
+/// request for it says how far the reader has come.
+const MARK_FILES: usize = 16;
+/// The same, in bytes.
+const MARK_BYTES: u64 = 512 << 10;
 
 /// Who reads which part of the tree.
 pub struct TreeAhead {
     max_window: u64,
-    trails: Mutex<Trails>,
+    trails: Mutex<Recent<NodeId, Trail>>,
+    seen: Mutex<Recent<NodeId, Seen>>,
     walks: Mutex<Walks>,
 }
 
@@ -48,11 +62,11 @@ struct Trail {
     next: DirCursor,
 }
 
-/// Two generations: when the new one is full, it becomes the old one.
-#[derive(Default)]
-struct Trails {
-    new: HashMap<NodeId, Trail>,
-    old: HashMap<NodeId, Trail>,
+/// What became of a file lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Planned,
+    Read,
 }
 
 #[derive(Default)]
@@ -63,9 +77,15 @@ struct Walks {
 
 /// A reader and what was planned ahead of it.
 pub struct Walk {
+    /// Directory it began in, until it has gone its first step.
+    begins_in: Option<NodeId>,
     /// Away while somebody goes on with it.
     cursor: Option<WalkCursor>,
     planned: VecDeque<(NodeId, u64)>,
+    /// How many of them, from the front, were handed over.
+    handed: usize,
+    /// Files and bytes handed over since one was left out.
+    since_mark: (usize, u64),
     ahead: u64,
     window: u64,
 }
@@ -89,7 +109,8 @@ impl TreeAhead {
     pub fn new(max_window: u64) -> Self {
         Self {
             max_window,
-            trails: Mutex::default(),
+            trails: Mutex::new(Recent::new(TRAILS)),
+            seen: Mutex::new(Recent::new(SEEN)),
             walks: Mutex::default(),
         }
     }
@@ -107,6 +128,7 @@ impl TreeAhead {
         if self.max_window == 0 {
             return None;
         }
+        let was_planned = self.note_read(node);
         let mut walks = lock(&self.walks);
         let found = walks.walks.iter().position(|walk| lock(walk).passes(node));
         if let Some(walk) = found.and_then(|at| walks.walks.remove(at)) {
@@ -114,18 +136,61 @@ impl TreeAhead {
             walks.walks.push_front(Arc::clone(&walk));
             return goes_on.then_some(walk);
         }
+        // Another reader has passed it, with what was planned up to there.
+        if was_planned {
+            return None;
+        }
         let trail = lock(&self.trails).get(node)?;
         let follows = |before: &Trail| before.dir == trail.dir && before.next < trail.next;
         let is_second = walks.recent.iter().any(follows);
         walks.recent.push_front(trail);
         walks.recent.truncate(RECENT);
-        if !is_second {
+        // Readers may be faster than the threads that go on with walks: one that has yet to begin
+        // will see to this file's neighbours too, and must not be forgotten for a newer one.
+        let waiting = walks.walks.iter().filter_map(|walk| lock(walk).begins_in);
+        let is_covered = waiting.clone().any(|dir| dir == trail.dir);
+        if !is_second || is_covered || waiting.count() >= WALKS / 2 {
             return None;
         }
         let walk = Arc::new(Mutex::new(Walk::behind(trail, self.max_window)));
         walks.walks.push_front(Arc::clone(&walk));
         walks.walks.truncate(WALKS);
         Some(walk)
+    }
+
+    /// Gives whether it was planned.
+    fn note_read(&self, node: NodeId) -> bool {
+        let mut seen = lock(&self.seen);
+        let before = seen.get(node);
+        if before == Some(Seen::Read) {
+            // Read a second time: what is above has not kept it, nor the others perhaps.
+            seen.clear();
+        }
+        seen.insert(node, Seen::Read);
+        before == Some(Seen::Planned)
+    }
+
+    /// Whether a file is yet to be planned; it is then.
+    fn is_new(&self, node: NodeId) -> bool {
+        let mut seen = lock(&self.seen);
+        let is_new = seen.get(node).is_none();
+        if is_new {
+            seen.insert(node, Seen::Planned);
+        }
+        is_new
+    }
+
+    /// Files that were read ahead and that a front end was shown, in the order in which they will
+    /// be wanted, each given once: who can put them where they are wanted does it now. Some are left
+    /// out, so that their readers are heard of.
+    pub fn upcoming(&self) -> Vec<NodeId> {
+        let walks: Vec<_> = lock(&self.walks).walks.iter().map(Arc::clone).collect();
+        let mut files = Vec::new();
+        for walk in walks {
+            let was_shown = |node| lock(&self.trails).get(node).is_some();
+            lock(&walk).hand_over(was_shown, &mut files);
+        }
+        files
     }
 
     /// Goes on with a walk: gives what to read ahead. Reads metadata, so not for a thread that
@@ -141,12 +206,20 @@ impl TreeAhead {
             return plan;
         };
         let mut planned = Vec::new();
-        let mut steps = STEP;
+        let (mut steps, mut tries) = (STEP, TRIES);
         while room > 0 {
             let Some(node) = cursor.next_file(fs, &mut steps, |dir| lock(&self.trails).get(dir))
             else {
+                // A walk that has planned nothing is never heard of again.
+                if planned.is_empty() && steps == 0 && tries > 0 {
+                    (steps, tries) = (STEP, tries - 1);
+                    continue;
+                }
                 break;
             };
+            if !self.is_new(node) {
+                continue;
+            }
             let size = fs.metadata(node).map_or(0, |metadata| metadata.size);
             let cost = size.clamp(MIN_COST, FILE_AHEAD);
             plan.add(fs, node, 0..FILE_AHEAD, MAX_GAP);
@@ -154,6 +227,7 @@ impl TreeAhead {
             room = room.saturating_sub(cost);
         }
         let mut walk = lock(walk);
+        walk.begins_in = None;
         walk.ahead += planned.iter().map(|&(_, cost)| cost).sum::<u64>();
         walk.planned.extend(planned);
         walk.cursor = Some(cursor);
@@ -161,26 +235,16 @@ impl TreeAhead {
     }
 }
 
-impl Trails {
-    fn get(&self, node: NodeId) -> Option<Trail> {
-        self.new.get(&node).or_else(|| self.old.get(&node)).copied()
-    }
-
-    fn insert(&mut self, node: NodeId, trail: Trail) {
-        if self.new.len() >= TRAILS {
-            self.old = std::mem::take(&mut self.new);
-        }
-        self.new.insert(node, trail);
-    }
-}
-
 impl Walk {
     fn behind(trail: Trail, max_window: u64) -> Self {
         Self {
+            begins_in: Some(trail.dir),
             cursor: Some(WalkCursor {
                 frames: vec![Frame::new(trail.dir, trail.next)],
             }),
             planned: VecDeque::new(),
+            handed: 0,
+            since_mark: (0, 0),
             ahead: 0,
             window: FIRST_WINDOW.min(max_window),
         }
@@ -197,7 +261,26 @@ impl Walk {
         };
         let passed: u64 = self.planned.drain(..=at).map(|(_, cost)| cost).sum();
         self.ahead = self.ahead.saturating_sub(passed);
+        self.handed = self.handed.saturating_sub(at + 1);
         true
+    }
+
+    fn hand_over(&mut self, was_shown: impl Fn(NodeId) -> bool, files: &mut Vec<NodeId>) {
+        // The first is most likely being asked for now.
+        let from = self.handed.max(1);
+        for &(node, cost) in self.planned.iter().skip(from) {
+            if !was_shown(node) {
+                break;
+            }
+            self.handed = self.handed.max(1) + 1;
+            let (count, bytes) = self.since_mark;
+            if count + 1 >= MARK_FILES || bytes + cost > MARK_BYTES {
+                self.since_mark = (0, 0);
+            } else {
+                self.since_mark = (count + 1, bytes + cost);
+                files.push(node);
+            }
+        }
     }
 
     /// The reader follows: the window grows. Whether it is time to go on.
@@ -281,110 +364,4 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use forerun_testkit::{MemFsBuilder, Piece};
-
-    /// A tree of 3 x 4 files, each 100 bytes, and a file behind the directories.
-    fn tree() -> (Arc<dyn FileSystem>, Vec<NodeId>) {
-        let mut builder = MemFsBuilder::new();
-        let mut files = Vec::new();
-        for dir in ["a", "b", "c"] {
-            for file in 0..4 {
-                let path = format!("{dir}/{file}");
-                files.push(builder.file(&path, [Piece::Stored(vec![1; 100])]));
-            }
-        }
-        files.push(builder.file("z", [Piece::Stored(vec![1; 100])]));
-        (builder.build().driver(), files)
-    }
-
-    fn list(ahead: &TreeAhead, fs: &dyn FileSystem, dir: NodeId) {
-        let mut entries = Vec::new();
-        let mut dirs = Vec::new();
-        fs.read_dir(dir, DirCursor::START, &mut |entry| {
-            entries.push((entry.node, entry.next));
-            if entry.kind == FileType::Directory {
-                dirs.push(entry.node);
-            }
-            ControlFlow::Continue(())
-        })
-        .unwrap();
-        ahead.listed(dir, &entries);
-        dirs.into_iter().for_each(|dir| list(ahead, fs, dir));
-    }
-
-    fn planned(walk: &Mutex<Walk>) -> Vec<NodeId> {
-        lock(walk).planned.iter().map(|&(node, _)| node).collect()
-    }
-
-    #[test]
-    fn a_walk_goes_on_across_directories_and_ends_with_the_tree() {
-        let (fs, files) = tree();
-        let ahead = TreeAhead::new(1 << 20);
-        list(&ahead, &*fs, fs.root());
-        assert!(ahead.on_read(files[0]).is_none(), "one file is no order");
-        let walk = ahead.on_read(files[1]).unwrap();
-        ahead.go_on(&*fs, &walk);
-        assert_eq!(planned(&walk), files[2..]);
-        assert!(ahead.on_read(files[5]).is_some());
-        assert_eq!(planned(&walk), files[6..], "what was passed is forgotten");
-    }
-
-    #[test]
-    fn files_in_no_order_start_nothing() {
-        let (fs, files) = tree();
-        let ahead = TreeAhead::new(1 << 20);
-        assert!(ahead.on_read(files[0]).is_none() && ahead.on_read(files[1]).is_none());
-        list(&ahead, &*fs, fs.root());
-        for &file in [3, 2, 7, 6, 11, 12].map(|at| &files[at]) {
-            assert!(ahead.on_read(file).is_none());
-        }
-    }
-
-    #[test]
-    fn the_window_bounds_what_is_planned_and_grows() {
-        let mut builder = MemFsBuilder::new();
-        let files: Vec<_> = (0..2000)
-            .map(|n| builder.file(&format!("{n:04}"), [Piece::Stored(vec![1; 5000])]))
-            .collect();
-        let fs = builder.build().driver();
-        let ahead = TreeAhead::new(2 << 20);
-        list(&ahead, &*fs, fs.root());
-        ahead.on_read(files[0]);
-        let walk = ahead.on_read(files[1]).unwrap();
-        let (mut most, mut misses) = (0, 0);
-        for &file in &files[2..] {
-            ahead.go_on(&*fs, &walk);
-            let now = planned(&walk);
-            misses += usize::from(now.first() != Some(&file));
-            most = most.max(now.len());
-            ahead.on_read(file);
-        }
-        assert_eq!(misses, 0, "each file was planned before it was read");
-        assert!(most > 300 && most <= (2 << 20) / 5000 + 1, "{most}");
-    }
-
-    #[test]
-    fn endless_directories_end_a_step() {
-        let mut builder = MemFsBuilder::new();
-        let file = builder.file("d/f", [Piece::Stored(vec![1; 10])]);
-        let dir = builder.dir("d/x");
-        builder.raw_entry(dir, b"x", dir);
-        let second = builder.file("d/g", [Piece::Stored(vec![1; 10])]);
-        let fs = builder.build().driver();
-        let ahead = TreeAhead::new(1 << 20);
-        let mut entries = Vec::new();
-        let parent = fs.lookup(fs.root(), b"d").unwrap().unwrap();
-        fs.read_dir(parent, DirCursor::START, &mut |entry| {
-            entries.push((entry.node, entry.next));
-            ControlFlow::Continue(())
-        })
-        .unwrap();
-        ahead.listed(parent, &entries);
-        ahead.on_read(file);
-        let walk = ahead.on_read(second).unwrap();
-        ahead.go_on(&*fs, &walk);
-        assert!(planned(&walk).is_empty());
-    }
-}
+mod tests;

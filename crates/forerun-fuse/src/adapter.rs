@@ -24,6 +24,7 @@ use crate::core::{Core, Seek, Xattr};
 use crate::counts::Operation;
 use crate::errno::errno;
 use crate::push::Pusher;
+use crate::push_tree::TreePusher;
 use crate::workers::Workers;
 use refused::refused;
 
@@ -42,21 +43,24 @@ pub struct Adapter {
     core: Arc<Core>,
     workers: Workers,
     pusher: Arc<OnceLock<Pusher>>,
+    tree_pusher: Arc<OnceLock<TreePusher>>,
     kernel_readahead: bool,
 }
 
 impl Adapter {
-    /// Answers with `core`, on `workers`. `pusher` may be set later.
+    /// Answers with `core`, on `workers`. The pushers may be set later.
     pub const fn new(
         core: Arc<Core>,
         workers: Workers,
         pusher: Arc<OnceLock<Pusher>>,
+        tree_pusher: Arc<OnceLock<TreePusher>>,
         kernel_readahead: bool,
     ) -> Self {
         Self {
             core,
             workers,
             pusher,
+            tree_pusher,
             kernel_readahead,
         }
     }
@@ -158,6 +162,7 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         let pusher = Arc::clone(&self.pusher);
+        let tree_pusher = Arc::clone(&self.tree_pusher);
         self.serve(Operation::Read, move |core| {
             let pusher = pusher.get();
             if let Some((pusher, gap)) = pusher.and_then(|p| Some((p, p.gap(ino.0, offset, size)?)))
@@ -169,6 +174,9 @@ impl Filesystem for Adapter {
             match core.noted(Operation::Read, ino.0, data) {
                 Ok(data) => {
                     reply.data(&data);
+                    if let Some(tree_pusher) = tree_pusher.get().filter(|_| offset == 0) {
+                        tree_pusher.wake();
+                    }
                     if let Some(pusher) = pusher {
                         pusher.on_read(ino.0, offset, &data);
                     }
@@ -211,6 +219,10 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        // What the answer before this one showed is known to the kernel now.
+        if let Some(tree_pusher) = self.tree_pusher.get().filter(|_| offset > 0) {
+            tree_pusher.wake();
+        }
         self.serve(Operation::Readdirplus, move |core| {
             let listed = core.list(ino.0, offset, &mut |entry| {
                 let (attr, ttl) = match core.entry_attr(entry) {

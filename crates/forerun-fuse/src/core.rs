@@ -113,6 +113,12 @@ impl Core {
         self.reader.read(self.node(number), offset, len)
     }
 
+    /// The first bytes of a file that nobody has asked for yet: not a step of any reader.
+    pub fn read_aside(&self, node: NodeId, len: u32) -> Result<Data> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        self.reader.read_aside(node, 0, len)
+    }
+
     /// The target of a symbolic link.
     pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
         self.reader.fs().read_link(self.node(number))

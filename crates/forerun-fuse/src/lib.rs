@@ -26,6 +26,7 @@ mod mountinfo;
 mod mountpoint;
 mod options;
 mod push;
+mod push_tree;
 mod streams;
 mod umount;
 mod unmounter;

@@ -16,6 +16,7 @@ use crate::counts::RequestCounts;
 use crate::error::{MountError, UmountError};
 use crate::mountpoint::prepare;
 use crate::push::Pusher;
+use crate::push_tree::TreePusher;
 use crate::unmounter::{Unmounted, Unmounter};
 use crate::workers::Workers;
 use crate::{MountOptions, bdi};
@@ -59,10 +60,12 @@ pub fn mount_reader(
     let core = Arc::new(Core::new(reader, options));
     let takers = takers(options);
     let pusher = Arc::new(OnceLock::new());
+    let tree_pusher = Arc::new(OnceLock::new());
     let adapter = Adapter::new(
         Arc::clone(&core),
         Workers::new(takers),
         Arc::clone(&pusher),
+        Arc::clone(&tree_pusher),
         options.large_blocks,
     );
     let source = options.fsname.clone().unwrap_or_else(|| "forerun".into());
@@ -97,6 +100,11 @@ pub fn mount_reader(
     let readahead = core.reader.options().readahead;
     if options.large_blocks && readahead > 0 {
         mount.lifted = options.lift_readahead && bdi::lift(mount.unmounter.device(), readahead);
+        if options.push
+            && let Some(started) = TreePusher::start(Arc::clone(&core), notifier.clone())
+        {
+            let _is_set_once = tree_pusher.set(started);
+        }
         if options.push && !mount.lifted {
             let started = Pusher::start(core, notifier);
             mount.pushing = started.is_some_and(|started| pusher.set(started).is_ok());

@@ -142,9 +142,9 @@ impl Opened {
         }
         let source = Counted::new(part, BlobId::IMAGE, Arc::clone(observer));
         let geometry = options.engine.geometry(source.len());
-        // An eighth of the budget for metadata as it is stored, another for what the driver decodes
+        // A sixteenth of the budget for metadata as it is stored, another for what the driver decodes
         // of it; the engine takes the rest for data.
-        let metadata = MetadataSource::new(source.clone(), geometry, options.engine.cache / 8);
+        let metadata = MetadataSource::new(source.clone(), geometry, options.engine.cache / 16);
         Ok(Self {
             offset,
             source,
@@ -172,7 +172,7 @@ impl Opened {
             metadata: driver_source,
             limits: options.limits.clone(),
             observer,
-            cache: options.engine.cache / 8,
+            cache: options.engine.cache / 16,
         })?;
         Ok(Image {
             format,

@@ -12,6 +12,7 @@ use forerun_testkit::temp_dir;
 use super::drivers::Mount;
 use super::inputs::{self, BIG_LEN, Inputs, MKSQUASHFS};
 use super::rows::{Row, Who};
+use super::scratch::Scratch;
 use crate::bench::caches::drop_all;
 use crate::bench::mount::{Counters, parse, peak_of};
 use crate::process;
@@ -117,8 +118,8 @@ fn list(path: &Path) -> Result<String> {
 }
 
 fn extract(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
-    let (image, out) = (inputs.image(row), inputs.dir.join("extracted"));
-    remove_tree(&out)?;
+    let scratch = Scratch::new(&inputs.dir)?;
+    let (image, out) = (inputs.image(row), scratch.path().join("extracted"));
     let mut command = match who {
         Who::Forerun => {
             let mut command = Command::new(&inputs.forerun);
@@ -142,7 +143,6 @@ fn extract(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
     };
     let mut run = watched(&mut command)?;
     let (files, bytes) = inputs::count(&out)?;
-    remove_tree(&out)?;
     run.found = format!("{files} {bytes}");
     let expected = format!("{} {}", inputs.tree_files, inputs.tree_bytes);
     ensure!(run.found == expected, "{}, not {expected}", run.found);
@@ -208,15 +208,6 @@ fn watched(command: &mut Command) -> Result<Run> {
         made: None,
         found: String::new(),
     })
-}
-
-fn remove_tree(path: &PathBuf) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| path.display().to_string())
-        }
-        _ => Ok(()),
-    }
 }
 
 fn remove_file(path: &PathBuf) -> Result<()> {

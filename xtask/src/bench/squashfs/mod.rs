@@ -11,6 +11,7 @@ mod host;
 mod inputs;
 mod measure;
 mod rows;
+mod scratch;
 mod table;
 mod work;
 

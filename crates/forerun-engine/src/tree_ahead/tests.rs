@@ -1,0 +1,214 @@
+//! Walks ahead of readers, step by step.
+
+use super::*;
+use forerun_testkit::{MemFsBuilder, Piece};
+
+/// A tree of 3 x 4 files, each 100 bytes, and a file behind the directories.
+fn tree() -> (Arc<dyn FileSystem>, Vec<NodeId>) {
+    let mut builder = MemFsBuilder::new();
+    let mut files = Vec::new();
+    for dir in ["a", "b", "c"] {
+        for file in 0..4 {
+            let path = format!("{dir}/{file}");
+            files.push(builder.file(&path, [Piece::Stored(vec![1; 100])]));
+        }
+    }
+    files.push(builder.file("z", [Piece::Stored(vec![1; 100])]));
+    (builder.build().driver(), files)
+}
+
+fn list(ahead: &TreeAhead, fs: &dyn FileSystem, dir: NodeId) {
+    let mut entries = Vec::new();
+    let mut dirs = Vec::new();
+    fs.read_dir(dir, DirCursor::START, &mut |entry| {
+        entries.push((entry.node, entry.next));
+        if entry.kind == FileType::Directory {
+            dirs.push(entry.node);
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    ahead.listed(dir, &entries);
+    dirs.into_iter().for_each(|dir| list(ahead, fs, dir));
+}
+
+fn planned(walk: &Mutex<Walk>) -> Vec<NodeId> {
+    lock(walk).planned.iter().map(|&(node, _)| node).collect()
+}
+
+#[test]
+fn a_walk_goes_on_across_directories_and_ends_with_the_tree() {
+    let (fs, files) = tree();
+    let ahead = TreeAhead::new(1 << 20);
+    list(&ahead, &*fs, fs.root());
+    assert!(ahead.on_read(files[0]).is_none(), "one file is no order");
+    let walk = ahead.on_read(files[1]).unwrap();
+    ahead.go_on(&*fs, &walk);
+    assert_eq!(planned(&walk), files[2..]);
+    assert!(ahead.on_read(files[5]).is_some());
+    assert_eq!(planned(&walk), files[6..], "what was passed is forgotten");
+}
+
+#[test]
+fn files_in_no_order_start_nothing() {
+    let (fs, files) = tree();
+    let ahead = TreeAhead::new(1 << 20);
+    assert!(ahead.on_read(files[0]).is_none() && ahead.on_read(files[1]).is_none());
+    list(&ahead, &*fs, fs.root());
+    for &file in [3, 2, 7, 6, 11, 12].map(|at| &files[at]) {
+        assert!(ahead.on_read(file).is_none());
+    }
+}
+
+#[test]
+fn the_window_bounds_what_is_planned_and_grows() {
+    let mut builder = MemFsBuilder::new();
+    let files: Vec<_> = (0..2000)
+        .map(|n| builder.file(&format!("{n:04}"), [Piece::Stored(vec![1; 5000])]))
+        .collect();
+    let fs = builder.build().driver();
+    let ahead = TreeAhead::new(2 << 20);
+    list(&ahead, &*fs, fs.root());
+    ahead.on_read(files[0]);
+    let walk = ahead.on_read(files[1]).unwrap();
+    let (mut most, mut misses) = (0, 0);
+    for &file in &files[2..] {
+        ahead.go_on(&*fs, &walk);
+        let now = planned(&walk);
+        misses += usize::from(now.first() != Some(&file));
+        most = most.max(now.len());
+        ahead.on_read(file);
+    }
+    assert_eq!(misses, 0, "each file was planned before it was read");
+    assert!(most > 300 && most <= (2 << 20) / 5000 + 1, "{most}");
+}
+
+#[test]
+fn endless_directories_end_a_step() {
+    let mut builder = MemFsBuilder::new();
+    let file = builder.file("d/f", [Piece::Stored(vec![1; 10])]);
+    let dir = builder.dir("d/x");
+    builder.raw_entry(dir, b"x", dir);
+    let second = builder.file("d/g", [Piece::Stored(vec![1; 10])]);
+    let fs = builder.build().driver();
+    let ahead = TreeAhead::new(1 << 20);
+    let mut entries = Vec::new();
+    let parent = fs.lookup(fs.root(), b"d").unwrap().unwrap();
+    fs.read_dir(parent, DirCursor::START, &mut |entry| {
+        entries.push((entry.node, entry.next));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    ahead.listed(parent, &entries);
+    ahead.on_read(file);
+    let walk = ahead.on_read(second).unwrap();
+    ahead.go_on(&*fs, &walk);
+    assert!(planned(&walk).is_empty());
+}
+
+#[test]
+fn what_was_shown_is_handed_over_once_and_marks_are_left_out() {
+    let mut builder = MemFsBuilder::new();
+    let files: Vec<_> = (0..100)
+        .map(|n| builder.file(&format!("{n:03}"), [Piece::Stored(vec![1; 3000])]))
+        .collect();
+    let fs = builder.build().driver();
+    let ahead = TreeAhead::new(1 << 20);
+    list(&ahead, &*fs, fs.root());
+    ahead.on_read(files[0]);
+    let walk = ahead.on_read(files[1]).unwrap();
+    assert!(ahead.upcoming().is_empty(), "nothing is planned yet");
+    ahead.go_on(&*fs, &walk);
+    let handed = ahead.upcoming();
+    // The first may be asked for at this moment; of the others, one in 16 is left out.
+    let expected: Vec<_> = (3..100)
+        .filter(|at| (at - 2) % MARK_FILES != 0)
+        .map(|at| files[at])
+        .collect();
+    assert_eq!(handed, expected);
+    assert!(ahead.upcoming().is_empty(), "once");
+}
+
+#[test]
+fn what_was_not_shown_is_not_handed_over() {
+    let (fs, files) = tree();
+    let ahead = TreeAhead::new(1 << 20);
+    let first = fs.lookup(fs.root(), b"a").unwrap().unwrap();
+    list(&ahead, &*fs, first);
+    ahead.on_read(files[0]);
+    let walk = ahead.on_read(files[1]).unwrap();
+    ahead.go_on(&*fs, &walk);
+    assert_eq!(planned(&walk), files[2..4], "above, the way is not known");
+    assert_eq!(ahead.upcoming(), files[3..4]);
+    assert!(ahead.upcoming().is_empty());
+}
+
+#[test]
+fn two_readers_of_one_tree_plan_each_file_once() {
+    let mut builder = MemFsBuilder::new();
+    let files: Vec<_> = (0..3000)
+        .map(|n| builder.file(&format!("{n:04}"), [Piece::Stored(vec![1; 3000])]))
+        .collect();
+    let fs = builder.build().driver();
+    let ahead = TreeAhead::new(1 << 20);
+    list(&ahead, &*fs, fs.root());
+    let mut plans = std::collections::HashMap::<NodeId, usize>::new();
+    let mut walks = 0;
+    // Each reads every other hundred, side by side, as two children of xargs would.
+    for hundreds in files.chunks(200) {
+        let (first, second) = hundreds.split_at(100);
+        for &file in first.iter().zip(second).flat_map(|(a, b)| [a, b]) {
+            let Some(walk) = ahead.on_read(file) else {
+                continue;
+            };
+            walks += usize::from(lock(&walk).begins_in.is_some());
+            let before = planned(&walk).len();
+            ahead.go_on(&*fs, &walk);
+            for node in planned(&walk).split_off(before) {
+                *plans.entry(node).or_default() += 1;
+            }
+        }
+    }
+    assert!(plans.len() > 2800, "{} files were planned", plans.len());
+    assert!(plans.values().all(|&times| times == 1));
+    assert!(walks <= 2, "{walks} walks");
+}
+
+#[test]
+fn what_is_read_a_second_time_is_planned_again() {
+    let (fs, files) = tree();
+    let ahead = TreeAhead::new(1 << 20);
+    list(&ahead, &*fs, fs.root());
+    for _ in 0..2 {
+        let mut planned_now = 0;
+        for &file in &files {
+            if let Some(walk) = ahead.on_read(file) {
+                let before = planned(&walk).len();
+                ahead.go_on(&*fs, &walk);
+                planned_now += planned(&walk).len() - before;
+            }
+        }
+        assert!(planned_now >= files.len() - 3, "{planned_now}");
+    }
+}
+
+#[test]
+fn walks_that_wait_for_a_thread_are_not_pushed_out() {
+    let mut builder = MemFsBuilder::new();
+    let mut files = Vec::new();
+    for dir in 0..40 {
+        for file in 0..2 {
+            let path = format!("{dir:02}/{file}");
+            files.push(builder.file(&path, [Piece::Stored(vec![1; 3000])]));
+        }
+    }
+    let fs = builder.build().driver();
+    let ahead = TreeAhead::new(1 << 20);
+    list(&ahead, &*fs, fs.root());
+    let begun: Vec<_> = files
+        .iter()
+        .filter_map(|&file| ahead.on_read(file))
+        .collect();
+    assert_eq!(begun.len(), WALKS / 2);
+    assert!(begun.iter().all(|walk| Arc::strong_count(walk) == 2));
+}

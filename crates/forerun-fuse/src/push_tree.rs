@@ -1,0 +1,83 @@
+//! Small files handed over ahead of who reads a tree (FUSE_NOTIFY_STORE).
+//!
+//! A file of some KiB is one request, and to whoever reads thousands of them the round trip costs
+//! more than the bytes. The engine knows which files come next and has them decoded; this puts them
+//! into the page cache before they are opened, but for one now and then, whose request says how far
+//! the reader has come.
+//!
+//! A store waits for pages that a request under way has locked, so it is done by a thread that
+//! answers none. What the kernel has not heard of, or has forgotten, is left alone; any other error
+//! ends the pushing, and reading goes on without it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use forerun_vfs::NodeId;
+use fuser::{INodeNo, Notifier};
+
+use crate::core::Core;
+use crate::counts::Operation;
+
+/// The most that is stored of one file: what the kernel takes at once.
+const LARGEST: u32 = 1 << 20;
+
+/// The thread that pushes, as seen from those that answer requests.
+pub struct TreePusher {
+    wake: SyncSender<()>,
+    off: Arc<AtomicBool>,
+}
+
+impl TreePusher {
+    /// Starts the thread. Nothing where it cannot be started: it is not needed for correctness.
+    pub fn start(core: Arc<Core>, notifier: Notifier) -> Option<Self> {
+        // One that waits is enough: whoever is woken takes all there is.
+        let (wake, woken) = sync_channel(1);
+        let off = Arc::new(AtomicBool::new(false));
+        let pusher = Self {
+            wake,
+            off: Arc::clone(&off),
+        };
+        let thread = std::thread::Builder::new().name("forerun-fuse-tree".to_string());
+        let started = thread.spawn(move || work(&core, &notifier, &woken, &off));
+        started.ok().map(|_| pusher)
+    }
+
+    /// Says that a reader has gone on, or that a directory was shown.
+    pub fn wake(&self) {
+        if !self.off.load(Ordering::Relaxed) {
+            let _is_awake_already = self.wake.try_send(());
+        }
+    }
+}
+
+fn work(core: &Core, notifier: &Notifier, woken: &Receiver<()>, off: &AtomicBool) {
+    while woken.recv().is_ok() {
+        for node in core.reader.upcoming() {
+            if let Err(error) = push(core, notifier, node) {
+                tracing::debug!("no longer pushing small files: {error}");
+                off.store(true, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+}
+
+fn push(core: &Core, notifier: &Notifier, node: NodeId) -> io::Result<()> {
+    // What is wrong with a file is for its reader to find, if it ever gets there.
+    let Ok(number) = core.number(node) else {
+        return Ok(());
+    };
+    let Ok(data) = core.read_aside(node, LARGEST) else {
+        return Ok(());
+    };
+    if data.is_empty() {
+        return Ok(());
+    }
+    core.counts.add(Operation::Store);
+    match notifier.store(INodeNo(number), 0, &data) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}

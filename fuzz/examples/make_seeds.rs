@@ -42,6 +42,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         "everything",
         &[parts.sets, parts.pairs].concat(),
     )?;
+    for (name, image) in forerun_erofs::fuzzing::seeds() {
+        put("erofs_walk", name, &image)?;
+        put("erofs_superblock", name, &image[1024..1152])?;
+    }
+    let image = forerun_erofs::fuzzing::image();
+    let (inodes, root, xattrs) = forerun_erofs::fuzzing::PIECES;
+    put("erofs_inodes", "everything", &image[inodes])?;
+    put("erofs_directories", "everything", &image[root])?;
+    put("erofs_xattrs", "everything", &image[xattrs])?;
     put("tar_tree", "everything", &archive()?)?;
     println!("{count} seeds in {}", corpus.display());
     Ok(())

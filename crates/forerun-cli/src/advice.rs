@@ -4,6 +4,7 @@ use std::io;
 
 use forerun::Error;
 use forerun::build::BuildError;
+use forerun::vfs::BlobName;
 use forerun_export::ExportError;
 
 use crate::error::{Failure, without_errno};
@@ -132,6 +133,21 @@ fn advice(error: &Error) -> (Exit, Option<&'static str>) {
             Exit::Format,
             Some("if the image starts further in, say where with --offset"),
         ),
+        Error::Blob {
+            name: BlobName::Device { .. },
+            source,
+        } if source.kind() == io::ErrorKind::NotFound => (
+            Exit::Source,
+            Some("name the files of all devices in order: --device FIRST --device SECOND"),
+        ),
+        Error::Blob {
+            name: BlobName::Object { .. },
+            source,
+        } if source.kind() == io::ErrorKind::NotFound => (
+            Exit::Source,
+            Some("name the directory that has the objects: --objects DIR"),
+        ),
+        Error::Blob { .. } => (Exit::Source, None),
         Error::Io { source, .. } if source.kind() == io::ErrorKind::UnexpectedEof => (
             Exit::Source,
             Some("the image is shorter than it says: copy it again"),

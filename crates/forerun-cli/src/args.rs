@@ -5,12 +5,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use forerun::vfs::Verity;
 use forerun::{EngineOptions, Limits, OpenOptions};
 
 use crate::commands::{
     cat::CatArgs, check::CheckArgs, completions::CompletionsArgs, convert::ConvertArgs,
-    demo::DemoArgs, diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs, info::InfoArgs,
-    ls::LsArgs, man::ManArgs, pack::PackArgs, tar::TarArgs,
+    demo::DemoArgs, diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs, gc::GcArgs,
+    info::InfoArgs, ls::LsArgs, man::ManArgs, pack::PackArgs, tar::TarArgs,
 };
 use crate::mount::MountArgs;
 use crate::size;
@@ -75,6 +76,7 @@ pub enum Command {
     Check(CheckArgs),
     Diff(DiffArgs),
     Dump(DumpArgs),
+    Gc(GcArgs),
     Demo(DemoArgs),
     Completions(CompletionsArgs),
     #[command(hide = true)]
@@ -105,6 +107,12 @@ pub struct SourceArgs {
     /// The image is this long [default: to the end of the file]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
+    /// A file or block device with data that the image keeps outside itself; again for the next
+    /// one of its device table
+    #[arg(help_heading = "Image", id = "image_devices", long = "device", value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
+    pub device: Vec<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// Read this far ahead of a sequential reader; 0 turns it off [default: 8M]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub readahead: Option<u64>,
@@ -117,6 +125,48 @@ pub struct SourceArgs {
     /// Read in the legacy way: 1 KiB blocks, one at a time, nothing ahead
     #[arg(help_heading = "Image", long)]
     pub no_large_blocks: bool,
+}
+
+/// The objects of a composefs image.
+#[derive(Args, Clone, Debug, Default)]
+pub struct StoreArgs {
+    /// The object store of a composefs image; an EROFS image is opened as composefs with it
+    #[arg(help_heading = "Image", long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub objects: Option<PathBuf>,
+    /// Check objects against their digests before they are used
+    #[arg(help_heading = "Image", long, value_name = "MODE")]
+    pub verity: Option<VerityMode>,
+}
+
+/// What is done with the digests of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum VerityMode {
+    /// Nothing (default)
+    Off,
+    /// Refuse an object with another digest than the image says
+    On,
+    /// Also refuse objects of which the image has no digest
+    Require,
+}
+
+impl From<VerityMode> for Verity {
+    fn from(mode: VerityMode) -> Self {
+        match mode {
+            VerityMode::Off => Self::Off,
+            VerityMode::On => Self::On,
+            VerityMode::Require => Self::Require,
+        }
+    }
+}
+
+impl From<Verity> for VerityMode {
+    fn from(verity: Verity) -> Self {
+        match verity {
+            Verity::Off => Self::Off,
+            Verity::On => Self::On,
+            Verity::Require => Self::Require,
+        }
+    }
 }
 
 /// Bounds on what an image may ask for.
@@ -163,6 +213,14 @@ impl ImageArgs {
             format: self.source.format.clone(),
             engine,
             limits: self.limits.limits(),
+            devices: self.source.device.clone(),
+            objects: self.source.store.objects.clone(),
+            verity: self
+                .source
+                .store
+                .verity
+                .map(Verity::from)
+                .unwrap_or_default(),
             events: None,
         }
     }

@@ -8,6 +8,7 @@ pub mod demo;
 pub mod diff;
 pub mod dump;
 pub mod extract;
+pub mod gc;
 pub mod info;
 pub mod ls;
 pub mod man;

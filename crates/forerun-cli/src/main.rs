@@ -80,6 +80,7 @@ fn run(context: &Context, command: &Command) -> Result {
         Command::Check(args) => commands::check::run(context, args),
         Command::Diff(args) => commands::diff::run(context, args),
         Command::Dump(args) => commands::dump::run(context, args),
+        Command::Gc(args) => commands::gc::run(context, args),
         Command::Demo(args) => commands::demo::run(context, args),
         Command::Completions(args) => commands::completions::run(context, args),
         Command::Man(args) => commands::man::run(context, args),

@@ -15,7 +15,7 @@ use forerun_fuse::{Mount, MountOptions, Unmounted, Unmounter};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::{ImageArgs, LimitArgs, SourceArgs};
+use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
@@ -31,6 +31,9 @@ Mount options (-o, and the fourth field of /etc/fstab):
   allow_other            other users may look too, as far as permissions allow
   default_permissions    the kernel enforces the image's permissions for you too
   auto_unmount           unmount when the serving process dies, however it dies
+  objects=DIR            object store of a composefs image
+  verity=MODE            check objects before they are used: off, on or require
+  device=PATH            data that the image keeps outside itself; once for each device
   readahead=N            keep this far ahead of a sequential reader; 0 turns it off
   cache=N, threads=N     memory for cached blocks; threads that work
   nolargeblocks          the legacy 1 KiB requests, to compare (largeblocks is the default)
@@ -157,6 +160,11 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             format: args.format.clone(),
             offset: options.offset,
             size: options.size,
+            device: options.devices.clone(),
+            store: StoreArgs {
+                objects: options.objects.clone(),
+                verity: Some(options.verity.into()),
+            },
             readahead: options.readahead,
             cache: options.cache,
             threads: options.threads.and_then(|n| u16::try_from(n).ok()),

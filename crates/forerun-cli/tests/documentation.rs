@@ -21,6 +21,7 @@ const COMMANDS: &[&str] = &[
     "check",
     "diff",
     "dump",
+    "gc",
     "demo",
     "completions",
 ];

@@ -269,6 +269,43 @@ fn mistakes_are_told() {
         ),
         (
             &["pack", "--format", "romfs"],
+            &["--level", "3", "tree", "x"],
+            2,
+            "forerun: --level is an option of squashfs and erofs; the image is to be romfs",
+        ),
+        (
+            pack,
+            &["--cluster-size", "64K", "tree", "x"],
+            2,
+            "forerun: --cluster-size is an option of erofs; the image is to be squashfs",
+        ),
+        (
+            pack,
+            &["--compressor", "deflate", "tree", "x"],
+            2,
+            "forerun: squashfs has no compressor deflate",
+        ),
+        (
+            &["pack", "--format", "erofs"],
+            &["--compressor", "gzip", "tree", "x"],
+            2,
+            "forerun: erofs has no compressor gzip",
+        ),
+        (
+            &["pack", "--format", "erofs"],
+            &["--cluster-size", "64K", "tree", "x"],
+            2,
+            "forerun: --cluster-size means nothing without a compressor",
+        ),
+        (
+            &["pack", "--format", "erofs"],
+            &["--compressor", "lz4hc", "--cluster-size", "2M", "tree", "x"],
+            2,
+            "forerun: physical clusters of 2097152 bytes; they are a power of two from a block to \
+             1048576",
+        ),
+        (
+            &["pack", "--format", "romfs"],
             &["--bcj", "x86", "tree", "x"],
             2,
             "forerun: --bcj is an option of squashfs; the image is to be romfs",
@@ -416,6 +453,68 @@ fn mistakes_are_told() {
 }
 
 #[test]
+fn erofs_images_are_made_and_read() {
+    let fixture = Fixture::tree();
+    fs::write(fixture.path("order"), "/hard\n").unwrap();
+    let pack = ["pack", "--format", "erofs"];
+    for (name, args) in [
+        ("plain.img", &["--no-inline", "--label", "name"][..]),
+        (
+            "lz4hc.img",
+            &[
+                "--compressor",
+                "lz4hc",
+                "--cluster-size",
+                "64K",
+                "--level",
+                "12",
+            ],
+        ),
+        (
+            "zstd.img",
+            &[
+                "--compressor",
+                "zstd",
+                "--inline-compressed",
+                "--order",
+                "order",
+            ],
+        ),
+        ("lzma.img", &["--compressor", "lzma", "--full-indexes"]),
+        (
+            "deflate.img",
+            &["--compressor", "deflate", "--share-extents"],
+        ),
+        ("chunks.img", &["--chunk-size", "4K"]),
+    ] {
+        let threads = ["1", "5"].map(|threads| {
+            let to = format!("{threads}-{name}");
+            let more = ["--threads", threads, "tree", &to];
+            fixture.run(&[&pack[..], args, &more].concat()).ok();
+            fs::read(fixture.path(&to)).unwrap()
+        });
+        assert!(threads[0] == threads[1], "{name}");
+        let image = format!("1-{name}");
+        fixture.run(&["check", &image]).ok();
+        fixture.run(&["diff", "tree", &image]).ok();
+    }
+    let args = [
+        "--chunk-size",
+        "4K",
+        "--blobdev",
+        "blob",
+        "tree",
+        "index.img",
+    ];
+    fixture.run(&[&pack[..], &args].concat()).ok();
+    fixture.run(&["diff", "tree", "1-plain.img"]).ok();
+    assert!(fs::metadata(fixture.path("blob")).unwrap().len() > 4096);
+    let args = ["convert", "--format", "erofs", "1-zstd.img", "again.img"];
+    fixture.run(&args).ok();
+    fixture.run(&["diff", "tree", "again.img"]).ok();
+}
+
+#[test]
 fn options_that_exclude_each_other_are_usage_errors() {
     let fixture = Fixture::tree();
     for (args, message) in [
@@ -433,7 +532,7 @@ fn options_that_exclude_each_other_are_usage_errors() {
         ),
         (
             &["--block-size", "5000"],
-            "not a power of two from 4K to 1M",
+            "not a power of two from 512 to 1M",
         ),
         (
             &["--dict-size", "200%"],
@@ -453,8 +552,8 @@ fn options_that_exclude_each_other_are_usage_errors() {
             "[possible values: inodes, data, fragments, xattrs, ids, all]",
         ),
         (
-            &["--compressor", "none"],
-            "[possible values: gzip, lzo, lz4, xz, lzma, zstd]",
+            &["--compressor", "bzip2"],
+            "[possible values: gzip, lzo, lz4, lz4hc, xz, lzma, deflate, zstd, none]",
         ),
     ] {
         let args = [&PACK[..], args, &["tree", "x"]].concat();

@@ -202,10 +202,10 @@ impl Encoding {
         }
     }
 
-    /// The options `mksquashfs` takes where none are given.
+    /// The options `mksquashfs` takes where none are given; nothing for a codec it does not have.
     #[must_use]
-    pub fn default_of(codec: Codec) -> Self {
-        match codec {
+    pub fn default_of(codec: Codec) -> Option<Self> {
+        Some(match codec {
             Codec::Zlib => Self::Zlib {
                 level: 9,
                 window_bits: 15,
@@ -222,6 +222,7 @@ impl Encoding {
             },
             Codec::Lz4 => Self::Lz4 { high: false },
             Codec::Zstd => Self::Zstd { level: 15 },
-        }
+            Codec::Deflate | Codec::MicroLzma => return None,
+        })
     }
 }

@@ -1,15 +1,21 @@
 //! The compression codecs of filesystem images behind one closed enum.
 //!
 //! A driver names the codec of a block; the engine calls [`Codec::decode`] with the stored bytes and
-//! a buffer of the decoded length. A writer makes an [`Encoder`] for each of its threads from an
+//! a buffer of the decoded length, or one of its two relatives where the image does not give that
+//! length. A writer makes an [`Encoder`] for each of its threads from an
 //! [`Encoding`]: the codec with its options. Nothing here reads, allocates by an image's field, or
 //! keeps state that a caller can see: contexts are reused per thread.
 
+mod deflate;
 mod encode;
 mod encoding;
+mod fill;
+mod fill_search;
 mod lz4;
 mod lzma;
 mod lzo;
+mod microlzma;
+mod microlzma_encode;
 mod xz;
 mod zlib;
 mod zstd;
@@ -18,6 +24,7 @@ pub use encode::Encoder;
 pub use encoding::{
     Bcj, BcjSet, Encoding, EncodingError, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
 };
+pub use fill::{FillEncoder, FillEncoding, Filled};
 
 /// What a stored block is compressed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,8 +32,13 @@ pub use encoding::{
 pub enum Codec {
     /// DEFLATE in a zlib wrapper (RFC 1950).
     Zlib,
+    /// DEFLATE (RFC 1951), as a bare stream.
+    Deflate,
     /// LZMA in the `.lzma` ("LZMA alone") container, with or without the decoded length in it.
     Lzma,
+    /// LZMA as EROFS keeps it: a bare stream whose first byte, always zero, is replaced by the
+    /// complement of the properties. It does not say where it ends.
+    MicroLzma,
     /// LZO1X, as a bare stream.
     Lzo,
     /// XZ, as a whole stream with its headers; BCJ filters are named in it.
@@ -58,6 +70,9 @@ pub enum DecodeError {
         /// Bytes that were declared.
         expected: usize,
     },
+    /// This codec is decoded whole or not at all.
+    #[error("a part of such a stream cannot be decoded")]
+    NoPrefix,
 }
 
 impl Codec {
@@ -66,7 +81,9 @@ impl Codec {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Zlib => "zlib",
+            Self::Deflate => "deflate",
             Self::Lzma => "lzma",
+            Self::MicroLzma => "microlzma",
             Self::Lzo => "lzo",
             Self::Xz => "xz",
             Self::Lz4 => "lz4",
@@ -88,6 +105,7 @@ impl Codec {
     }
 
     /// Decodes all of `input` into the front of `out` and gives the number of bytes that came out.
+    /// A stream of [`Codec::MicroLzma`] does not say how many they are: it must fill `out`.
     ///
     /// # Errors
     /// [`DecodeError::Damaged`], and [`DecodeError::Long`] where `out` is too small. `out` then
@@ -95,11 +113,38 @@ impl Codec {
     pub fn decode_up_to(self, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
         match self {
             Self::Zlib => zlib::decode(input, out),
+            Self::Deflate => deflate::decode(input, out),
             Self::Lzma => lzma::decode(input, out),
+            Self::MicroLzma => microlzma::decode(input, out),
             Self::Lzo => lzo::decode(input, out),
             Self::Xz => xz::decode(input, out),
             Self::Lz4 => lz4::decode(input, out),
             Self::Zstd => zstd::decode(input, out),
         }
+    }
+
+    /// Decodes the first `out.len()` bytes of a stream into `out`. The stream may go on, and
+    /// anything may follow it: it is not looked at past what is wanted, and no checksum of it is.
+    ///
+    /// # Errors
+    /// [`DecodeError::Damaged`], [`DecodeError::Short`] where the stream ends before, and
+    /// [`DecodeError::NoPrefix`] for the codecs of formats that have no such blocks. `out` then holds
+    /// bytes that must not be used.
+    pub fn decode_prefix(self, input: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        let expected = out.len();
+        let actual = match self {
+            Self::Deflate => deflate::decode_prefix(input, out),
+            Self::MicroLzma => microlzma::decode_prefix(input, out),
+            Self::Lz4 => lz4::decode_prefix(input, out),
+            Self::Zstd => zstd::decode_prefix(input, out),
+            Self::Zlib | Self::Lzma | Self::Lzo | Self::Xz => Err(DecodeError::NoPrefix),
+        }?;
+        if actual == expected {
+            return Ok(());
+        }
+        Err(DecodeError::Short { actual, expected })
     }
 }

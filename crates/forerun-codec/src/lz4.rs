@@ -13,6 +13,11 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     })
 }
 
+pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let wanted = out.len();
+    lz4::decompress_partial(input, out, wanted).map_err(|_| DecodeError::Damaged)
+}
+
 /// The length of what the block decodes to, nothing where it is damaged. The library does not tell
 /// a block that is too long from a damaged one, so its sequences are added up: after a failure only.
 fn decoded_len(input: &[u8]) -> Option<usize> {

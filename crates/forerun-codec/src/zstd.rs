@@ -2,14 +2,19 @@
 
 use std::cell::RefCell;
 
-use zstd_safe::{CCtx, DCtx};
+use zstd_safe::{CCtx, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 use crate::DecodeError;
 use crate::encode::{in_range, make_room};
 use crate::encoding::EncodingError;
 
+/// log2 of the largest window that a stream decoded in part may declare: the library allocates as
+/// much. A frame may be one window, so this is that of the largest block.
+const WINDOW_LOG: u32 = 24;
+
 thread_local! {
     static CONTEXT: RefCell<Option<DCtx<'static>>> = RefCell::new(DCtx::try_create());
+    static STREAM: RefCell<Option<DCtx<'static>>> = RefCell::new(DCtx::try_create());
 }
 
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
@@ -27,6 +32,32 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
                 DecodeError::Damaged
             }
         })
+    })
+}
+
+pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let damaged = |_| DecodeError::Damaged;
+    let wanted = out.len();
+    STREAM.with_borrow_mut(|context| {
+        let context = context.as_mut().ok_or(DecodeError::Damaged)?;
+        let reset = context.reset(ResetDirective::SessionOnly);
+        reset.map_err(damaged)?;
+        let limit = DParameter::WindowLogMax(WINDOW_LOG);
+        context.set_parameter(limit).map_err(damaged)?;
+        let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(out));
+        loop {
+            let before = (from.pos(), to.pos());
+            let hint = context.decompress_stream(&mut to, &mut from);
+            let hint = hint.map_err(damaged)?;
+            // Zero is the end of the frame; what follows is not looked at.
+            if hint == 0 || to.pos() >= wanted {
+                return Ok(to.pos());
+            }
+            // It wants more, and there is no more.
+            if before == (from.pos(), to.pos()) {
+                return Err(DecodeError::Damaged);
+            }
+        }
     })
 }
 

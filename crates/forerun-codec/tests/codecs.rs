@@ -42,7 +42,7 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 fn encoder(codec: Codec) -> Encoder {
-    Encoder::new(&Encoding::default_of(codec), 128 << 10).unwrap()
+    Encoder::new(&Encoding::default_of(codec).unwrap(), 128 << 10).unwrap()
 }
 
 fn encoded(codec: Codec, input: &[u8]) -> Vec<u8> {

@@ -55,7 +55,8 @@ impl Plan {
             }
         }
         for run in &mut runs {
-            run.blocks.sort_by_key(|block| block.offset);
+            run.blocks
+                .sort_by_key(|block| (block.offset, block.decoded_len.max()));
             run.blocks.dedup();
         }
         self.runs = runs;

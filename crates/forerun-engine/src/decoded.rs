@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forerun_io::{BlockCache, BlockKey, EventKind, Limits, Lookup, saturating_usize, u64_from};
-use forerun_vfs::{Corrupt, DecodedLen, EncodedBlock, Error, Result};
+use forerun_vfs::{Corrupt, EncodedBlock, Error, Result};
 
 use crate::Data;
 use crate::stored::Stored;
@@ -155,11 +155,7 @@ impl Decoded {
         };
         let max = saturating_usize(u64::from(block.decoded_len.max()));
         let mut buffer = stored.buffers.take(max);
-        let out = buffer.as_mut();
-        let result = match block.decoded_len {
-            DecodedLen::Exact(_) => block.codec.decode(&encoded, out).map(|()| max),
-            DecodedLen::AtMost(_) => block.codec.decode_up_to(&encoded, out),
-        };
+        let result = block.decode(&encoded, buffer.as_mut());
         let len = result.unwrap_or(0);
         stored
             .observer()

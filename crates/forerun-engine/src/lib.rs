@@ -9,6 +9,7 @@
 
 mod ahead;
 mod assembly;
+mod blobs;
 mod buffer;
 pub mod build;
 mod bulk;

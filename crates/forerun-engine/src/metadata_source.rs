@@ -165,10 +165,7 @@ impl MetadataSource {
     }
 
     const fn key(&self, offset: u64) -> BlockKey {
-        BlockKey {
-            blob: self.source.blob(),
-            offset,
-        }
+        BlockKey::at(self.source.blob(), offset)
     }
 }
 

@@ -3,11 +3,12 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Once};
 
-use forerun_io::{Counted, Counter, Limits, Observer, saturating_usize, u64_from};
+use forerun_io::{BlobId, Counted, Counter, Limits, Observer, saturating_usize, u64_from};
 use forerun_vfs::{Error, Extent, FileSystem, FileType, NodeId, Place, Result, Walk};
 
 use crate::ahead::{self, Plan};
 use crate::assembly::Assembly;
+use crate::blobs::Blobs;
 use crate::decoded::Decoded;
 use crate::pool::Pool;
 use crate::stored::Stored;
@@ -70,8 +71,9 @@ impl Reader {
             false => (0, true),
         };
         let pool = Arc::new(Pool::new(options.pool_threads()));
+        let others = Blobs::new(Arc::clone(&fs));
         let moves = Moves {
-            stored: Stored::new(image, geometry, legacy, ahead_budget),
+            stored: Stored::new(image, others, geometry, legacy, ahead_budget),
             decoded: Decoded::new(fs.volume().format, options.cache / 4 * 3, &limits),
             pool: Arc::clone(&pool),
         };
@@ -190,6 +192,28 @@ impl Reader {
         Ok(len)
     }
 
+    /// Opens what a file has its data in, where that is outside the image: what a front end calls
+    /// when the file is opened, so that what is missing fails then and not with the first read.
+    /// Nothing for other files.
+    ///
+    /// # Errors
+    /// [`Error::Blob`], and those of [`FileSystem::map`].
+    pub fn open(&self, node: NodeId) -> Result<()> {
+        let mut first = None;
+        self.fs().map(node, 0..1, &mut |extent| {
+            first = match extent.place {
+                Place::Stored { blob, .. } => Some(blob),
+                Place::Encoded { block, .. } => Some(block.blob),
+                Place::Zero | Place::Inline(_) => None,
+            };
+            ControlFlow::Break(())
+        })?;
+        match first {
+            Some(blob) => self.inner.moves.stored.len(blob).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
     /// First offset at or after `offset` that holds data, or nothing up to the end of the file.
     ///
     /// # Errors
@@ -213,12 +237,12 @@ impl Reader {
     /// the image forward. Files whose extents cannot be told keep to the front.
     pub fn physical_order(&self, nodes: &mut [NodeId]) {
         nodes.sort_by_cached_key(|&node| {
-            let mut first = 0;
+            let mut first = (BlobId::IMAGE, 0);
             let _fails_when_read = self.fs().map(node, 0..1, &mut |extent| {
                 first = match extent.place {
-                    Place::Stored { offset, .. } => offset,
-                    Place::Encoded { block, .. } => block.offset,
-                    Place::Zero | Place::Inline(_) => 0,
+                    Place::Stored { blob, offset } => (blob, offset),
+                    Place::Encoded { block, .. } => (block.blob, block.offset),
+                    Place::Zero | Place::Inline(_) => first,
                 };
                 ControlFlow::Break(())
             });

@@ -1,5 +1,6 @@
 //! Stored bytes: from what was read ahead where that has them, else from the source.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use forerun_io::{
 use forerun_vfs::{BlobId, Error, Result};
 
 use crate::Data;
+use crate::blobs::Blobs;
 use crate::buffer::{Buffer, BufferPool};
 use crate::metadata_source::MetadataSource;
 use crate::segment::{Claim, Segment, Segments, Unfinished, buffer_len, within};
@@ -16,6 +18,7 @@ use crate::segment::{Claim, Segment, Segments, Unfinished, buffer_len, within};
 /// Reads the bytes of all blobs of an image as they are stored.
 pub struct Stored {
     image: Counted,
+    others: Blobs,
     geometry: BlockGeometry,
     /// The legacy way reads file data block by block through a block cache of its own.
     legacy: Option<MetadataSource>,
@@ -27,11 +30,18 @@ pub struct Stored {
 const LEGACY_CACHE: u64 = 1 << 20;
 
 impl Stored {
-    pub fn new(image: Counted, geometry: BlockGeometry, legacy: bool, ahead_budget: u64) -> Self {
+    pub fn new(
+        image: Counted,
+        others: Blobs,
+        geometry: BlockGeometry,
+        legacy: bool,
+        ahead_budget: u64,
+    ) -> Self {
         let cached = || MetadataSource::for_data(image.clone(), geometry, LEGACY_CACHE);
         Self {
             legacy: legacy.then(cached),
             image,
+            others,
             geometry,
             segments: Segments::new(ahead_budget),
             buffers: BufferPool::new(saturating_usize(ahead_budget)),
@@ -144,7 +154,7 @@ impl Stored {
             range.start,
             range.end - range.start,
         );
-        if let Some(legacy) = &self.legacy {
+        if let Some(legacy) = self.legacy.as_ref().filter(|_| blob == self.image.blob()) {
             let read = forerun_io::ReadAt::read_exact_at(legacy, range.start, out);
             return read.map_err(|error| Error::io(range.start, out.len(), error));
         }
@@ -155,7 +165,7 @@ impl Stored {
             let at = range.start + done;
             let len = u64_from(part.len());
             if source.read(at, part, Purpose::Demand).is_err() {
-                self.read_by_blocks(source, at, part)?;
+                self.read_by_blocks(&source, at, part)?;
             }
             done += len;
         }
@@ -168,22 +178,37 @@ impl Stored {
         let end = start + u64_from(out.len());
         let mut at = start;
         while at < end {
-            let next = self.geometry.align(at..at + 1).end.clamp(at + 1, end);
+            let next = self.block_end(source.blob(), at).clamp(at + 1, end);
             let part = &mut out[saturating_usize(at - start)..saturating_usize(next - start)];
             let read = source.read(at, part, Purpose::Demand);
-            read.map_err(|error| Error::io(at, part.len(), error))?;
+            read.map_err(|error| Error::io(at, part.len(), of_blob(source.blob(), error)))?;
             at = next;
         }
         Ok(())
     }
 
-    fn source(&self, blob: BlobId) -> Result<&Counted> {
+    /// Where the block that holds `at` ends. The geometry is that of the image; other stores have
+    /// blocks of the same size, and a tail of their own that their length tells of.
+    fn block_end(&self, blob: BlobId, at: u64) -> u64 {
         if blob == self.image.blob() {
-            return Ok(&self.image);
+            return self.geometry.align(at..at + 1).end;
         }
-        Err(Error::Unsupported(format!(
-            "data outside the image (blob {})",
-            blob.0
-        )))
+        let block = self.geometry.block();
+        (at - at % block).saturating_add(block)
     }
+
+    fn source(&self, blob: BlobId) -> Result<Cow<'_, Counted>> {
+        if blob == self.image.blob() {
+            return Ok(Cow::Borrowed(&self.image));
+        }
+        self.others.get(blob, self.observer()).map(Cow::Owned)
+    }
+}
+
+/// Says which store it was that could not be read, where it was not the image.
+fn of_blob(blob: BlobId, error: std::io::Error) -> std::io::Error {
+    if blob == BlobId::IMAGE {
+        return error;
+    }
+    std::io::Error::new(error.kind(), format!("blob {}: {error}", blob.0))
 }

@@ -7,11 +7,13 @@
 //! caches. Front ends see nothing of it: this is a [`FileSystem`] around the driver.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use forerun_io::ReadAt;
 use forerun_vfs::{
-    DirCursor, DirEntry, Extent, FileSystem, FileType, Metadata, NodeId, Problem, Result,
+    BlobId, DirCursor, DirEntry, Extent, FileSystem, FileType, Metadata, NodeId, Problem, Result,
     VolumeInfo,
 };
 
@@ -172,6 +174,14 @@ impl FileSystem for WalkAhead {
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
         self.fs.map(node, range, visit)
+    }
+
+    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        self.fs.blob(blob)
+    }
+
+    fn backing(&self, node: NodeId) -> Result<Option<File>> {
+        self.fs.backing(node)
     }
 
     fn metadata_ranges(&self) -> Vec<Range<u64>> {

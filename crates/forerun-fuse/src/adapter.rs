@@ -3,7 +3,8 @@
 //! What makes a read-only filesystem cheap is mostly what is *not* answered here: ENOSYS to OPEN and
 //! OPENDIR makes the kernel open files by itself from then on, with the page cache and the listing
 //! cache kept; likewise ACCESS, FLUSH and, where the format has none, extended attributes. Names
-//! and attributes, missing names too, hold without end.
+//! and attributes, missing names too, hold without end. Only where files have their data outside the
+//! image is each OPEN answered: it may fail, and the kernel may take the data from there itself.
 //!
 //! Writes reach this file only if root remounts read-write: they are refused.
 
@@ -90,6 +91,13 @@ impl Filesystem for Adapter {
                 tracing::debug!(?missing, "the kernel's FUSE lacks a capability");
             }
         }
+        if self.core.volume.opens {
+            let added = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH);
+            let depth = config.set_max_stack_depth(self.core.backings.depth());
+            if added.is_err() || depth.is_err() {
+                self.core.backings.unavailable();
+            }
+        }
         // The largest requests that the kernel's limit allows come of `fuser`'s largest write size;
         // readahead stays at the most that the kernel offers unless it is to be off. One byte means
         // no page.
@@ -145,9 +153,31 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.core.counts.add(Operation::Open);
-        reply.error(Errno::ENOSYS);
+    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        if !self.core.volume.opens {
+            self.core.counts.add(Operation::Open);
+            return reply.error(Errno::ENOSYS);
+        }
+        self.serve(Operation::Open, move |core| {
+            core.backings.open(core, ino.0, reply);
+        });
+    }
+
+    fn release(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.core.counts.add(Operation::Release);
+        if self.core.volume.opens {
+            self.core.backings.release(ino.0);
+        }
+        reply.ok();
     }
 
     fn read(

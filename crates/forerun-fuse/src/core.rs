@@ -7,6 +7,7 @@ use fuser::FileAttr;
 
 use crate::MountOptions;
 use crate::attr::Ownership;
+use crate::backing::Backings;
 use crate::counts::{Counts, Operation};
 use crate::failures::Failures;
 use crate::inode::Inodes;
@@ -19,6 +20,8 @@ pub struct Core {
     pub volume: VolumeInfo,
     /// Requests so far.
     pub counts: Counts,
+    /// Open files, where opening them means something.
+    pub backings: Backings,
     inodes: Inodes,
     owners: Ownership,
     failures: Failures,
@@ -71,6 +74,7 @@ impl Core {
         Self {
             inodes: Inodes::new(reader.fs().root()),
             owners: Ownership::new(options, &volume),
+            backings: Backings::new(options.objects.as_deref()),
             counts: Counts::default(),
             failures: Failures::default(),
             reader,

@@ -17,7 +17,9 @@ pub fn errno(error: &Error) -> Errno {
         Error::StaleNode(_) => Errno::ESTALE,
         Error::Unsupported(_) => Errno::EOPNOTSUPP,
         // A limit is reached by an image nobody makes on purpose.
-        Error::Limit { .. } | Error::Corrupt(_) | Error::Io { .. } => Errno::EIO,
+        Error::Limit { .. } | Error::Corrupt(_) | Error::Blob { .. } | Error::Io { .. } => {
+            Errno::EIO
+        }
         // The enum may grow; until it is listed here, a new error is one of the image.
         _ => Errno::EIO,
     }
@@ -35,7 +37,7 @@ pub fn worth_logging(error: &Error) -> bool {
 mod tests {
     use std::io;
 
-    use forerun_vfs::{Corrupt, NodeId};
+    use forerun_vfs::{BlobName, Corrupt, NodeId};
 
     use super::*;
 
@@ -86,6 +88,17 @@ mod tests {
                 false,
             ),
             (Error::Corrupt(corrupt), "corrupt", Errno::EIO, true),
+            (
+                Error::blob(
+                    BlobName::Object {
+                        path: b"ab/cd".to_vec(),
+                    },
+                    io::Error::from(io::ErrorKind::NotFound),
+                ),
+                "blob",
+                Errno::EIO,
+                true,
+            ),
             (
                 Error::io(0, 512, io::Error::from(io::ErrorKind::PermissionDenied)),
                 "io",

@@ -12,6 +12,7 @@
 mod adapter;
 mod attach;
 mod attr;
+mod backing;
 mod bdi;
 mod core;
 mod counts;

@@ -10,13 +10,28 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::{BlobId, u64_from};
 
-/// A block by where its stored form starts.
+/// A block by where its stored form starts, and how much of it was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockKey {
     /// The store it is in.
     pub blob: BlobId,
     /// Offset of its first stored byte.
     pub offset: u64,
+    /// Bytes it decodes to, as far as they are wanted: different prefixes of one stream are
+    /// different blocks. Zero for bytes that are not encoded, or where the offset tells all.
+    pub decoded: u32,
+}
+
+impl BlockKey {
+    /// A block that is known by its place alone.
+    #[must_use]
+    pub const fn at(blob: BlobId, offset: u64) -> Self {
+        Self {
+            blob,
+            offset,
+            decoded: 0,
+        }
+    }
 }
 
 /// How a block was come by.
@@ -146,10 +161,7 @@ mod tests {
     use super::*;
 
     fn key(offset: u64) -> BlockKey {
-        BlockKey {
-            blob: BlobId::IMAGE,
-            offset,
-        }
+        BlockKey::at(BlobId::IMAGE, offset)
     }
 
     #[test]

@@ -54,10 +54,7 @@ impl Blocks {
     /// The block whose header is at `offset` of the image and which must end by `end`. `node` is
     /// whoever is looked at, for errors.
     pub fn get(&self, offset: u64, end: u64, node: Option<NodeId>) -> Result<Block> {
-        let key = BlockKey {
-            blob: BlobId::IMAGE,
-            offset,
-        };
+        let key = BlockKey::at(BlobId::IMAGE, offset);
         if let Some(bytes) = self.cache.get(key) {
             return Ok(Block(bytes));
         }
@@ -114,10 +111,7 @@ impl Blocks {
     ) -> Result<&'d mut [u8]> {
         let result = self.codec.decode_up_to(stored, decoded);
         let len = result.map_or(0, u64_from);
-        let key = BlockKey {
-            blob: BlobId::IMAGE,
-            offset,
-        };
+        let key = BlockKey::at(BlobId::IMAGE, offset);
         self.observer.decode(key, len, result.is_ok());
         self.observer.stats().add(Counter::MetadataDecodes, 1);
         match result {

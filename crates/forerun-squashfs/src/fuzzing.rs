@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use forerun_codec::{Codec, Encoding};
+use forerun_codec::Encoding;
 use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_io::{Limits, MemorySource, Observer, ReadAt, u64_from};
 use forerun_vfs::{Device, DirCursor, Error, FileSystem, FileType, NodeId, OpenWith, Result, Walk};
@@ -206,7 +206,7 @@ pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
         ..plain()
     };
     let lz4 = SquashfsOptions {
-        encoding: Encoding::default_of(Codec::Lz4),
+        encoding: Encoding::Lz4 { high: false },
         ..plain()
     };
     let everything = everything()?;

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_vfs::{BlobId, DecodedLen, EncodedBlock, Extent, NodeId, Place, Result};
+use forerun_vfs::{BlobId, DecodedLen, EncodedBlock, Extent, NodeId, Padding, Place, Result};
 
 use crate::error::Check;
 use crate::image::Image;
@@ -143,6 +143,7 @@ impl Block {
                     len: stored,
                     codec: image.superblock.codec,
                     decoded_len: DecodedLen::Exact(self.len),
+                    padding: Padding::None,
                 },
                 skip: 0,
             }
@@ -201,6 +202,7 @@ fn tail(image: &Image, node: NodeId, fragment: Fragment, len: u64) -> Result<Pla
                 len: stored,
                 codec: image.superblock.codec,
                 decoded_len: DecodedLen::AtMost(block_size),
+                padding: Padding::None,
             },
             skip: offset,
         }

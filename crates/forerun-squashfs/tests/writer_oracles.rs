@@ -80,7 +80,7 @@ fn every_codec_block_size_and_way_of_fragments() {
     let ways = [Fragments::Always, Fragments::Yes, Fragments::No];
     let check = |codec, block_size, fragments| {
         sample.check(&SquashfsOptions {
-            encoding: Encoding::default_of(codec),
+            encoding: Encoding::default_of(codec).unwrap(),
             block_size,
             fragments,
             ..SquashfsOptions::default()
@@ -198,7 +198,7 @@ fn an_empty_tree() {
     let sample = Sample::new(|_| ());
     for codec in CODECS {
         sample.check(&SquashfsOptions {
-            encoding: Encoding::default_of(codec),
+            encoding: Encoding::default_of(codec).unwrap(),
             ..SquashfsOptions::default()
         });
     }
@@ -219,7 +219,7 @@ fn a_file_longer_than_32_bits() {
     file.write_all_at(b"start", 0).unwrap();
     file.write_all_at(b"end", len - 3).unwrap();
     let options = SquashfsOptions {
-        encoding: Encoding::default_of(Codec::Lz4),
+        encoding: Encoding::Lz4 { high: false },
         block_size: 1 << 20,
         ..SquashfsOptions::default()
     };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::NodeId;
+use crate::{BlobName, NodeId};
 
 /// What every fallible call of the seam gives.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -68,6 +68,14 @@ pub enum Error {
     /// The image contradicts itself or its specification.
     #[error(transparent)]
     Corrupt(Corrupt),
+    /// Data outside the image could not be opened.
+    #[error("opening {name}: {source}")]
+    Blob {
+        /// What the image calls it.
+        name: BlobName,
+        /// Why not.
+        source: Arc<io::Error>,
+    },
     /// The source could not be read.
     #[error("reading {len} bytes at offset {offset:#x}: {source}")]
     Io {
@@ -87,6 +95,15 @@ impl Error {
         Self::Io {
             offset,
             len: forerun_io::u64_from(len),
+            source: Arc::new(source),
+        }
+    }
+
+    /// Data outside the image that could not be opened.
+    #[must_use]
+    pub fn blob(name: BlobName, source: io::Error) -> Self {
+        Self::Blob {
+            name,
             source: Arc::new(source),
         }
     }
@@ -115,6 +132,7 @@ impl Error {
             Self::Unsupported(_) => "unsupported",
             Self::UnknownFormat { .. } => "unknown_format",
             Self::Corrupt(_) => "corrupt",
+            Self::Blob { .. } => "blob",
             Self::Io { .. } => "io",
         }
     }

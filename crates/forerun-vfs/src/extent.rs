@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use forerun_codec::Codec;
+use forerun_codec::{Codec, DecodeError};
 use forerun_io::{BlobId, BlockKey};
 
 /// A piece of a file and where to get it.
@@ -51,6 +51,17 @@ pub struct EncodedBlock {
     pub codec: Codec,
     /// Its length when decoded.
     pub decoded_len: DecodedLen,
+    /// What stands in the block besides the stream.
+    pub padding: Padding,
+}
+
+/// Where the stream of a block does not start with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Padding {
+    /// It does.
+    None,
+    /// It starts with the first byte that is not zero, and ends with the block.
+    Leading,
 }
 
 /// What the image says about the length of a decoded block, in bytes.
@@ -61,6 +72,9 @@ pub enum DecodedLen {
     /// Up to so many: the image keeps only the bound, as SquashFS does for fragment blocks. An
     /// extent that reaches past what comes out is damage.
     AtMost(u32),
+    /// So many are wanted of a stream that may go on, or have other bytes behind it: that it ends
+    /// before them is damage.
+    Prefix(u32),
 }
 
 impl DecodedLen {
@@ -68,7 +82,7 @@ impl DecodedLen {
     #[must_use]
     pub const fn max(self) -> u32 {
         match self {
-            Self::Exact(len) | Self::AtMost(len) => len,
+            Self::Exact(len) | Self::AtMost(len) | Self::Prefix(len) => len,
         }
     }
 }
@@ -80,6 +94,7 @@ impl EncodedBlock {
         BlockKey {
             blob: self.blob,
             offset: self.offset,
+            decoded: self.decoded_len.max(),
         }
     }
 
@@ -87,5 +102,76 @@ impl EncodedBlock {
     #[must_use]
     pub fn stored(&self) -> Range<u64> {
         self.offset..self.offset.saturating_add(u64::from(self.len))
+    }
+
+    /// Decodes the compressed bytes into the front of `out`, which holds [`DecodedLen::max`] bytes;
+    /// gives how many came out.
+    ///
+    /// # Errors
+    /// Where they are damaged, or contradict [`Self::decoded_len`]. `out` then holds bytes that must
+    /// not be used.
+    pub fn decode(&self, stored: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+        let stream = match self.padding {
+            Padding::None => stored,
+            Padding::Leading => {
+                let start = stored.iter().position(|&byte| byte != 0);
+                stored.get(start.unwrap_or(0)..).unwrap_or_default()
+            }
+        };
+        let len = out.len();
+        match self.decoded_len {
+            DecodedLen::Exact(_) => self.codec.decode(stream, out).map(|()| len),
+            DecodedLen::AtMost(_) => self.codec.decode_up_to(stream, out),
+            DecodedLen::Prefix(_) => self.codec.decode_prefix(stream, out).map(|()| len),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(decoded_len: DecodedLen, padding: Padding) -> EncodedBlock {
+        EncodedBlock {
+            blob: BlobId::IMAGE,
+            offset: 0,
+            len: 6,
+            codec: Codec::Lz4,
+            decoded_len,
+            padding,
+        }
+    }
+
+    /// Three literals of LZ4.
+    const STREAM: [u8; 4] = [0x30, b'a', b'b', b'c'];
+
+    #[test]
+    fn zeros_in_front_are_no_part_of_the_stream() {
+        let stored = [&[0, 0][..], &STREAM].concat();
+        let mut out = [0; 3];
+        let padded = block(DecodedLen::Exact(3), Padding::Leading);
+        assert_eq!(padded.decode(&stored, &mut out), Ok(3));
+        assert_eq!(&out, b"abc");
+        let bare = block(DecodedLen::Exact(3), Padding::None);
+        assert!(bare.decode(&stored, &mut out).is_err());
+        assert!(padded.decode(&[0; 6], &mut out).is_err());
+    }
+
+    #[test]
+    fn a_prefix_takes_what_it_needs_of_a_stream() {
+        let stored = [&STREAM[..], &[0, 0]].concat();
+        let mut out = [0; 2];
+        let prefix = block(DecodedLen::Prefix(2), Padding::None);
+        assert_eq!(prefix.decode(&stored, &mut out), Ok(2));
+        assert_eq!(&out, b"ab");
+        let exact = block(DecodedLen::Exact(2), Padding::None);
+        assert!(exact.decode(&stored, &mut out).is_err());
+    }
+
+    #[test]
+    fn different_prefixes_are_kept_apart() {
+        let key = |len| block(DecodedLen::Prefix(len), Padding::None).key();
+        assert_ne!(key(2), key(3));
+        assert_eq!(key(2), key(2));
     }
 }

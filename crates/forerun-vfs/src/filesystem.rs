@@ -1,7 +1,11 @@
 //! The trait that a format driver implements.
 
 use std::fmt;
+use std::fs::File;
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use forerun_io::{BlobId, ReadAt};
 
 use crate::{Error, Extent, FileType, Metadata, Result};
 
@@ -63,6 +67,9 @@ pub struct VolumeInfo {
     /// Whether nodes have owners, permissions and times of their own; where not, front ends may
     /// put the caller's in their place.
     pub has_owners: bool,
+    /// Whether files have their data outside the image, so that opening one may fail where stat
+    /// does not: front ends then have the engine open files when they are opened.
+    pub opens: bool,
     /// Further facts in the format's own terms, for `info`.
     pub details: Vec<(&'static str, String)>,
 }
@@ -81,6 +88,7 @@ impl VolumeInfo {
             name_max: 255,
             has_xattrs: false,
             has_owners: true,
+            opens: false,
             details: Vec::new(),
         }
     }
@@ -159,6 +167,28 @@ pub trait FileSystem: Send + Sync {
         range: Range<u64>,
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()>;
+
+    /// Opens a store of data that extents name besides the image itself. The caller keeps it open
+    /// while it needs it; each call opens anew. None by default.
+    ///
+    /// # Errors
+    /// [`Error::Blob`] where it cannot be opened, [`Error::Unsupported`] where no extent names it.
+    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        Err(Error::Unsupported(format!(
+            "data outside the image (blob {})",
+            blob.0
+        )))
+    }
+
+    /// Opens the file of the host that holds exactly the data of `node`, where there is one: kernels
+    /// can read that themselves. None by default.
+    ///
+    /// # Errors
+    /// Those of [`map`](Self::map) and [`blob`](Self::blob).
+    fn backing(&self, node: NodeId) -> Result<Option<File>> {
+        let _ = node;
+        Ok(None)
+    }
 
     /// Where the image keeps its metadata, in the order a full walk reads it: what prefetch reads
     /// ahead. Empty where metadata is strewn among the data.

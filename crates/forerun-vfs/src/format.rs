@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forerun_io::{Limits, Observer, ReadAt};
 
-use crate::{FileSystem, Result};
+use crate::{FileSystem, NoBlobs, ResolveBlob, Result, Verity};
 
 /// What a driver is opened with.
 #[derive(Clone)]
@@ -17,6 +17,10 @@ pub struct OpenWith {
     pub observer: Arc<Observer>,
     /// Bytes that the driver may keep of decoded metadata.
     pub cache: u64,
+    /// Who opens the data that the image keeps elsewhere.
+    pub blobs: Arc<dyn ResolveBlob>,
+    /// What is done with the digests of that data.
+    pub verity: Verity,
 }
 
 impl OpenWith {
@@ -31,6 +35,8 @@ impl OpenWith {
             limits: Limits::default(),
             observer: Arc::default(),
             cache: Self::CACHE,
+            blobs: Arc::new(NoBlobs),
+            verity: Verity::default(),
         }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Nothing here knows a format, a front end or errno.
 
+mod blob;
 mod error;
 mod extent;
 mod filesystem;
@@ -16,8 +17,9 @@ mod name;
 mod path;
 mod walk;
 
+pub use blob::{BlobName, NoBlobs, ResolveBlob, Verity};
 pub use error::{Corrupt, Error, Result};
-pub use extent::{DecodedLen, EncodedBlock, Extent, Place};
+pub use extent::{DecodedLen, EncodedBlock, Extent, Padding, Place};
 pub use filesystem::{DirCursor, DirEntry, FileSystem, NodeId, Problem, VolumeInfo};
 pub use forerun_codec::Codec;
 pub use forerun_io::{BlobId, Limits};

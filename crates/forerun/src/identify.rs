@@ -22,6 +22,14 @@ pub fn named(wanted: Option<&str>) -> Option<&'static Format> {
     formats().iter().find(|format| Some(format.name) == wanted)
 }
 
+/// The format of an image that comes with an object store.
+pub fn with_objects(format: &'static Format) -> &'static Format {
+    match format.name {
+        "erofs" => named(Some("composefs")).unwrap_or(format),
+        _ => format,
+    }
+}
+
 /// No format knows `head`, the bytes at `offset` of the source, which may be a container.
 pub fn unknown(
     wanted: Option<&str>,

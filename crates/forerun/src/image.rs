@@ -1,16 +1,17 @@
 //! Source + cache + driver + engine = an open image.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forerun_engine::{EngineOptions, MetadataSource, Reader};
 use forerun_io::{
     BlobId, Counted, EventSink, FileSource, Limits, Observer, ReadAt, Window, saturating_usize,
 };
-use forerun_vfs::{Error, Format, OpenWith, Result};
+use forerun_vfs::{Error, Format, OpenWith, Result, Verity};
 
-use crate::identify::{find_format, named, probe_len, unknown};
+use crate::devices::Devices;
+use crate::identify::{find_format, named, probe_len, unknown, with_objects};
 use crate::payload::{self, Container, Payload};
 
 /// How to open an image.
@@ -27,6 +28,13 @@ pub struct OpenOptions {
     pub engine: EngineOptions,
     /// Bounds on what the image may ask for.
     pub limits: Limits,
+    /// Files and devices with the data that the image keeps outside itself, in the order of its
+    /// device table.
+    pub devices: Vec<PathBuf>,
+    /// The object store of a composefs image. An EROFS image opened with one is opened as composefs.
+    pub objects: Option<PathBuf>,
+    /// What is done with the digests that the image has of its objects.
+    pub verity: Verity,
     /// Told of every block that crosses a boundary.
     pub events: Option<Arc<dyn EventSink>>,
 }
@@ -37,6 +45,9 @@ impl fmt::Debug for OpenOptions {
             .field("offset", &self.offset)
             .field("size", &self.size)
             .field("format", &self.format)
+            .field("devices", &self.devices)
+            .field("objects", &self.objects)
+            .field("verity", &self.verity)
             .field("engine", &self.engine)
             .finish_non_exhaustive()
     }
@@ -73,6 +84,10 @@ impl Image {
         let whole = Opened::new(&source, options.offset, options.size, options, &observer)?;
         let head = whole.head()?;
         let (format, container, opened) = match find_format(&head, wanted) {
+            // The header of composefs may be missing, and somebody who has a store knows.
+            Some(format) if options.objects.is_some() && wanted.is_none() => {
+                (with_objects(format), None, whole)
+            }
             Some(format) => (format, None, whole),
             None => match find_payload(&source, &whole, options, &observer)? {
                 Some((format, container, part)) => (format, Some(container), part),
@@ -167,12 +182,15 @@ impl Opened {
         options: &OpenOptions,
         observer: Arc<Observer>,
     ) -> Result<Image> {
+        let blobs = Devices::open(&options.devices, options.objects.as_deref())?;
         let driver_source: Arc<dyn ReadAt> = Arc::<MetadataSource>::clone(&self.metadata);
         let fs = (format.open)(OpenWith {
             metadata: driver_source,
             limits: options.limits.clone(),
             observer,
             cache: options.engine.cache / 16,
+            blobs: Arc::new(blobs),
+            verity: options.verity,
         })?;
         Ok(Image {
             format,

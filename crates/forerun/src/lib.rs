@@ -28,14 +28,20 @@
 //! # }
 //! ```
 
+mod devices;
 mod identify;
 mod image;
 mod payload;
 mod registry;
 
-pub use forerun_codec::{Bcj, BcjSet, Encoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy};
+pub use forerun_codec::{
+    Bcj, BcjSet, Encoding, FillEncoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
+};
+pub use forerun_composefs as composefs;
+pub use forerun_composefs::write::ComposefsOptions;
 pub use forerun_engine::build;
 pub use forerun_engine::{Bulk, Data, EngineOptions, Reader};
+pub use forerun_erofs::write::{Compression, ErofsOptions};
 pub use forerun_io::{
     Counter, Event, EventKind, EventLog, EventSink, FileSource, IoStats, Limits, MemorySource,
     Observer, Purpose, ReadAt, StatsSnapshot, Window,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use forerun_composefs::write::ComposefsOptions;
 use forerun_engine::build::{BuildError, ImageOutput, Tree};
+use forerun_erofs::write::ErofsOptions;
 use forerun_io::Observer;
 use forerun_romfs::RomfsOptions;
 use forerun_squashfs::write::SquashfsOptions;
@@ -11,7 +13,13 @@ use forerun_vfs::Format;
 /// Formats that can be read.
 #[must_use]
 pub const fn formats() -> &'static [Format] {
-    &[forerun_romfs::FORMAT, forerun_squashfs::FORMAT]
+    &[
+        forerun_romfs::FORMAT,
+        forerun_squashfs::FORMAT,
+        // Before EROFS, which its images are as well.
+        forerun_composefs::FORMAT,
+        forerun_erofs::FORMAT,
+    ]
 }
 
 /// A format to make, with its own options.
@@ -22,11 +30,15 @@ pub enum Writer {
     Romfs(RomfsOptions),
     /// SquashFS.
     Squashfs(SquashfsOptions),
+    /// EROFS.
+    Erofs(ErofsOptions),
+    /// composefs.
+    Composefs(ComposefsOptions),
 }
 
 impl Writer {
     /// Names of the formats that can be made, as `pack --format` takes them.
-    pub const NAMES: &'static [&'static str] = &["romfs", "squashfs"];
+    pub const NAMES: &'static [&'static str] = &["romfs", "squashfs", "erofs", "composefs"];
 
     /// Name of this one.
     #[must_use]
@@ -34,6 +46,8 @@ impl Writer {
         match self {
             Self::Romfs(_) => "romfs",
             Self::Squashfs(_) => "squashfs",
+            Self::Erofs(_) => "erofs",
+            Self::Composefs(_) => "composefs",
         }
     }
 
@@ -42,8 +56,8 @@ impl Writer {
     #[must_use]
     pub const fn patches(&self) -> bool {
         match self {
-            Self::Romfs(_) => false,
-            Self::Squashfs(_) => true,
+            Self::Romfs(_) | Self::Composefs(_) => false,
+            Self::Squashfs(_) | Self::Erofs(_) => true,
         }
     }
 
@@ -63,6 +77,11 @@ impl Writer {
         match self {
             Self::Romfs(options) => forerun_romfs::write(tree, options, out, observer),
             Self::Squashfs(options) => forerun_squashfs::write::write(tree, options, out, observer),
+            Self::Erofs(options) => forerun_erofs::write::write(tree, options, out, observer),
+            Self::Composefs(options) => {
+                let written = forerun_composefs::write::write(tree, options, out, observer)?;
+                Ok(written.len)
+            }
         }
     }
 }

@@ -79,7 +79,10 @@ fn an_image_inside_another_file() {
 #[test]
 fn what_is_no_image_is_named() {
     for (bytes, expected) in [
-        (vec![], "not a romfs or squashfs image: no bytes at all"),
+        (
+            vec![],
+            "not a romfs or squashfs or composefs or erofs image: no bytes at all",
+        ),
         (
             b"\x1f\x8b\x08\0".to_vec(),
             "a gzip file; decompress it first",

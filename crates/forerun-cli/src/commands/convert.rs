@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args, ValueHint};
 use forerun::build::{ImageOptions, Priorities, from_image};
 
 use super::pack::{ChangeArgs, ExcludeArgs, FormatArgs, OutputArgs, make};
-use crate::args::{ImageArgs, LimitArgs, SourceArgs};
+use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs, VerityMode};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::size;
@@ -55,6 +55,16 @@ pub struct FromArgs {
     /// Open IMAGE as this format, whatever it looks like
     #[arg(help_heading = "Image", long, value_name = "NAME")]
     pub from: Option<String>,
+    /// A file or block device with data that IMAGE keeps outside itself; again for the next one of
+    /// its device table
+    #[arg(help_heading = "Image", long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub device: Vec<PathBuf>,
+    /// The object store of IMAGE, where that is composefs
+    #[arg(help_heading = "Image", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub from_objects: Option<PathBuf>,
+    /// Check objects of IMAGE against their digests before they are used
+    #[arg(help_heading = "Image", long, value_name = "MODE")]
+    pub verity: Option<VerityMode>,
     /// IMAGE starts this far into the file
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse, default_value = "0", hide_default_value = true)]
     pub offset: u64,
@@ -79,10 +89,11 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     }
     let changes = args.changes.changes(args.format.format.keeps())?;
     let priorities = Priorities::from_files(&args.sort)?;
-    let writer = args.format.writer(priorities, changes.want_xattrs())?;
+    let mut writer = args.format.writer(priorities, changes.want_xattrs())?;
     let exclude = args.exclude.patterns()?;
     let image_args = args.image_args();
     let image = context.open(&image_args)?;
+    let blob = args.format.blob(&mut writer, args.to.force)?;
     let target = Target::create(Path::new(output), args.to.force, "an image")?;
     let options = ImageOptions {
         exclude,
@@ -92,7 +103,14 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     let tree = from_image(image.reader(), &options);
     let mut tree = tree.map_err(|error| Failure::from(error).of(&name))?;
     changes.apply(&mut tree);
-    make(context, &writer, &tree, target, output, "converting")
+    make(
+        context,
+        &writer,
+        &tree,
+        (target, blob),
+        output,
+        "converting",
+    )
 }
 
 impl ConvertArgs {
@@ -104,6 +122,11 @@ impl ConvertArgs {
                 format: from.from.clone(),
                 offset: from.offset,
                 size: from.size,
+                device: from.device.clone(),
+                store: StoreArgs {
+                    objects: from.from_objects.clone(),
+                    verity: from.verity,
+                },
                 readahead: from.readahead,
                 cache: from.cache,
                 threads: self.format.threads,

@@ -21,10 +21,7 @@ macro_rules! refused {
         refused!(@ Flush ENOSYS:
             flush(INodeNo, FileHandle, LockOwner) -> ReplyEmpty;
         );
-        refused!(@ Release ENOSYS:
-            release(INodeNo, FileHandle, OpenFlags, Option<LockOwner>, bool) -> ReplyEmpty;
-        );
-        // The answer to these two is not looked at.
+        // The answer to this one is not looked at.
         refused!(@ Releasedir ENOSYS:
             releasedir(INodeNo, FileHandle, OpenFlags) -> ReplyEmpty;
         );

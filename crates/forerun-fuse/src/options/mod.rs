@@ -8,9 +8,11 @@
 mod parse;
 mod value;
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use forerun::OpenOptions;
+use forerun_vfs::Verity;
 
 pub use parse::OptionError;
 pub use value::parse_size;
@@ -24,6 +26,13 @@ pub struct MountOptions {
     pub offset: u64,
     /// `size=`: length of the image in its file, in bytes.
     pub size: Option<u64>,
+    /// `device=`: files and devices with the data that the image keeps outside itself, in the order
+    /// of its device table. Each word adds one.
+    pub devices: Vec<PathBuf>,
+    /// `objects=`: the object store of a composefs image.
+    pub objects: Option<PathBuf>,
+    /// `verity=`: what is done with the digests of objects: `off`, `on` or `require`.
+    pub verity: Verity,
     /// `uid=`: owner of everything, instead of the image's.
     pub uid: Option<u32>,
     /// `gid=`: group of everything, instead of the image's.
@@ -72,6 +81,9 @@ impl Default for MountOptions {
         Self {
             offset: 0,
             size: None,
+            devices: Vec::new(),
+            objects: None,
+            verity: Verity::Off,
             uid: None,
             gid: None,
             umask: None,
@@ -131,6 +143,9 @@ impl MountOptions {
         let mut open = OpenOptions {
             offset: self.offset,
             size: self.size,
+            devices: self.devices.clone(),
+            objects: self.objects.clone(),
+            verity: self.verity,
             ..OpenOptions::default()
         };
         open.engine.large_blocks = self.large_blocks;

@@ -71,6 +71,26 @@ const TABLE: &[(&str, Action)] = &[
             value::parse_size(v).map(|n| o.size = Some(n)).is_some()
         }),
     ),
+    (
+        "device",
+        Value("a path", |o, v| {
+            o.devices.push(v.into());
+            true
+        }),
+    ),
+    (
+        "objects",
+        Value("a directory", |o, v| {
+            o.objects = Some(v.into());
+            true
+        }),
+    ),
+    (
+        "verity",
+        Value("off, on or require", |o, v| {
+            value::verity(v).map(|mode| o.verity = mode).is_some()
+        }),
+    ),
     ("uid", Value(ID, |o, v| set_id(&mut o.uid, v))),
     ("gid", Value(ID, |o, v| set_id(&mut o.gid, v))),
     (
@@ -283,13 +303,16 @@ mod tests {
     #[test]
     fn every_value_is_set() {
         let options = parse(
-            "ro,offset=1M,size=2G,uid=1000,gid=100,umask=027,allow_other,default_permissions,\
+            "ro,offset=1M,size=2G,device=/a,device=b\\,c,objects=/o,verity=require,uid=1000,gid=100,umask=027,allow_other,default_permissions,\
              auto_unmount,readahead=16M,cache=1G,threads=3,nolargeblocks,fsname=x\\,y\\\\z,\
              subtype=other,suid,dev,noexec",
         );
         let expected = MountOptions {
             offset: 1 << 20,
             size: Some(2 << 30),
+            devices: vec!["/a".into(), "b,c".into()],
+            objects: Some("/o".into()),
+            verity: forerun_vfs::Verity::Require,
             uid: Some(1000),
             gid: Some(100),
             umask: Some(0o27),

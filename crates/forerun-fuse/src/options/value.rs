@@ -1,5 +1,7 @@
 //! Values of mount options: sizes, octal masks, plain numbers.
 
+use forerun_vfs::Verity;
+
 /// A number of bytes as mount options take it: digits with an optional K, M, G or T, or KiB and so
 /// on, which count in steps of 1024. Front ends that take sizes elsewhere can mean the same by them.
 #[must_use]
@@ -30,6 +32,16 @@ pub fn mask(text: &str) -> Option<u16> {
     let octal = !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
     let bits = octal.then(|| u16::from_str_radix(text, 8).ok())??;
     (bits <= 0o777).then_some(bits)
+}
+
+/// What is done with digests.
+pub fn verity(text: &str) -> Option<Verity> {
+    match text {
+        "off" => Some(Verity::Off),
+        "on" => Some(Verity::On),
+        "require" => Some(Verity::Require),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

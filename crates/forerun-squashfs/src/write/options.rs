@@ -1,6 +1,6 @@
 //! What an image is made with.
 
-use forerun_codec::{Codec, Encoder, Encoding};
+use forerun_codec::{Encoder, Encoding, ZlibStrategies};
 use forerun_engine::build::{BuildError, Priorities};
 
 use super::cannot;
@@ -84,7 +84,11 @@ impl Default for Compress {
 impl Default for SquashfsOptions {
     fn default() -> Self {
         Self {
-            encoding: Encoding::default_of(Codec::Zlib),
+            encoding: Encoding::Zlib {
+                level: 9,
+                window_bits: 15,
+                strategies: ZlibStrategies::default(),
+            },
             block_size: 128 << 10,
             fragments: Fragments::default(),
             duplicates: true,

@@ -7,7 +7,8 @@ use forerun_io::{BlobId, MemorySource, saturating_usize, u64_from};
 use libdeflater::{CompressionLvl, Compressor};
 
 use forerun_vfs::{
-    Codec, DecodedLen, Device, EncodedBlock, Extent, FileType, Metadata, NodeId, Place, VolumeInfo,
+    Codec, DecodedLen, Device, EncodedBlock, Extent, FileType, Metadata, NodeId, Padding, Place,
+    VolumeInfo,
 };
 
 use super::{Content, MemFs, MemImage, Node, Piece};
@@ -162,6 +163,7 @@ impl MemFsBuilder {
             len: u32::try_from(encoded.len()).unwrap(),
             codec: Codec::Zlib,
             decoded_len: DecodedLen::Exact(u32::try_from(bytes.len()).unwrap()),
+            padding: Padding::None,
         }
     }
 

@@ -9,9 +9,7 @@ use std::io;
 use std::ops::{ControlFlow, Range};
 
 use forerun_io::{BlobId, ReadAt, saturating_usize, u64_from};
-use forerun_vfs::{
-    DecodedLen, Error, Extent, FileSystem, FileType, Limits, NodeId, Place, Result, Walk,
-};
+use forerun_vfs::{Error, Extent, FileSystem, FileType, Limits, NodeId, Place, Result, Walk};
 
 use super::{ContentHash, ModelNode, TreeModel};
 
@@ -148,12 +146,8 @@ fn copy_extent(
             let mut stored = vec![0; saturating_usize(u64::from(block.len))];
             read(source, block.offset, &mut stored)?;
             let mut decoded = vec![0; saturating_usize(u64::from(block.decoded_len.max()))];
-            let len = block.codec.decode_up_to(&stored, &mut decoded);
-            let len = len.expect("a block that decodes");
-            match block.decoded_len {
-                DecodedLen::Exact(exact) => assert_eq!(u64_from(len), u64::from(exact)),
-                DecodedLen::AtMost(_) => decoded.truncate(len),
-            }
+            let len = block.decode(&stored, &mut decoded);
+            decoded.truncate(len.expect("a block that decodes"));
             let skip = saturating_usize(u64::from(*skip) + within);
             out.copy_from_slice(&decoded[skip..skip + out.len()]);
         }

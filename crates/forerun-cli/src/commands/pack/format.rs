@@ -1,13 +1,19 @@
 //! The formats that can be made, and the options of each. An option of another format than the
 //! chosen one is refused: it would do nothing.
 
+use std::sync::Arc;
+
 use clap::{Args, ValueEnum};
 use forerun::build::{BuildError, Priorities};
-use forerun::{RomfsOptions, Writer};
+use forerun::{ErofsOptions, RomfsOptions, Writer};
 
+use super::composefs::ComposefsArgs;
+use super::erofs::ErofsArgs;
+use super::shared::SharedArgs;
 use super::squashfs::SquashfsArgs;
 use crate::error::{Failure, Result};
 use crate::size;
+use crate::target::Target;
 
 /// The formats that can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -16,6 +22,10 @@ pub enum NewFormat {
     Romfs,
     /// Compressed, read by Linux; keeps everything
     Squashfs,
+    /// Laid out for fast access, read by Linux; keeps everything
+    Erofs,
+    /// Metadata only; files go to a store that images share. Keeps everything
+    Composefs,
 }
 
 /// What a format keeps besides names and contents.
@@ -42,7 +52,13 @@ pub struct FormatArgs {
     #[command(flatten)]
     romfs: RomfsArgs,
     #[command(flatten)]
+    shared: SharedArgs,
+    #[command(flatten)]
     squashfs: SquashfsArgs,
+    #[command(flatten)]
+    erofs: ErofsArgs,
+    #[command(flatten)]
+    composefs: ComposefsArgs,
 }
 
 /// Options of romfs.
@@ -63,6 +79,8 @@ impl NewFormat {
         let (format, all) = match self {
             Self::Romfs => ("romfs", false),
             Self::Squashfs => ("squashfs", true),
+            Self::Erofs => ("erofs", true),
+            Self::Composefs => ("composefs", true),
         };
         Keeps {
             format,
@@ -78,7 +96,10 @@ impl FormatArgs {
     pub fn writer(&self, priorities: Priorities, xattrs: bool) -> Result<Writer> {
         match self.format {
             NewFormat::Romfs => {
+                refuse(self.shared.first_given(), "squashfs and erofs", "romfs")?;
                 refuse(self.squashfs.first_given(), "squashfs", "romfs")?;
+                refuse(self.erofs.first_given(), "erofs", "romfs")?;
+                refuse(self.composefs.first_given(), "composefs", "romfs")?;
                 if !priorities.is_empty() {
                     refuse(Some("--sort"), "squashfs", "romfs")?;
                 }
@@ -86,7 +107,9 @@ impl FormatArgs {
             }
             NewFormat::Squashfs => {
                 refuse(self.romfs.first_given(), "romfs", "squashfs")?;
-                let mut options = self.squashfs.options()?;
+                refuse(self.erofs.first_given(), "erofs", "squashfs")?;
+                refuse(self.composefs.first_given(), "composefs", "squashfs")?;
+                let mut options = self.squashfs.options(&self.shared)?;
                 options.priorities = priorities;
                 options.xattrs = xattrs;
                 options.threads = self.threads.map_or(0, usize::from);
@@ -96,7 +119,55 @@ impl FormatArgs {
                 })?;
                 Ok(Writer::Squashfs(options))
             }
+            NewFormat::Erofs => self.erofs(&priorities, xattrs).map(Writer::Erofs),
+            NewFormat::Composefs => {
+                refuse(self.romfs.first_given(), "romfs", "composefs")?;
+                refuse(self.shared.first_given(), "squashfs and erofs", "composefs")?;
+                refuse(self.squashfs.first_given(), "squashfs", "composefs")?;
+                refuse(self.erofs.first_given(), "erofs", "composefs")?;
+                if !priorities.is_empty() {
+                    refuse(Some("--sort"), "squashfs", "composefs")?;
+                }
+                let mut options = self.composefs.options()?;
+                options.threads = self.threads.map_or(0, usize::from);
+                options.validate().map_err(|error| match error {
+                    BuildError::Format { reason, .. } => Failure::usage(reason),
+                    other => other.into(),
+                })?;
+                Ok(Writer::Composefs(options))
+            }
         }
+    }
+}
+
+impl FormatArgs {
+    /// The file that data go to besides the image, which must be given its name at the end.
+    pub fn blob(&self, writer: &mut Writer, force: bool) -> Result<Option<Target>> {
+        let (Writer::Erofs(options), Some(path)) = (writer, &self.erofs.blobdev) else {
+            return Ok(None);
+        };
+        let mut target = Target::create(path, force, "file data")?;
+        let file = target.file().try_clone();
+        let file = file.map_err(|error| target.failed(&error))?;
+        options.blob = Some(Arc::new(file));
+        Ok(Some(target))
+    }
+
+    fn erofs(&self, priorities: &Priorities, xattrs: bool) -> Result<ErofsOptions> {
+        refuse(self.romfs.first_given(), "romfs", "erofs")?;
+        refuse(self.squashfs.first_given(), "squashfs", "erofs")?;
+        refuse(self.composefs.first_given(), "composefs", "erofs")?;
+        if !priorities.is_empty() {
+            refuse(Some("--sort"), "squashfs", "erofs")?;
+        }
+        let mut options = self.erofs.options(&self.shared)?;
+        options.xattrs = xattrs;
+        options.threads = self.threads.map_or(0, usize::from);
+        options.validate().map_err(|error| match error {
+            BuildError::Format { reason, .. } => Failure::usage(reason),
+            other => other.into(),
+        })?;
+        Ok(options)
     }
 }
 

@@ -29,12 +29,13 @@ pub struct OutputArgs {
     pub force: bool,
 }
 
-/// Writes the image, gives it its name, and says so where that is wanted.
+/// Writes the image, gives it and the file with data besides it their names, and says so where that
+/// is wanted.
 pub fn make(
     context: &Context,
     writer: &Writer,
     tree: &Tree,
-    mut target: Target,
+    (mut target, blob): (Target, Option<Target>),
     output: &Path,
     verb: &'static str,
 ) -> Result {
@@ -50,6 +51,8 @@ pub fn make(
     };
     drop(progress);
     let name = target.name.clone();
+    // First what the image refers to.
+    blob.map_or(Ok(()), Target::commit)?;
     target.commit()?;
     if context.global.json && !is_stdin(output) {
         let mut out = Output::stdout()?;

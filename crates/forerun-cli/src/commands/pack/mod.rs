@@ -1,9 +1,12 @@
 //! `forerun pack`: an image from a directory, a tar archive or a manifest.
 
+mod composefs;
+mod erofs;
 mod format;
 mod input;
 mod make;
 mod select;
+mod shared;
 mod squashfs;
 
 use std::os::unix::fs::MetadataExt;
@@ -34,6 +37,7 @@ pub use select::{ChangeArgs, ExcludeArgs, source_date_epoch};
 #[command(after_help = "\
 Examples:
   forerun pack --format squashfs --compressor zstd dir new.img
+  forerun pack --format erofs --compressor lz4hc --cluster-size 64K dir new.img
   forerun pack --format squashfs --all-root --manifest devices.txt rootfs new.img
   tar -c dir | forerun pack --format romfs - new.img
   forerun pack --format romfs --align 4096 dir - | forerun ls -lR -")]
@@ -70,8 +74,9 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
     check_names(args, input, output)?;
     let changes = args.changes.changes(args.format.format.keeps())?;
     let priorities = Priorities::from_files(&args.sort)?;
-    let writer = args.format.writer(priorities, changes.want_xattrs())?;
+    let mut writer = args.format.writer(priorities, changes.want_xattrs())?;
     let exclude = args.exclude.patterns()?;
+    let blob = args.format.blob(&mut writer, args.to.force)?;
     let mut target = Target::create(output, args.to.force, "an image")?;
     // The output may lie in the input; it must not become a part of itself.
     let old = output.metadata().ok();
@@ -88,7 +93,7 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
     };
     let mut tree = input::read(input, reading)?;
     changes.apply(&mut tree);
-    make(context, &writer, &tree, target, output, "packing")
+    make(context, &writer, &tree, (target, blob), output, "packing")
 }
 
 /// Input and output. With a manifest a single name is that of the output.

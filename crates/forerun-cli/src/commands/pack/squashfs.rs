@@ -1,14 +1,13 @@
 //! The options of SquashFS, as `mksquashfs` has them.
 
 use clap::{Args, ValueEnum};
-use forerun::vfs::Timestamp;
 use forerun::{
     Bcj, BcjSet, Compress, Encoding, Fragments, LzoAlgorithm, SquashfsOptions, ZlibStrategies,
     ZlibStrategy,
 };
 
 use super::format::first;
-use super::select::time;
+use super::shared::{Compressor, SharedArgs};
 use crate::error::{Failure, Result};
 use crate::size;
 
@@ -20,24 +19,12 @@ const LZO_LEVEL: u8 = 8;
 /// Options of SquashFS.
 #[derive(Args, Debug)]
 pub struct SquashfsArgs {
-    /// What the image is compressed with [default: gzip]
-    #[arg(help_heading = "SquashFS", long, value_name = "NAME")]
-    compressor: Option<Compressor>,
-    /// Effort: 1 to 9 for gzip [default: 9], 1 to 22 for zstd [default: 15]
-    #[arg(help_heading = "SquashFS", long, value_name = "N")]
-    level: Option<u8>,
-    /// Bytes of a data block: a power of two from 4K to 1M [default: 128K]
-    #[arg(help_heading = "SquashFS", long, value_name = "BYTES", value_parser = parse_block_size)]
-    block_size: Option<u32>,
     /// Give every file blocks of its own
     #[arg(help_heading = "SquashFS", long, conflicts_with = "always_fragments")]
     no_fragments: bool,
     /// Pack the ends of large files together too, not only small files
     #[arg(help_heading = "SquashFS", long)]
     always_fragments: bool,
-    /// Store files of the same contents each by itself
-    #[arg(help_heading = "SquashFS", long)]
-    no_duplicates: bool,
     /// Store blocks of zeros
     #[arg(help_heading = "SquashFS", long)]
     no_sparse: bool,
@@ -52,9 +39,6 @@ pub struct SquashfsArgs {
         value_delimiter = ','
     )]
     no_compress: Vec<Part>,
-    /// Date of the image itself [default: SOURCE_DATE_EPOCH, else the latest time of a file in it]
-    #[arg(help_heading = "SquashFS", long, value_name = "TIME", value_parser = time)]
-    mkfs_time: Option<Timestamp>,
     /// Do not pad the image to a multiple of 4 KiB; loop devices need that
     #[arg(help_heading = "SquashFS", long)]
     no_pad: bool,
@@ -83,23 +67,6 @@ pub struct SquashfsArgs {
         value_delimiter = ','
     )]
     bcj: Vec<Machine>,
-}
-
-/// The compressors of the format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Compressor {
-    /// DEFLATE: read everywhere
-    Gzip,
-    /// Fast to read
-    Lzo,
-    /// Fastest to read
-    Lz4,
-    /// Smallest
-    Xz,
-    /// Old; Linux does not read it
-    Lzma,
-    /// Small and fast to read
-    Zstd,
 }
 
 /// Parts of an image.
@@ -153,24 +120,21 @@ enum Dictionary {
 
 impl SquashfsArgs {
     /// As the library takes it, but for what other arguments say.
-    pub fn options(&self) -> Result<SquashfsOptions> {
-        let compressor = self.compressor.unwrap_or(Compressor::Gzip);
-        let block_size = self.block_size.unwrap_or(BLOCK_SIZE);
-        let mkfs_time = match self.mkfs_time {
-            Some(time) => Some(time.seconds),
-            None => super::source_date_epoch()?,
-        };
+    pub fn options(&self, shared: &SharedArgs) -> Result<SquashfsOptions> {
+        let compressor = shared.compressor.unwrap_or(Compressor::Gzip);
+        let block_size = shared.block_size.unwrap_or(BLOCK_SIZE);
+        let mkfs_time = shared.image_time()?;
         let parts =
             |part| !self.no_compress.contains(&part) && !self.no_compress.contains(&Part::All);
         Ok(SquashfsOptions {
-            encoding: self.encoding(compressor, block_size)?,
+            encoding: self.encoding(shared, compressor, block_size)?,
             block_size,
             fragments: match (self.no_fragments, self.always_fragments) {
                 (true, _) => Fragments::No,
                 (false, true) => Fragments::Always,
                 (false, false) => Fragments::Yes,
             },
-            duplicates: !self.no_duplicates,
+            duplicates: !shared.no_duplicates,
             sparse: !self.no_sparse,
             exportable: !self.no_exports,
             compress: Compress {
@@ -189,27 +153,28 @@ impl SquashfsArgs {
     /// The first option that was given.
     pub fn first_given(&self) -> Option<&'static str> {
         let own = first(&[
-            (self.compressor.is_some(), "--compressor"),
-            (self.level.is_some(), "--level"),
-            (self.block_size.is_some(), "--block-size"),
             (self.no_fragments, "--no-fragments"),
             (self.always_fragments, "--always-fragments"),
-            (self.no_duplicates, "--no-duplicates"),
             (self.no_sparse, "--no-sparse"),
             (self.no_exports, "--no-exports"),
             (!self.no_compress.is_empty(), "--no-compress"),
-            (self.mkfs_time.is_some(), "--mkfs-time"),
             (self.no_pad, "--no-pad"),
         ]);
-        let of_codecs = || self.of_compressors().map(|(given, flag, _)| (given, flag));
+        let of_codecs = || {
+            self.of_compressors(false)
+                .map(|(given, flag, _)| (given, flag))
+        };
         own.or_else(|| first(&of_codecs()))
     }
 
     /// Options that only some compressors have.
-    const fn of_compressors(&self) -> [(bool, &'static str, &'static [Compressor]); 6] {
+    const fn of_compressors(
+        &self,
+        level: bool,
+    ) -> [(bool, &'static str, &'static [Compressor]); 6] {
         use Compressor::{Gzip, Lz4, Xz, Zstd};
         [
-            (self.level.is_some(), "--level", &[Gzip, Zstd]),
+            (level, "--level", &[Gzip, Zstd]),
             (self.window.is_some(), "--window", &[Gzip]),
             (!self.strategy.is_empty(), "--strategy", &[Gzip]),
             (self.lz4_hc, "--lz4-hc", &[Lz4]),
@@ -218,8 +183,13 @@ impl SquashfsArgs {
         ]
     }
 
-    fn encoding(&self, compressor: Compressor, block_size: u32) -> Result<Encoding> {
-        for (given, flag, of) in self.of_compressors() {
+    fn encoding(
+        &self,
+        shared: &SharedArgs,
+        compressor: Compressor,
+        block_size: u32,
+    ) -> Result<Encoding> {
+        for (given, flag, of) in self.of_compressors(shared.level.is_some()) {
             if given && !of.contains(&compressor) {
                 let name = compressor.name();
                 let of: Vec<_> = of.iter().map(|compressor| compressor.name()).collect();
@@ -230,7 +200,7 @@ impl SquashfsArgs {
         }
         Ok(match compressor {
             Compressor::Gzip => Encoding::Zlib {
-                level: self.level_up_to(9, 9)?,
+                level: shared.level(compressor, 1..=9, 9)?,
                 window_bits: self.window.unwrap_or(15),
                 strategies: self.strategies(),
             },
@@ -239,27 +209,17 @@ impl SquashfsArgs {
                 level: LZO_LEVEL,
             },
             Compressor::Lz4 => Encoding::Lz4 { high: self.lz4_hc },
+            Compressor::Lz4hc => Encoding::Lz4 { high: true },
             Compressor::Xz => Encoding::Xz {
                 dictionary: self.dictionary(block_size),
                 filters: self.filters(),
             },
             Compressor::Lzma => Encoding::Lzma,
+            Compressor::Deflate | Compressor::None => return Err(compressor.not_in("squashfs")),
             Compressor::Zstd => Encoding::Zstd {
-                level: self.level_up_to(22, 15)?,
+                level: shared.level(compressor, 1..=22, 15)?,
             },
         })
-    }
-
-    fn level_up_to(&self, max: u8, default: u8) -> Result<u8> {
-        match self.level {
-            None => Ok(default),
-            Some(level) if (1..=max).contains(&level) => Ok(level),
-            Some(level) => {
-                let name = self.compressor.unwrap_or(Compressor::Gzip).name();
-                let message = format!("--level {level}: {name} has levels from 1 to {max}");
-                Err(Failure::usage(message))
-            }
-        }
     }
 
     fn strategies(&self) -> ZlibStrategies {
@@ -296,32 +256,11 @@ impl SquashfsArgs {
     }
 }
 
-impl Compressor {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Lzo => "lzo",
-            Self::Lz4 => "lz4",
-            Self::Xz => "xz",
-            Self::Lzma => "lzma",
-            Self::Zstd => "zstd",
-        }
-    }
-}
-
 fn superblock_time(seconds: i64) -> Result<u32> {
     u32::try_from(seconds).map_err(|_| {
         let message = format!("{seconds} is no time that SquashFS can hold: 1970 to 2106");
         Failure::usage(message)
     })
-}
-
-fn parse_block_size(text: &str) -> std::result::Result<u32, String> {
-    let bytes = size::parse(text)?;
-    match u32::try_from(bytes) {
-        Ok(size) if size.is_power_of_two() && (4 << 10..=1 << 20).contains(&size) => Ok(size),
-        _ => Err("not a power of two from 4K to 1M".to_string()),
-    }
 }
 
 fn parse_dictionary(text: &str) -> std::result::Result<Dictionary, String> {

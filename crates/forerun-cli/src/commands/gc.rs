@@ -1,0 +1,91 @@
+//! `forerun gc`: removes objects that no image refers to.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytesize::ByteSize;
+use clap::{Args, ValueHint};
+use forerun::composefs::{Garbage, ObjectStore, collect, referenced};
+use forerun::{Error, FileSource};
+use serde_json::json;
+
+use crate::args::LimitArgs;
+use crate::context::Context;
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::output::Output;
+
+/// Remove objects from a store that no composefs image refers to
+///
+/// Name every image whose objects are in the store: whatever none of them refers to is removed. If
+/// one of them cannot be read, nothing is. No image may be made into the store meanwhile.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun gc -n --objects store *.cfs       what would be removed?
+  forerun gc --objects store *.cfs")]
+pub struct GcArgs {
+    /// The object store
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub objects: PathBuf,
+    /// Only print what would be removed
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Remove everything: no image is left
+    #[arg(long, conflicts_with = "images")]
+    pub all: bool,
+    /// All images with objects in the store
+    #[arg(value_name = "IMAGE", value_hint = ValueHint::FilePath, required_unless_present = "all")]
+    pub images: Vec<PathBuf>,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &GcArgs) -> Result {
+    let in_store = |error: std::io::Error| Failure::output(&error).of(args.objects.display());
+    let store = ObjectStore::open(&args.objects).map_err(in_store)?;
+    let mut needed = HashSet::new();
+    for path in &args.images {
+        let failed = |error: Error| Failure::from(error).of(path.display());
+        let source = FileSource::open(path).map_err(|error| failed(Error::io(0, 0, error)))?;
+        referenced(Arc::new(source), &args.limits.limits(), &mut needed).map_err(failed)?;
+    }
+    let mut out = Output::stdout()?;
+    let mut names = Vec::new();
+    let json = context.global.json;
+    let tell = &mut |garbage: &Garbage| {
+        names.push(match garbage {
+            Garbage::Object(digest) => digest.object_path(),
+            Garbage::Temporary(name) => name.clone(),
+        });
+    };
+    let collected = collect(&store, &needed, args.dry_run, tell).map_err(in_store)?;
+    if json {
+        out.json(&json!({
+            "removed": names,
+            "dry_run": args.dry_run,
+            "kept_objects": collected.kept,
+            "bytes": collected.bytes,
+        }))?;
+    } else if args.dry_run || context.global.verbose > 0 {
+        for name in &names {
+            out.line(name)?;
+        }
+    }
+    out.finish()?;
+    let verb = if args.dry_run {
+        "would be removed"
+    } else {
+        "removed"
+    };
+    context.note(&format!(
+        "{} objects and {} are needed; {} files, {}, {verb}",
+        collected.kept,
+        args.images.len(),
+        collected.removed,
+        ByteSize(collected.bytes),
+    ));
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,125 @@
+//! composefs on the command line: made, read, converted, mounted without privileges, collected.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Ran, command, ran};
+use forerun_testkit::{TempDir, require, temp_dir};
+
+/// A directory with `tree`, and `image` and `store` made of it.
+fn made() -> TempDir {
+    let dir = temp_dir("composefs-cli");
+    fs::create_dir_all(dir.path().join("tree/sub")).unwrap();
+    for (name, len) in [("small", 10), ("large", 10_000), ("sub/twin", 10_000)] {
+        fs::write(dir.path().join("tree").join(name), vec![b'x'; len]).unwrap();
+    }
+    let args = [
+        "pack",
+        "--format",
+        "composefs",
+        "--objects",
+        "store",
+        "tree",
+        "image",
+    ];
+    forerun(dir.path(), &args).ok();
+    dir
+}
+
+fn forerun(dir: &Path, args: &[&str]) -> Ran {
+    ran(command(args).current_dir(dir).output().unwrap())
+}
+
+#[test]
+fn images_are_read_with_their_store_and_not_without() {
+    let dir = made();
+    let at = dir.path();
+    let with = ["--objects", "store", "--verity", "require"];
+    let cat = [&["cat"], &with[..], &["image", "/sub/twin"]].concat();
+    assert_eq!(forerun(at, &cat).ok().stdout, vec![b'x'; 10_000]);
+    forerun(at, &[&["check"], &with[..], &["image"]].concat()).ok();
+    forerun(
+        at,
+        &[&["extract", "-C", "out"], &with[..], &["image"]].concat(),
+    )
+    .ok();
+    assert_eq!(fs::read(at.join("out/large")).unwrap(), vec![b'x'; 10_000]);
+    assert_eq!(
+        forerun(at, &["cat", "image", "/small"]).ok().stdout,
+        vec![b'x'; 10]
+    );
+    assert_ne!(forerun(at, &["cat", "image", "/large"]).code, Some(0));
+    let args = [
+        "convert",
+        "--format",
+        "squashfs",
+        "--from-objects",
+        "store",
+        "image",
+        "sqsh",
+    ];
+    forerun(at, &args).ok();
+    assert_eq!(
+        forerun(at, &["cat", "sqsh", "/large"]).ok().stdout,
+        vec![b'x'; 10_000]
+    );
+    let refused = forerun(at, &["pack", "--format", "composefs", "tree", "other"]);
+    assert_eq!(refused.code, Some(2));
+}
+
+#[test]
+fn objects_that_no_image_needs_are_removed() {
+    let dir = made();
+    let at = dir.path();
+    let object = forerun(at, &["gc", "-q", "-n", "--all", "--objects", "store"]).ok();
+    let object = at.join("store").join(object.text().trim());
+    assert!(object.is_file(), "twins are one object");
+    forerun(at, &["gc", "-q", "--objects", "store", "image"]).ok();
+    assert!(object.exists());
+    fs::write(at.join("damaged"), "not an image").unwrap();
+    let refused = forerun(at, &["gc", "-q", "--objects", "store", "damaged"]);
+    assert_ne!(refused.code, Some(0));
+    assert!(object.exists());
+    forerun(at, &["gc", "-q", "--all", "--objects", "store"]).ok();
+    assert!(!object.exists());
+}
+
+#[test]
+fn a_user_without_privileges_mounts_in_a_namespace_of_his_own() {
+    let programs = ["setpriv", "unshare"].map(require::program);
+    if !require::root() || !require::fuse() || programs.contains(&None) {
+        return;
+    }
+    let dir = made();
+    let open = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(dir.path(), open).unwrap();
+    let mnt = dir.path().join("mnt");
+    fs::create_dir(&mnt).unwrap();
+    std::os::unix::fs::chown(&mnt, Some(65534), Some(65534)).unwrap();
+    let program = command(&["--version"]);
+    let script = "set -e; \"$0\" mount -o objects=store,verity=on image mnt; \
+                  ls -lR mnt > /dev/null; cmp mnt/large tree/large; cmp mnt/small tree/small; \
+                  \"$0\" umount mnt";
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .args([
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            script,
+        ])
+        .arg(program.get_program())
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+}

@@ -1,0 +1,53 @@
+//! Bare DEFLATE: whole streams by libdeflate, which is the fastest; prefixes, which it does not give,
+//! by zlib-rs.
+
+use std::cell::RefCell;
+
+use libdeflater::{DecompressionError, Decompressor};
+use zlib_rs::{Inflate, InflateFlush, Status};
+
+use crate::DecodeError;
+
+/// log2 of the largest window there is: it decodes streams made for any.
+const WINDOW_BITS: u8 = 15;
+
+thread_local! {
+    static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
+    static INFLATE: RefCell<Inflate> = RefCell::new(Inflate::new(false, WINDOW_BITS));
+}
+
+/// What follows the stream is not looked at: the library does not tell where that was.
+pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let expected = out.len();
+    let result = DECOMPRESSOR.with_borrow_mut(|context| context.deflate_decompress(input, out));
+    result.map_err(|error| match error {
+        DecompressionError::InsufficientSpace => DecodeError::Long { expected },
+        DecompressionError::BadData => DecodeError::Damaged,
+    })
+}
+
+pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    INFLATE.with_borrow_mut(|inflate| {
+        inflate.reset(false);
+        let done = |inflate: &Inflate| {
+            let read = usize::try_from(inflate.total_in()).unwrap_or(usize::MAX);
+            let written = usize::try_from(inflate.total_out()).unwrap_or(usize::MAX);
+            (read, written)
+        };
+        loop {
+            let before = done(inflate);
+            let from = input.get(before.0..).unwrap_or_default();
+            let to = out.get_mut(before.1..).unwrap_or_default();
+            let status = inflate.decompress(from, to, InflateFlush::NoFlush);
+            let status = status.map_err(|_| DecodeError::Damaged)?;
+            let after = done(inflate);
+            if status == Status::StreamEnd || after.1 >= out.len() {
+                return Ok(after.1);
+            }
+            // One call takes all there is: this is a stream that was cut.
+            if after == before {
+                return Err(DecodeError::Damaged);
+            }
+        }
+    })
+}

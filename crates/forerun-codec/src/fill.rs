@@ -1,0 +1,171 @@
+//! Encoders that fill a room of fixed size with as much input as goes in.
+//!
+//! EROFS wants it the other way round from everyone else: what is fixed is the length of the
+//! encoded block, and how much input it takes follows. LZ4 can do that by itself; for the others the
+//! right length of input is searched for.
+
+use libdeflater::{CompressionLvl, Compressor};
+use lzzzz::{lz4, lz4_hc};
+use zstd_safe::{CCtx, CParameter};
+
+use crate::encode::in_range;
+use crate::encoding::EncodingError;
+use crate::fill_search::Search;
+use crate::microlzma_encode;
+
+/// A codec of EROFS with the options an image is made with; ranges and defaults are those of
+/// `mkfs.erofs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FillEncoding {
+    /// LZ4, as a bare block.
+    Lz4,
+    /// LZ4 by the slow, better compressor.
+    Lz4Hc {
+        /// 1 to 12; 9 is the default.
+        level: u8,
+    },
+    /// MicroLZMA: LZMA without a header and without an end marker.
+    MicroLzma {
+        /// 0 to 9; 6 is the default.
+        level: u8,
+        /// Bytes of the dictionary: 4 KiB to 8 MiB.
+        dictionary: u32,
+    },
+    /// DEFLATE without a wrapper, at a window of 32 KiB.
+    Deflate {
+        /// 1 to 12; 1 is the default.
+        level: u8,
+    },
+    /// Zstandard, as one frame.
+    Zstd {
+        /// 1 to 22; 3 is the default.
+        level: u8,
+        /// log2 of the window: 10 to 20. No more input than that goes into one block.
+        window_log: u8,
+    },
+}
+
+/// How much input became how much output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// Bytes from the start of the input.
+    pub consumed: usize,
+    /// Bytes at the start of the output; less than `consumed`.
+    pub produced: usize,
+}
+
+/// Fills rooms one after the other. The result depends on the calls since [`restart`](Self::restart)
+/// alone.
+pub struct FillEncoder {
+    kind: Kind,
+    search: Search,
+    longest: usize,
+}
+
+enum Kind {
+    Lz4,
+    Lz4Hc(i32),
+    MicroLzma(microlzma_encode::Encoder),
+    Deflate(Box<Compressor>),
+    Zstd(CCtx<'static>),
+}
+
+impl std::fmt::Debug for FillEncoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FillEncoder").finish_non_exhaustive()
+    }
+}
+
+impl FillEncoder {
+    /// An encoder with its memory, for one thread.
+    ///
+    /// # Errors
+    /// [`EncodingError`]: an option is out of its range.
+    pub fn new(encoding: &FillEncoding) -> Result<Self, EncodingError> {
+        let mut longest = usize::MAX;
+        let kind = match *encoding {
+            FillEncoding::Lz4 => Kind::Lz4,
+            FillEncoding::Lz4Hc { level } => {
+                in_range("lz4hc", "level", level.into(), 1..=12)?;
+                Kind::Lz4Hc(level.into())
+            }
+            FillEncoding::MicroLzma { level, dictionary } => {
+                Kind::MicroLzma(microlzma_encode::Encoder::new(level, dictionary)?)
+            }
+            FillEncoding::Deflate { level } => {
+                in_range("deflate", "level", level.into(), 1..=12)?;
+                let level = CompressionLvl::new(level.into()).map_err(|_| setup("deflate"))?;
+                Kind::Deflate(Box::new(Compressor::new(level)))
+            }
+            FillEncoding::Zstd { level, window_log } => {
+                in_range("zstd", "level", level.into(), 1..=22)?;
+                in_range("zstd", "window", window_log.into(), 10..=20)?;
+                longest = 1 << window_log;
+                Kind::Zstd(zstd(level, window_log)?)
+            }
+        };
+        Ok(Self {
+            kind,
+            search: Search::default(),
+            longest,
+        })
+    }
+
+    /// Forgets how well earlier inputs went in. Whoever cuts an input into parts and wants the same
+    /// result however they are spread over threads calls this before each part.
+    pub fn restart(&mut self) {
+        self.search = Search::default();
+    }
+
+    /// Encodes as much from the start of `input` as goes into `out`; at most `out.len()` bytes of
+    /// output. Nothing where the output is not the shorter of the two.
+    pub fn fill(&mut self, input: &[u8], out: &mut [u8]) -> Option<Filled> {
+        let input = input.get(..self.longest).unwrap_or(input);
+        if input.is_empty() || out.is_empty() {
+            return None;
+        }
+        let filled = match &mut self.kind {
+            Kind::Lz4 => filled(lz4::compress_fill(input, out)),
+            Kind::Lz4Hc(level) => filled(lz4_hc::compress_fill(input, out, *level)),
+            Kind::MicroLzma(encoder) => {
+                let encode = |input: &[u8], out: &mut [u8]| encoder.encode(input, out);
+                self.search.fill(input, out, encode)
+            }
+            Kind::Deflate(encoder) => self.search.fill(input, out, |input, out| {
+                encoder.deflate_compress(input, out).ok()
+            }),
+            Kind::Zstd(encoder) => self
+                .search
+                .fill(input, out, |input, out| encoder.compress2(out, input).ok()),
+        };
+        filled.filter(|filled| filled.produced > 0 && filled.produced < filled.consumed)
+    }
+}
+
+fn filled<E>(result: Result<(usize, usize), E>) -> Option<Filled> {
+    let (consumed, produced) = result.ok()?;
+    Some(Filled { consumed, produced })
+}
+
+fn setup(codec: &'static str) -> EncodingError {
+    EncodingError::Setup {
+        codec,
+        reason: "out of memory".into(),
+    }
+}
+
+fn zstd(level: u8, window_log: u8) -> Result<CCtx<'static>, EncodingError> {
+    let mut context = CCtx::try_create().ok_or_else(|| setup("zstd"))?;
+    for parameter in [
+        CParameter::CompressionLevel(level.into()),
+        CParameter::WindowLog(window_log.into()),
+    ] {
+        let set = context.set_parameter(parameter);
+        set.map_err(|code| EncodingError::Setup {
+            codec: "zstd",
+            reason: zstd_safe::get_error_name(code).to_string(),
+        })?;
+    }
+    Ok(context)
+}

@@ -1,0 +1,85 @@
+//! Searching for the length of input whose encoded form fills a room.
+//!
+//! Neighbouring blocks of a file compress about alike: the first guess is the last ratio. A few more
+//! trials, each guessed from those before, bring the output close to the room; what is within a
+//! sixteenth of it is taken.
+
+use crate::fill::Filled;
+
+/// Trials for one block, at most.
+const TRIALS: usize = 6;
+/// Input for each byte of output where nothing is known yet, in 1/256.
+const FIRST_RATIO: u64 = 2 * 256;
+
+/// What is known of the input so far.
+pub struct Search {
+    ratio: u64,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { ratio: FIRST_RATIO }
+    }
+}
+
+impl Search {
+    /// `encode` gives the length of the encoded input, nothing where it does not fit.
+    pub fn fill(
+        &mut self,
+        input: &[u8],
+        out: &mut [u8],
+        mut encode: impl FnMut(&[u8], &mut [u8]) -> Option<usize>,
+    ) -> Option<Filled> {
+        let room = out.len();
+        let mut best: Option<(Filled, Vec<u8>)> = None;
+        let (mut fits, mut too_long) = (0, input.len().saturating_add(1));
+        let mut next = self.guess(room);
+        for _ in 0..TRIALS {
+            let len = next.clamp(fits + 1, too_long - 1);
+            let trial = input.get(..len)?;
+            match encode(trial, out) {
+                Some(produced) if produced <= room => {
+                    let filled = Filled {
+                        consumed: len,
+                        produced,
+                    };
+                    self.learn(filled);
+                    fits = len;
+                    let enough = produced >= room - room / 16 || len == input.len();
+                    if enough {
+                        return Some(filled);
+                    }
+                    best = Some((filled, out.get(..produced)?.to_vec()));
+                    // A little less than the ratio says: the miss on that side costs less.
+                    next = self.guess(room - room / 64);
+                }
+                _ => {
+                    too_long = len;
+                    next = match &best {
+                        Some(_) => fits + (too_long - fits) / 2,
+                        None => len - len / 4,
+                    };
+                }
+            }
+            // Nothing worth another trial is left.
+            if too_long - fits <= 1 + room / 64 {
+                break;
+            }
+        }
+        let (filled, bytes) = best?;
+        out.get_mut(..bytes.len())?.copy_from_slice(&bytes);
+        Some(filled)
+    }
+
+    fn guess(&self, room: usize) -> usize {
+        let room = u64::try_from(room).unwrap_or(u64::MAX);
+        let guess = room.saturating_mul(self.ratio) / 256;
+        usize::try_from(guess).unwrap_or(usize::MAX)
+    }
+
+    fn learn(&mut self, filled: Filled) {
+        let wide = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
+        let ratio = wide(filled.consumed).saturating_mul(256) / wide(filled.produced).max(1);
+        self.ratio = ratio.max(256);
+    }
+}

@@ -1,0 +1,62 @@
+//! MicroLZMA by liblzma, as LZMA alone: the header of that container is made up here.
+//!
+//! The first byte of any LZMA stream is zero. MicroLZMA keeps the properties there, complemented so
+//! that the byte is never zero and zeros in front of a stream can be told from it. The rest of what
+//! the container's header would say - dictionary and length - is known to who wants it decoded.
+
+use liblzma::stream::{Action, Status, Stream};
+
+use crate::DecodeError;
+use crate::xz::{MEMORY, run};
+
+/// The length to declare where a stream may go on past what is wanted of it.
+const UNKNOWN: u64 = u64::MAX;
+
+/// Decodes a stream of exactly `out.len()` bytes that ends with `input`. The decoder, told where to
+/// end, cannot tell a stream that goes on from one that is damaged.
+pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let declared = u64::try_from(out.len()).map_err(|_| DecodeError::Damaged)?;
+    let contained = contained(input, out.len(), declared)?;
+    run(&mut decoder()?, &contained, out)
+}
+
+pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let contained = contained(input, out.len(), UNKNOWN)?;
+    let mut stream = decoder()?;
+    let done = |stream: &Stream| {
+        let read = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
+        let written = usize::try_from(stream.total_out()).unwrap_or(usize::MAX);
+        (read, written)
+    };
+    loop {
+        let before = done(&stream);
+        let from = contained.get(before.0..).unwrap_or_default();
+        let to = out.get_mut(before.1..).unwrap_or_default();
+        let status = stream.process(from, to, Action::Run);
+        let status = status.map_err(|_| DecodeError::Damaged)?;
+        let after = done(&stream);
+        // Nothing moves any more where the stream was cut, or ends without a mark.
+        if status == Status::StreamEnd || after.1 >= out.len() || after == before {
+            return Ok(after.1);
+        }
+    }
+}
+
+fn decoder() -> Result<Stream, DecodeError> {
+    Stream::new_lzma_decoder(MEMORY).map_err(|_| DecodeError::Damaged)
+}
+
+/// The stream in the container. Copying it costs next to nothing beside decoding it.
+fn contained(input: &[u8], wanted: usize, declared: u64) -> Result<Vec<u8>, DecodeError> {
+    let (&properties, rest) = input.split_first().ok_or(DecodeError::Damaged)?;
+    // No match reaches back further than what was decoded, so this dictionary, which the decoder
+    // allocates, does for streams made with any.
+    let dictionary = u32::try_from(wanted).map_err(|_| DecodeError::Damaged)?;
+    let mut out = Vec::with_capacity(input.len() + 13);
+    out.push(!properties);
+    out.extend_from_slice(&dictionary.max(4096).to_le_bytes());
+    out.extend_from_slice(&declared.to_le_bytes());
+    out.push(0);
+    out.extend_from_slice(rest);
+    Ok(out)
+}

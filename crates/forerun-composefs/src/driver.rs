@@ -1,0 +1,212 @@
+//! composefs behind the seam: an EROFS image as overlayfs would show it over a layer of objects.
+//!
+//! An object is looked up when its bytes are first wanted or the file is opened, never for lookup,
+//! stat or listings. Everything else is the inner driver's answer, without what is overlayfs's own.
+
+use std::fs::File;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use forerun_io::{BlobId, ReadAt};
+use forerun_vfs::{
+    Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, OpenWith,
+    Place, Problem, Result, Verity, VolumeInfo,
+};
+
+use crate::error::Check;
+use crate::object::{ObjectTable, Wanted};
+use crate::objects::ObjectName;
+use crate::ondisk::{HEADER_LEN, Header};
+use crate::overlay::{METACOPY, Metacopy, REDIRECT, Shown, read_metacopy, shown};
+
+/// An open composefs image. Nodes are those of EROFS.
+pub struct Composefs {
+    metadata: Arc<dyn FileSystem>,
+    objects: ObjectTable,
+    /// Nothing for an EROFS image that was not made as composefs.
+    header: Option<Header>,
+}
+
+impl Composefs {
+    /// Opens the image at the start of `with.metadata`; `with.blobs` opens its objects.
+    ///
+    /// # Errors
+    /// Those of EROFS.
+    pub fn open(with: OpenWith) -> Result<Self> {
+        let mut head = [0; HEADER_LEN];
+        let read = with.metadata.read_exact_at(0, &mut head);
+        read.map_err(|error| Error::io(0, HEADER_LEN, error))?;
+        let objects = ObjectTable::new(Arc::clone(&with.blobs), with.verity);
+        Ok(Self {
+            metadata: Arc::new(forerun_erofs::Erofs::open(with)?),
+            objects,
+            header: Header::parse(&head),
+        })
+    }
+
+    /// The object with the contents of a regular file; nothing where the image has them.
+    fn object(&self, node: NodeId) -> Result<Option<Wanted>> {
+        let (mut redirect, mut metacopy) = (None, None);
+        self.metadata.xattrs(node, &mut |name, value| match name {
+            REDIRECT => redirect = Some(value.to_vec()),
+            METACOPY => metacopy = Some(value.to_vec()),
+            _ => {}
+        })?;
+        let Some(metacopy) = metacopy else {
+            return Ok(None);
+        };
+        let path = redirect.ok_or_else(|| Check::NoRedirect.at(node))?;
+        // From the top of the store, as overlayfs has it for layers of data.
+        let name = path.starts_with(b"/").then(|| ObjectName::parse(&path));
+        let name = name
+            .flatten()
+            .ok_or_else(|| Check::Redirect { path }.at(node))?;
+        let digest = match read_metacopy(&metacopy) {
+            Metacopy::Digest(digest) => Some(digest),
+            Metacopy::Plain => None,
+            Metacopy::Unknown => {
+                let len = metacopy.len();
+                return Err(Check::Metacopy { len }.at(node));
+            }
+        };
+        if digest.is_none() && self.objects.verity() == Verity::Require {
+            return Err(Check::NoDigest.at(node));
+        }
+        let size = self.metadata.metadata(node)?.size;
+        Ok(Some(Wanted { name, digest, size }))
+    }
+
+    fn is_whiteout(&self, node: NodeId) -> Result<bool> {
+        let metadata = self.metadata.metadata(node)?;
+        Ok(metadata.kind == FileType::CharDevice && metadata.device == Device::default())
+    }
+}
+
+impl FileSystem for Composefs {
+    fn volume(&self) -> VolumeInfo {
+        let mut info = self.metadata.volume();
+        info.format = "composefs";
+        info.opens = true;
+        if let Some(header) = &self.header {
+            info.details.insert(
+                0,
+                ("composefs version", header.composefs_version.to_string()),
+            );
+        }
+        info
+    }
+
+    fn root(&self) -> NodeId {
+        self.metadata.root()
+    }
+
+    fn metadata(&self, node: NodeId) -> Result<Metadata> {
+        self.metadata.metadata(node)
+    }
+
+    fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
+        let Some(node) = self.metadata.lookup(dir, name)? else {
+            return Ok(None);
+        };
+        Ok((!self.is_whiteout(node)?).then_some(node))
+    }
+
+    fn read_dir(
+        &self,
+        dir: NodeId,
+        from: DirCursor,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut failed = None;
+        self.metadata.read_dir(dir, from, &mut |entry| {
+            if entry.kind == FileType::CharDevice {
+                match self.is_whiteout(entry.node) {
+                    Ok(false) => {}
+                    Ok(true) => return ControlFlow::Continue(()),
+                    Err(error) => {
+                        failed = Some(error);
+                        return ControlFlow::Break(());
+                    }
+                }
+            }
+            visit(entry)
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
+        self.metadata.read_link(node)
+    }
+
+    fn xattrs(&self, node: NodeId, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        self.metadata
+            .xattrs(node, &mut |name, value| match shown(name) {
+                Shown::Plain(name) => visit(name, value),
+                Shown::Unescaped(name) => visit(&name, value),
+                Shown::Hidden => {}
+            })
+    }
+
+    fn map(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        match self.metadata.metadata(node)?.kind {
+            FileType::Regular => {}
+            FileType::Directory => return Err(Error::IsADirectory),
+            _ => return Err(Error::NotAFile),
+        }
+        let Some(object) = self.object(node)? else {
+            return self.metadata.map(node, range, visit);
+        };
+        let logical = range.start..range.end.min(object.size);
+        if logical.is_empty() {
+            return Ok(());
+        }
+        let place = Place::Stored {
+            blob: self.objects.number(object)?,
+            offset: logical.start,
+        };
+        let _end = visit(Extent { logical, place });
+        Ok(())
+    }
+
+    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        self.objects.open(blob)
+    }
+
+    fn backing(&self, node: NodeId) -> Result<Option<File>> {
+        if self.metadata.metadata(node)?.kind != FileType::Regular {
+            return Ok(None);
+        }
+        match self.object(node)? {
+            Some(object) if object.size > 0 => self.objects.open_file(self.objects.number(object)?),
+            _ => Ok(None),
+        }
+    }
+
+    fn metadata_ranges(&self) -> Vec<Range<u64>> {
+        self.metadata.metadata_ranges()
+    }
+
+    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
+        let mut facts = self.metadata.describe(node)?;
+        if let Some(node) = node
+            && self.metadata.metadata(node)?.kind == FileType::Regular
+            && let Ok(Some(object)) = self.object(node)
+        {
+            facts.push(("object", object.name.path()));
+            let digest = object
+                .digest
+                .map_or_else(|| "none".into(), |d| d.to_string());
+            facts.push(("object digest", digest));
+        }
+        Ok(facts)
+    }
+
+    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
+        self.metadata.check(node, report)
+    }
+}

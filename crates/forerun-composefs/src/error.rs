@@ -1,0 +1,27 @@
+//! The checks a composefs image can fail beyond those of EROFS.
+
+use forerun_vfs::{Corrupt, Error, NodeId};
+
+/// A failed check.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Check {
+    #[error("its contents are elsewhere, and it does not say where")]
+    NoRedirect,
+    #[error(
+        "the redirect {:?} is no name of an object",
+        String::from_utf8_lossy(path)
+    )]
+    Redirect { path: Vec<u8> },
+    #[error("an attribute with a digest of {len} bytes that means nothing known")]
+    Metacopy { len: usize },
+    #[error("its object has no digest, and one is required")]
+    NoDigest,
+}
+
+impl Check {
+    /// As a failure of `node`.
+    pub fn at(self, node: NodeId) -> Error {
+        // The node says where: attributes have no offset of their own behind the seam.
+        Corrupt::new("composefs", Some(node), 0, self).into()
+    }
+}

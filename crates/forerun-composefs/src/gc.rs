@@ -1,0 +1,112 @@
+//! Objects that no image needs any more.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use forerun_engine::{EngineOptions, MetadataSource};
+use forerun_io::{BlobId, Counted, ReadAt};
+use forerun_vfs::{FileSystem, FileType, Limits, OpenWith, Result, Walk};
+
+use crate::digest::Digest;
+use crate::objects::ObjectName;
+use crate::overlay::REDIRECT;
+use crate::store::{ObjectStore, Stored};
+
+/// Files without a name are taken for left behind when they are this old.
+const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Bytes of metadata kept in memory at the most.
+const CACHE: u64 = 32 << 20;
+
+/// Adds the names of the objects that the image in `source` refers to.
+///
+/// # Errors
+/// What opening and walking the image reports. Nothing may be collected then: what the rest of the
+/// image refers to is not known.
+pub fn referenced(
+    source: Arc<dyn ReadAt>,
+    limits: &Limits,
+    names: &mut HashSet<ObjectName>,
+) -> Result<()> {
+    let geometry = EngineOptions::default().geometry(source.len());
+    let counted = Counted::new(source, BlobId::IMAGE, Arc::default());
+    let mut with = OpenWith::new(Arc::new(MetadataSource::new(counted, geometry, CACHE)));
+    with.limits = limits.clone();
+    // As EROFS: what composefs hides is what is wanted.
+    let metadata = forerun_erofs::Erofs::open(with)?;
+    for entry in Walk::new(&metadata, metadata.root(), limits) {
+        let entry = entry?;
+        if entry.metadata?.kind != FileType::Regular {
+            continue;
+        }
+        metadata.xattrs(entry.node, &mut |name, value| {
+            if name == REDIRECT {
+                names.extend(ObjectName::parse(value));
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Something that is not needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Garbage {
+    /// An object that no image refers to.
+    Object(Digest),
+    /// A file that a writer left behind.
+    Temporary(String),
+}
+
+/// What was found in a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Objects that are needed.
+    pub kept: u64,
+    /// Objects and other files that are not, and were removed unless it was a dry run.
+    pub removed: u64,
+    /// Bytes on the disk of those.
+    pub bytes: u64,
+}
+
+/// Removes whatever in `store` is not in `needed`; with `dry_run` only tells of it. Nobody may add
+/// objects for other images meanwhile.
+///
+/// # Errors
+/// What reading or changing the store reports; what was removed before stays so.
+pub fn collect(
+    store: &ObjectStore,
+    needed: &HashSet<ObjectName>,
+    dry_run: bool,
+    tell: &mut dyn FnMut(&Garbage),
+) -> io::Result<Collected> {
+    let mut found = Vec::new();
+    let mut collected = Collected::default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let stale = now.unwrap_or_default().saturating_sub(STALE).as_secs();
+    // All names first: a directory that is read must not change meanwhile.
+    store.list(&mut |stored| match stored {
+        Stored::Object { digest, .. } if needed.contains(&digest.into()) => collected.kept += 1,
+        Stored::Object { digest, disk, .. } => {
+            collected.bytes = collected.bytes.saturating_add(disk);
+            found.push(Garbage::Object(digest));
+        }
+        Stored::Temporary { name, mtime } => {
+            if u64::try_from(mtime).is_ok_and(|mtime| mtime < stale) {
+                found.push(Garbage::Temporary(name));
+            }
+        }
+    })?;
+    for garbage in found {
+        if !dry_run {
+            match &garbage {
+                Garbage::Object(digest) => store.remove(digest)?,
+                Garbage::Temporary(name) => store.remove_temporary(name)?,
+            }
+        }
+        collected.removed += 1;
+        tell(&garbage);
+    }
+    Ok(collected)
+}

@@ -1,0 +1,39 @@
+//! composefs: EROFS metadata over a content-addressed object store.
+//!
+//! A composefs image is an EROFS image of metadata. Files longer than some bytes have theirs in a
+//! store of objects that many images share, named by their fs-verity digests. [`write`](mod@write)
+//! makes both; its images are those of the reference implementation, byte for byte. [`Composefs`]
+//! reads them, with [`Objects`] as the store. The format is described in
+//! `docs/formats/composefs.md`. Nothing here moves file data but into the store.
+
+mod digest;
+mod driver;
+mod error;
+mod gc;
+mod object;
+mod objects;
+mod ondisk;
+mod overlay;
+mod store;
+mod verity;
+pub mod write;
+mod xxh32;
+
+use std::sync::Arc;
+
+use forerun_vfs::Format;
+
+pub use digest::{DIGEST_LEN, Digest};
+pub use driver::Composefs;
+pub use gc::{Collected, Garbage, collect, referenced};
+pub use objects::{ObjectName, Objects};
+pub use store::{Additions, ObjectStore, Source, Stored, measure_file, measure_path};
+pub use verity::{VerityHasher, digest_of, measure};
+
+/// composefs in the registry. Probed before EROFS, which these images are as well.
+pub const FORMAT: Format = Format {
+    name: "composefs",
+    probe_len: ondisk::PROBE_LEN,
+    probe: ondisk::is_composefs,
+    open: |with| Ok(Arc::new(Composefs::open(with)?)),
+};

@@ -1,0 +1,227 @@
+//! The objects of one open image: numbered as they are met, checked as they are opened.
+
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forerun_io::{BlobId, FileSource, ReadAt, saturating_usize};
+use forerun_vfs::{BlobName, Error, ResolveBlob, Result, Verity};
+
+use crate::digest::Digest;
+use crate::objects::ObjectName;
+use crate::verity::VerityHasher;
+
+/// Bytes read at a time while a digest is computed.
+const CHUNK: u64 = 256 << 10;
+
+/// What the image says of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    /// Its name.
+    pub name: ObjectName,
+    /// What its digest must be.
+    pub digest: Option<Digest>,
+    /// Its length.
+    pub size: u64,
+}
+
+impl Wanted {
+    fn blob_name(&self) -> BlobName {
+        BlobName::Object {
+            path: self.name.path().into_bytes(),
+        }
+    }
+
+    fn failed(&self, kind: io::ErrorKind, reason: String) -> Error {
+        Error::blob(self.blob_name(), io::Error::new(kind, reason))
+    }
+}
+
+/// The file that was found to have the right digest: a file that was changed or replaced since is
+/// another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    len: u64,
+    changed: (i64, i64),
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len: metadata.len(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+struct Object {
+    wanted: Wanted,
+    /// Held while the digest is computed, so that nobody computes it twice.
+    verified: Mutex<Option<Identity>>,
+}
+
+/// Objects by number, from 1 on.
+pub struct ObjectTable {
+    resolver: Arc<dyn ResolveBlob>,
+    verity: Verity,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    objects: Vec<Arc<Object>>,
+    numbers: HashMap<Wanted, BlobId>,
+}
+
+/// An open object.
+pub enum Opened {
+    /// A file of the host.
+    File(File),
+    /// Something else to be read.
+    Source(Arc<dyn ReadAt>),
+}
+
+impl Opened {
+    fn into_source(self) -> io::Result<Arc<dyn ReadAt>> {
+        Ok(match self {
+            Self::File(file) => Arc::new(FileSource::from_file(file)?),
+            Self::Source(source) => source,
+        })
+    }
+}
+
+impl ObjectTable {
+    pub fn new(resolver: Arc<dyn ResolveBlob>, verity: Verity) -> Self {
+        Self {
+            resolver,
+            verity,
+            known: Mutex::default(),
+        }
+    }
+
+    pub const fn verity(&self) -> Verity {
+        self.verity
+    }
+
+    /// The number of an object. Opens nothing.
+    pub fn number(&self, wanted: Wanted) -> Result<BlobId> {
+        let mut known = self.known();
+        if let Some(&number) = known.numbers.get(&wanted) {
+            return Ok(number);
+        }
+        let next = known.objects.len().saturating_add(1);
+        let limit = u64::from(u32::MAX);
+        let number =
+            u32::try_from(next).map_err(|_| Error::limit("objects of one image", limit))?;
+        known.objects.push(Arc::new(Object {
+            wanted,
+            verified: Mutex::new(None),
+        }));
+        known.numbers.insert(wanted, BlobId(number));
+        Ok(BlobId(number))
+    }
+
+    /// Opens an object to be read, after a check of its length, and of its digest where that is
+    /// asked for and was not done before.
+    pub fn open(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        let object = self.object(blob)?;
+        let opened = self.open_checked(&object)?;
+        let wanted = object.wanted;
+        opened
+            .into_source()
+            .map_err(|error| Error::blob(wanted.blob_name(), error))
+    }
+
+    /// As [`open`](Self::open), where the object is a file of the host.
+    pub fn open_file(&self, blob: BlobId) -> Result<Option<File>> {
+        match self.open_checked(&*self.object(blob)?)? {
+            Opened::File(file) => Ok(Some(file)),
+            Opened::Source(_) => Ok(None),
+        }
+    }
+
+    fn object(&self, blob: BlobId) -> Result<Arc<Object>> {
+        let position = usize::try_from(blob.0).ok().and_then(|n| n.checked_sub(1));
+        let known = self.known();
+        match position.and_then(|position| known.objects.get(position)) {
+            Some(object) => Ok(Arc::clone(object)),
+            None => Err(Error::Unsupported(format!(
+                "no object has number {}",
+                blob.0
+            ))),
+        }
+    }
+
+    fn open_checked(&self, object: &Object) -> Result<Opened> {
+        let wanted = &object.wanted;
+        let name = wanted.blob_name();
+        let failed = |error| Error::blob(name.clone(), error);
+        let opened = match self.resolver.open_file(&name).map_err(failed)? {
+            Some(file) => Opened::File(file),
+            None => Opened::Source(self.resolver.open(&name).map_err(failed)?),
+        };
+        let identity = match &opened {
+            Opened::File(file) => Some(Identity::of(&file.metadata().map_err(failed)?)),
+            Opened::Source(_) => None,
+        };
+        let len = match (&opened, identity) {
+            (_, Some(identity)) => identity.len,
+            (Opened::Source(source), None) => source.len(),
+            (Opened::File(_), None) => 0,
+        };
+        if len != wanted.size {
+            let reason = format!("it is {len} bytes long; the image says {}", wanted.size);
+            return Err(wanted.failed(io::ErrorKind::InvalidData, reason));
+        }
+        let Some(digest) = wanted.digest.filter(|_| self.verity != Verity::Off) else {
+            return Ok(opened);
+        };
+        let mut verified = lock(&object.verified);
+        if identity.is_none() || *verified != identity {
+            let source = match &opened {
+                Opened::File(file) => {
+                    let file = file.try_clone().map_err(failed)?;
+                    Arc::new(FileSource::from_file(file).map_err(failed)?)
+                }
+                Opened::Source(source) => Arc::clone(source),
+            };
+            let found = measure_source(&*source).map_err(failed)?;
+            if found != digest {
+                tracing::error!(object = %name, wanted = %digest, %found, "an object has the wrong digest");
+                let reason = format!("its digest is {found}; the image says {digest}");
+                return Err(wanted.failed(io::ErrorKind::InvalidData, reason));
+            }
+            *verified = identity;
+        }
+        Ok(opened)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        lock(&self.known)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What they guard is consistent whoever panics.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn measure_source(source: &dyn ReadAt) -> io::Result<Digest> {
+    let len = source.len();
+    let mut hasher = VerityHasher::default();
+    let mut buffer = vec![0; saturating_usize(CHUNK.min(len))];
+    let mut at = 0;
+    while at < len {
+        let part = &mut buffer[..saturating_usize(CHUNK.min(len - at))];
+        source.read_exact_at(at, part)?;
+        hasher.update(part);
+        at += forerun_io::u64_from(part.len());
+    }
+    Ok(hasher.finish())
+}

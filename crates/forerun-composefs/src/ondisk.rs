@@ -1,0 +1,51 @@
+//! Numbers of the image's first bytes.
+
+/// The header's first word. EROFS leaves the first kilobyte to others.
+pub const HEADER_MAGIC: u32 = 0xD078_629A;
+/// The header's second word: version of the format as a whole.
+pub const HEADER_VERSION: u32 = 1;
+
+/// Where the superblock of EROFS starts.
+pub const SUPERBLOCK_START: u64 = 1024;
+/// Its first word.
+pub const EROFS_MAGIC: u32 = 0xE0F5_E1E2;
+/// Times are times of modification (2), and attributes have a filter of names (4).
+pub const FEATURE_COMPAT: u32 = 6;
+
+/// Where inodes may start: behind the superblock.
+pub const INODES_START: u64 = SUPERBLOCK_START + 128;
+
+/// Bytes of the header that mean something.
+pub const HEADER_LEN: usize = 16;
+
+/// The header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Version of the rules by which the image was laid out.
+    pub composefs_version: u32,
+}
+
+impl Header {
+    /// The header at the start of an image; nothing where there is none.
+    pub fn parse(head: &[u8]) -> Option<Self> {
+        let mut words = head.get(..HEADER_LEN)?.chunks_exact(4).map(|word| {
+            word.iter()
+                .rev()
+                .fold(0, |n: u32, &byte| n << 8 | u32::from(byte))
+        });
+        if words.next() != Some(HEADER_MAGIC) {
+            return None;
+        }
+        // The version of the format and the flags are for those who write.
+        let composefs_version = words.nth(2)?;
+        Some(Self { composefs_version })
+    }
+}
+
+/// Bytes that tell a composefs image: up to the magic number of EROFS.
+pub const PROBE_LEN: usize = 1028;
+
+/// Whether the image has the header of composefs and the superblock of EROFS.
+pub fn is_composefs(head: &[u8]) -> bool {
+    Header::parse(head).is_some() && head.get(1024..PROBE_LEN) == Some(&EROFS_MAGIC.to_le_bytes())
+}

@@ -1,0 +1,319 @@
+//! New objects: written under another name, brought to the disk, then named.
+//!
+//! A name appears only after its bytes are on the disk. To have the disk wait not for each object
+//! but for many together, objects are collected, the file system is synchronized, and then they get
+//! their names. An object that is there already, of the right length, is left as it is: another
+//! image may have it mapped, and the kernel may protect it.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use forerun_io::u64_from;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::{ObjectStore, TEMPORARY};
+use crate::digest::Digest;
+use crate::verity::{VerityHasher, measure};
+
+/// Objects that get their names together at the most.
+const BATCH: usize = 2048;
+/// Bytes of them: what the disk then has to take at once.
+const BATCH_BYTES: u64 = 256 << 20;
+
+/// Bytes copied at a time.
+const CHUNK: usize = 256 << 10;
+
+/// Numbers of temporary files, for all stores of this process.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Where the bytes of a new object come from.
+pub enum Source<'s> {
+    /// Memory.
+    Bytes(&'s [u8]),
+    /// A file of the host, of which blocks are shared where the file system can do that.
+    File {
+        /// The file.
+        file: &'s File,
+        /// Whether it may become an object itself, under one more name. Who changes the file then
+        /// changes the object.
+        link: bool,
+    },
+    /// A stream.
+    Stream(Box<dyn Read + Send + 's>),
+}
+
+/// A number of objects on their way into a store. [`finish`](Self::finish) gives the last of them
+/// their names; dropped without it, they vanish.
+pub struct Additions<'s> {
+    store: &'s ObjectStore,
+    pending: Mutex<Pending>,
+}
+
+#[derive(Default)]
+struct Pending {
+    files: Vec<(String, Digest)>,
+    /// Digests that somebody is about to add, or has added.
+    claimed: HashSet<Digest>,
+    bytes: u64,
+}
+
+impl<'s> Additions<'s> {
+    /// None yet.
+    #[must_use]
+    pub fn new(store: &'s ObjectStore) -> Self {
+        Self {
+            store,
+            pending: Mutex::default(),
+        }
+    }
+
+    /// Adds an object unless it is there. Gives whether it was not.
+    ///
+    /// # Errors
+    /// What writing reports, and [`io::ErrorKind::InvalidData`] where the bytes have another digest
+    /// than `digest`: they have changed since it was computed.
+    pub fn add(&self, digest: &Digest, len: u64, source: Source<'_>) -> io::Result<bool> {
+        if !self.lock().claimed.insert(*digest) {
+            return Ok(false);
+        }
+        let added = self.add_claimed(digest, len, source);
+        if added.is_err() {
+            self.lock().claimed.remove(digest);
+        }
+        added
+    }
+
+    fn add_claimed(&self, digest: &Digest, len: u64, source: Source<'_>) -> io::Result<bool> {
+        if self.store.object_len(digest)? == Some(len) {
+            return Ok(false);
+        }
+        let temporary = Temporary::new(self.store)?;
+        let name = match source {
+            Source::Bytes(bytes) => {
+                temporary.file.write(bytes)?;
+                temporary.keep()
+            }
+            Source::File { file, link } => temporary.take(file, digest, link)?,
+            Source::Stream(stream) => {
+                temporary.copy(stream, digest)?;
+                temporary.keep()
+            }
+        };
+        let mut pending = self.lock();
+        pending.files.push((name, *digest));
+        pending.bytes = pending.bytes.saturating_add(len);
+        if pending.files.len() >= BATCH || pending.bytes >= BATCH_BYTES {
+            self.name_all(&mut pending)?;
+        }
+        Ok(true)
+    }
+
+    /// Gives all objects their names, and waits until those are on the disk.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn finish(self) -> io::Result<()> {
+        let mut pending = self.lock();
+        self.name_all(&mut pending)?;
+        Ok(rustix::fs::syncfs(&self.store.dir)?)
+    }
+
+    fn name_all(&self, pending: &mut Pending) -> io::Result<()> {
+        if pending.files.is_empty() {
+            return Ok(());
+        }
+        rustix::fs::syncfs(&self.store.dir)?;
+        while let Some((name, digest)) = pending.files.last() {
+            self.name(name, digest)?;
+            pending.files.pop();
+        }
+        pending.bytes = 0;
+        Ok(())
+    }
+
+    fn name(&self, temporary: &str, digest: &Digest) -> io::Result<()> {
+        let dir = &self.store.dir;
+        let path = digest.object_path();
+        match rustix::fs::mkdirat(dir, &path[..2], Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let renamed =
+            rustix::fs::renameat_with(dir, temporary, dir, &*path, RenameFlags::NOREPLACE);
+        match renamed {
+            Ok(()) => return Ok(()),
+            // Another writer was faster, or the object is one that was cut off.
+            Err(Errno::EXIST) => {
+                let old = self.store.object_len(digest)?;
+                let new = rustix::fs::statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW)?;
+                if old == u64::try_from(new.st_size).ok() {
+                    return Ok(rustix::fs::unlinkat(dir, temporary, AtFlags::empty())?);
+                }
+            }
+            // A file system that knows no flags.
+            Err(Errno::INVAL | Errno::NOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(rustix::fs::renameat(dir, temporary, dir, &*path)?)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        // Lists stay consistent whoever panics.
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Additions<'_> {
+    fn drop(&mut self) {
+        for (name, _) in std::mem::take(&mut self.lock().files) {
+            let _left_for_gc = rustix::fs::unlinkat(&self.store.dir, &*name, AtFlags::empty());
+        }
+    }
+}
+
+/// A file without its name; vanishes unless it is kept.
+struct Temporary<'s> {
+    store: &'s ObjectStore,
+    name: Option<String>,
+    file: Unnamed,
+}
+
+struct Unnamed(File);
+
+impl Unnamed {
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        (&self.0).write_all(bytes)
+    }
+}
+
+impl<'s> Temporary<'s> {
+    fn new(store: &'s ObjectStore) -> io::Result<Self> {
+        let (start, end) = TEMPORARY;
+        let process = rustix::process::getpid().as_raw_nonzero();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{start}{process}-{number}{end}");
+            match rustix::fs::openat(&store.dir, &*name, flags, Mode::from_raw_mode(0o644)) {
+                Ok(file) => {
+                    return Ok(Self {
+                        store,
+                        name: Some(name),
+                        file: Unnamed(File::from(file)),
+                    });
+                }
+                // Left behind by a process that had our number.
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The name, for good.
+    fn keep(mut self) -> String {
+        self.name.take().unwrap_or_default()
+    }
+
+    /// Makes this the file, by a link, by shared blocks or by copying it.
+    fn take(mut self, file: &File, digest: &Digest, link: bool) -> io::Result<String> {
+        if link && self.link(file, digest)? {
+            return Ok(self.keep());
+        }
+        match rustix::fs::ioctl_ficlone(self.file.0.as_fd(), file) {
+            Ok(()) => check(&self.file.0, digest)?,
+            Err(_) => self.copy(Box::new(&mut Positioned { file, at: 0 }), digest)?,
+        }
+        Ok(self.keep())
+    }
+
+    /// Puts a link to `file` in the place of the temporary file. Gives whether that could be done.
+    fn link(&mut self, file: &File, digest: &Digest) -> io::Result<bool> {
+        let Some(name) = &self.name else {
+            return Ok(false);
+        };
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let linked = format!("{name}l{}", TEMPORARY.1);
+        let dir = &self.store.dir;
+        if rustix::fs::linkat(CWD, &*path, dir, &*linked, AtFlags::SYMLINK_FOLLOW).is_err() {
+            return Ok(false);
+        }
+        let renamed = rustix::fs::renameat(dir, &*linked, dir, &**name);
+        if let Err(error) = renamed {
+            rustix::fs::unlinkat(dir, &*linked, AtFlags::empty())?;
+            return Err(error.into());
+        }
+        check(file, digest)?;
+        Ok(true)
+    }
+
+    fn copy(&self, mut stream: impl Read, digest: &Digest) -> io::Result<()> {
+        let mut hasher = VerityHasher::default();
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            let len = match stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.file.write(&buffer[..len])?;
+            hasher.update(&buffer[..len]);
+        }
+        expect(&hasher.finish(), digest)
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = self.name.take() {
+            let _left_for_gc = rustix::fs::unlinkat(&self.store.dir, &*name, AtFlags::empty());
+        }
+    }
+}
+
+/// Reads a file from its start, whatever its cursor.
+struct Positioned<'f> {
+    file: &'f File,
+    at: u64,
+}
+
+impl Read for Positioned<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let len = std::os::unix::fs::FileExt::read_at(self.file, out, self.at)?;
+        self.at = self.at.saturating_add(u64_from(len));
+        Ok(len)
+    }
+}
+
+/// The digest of a file, from its start.
+pub fn measure_file(file: &File) -> io::Result<(Digest, u64)> {
+    measure(Positioned { file, at: 0 })
+}
+
+fn check(file: &File, digest: &Digest) -> io::Result<()> {
+    expect(&measure_file(file)?.0, digest)
+}
+
+fn expect(found: &Digest, wanted: &Digest) -> io::Result<()> {
+    if found == wanted {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidData,
+        "it changed while it was read",
+    ))
+}
+
+/// The digest of the file at `path`.
+///
+/// # Errors
+/// Those of opening and reading it.
+pub fn measure_path(path: &Path) -> io::Result<(Digest, u64)> {
+    measure_file(&File::open(path)?)
+}

@@ -1,0 +1,221 @@
+//! A directory of objects: files named by their fs-verity digests, as `ab/cdef...`.
+//!
+//! All names are looked up from one directory descriptor, kept beneath it by the kernel, and never
+//! through a symbolic link. What is in the store is not trusted to be what its name says: readers
+//! that care compute its digest.
+
+mod add;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+
+pub use add::{Additions, Source, measure_file, measure_path};
+
+use crate::digest::Digest;
+use crate::objects::ObjectName;
+
+/// How a file that is being made is called until it has its name.
+const TEMPORARY: (&str, &str) = (".forerun-", ".tmp");
+
+/// An open store.
+#[derive(Debug)]
+pub struct ObjectStore {
+    dir: OwnedFd,
+}
+
+/// Something in a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// An object.
+    Object {
+        /// By its name.
+        digest: Digest,
+        /// Bytes.
+        len: u64,
+        /// Bytes that it takes on the disk.
+        disk: u64,
+    },
+    /// A file that a writer which was stopped has left behind, or that one makes just now.
+    Temporary {
+        /// Its name.
+        name: String,
+        /// Last modification, in seconds since the epoch.
+        mtime: i64,
+    },
+}
+
+impl ObjectStore {
+    /// Opens the store at `path`.
+    ///
+    /// # Errors
+    /// What `open` reports.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Self { dir })
+    }
+
+    /// Opens the store at `path`, after making the directory where there is none.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and what making it reports.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(path)?;
+        Self::open(path)
+    }
+
+    /// Opens an object for reading.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] where there is none, what `openat2` reports, and
+    /// [`io::ErrorKind::InvalidInput`] for what is no regular file.
+    pub fn open_object(&self, digest: &Digest) -> io::Result<File> {
+        self.open_named(&ObjectName::from(*digest))
+    }
+
+    /// As [`open_object`](Self::open_object), for names that are not made of the digest.
+    ///
+    /// # Errors
+    /// Those of [`open_object`](Self::open_object).
+    pub fn open_named(&self, name: &ObjectName) -> io::Result<File> {
+        // Not to hang on a pipe that was put in an object's place.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = File::from(self.open_at(name.path().as_bytes(), flags)?);
+        if !file.metadata()?.is_file() {
+            let kind = io::ErrorKind::InvalidInput;
+            return Err(io::Error::new(kind, "not a regular file"));
+        }
+        Ok(file)
+    }
+
+    /// Length of an object in bytes; nothing where there is none.
+    ///
+    /// # Errors
+    /// What the system reports, other than that there is none.
+    pub fn object_len(&self, digest: &Digest) -> io::Result<Option<u64>> {
+        match self.open_at(
+            digest.object_path().as_bytes(),
+            OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+        ) {
+            Ok(file) => {
+                let stat = rustix::fs::fstat(file)?;
+                let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
+                Ok(is_file.then_some(u64::try_from(stat.st_size).unwrap_or(0)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes an object away.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn remove(&self, digest: &Digest) -> io::Result<()> {
+        let path = digest.object_path();
+        let (shelf, name) = path.split_at(2);
+        let shelf = self.shelf(shelf)?;
+        Ok(rustix::fs::unlinkat(
+            shelf,
+            name.trim_start_matches('/'),
+            AtFlags::empty(),
+        )?)
+    }
+
+    /// Takes a temporary file away.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for a name that is not one of theirs, and what the system
+    /// reports.
+    pub fn remove_temporary(&self, name: &str) -> io::Result<()> {
+        if !is_temporary(name) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(rustix::fs::unlinkat(&self.dir, name, AtFlags::empty())?)
+    }
+
+    /// Visits what is in the store; other names than those of objects and temporary files are left
+    /// out. In no order.
+    ///
+    /// # Errors
+    /// What reading the directories reports.
+    pub fn list(&self, visit: &mut dyn FnMut(Stored)) -> io::Result<()> {
+        for entry in Dir::read_from(&self.dir)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
+            if is_temporary(name) {
+                let stat = rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                visit(Stored::Temporary {
+                    name: name.to_string(),
+                    mtime: stat.st_mtime,
+                });
+            } else if is_shelf(name) {
+                self.list_shelf(name, visit)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn list_shelf(&self, shelf: &str, visit: &mut dyn FnMut(Stored)) -> io::Result<()> {
+        let dir = match self.shelf(shelf) {
+            Ok(dir) => dir,
+            // A file, or a link, of two letters: none of ours.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for entry in Dir::read_from(&dir)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let path = [shelf.as_bytes(), b"/", name.to_bytes()].concat();
+            let Some(digest) = Digest::from_object_path(&path) else {
+                continue;
+            };
+            let stat = rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if FileType::from_raw_mode(stat.st_mode).is_file() {
+                visit(Stored::Object {
+                    digest,
+                    len: u64::try_from(stat.st_size).unwrap_or(0),
+                    disk: u64::try_from(stat.st_blocks).unwrap_or(0) * 512,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// One of the 256 directories that objects are in.
+    fn shelf(&self, name: &str) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        self.open_at(name.as_bytes(), flags)
+    }
+
+    fn open_at(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let path = std::ffi::OsStr::from_bytes(path);
+        Ok(rustix::fs::openat2(
+            self.dir.as_fd(),
+            path,
+            flags,
+            Mode::empty(),
+            resolve,
+        )?)
+    }
+}
+
+/// Two digits of a digest.
+fn is_shelf(name: &str) -> bool {
+    let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    name.len() == 2 && name.bytes().all(digit)
+}
+
+fn is_temporary(name: &str) -> bool {
+    let (start, end) = TEMPORARY;
+    name.starts_with(start) && name.ends_with(end) && !name.contains('/')
+}

@@ -1,0 +1,182 @@
+//! fs-verity digests, computed in userspace.
+//!
+//! The file is cut into blocks of 4 KiB, the last one filled up with zeros. Their SHA-256 hashes,
+//! one behind the other, are again cut into blocks, and so on until there is a single hash. The
+//! digest is that of a descriptor of 256 bytes which holds this root hash and the file's length.
+//! No salt. Described in the kernel's Documentation/filesystems/fsverity.rst.
+//!
+//! Computed here even where the kernel could be asked for the digest of a file that it protects:
+//! that takes an ioctl no safe library wraps.
+
+use std::io::{self, Read};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::digest::{DIGEST_LEN, Digest};
+
+/// Bytes of a block.
+pub const BLOCK: usize = 4096;
+
+/// Bytes read at a time.
+const CHUNK: usize = 256 << 10;
+
+/// Length of the descriptor that the digest is made of.
+const DESCRIPTOR_LEN: usize = 256;
+
+/// A digest in the making. Memory grows with the depth of the tree only.
+pub struct VerityHasher {
+    /// The data block being filled.
+    block: Block,
+    /// The block of hashes being filled, for each level of the tree.
+    levels: Vec<Block>,
+    len: u64,
+}
+
+impl Default for VerityHasher {
+    fn default() -> Self {
+        Self {
+            block: Block::new(),
+            levels: Vec::new(),
+            len: 0,
+        }
+    }
+}
+
+impl VerityHasher {
+    /// Takes the next bytes of the file.
+    pub fn update(&mut self, mut bytes: &[u8]) {
+        self.len = self.len.saturating_add(forerun_io::u64_from(bytes.len()));
+        if self.block.len > 0 {
+            bytes = self.block.fill(bytes);
+            if !self.block.is_full() {
+                return;
+            }
+            let hash = self.block.take_hash();
+            self.add(0, hash);
+        }
+        let mut blocks = bytes.chunks_exact(BLOCK);
+        for block in &mut blocks {
+            self.add(0, Sha256::digest(block).into());
+        }
+        self.block.fill(blocks.remainder());
+    }
+
+    /// The digest of all bytes taken.
+    #[must_use]
+    pub fn finish(mut self) -> Digest {
+        if self.block.len > 0 {
+            let hash = self.block.take_hash();
+            self.add(0, hash);
+        }
+        let root = self.root();
+        let mut descriptor = [0; DESCRIPTOR_LEN];
+        // Version 1, algorithm 1 (SHA-256), log2 of the block size, no salt, no signature.
+        descriptor[..4].copy_from_slice(&[1, 1, 12, 0]);
+        descriptor[8..16].copy_from_slice(&self.len.to_le_bytes());
+        descriptor[16..16 + DIGEST_LEN].copy_from_slice(&root);
+        Digest(Sha256::digest(descriptor).into())
+    }
+
+    /// Zeros for an empty file; for others, level by level, what is left in the unfinished blocks.
+    fn root(&mut self) -> [u8; DIGEST_LEN] {
+        let mut level = 0;
+        loop {
+            let levels = self.levels.len();
+            let Some(block) = self.levels.get_mut(level) else {
+                return [0; DIGEST_LEN];
+            };
+            let block = match (level + 1 == levels, block.len) {
+                (true, DIGEST_LEN) => return block.first_hash(),
+                (_, 0) => None,
+                _ => Some(block),
+            };
+            if let Some(hash) = block.map(Block::take_hash) {
+                self.add(level + 1, hash);
+            }
+            level += 1;
+        }
+    }
+
+    /// Adds a hash to a level; a block of them that is full becomes one of the next level.
+    fn add(&mut self, mut level: usize, mut hash: [u8; DIGEST_LEN]) {
+        loop {
+            if level == self.levels.len() {
+                self.levels.push(Block::new());
+            }
+            let block = &mut self.levels[level];
+            block.fill(&hash);
+            if !block.is_full() {
+                return;
+            }
+            hash = block.take_hash();
+            level += 1;
+        }
+    }
+}
+
+/// A block being filled.
+struct Block {
+    bytes: Box<[u8; BLOCK]>,
+    len: usize,
+}
+
+impl Block {
+    fn new() -> Self {
+        Self {
+            bytes: Box::new([0; BLOCK]),
+            len: 0,
+        }
+    }
+
+    const fn is_full(&self) -> bool {
+        self.len == BLOCK
+    }
+
+    /// Takes as many bytes as there is room for, and gives back the rest.
+    fn fill<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        let (now, rest) = bytes.split_at(bytes.len().min(BLOCK - self.len));
+        self.bytes[self.len..self.len + now.len()].copy_from_slice(now);
+        self.len += now.len();
+        rest
+    }
+
+    /// The hash of the block, filled up with zeros; empties it.
+    fn take_hash(&mut self) -> [u8; DIGEST_LEN] {
+        self.bytes[self.len..].fill(0);
+        self.len = 0;
+        Sha256::digest(&self.bytes[..]).into()
+    }
+
+    fn first_hash(&self) -> [u8; DIGEST_LEN] {
+        let mut hash = [0; DIGEST_LEN];
+        hash.copy_from_slice(&self.bytes[..DIGEST_LEN]);
+        hash
+    }
+}
+
+/// The digest of a stream, and its length.
+///
+/// # Errors
+/// Those of the stream.
+pub fn measure(mut stream: impl Read) -> io::Result<(Digest, u64)> {
+    let mut hasher = VerityHasher::default();
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(len) => hasher.update(&buffer[..len]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let len = hasher.len;
+    Ok((hasher.finish(), len))
+}
+
+/// The digest of bytes in memory.
+#[must_use]
+pub fn digest_of(bytes: &[u8]) -> Digest {
+    let mut hasher = VerityHasher::default();
+    hasher.update(bytes);
+    hasher.finish()
+}

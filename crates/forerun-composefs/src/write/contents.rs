@@ -1,0 +1,216 @@
+//! Directories and other contents that the image itself holds: full blocks, and a tail that lies
+//! behind its inode where it is short.
+
+use super::flat::{Body, Entry, Flat, FlatTree, kind};
+use crate::verity::BLOCK;
+
+/// Bytes of an entry without its name.
+const DIRENT: usize = 12;
+
+/// Longest tail that lies behind its inode.
+const TAIL: usize = BLOCK / 2;
+
+/// log2 of the largest chunk: so many blocks of the hole that stands for an object's contents.
+const CHUNK_BITS_MAX: u32 = 31;
+
+/// Inodes start at multiples of this.
+pub const SLOT: usize = 32;
+
+/// A hole, where the address of a chunk would be.
+const NO_BLOCK: [u8; 4] = [0xff; 4];
+
+/// How an inode keeps its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    Plain,
+    Inline,
+    Chunks,
+}
+
+impl Layout {
+    /// The number in the inode.
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::Plain => 0,
+            Self::Inline => 2,
+            Self::Chunks => 4,
+        }
+    }
+}
+
+/// Sizes of what an inode holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub layout: Layout,
+    /// What the inode says.
+    pub size: u64,
+    /// Bytes behind the inode.
+    pub tail: usize,
+    /// Blocks elsewhere.
+    pub blocks: usize,
+    /// Where the inode keeps neither block address nor device: log2 of the chunk size in blocks.
+    pub chunk_bits: u32,
+    /// Bytes from the start of the inode that must not cross a block border; 0 where only the tail
+    /// must not. Some kernels read the target of a symbolic link only where it is in the inode's
+    /// block.
+    pub whole: usize,
+}
+
+impl Shape {
+    const EMPTY: Self = Self {
+        layout: Layout::Plain,
+        size: 0,
+        tail: 0,
+        blocks: 0,
+        chunk_bits: 0,
+        whole: 0,
+    };
+
+    /// The shape of an inode which with its attributes takes `meta` bytes. Nothing for a file that
+    /// is too large.
+    pub fn new(inode: &Flat, meta: usize) -> Option<Self> {
+        Some(match &inode.body {
+            Body::Inline(bytes) if inode.mode & kind::MASK == kind::SYMLINK => {
+                Self::of_link(bytes.len(), meta)
+            }
+            Body::Directory(entries) => {
+                let len = directory_len(entries);
+                let mut shape = Self::of_bytes(len);
+                if shape.layout == Layout::Plain {
+                    shape.size = forerun_io::u64_from(shape.blocks * BLOCK);
+                }
+                shape
+            }
+            Body::Inline(bytes) => Self::of_bytes(bytes.len()),
+            Body::Object { size } => Self::of_object(*size, meta)?,
+            Body::Device(_) | Body::Empty => Self::EMPTY,
+        })
+    }
+
+    fn of_bytes(len: usize) -> Self {
+        let (blocks, tail) = (len / BLOCK, len % BLOCK);
+        let size = forerun_io::u64_from(len);
+        let shape = Self {
+            size,
+            blocks,
+            tail,
+            ..Self::EMPTY
+        };
+        match tail {
+            0 => shape,
+            1..=TAIL => Self {
+                layout: Layout::Inline,
+                ..shape
+            },
+            _ => Self {
+                blocks: blocks + 1,
+                tail: 0,
+                ..shape
+            },
+        }
+    }
+
+    /// The target of a link lies behind its inode, however long it is, if that leaves both in one
+    /// block. A longer one makes the inode start a block all the same.
+    fn of_link(len: usize, meta: usize) -> Self {
+        let fits = meta + len <= BLOCK;
+        Self {
+            layout: if fits { Layout::Inline } else { Layout::Plain },
+            size: forerun_io::u64_from(len),
+            tail: if fits { len } else { 0 },
+            blocks: usize::from(!fits),
+            whole: meta + len,
+            ..Self::EMPTY
+        }
+    }
+
+    /// A hole of the object's size, in as few chunks as the format allows. Nothing where the
+    /// addresses of the chunks cannot be had in one block.
+    fn of_object(size: u64, meta: usize) -> Option<Self> {
+        let log2 = u64::BITS - size.saturating_sub(1).leading_zeros();
+        let chunk_bits = log2.saturating_sub(BLOCK.ilog2()).min(CHUNK_BITS_MAX);
+        let chunks = size.div_ceil(1 << (chunk_bits + BLOCK.ilog2()));
+        let tail = forerun_io::saturating_usize(chunks).checked_mul(NO_BLOCK.len())?;
+        // As far on as the attributes reach into that block.
+        let used = if chunks == 1 { 0 } else { meta % SLOT };
+        (used + tail <= BLOCK).then_some(Self {
+            layout: Layout::Chunks,
+            size,
+            tail,
+            chunk_bits,
+            ..Self::EMPTY
+        })
+    }
+}
+
+/// Length of a directory: all blocks but the last one are filled up.
+fn directory_len(entries: &[Entry]) -> usize {
+    let mut full = 0;
+    let mut len = 0;
+    for entry in entries {
+        let more = DIRENT + entry.name.len();
+        if len + more > BLOCK {
+            full += BLOCK;
+            len = 0;
+        }
+        len += more;
+    }
+    full + len
+}
+
+/// The bytes of an inode's contents, blocks and tail together.
+pub fn bytes(inode: &Flat, shape: &Shape, tree: &FlatTree, nids: &[u64]) -> Vec<u8> {
+    match &inode.body {
+        Body::Directory(entries) => directory_bytes(entries, tree, nids),
+        Body::Inline(bytes) => bytes.clone(),
+        Body::Object { .. } => NO_BLOCK.repeat(shape.tail / NO_BLOCK.len()),
+        Body::Device(_) | Body::Empty => Vec::new(),
+    }
+}
+
+fn directory_bytes(entries: &[Entry], tree: &FlatTree, nids: &[u64]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = entries;
+    while !rest.is_empty() {
+        let mut len = 0;
+        let fits = |entry: &&Entry| {
+            len += DIRENT + entry.name.len();
+            len <= BLOCK
+        };
+        let count = rest.iter().take_while(fits).count();
+        // Names are checked to be far shorter than a block.
+        let (now, later) = rest.split_at(count.max(1));
+        bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+        directory_block(now, tree, nids, &mut bytes);
+        rest = later;
+    }
+    bytes
+}
+
+fn directory_block(entries: &[Entry], tree: &FlatTree, nids: &[u64], bytes: &mut Vec<u8>) {
+    let mut name_at = entries.len() * DIRENT;
+    for entry in entries {
+        bytes.extend(nids[entry.inode].to_le_bytes());
+        bytes.extend(u16::try_from(name_at).unwrap_or(0).to_le_bytes());
+        bytes.push(file_type(tree.inodes[entry.inode].mode));
+        bytes.push(0);
+        name_at += entry.name.len();
+    }
+    for entry in entries {
+        bytes.extend(&entry.name);
+    }
+}
+
+/// The type in a directory entry.
+const fn file_type(mode: u16) -> u8 {
+    match mode & kind::MASK {
+        kind::REGULAR => 1,
+        kind::DIRECTORY => 2,
+        kind::CHAR => 3,
+        kind::BLOCK => 4,
+        kind::FIFO => 5,
+        kind::SOCKET => 6,
+        kind::SYMLINK => 7,
+        _ => 0,
+    }
+}

@@ -1,0 +1,59 @@
+//! What becomes of the contents of each file.
+
+use std::collections::HashMap;
+
+use forerun_engine::build::NodeIndex;
+
+use crate::digest::Digest;
+
+/// Where the bytes of a file are to be found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileData {
+    /// In the image.
+    Inline(Vec<u8>),
+    /// In an object.
+    Object {
+        /// Its path in the store; a file without one cannot be read.
+        path: Option<Vec<u8>>,
+        /// What its digest must be.
+        digest: Option<Digest>,
+    },
+}
+
+impl FileData {
+    /// An object under its own name.
+    #[must_use]
+    pub fn object(digest: Digest) -> Self {
+        Self::Object {
+            path: Some(digest.object_path().into_bytes()),
+            digest: Some(digest),
+        }
+    }
+}
+
+/// The data of all files that are not empty.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    data: HashMap<NodeIndex, FileData>,
+    nlinks: HashMap<NodeIndex, u32>,
+}
+
+impl Files {
+    /// Says where the bytes of a file are.
+    pub fn insert(&mut self, node: NodeIndex, data: FileData) {
+        self.data.insert(node, data);
+    }
+
+    /// Says how many names a node has, where some are outside the tree.
+    pub fn set_nlink(&mut self, node: NodeIndex, nlink: u32) {
+        self.nlinks.insert(node, nlink);
+    }
+
+    pub(super) fn get(&self, node: NodeIndex) -> Option<&FileData> {
+        self.data.get(&node)
+    }
+
+    pub(super) fn nlink(&self, node: NodeIndex) -> Option<u32> {
+        self.nlinks.get(&node).copied()
+    }
+}

@@ -1,0 +1,380 @@
+//! The tree as a list of inodes in the order of the image: breadth first, names in byte order.
+//!
+//! A node with several names stands where a walk in depth meets it first. Overlayfs gets its due
+//! here: escaped names, redirects, whiteouts as empty files, and the 256 whiteouts in the root that
+//! hide the store from kernels which cannot hide it themselves.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use forerun_engine::build::{BuildError, NewNode, NodeIndex, NodeKind, Tree};
+use forerun_io::u64_from;
+use forerun_vfs::{Device, Timestamp};
+
+use super::data::{FileData, Files};
+use super::failed;
+use super::homes::Homes;
+use crate::overlay::{
+    HAS_WHITEOUTS, METACOPY, OPAQUE, REDIRECT, WHITEOUT, WHITEOUTS, escape, metacopy,
+};
+
+/// Extended attributes by name.
+pub type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// An inode of the image.
+pub struct Flat {
+    pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub nlink: u32,
+    pub mtime: Timestamp,
+    pub xattrs: Xattrs,
+    pub body: Body,
+}
+
+pub enum Body {
+    /// Names and positions in the list, `.` and `..` among them.
+    Directory(Vec<Entry>),
+    /// Contents that the image holds: a small file, the target of a link.
+    Inline(Vec<u8>),
+    /// A file whose contents are an object.
+    Object {
+        size: u64,
+    },
+    Device(u32),
+    Empty,
+}
+
+pub struct Entry {
+    pub name: Vec<u8>,
+    pub inode: usize,
+}
+
+/// The list, and what the image's head says of it.
+pub struct FlatTree {
+    pub inodes: Vec<Flat>,
+    /// Whether whiteouts are among the nodes.
+    pub whiteouts: bool,
+    /// Whether any node has a POSIX ACL.
+    pub acls: bool,
+}
+
+/// File types, as in `st_mode`.
+pub mod kind {
+    pub const FIFO: u16 = 0o010_000;
+    pub const CHAR: u16 = 0o020_000;
+    pub const DIRECTORY: u16 = 0o040_000;
+    pub const BLOCK: u16 = 0o060_000;
+    pub const REGULAR: u16 = 0o100_000;
+    pub const SYMLINK: u16 = 0o120_000;
+    pub const SOCKET: u16 = 0o140_000;
+    pub const MASK: u16 = 0o170_000;
+}
+
+/// Mode of the whiteouts that hide the store.
+const STUB_MODE: u16 = kind::CHAR | 0o644;
+
+/// The attribute that the whiteouts in the root have from the root.
+const SELINUX: &[u8] = b"security.selinux";
+
+const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+
+/// Puts the tree in order. `mark_opaque` says, given whether there are whiteouts, whether
+/// directories with some are marked in the newer way as well.
+pub fn flatten(
+    tree: &Tree,
+    files: &Files,
+    mark_opaque: impl Fn(bool) -> bool,
+) -> Result<FlatTree, BuildError> {
+    let whiteouts = is_whiteout_anywhere(tree);
+    let homes = Homes::new(tree);
+    let mut flatten = Flatten {
+        tree,
+        files,
+        homes: &homes,
+        mark_opaque: mark_opaque(whiteouts),
+        inodes: Vec::new(),
+        places: HashMap::new(),
+        queue: VecDeque::new(),
+        acls: false,
+    };
+    flatten.run()?;
+    let acls = flatten.acls;
+    let inodes = flatten.inodes;
+    Ok(FlatTree {
+        inodes,
+        whiteouts,
+        acls,
+    })
+}
+
+fn is_whiteout(node: &NewNode) -> bool {
+    matches!(
+        node.kind,
+        NodeKind::CharDevice(Device { major: 0, minor: 0 })
+    )
+}
+
+fn is_whiteout_anywhere(tree: &Tree) -> bool {
+    let mut pending = vec![Tree::ROOT];
+    while let Some(dir) = pending.pop() {
+        for (_, child) in tree.children(dir) {
+            match &tree.node(child).kind {
+                NodeKind::Directory(_) => pending.push(child),
+                _ if is_whiteout(tree.node(child)) => return true,
+                _ => {}
+            }
+        }
+    }
+    false
+}
+
+struct Flatten<'t> {
+    tree: &'t Tree,
+    files: &'t Files,
+    homes: &'t Homes<'t>,
+    mark_opaque: bool,
+    inodes: Vec<Flat>,
+    /// Where each node is in the list.
+    places: HashMap<NodeIndex, usize>,
+    queue: VecDeque<(NodeIndex, Vec<u8>)>,
+    acls: bool,
+}
+
+impl Flatten<'_> {
+    fn run(&mut self) -> Result<(), BuildError> {
+        let root = self.push(Tree::ROOT, b"")?;
+        self.inodes[root]
+            .xattrs
+            .insert(OPAQUE.to_vec(), b"y".to_vec());
+        self.queue.push_back((Tree::ROOT, Vec::new()));
+        let mut stubs = Vec::new();
+        while let Some((dir, path)) = self.queue.pop_front() {
+            let mut missing = match dir == Tree::ROOT {
+                true => self.stub_names(),
+                false => VecDeque::new(),
+            };
+            let tree = self.tree;
+            for (name, child) in tree.children(dir) {
+                while let Some(stub) = missing.pop_front_if(|stub| stub.as_slice() < name) {
+                    stubs.push(self.stub(stub));
+                }
+                self.child(dir, &path, name, child)?;
+            }
+            for stub in missing {
+                stubs.push(self.stub(stub));
+            }
+        }
+        self.fill_directories(stubs);
+        Ok(())
+    }
+
+    fn child(
+        &mut self,
+        dir: NodeIndex,
+        path: &[u8],
+        name: &[u8],
+        child: NodeIndex,
+    ) -> Result<(), BuildError> {
+        if name.len() > 255 {
+            return Err(failed(format!(
+                "the name {} is longer than 255 bytes",
+                String::from_utf8_lossy(name)
+            )));
+        }
+        if !self.homes.is_home(dir, name, child) {
+            return Ok(());
+        }
+        let path = [path, b"/", name].concat();
+        self.push(child, &path)?;
+        if matches!(self.tree.node(child).kind, NodeKind::Directory(_)) {
+            self.queue.push_back((child, path));
+        }
+        Ok(())
+    }
+
+    /// Names of the whiteouts in the root: those that the tree does not take itself.
+    fn stub_names(&self) -> VecDeque<Vec<u8>> {
+        let names = (0..=u8::MAX).map(|byte| format!("{byte:02x}").into_bytes());
+        names
+            .filter(|name| self.tree.child(Tree::ROOT, name).is_none())
+            .collect()
+    }
+
+    /// A whiteout of our own, and where it is.
+    fn stub(&mut self, name: Vec<u8>) -> Entry {
+        let root = &self.inodes[0];
+        let label = root.xattrs.get_key_value(SELINUX);
+        let stub = Flat {
+            mode: STUB_MODE,
+            uid: root.uid,
+            gid: root.gid,
+            nlink: 1,
+            mtime: root.mtime,
+            xattrs: label
+                .into_iter()
+                .map(|(n, v)| (n.clone(), v.clone()))
+                .collect(),
+            body: Body::Device(0),
+        };
+        self.inodes.push(stub);
+        Entry {
+            name,
+            inode: self.inodes.len() - 1,
+        }
+    }
+
+    fn push(&mut self, node: NodeIndex, path: &[u8]) -> Result<usize, BuildError> {
+        let new = self.tree.node(node);
+        self.acls |= ACLS.iter().any(|name| new.xattrs.contains_key(*name));
+        let mut xattrs: Xattrs = new
+            .xattrs
+            .iter()
+            .map(|(name, value)| (escape(name), value.clone()))
+            .collect();
+        let (kind, body) = self.body(node, path, &mut xattrs)?;
+        let place = self.inodes.len();
+        self.places.insert(node, place);
+        self.inodes.push(Flat {
+            mode: kind | new.mode & !kind::MASK,
+            uid: new.uid,
+            gid: new.gid,
+            nlink: self.nlink(node),
+            mtime: new.mtime,
+            xattrs,
+            body,
+        });
+        Ok(place)
+    }
+
+    fn nlink(&self, node: NodeIndex) -> u32 {
+        match &self.tree.node(node).kind {
+            NodeKind::Directory(entries) => {
+                let is_dir = |child: &&NodeIndex| {
+                    matches!(self.tree.node(**child).kind, NodeKind::Directory(_))
+                };
+                let dirs = entries.values().filter(is_dir).count();
+                u32::try_from(dirs).unwrap_or(u32::MAX - 2) + 2
+            }
+            _ => match self.files.nlink(node) {
+                Some(nlink) => nlink,
+                None => self.homes.names(node),
+            },
+        }
+    }
+
+    fn body(
+        &self,
+        node: NodeIndex,
+        path: &[u8],
+        xattrs: &mut Xattrs,
+    ) -> Result<(u16, Body), BuildError> {
+        let new = self.tree.node(node);
+        Ok(match &new.kind {
+            NodeKind::Directory(entries) => {
+                let shows = |&child: &NodeIndex| is_whiteout(self.tree.node(child));
+                if entries.values().any(shows) {
+                    mark(xattrs, WHITEOUTS, b"");
+                    if self.mark_opaque {
+                        mark(xattrs, HAS_WHITEOUTS, b"x");
+                    }
+                }
+                (kind::DIRECTORY, Body::Directory(Vec::new()))
+            }
+            NodeKind::File { len, .. } => (kind::REGULAR, self.file(node, *len, path, xattrs)?),
+            NodeKind::Symlink(target) => {
+                // The kernel's limit on a path, which takes a NUL at its end.
+                if target.is_empty() || target.len() >= 4096 {
+                    return Err(failed(format!(
+                        "the target of the symbolic link {} has {} bytes; from 1 to 4095 are allowed",
+                        String::from_utf8_lossy(path),
+                        target.len()
+                    )));
+                }
+                (kind::SYMLINK, Body::Inline(target.clone()))
+            }
+            NodeKind::CharDevice(_) if is_whiteout(new) => {
+                mark(xattrs, WHITEOUT, b"");
+                (kind::REGULAR, Body::Empty)
+            }
+            NodeKind::CharDevice(device) => (kind::CHAR, Body::Device(rdev(*device, path)?)),
+            NodeKind::BlockDevice(device) => (kind::BLOCK, Body::Device(rdev(*device, path)?)),
+            NodeKind::Fifo => (kind::FIFO, Body::Empty),
+            NodeKind::Socket => (kind::SOCKET, Body::Empty),
+        })
+    }
+
+    fn file(
+        &self,
+        node: NodeIndex,
+        len: u64,
+        path: &[u8],
+        xattrs: &mut Xattrs,
+    ) -> Result<Body, BuildError> {
+        match self.files.get(node) {
+            _ if len == 0 => Ok(Body::Empty),
+            Some(FileData::Inline(bytes)) if u64_from(bytes.len()) == len => {
+                Ok(Body::Inline(bytes.clone()))
+            }
+            Some(FileData::Object { path, digest }) => {
+                xattrs.insert(METACOPY.to_vec(), metacopy(digest.as_ref()));
+                if let Some(path) = path {
+                    xattrs.insert(REDIRECT.to_vec(), [b"/", path.as_slice()].concat());
+                }
+                Ok(Body::Object { size: len })
+            }
+            _ => Err(BuildError::Content {
+                path: path.to_vec(),
+                reason: format!("its {len} bytes were not read"),
+            }),
+        }
+    }
+
+    /// Names of each directory, once all inodes have their places.
+    fn fill_directories(&mut self, stubs: Vec<Entry>) {
+        let mut stubs = Some(stubs);
+        let mut seen = HashSet::new();
+        let mut pending = vec![(Tree::ROOT, 0)];
+        while let Some((dir, parent)) = pending.pop() {
+            let Some(&place) = self.places.get(&dir).filter(|_| seen.insert(dir)) else {
+                continue;
+            };
+            let mut entries = vec![entry(b".", place), entry(b"..", parent)];
+            if dir == Tree::ROOT {
+                entries.extend(stubs.take().unwrap_or_default());
+            }
+            for (name, child) in self.tree.children(dir) {
+                entries.extend(self.places.get(&child).map(|&inode| entry(name, inode)));
+                if matches!(self.tree.node(child).kind, NodeKind::Directory(_)) {
+                    pending.push((child, place));
+                }
+            }
+            entries.sort_by(|a, b| a.name.cmp(&b.name));
+            self.inodes[place].body = Body::Directory(entries);
+        }
+    }
+}
+
+fn entry(name: &[u8], inode: usize) -> Entry {
+    Entry {
+        name: name.to_vec(),
+        inode,
+    }
+}
+
+fn mark(xattrs: &mut Xattrs, names: [&[u8]; 2], value: &[u8]) {
+    for name in names {
+        xattrs.insert(name.to_vec(), value.to_vec());
+    }
+}
+
+/// The kernel's 32-bit form of a device number.
+fn rdev(device: Device, path: &[u8]) -> Result<u32, BuildError> {
+    let Device { major, minor } = device;
+    if major >= 1 << 12 || minor >= 1 << 20 {
+        return Err(failed(format!(
+            "the device number {major}:{minor} of {} takes more than 12 and 20 bits",
+            String::from_utf8_lossy(path)
+        )));
+    }
+    Ok(minor & 0xff | major << 8 | (minor & !0xff) << 12)
+}

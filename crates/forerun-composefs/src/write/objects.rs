@@ -1,0 +1,193 @@
+//! The contents of all files: read, measured and stored by several threads.
+//!
+//! A file is read once where it is short or in the store already; a long one that is new is read
+//! again when it is copied, so that nothing is written before it is known to be wanted.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+
+use forerun_engine::build::{
+    BuildError, Content, NodeIndex, NodeKind, ParallelBounds, ParallelError, Tree, parallel_map,
+};
+use forerun_io::{saturating_usize, u64_from};
+
+use super::ComposefsOptions;
+use super::data::{FileData, Files};
+use crate::store::{Additions, ObjectStore, Source};
+use crate::verity::{digest_of, measure};
+
+/// Files up to this are held in memory between being measured and being stored.
+const WHOLE: u64 = 1 << 20;
+/// Bytes of jobs and results under way.
+const MEMORY: usize = 64 << 20;
+
+/// A file to be taken.
+struct Job<'t> {
+    node: NodeIndex,
+    path: Vec<u8>,
+    len: u64,
+    content: &'t Content,
+}
+
+/// Reads all files of the tree and stores those that are no inline files.
+pub fn take_all(tree: &Tree, options: &ComposefsOptions) -> Result<Files, BuildError> {
+    let store = match &options.objects {
+        Some(path) => Some(
+            ObjectStore::create(path).map_err(|source| BuildError::Host {
+                path: path.clone(),
+                source,
+            })?,
+        ),
+        None => None,
+    };
+    let additions = store.as_ref().map(Additions::new);
+    let worker = || Ok(|job: Job<'_>| take(job, options, additions.as_ref()));
+    let bounds = ParallelBounds {
+        threads: options.threads,
+        memory: MEMORY,
+    };
+    let mut files = Files::default();
+    let taken = parallel_map(
+        bounds,
+        worker,
+        |jobs| {
+            each_file(tree, &mut |job| {
+                let weight = job.path.len() + saturating_usize(job.len.min(WHOLE));
+                jobs.send(job, weight)
+            })
+        },
+        |(node, data)| {
+            files.insert(node, data);
+            Ok(())
+        },
+    );
+    taken.map_err(|error| match error {
+        ParallelError::Failed(error) => error,
+        ParallelError::Thread(source) => BuildError::Thread { source },
+        other => BuildError::Thread {
+            source: io::Error::other(other.to_string()),
+        },
+    })?;
+    if let (Some(additions), Some(path)) = (additions, &options.objects) {
+        let finished = additions.finish();
+        finished.map_err(|source| BuildError::Host {
+            path: path.clone(),
+            source,
+        })?;
+    }
+    Ok(files)
+}
+
+/// Each file that is not empty, once.
+fn each_file<'t, E>(
+    tree: &'t Tree,
+    send: &mut dyn FnMut(Job<'t>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut seen = HashSet::new();
+    let mut pending = vec![(Vec::new(), Tree::ROOT)];
+    while let Some((path, dir)) = pending.pop() {
+        for (name, node) in tree.children(dir) {
+            let path = [&path[..], b"/", name].concat();
+            match &tree.node(node).kind {
+                NodeKind::Directory(_) => pending.push((path, node)),
+                NodeKind::File { len, content } if *len > 0 && seen.insert(node) => send(Job {
+                    node,
+                    path,
+                    len: *len,
+                    content,
+                })?,
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn take(
+    job: Job<'_>,
+    options: &ComposefsOptions,
+    additions: Option<&Additions<'_>>,
+) -> Result<(NodeIndex, FileData), BuildError> {
+    let failed = |reason: String| BuildError::Content {
+        path: job.path.clone(),
+        reason,
+    };
+    let io_failed = |error: io::Error| failed(error.to_string());
+    let data = if job.len <= WHOLE {
+        let bytes = read_whole(&job).map_err(io_failed)?;
+        if u64_from(bytes.len()) != job.len {
+            return Err(failed(changed(&job)));
+        }
+        if bytes.len() <= options.inline {
+            FileData::Inline(bytes)
+        } else {
+            let digest = digest_of(&bytes);
+            if let Some(additions) = additions {
+                let host = match (options.hard_links, job.content) {
+                    (true, Content::Host(path)) => Some(open_host(path).map_err(io_failed)?),
+                    _ => None,
+                };
+                let source = match &host {
+                    Some(file) => Source::File { file, link: true },
+                    None => Source::Bytes(&bytes),
+                };
+                let added = additions.add(&digest, job.len, source);
+                added.map_err(io_failed)?;
+            }
+            FileData::object(digest)
+        }
+    } else {
+        let stream = job.content.open(job.len).map_err(io_failed)?;
+        let (digest, len) = measure(stream).map_err(io_failed)?;
+        if len != job.len {
+            return Err(failed(changed(&job)));
+        }
+        if let Some(additions) = additions {
+            store_long(&job, options, additions, &digest).map_err(io_failed)?;
+        }
+        FileData::object(digest)
+    };
+    Ok((job.node, data))
+}
+
+fn store_long(
+    job: &Job<'_>,
+    options: &ComposefsOptions,
+    additions: &Additions<'_>,
+    digest: &crate::Digest,
+) -> io::Result<()> {
+    match job.content {
+        Content::Host(path) => {
+            let file = &open_host(path)?;
+            let link = options.hard_links;
+            additions.add(digest, job.len, Source::File { file, link })
+        }
+        Content::Part { .. } | Content::Bytes(_) | Content::Image { .. } => {
+            let stream = job.content.open(job.len)?;
+            additions.add(digest, job.len, Source::Stream(stream))
+        }
+    }?;
+    Ok(())
+}
+
+fn open_host(path: &std::path::Path) -> io::Result<File> {
+    // O_NOFOLLOW: what was a file when it was scanned must not have become a link.
+    File::options()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)
+}
+
+fn read_whole(job: &Job<'_>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(saturating_usize(job.len) + 1);
+    // A byte more than there should be, to see a file that has grown.
+    let stream = job.content.open(job.len)?;
+    stream.take(job.len + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn changed(job: &Job<'_>) -> String {
+    format!("it was {} bytes long and is not any more", job.len)
+}

@@ -1,0 +1,38 @@
+//! The stores of data besides the image: opened when first wanted, once, and kept.
+//!
+//! An image may name more of them than a process may have files open, so those used longest ago are
+//! closed when there are too many; they are opened again when wanted. Opening that fails is not
+//! remembered.
+
+use std::sync::Arc;
+
+use forerun_io::{BlobId, Counted, Observer};
+use forerun_vfs::{FileSystem, Result};
+use quick_cache::sync::Cache;
+
+/// Kept open at the most: a quarter of what a process may have open where nobody raised it.
+const OPEN: usize = 256;
+
+/// The blobs of one image.
+pub struct Blobs {
+    fs: Arc<dyn FileSystem>,
+    open: Cache<BlobId, Counted>,
+}
+
+impl Blobs {
+    /// Those that `fs` names.
+    pub fn new(fs: Arc<dyn FileSystem>) -> Self {
+        Self {
+            fs,
+            open: Cache::new(OPEN),
+        }
+    }
+
+    /// The blob, opened by this call unless it is open or about to be.
+    pub fn get(&self, blob: BlobId, observer: &Arc<Observer>) -> Result<Counted> {
+        self.open.get_or_insert_with(&blob, || {
+            let source = self.fs.blob(blob)?;
+            Ok(Counted::new(source, blob, Arc::clone(observer)))
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! Which files come first in an image.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use super::BuildError;
+use super::line::{LineError, Words, components, is_blank};
+
+/// Paths in the order in which their files are wanted in an image: that of a recorded start, for
+/// instance. A directory stands for all below it that is not listed itself. What is not listed
+/// comes after everything that is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    paths: HashMap<Vec<u8>, usize>,
+}
+
+impl Order {
+    /// Whether nothing is listed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// The lines of a file, one path each; paths start at the root of the tree, and are quoted as in
+    /// manifests. Of several lines for one path the first counts. Lines that are empty or start with
+    /// `#` mean nothing.
+    ///
+    /// # Errors
+    /// [`BuildError::Host`] where the file cannot be read, [`BuildError::Line`] with a line that is
+    /// wrong.
+    pub fn from_file(path: &Path) -> Result<Self, BuildError> {
+        let text = fs::read(path).map_err(|source| BuildError::Host {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        let mut order = Self::default();
+        for (line, number) in text.split(|&byte| byte == b'\n').zip(1..) {
+            order.add_line(line).map_err(|source| BuildError::Line {
+                file: path.to_path_buf(),
+                line: number,
+                source,
+            })?;
+        }
+        Ok(order)
+    }
+
+    fn add_line(&mut self, line: &[u8]) -> Result<(), LineError> {
+        if is_blank(line) {
+            return Ok(());
+        }
+        let mut words = Words::new(line);
+        let path = components(&words.expect("the path")?)?;
+        words.end()?;
+        self.add(path.join(&b'/'));
+        Ok(())
+    }
+
+    /// Adds a path at the end, without a leading slash; nothing where it is listed already.
+    pub fn add(&mut self, path: Vec<u8>) {
+        let next = self.paths.len();
+        self.paths.entry(path).or_insert(next);
+    }
+
+    /// The place of a path in the tree, without a leading slash: less is earlier.
+    #[must_use]
+    pub fn of(&self, path: &[u8]) -> usize {
+        let mut path = path;
+        loop {
+            if let Some(&place) = self.paths.get(path) {
+                return place;
+            }
+            if path.is_empty() {
+                return usize::MAX;
+            }
+            let slash = path.iter().rposition(|&byte| byte == b'/');
+            path = path.get(..slash.unwrap_or(0)).unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_places() {
+        let mut order = Order::default();
+        assert!(order.is_empty());
+        for line in [
+            "# first",
+            "",
+            "/usr/bin/sh",
+            "\"a b\"",
+            "usr",
+            "a\\ b",
+            "./usr/bin/sh",
+        ] {
+            order.add_line(line.as_bytes()).unwrap();
+        }
+        for (path, place) in [
+            ("usr/bin/sh", 0),
+            ("a b", 1),
+            ("usr/bin/ls", 2),
+            ("usr", 2),
+            ("user", usize::MAX),
+        ] {
+            assert_eq!(order.of(path.as_bytes()), place, "{path}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        for (line, message) in [
+            ("a b", "nothing should follow, but \"b\" does"),
+            ("../a", "path \"../a\": name is . or .."),
+        ] {
+            let error = Order::default().add_line(line.as_bytes()).unwrap_err();
+            assert_eq!(error.to_string(), message, "{line}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What can be checked beyond reading everything: reserved fields, and whether entries lead where
+//! they say. The superblock's checksum is checked when the image is opened.
+
+use std::ops::ControlFlow;
+
+use forerun_vfs::{DirCursor, Error, FileType, NodeId, Problem, Result};
+use zerocopy::FromBytes;
+
+use crate::dir::{self, Dir};
+use crate::error::Check;
+use crate::image::{Address, Image, Space};
+use crate::ondisk::{SUPERBLOCK_AT, Superblock, incompat};
+
+/// Reserved fields of the inode; of a directory, its entries for itself and its parent, the kinds
+/// its entries give, and its link count.
+pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
+    let inode = match image.inode(node) {
+        Ok(inode) => inode,
+        // Reading the node says the same.
+        Err(error) => return left_to_the_reader(error),
+    };
+    let mut problem = |fatal: bool, check: Check| {
+        report(Problem {
+            node: Some(node),
+            fatal,
+            error: check.at(Some(node), inode.at.offset),
+        });
+    };
+    for &(field, value) in &inode.reserved {
+        problem(false, Check::Reserved { field, value });
+    }
+    if inode.file_type != FileType::Directory {
+        return Ok(());
+    }
+    let mut links = Links::default();
+    let dir = Dir::open(image, node)?;
+    let read = dir::each(&dir, DirCursor::START, &mut |entry, _| {
+        match entry.name {
+            b"." => links.itself = Some(entry.nid),
+            b".." => links.parent = Some(entry.nid),
+            _ => {
+                let says = dir::kind(entry.file_type);
+                let found = image.inode(NodeId(entry.nid));
+                let found = found.map_or(says, |inode| Some(inode.file_type));
+                links.below += u64::from(found == Some(FileType::Directory));
+                // Where the inode cannot be read, reading it says so.
+                if let (Some(says), Some(found)) = (says, found)
+                    && says != found
+                {
+                    let name = String::from_utf8_lossy(entry.name).into_owned();
+                    let (says, found) = (says.name(), found.name());
+                    problem(true, Check::EntryKind { name, says, found });
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    });
+    if let Err(error) = read {
+        return left_to_the_reader(error);
+    }
+    links.check(image, &dir, &mut problem);
+    Ok(())
+}
+
+/// What a directory's entries lead to.
+#[derive(Default)]
+struct Links {
+    itself: Option<u64>,
+    parent: Option<u64>,
+    below: u64,
+}
+
+impl Links {
+    fn check(&self, image: &Image, dir: &Dir<'_>, problem: &mut dyn FnMut(bool, Check)) {
+        let inode = dir.inode();
+        let node = inode.node.0;
+        let mut dot = |name: &'static str, found: Option<u64>, expected: u64| match found {
+            Some(found) if found == expected => {}
+            Some(found) => {
+                let check = Check::DotEntry {
+                    name,
+                    found,
+                    expected,
+                };
+                problem(false, check);
+            }
+            None => problem(false, Check::NoDotEntry { name }),
+        };
+        if !inode.dot_omitted {
+            dot(".", self.itself, node);
+        }
+        let is_root = inode.node == image.root();
+        match self.parent {
+            // Who the parent of another directory is takes the whole tree to tell.
+            Some(_) if !is_root => {}
+            found => dot("..", found, node),
+        }
+        let found = self.below;
+        // A count of 1 means that nobody counted.
+        if inode.nlink != 1 && u64::from(inode.nlink) != found.saturating_add(2) {
+            let nlink = inode.nlink;
+            problem(false, Check::DirectoryLinks { nlink, found });
+        }
+    }
+}
+
+/// Reserved fields of the superblock.
+pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
+    let at = Address {
+        space: Space::Image,
+        offset: SUPERBLOCK_AT,
+    };
+    let mut bytes = [0; size_of::<Superblock>()];
+    image.read(at, &mut bytes, "superblock", None)?;
+    let Ok(raw) = Superblock::read_from_bytes(&bytes) else {
+        return Ok(());
+    };
+    let mut fields = vec![
+        ("reserved", u64::from(u16::from_le_bytes(raw.reserved))),
+        ("reserved2", raw.reserved2.get()),
+    ];
+    if !image.superblock.has(incompat::BITS_48) {
+        fields.push(("build_time", u64::from(raw.build_time.get())));
+        fields.push(("rootnid_8b", raw.rootnid_8b.get()));
+    }
+    for (field, value) in fields {
+        if value != 0 {
+            report(Problem {
+                node: None,
+                fatal: false,
+                error: Check::Reserved { field, value }.at(None, SUPERBLOCK_AT),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn left_to_the_reader(error: Error) -> Result<()> {
+    match error {
+        Error::Io { .. } => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,69 @@
+//! What the image says about its compressors, behind the superblock.
+
+use forerun_io::saturating_usize;
+use forerun_vfs::Result;
+
+use crate::error::Check;
+use crate::image::{Address, Image, Space};
+use crate::superblock::ALGORITHMS;
+
+/// The settings of a compressor: fields of the format's own names and their values.
+pub type Settings = Vec<(&'static str, String)>;
+
+/// Holds the settings of all compressors against the room they need.
+///
+/// # Errors
+/// `Corrupt` where they are cut off.
+pub fn check(image: &Image) -> Result<()> {
+    settings(image).map(|_| ())
+}
+
+/// The settings of all compressors that the image lists.
+///
+/// # Errors
+/// As [`check`].
+pub fn settings(image: &Image) -> Result<Settings> {
+    let superblock = &image.superblock;
+    let mut at = Address {
+        space: Space::Image,
+        offset: superblock.end(),
+    };
+    let mut out = Settings::new();
+    for (bit, (name, need)) in (0..).zip(ALGORITHMS) {
+        if superblock.algorithms & (1 << bit) == 0 {
+            continue;
+        }
+        let bytes = record(image, &mut at, "settings of the compressors")?;
+        if bytes.len() < need {
+            let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+            return Err(Check::CompressorConfig { name, len, need }.at(None, at.offset));
+        }
+        out.push((name, describe(name, &bytes)));
+    }
+    Ok(out)
+}
+
+/// Reads a length of two bytes and as many bytes, and moves on to the next multiple of four.
+pub fn record(image: &Image, at: &mut Address, what: &'static str) -> Result<Vec<u8>> {
+    let mut len = [0; 2];
+    image.read(*at, &mut len, what, None)?;
+    let len = u64::from(u16::from_le_bytes(len));
+    let start = at.plus(2);
+    image.inside(start, len, what, None)?;
+    // 64 KiB at the most.
+    let mut bytes = vec![0; saturating_usize(len)];
+    image.read(start, &mut bytes, what, None)?;
+    at.offset = start.plus(len).offset.next_multiple_of(4);
+    Ok(bytes)
+}
+
+fn describe(name: &str, bytes: &[u8]) -> String {
+    let byte = |at: usize| u32::from(bytes.get(at).copied().unwrap_or(0));
+    let word = |at: usize| byte(at) | byte(at + 1) << 8;
+    match name {
+        "lz4" => format!("max_distance {}, max_pclusterblks {}", word(0), word(2)),
+        "lzma" => format!("dict_size {}, format {}", word(0) | word(2) << 16, word(4)),
+        "deflate" => format!("windowbits {}", byte(0)),
+        _ => format!("format {}, windowlog {}", byte(0), byte(1)),
+    }
+}

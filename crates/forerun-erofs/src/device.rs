@@ -1,0 +1,167 @@
+//! The devices besides the image, and which of them an address means.
+
+use std::ops::Range;
+
+use forerun_io::{ReadAt, saturating_usize};
+use forerun_vfs::{BlobId, BlobName, Error, NodeId, Result};
+use zerocopy::FromBytes;
+
+use crate::error::Check;
+use crate::ondisk::{DEVICE_SLOT, DeviceSlot, SUPERBLOCK_AT};
+use crate::superblock::Superblock;
+
+/// A device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    pub tag: Vec<u8>,
+    /// Blocks, as the image says; 0 where it does not.
+    pub blocks: u64,
+    /// First block in the address space that all devices share; 0 where it has no place there.
+    pub first: u64,
+}
+
+/// The devices of an image, in order: the first is device 1.
+#[derive(Clone, Debug, Default)]
+pub struct Devices {
+    list: Vec<Device>,
+    block_bits: u8,
+}
+
+impl Devices {
+    /// Reads the device table.
+    pub fn read(source: &dyn ReadAt, superblock: &Superblock) -> Result<Self> {
+        let start = u64::from(superblock.device_slot) * DEVICE_SLOT;
+        let len = u64::from(superblock.devices) * DEVICE_SLOT;
+        let (end, image) = (start + len, source.len());
+        if end > image {
+            let what = "device table";
+            return Err(Check::Outside {
+                what,
+                start,
+                end,
+                image,
+            }
+            .at(None, SUPERBLOCK_AT));
+        }
+        // 8 MiB at the most, and no more than the image has.
+        let mut bytes = vec![0; saturating_usize(len)];
+        let read = source.read_exact_at(start, &mut bytes);
+        read.map_err(|error| Error::io(start, bytes.len(), error))?;
+        let mut rest = &bytes[..];
+        let mut list = Vec::with_capacity(usize::from(superblock.devices));
+        while let Ok((slot, after)) = DeviceSlot::read_from_prefix(rest) {
+            rest = after;
+            let wide = |low: u32, high: u16| u64::from(high) << 32 | u64::from(low);
+            list.push(Device {
+                tag: slot
+                    .tag
+                    .split(|&byte| byte == 0)
+                    .next()
+                    .unwrap_or_default()
+                    .to_vec(),
+                blocks: wide(slot.blocks_lo.get(), slot.blocks_hi.get()),
+                first: wide(slot.uniaddr_lo.get(), slot.uniaddr_hi.get()),
+            });
+        }
+        let block_bits = superblock.block_bits;
+        Ok(Self { list, block_bits })
+    }
+
+    /// All of them.
+    pub fn list(&self) -> &[Device] {
+        &self.list
+    }
+
+    /// What a blob is called, if it is one of them.
+    pub fn name(&self, blob: BlobId) -> Option<BlobName> {
+        let position = usize::try_from(blob.0).ok()?.checked_sub(1)?;
+        let tag = self.list.get(position)?.tag.clone();
+        Some(BlobName::Device { index: blob.0, tag })
+    }
+
+    /// Where the bytes at `offset` are, which `device` is said to have, and how many of them are
+    /// there one after the other. Device 0 is the address space that all share.
+    pub fn resolve(&self, device: u16, offset: u64) -> Result<(BlobId, u64, u64), Check> {
+        let position = usize::from(device);
+        if position > self.list.len() {
+            let count = self.list.len();
+            return Err(Check::Device { device, count });
+        }
+        if position > 0 {
+            return Ok((BlobId(u32::from(device)), offset, u64::MAX));
+        }
+        // Where the next device's part begins.
+        let mut next = u64::MAX;
+        for (number, device) in (1..).zip(&self.list) {
+            if device.first == 0 {
+                continue;
+            }
+            let part = self.part(device);
+            if part.contains(&offset) {
+                return Ok((BlobId(number), offset - part.start, part.end - offset));
+            }
+            if part.start > offset {
+                next = next.min(part.start);
+            }
+        }
+        Ok((BlobId::IMAGE, offset, next - offset))
+    }
+
+    /// The part of the shared address space that a device takes.
+    fn part(&self, device: &Device) -> Range<u64> {
+        let at = |block: u64| block.saturating_mul(1 << self.block_bits);
+        at(device.first)..at(device.first.saturating_add(device.blocks))
+    }
+}
+
+/// A failed check of where data is.
+pub fn outside(start: u64, len: u64, image: u64, node: NodeId, at: u64) -> Error {
+    let (what, end) = ("file data", start.saturating_add(len));
+    Check::Outside {
+        what,
+        start,
+        end,
+        image,
+    }
+    .at(Some(node), at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let device = |first, blocks| Device {
+            tag: Vec::new(),
+            blocks,
+            first,
+        };
+        let devices = Devices {
+            list: vec![device(0, 5), device(100, 10), device(110, 1)],
+            block_bits: 9,
+        };
+        for (number, block, expected) in [
+            (0, 0, Ok((0, 0, 100))),
+            (0, 99, Ok((0, 99, 1))),
+            (0, 100, Ok((2, 0, 10))),
+            (0, 109, Ok((2, 9, 1))),
+            (0, 110, Ok((3, 0, 1))),
+            (3, 7, Ok((3, 7, u64::MAX / 512))),
+            (
+                4,
+                0,
+                Err(Check::Device {
+                    device: 4,
+                    count: 3,
+                }),
+            ),
+        ] {
+            let actual = devices.resolve(number, block * 512);
+            let actual = actual.map(|(blob, offset, len)| (blob.0, offset / 512, len / 512));
+            assert_eq!(actual, expected, "{number} {block}");
+        }
+        let last = devices.resolve(0, 111 * 512).unwrap();
+        assert_eq!((last.0, last.1), (BlobId::IMAGE, 111 * 512));
+    }
+}

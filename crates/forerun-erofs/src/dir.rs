@@ -1,0 +1,283 @@
+//! Directories: blocks of sorted names, searched by halves.
+//!
+//! Each block begins with its entries and ends with their names. The name of an entry ends where the
+//! next begins; the last one ends with the block, or before its first NUL.
+
+use std::ops::ControlFlow;
+
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{DirCursor, DirEntry, Error, FileType, NodeId, Result, check_name};
+use zerocopy::FromBytes;
+
+use crate::data;
+use crate::error::Check;
+use crate::image::Image;
+use crate::inode::Inode;
+use crate::ondisk::Dirent;
+
+const ENTRY: usize = size_of::<Dirent>();
+
+/// Bits of a cursor that count entries in a block: a block has fewer than 2^16 bytes of them.
+const CURSOR_BITS: u32 = 16;
+
+/// An entry as it is stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'b> {
+    pub name: &'b [u8],
+    pub nid: u64,
+    /// As stored: see [`kind`].
+    pub file_type: u8,
+}
+
+/// A directory that is being read.
+pub struct Dir<'i> {
+    image: &'i Image,
+    inode: Inode,
+}
+
+/// A block of it.
+pub struct Block<'d> {
+    dir: &'d Dir<'d>,
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+/// Finds the node that `name` means.
+pub fn lookup(image: &Image, node: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
+    let dir = Dir::open(image, node)?;
+    if check_name(name, image.limits.name_len).is_err() {
+        return Ok(None);
+    }
+    // The last block whose first name is not behind the one that is looked for.
+    let (mut low, mut high) = (0, dir.blocks());
+    let mut candidate = None;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let block = dir.block(middle)?;
+        let first = block.raw(0)?.name;
+        if first <= name {
+            low = middle + 1;
+            candidate = Some(block);
+        } else {
+            high = middle;
+        }
+    }
+    match candidate {
+        Some(block) => block.find(name),
+        None => Ok(None),
+    }
+}
+
+/// Visits the entries after `from`.
+pub fn read(
+    image: &Image,
+    node: NodeId,
+    from: DirCursor,
+    visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+) -> Result<()> {
+    let dir = Dir::open(image, node)?;
+    each(&dir, from, &mut |entry, next| {
+        if matches!(entry.name, b"." | b"..") {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let node = NodeId(entry.nid);
+        let kind = match kind(entry.file_type) {
+            Some(kind) => kind,
+            // 0: the image leaves it to the inode.
+            None => image.inode(node)?.file_type,
+        };
+        Ok(visit(DirEntry {
+            name: entry.name,
+            node,
+            kind,
+            next,
+        }))
+    })
+}
+
+/// Visits the entries after `from` as they are stored, the directory itself and its parent
+/// included, and holds them against the rules.
+pub fn each(
+    dir: &Dir<'_>,
+    from: DirCursor,
+    visit: &mut dyn FnMut(Entry<'_>, DirCursor) -> Result<ControlFlow<()>>,
+) -> Result<()> {
+    let mut index = from.0 >> CURSOR_BITS;
+    let mut first = saturating_usize(from.0 & ((1 << CURSOR_BITS) - 1));
+    let mut before = Vec::new();
+    while index < dir.blocks() {
+        let block = dir.block(index)?;
+        for position in first..block.count {
+            let entry = block.entry(position)?;
+            if position > 0 {
+                let before = block.raw(position - 1)?.name;
+                block.in_order(before, entry.name)?;
+            } else if index > 0 && !before.is_empty() {
+                block.in_order(&before, entry.name)?;
+            }
+            let next = DirCursor(index << CURSOR_BITS | u64_from(position + 1));
+            if visit(entry, next)?.is_break() {
+                return Ok(());
+            }
+        }
+        before.clear();
+        before.extend_from_slice(block.raw(block.count - 1)?.name);
+        (index, first) = (index + 1, 0);
+    }
+    Ok(())
+}
+
+impl<'i> Dir<'i> {
+    /// The directory that `node` is.
+    pub fn open(image: &'i Image, node: NodeId) -> Result<Self> {
+        let inode = image.inode(node)?;
+        match inode.file_type {
+            FileType::Directory => Ok(Self { image, inode }),
+            _ => Err(Error::NotADirectory),
+        }
+    }
+
+    /// Its inode.
+    pub const fn inode(&self) -> &Inode {
+        &self.inode
+    }
+
+    fn blocks(&self) -> u64 {
+        self.inode.size.div_ceil(self.image.superblock.block_size())
+    }
+
+    fn block(&self, index: u64) -> Result<Block<'_>> {
+        let block_size = self.image.superblock.block_size();
+        let start = index.saturating_mul(block_size);
+        let len = self.inode.size.saturating_sub(start).min(block_size);
+        // A block at the most.
+        let mut bytes = vec![0; saturating_usize(len)];
+        data::read(self.image, &self.inode, start, &mut bytes)?;
+        let mut block = Block {
+            dir: self,
+            bytes,
+            count: 0,
+        };
+        let len = block.bytes.len();
+        let first = Dirent::read_from_prefix(&block.bytes);
+        let nameoff = first.map_or(0, |(first, _)| first.nameoff.get());
+        let names = usize::from(nameoff);
+        if names < ENTRY || !names.is_multiple_of(ENTRY) || names >= len {
+            return block.fail(Check::FirstName { nameoff, len });
+        }
+        block.count = names / ENTRY;
+        Ok(block)
+    }
+}
+
+impl Block<'_> {
+    fn fail<T>(&self, check: Check) -> Result<T> {
+        let inode = &self.dir.inode;
+        // The offset is that of the inode: a compressed block has none of its own.
+        Err(check.at(Some(inode.node), inode.at.offset))
+    }
+
+    fn head(&self, index: usize) -> Option<Dirent> {
+        let bytes = self.bytes.get(index * ENTRY..)?;
+        Some(Dirent::read_from_prefix(bytes).ok()?.0)
+    }
+
+    /// An entry whose name may be any bytes.
+    fn raw(&self, index: usize) -> Result<Entry<'_>> {
+        let len = self.bytes.len();
+        let Some(head) = self.head(index).filter(|_| index < self.count) else {
+            let (start, end) = (index * ENTRY, (index + 1) * ENTRY);
+            return self.fail(Check::NameRange {
+                index,
+                start,
+                end,
+                len,
+            });
+        };
+        let start = usize::from(head.nameoff.get());
+        let is_last = index + 1 == self.count;
+        let end = match self.head(index + 1).filter(|_| !is_last) {
+            Some(next) => usize::from(next.nameoff.get()),
+            None => len,
+        };
+        let name = self.bytes.get(start..end);
+        let Some(mut name) = name.filter(|_| start >= self.count * ENTRY && start < end) else {
+            return self.fail(Check::NameRange {
+                index,
+                start,
+                end,
+                len,
+            });
+        };
+        if is_last && let Some(len) = name.iter().position(|&byte| byte == 0) {
+            name = name.get(..len).unwrap_or_default();
+        }
+        Ok(Entry {
+            name,
+            nid: head.nid.get(),
+            file_type: head.file_type,
+        })
+    }
+
+    /// An entry whose name follows the rules.
+    fn entry(&self, index: usize) -> Result<Entry<'_>> {
+        let entry = self.raw(index)?;
+        let is_dots = matches!(entry.name, b"." | b"..");
+        if !is_dots && let Err(source) = check_name(entry.name, self.dir.image.limits.name_len) {
+            let name = text(entry.name);
+            return self.fail(Check::Name { name, source });
+        }
+        if entry.file_type > 0 && kind(entry.file_type).is_none() {
+            let (name, found) = (text(entry.name), entry.file_type);
+            return self.fail(Check::EntryType { name, found });
+        }
+        let nid = entry.nid;
+        if self.dir.image.address(NodeId(nid)).is_err() {
+            let name = text(entry.name);
+            return self.fail(Check::EntryNode { name, nid });
+        }
+        Ok(entry)
+    }
+
+    fn in_order(&self, before: &[u8], name: &[u8]) -> Result<()> {
+        if before < name {
+            return Ok(());
+        }
+        let (name, before) = (text(name), text(before));
+        self.fail(Check::NameOrder { name, before })
+    }
+
+    fn find(&self, name: &[u8]) -> Result<Option<NodeId>> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.raw(middle)?.name.cmp(name) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => {
+                    let entry = self.entry(middle)?;
+                    return Ok(Some(NodeId(entry.nid)));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What the type of an entry means; nothing for 0, which leaves it to the inode.
+pub const fn kind(file_type: u8) -> Option<FileType> {
+    Some(match file_type {
+        1 => FileType::Regular,
+        2 => FileType::Directory,
+        3 => FileType::CharDevice,
+        4 => FileType::BlockDevice,
+        5 => FileType::Fifo,
+        6 => FileType::Socket,
+        7 => FileType::Symlink,
+        _ => return None,
+    })
+}
+
+fn text(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}

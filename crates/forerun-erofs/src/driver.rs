@@ -1,0 +1,147 @@
+//! EROFS behind the seam.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use forerun_io::{ReadAt, saturating_usize};
+use forerun_vfs::{
+    BlobId, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, OpenWith,
+    Problem, Result, VolumeInfo,
+};
+
+use crate::error::Check;
+use crate::image::Image;
+use crate::ondisk::incompat;
+use crate::{check, data, describe, dir, layout, map, xattr};
+
+/// An open EROFS image. Nodes are what the format calls nids: where the inode is, in units of 32
+/// bytes.
+pub struct Erofs {
+    image: Image,
+}
+
+impl Erofs {
+    /// Opens the image at the start of `with.metadata`; it may end before the source does. Devices
+    /// are opened through `with.blobs` when their data is wanted.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for features that this does not know, [`Error::Corrupt`] where
+    /// superblock, tables or root fail a check, [`Error::Io`] where they cannot be read.
+    pub fn open(with: OpenWith) -> Result<Self> {
+        let image = Image::open(with)?;
+        Ok(Self { image })
+    }
+}
+
+impl FileSystem for Erofs {
+    fn volume(&self) -> VolumeInfo {
+        let superblock = &self.image.superblock;
+        let block_size = u32::try_from(superblock.block_size()).unwrap_or(u32::MAX);
+        let len = match superblock.blocks {
+            0 => self.image.source.len(),
+            blocks => superblock.block_at(blocks),
+        };
+        let mut info = VolumeInfo::new("erofs", len, block_size);
+        info.label.clone_from(&superblock.label);
+        info.inodes = Some(superblock.inodes).filter(|&inodes| inodes > 0);
+        // An entry takes twelve bytes and a name; compressed directories can hold any number.
+        let is_plain = !superblock.may_be_compressed() && !superblock.has(incompat::METABOX);
+        info.names_max = is_plain.then(|| self.image.source.len() / 13);
+        info.has_xattrs = true;
+        info.details = describe::details(&self.image);
+        info
+    }
+
+    fn root(&self) -> NodeId {
+        self.image.root()
+    }
+
+    fn metadata(&self, node: NodeId) -> Result<Metadata> {
+        let inode = self.image.inode(node)?;
+        Ok(Metadata {
+            kind: inode.file_type,
+            mode: inode.mode,
+            uid: inode.uid,
+            gid: inode.gid,
+            size: match inode.file_type {
+                FileType::Regular | FileType::Directory | FileType::Symlink => inode.size,
+                _ => 0,
+            },
+            nlink: inode.nlink.max(1),
+            mtime: inode.mtime,
+            device: inode.device(),
+        })
+    }
+
+    fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
+        dir::lookup(&self.image, dir, name)
+    }
+
+    fn read_dir(
+        &self,
+        dir: NodeId,
+        from: DirCursor,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        dir::read(&self.image, dir, from, visit)
+    }
+
+    fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
+        let inode = self.image.inode(node)?;
+        if inode.file_type != FileType::Symlink {
+            return Err(Error::NotASymlink);
+        }
+        let fail = |check: Check| Err(check.at(Some(node), inode.at.offset));
+        let (size, limit) = (inode.size, self.image.limits.symlink_len);
+        if size == 0 || size > limit {
+            return fail(Check::SymlinkLen { size, limit });
+        }
+        let mut target = vec![0; saturating_usize(size)];
+        data::read(&self.image, &inode, 0, &mut target)?;
+        if target.contains(&0) {
+            return fail(Check::SymlinkNul);
+        }
+        Ok(target)
+    }
+
+    fn xattrs(&self, node: NodeId, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+        let inode = self.image.inode(node)?;
+        xattr::visit(&self.image, &inode, visit)
+    }
+
+    fn map(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let inode = self.image.inode(node)?;
+        match inode.file_type {
+            FileType::Regular => map::map(&self.image, &inode, range, visit),
+            FileType::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::NotAFile),
+        }
+    }
+
+    fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        self.image.blob(blob)
+    }
+
+    fn metadata_ranges(&self) -> Vec<Range<u64>> {
+        layout::metadata_ranges(self, &self.image)
+    }
+
+    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
+        match node {
+            Some(node) => describe::inode(&self.image, node),
+            None => describe::superblock(&self.image),
+        }
+    }
+
+    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
+        match node {
+            Some(node) => check::node(&self.image, node, report),
+            None => check::image(&self.image, report),
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! An image put together by hand, with every structure that is not compressed at a known place: what
+//! no writer would write. Blocks have 512 bytes, so that it is small.
+
+use forerun_io::u64_from;
+use zerocopy::{IntoBytes, little_endian::U16};
+
+use crate::ondisk::{
+    ChunkIndex, DeviceSlot, Dirent, InodeCompact, InodeExtended, MAGIC, Superblock, XattrEntry,
+    XattrHeader, compat, incompat,
+};
+
+/// Log of the block size.
+pub const BLOCK_BITS: u8 = 9;
+/// First inode.
+pub const META: usize = 2048;
+/// Data of files.
+pub const DATA: usize = 3072;
+/// Length of the image.
+pub const LEN: usize = 4096;
+
+/// Numbers of the inodes.
+pub mod nid {
+    /// The root.
+    pub const ROOT: u64 = 0;
+    /// A file in chunks, with indexes: in the image, on a device, zeros.
+    pub const CHUNKS: u64 = 8;
+    /// A directory.
+    pub const DIR: u64 = 10;
+    /// A link.
+    pub const LINK: u64 = 13;
+    /// A device.
+    pub const NULL: u64 = 15;
+    /// A file of two blocks.
+    pub const PLAIN: u64 = 16;
+    /// A file of a block and an end.
+    pub const TAIL: u64 = 18;
+    /// An empty file with xattrs.
+    pub const XATTRS: u64 = 20;
+    /// A file in chunks, with a block map.
+    pub const BLOCKS: u64 = 22;
+    /// An empty file.
+    pub const INNER: u64 = 24;
+    /// A file of zeros that are not stored.
+    pub const HOLES: u64 = 25;
+}
+
+/// Where an inode is.
+#[must_use]
+pub fn at(nid: u64) -> usize {
+    META + forerun_io::saturating_usize(nid) * 32
+}
+
+/// The names in the root, with types.
+const ROOT: [(&[u8], u64, u8); 11] = [
+    (b".", nid::ROOT, 2),
+    (b"..", nid::ROOT, 2),
+    (b"blocks", nid::BLOCKS, 1),
+    (b"chunks", nid::CHUNKS, 1),
+    (b"dir", nid::DIR, 2),
+    (b"holes", nid::HOLES, 1),
+    (b"link", nid::LINK, 7),
+    (b"null", nid::NULL, 3),
+    (b"plain", nid::PLAIN, 1),
+    (b"tail", nid::TAIL, 1),
+    (b"xattrs", nid::XATTRS, 1),
+];
+
+/// The image.
+#[must_use]
+pub fn image() -> Vec<u8> {
+    let mut image = vec![0; LEN];
+    put(&mut image, 1024, superblock().as_bytes());
+    put(&mut image, 1152, device().as_bytes());
+    put(&mut image, 1280, b"\x09\0\x04overlay.");
+    put(&mut image, 1536, &pair(1, b"a", b"VALUE"));
+    put(&mut image, 1548, &pair(0x80, b"opaque", b"y"));
+    let root = listing(&ROOT);
+    let mut node = extended(0o040_755, layout::INLINE, root.len());
+    node.i_nlink = 3.into();
+    put(&mut image, at(nid::ROOT), node.as_bytes());
+    put(&mut image, at(nid::ROOT) + 64, &root);
+    files(&mut image);
+    put(&mut image, DATA, &[b'd'; 600]);
+    put(&mut image, DATA + 512, &[b'e'; 512]);
+    image
+}
+
+fn files(image: &mut [u8]) {
+    let mut put_node = |nid: u64, node: InodeCompact, behind: &[u8]| {
+        put(image, at(nid), node.as_bytes());
+        put(image, at(nid) + 32, behind);
+    };
+    let chunk = |device: u16, block: u32| ChunkIndex {
+        startblk_hi: 0.into(),
+        device_id: device.into(),
+        startblk_lo: block.into(),
+    };
+    let chunks = [chunk(0, 6), chunk(1, 3), chunk(0, u32::MAX)];
+    let mut node = compact(0o100_644, layout::CHUNKS, 1300);
+    node.i_u = 0x20.into();
+    put_node(nid::CHUNKS, node, chunks.as_bytes());
+    let entries = [
+        (&b"."[..], nid::DIR, 2),
+        (b"..", nid::ROOT, 2),
+        (b"inner", nid::INNER, 1),
+    ];
+    let entries = listing(&entries);
+    let mut node = compact(0o040_755, layout::INLINE, entries.len());
+    node.i_nb = 2.into();
+    put_node(nid::DIR, node, &entries);
+    put_node(nid::LINK, compact(0o120_777, layout::INLINE, 6), b"target");
+    let mut node = compact(0o020_666, layout::PLAIN, 0);
+    node.i_u = 0x103.into();
+    put_node(nid::NULL, node, b"");
+    let mut node = compact(0o100_644, layout::INLINE, 532);
+    node.i_u = 7.into();
+    put_node(nid::TAIL, node, b"twenty bytes of tail");
+    let header = XattrHeader {
+        h_name_filter: u32::MAX.into(),
+        h_shared_count: 2,
+        h_reserved: [0; 7],
+    };
+    let xattrs = [
+        header.as_bytes(),
+        &0_u32.to_le_bytes(),
+        &3_u32.to_le_bytes(),
+        &pair(6, b"b", b"xy"),
+    ];
+    let mut node = compact(0o100_644, layout::PLAIN, 0);
+    node.i_xattr_icount = 5.into();
+    put_node(nid::XATTRS, node, &xattrs.concat());
+    let node = compact(0o100_644, layout::CHUNKS, 700);
+    put_node(nid::BLOCKS, node, &[7, 0, 0, 0, 255, 255, 255, 255]);
+    put_node(nid::INNER, compact(0o100_644, layout::PLAIN, 0), b"");
+    let mut node = compact(0o100_644, layout::PLAIN, 1000);
+    node.i_u = u32::MAX.into();
+    put_node(nid::HOLES, node, b"");
+    let mut node = extended(0o100_644, layout::PLAIN, 600);
+    node.i_u = 6.into();
+    put(image, at(nid::PLAIN), node.as_bytes());
+}
+
+/// Copies bytes; what does not fit is left out.
+fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
+    let part = image.get_mut(at..).unwrap_or_default();
+    for (out, byte) in part.iter_mut().zip(bytes) {
+        *out = *byte;
+    }
+}
+
+mod layout {
+    pub const PLAIN: u16 = 0;
+    pub const INLINE: u16 = 2;
+    pub const CHUNKS: u16 = 4;
+}
+
+/// The superblock.
+#[must_use]
+pub fn superblock() -> Superblock {
+    Superblock {
+        magic: MAGIC.into(),
+        checksum: 0.into(),
+        feature_compat: (compat::MTIME | compat::PLAIN_XATTR_PFX).into(),
+        blkszbits: BLOCK_BITS,
+        sb_extslots: 0,
+        rootnid_2b: U16::new(0),
+        inos: 11.into(),
+        epoch: 1_600_000_000.into(),
+        fixed_nsec: 5.into(),
+        blocks: 8.into(),
+        meta_blkaddr: 4.into(),
+        xattr_blkaddr: 3.into(),
+        uuid: *b"0123456789abcdef",
+        volume_name: *b"by hand\0\0\0\0\0\0\0\0\0",
+        feature_incompat: (incompat::CHUNKED_FILE
+            | incompat::DEVICE_TABLE
+            | incompat::XATTR_PREFIXES)
+            .into(),
+        is_compressed: 0.into(),
+        extra_devices: 1.into(),
+        devt_slotoff: 9.into(),
+        dirblkbits: 0,
+        xattr_prefix_count: 1,
+        xattr_prefix_start: 320.into(),
+        packed_nid: 0.into(),
+        xattr_filter_reserved: 0,
+        ishare_xattr_prefix_id: 0,
+        reserved: [0; 2],
+        build_time: 0.into(),
+        rootnid_8b: 0.into(),
+        reserved2: 0.into(),
+    }
+}
+
+fn device() -> DeviceSlot {
+    let mut tag = [0; 64];
+    put(&mut tag, 0, b"data");
+    DeviceSlot {
+        tag,
+        blocks_lo: 4.into(),
+        uniaddr_lo: 100.into(),
+        blocks_hi: 0.into(),
+        uniaddr_hi: 0.into(),
+        reserved: [0; 52],
+    }
+}
+
+fn compact(mode: u16, layout: u16, size: usize) -> InodeCompact {
+    InodeCompact {
+        i_format: (layout << 1).into(),
+        i_xattr_icount: 0.into(),
+        i_mode: mode.into(),
+        i_nb: 1.into(),
+        i_size: u32::try_from(size).unwrap_or(0).into(),
+        i_mtime: 0.into(),
+        i_u: 0.into(),
+        i_ino: 1.into(),
+        i_uid: 1000.into(),
+        i_gid: 100.into(),
+        i_reserved: 0.into(),
+    }
+}
+
+fn extended(mode: u16, layout: u16, size: usize) -> InodeExtended {
+    InodeExtended {
+        i_format: (layout << 1 | 1).into(),
+        i_xattr_icount: 0.into(),
+        i_mode: mode.into(),
+        i_nb: 0.into(),
+        i_size: u64_from(size).into(),
+        i_u: 0.into(),
+        i_ino: 1.into(),
+        i_uid: 70_000.into(),
+        i_gid: 70_001.into(),
+        i_mtime: 1_700_000_000.into(),
+        i_mtime_nsec: 7.into(),
+        i_nlink: 1.into(),
+        i_reserved2: [0; 16],
+    }
+}
+
+/// An xattr, padded.
+fn pair(index: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
+    let entry = XattrEntry {
+        e_name_len: u8::try_from(name.len()).unwrap_or(0),
+        e_name_index: index,
+        e_value_size: u16::try_from(value.len()).unwrap_or(0).into(),
+    };
+    let mut bytes = [entry.as_bytes(), name, value].concat();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// A directory block of these entries, which are in order.
+fn listing(entries: &[(&[u8], u64, u8)]) -> Vec<u8> {
+    let mut nameoff = entries.len() * size_of::<Dirent>();
+    let (mut out, mut names) = (Vec::new(), Vec::new());
+    for &(name, nid, file_type) in entries {
+        let entry = Dirent {
+            nid: nid.into(),
+            nameoff: u16::try_from(nameoff).unwrap_or(0).into(),
+            file_type,
+            reserved: 0,
+        };
+        out.extend_from_slice(entry.as_bytes());
+        names.extend_from_slice(name);
+        nameoff += name.len();
+    }
+    out.extend(names);
+    out
+}
+
+/// The image with `bytes` as the entries of its root, and nothing else of it changed.
+#[must_use]
+pub fn with_root(bytes: &[u8]) -> Vec<u8> {
+    let mut image = image();
+    // In blocks of their own, behind everything.
+    let mut root = extended(0o040_755, layout::PLAIN, bytes.len());
+    root.i_u = 8.into();
+    put(&mut image, at(nid::ROOT), root.as_bytes());
+    image.extend_from_slice(bytes);
+    image
+}
+
+/// The image with `bytes` from its first inode on, but for the root.
+#[must_use]
+pub fn with_inodes(bytes: &[u8]) -> Vec<u8> {
+    let mut image = image();
+    put(&mut image, at(nid::CHUNKS), bytes);
+    image
+}
+
+/// The image with `bytes` as the xattrs of one inode, in front of what is left of the image.
+#[must_use]
+pub fn with_xattrs(bytes: &[u8]) -> Vec<u8> {
+    let mut image = image();
+    let count = u16::try_from(bytes.len().saturating_sub(12) / 4 + 1).unwrap_or(u16::MAX);
+    put(&mut image, at(nid::XATTRS) + 2, &count.to_le_bytes());
+    put(&mut image, at(nid::XATTRS) + 32, bytes);
+    image
+}

@@ -1,0 +1,276 @@
+//! One open image: superblock, devices, the inodes with a task, and reading of metadata.
+//!
+//! Metadata is in the image as it is, or in the data of the metabox inode, which may be compressed.
+//! An [`Address`] says in which of the two.
+
+use std::sync::Arc;
+
+use forerun_io::{BlockCache, Limits, Observer, ReadAt, saturating_usize, u64_from};
+use forerun_vfs::{BlobId, Error, FileType, NodeId, OpenWith, ResolveBlob, Result};
+
+use crate::compressor;
+use crate::data;
+use crate::device::Devices;
+use crate::error::Check;
+use crate::inode::{self, Inode};
+use crate::ondisk::{NID_METABOX, SLOT, SUPERBLOCK_AT, compat};
+use crate::prefix::{self, Prefix};
+use crate::superblock::{self, Superblock};
+
+/// What decoded blocks of metadata are typically long.
+const TYPICAL_BLOCK: u64 = 16 << 10;
+
+/// A place of metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub space: Space,
+    pub offset: u64,
+}
+
+/// Where metadata is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// In the image.
+    Image,
+    /// In the data of the metabox inode.
+    Metabox,
+}
+
+impl Address {
+    /// So many bytes on.
+    pub const fn plus(self, len: u64) -> Self {
+        Self {
+            space: self.space,
+            offset: self.offset.saturating_add(len),
+        }
+    }
+}
+
+/// Everything the driver's parts share.
+pub struct Image {
+    pub superblock: Superblock,
+    pub limits: Limits,
+    pub source: Arc<dyn ReadAt>,
+    pub observer: Arc<Observer>,
+    pub blobs: Arc<dyn ResolveBlob>,
+    pub devices: Devices,
+    /// Blocks of metadata that is compressed.
+    pub decoded: BlockCache<Error>,
+    /// The inode that holds the ends of many files.
+    pub packed: Option<Inode>,
+    /// The inode that holds metadata.
+    pub metabox: Option<Inode>,
+    pub prefixes: Vec<Prefix>,
+}
+
+impl Image {
+    /// # Errors
+    /// `UnknownFormat`, `Unsupported`, `Corrupt` where superblock, tables or root fail a check, `Io`
+    /// where they cannot be read.
+    pub fn open(with: OpenWith) -> Result<Self> {
+        let source = with.metadata;
+        let mut head = [0; superblock::HEAD];
+        let len = saturating_usize(source.len()).min(head.len());
+        let head = head.get_mut(..len).unwrap_or_default();
+        let read = source.read_exact_at(0, head);
+        read.map_err(|error| Error::io(0, head.len(), error))?;
+        let superblock = Superblock::parse(head, source.len())?;
+        let devices = Devices::read(&*source, &superblock)?;
+        let mut image = Self {
+            superblock,
+            limits: with.limits,
+            source,
+            observer: with.observer,
+            blobs: with.blobs,
+            devices,
+            decoded: BlockCache::new(with.cache, TYPICAL_BLOCK),
+            packed: None,
+            metabox: None,
+            prefixes: Vec::new(),
+        };
+        image.check_sum()?;
+        compressor::check(&image)?;
+        // In this order: the packed inode may be in the metabox, never the other way round.
+        if let Some(nid) = image.superblock.metabox {
+            if nid & NID_METABOX != 0 {
+                let check = Check::SpecialInItself {
+                    what: "metabox inode",
+                };
+                return Err(check.at(Some(NodeId(nid)), SUPERBLOCK_AT));
+            }
+            image.metabox = Some(image.special(nid, "metabox inode")?);
+        }
+        if let Some(nid) = image.superblock.packed {
+            image.packed = Some(image.special(nid, "packed inode")?);
+        }
+        image.prefixes = prefix::read(&image)?;
+        let root = image.root();
+        match image.named(root.0, "root")?.file_type {
+            FileType::Directory => Ok(image),
+            _ => Err(Check::RootKind.at(Some(root), image.address(root)?.offset)),
+        }
+    }
+
+    fn check_sum(&self) -> Result<()> {
+        if !self.superblock.has_compat(compat::SB_CHKSUM) {
+            return Ok(());
+        }
+        // Blocks that end before the superblock begins are counted from there.
+        let len = match self.superblock.block_size() {
+            len if len > SUPERBLOCK_AT => len - SUPERBLOCK_AT,
+            len => len,
+        };
+        let at = Address {
+            space: Space::Image,
+            offset: SUPERBLOCK_AT,
+        };
+        // A block at the most.
+        let mut bytes = vec![0; saturating_usize(len)];
+        self.read(at, &mut bytes, "block of the superblock", None)?;
+        let (found, actual) = (self.superblock.checksum, superblock::checksum(&bytes));
+        if found != actual {
+            return Err(Check::Checksum { found, actual }.at(None, SUPERBLOCK_AT));
+        }
+        Ok(())
+    }
+
+    /// The root directory.
+    pub const fn root(&self) -> NodeId {
+        NodeId(self.superblock.root)
+    }
+
+    /// An inode that the superblock names.
+    fn named(&self, nid: u64, what: &'static str) -> Result<Inode> {
+        match self.inode(NodeId(nid)) {
+            Err(Error::StaleNode(_)) => {
+                Err(Check::NodeOutside { what, nid }.at(None, SUPERBLOCK_AT))
+            }
+            result => result,
+        }
+    }
+
+    fn special(&self, nid: u64, what: &'static str) -> Result<Inode> {
+        let inode = self.named(nid, what)?;
+        if inode.file_type != FileType::Regular {
+            return Err(Check::SpecialKind { what }.at(Some(inode.node), inode.at.offset));
+        }
+        Ok(inode)
+    }
+
+    /// Where the inode of `node` is.
+    pub fn address(&self, node: NodeId) -> Result<Address> {
+        let (space, start, len) = match (node.0 & NID_METABOX, &self.metabox) {
+            (0, _) => {
+                let start = self
+                    .superblock
+                    .block_at(u64::from(self.superblock.meta_block));
+                (Space::Image, start, self.source.len())
+            }
+            (_, Some(metabox)) => (Space::Metabox, 0, metabox.size),
+            (_, None) => return Err(Error::StaleNode(node)),
+        };
+        let slot = (node.0 & !NID_METABOX).checked_mul(SLOT);
+        let offset = slot.and_then(|slot| slot.checked_add(start));
+        match offset.filter(|offset| offset.saturating_add(SLOT) <= len) {
+            Some(offset) => Ok(Address { space, offset }),
+            None => Err(Error::StaleNode(node)),
+        }
+    }
+
+    /// The inode that `node` is.
+    pub fn inode(&self, node: NodeId) -> Result<Inode> {
+        let at = self.address(node)?;
+        let mut bytes = [0; inode::MAX_LEN];
+        let left = self.space_len(at.space).saturating_sub(at.offset);
+        let len = saturating_usize(left).min(bytes.len());
+        let bytes = bytes.get_mut(..len).unwrap_or_default();
+        self.read(at, bytes, "inode", Some(node))?;
+        Inode::parse(bytes, at, node, &self.superblock)
+    }
+
+    /// A device.
+    pub fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
+        let Some(name) = self.devices.name(blob) else {
+            let what = format!(
+                "blob {} of an image with {} devices",
+                blob.0,
+                self.devices.list().len()
+            );
+            return Err(Error::Unsupported(what));
+        };
+        let opened = self.blobs.open(&name);
+        opened.map_err(|error| Error::blob(name, error))
+    }
+
+    /// Bytes of all metadata, and what lies between it.
+    pub fn space_len(&self, space: Space) -> u64 {
+        match (space, &self.metabox) {
+            (Space::Image, _) => self.source.len(),
+            (Space::Metabox, Some(metabox)) => metabox.size,
+            (Space::Metabox, None) => 0,
+        }
+    }
+
+    /// Fails where `len` bytes from `at` on are not there; `what` they are goes into the error.
+    pub fn inside(
+        &self,
+        at: Address,
+        len: u64,
+        what: &'static str,
+        node: Option<NodeId>,
+    ) -> Result<()> {
+        let image = self.space_len(at.space);
+        let (start, end) = (at.offset, at.offset.saturating_add(len));
+        if end > image {
+            return Err(Check::Outside {
+                what,
+                start,
+                end,
+                image,
+            }
+            .at(node, start));
+        }
+        Ok(())
+    }
+
+    /// Reads metadata.
+    pub fn read(
+        &self,
+        at: Address,
+        out: &mut [u8],
+        what: &'static str,
+        node: Option<NodeId>,
+    ) -> Result<()> {
+        self.inside(at, u64_from(out.len()), what, node)?;
+        match (at.space, &self.metabox) {
+            (Space::Metabox, Some(metabox)) => data::read(self, metabox, at.offset, out),
+            _ => {
+                let read = self.source.read_exact_at(at.offset, out);
+                read.map_err(|error| Error::io(at.offset, out.len(), error))
+            }
+        }
+    }
+}
+
+/// Metadata as zmap reads it.
+pub struct Metadata<'i> {
+    pub image: &'i Image,
+    pub space: Space,
+    pub node: NodeId,
+}
+
+impl ReadAt for Metadata<'_> {
+    fn len(&self) -> u64 {
+        self.image.space_len(self.space)
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        let space = self.space;
+        let at = Address { space, offset };
+        match self.image.read(at, out, "metadata", Some(self.node)) {
+            Ok(()) => Ok(()),
+            Err(Error::Io { source, .. }) => Err(std::io::Error::new(source.kind(), source)),
+            Err(error) => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, error)),
+        }
+    }
+}

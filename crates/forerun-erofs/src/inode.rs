@@ -1,0 +1,307 @@
+//! Inodes: bytes to a value.
+
+use forerun_vfs::{Device, Error, FileType, NodeId, Result, Timestamp};
+use zerocopy::FromBytes;
+
+use crate::error::Check;
+use crate::image::Address;
+use crate::ondisk::{InodeCompact, InodeExtended, format, incompat};
+use crate::superblock::Superblock;
+
+/// Bytes of the long form: what [`Inode::parse`] wants to see, where there are as many.
+pub const MAX_LEN: usize = 64;
+
+/// Largest file: two bits below what offsets can hold, so that sums of a few of them cannot
+/// overflow.
+const MAX_FILE: u64 = 1 << 62;
+
+/// An inode.
+#[derive(Clone, Debug)]
+pub struct Inode {
+    pub node: NodeId,
+    /// Where it is.
+    pub at: Address,
+    pub is_extended: bool,
+    /// Whether its entries begin without one for itself.
+    pub dot_omitted: bool,
+    pub layout: Layout,
+    pub file_type: FileType,
+    pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u64,
+    pub nlink: u32,
+    pub mtime: Timestamp,
+    /// The number that `stat` shows on systems where it has 32 bits.
+    pub number: u32,
+    /// Bytes of xattrs behind it.
+    pub xattr_len: u64,
+    /// What its layout makes of it: a block number, chunk format, device number.
+    pub word: u32,
+    /// The high part of a block number or block count.
+    pub high: u16,
+    /// Whether block numbers of this inode have 48 bits.
+    pub is_48: bool,
+    /// Bits that must be zero, and are not.
+    pub reserved: Vec<(&'static str, u64)>,
+}
+
+/// The ways in which an inode keeps its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// In blocks, one after the other.
+    Plain,
+    /// Compressed, with an index of 8 bytes for each cluster.
+    CompressedFull,
+    /// In blocks, but for the end, which follows the inode.
+    Inline,
+    /// Compressed, with short indexes or a list of extents.
+    CompressedCompact,
+    /// In chunks, each anywhere.
+    Chunks,
+}
+
+impl Layout {
+    const ALL: [Self; 5] = [
+        Self::Plain,
+        Self::CompressedFull,
+        Self::Inline,
+        Self::CompressedCompact,
+        Self::Chunks,
+    ];
+
+    /// Name in the terms of the format.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "flat_plain",
+            Self::CompressedFull => "compressed_full",
+            Self::Inline => "flat_inline",
+            Self::CompressedCompact => "compressed_compact",
+            Self::Chunks => "chunk_based",
+        }
+    }
+}
+
+impl Inode {
+    /// Takes the bytes of an inode at `at`: [`MAX_LEN`] of them, or as many as are left.
+    pub fn parse(bytes: &[u8], at: Address, node: NodeId, superblock: &Superblock) -> Result<Self> {
+        let fail = |check: Check| Err(check.at(Some(node), at.offset));
+        let need = |len: u64| {
+            let end = at.offset.saturating_add(len);
+            let have = at.offset.saturating_add(forerun_io::u64_from(bytes.len()));
+            let what = "inode";
+            Check::Outside {
+                what,
+                start: at.offset,
+                end,
+                image: have,
+            }
+            .at(Some(node), at.offset)
+        };
+        let Ok((raw, _)) = InodeCompact::read_from_prefix(bytes) else {
+            return Err(need(32));
+        };
+        let word = raw.i_format.get();
+        let layout = usize::from(word >> format::LAYOUT_SHIFT & format::LAYOUT);
+        let Some(&layout) = Layout::ALL.get(layout) else {
+            return Err(Error::Unsupported(format!(
+                "inode layout {layout} of node {node}"
+            )));
+        };
+        if word & !format::KNOWN != 0 {
+            let unknown = word & !format::KNOWN;
+            let what = format!("inode of node {node} with unknown bits {unknown:#x}");
+            return Err(Error::Unsupported(what));
+        }
+        let mode = raw.i_mode.get();
+        let Some(file_type) = file_type(mode) else {
+            return fail(Check::InodeKind { mode });
+        };
+        let is_48 = superblock.has(incompat::BITS_48);
+        let is_flagged = is_48 && word & format::NLINK_1 != 0;
+        let is_dir = file_type == FileType::Directory;
+        let mut inode = Self {
+            node,
+            at,
+            is_extended: word & format::EXTENDED != 0,
+            dot_omitted: is_flagged && is_dir,
+            layout,
+            file_type,
+            mode: mode & 0o7777,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            nlink: 1,
+            mtime: Timestamp::default(),
+            number: raw.i_ino.get(),
+            xattr_len: match u64::from(raw.i_xattr_icount.get()) {
+                0 => 0,
+                count => 12 + (count - 1) * 4,
+            },
+            word: raw.i_u.get(),
+            high: 0,
+            is_48: false,
+            reserved: Vec::new(),
+        };
+        if inode.is_extended {
+            let Ok((raw, _)) = InodeExtended::read_from_prefix(bytes) else {
+                return Err(need(64));
+            };
+            inode.extended(&raw, is_48)?;
+        } else {
+            inode.compact(&raw, is_48, is_flagged && !is_dir, superblock);
+        }
+        if inode.size > MAX_FILE {
+            return fail(Check::HugeFile { size: inode.size });
+        }
+        Ok(inode)
+    }
+
+    fn compact(
+        &mut self,
+        raw: &InodeCompact,
+        is_48: bool,
+        has_one_link: bool,
+        superblock: &Superblock,
+    ) {
+        self.uid = u32::from(raw.i_uid.get());
+        self.gid = u32::from(raw.i_gid.get());
+        self.size = u64::from(raw.i_size.get());
+        if has_one_link {
+            self.high = raw.i_nb.get();
+            self.is_48 = true;
+        } else {
+            self.nlink = u32::from(raw.i_nb.get());
+        }
+        let later = if is_48 { raw.i_mtime.get() } else { 0 };
+        self.mtime = Timestamp {
+            seconds: superblock.epoch.saturating_add(i64::from(later)),
+            nanoseconds: superblock.nanoseconds,
+        };
+        self.keep_reserved("i_reserved", u64::from(raw.i_reserved.get()));
+        if !is_48 {
+            self.keep_reserved("i_mtime", u64::from(raw.i_mtime.get()));
+        }
+    }
+
+    fn extended(&mut self, raw: &InodeExtended, is_48: bool) -> Result<()> {
+        self.uid = raw.i_uid.get();
+        self.gid = raw.i_gid.get();
+        self.size = raw.i_size.get();
+        self.nlink = raw.i_nlink.get();
+        self.is_48 = is_48;
+        if is_48 {
+            self.high = raw.i_nb.get();
+        } else {
+            self.keep_reserved("i_nb", u64::from(raw.i_nb.get()));
+        }
+        let nanoseconds = raw.i_mtime_nsec.get();
+        if nanoseconds >= 1_000_000_000 {
+            return Err(Check::Nanoseconds { nanoseconds }.at(Some(self.node), self.at.offset));
+        }
+        self.mtime = Timestamp {
+            seconds: raw.i_mtime.get().cast_signed(),
+            nanoseconds,
+        };
+        let set = raw.i_reserved2.iter().find(|&&byte| byte != 0);
+        self.keep_reserved("i_reserved2", set.copied().map_or(0, u64::from));
+        Ok(())
+    }
+
+    fn keep_reserved(&mut self, field: &'static str, value: u64) {
+        if value != 0 {
+            self.reserved.push((field, value));
+        }
+    }
+
+    /// Bytes of the inode itself.
+    pub const fn len(&self) -> u64 {
+        if self.is_extended { 64 } else { 32 }
+    }
+
+    /// Where its xattrs are.
+    pub const fn xattrs(&self) -> Address {
+        self.at.plus(self.len())
+    }
+
+    /// What follows the inode and its xattrs: the end of a file, chunk indexes, a compression header.
+    pub const fn end(&self) -> Address {
+        self.xattrs().plus(self.xattr_len)
+    }
+
+    /// First block of a flat file; nothing where it consists of zeros that are not stored.
+    pub fn start_block(&self) -> Option<u64> {
+        block(self.word, self.high, self.is_48)
+    }
+
+    /// Number of a device; 0:0 for other nodes.
+    pub const fn device(&self) -> Device {
+        match self.file_type {
+            FileType::BlockDevice | FileType::CharDevice => device(self.word),
+            _ => Device { major: 0, minor: 0 },
+        }
+    }
+}
+
+/// A block number of 32 or 48 bits; nothing where all of them are set, which means zeros.
+pub fn block(low: u32, high: u16, is_48: bool) -> Option<u64> {
+    if is_48 {
+        let block = u64::from(high) << 32 | u64::from(low);
+        (low != u32::MAX || high != u16::MAX).then_some(block)
+    } else {
+        (low != u32::MAX).then_some(u64::from(low))
+    }
+}
+
+/// What the kind bits of a mode mean.
+pub const fn file_type(mode: u16) -> Option<FileType> {
+    Some(match mode & 0o170_000 {
+        0o040_000 => FileType::Directory,
+        0o100_000 => FileType::Regular,
+        0o120_000 => FileType::Symlink,
+        0o060_000 => FileType::BlockDevice,
+        0o020_000 => FileType::CharDevice,
+        0o010_000 => FileType::Fifo,
+        0o140_000 => FileType::Socket,
+        _ => return None,
+    })
+}
+
+/// A device number as Linux packs it in 32 bits.
+const fn device(rdev: u32) -> Device {
+    Device {
+        major: (rdev >> 8) & 0xfff,
+        minor: (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers() {
+        for (rdev, major, minor) in [
+            (0x103, 1, 3),
+            (0x800, 8, 0),
+            (0xffff_ffff, 0xfff, 0xf_ffff),
+            (0x1000_0001, 0, 0x1_0001),
+        ] {
+            assert_eq!(device(rdev), Device { major, minor }, "{rdev:#x}");
+        }
+    }
+
+    #[test]
+    fn block_numbers() {
+        for (low, high, is_48, expected) in [
+            (5, 0, false, Some(5)),
+            (5, 7, false, Some(5)),
+            (u32::MAX, 0, false, None),
+            (u32::MAX, 0, true, Some(0xffff_ffff)),
+            (5, 7, true, Some(0x7_0000_0005)),
+            (u32::MAX, u16::MAX, true, None),
+        ] {
+            assert_eq!(block(low, high, is_48), expected, "{low:#x} {high:#x}");
+        }
+    }
+}

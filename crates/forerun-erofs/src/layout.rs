@@ -1,0 +1,115 @@
+//! Where an image has its metadata, as far as can be told cheaply.
+//!
+//! The format has no table of inodes: they may lie anywhere behind `meta_blkaddr`, with data in
+//! between. Three layouts can be told: metadata in front and data behind it, in the order of a walk;
+//! data in front and metadata from `meta_blkaddr` to the end; and metadata alone, with the data on
+//! other devices. What is told here is only read ahead, so a wrong guess costs time, not sense.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_vfs::{FileType, Limits, Place, Walk};
+
+use crate::driver::Erofs;
+use crate::image::{Image, Space};
+use crate::map;
+
+/// Nodes that are looked at for the first of the data.
+const PROBED: usize = 64;
+/// Bytes of metadata to an inode at the most, with its entry, xattrs, and an end of data.
+const PER_INODE: u64 = 4096;
+
+/// What a walk reads, and little besides; empty where the two cannot be told apart.
+pub fn metadata_ranges(fs: &Erofs, image: &Image) -> Vec<Range<u64>> {
+    let superblock = &image.superblock;
+    let end = match superblock.blocks {
+        0 => image.source.len(),
+        blocks => superblock.block_at(blocks).min(image.source.len()),
+    };
+    if let Some(metabox) = &image.metabox {
+        let mut ranges = Vec::new();
+        // What cannot be mapped is told when it is read.
+        let _hint = map::map(image, metabox, 0..metabox.size, &mut |extent| {
+            let range = match extent.place {
+                Place::Stored { offset, .. } => {
+                    offset..offset.saturating_add(extent.logical.end - extent.logical.start)
+                }
+                Place::Encoded { block, .. } => block.stored(),
+                Place::Zero | Place::Inline(_) => return ControlFlow::Continue(()),
+            };
+            ranges.push(range.start.min(end)..range.end.min(end));
+            ControlFlow::Continue(())
+        });
+        return merged(ranges);
+    }
+    if superblock.devices > 0 {
+        return std::iter::once(0..end).collect();
+    }
+    let zone = superblock
+        .block_at(u64::from(superblock.meta_block))
+        .min(end);
+    let root = match image.address(image.root()) {
+        Ok(root) if root.space == Space::Image => root.offset.min(end),
+        _ => return Vec::new(),
+    };
+    let data = first_data(fs, image).unwrap_or(end);
+    let most = superblock.inodes.saturating_mul(PER_INODE);
+    let range = match data > root {
+        true => zone.max(root - root % superblock.block_size())..data,
+        false if zone > 0 => zone..end,
+        false => return Vec::new(),
+    };
+    let range = range.start..range.end.min(range.start.saturating_add(most)).min(end);
+    std::iter::once(range)
+        .filter(|range| range.start < range.end)
+        .collect()
+}
+
+/// Where the first data lies that a walk comes to.
+fn first_data(fs: &Erofs, image: &Image) -> Option<u64> {
+    let limits = Limits::default();
+    let mut first: Option<u64> = None;
+    for entry in Walk::new(fs, image.root(), &limits).take(PROBED) {
+        let inode = image.inode(entry.ok()?.node).ok()?;
+        if inode.file_type != FileType::Regular {
+            continue;
+        }
+        // The end of a file that follows its inode is metadata.
+        let behind = inode.end().offset;
+        map::map(image, &inode, 0..inode.size, &mut |extent| {
+            let offset = match extent.place {
+                Place::Stored { offset, .. } if offset != behind => offset,
+                Place::Encoded { block, .. } => block.offset,
+                _ => return ControlFlow::Continue(()),
+            };
+            first = Some(first.map_or(offset, |first| first.min(offset)));
+            ControlFlow::Break(())
+        })
+        .ok()?;
+    }
+    first
+}
+
+/// In order, and one of those that touch.
+fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.retain(|range| range.start < range.end);
+    ranges.sort_by_key(|range| range.start);
+    let mut out: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match out.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => out.push(range),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_touch_are_one() {
+        let ranges = vec![5..7, 0..2, 2..4, 9..9, 6..8];
+        assert_eq!(merged(ranges), [0..4, 5..8]);
+    }
+}

@@ -1,0 +1,40 @@
+//! EROFS: the driver that maps it and the writer that makes it.
+//!
+//! The format is described in `docs/formats/erofs.md`. Nothing here moves file data: the driver says
+//! where it is.
+
+mod check;
+mod chunk;
+mod compressor;
+mod data;
+mod describe;
+mod device;
+mod dir;
+mod driver;
+mod error;
+#[doc(hidden)]
+pub mod fuzzing;
+mod image;
+mod inode;
+mod layout;
+mod map;
+mod ondisk;
+mod prefix;
+mod superblock;
+pub mod write;
+mod xattr;
+mod zmap;
+
+use std::sync::Arc;
+
+use forerun_vfs::Format;
+
+pub use driver::Erofs;
+
+/// EROFS in the registry.
+pub const FORMAT: Format = Format {
+    name: "erofs",
+    probe_len: 1028,
+    probe: superblock::probe,
+    open: |with| Ok(Arc::new(Erofs::open(with)?)),
+};

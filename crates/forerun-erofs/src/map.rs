@@ -1,0 +1,267 @@
+//! Where the bytes of an inode are.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_io::saturating_usize;
+use forerun_vfs::{BlobId, Error, Extent, Place, Result};
+
+use crate::chunk;
+use crate::device;
+use crate::error::Check;
+use crate::image::{Image, Metadata, Space};
+use crate::inode::{Inode, Layout};
+use crate::ondisk::incompat;
+use crate::zmap::{self, Piece};
+
+/// Who is told of extents.
+pub type Visit<'v> = dyn FnMut(Extent) -> ControlFlow<()> + 'v;
+
+/// Visits the extents of `range`, clamped to the size of `inode`, whatever its kind.
+pub fn map(image: &Image, inode: &Inode, range: Range<u64>, visit: &mut Visit<'_>) -> Result<()> {
+    let range = range.start..range.end.min(inode.size);
+    if range.is_empty() {
+        return Ok(());
+    }
+    match inode.layout {
+        Layout::Plain => flat(image, inode, 0..inode.size, &range, visit).map(|_| ()),
+        Layout::Inline => inline(image, inode, &range, visit),
+        Layout::Chunks => chunk::map(image, inode, &range, visit),
+        Layout::CompressedFull | Layout::CompressedCompact => {
+            compressed(image, inode, range, visit)
+        }
+    }
+}
+
+/// The part of the file in blocks, which is `blocks` of it.
+fn flat(
+    image: &Image,
+    inode: &Inode,
+    blocks: Range<u64>,
+    range: &Range<u64>,
+    visit: &mut Visit<'_>,
+) -> Result<ControlFlow<()>> {
+    let logical = range.start.max(blocks.start)..range.end.min(blocks.end);
+    if logical.is_empty() {
+        return Ok(ControlFlow::Continue(()));
+    }
+    match inode.start_block() {
+        Some(block) => {
+            let start = image
+                .superblock
+                .block_at(block)
+                .saturating_add(logical.start);
+            stored(image, inode, 0, start, logical, visit)
+        }
+        None => Ok(visit(Extent {
+            logical,
+            place: Place::Zero,
+        })),
+    }
+}
+
+fn inline(image: &Image, inode: &Inode, range: &Range<u64>, visit: &mut Visit<'_>) -> Result<()> {
+    let block_size = image.superblock.block_size();
+    // A whole block would have to follow the inode, which only fits where that ends with a block.
+    let behind = match inode.size % block_size {
+        0 => block_size.min(inode.size),
+        len => len,
+    };
+    let in_blocks = inode.size - behind;
+    if flat(image, inode, 0..in_blocks, range, visit)?.is_break() || range.end <= in_blocks {
+        return Ok(());
+    }
+    let (tail, len) = (inode.end(), inode.size - in_blocks);
+    let fail = |check: Check| Err(check.at(Some(inode.node), inode.at.offset));
+    if tail.offset % block_size + len > block_size {
+        let start = tail.offset;
+        return fail(Check::InlineTail { start, len });
+    }
+    image.inside(tail, len, "end of the file", Some(inode.node))?;
+    let place = match tail.space {
+        Space::Image => {
+            let (blob, offset) = (BlobId::IMAGE, tail.offset);
+            Place::Stored { blob, offset }
+        }
+        Space::Metabox => {
+            // Less than a block.
+            let mut bytes = vec![0; saturating_usize(len)];
+            image.read(tail, &mut bytes, "end of the file", Some(inode.node))?;
+            Place::Inline(bytes.into())
+        }
+    };
+    let _last = visit(Extent {
+        logical: in_blocks..inode.size,
+        place,
+    });
+    Ok(())
+}
+
+/// Bytes as they are, `start` bytes into `device`; more than one extent where they go on to another
+/// device.
+pub fn stored(
+    image: &Image,
+    inode: &Inode,
+    device: u16,
+    start: u64,
+    logical: Range<u64>,
+    visit: &mut Visit<'_>,
+) -> Result<ControlFlow<()>> {
+    let (mut at, mut start) = (logical.start, start);
+    while at < logical.end {
+        let place = image.devices.resolve(device, start);
+        let (blob, offset, most) =
+            place.map_err(|check| check.at(Some(inode.node), inode.at.offset))?;
+        let len = most.clamp(1, logical.end - at);
+        let image_len = image.source.len();
+        if blob == BlobId::IMAGE && offset.saturating_add(len) > image_len {
+            let (node, at) = (inode.node, inode.at.offset);
+            return Err(device::outside(offset, len, image_len, node, at));
+        }
+        let logical = at..at + len;
+        let place = Place::Stored { blob, offset };
+        if visit(Extent { logical, place }).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        at += len;
+        start = start.saturating_add(len);
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+fn compressed(
+    image: &Image,
+    inode: &Inode,
+    range: Range<u64>,
+    visit: &mut Visit<'_>,
+) -> Result<()> {
+    let meta = Metadata {
+        image,
+        space: inode.at.space,
+        node: inode.node,
+    };
+    let compressed = zmap::Inode {
+        node: inode.node,
+        size: inode.size,
+        end: inode.end().offset,
+        layout: match inode.layout {
+            Layout::CompressedFull => zmap::Layout::Full,
+            _ => zmap::Layout::Compact,
+        },
+        in_image: inode.at.space == Space::Image,
+    };
+    let locate = |at: u64| {
+        let (blob, offset, most) = image.devices.resolve(0, at).ok()?;
+        if blob != BlobId::IMAGE {
+            return Some((blob, offset, most));
+        }
+        let left = image.source.len().checked_sub(offset)?;
+        (left > 0).then_some((blob, offset, most.min(left)))
+    };
+    let config = zmap::Config {
+        block_bits: image.superblock.block_bits,
+        features: image.superblock.feature_incompat,
+        algorithms: match image.superblock.has(incompat::COMPR_CFGS) {
+            true => image.superblock.algorithms,
+            false => 1,
+        },
+        locate: &locate,
+    };
+    let mut result = Ok(());
+    let mapped = zmap::map(
+        &meta,
+        &config,
+        &compressed,
+        range.clone(),
+        &mut |piece| match piece {
+            Piece::Extent(extent) => visit(extent),
+            Piece::Fragment { logical, offset } => {
+                let part = logical.start.max(range.start)..logical.end.min(range.end);
+                let offset = offset.checked_add(part.start.saturating_sub(logical.start));
+                match fragment(image, inode, part, offset.unwrap_or(u64::MAX), visit) {
+                    Ok(flow) => flow,
+                    Err(error) => {
+                        result = Err(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            }
+        },
+    );
+    mapped.map_err(original)?;
+    result
+}
+
+/// The extents of a part of the file that is in the packed inode, `offset` bytes into its data.
+fn fragment(
+    image: &Image,
+    inode: &Inode,
+    logical: Range<u64>,
+    offset: u64,
+    visit: &mut Visit<'_>,
+) -> Result<ControlFlow<()>> {
+    let fail = |check: Check| Err(check.at(Some(inode.node), inode.at.offset));
+    let Some(packed) = &image.packed else {
+        return fail(Check::NoPackedInode);
+    };
+    let is = |other: &Option<Inode>| other.as_ref().is_some_and(|other| other.node == inode.node);
+    // The packed inode may itself be in the metabox.
+    if is(&image.packed) || is(&image.metabox) {
+        return fail(Check::FragmentLoop);
+    }
+    let len = logical.end.saturating_sub(logical.start);
+    let (start, end, size) = (offset, offset.saturating_add(len), packed.size);
+    if end > size {
+        return fail(Check::Fragment { start, end, size });
+    }
+    let mut flow = ControlFlow::Continue(());
+    map(image, packed, start..end, &mut |extent| {
+        flow = match moved(extent, &(start..end), logical.start) {
+            Some(extent) => visit(extent),
+            None => ControlFlow::Continue(()),
+        };
+        flow
+    })?;
+    Ok(flow)
+}
+
+/// What `extent` has of `part`, as if `part` began at `to`.
+fn moved(extent: Extent, part: &Range<u64>, to: u64) -> Option<Extent> {
+    let start = extent.logical.start.max(part.start);
+    let end = extent.logical.end.min(part.end);
+    if start >= end {
+        return None;
+    }
+    let before = start - extent.logical.start;
+    let place = match extent.place {
+        Place::Zero => Place::Zero,
+        Place::Stored { blob, offset } => Place::Stored {
+            blob,
+            offset: offset.saturating_add(before),
+        },
+        // Extents of blocks are shorter than 2^32 bytes.
+        Place::Encoded { block, skip } => Place::Encoded {
+            block,
+            skip: skip.saturating_add(u32::try_from(before).unwrap_or(u32::MAX)),
+        },
+        Place::Inline(bytes) => {
+            let from = saturating_usize(before);
+            let len = saturating_usize(end - start);
+            Place::Inline(bytes.get(from..from.saturating_add(len))?.into())
+        }
+    };
+    Some(Extent {
+        logical: to + (start - part.start)..to + (end - part.start),
+        place,
+    })
+}
+
+/// The driver's own error, where zmap had it from reading metadata as a source.
+fn original(error: Error) -> Error {
+    if let Error::Io { source, .. } = &error
+        && let Some(inner) = source.get_ref()
+        && let Some(original) = inner.downcast_ref::<Error>()
+    {
+        return original.clone();
+    }
+    error
+}

@@ -1,0 +1,270 @@
+//! The superblock: bytes to a validated value.
+//!
+//! The field `blocks` is not held against the image: it is for `statfs`, and may be 0.
+
+use forerun_io::saturating_usize;
+use forerun_vfs::{Error, Result};
+use zerocopy::FromBytes;
+
+use crate::error::Check;
+use crate::ondisk::{self, EXTENSION_SLOT, MAGIC, SUPERBLOCK_AT, compat, incompat};
+
+/// Bytes from the start of the image to the end of a superblock without extensions.
+pub const LEN: u64 = SUPERBLOCK_AT + 128;
+
+/// [`LEN`] and the extension slot that is known.
+pub const HEAD: usize = 1168;
+
+/// Names of the incompatible features, by bit; where a bit has two meanings, both.
+const INCOMPATIBLE: [(u32, &str); 9] = [
+    (incompat::ZERO_PADDING, "0padding"),
+    (incompat::COMPR_CFGS, "compr_cfgs/big_pcluster"),
+    (incompat::CHUNKED_FILE, "chunked_file"),
+    (incompat::DEVICE_TABLE, "device_table/compr_head2"),
+    (incompat::ZTAILPACKING, "ztailpacking"),
+    (incompat::FRAGMENTS, "fragments/dedupe"),
+    (incompat::XATTR_PREFIXES, "xattr_prefixes"),
+    (incompat::BITS_48, "48bit"),
+    (incompat::METABOX, "metabox"),
+];
+const COMPATIBLE: [(u32, &str); 6] = [
+    (compat::SB_CHKSUM, "sb_chksum"),
+    (compat::MTIME, "mtime"),
+    (compat::XATTR_FILTER, "xattr_filter"),
+    (compat::SHARED_EA_IN_METABOX, "shared_ea_in_metabox"),
+    (compat::PLAIN_XATTR_PFX, "plain_xattr_pfx"),
+    (compat::ISHARE_XATTRS, "ishare_xattrs"),
+];
+/// The compressors by their bit in `is_compressed`, and how long their settings are at least.
+pub const ALGORITHMS: [(&str, usize); 4] = [("lz4", 4), ("lzma", 6), ("deflate", 1), ("zstd", 2)];
+
+/// What the superblock says, checked against itself and the length of the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    pub checksum: u32,
+    pub feature_compat: u32,
+    pub feature_incompat: u32,
+    pub block_bits: u8,
+    pub extension_slots: u8,
+    pub root: u64,
+    pub inodes: u64,
+    pub epoch: i64,
+    pub nanoseconds: u32,
+    /// Seconds at which the image was made.
+    pub build_time: i64,
+    pub blocks: u64,
+    pub meta_block: u32,
+    pub xattr_block: u32,
+    pub uuid: [u8; 16],
+    pub label: Vec<u8>,
+    /// Bits of [`ALGORITHMS`]; all zero where the image does not list them.
+    pub algorithms: u16,
+    /// As it is stored: the bits above, or the farthest match of LZ4.
+    pub is_compressed: u16,
+    pub devices: u16,
+    pub device_slot: u16,
+    pub prefixes: u8,
+    pub prefix_start: u32,
+    pub packed: Option<u64>,
+    pub metabox: Option<u64>,
+}
+
+impl Superblock {
+    /// Takes the first [`HEAD`] bytes of a source of `source_len`, or all of them.
+    ///
+    /// # Errors
+    /// `UnknownFormat`, `Unsupported` for features that this does not know, `Corrupt`.
+    pub fn parse(head: &[u8], source_len: u64) -> Result<Self> {
+        let short = |need| {
+            Check::ShortSuperblock {
+                len: source_len,
+                need,
+            }
+            .at(None, SUPERBLOCK_AT)
+        };
+        let bytes = head
+            .get(saturating_usize(SUPERBLOCK_AT)..)
+            .unwrap_or_default();
+        let Ok((raw, _)) = ondisk::Superblock::read_from_prefix(bytes) else {
+            return Err(short(LEN));
+        };
+        if raw.magic.get() != MAGIC {
+            return Err(Error::UnknownFormat {
+                expected: "erofs".into(),
+                found: format!("magic {:#010x} at 1024", raw.magic.get()),
+            });
+        }
+        let feature_incompat = raw.feature_incompat.get();
+        unsupported(&raw)?;
+        let block_bits = raw.blkszbits;
+        if !(9..=16).contains(&block_bits) {
+            return Err(Check::BlockSize { bits: block_bits }.at(None, SUPERBLOCK_AT));
+        }
+        let end = LEN + u64::from(raw.sb_extslots) * EXTENSION_SLOT;
+        if end > source_len {
+            return Err(short(end));
+        }
+        let nanoseconds = raw.fixed_nsec.get();
+        if nanoseconds >= 1_000_000_000 {
+            return Err(Check::Nanoseconds { nanoseconds }.at(None, SUPERBLOCK_AT));
+        }
+        let is_48 = feature_incompat & incompat::BITS_48 != 0;
+        let (root, high) = match (is_48, raw.rootnid_8b.get()) {
+            (true, root) if root != 0 => (root, raw.rootnid_2b.get()),
+            _ => (u64::from(raw.rootnid_2b.get()), 0),
+        };
+        let epoch = raw.epoch.get().cast_signed();
+        let later = if is_48 { raw.build_time.get() } else { 0 };
+        let has = |bit: u32| feature_incompat & bit != 0;
+        let word = raw.is_compressed.get();
+        let superblock = Self {
+            checksum: raw.checksum.get(),
+            feature_compat: raw.feature_compat.get(),
+            feature_incompat,
+            block_bits,
+            extension_slots: raw.sb_extslots,
+            root,
+            inodes: raw.inos.get(),
+            epoch,
+            nanoseconds,
+            build_time: epoch.saturating_add(i64::from(later)),
+            blocks: u64::from(raw.blocks.get()) | u64::from(high) << 32,
+            meta_block: raw.meta_blkaddr.get(),
+            xattr_block: raw.xattr_blkaddr.get(),
+            uuid: raw.uuid,
+            label: raw
+                .volume_name
+                .split(|&byte| byte == 0)
+                .next()
+                .unwrap_or_default()
+                .to_vec(),
+            algorithms: if has(incompat::COMPR_CFGS) { word } else { 0 },
+            is_compressed: word,
+            devices: if has(incompat::DEVICE_TABLE) {
+                raw.extra_devices.get()
+            } else {
+                0
+            },
+            device_slot: raw.devt_slotoff.get(),
+            prefixes: if has(incompat::XATTR_PREFIXES) {
+                raw.xattr_prefix_count
+            } else {
+                0
+            },
+            prefix_start: raw.xattr_prefix_start.get(),
+            packed: Some(raw.packed_nid.get()).filter(|&nid| has(incompat::FRAGMENTS) && nid > 0),
+            metabox: has(incompat::METABOX).then(|| metabox(bytes)).flatten(),
+        };
+        Ok(superblock)
+    }
+
+    /// The bytes that settings of compressors, if any, follow.
+    pub fn end(&self) -> u64 {
+        LEN + u64::from(self.extension_slots) * EXTENSION_SLOT
+    }
+
+    /// Bytes of a block.
+    pub const fn block_size(&self) -> u64 {
+        1 << self.block_bits
+    }
+
+    /// Where a block starts. Block numbers have 48 bits at the most, so nothing is lost.
+    pub const fn block_at(&self, block: u64) -> u64 {
+        block.saturating_mul(1 << self.block_bits)
+    }
+
+    /// Whether an incompatible feature is in use.
+    pub const fn has(&self, bit: u32) -> bool {
+        self.feature_incompat & bit != 0
+    }
+
+    /// Whether a compatible feature is in use.
+    pub const fn has_compat(&self, bit: u32) -> bool {
+        self.feature_compat & bit != 0
+    }
+
+    /// Whether anything may be compressed. Not so where the image says it is not.
+    pub const fn may_be_compressed(&self) -> bool {
+        self.is_compressed != 0 || self.has(incompat::ZERO_PADDING)
+    }
+
+    /// Names of the features in use.
+    pub fn features(&self) -> String {
+        let compatible = names(self.feature_compat, &COMPATIBLE);
+        let names: Vec<_> = compatible
+            .into_iter()
+            .chain(names(self.feature_incompat, &INCOMPATIBLE))
+            .collect();
+        if names.is_empty() {
+            "none".into()
+        } else {
+            names.join(" ")
+        }
+    }
+
+    /// Names of the compressors that the image lists.
+    pub fn compressors(&self) -> String {
+        let names: Vec<_> = (0..)
+            .zip(ALGORITHMS)
+            .filter(|(bit, _)| self.algorithms & (1 << bit) != 0)
+            .map(|(_, (name, _))| name)
+            .collect();
+        match (names.is_empty(), self.may_be_compressed()) {
+            (false, _) => names.join(" "),
+            (true, true) => "lz4".into(),
+            (true, false) => "none".into(),
+        }
+    }
+}
+
+/// The checksum over `block`, the bytes from the superblock to the end of the block it starts in,
+/// with the field itself as zeros. The last of CRC-32C's steps, the inversion, is left out.
+pub fn checksum(block: &[u8]) -> u32 {
+    let (before, rest) = block.split_at(block.len().min(4));
+    let crc = crc32c::crc32c(before);
+    let crc = crc32c::crc32c_append(crc, &[0; 4]);
+    !crc32c::crc32c_append(crc, rest.get(4..).unwrap_or_default())
+}
+
+fn metabox(bytes: &[u8]) -> Option<u64> {
+    let field = bytes.get(128..136)?;
+    let nid = u64::from_le_bytes(field.try_into().ok()?);
+    Some(nid)
+}
+
+fn names(word: u32, table: &[(u32, &'static str)]) -> Vec<&'static str> {
+    let set = table.iter().filter(|(bit, _)| word & bit != 0);
+    set.map(|&(_, name)| name).collect()
+}
+
+/// Refuses by name what this crate does not read.
+fn unsupported(raw: &ondisk::Superblock) -> Result<()> {
+    let refuse = |what: String| Err(Error::Unsupported(format!("EROFS image with {what}")));
+    let unknown = raw.feature_incompat.get() & !incompat::KNOWN;
+    if unknown != 0 {
+        return refuse(format!("unknown features {unknown:#x} (incompatible)"));
+    }
+    if raw.dirblkbits != 0 {
+        return refuse(format!("directory blocks of 2^{} blocks", raw.dirblkbits));
+    }
+    let has = |bit: u32| raw.feature_incompat.get() & bit != 0;
+    let unknown = raw.is_compressed.get() >> ALGORITHMS.len();
+    if has(incompat::COMPR_CFGS) && unknown != 0 {
+        return refuse(format!(
+            "unknown compressors {:#x}",
+            unknown << ALGORITHMS.len()
+        ));
+    }
+    if has(incompat::METABOX) && raw.sb_extslots == 0 {
+        return refuse("a metabox and no superblock extension that says where".into());
+    }
+    Ok(())
+}
+
+/// Whether the bytes claim to be of this format.
+pub fn probe(head: &[u8]) -> bool {
+    let at = saturating_usize(SUPERBLOCK_AT);
+    head.get(at..at + 4) == Some(&MAGIC.to_le_bytes()[..])
+}
+
+const _: () = assert!(LEN == 1152);

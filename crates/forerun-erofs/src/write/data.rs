@@ -1,0 +1,160 @@
+//! The contents of files, read, encoded and stored side by side.
+//!
+//! Two maps in a row: files are fetched, the packer cuts them into parts, the parts are encoded, and
+//! this thread stores them in order. Places of data count from the first block of the data: where
+//! that lies is not known before all inodes are.
+
+use std::collections::HashMap;
+
+use forerun_engine::build::{BuildError, NodeIndex, ParallelBounds, ParallelError, parallel_map};
+
+use super::encode::Worker;
+use super::fetch::{batches, fetch};
+use super::options::ErofsOptions;
+use super::pack::Packer;
+use super::plan::Plan;
+use super::shape::Shapes;
+use super::sink::Sink;
+use super::spool::{Spool, Spooled};
+use super::store::Store;
+
+/// Threads that read small files: one waits for the disk while the other copies and hashes.
+const FETCHERS: usize = 2;
+
+/// A chunk of zeros, which is not stored.
+pub const HOLE: u32 = u32::MAX;
+
+/// Where everything went.
+pub struct Data {
+    pub files: HashMap<NodeIndex, FileData>,
+    pub bodies: Vec<Body>,
+    /// The ends of files.
+    pub tails: Spool,
+    /// Blocks in the image.
+    pub blocks: u64,
+    /// Whether some extent is stored once for several places.
+    pub shared: bool,
+}
+
+/// What a file consists of.
+#[derive(Clone, Debug)]
+pub enum FileData {
+    /// A body, by its number in the order they were stored.
+    Body(usize),
+    /// Chunks, by their first blocks.
+    Chunks(Vec<u32>),
+}
+
+/// Data of a file, or of several equal ones.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// Whole blocks, and what lies behind the inode.
+    Flat {
+        start: u32,
+        tail: Option<Spooled>,
+    },
+    Packed(Packed),
+}
+
+/// Compressed data.
+#[derive(Clone, Debug, Default)]
+pub struct Packed {
+    pub extents: Vec<Extent>,
+    /// Blocks they take.
+    pub blocks: u32,
+    /// The last extent, where it lies behind the inode.
+    pub inline: Option<Spooled>,
+    /// Whether some extent is another's too, so that they do not follow each other.
+    pub scattered: bool,
+}
+
+/// Data from one place of a file to the next extent's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Offset in the file.
+    pub at: u64,
+    pub kind: ExtentKind,
+    /// The first block.
+    pub block: u32,
+    /// None where it lies behind the inode.
+    pub blocks: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtentKind {
+    Compressed,
+    /// At most one block, stored as it is.
+    Plain,
+    /// As many blocks as in the file, stored as they are.
+    Run,
+}
+
+impl Data {
+    /// Chunks and body of a file; neither of an empty one.
+    pub fn of(&self, file: NodeIndex) -> (Option<&[u32]>, Option<&Body>) {
+        match self.files.get(&file) {
+            None => (None, None),
+            Some(FileData::Chunks(chunks)) => (Some(chunks), None),
+            Some(&FileData::Body(body)) => (None, self.bodies.get(body)),
+        }
+    }
+}
+
+/// Stores all contents.
+pub fn write_data(
+    plan: &Plan<'_>,
+    shapes: &Shapes,
+    options: &ErofsOptions,
+    sink: &mut Sink<'_, '_>,
+) -> Result<Data, BuildError> {
+    let encoders = ParallelBounds {
+        threads: options.threads,
+        memory: options.memory / 4 * 3,
+    };
+    let fetchers = ParallelBounds {
+        threads: FETCHERS,
+        memory: options.memory / 4,
+    };
+    let mut store = Store::new(options, sink);
+    let files = parallel_map(
+        encoders,
+        || {
+            let mut worker = Worker::new(options)?;
+            Ok(move |part| Ok(worker.encode(part)))
+        },
+        |jobs| {
+            let mut packer = Packer::new(plan, shapes, options, jobs);
+            parallel_map(
+                fetchers,
+                || {
+                    Ok(|batch: Vec<_>| -> Result<Vec<_>, BuildError> {
+                        let files = batch.into_iter().map(|wanted| fetch(plan, wanted));
+                        files.collect()
+                    })
+                },
+                |jobs| {
+                    let mut end = Ok(());
+                    batches(plan, options.duplicates, &mut |batch, weight| {
+                        end = jobs.send(batch, weight);
+                        end.is_ok()
+                    });
+                    end
+                },
+                |batch| batch.into_iter().try_for_each(|file| packer.add(file)),
+            )?;
+            Ok(packer.finish())
+        },
+        |encoded| Ok(store.add(encoded)?),
+    );
+    let files = files.map_err(build_error)?;
+    Ok(store.finish(files))
+}
+
+fn build_error(error: ParallelError<BuildError>) -> BuildError {
+    let source = match error {
+        ParallelError::Failed(error) => return error,
+        ParallelError::Thread(source) => source,
+        other => std::io::Error::other(other.to_string()),
+    };
+    BuildError::Thread { source }
+}

@@ -1,0 +1,406 @@
+//! Indexes of compressed files: for each block of the file, where the extent starts that it is in.
+//!
+//! A block in which an extent starts is a head, with the offset where; the others count how far back
+//! the head is and how far ahead the next. An end of file within a block makes a head of its own, so
+//! that the last extent has an end. Compacted indexes hold two or sixteen blocks in a pack with one
+//! address, from which those of its heads follow, since extents lie one behind the other.
+
+use forerun_io::{saturating_usize, u64_from};
+
+use super::data::{ExtentKind, Packed};
+
+/// What comes before the indexes.
+pub const HEADER: u64 = 8;
+/// Before full indexes there is room for another header.
+const FULL_GAP: u64 = 8;
+/// In place of the distance to the head: the number of the extent's blocks.
+const COUNT: u16 = 0x0800;
+/// Bits of an entry below its kind.
+const LOW_BITS: u32 = 12;
+
+const PLAIN: u16 = 0;
+const HEAD: u16 = 1;
+const BEHIND: u16 = 2;
+
+/// Bits of the header's `h_advise`.
+mod advise {
+    pub const COMPACTED_2B: u16 = 0x0001;
+    pub const BIG_CLUSTERS: u16 = 0x0006;
+    pub const INLINE: u16 = 0x0008;
+}
+
+/// How the indexes of an image are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    pub block_bits: u32,
+    /// Extents may have several blocks.
+    pub big: bool,
+    pub full: bool,
+    /// Number of the codec.
+    pub algorithm: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entry {
+    Head { kind: u16, offset: u16, block: u32 },
+    Behind { back: u16, ahead: u16, blocks: u16 },
+}
+
+/// Bytes from the end of the attributes of an inode, which is at `head`, to the end of its indexes.
+pub fn len(format: Format, full: bool, head: u64, size: u64) -> u64 {
+    let start = head.next_multiple_of(8) + HEADER;
+    let count = size.div_ceil(1 << format.block_bits);
+    let indexes = match full {
+        true => FULL_GAP + count * 8,
+        false => {
+            let cut = Cut::new(start, count, format);
+            (cut.first + cut.last) * 4 + cut.middle * 2
+        }
+    };
+    start + indexes - head
+}
+
+/// Those bytes. Blocks of data count from `base`.
+pub fn encode(format: Format, packed: &Packed, head: u64, size: u64, base: u32) -> Vec<u8> {
+    let full = format.full || packed.scattered;
+    let start = head.next_multiple_of(8);
+    let mut bytes = vec![0; saturating_usize(start - head)];
+    let inline = packed.inline.map_or(0, |inline| inline.len);
+    let mut flags = 0;
+    for (set, bit) in [
+        (!full && two_bytes(format), advise::COMPACTED_2B),
+        (format.big, advise::BIG_CLUSTERS),
+        (packed.inline.is_some(), advise::INLINE),
+    ] {
+        flags |= if set { bit } else { 0 };
+    }
+    bytes.extend_from_slice(&[0; 2]);
+    bytes.extend_from_slice(&u16::try_from(inline).unwrap_or(0).to_le_bytes());
+    bytes.extend_from_slice(&flags.to_le_bytes());
+    bytes.extend_from_slice(&[format.algorithm, 0]);
+    let entries = entries(format, packed, size, base);
+    if full {
+        bytes.resize(bytes.len() + saturating_usize(FULL_GAP), 0);
+        entries
+            .iter()
+            .for_each(|entry| full_entry(*entry, format.big, &mut bytes));
+    } else {
+        let cut = Cut::new(start + HEADER, u64_from(entries.len()), format);
+        compact(&entries, &cut, format, &mut bytes);
+    }
+    bytes
+}
+
+/// One entry for each block of the file.
+fn entries(format: Format, packed: &Packed, size: u64, base: u32) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let ends = packed.extents.iter().skip(1).map(|extent| extent.at);
+    for (extent, end) in packed.extents.iter().zip(ends.chain([size])) {
+        match extent.kind {
+            ExtentKind::Run => {
+                let mut at = extent.at;
+                for n in 0..extent.blocks {
+                    let block = base.saturating_add(extent.block).saturating_add(n);
+                    let next = end.min(at + (1 << format.block_bits));
+                    push(format, PLAIN, block, (at, next), 1, &mut entries);
+                    at = next;
+                }
+            }
+            kind @ (ExtentKind::Plain | ExtentKind::Compressed) => {
+                let kind = if kind == ExtentKind::Plain {
+                    PLAIN
+                } else {
+                    HEAD
+                };
+                let block = base.saturating_add(extent.block);
+                let range = (extent.at, end);
+                push(format, kind, block, range, extent.blocks, &mut entries);
+            }
+        }
+    }
+    // The end of the file, where no extent starts in its last block.
+    if u64_from(entries.len()) < size.div_ceil(1 << format.block_bits) {
+        let offset = low(size % (1 << format.block_bits));
+        let block = 0;
+        let kind = PLAIN;
+        entries.push(Entry::Head {
+            kind,
+            offset,
+            block,
+        });
+    }
+    entries
+}
+
+fn push(
+    format: Format,
+    kind: u16,
+    block: u32,
+    (start, end): (u64, u64),
+    blocks: u32,
+    entries: &mut Vec<Entry>,
+) {
+    let offset = low(start % (1 << format.block_bits));
+    entries.push(Entry::Head {
+        kind,
+        offset,
+        block,
+    });
+    let first = start >> format.block_bits;
+    let next = end >> format.block_bits;
+    for at in first + 1..next {
+        entries.push(Entry::Behind {
+            back: low(at - first),
+            ahead: low(next - at),
+            blocks: u16::try_from(blocks).unwrap_or(0),
+        });
+    }
+}
+
+/// Distances and offsets are bounded by the longest extent and block.
+fn low(value: u64) -> u16 {
+    u16::try_from(value).unwrap_or(u16::MAX)
+}
+
+impl Entry {
+    /// What stands for the distance back.
+    const fn back(back: u16, blocks: u16, big: bool) -> u16 {
+        if big && back == 1 {
+            blocks | COUNT
+        } else {
+            back
+        }
+    }
+}
+
+fn full_entry(entry: Entry, big: bool, bytes: &mut Vec<u8>) {
+    match entry {
+        Entry::Head {
+            kind,
+            offset,
+            block,
+        } => {
+            bytes.extend_from_slice(&kind.to_le_bytes());
+            bytes.extend_from_slice(&offset.to_le_bytes());
+            bytes.extend_from_slice(&block.to_le_bytes());
+        }
+        Entry::Behind {
+            back,
+            ahead,
+            blocks,
+        } => {
+            bytes.extend_from_slice(&BEHIND.to_le_bytes());
+            bytes.extend_from_slice(&[0; 2]);
+            bytes.extend_from_slice(&Entry::back(back, blocks, big).to_le_bytes());
+            bytes.extend_from_slice(&ahead.to_le_bytes());
+        }
+    }
+}
+
+/// Sixteen blocks fit into 32 bytes only while offsets have twelve bits.
+const fn two_bytes(format: Format) -> bool {
+    format.block_bits <= LOW_BITS
+}
+
+/// How many blocks are indexed by four bytes each, by two, and by four again.
+struct Cut {
+    first: u64,
+    middle: u64,
+    last: u64,
+}
+
+impl Cut {
+    fn new(start: u64, count: u64, format: Format) -> Self {
+        // Packs of 32 bytes start at multiples of that.
+        let first = (start.next_multiple_of(32) - start) / 4;
+        let even = |count: u64| count.next_multiple_of(2);
+        if first >= count || !two_bytes(format) {
+            let (first, middle, last) = (even(count), 0, 0);
+            return Self {
+                first,
+                middle,
+                last,
+            };
+        }
+        let middle = (count - first) / 16 * 16;
+        let last = even(count - first - middle);
+        Self {
+            first,
+            middle,
+            last,
+        }
+    }
+}
+
+fn compact(entries: &[Entry], cut: &Cut, format: Format, bytes: &mut Vec<u8>) {
+    let (first, rest) = split(entries, cut.first);
+    let (middle, last) = split(rest, cut.middle);
+    let mut base = Base::default();
+    for (entries, pack) in [(first, 2), (middle, 16), (last, 2)] {
+        for entries in entries.chunks(pack) {
+            let bits = if pack == 2 { 16 } else { 14 };
+            base.before(entries, format);
+            pack_of(entries, pack, bits, format, base.value, bytes);
+        }
+    }
+}
+
+fn split(entries: &[Entry], at: u64) -> (&[Entry], &[Entry]) {
+    let at = saturating_usize(at);
+    entries.split_at_checked(at).unwrap_or((entries, &[]))
+}
+
+/// The address of a pack, which is one before that of its first head, or with big clusters that of
+/// it, less the blocks of the extent before where its count is in the pack.
+#[derive(Default)]
+struct Base {
+    value: u32,
+}
+
+impl Base {
+    fn before(&mut self, entries: &[Entry], format: Format) {
+        let heads = entries.iter().find_map(|entry| match entry {
+            Entry::Head { block, .. } => Some(*block),
+            Entry::Behind { .. } => None,
+        });
+        let Some(head) = heads else { return };
+        let counted = match entries.first() {
+            Some(Entry::Behind {
+                back: 1, blocks, ..
+            }) => u32::from(*blocks),
+            _ => 0,
+        };
+        self.value = match format.big {
+            true => head.wrapping_sub(counted),
+            false => head.wrapping_sub(1),
+        };
+    }
+}
+
+fn pack_of(
+    entries: &[Entry],
+    pack: usize,
+    bits: usize,
+    format: Format,
+    base: u32,
+    bytes: &mut Vec<u8>,
+) {
+    let start = bytes.len();
+    bytes.resize(start + pack * bits / 8, 0);
+    let packed = bytes.get_mut(start..).unwrap_or_default();
+    for (n, entry) in entries.iter().enumerate() {
+        let (kind, low) = match *entry {
+            Entry::Head { kind, offset, .. } => (kind, offset),
+            Entry::Behind {
+                back,
+                ahead,
+                blocks,
+            } => {
+                let is_counted = format.big && back == 1;
+                let low = match n + 1 == pack && !is_counted {
+                    true => ahead,
+                    false => Entry::back(back, blocks, format.big),
+                };
+                (BEHIND, low)
+            }
+        };
+        put_bits(
+            packed,
+            n * bits,
+            u32::from(low) | u32::from(kind) << low_bits(format),
+        );
+    }
+    bytes.extend_from_slice(&base.to_le_bytes());
+}
+
+fn low_bits(format: Format) -> u32 {
+    format.block_bits.max(LOW_BITS)
+}
+
+/// Puts a value that has at most 16 bits over zeros.
+fn put_bits(bytes: &mut [u8], at: usize, value: u32) {
+    let value = value << (at % 8);
+    let there = bytes.iter_mut().skip(at / 8);
+    for (byte, value) in there.zip(value.to_le_bytes()) {
+        *byte |= value;
+    }
+}
+
+/// Whether a file can have compacted indexes: their packs are of up to 14 bits of offset.
+pub const fn can_compact(block_bits: u32) -> bool {
+    block_bits <= 14
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::data::Extent;
+    use super::*;
+
+    const FORMAT: Format = Format {
+        block_bits: 12,
+        big: false,
+        full: false,
+        algorithm: 0,
+    };
+
+    fn packed(extents: &[(u64, ExtentKind, u32, u32)]) -> Packed {
+        let extents = extents.iter().map(|&(at, kind, block, blocks)| Extent {
+            at,
+            kind,
+            block,
+            blocks,
+        });
+        Packed {
+            extents: extents.collect(),
+            ..Packed::default()
+        }
+    }
+
+    #[test]
+    fn every_block_has_an_entry() {
+        use ExtentKind::{Compressed, Plain};
+        let packed = packed(&[
+            (0, Compressed, 0, 1),
+            (9000, Plain, 1, 1),
+            (13096, Plain, 2, 1),
+        ]);
+        let entries = entries(FORMAT, &packed, 16000, 10);
+        let head = |kind, offset, block| Entry::Head {
+            kind,
+            offset,
+            block,
+        };
+        let behind = Entry::Behind {
+            back: 1,
+            ahead: 1,
+            blocks: 1,
+        };
+        let expected = [
+            head(HEAD, 0, 10),
+            behind,
+            head(PLAIN, 808, 11),
+            head(PLAIN, 808, 12),
+        ];
+        assert_eq!(entries, expected);
+    }
+
+    #[test]
+    fn lengths_are_those_of_the_bytes() {
+        for blocks in 1..80_u64 {
+            for head in (32..128).step_by(4) {
+                for (full, block_bits) in [(false, 12), (true, 12), (false, 13), (false, 9)] {
+                    let format = Format {
+                        full,
+                        block_bits,
+                        ..FORMAT
+                    };
+                    let size = (blocks << block_bits) - 1;
+                    let packed = packed(&[(0, ExtentKind::Compressed, 0, 1)]);
+                    let bytes = encode(format, &packed, head, size, 1);
+                    let len = len(format, full, head, size);
+                    assert_eq!(u64_from(bytes.len()), len, "{blocks} {head}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Inodes as bytes.
+
+use forerun_engine::build::{NewNode, NodeKind};
+use forerun_vfs::{Device, Timestamp};
+
+use super::plan::PlannedNode;
+
+/// How the data of an inode lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// In consecutive blocks.
+    Plain,
+    /// Compressed, with indexes of eight bytes.
+    CompressedFull,
+    /// In consecutive blocks, the end behind the inode.
+    Inline,
+    /// Compressed, with compacted indexes.
+    CompressedCompact,
+    /// In chunks.
+    Chunked,
+}
+
+impl Layout {
+    const fn bits(self) -> u16 {
+        let layout: u16 = match self {
+            Self::Plain => 0,
+            Self::CompressedFull => 1,
+            Self::Inline => 2,
+            Self::CompressedCompact => 3,
+            Self::Chunked => 4,
+        };
+        layout << 1
+    }
+}
+
+/// Everything in an inode but its attributes and what the node says itself.
+pub struct Fields {
+    pub planned: PlannedNode,
+    pub size: u64,
+    pub layout: Layout,
+    /// Address, device or length of the data, by the layout.
+    pub union: u32,
+    pub xattr_count: u16,
+}
+
+/// Whether a node needs the long form.
+pub fn is_extended(node: &NewNode, planned: PlannedNode, size: u64, epoch: Timestamp) -> bool {
+    let small = u16::try_from(node.uid).is_ok()
+        && u16::try_from(node.gid).is_ok()
+        && u16::try_from(planned.nlink).is_ok()
+        && u32::try_from(size).is_ok();
+    !small || node.mtime != epoch
+}
+
+/// Length of an inode.
+pub const fn core_len(extended: bool) -> u64 {
+    if extended { 64 } else { 32 }
+}
+
+/// The short or the long form.
+pub fn encode(node: &NewNode, fields: &Fields, extended: bool) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(64);
+    let format = fields.layout.bits() | u16::from(extended);
+    let half = |value: u32| u16::try_from(value).unwrap_or(u16::MAX).to_le_bytes();
+    bytes.extend_from_slice(&format.to_le_bytes());
+    bytes.extend_from_slice(&fields.xattr_count.to_le_bytes());
+    bytes.extend_from_slice(&(kind_bits(&node.kind) | node.mode & 0o7777).to_le_bytes());
+    if extended {
+        bytes.extend_from_slice(&[0; 2]);
+        bytes.extend_from_slice(&fields.size.to_le_bytes());
+        bytes.extend_from_slice(&fields.union.to_le_bytes());
+        bytes.extend_from_slice(&fields.planned.number.to_le_bytes());
+        bytes.extend_from_slice(&node.uid.to_le_bytes());
+        bytes.extend_from_slice(&node.gid.to_le_bytes());
+        bytes.extend_from_slice(&node.mtime.seconds.to_le_bytes());
+        bytes.extend_from_slice(&node.mtime.nanoseconds.to_le_bytes());
+        bytes.extend_from_slice(&fields.planned.nlink.to_le_bytes());
+        bytes.extend_from_slice(&[0; 16]);
+    } else {
+        bytes.extend_from_slice(&half(fields.planned.nlink));
+        let size = u32::try_from(fields.size).unwrap_or(u32::MAX);
+        bytes.extend_from_slice(&size.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&fields.union.to_le_bytes());
+        bytes.extend_from_slice(&fields.planned.number.to_le_bytes());
+        bytes.extend_from_slice(&half(node.uid));
+        bytes.extend_from_slice(&half(node.gid));
+        bytes.extend_from_slice(&[0; 4]);
+    }
+    bytes
+}
+
+/// A device number as Linux keeps it: 12 bits of the major number between 8 and 12 of the minor.
+pub const fn device(device: Device) -> u32 {
+    (device.minor & 0xFF) | (device.major << 8) | ((device.minor & !0xFF) << 12)
+}
+
+const fn kind_bits(kind: &NodeKind) -> u16 {
+    match kind {
+        NodeKind::Fifo => 0o010_000,
+        NodeKind::CharDevice(_) => 0o020_000,
+        NodeKind::Directory(_) => 0o040_000,
+        NodeKind::BlockDevice(_) => 0o060_000,
+        NodeKind::File { .. } => 0o100_000,
+        NodeKind::Symlink(_) => 0o120_000,
+        NodeKind::Socket => 0o140_000,
+    }
+}

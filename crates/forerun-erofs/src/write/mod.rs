@@ -1,0 +1,259 @@
+//! Makes EROFS images.
+//!
+//! The superblock first, then inodes and listings without gaps in the order of a walk, then data. So
+//! a walk reads forward through one part of the image, and only that. Where the lengths of inodes
+//! follow from the tree, room is left for them and data are written at once; compressed data wait in
+//! a temporary file until it is known how long the inodes are. The image depends on the tree and the
+//! options alone, not on the threads.
+
+mod data;
+mod dir;
+mod encode;
+mod fetch;
+mod index;
+mod inode;
+mod nodes;
+mod options;
+mod output;
+mod pack;
+mod place;
+mod plan;
+mod shape;
+mod sink;
+mod spool;
+mod store;
+mod superblock;
+mod xattr;
+
+use std::sync::Arc;
+
+use forerun_engine::build::{BuildError, ImageOutput, Tree};
+use forerun_io::{Observer, saturating_usize, u64_from};
+use forerun_vfs::Timestamp;
+
+pub use options::{Compression, ErofsOptions};
+
+use self::data::{Data, write_data};
+use self::index::Format;
+use self::nodes::{Nodes, Parts};
+use self::output::{Output, Patches};
+use self::plan::Plan;
+use self::shape::{Shapes, most_frequent_time};
+use self::sink::Sink;
+use self::spool::Spool;
+use self::superblock::{Facts, Head};
+use self::xattr::Xattrs;
+
+/// Writes `tree` as an EROFS image, and gives its length.
+///
+/// Extended attributes of other name spaces than `user`, `trusted` and `security`, POSIX ACLs aside,
+/// have no place in the format and are left out.
+///
+/// # Errors
+/// [`BuildError::Format`] for options out of their ranges and, before anything is written, for
+/// names over 255 bytes, links over 4095 bytes, device numbers over 12 and 20 bits, and too much of
+/// extended attributes; while writing, for more blocks than the format can address.
+/// [`BuildError::Content`] where a file cannot be read or has changed since it was scanned,
+/// [`BuildError::Output`], [`BuildError::Host`] where temporary files fail, and
+/// [`BuildError::Thread`].
+pub fn write(
+    tree: &Tree,
+    options: &ErofsOptions,
+    out: &mut dyn ImageOutput,
+    observer: &Arc<Observer>,
+) -> Result<u64, BuildError> {
+    options.validate()?;
+    let plan = Plan::new(tree, &options.order)?;
+    let head = Head::new(options);
+    let xattrs = match options.xattrs {
+        true => Xattrs::new(
+            tree,
+            &plan,
+            &options.xattr_prefixes,
+            options.share_xattrs_above,
+            head.first_shared(),
+        )?,
+        false => Xattrs::default(),
+    };
+    let epoch = match options.mkfs_time {
+        Some(seconds) => Timestamp {
+            seconds,
+            nanoseconds: 0,
+        },
+        None => most_frequent_time(tree, &plan),
+    };
+    let shapes = Shapes::new(tree, &plan, &xattrs, epoch, options.block());
+    let parts = Parts {
+        tree,
+        plan: &plan,
+        xattrs: &xattrs,
+        shapes: &shapes,
+        options,
+        format: format(options),
+    };
+    let inodes_at = head.inodes_at(&xattrs.shared);
+    let image = Image {
+        parts,
+        head,
+        epoch,
+        inodes_at,
+    };
+    let out = Output::new(out, observer);
+    match options.compression {
+        Some(_) => image.write_inodes_first(out),
+        None => image.write_data_first(out),
+    }
+}
+
+fn format(options: &ErofsOptions) -> Format {
+    let with = options.compression.as_ref();
+    let block_bits = options.block_bits();
+    Format {
+        block_bits,
+        big: with.is_some_and(|with| with.cluster_size > options.block_size),
+        full: with.is_some_and(|with| with.full_indexes) || !index::can_compact(block_bits),
+        algorithm: with.map_or(0, superblock::algorithm),
+    }
+}
+
+/// What is known before any contents are read.
+struct Image<'a> {
+    parts: Parts<'a>,
+    head: Head,
+    epoch: Timestamp,
+    /// Where inodes start.
+    inodes_at: u64,
+}
+
+impl Image<'_> {
+    /// The lengths of inodes are known: data go where they stay, inodes into the room before them.
+    fn write_data_first(&self, mut out: Output<'_>) -> Result<u64, BuildError> {
+        let options = self.parts.options;
+        let nodes = Nodes::place(self.parts, None, self.inodes_at);
+        out.zeros_to(nodes.end)?;
+        let mut sink = match &options.blob {
+            Some(file) => Sink::Device { file, len: 0 },
+            None => Sink::Image(&mut out),
+        };
+        let data = write_data(self.parts.plan, self.parts.shapes, options, &mut sink)?;
+        let mut patches = out.finish()?;
+        let mut seen = Seen::default();
+        nodes.write(&data, self.base(nodes.end)?, &mut |at, bytes| {
+            seen.add(at, bytes);
+            patches.patch(at, bytes)
+        })?;
+        self.write_head(&nodes, &data, seen, patches)
+    }
+
+    /// The lengths of inodes depend on the data, which wait.
+    fn write_inodes_first(&self, mut out: Output<'_>) -> Result<u64, BuildError> {
+        let options = self.parts.options;
+        let mut spool = Spool::default();
+        let mut sink = Sink::Spool(&mut spool);
+        let data = write_data(self.parts.plan, self.parts.shapes, options, &mut sink)?;
+        let nodes = Nodes::place(self.parts, Some(&data), self.inodes_at);
+        let mut seen = Seen::default();
+        nodes.write(&data, self.base(nodes.end)?, &mut |at, bytes| {
+            seen.add(at, bytes);
+            out.zeros_to(at)?;
+            out.write(bytes)
+        })?;
+        out.zeros_to(nodes.end)?;
+        spool.drain(|bytes| out.write(bytes))?;
+        self.write_head(&nodes, &data, seen, out.finish()?)
+    }
+
+    /// Number of the first block of data.
+    fn base(&self, end: u64) -> Result<u32, BuildError> {
+        if self.parts.options.blob.is_some() {
+            return Ok(0);
+        }
+        let blocks = end / u64::from(self.parts.options.block_size);
+        u32::try_from(blocks).map_err(|_| cannot(format!("{blocks} blocks of inodes")))
+    }
+
+    fn write_head(
+        &self,
+        nodes: &Nodes<'_>,
+        data: &Data,
+        mut seen: Seen,
+        mut patches: Patches<'_>,
+    ) -> Result<u64, BuildError> {
+        let options = self.parts.options;
+        let block = u64::from(options.block_size);
+        let on_device = options.blob.is_some();
+        let mut facts = Facts {
+            root: nodes.nid(Tree::ROOT),
+            inodes: u64_from(self.parts.plan.inodes.len()),
+            epoch: self.epoch,
+            blocks: nodes.end / block + if on_device { 0 } else { data.blocks },
+            inodes_at: self.inodes_at,
+            uuid: options.uuid.unwrap_or_default(),
+            shared_extents: data.shared,
+            device_blocks: if on_device { data.blocks } else { 0 },
+        };
+        if options.uuid.is_none() {
+            seen.hasher.update(&self.head.encode(options, &facts)?);
+            facts.uuid = uuid(&seen.hasher);
+        }
+        let mut head = self.head.encode(options, &facts)?;
+        head.extend_from_slice(&self.parts.xattrs.shared);
+        let sum = superblock::checksum(&seen.first_block(&head, block));
+        head.splice(superblock::CHECKSUM, sum.to_le_bytes());
+        patches.patch(superblock::START, &head)?;
+        patches.end()
+    }
+}
+
+/// Inodes and listings as they were written.
+#[derive(Default)]
+struct Seen {
+    hasher: blake3::Hasher,
+    /// From the superblock to the end of the longest block.
+    start: Vec<u8>,
+}
+
+impl Seen {
+    fn add(&mut self, at: u64, bytes: &[u8]) {
+        self.hasher.update(bytes);
+        let offset = saturating_usize(at - superblock::START);
+        if at < 1 << 17 {
+            self.start.resize(self.start.len().max(offset), 0);
+            self.start.truncate(offset);
+            self.start.extend_from_slice(bytes);
+        }
+    }
+
+    /// What the checksum of the superblock is made from: all from it to the end of its block.
+    fn first_block(mut self, head: &[u8], block: u64) -> Vec<u8> {
+        let len = match block > superblock::START {
+            true => block - superblock::START,
+            false => block,
+        };
+        let len = saturating_usize(len);
+        self.start
+            .resize(self.start.len().max(len).max(head.len()), 0);
+        if let Some(start) = self.start.get_mut(..head.len()) {
+            start.copy_from_slice(head);
+        }
+        self.start.truncate(len);
+        self.start
+    }
+}
+
+/// An UUID of version 8: made from the metadata, in a way of this crate's own.
+fn uuid(hasher: &blake3::Hasher) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    hasher.finalize_xof().fill(&mut uuid);
+    let [.., version, _, variant, _, _, _, _, _, _, _] = &mut uuid;
+    *version = *version & 0x0F | 0x80;
+    *variant = *variant & 0x3F | 0x80;
+    uuid
+}
+
+fn cannot(reason: String) -> BuildError {
+    BuildError::Format {
+        format: "erofs",
+        reason,
+    }
+}

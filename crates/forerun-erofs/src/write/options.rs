@@ -1,0 +1,170 @@
+//! What an image is made with.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use forerun_codec::{FillEncoder, FillEncoding};
+use forerun_engine::build::{BuildError, Order};
+
+use super::cannot;
+
+/// log2 of the block sizes of the format.
+const BLOCK_BITS: std::ops::RangeInclusive<u32> = 9..=16;
+/// The largest physical cluster that readers take.
+const LARGEST_PCLUSTER: u32 = 1 << 20;
+/// The longest label.
+const LABEL: usize = 16;
+/// The most prefixes that an attribute's name can choose from.
+const PREFIXES: usize = 128;
+
+/// How an EROFS image is laid out and encoded. The defaults are those of `mkfs.erofs`.
+#[derive(Clone, Debug)]
+pub struct ErofsOptions {
+    /// Bytes of a block: a power of two from 512 to 64 KiB; 4 KiB is the default. Linux mounts
+    /// images of blocks up to its page size.
+    pub block_size: u32,
+    /// What files are compressed with; nothing stores them as they are.
+    pub compression: Option<Compression>,
+    /// Stores files in chunks of this many bytes, a power of two of at least a block. Equal chunks
+    /// are stored once, and those of zeros not at all. Not together with compression.
+    pub chunk_size: Option<u32>,
+    /// Takes the chunks, from its first byte; the image then holds none, and is mounted with this
+    /// as its one device. Only with `chunk_size`.
+    pub blob: Option<Arc<File>>,
+    /// Whether the ends of files lie behind their inodes where there is room.
+    pub inline_tails: bool,
+    /// Whether files of the same contents share them.
+    pub duplicates: bool,
+    /// Whether extended attributes are kept.
+    pub xattrs: bool,
+    /// An attribute in more inodes than this is stored once for all of them; the default is 2.
+    pub share_xattrs_above: u32,
+    /// Starts of names of extended attributes, such as `trusted.overlay.`, that are stored once.
+    pub xattr_prefixes: Vec<Vec<u8>>,
+    /// Time of the image, which inodes of that very time need not store. Nothing means the most
+    /// frequent one of the tree, so that the same tree gives the same image.
+    pub mkfs_time: Option<i64>,
+    /// Nothing means one that is made from the image's own metadata.
+    pub uuid: Option<[u8; 16]>,
+    /// At most 16 bytes.
+    pub label: Vec<u8>,
+    /// Files whose data come first. The others follow in the order of a walk.
+    pub order: Order,
+    /// Threads that encode; 0 means one for each CPU. The image does not depend on it.
+    pub threads: usize,
+    /// Bytes of contents in memory at a time, about.
+    pub memory: usize,
+}
+
+/// How files are compressed.
+#[derive(Clone, Debug)]
+pub struct Compression {
+    /// The codec and its options.
+    pub encoding: FillEncoding,
+    /// Bytes that a physical cluster has at most: a power of two from a block to 1 MiB. One block
+    /// is the default of `mkfs.erofs`.
+    pub cluster_size: u32,
+    /// Whether the compressed ends of files lie behind their inodes where there is room
+    /// (`ztailpacking`). Linux knows that from 5.17 on.
+    pub inline_tails: bool,
+    /// Writes the indexes that Linux reads from 5.4 on, in place of compacted ones (5.5).
+    pub full_indexes: bool,
+    /// Whether equal extents of different files are stored once. Linux knows that from 6.1 on; such
+    /// images have full indexes.
+    pub share_extents: bool,
+}
+
+impl Compression {
+    /// With the defaults of `mkfs.erofs` for everything else.
+    #[must_use]
+    pub const fn new(encoding: FillEncoding) -> Self {
+        Self {
+            encoding,
+            cluster_size: 4096,
+            inline_tails: false,
+            full_indexes: false,
+            share_extents: false,
+        }
+    }
+}
+
+impl Default for ErofsOptions {
+    fn default() -> Self {
+        Self {
+            block_size: 4096,
+            compression: None,
+            chunk_size: None,
+            blob: None,
+            inline_tails: true,
+            duplicates: true,
+            xattrs: true,
+            share_xattrs_above: 2,
+            xattr_prefixes: Vec::new(),
+            mkfs_time: None,
+            uuid: None,
+            label: Vec::new(),
+            order: Order::default(),
+            threads: 0,
+            memory: 64 << 20,
+        }
+    }
+}
+
+impl ErofsOptions {
+    /// Whether an image can be made with these.
+    ///
+    /// # Errors
+    /// [`BuildError::Format`] that names the option and its range.
+    pub fn validate(&self) -> Result<(), BuildError> {
+        let size = self.block_size;
+        if !size.is_power_of_two() || !BLOCK_BITS.contains(&size.ilog2()) {
+            return Err(cannot(format!(
+                "a block size of {size} bytes; it is a power of two from 512 to 65536"
+            )));
+        }
+        if let Some(compression) = &self.compression {
+            self.validate_compression(compression)?;
+        }
+        if let Some(chunk) = self.chunk_size {
+            if !chunk.is_power_of_two() || chunk < size {
+                return Err(cannot(format!(
+                    "chunks of {chunk} bytes; a chunk is a power of two and at least a block"
+                )));
+            }
+            if self.compression.is_some() {
+                return Err(cannot("compressed chunks".to_string()));
+            }
+        } else if self.blob.is_some() {
+            return Err(cannot("another device without chunks on it".to_string()));
+        }
+        if self.label.len() > LABEL {
+            let len = self.label.len();
+            return Err(cannot(format!("a label of {len} bytes; 16 are the most")));
+        }
+        super::xattr::check_prefixes(&self.xattr_prefixes, PREFIXES)
+    }
+
+    fn validate_compression(&self, compression: &Compression) -> Result<(), BuildError> {
+        let cluster = compression.cluster_size;
+        let range = self.block_size..=LARGEST_PCLUSTER;
+        if !cluster.is_power_of_two() || !range.contains(&cluster) {
+            return Err(cannot(format!(
+                "physical clusters of {cluster} bytes; they are a power of two from a block to \
+                 1048576"
+            )));
+        }
+        FillEncoder::new(&compression.encoding)
+            .map(drop)
+            .map_err(|error| cannot(error.to_string()))
+    }
+
+    /// The block size as a length.
+    pub(super) fn block(&self) -> usize {
+        forerun_io::saturating_usize(self.block_size.into())
+    }
+
+    /// log2 of the block size.
+    pub(super) const fn block_bits(&self) -> u32 {
+        self.block_size.ilog2()
+    }
+}

@@ -1,0 +1,255 @@
+//! Which bytes are stored where: files are cut into parts, twins and equal chunks are found.
+//!
+//! Everything is decided here, by one thread in the order of the files, before anything is encoded;
+//! so the image does not depend on the threads that encode.
+
+use std::collections::{HashMap, HashSet};
+
+use forerun_engine::build::{BuildError, Jobs, NodeIndex, ParallelError};
+use forerun_io::{saturating_usize, u64_from};
+
+use super::cannot;
+use super::data::{FileData, HOLE};
+use super::fetch::{Fetched, Hash, Stream, Unreadable, WHOLE, Wanted, content_error};
+use super::options::ErofsOptions;
+use super::plan::Plan;
+use super::shape::Shapes;
+
+/// Large files are encoded in parts of this, each for itself. It is a multiple of every block size,
+/// so no part starts within a block.
+const PART: u64 = 4 << 20;
+
+/// Bytes to be encoded and stored.
+pub struct Part {
+    pub bytes: Vec<u8>,
+    pub role: Role,
+}
+
+#[derive(Clone, Copy)]
+pub enum Role {
+    /// Of a body.
+    Body { first: bool, last: bool, room: Room },
+    /// A chunk.
+    Chunk,
+}
+
+/// What may lie behind the inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Room {
+    /// The end of the file, where it is not compressed.
+    pub tail: bool,
+    /// The most bytes of a compressed end.
+    pub extent: u16,
+}
+
+pub struct Packer<'p, 't> {
+    plan: &'p Plan<'t>,
+    shapes: &'p Shapes,
+    options: &'p ErofsOptions,
+    jobs: Jobs<'p, Part>,
+    files: HashMap<NodeIndex, FileData>,
+    bodies: HashMap<Key, usize>,
+    /// First bytes of long files that may have a twin.
+    starts: HashSet<(u64, Hash)>,
+    next_body: usize,
+    chunks: HashMap<(u32, Hash), u32>,
+    /// Blocks of all chunks.
+    chunk_blocks: u64,
+}
+
+/// What bodies are told apart by.
+type Key = (u64, Hash, Room);
+type Outcome<T> = Result<T, ParallelError<BuildError>>;
+
+impl<'p, 't> Packer<'p, 't> {
+    pub fn new(
+        plan: &'p Plan<'t>,
+        shapes: &'p Shapes,
+        options: &'p ErofsOptions,
+        jobs: Jobs<'p, Part>,
+    ) -> Self {
+        Self {
+            plan,
+            shapes,
+            options,
+            jobs,
+            files: HashMap::new(),
+            bodies: HashMap::new(),
+            starts: HashSet::new(),
+            next_body: 0,
+            chunks: HashMap::new(),
+            chunk_blocks: 0,
+        }
+    }
+
+    pub fn add(&mut self, file: Fetched<'t>) -> Outcome<()> {
+        let wanted = file.wanted;
+        let data = match (self.chunk_size(&wanted), file.whole) {
+            (Some(chunk), whole) => {
+                let whole = whole.map(|(bytes, _)| bytes);
+                FileData::Chunks(self.add_chunks(&wanted, whole, chunk)?)
+            }
+            (None, Some((bytes, hash))) => {
+                let room = self.room(&wanted);
+                let key = hash.map(|hash| (wanted.file.len, hash, room));
+                match key.and_then(|key| self.bodies.get(&key)) {
+                    Some(&body) => FileData::Body(body),
+                    None => {
+                        self.part(bytes, true, true, room)?;
+                        FileData::Body(self.end_body(key))
+                    }
+                }
+            }
+            (None, None) => FileData::Body(self.add_long(&wanted)?),
+        };
+        self.files.insert(wanted.file.node, data);
+        Ok(())
+    }
+
+    pub fn finish(self) -> HashMap<NodeIndex, FileData> {
+        self.files
+    }
+
+    fn end_body(&mut self, key: Option<Key>) -> usize {
+        let body = self.next_body;
+        self.next_body += 1;
+        self.bodies.extend(key.map(|key| (key, body)));
+        body
+    }
+
+    /// What may lie behind the inode of a file.
+    fn room(&self, wanted: &Wanted<'_>) -> Room {
+        let block = u64::from(self.options.block_size);
+        let head = self.shapes.head(wanted.file.node);
+        let len = wanted.file.len;
+        let inline = |inline: bool| inline && head + len % block <= block;
+        let packed = self.options.compression.as_ref();
+        let extent = match packed.is_some_and(|packed| packed.inline_tails) {
+            // The inode, its indexes and the extent in one block.
+            true if head <= 128 && len <= 8 * block && block >= 1024 => block - 256,
+            // Inodes can always be placed so that half of a block lies behind them.
+            true => block / 2,
+            false => 0,
+        };
+        Room {
+            tail: !len.is_multiple_of(block) && inline(self.options.inline_tails),
+            extent: u16::try_from(extent).unwrap_or(0),
+        }
+    }
+
+    /// A long file whose start was not seen before has no twin: it goes through part by part while it
+    /// is hashed. Otherwise it is hashed to its end first; only where it then turns out not to be a
+    /// twin after all is it read a second time.
+    fn add_long(&mut self, wanted: &Wanted<'_>) -> Outcome<usize> {
+        let room = self.room(wanted);
+        let mut stream = self.check(wanted, Stream::open(&wanted.file))?;
+        let mut first = self.check(wanted, stream.read(PART))?;
+        if wanted.hash {
+            let start = first.get(..saturating_usize(WHOLE)).unwrap_or(&first);
+            let start = (wanted.file.len, *blake3::hash(start).as_bytes());
+            if !self.starts.insert(start) {
+                let mut hasher = blake3::Hasher::new();
+                hasher.update(&first);
+                while stream.left() > 0 {
+                    hasher.update(&self.check(wanted, stream.read(PART))?);
+                }
+                let key = (wanted.file.len, *hasher.finalize().as_bytes(), room);
+                if let Some(&body) = self.bodies.get(&key) {
+                    return Ok(body);
+                }
+                stream = self.check(wanted, Stream::open(&wanted.file))?;
+                first = self.check(wanted, stream.read(PART))?;
+            }
+        }
+        let mut hasher = wanted.hash.then(blake3::Hasher::new);
+        let (mut part, mut is_first) = (first, true);
+        loop {
+            hasher.iter_mut().for_each(|hasher| {
+                hasher.update(&part);
+            });
+            let last = stream.left() == 0;
+            self.part(part, is_first, last, room)?;
+            if last {
+                break;
+            }
+            is_first = false;
+            part = self.check(wanted, stream.read(PART))?;
+        }
+        let hash = hasher.map(|hasher| *hasher.finalize().as_bytes());
+        Ok(self.end_body(hash.map(|hash| (wanted.file.len, hash, room))))
+    }
+
+    /// Of files that are stored in chunks: small ones go behind their inodes where they can.
+    fn chunk_size(&self, wanted: &Wanted<'_>) -> Option<u64> {
+        let chunk = self.options.chunk_size?;
+        let inline = self.room(wanted).tail && wanted.file.len < u64::from(self.options.block_size);
+        (!inline || self.options.blob.is_some()).then(|| chunk.into())
+    }
+
+    fn add_chunks(
+        &mut self,
+        wanted: &Wanted<'_>,
+        whole: Option<Vec<u8>>,
+        chunk: u64,
+    ) -> Outcome<Vec<u32>> {
+        let mut chunks = Vec::new();
+        if let Some(bytes) = whole {
+            for bytes in bytes.chunks(saturating_usize(chunk)) {
+                chunks.push(self.chunk(bytes.to_vec())?);
+            }
+            return Ok(chunks);
+        }
+        let mut stream = self.check(wanted, Stream::open(&wanted.file))?;
+        while stream.left() > 0 {
+            let bytes = self.check(wanted, stream.read(chunk))?;
+            chunks.push(self.chunk(bytes)?);
+        }
+        Ok(chunks)
+    }
+
+    fn chunk(&mut self, bytes: Vec<u8>) -> Outcome<u32> {
+        if is_zero(&bytes) {
+            return Ok(HOLE);
+        }
+        let key = match self.options.duplicates {
+            true => {
+                let len = u32::try_from(bytes.len()).unwrap_or(0);
+                Some((len, *blake3::hash(&bytes).as_bytes()))
+            }
+            false => None,
+        };
+        if let Some(&block) = key.and_then(|key| self.chunks.get(&key)) {
+            return Ok(block);
+        }
+        let block = u32::try_from(self.chunk_blocks).ok();
+        let block = block.filter(|&block| block < HOLE);
+        let block = block.ok_or_else(|| cannot("4294967295 blocks".to_string()))?;
+        let blocks = u64_from(bytes.len()).div_ceil(u64::from(self.options.block_size));
+        self.chunk_blocks += blocks;
+        self.chunks.extend(key.map(|key| (key, block)));
+        let weight = bytes.len();
+        let role = Role::Chunk;
+        self.jobs.send(Part { bytes, role }, weight)?;
+        Ok(block)
+    }
+
+    fn part(&self, bytes: Vec<u8>, first: bool, last: bool, room: Room) -> Outcome<()> {
+        let weight = match self.options.compression {
+            Some(_) => bytes.len() * 2,
+            None => bytes.len(),
+        };
+        let role = Role::Body { first, last, room };
+        self.jobs.send(Part { bytes, role }, weight)
+    }
+
+    fn check<T>(&self, wanted: &Wanted<'_>, result: Result<T, Unreadable>) -> Outcome<T> {
+        let failed = |reason| content_error(self.plan, &wanted.file, reason).into();
+        result.map_err(failed)
+    }
+}
+
+/// In steps that the compiler turns into wide loads.
+fn is_zero(bytes: &[u8]) -> bool {
+    let mut chunks = bytes.chunks(64);
+    chunks.all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
+}

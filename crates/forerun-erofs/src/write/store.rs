@@ -1,0 +1,223 @@
+//! Encoded parts, put where they stay, in the order of the files.
+
+use std::collections::HashMap;
+
+use forerun_engine::build::{BuildError, NodeIndex};
+use forerun_io::{saturating_usize, u64_from};
+
+use super::cannot;
+use super::data::{Body, Data, Extent, ExtentKind, FileData, Packed};
+use super::encode::Encoded;
+use super::fetch::Hash;
+use super::options::ErofsOptions;
+use super::pack::{Role, Room};
+use super::sink::Sink;
+use super::spool::Spool;
+
+pub struct Store<'s, 'k, 'o> {
+    block: usize,
+    sink: &'s mut Sink<'k, 'o>,
+    tails: Spool,
+    bodies: Vec<Body>,
+    /// The body that is being stored.
+    current: Current,
+    blocks: u64,
+    /// First blocks of extents by what they are made of and into.
+    extents: Option<HashMap<(u64, Hash), u32>>,
+    shared: bool,
+}
+
+#[derive(Default)]
+struct Current {
+    start: u32,
+    /// Bytes before the next part.
+    len: u64,
+    /// Nothing while all of it is stored as it is.
+    packed: Option<Packed>,
+    /// What is stored as it is, up to the next part.
+    run: Option<Extent>,
+}
+
+impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
+    pub fn new(options: &ErofsOptions, sink: &'s mut Sink<'k, 'o>) -> Self {
+        let packed = options.compression.as_ref();
+        let share = packed.is_some_and(|packed| packed.share_extents);
+        Self {
+            block: options.block(),
+            sink,
+            tails: Spool::default(),
+            bodies: Vec::new(),
+            current: Current::default(),
+            blocks: 0,
+            extents: share.then(HashMap::new),
+            shared: false,
+        }
+    }
+
+    pub fn add(&mut self, part: Encoded) -> Result<(), BuildError> {
+        let (first, last, room) = match part.role {
+            Role::Chunk => return self.blocks(&part.bytes),
+            Role::Body { first, last, room } => (first, last, room),
+        };
+        if first {
+            self.current = Current {
+                start: self.here()?,
+                ..Current::default()
+            };
+        }
+        match part.extents {
+            Some(extents) => {
+                self.packed(extents, &part.bytes, part.inline)?;
+                self.current.len += part.len;
+            }
+            None => self.raw(&part.bytes, last, room)?,
+        }
+        if last {
+            let current = std::mem::take(&mut self.current);
+            // A flat body has ended itself.
+            if let Some(packed) = current.packed {
+                self.bodies.push(Body::Packed(packed));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn finish(self, files: HashMap<NodeIndex, FileData>) -> Data {
+        Data {
+            files,
+            bodies: self.bodies,
+            tails: self.tails,
+            blocks: self.blocks,
+            shared: self.shared,
+        }
+    }
+
+    /// Number of the next block.
+    fn here(&self) -> Result<u32, BuildError> {
+        // The last address means that there are no data.
+        let block = u32::try_from(self.blocks).ok();
+        let block = block.filter(|&block| block < u32::MAX);
+        block.ok_or_else(|| cannot(format!("{} blocks of data", self.blocks)))
+    }
+
+    /// Stores whole blocks; the last is filled with zeros.
+    fn blocks(&mut self, bytes: &[u8]) -> Result<(), BuildError> {
+        self.sink.append(bytes)?;
+        let rest = bytes.len().next_multiple_of(self.block) - bytes.len();
+        if rest > 0 {
+            self.sink.append(&vec![0; rest])?;
+        }
+        self.blocks += u64_from(bytes.len().div_ceil(self.block));
+        Ok(())
+    }
+
+    fn raw(&mut self, bytes: &[u8], last: bool, room: Room) -> Result<(), BuildError> {
+        let block = self.here()?;
+        let len = u64_from(bytes.len());
+        let at = self.current.len;
+        self.current.len += len;
+        let extent = Extent {
+            at,
+            kind: ExtentKind::Run,
+            block,
+            blocks: u32::try_from(bytes.len().div_ceil(self.block)).unwrap_or(u32::MAX),
+        };
+        if let Some(packed) = &mut self.current.packed {
+            packed.blocks = packed.blocks.saturating_add(extent.blocks);
+            packed.extents.push(extent);
+            return self.blocks(bytes);
+        }
+        // What comes first of it, should it become a compressed file later.
+        let run = self.current.run.get_or_insert(Extent {
+            blocks: 0,
+            ..extent
+        });
+        run.blocks = run.blocks.saturating_add(extent.blocks);
+        if !last {
+            return self.blocks(bytes);
+        }
+        let start = self.current.start;
+        let whole = match room.tail {
+            true => bytes.len() - bytes.len() % self.block,
+            false => bytes.len(),
+        };
+        let (whole, tail) = bytes.split_at_checked(whole).unwrap_or((bytes, &[]));
+        self.blocks(whole)?;
+        let tail = match tail.is_empty() {
+            true => None,
+            false => Some(self.tails.append(tail)?),
+        };
+        self.bodies.push(Body::Flat { start, tail });
+        Ok(())
+    }
+
+    fn packed(
+        &mut self,
+        extents: Vec<Extent>,
+        bytes: &[u8],
+        inline: Option<Vec<u8>>,
+    ) -> Result<(), BuildError> {
+        let mut packed = match self.current.packed.take() {
+            Some(packed) => packed,
+            None => Packed {
+                blocks: self.current.run.map_or(0, |run| run.blocks),
+                extents: self.current.run.into_iter().collect(),
+                ..Packed::default()
+            },
+        };
+        let (first, at) = (self.here()?, self.current.len);
+        let mut decoded = extents.iter().skip(1).map(|extent| extent.at);
+        for extent in &extents {
+            let placed = Extent {
+                at: at + extent.at,
+                block: first.saturating_add(extent.block),
+                ..*extent
+            };
+            // The last of a part may be longer than its twin, and is not looked for.
+            let len = decoded.next().map(|end| end - extent.at);
+            let placed = self.store_extent(placed, extent, bytes, len, &mut packed)?;
+            packed.blocks = packed.blocks.saturating_add(placed.blocks);
+            packed.extents.push(placed);
+        }
+        if self.extents.is_none() {
+            self.blocks(bytes)?;
+        }
+        if let Some(inline) = inline {
+            packed.inline = Some(self.tails.append(&inline)?);
+        }
+        self.current.packed = Some(packed);
+        Ok(())
+    }
+
+    /// With extents that are shared: stores one unless it is there, and gives where it is.
+    fn store_extent(
+        &mut self,
+        placed: Extent,
+        extent: &Extent,
+        bytes: &[u8],
+        len: Option<u64>,
+        packed: &mut Packed,
+    ) -> Result<Extent, BuildError> {
+        if self.extents.is_none() || extent.blocks == 0 {
+            return Ok(placed);
+        }
+        let from = saturating_usize(extent.block.into()).saturating_mul(self.block);
+        let stored = saturating_usize(extent.blocks.into()).saturating_mul(self.block);
+        let bytes = bytes.get(from..from.saturating_add(stored));
+        let bytes = bytes.unwrap_or_default();
+        let key = len.map(|len| (len, *blake3::hash(bytes).as_bytes()));
+        let known = self.extents.as_ref();
+        let known = known.and_then(|known| known.get(&key?).copied());
+        packed.scattered = true;
+        if let Some(block) = known {
+            self.shared = true;
+            return Ok(Extent { block, ..placed });
+        }
+        let block = self.here()?;
+        self.blocks(bytes)?;
+        if let (Some(known), Some(key)) = (&mut self.extents, key) {
+            known.insert(key, block);
+        }
+        Ok(Extent { block, ..placed })
+    }
+}

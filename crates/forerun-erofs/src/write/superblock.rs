@@ -1,0 +1,247 @@
+//! The superblock and what follows it before the first inode.
+
+use forerun_codec::FillEncoding;
+use forerun_engine::build::BuildError;
+use forerun_io::u64_from;
+use forerun_vfs::Timestamp;
+
+use super::cannot;
+use super::options::{Compression, ErofsOptions};
+use super::place::SLOT;
+use super::xattr::prefix_table;
+
+/// Where the superblock is.
+pub const START: u64 = 1024;
+const MAGIC: u32 = 0xE0F5_E1E2;
+const LEN: usize = 128;
+/// Where its checksum is.
+pub const CHECKSUM: std::ops::Range<usize> = 4..8;
+/// Bytes of an entry in the table of devices, and what its place is counted in.
+const DEVICE: u64 = 128;
+
+/// Bits of `feature_compat`.
+mod compat {
+    pub const CHECKSUM: u32 = 0x01;
+    pub const MTIME: u32 = 0x02;
+    /// Prefixes of names are where the superblock says, in the image itself.
+    pub const PLAIN_PREFIXES: u32 = 0x10;
+}
+
+/// Bits of `feature_incompat`.
+mod incompat {
+    pub const ZERO_PADDING: u32 = 0x01;
+    /// Big clusters, and descriptions of the codecs.
+    pub const CONFIGURATIONS: u32 = 0x02;
+    pub const CHUNKS: u32 = 0x04;
+    pub const DEVICES: u32 = 0x08;
+    pub const INLINE_EXTENTS: u32 = 0x10;
+    pub const SHARED_EXTENTS: u32 = 0x20;
+    pub const PREFIXES: u32 = 0x40;
+}
+
+/// What lies before the inodes.
+pub struct Head {
+    configurations: Vec<u8>,
+    devices_at: u64,
+    prefixes: Vec<u8>,
+    prefixes_at: u64,
+    /// Where shared attributes start.
+    pub shared_at: u64,
+    block: u64,
+}
+
+/// What is known at the end.
+pub struct Facts {
+    pub root: u64,
+    pub inodes: u64,
+    pub epoch: Timestamp,
+    pub blocks: u64,
+    pub inodes_at: u64,
+    pub uuid: [u8; 16],
+    /// Whether extents are shared.
+    pub shared_extents: bool,
+    /// Blocks on the other device.
+    pub device_blocks: u64,
+}
+
+impl Head {
+    pub fn new(options: &ErofsOptions) -> Self {
+        let compression = options.compression.as_ref();
+        let configurations = compression.filter(|with| is_configured(options, with));
+        let configurations =
+            configurations.map_or_else(Vec::new, |with| configuration(with, options));
+        let mut end = START + u64_from(LEN + configurations.len());
+        let devices_at = end.next_multiple_of(DEVICE);
+        if options.blob.is_some() {
+            end = devices_at + DEVICE;
+        }
+        let prefixes_at = end.next_multiple_of(4);
+        let prefixes = prefix_table(&options.xattr_prefixes);
+        let shared_at = prefixes_at + u64_from(prefixes.len());
+        Self {
+            configurations,
+            devices_at,
+            prefixes,
+            prefixes_at,
+            shared_at,
+            block: options.block_size.into(),
+        }
+    }
+
+    /// Number of the first shared attribute: they are counted from the block it is in.
+    pub const fn first_shared(&self) -> u64 {
+        self.shared_at % self.block / 4
+    }
+
+    /// Where inodes can start behind `shared` bytes of attributes.
+    pub fn inodes_at(&self, shared: &[u8]) -> u64 {
+        (self.shared_at + u64_from(shared.len())).next_multiple_of(SLOT)
+    }
+
+    /// Everything from the superblock to the shared attributes; the checksum is not there yet.
+    pub fn encode(&self, options: &ErofsOptions, facts: &Facts) -> Result<Vec<u8>, BuildError> {
+        let (compat, incompat) = self.features(options, facts);
+        let blocks =
+            u32::try_from(facts.blocks).map_err(|_| cannot(format!("{} blocks", facts.blocks)))?;
+        let root = u16::try_from(facts.root)
+            .map_err(|_| cannot(format!("a root whose inode has the number {}", facts.root)))?;
+        let mut bytes = Vec::with_capacity(4096);
+        bytes.extend_from_slice(&MAGIC.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&compat.to_le_bytes());
+        bytes.push(u8::try_from(options.block_bits()).unwrap_or(0));
+        bytes.push(0);
+        bytes.extend_from_slice(&root.to_le_bytes());
+        bytes.extend_from_slice(&facts.inodes.to_le_bytes());
+        bytes.extend_from_slice(&facts.epoch.seconds.to_le_bytes());
+        bytes.extend_from_slice(&facts.epoch.nanoseconds.to_le_bytes());
+        bytes.extend_from_slice(&blocks.to_le_bytes());
+        bytes.extend_from_slice(&self.block_of(facts.inodes_at).to_le_bytes());
+        bytes.extend_from_slice(&self.block_of(self.shared_at).to_le_bytes());
+        bytes.extend_from_slice(&facts.uuid);
+        let mut label = options.label.clone();
+        label.resize(16, 0);
+        bytes.extend_from_slice(&label);
+        bytes.extend_from_slice(&incompat.to_le_bytes());
+        let codecs = match incompat & incompat::CONFIGURATIONS != 0 {
+            true => options
+                .compression
+                .as_ref()
+                .map_or(0, |with| 1 << algorithm(with)),
+            false => 0_u16,
+        };
+        bytes.extend_from_slice(&codecs.to_le_bytes());
+        let slot = match options.blob {
+            Some(_) => u16::try_from(self.devices_at / DEVICE).unwrap_or(0),
+            None => 0,
+        };
+        bytes.extend_from_slice(&u16::from(options.blob.is_some()).to_le_bytes());
+        bytes.extend_from_slice(&slot.to_le_bytes());
+        bytes.push(0);
+        bytes.push(u8::try_from(options.xattr_prefixes.len()).unwrap_or(0));
+        let prefixes = match self.prefixes.is_empty() {
+            true => 0,
+            false => u32::try_from(self.prefixes_at / 4).unwrap_or(0),
+        };
+        bytes.extend_from_slice(&prefixes.to_le_bytes());
+        bytes.resize(LEN, 0);
+        bytes.extend_from_slice(&self.configurations);
+        self.encode_rest(options, facts, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn encode_rest(
+        &self,
+        options: &ErofsOptions,
+        facts: &Facts,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), BuildError> {
+        let to = |bytes: &mut Vec<u8>, at: u64| {
+            bytes.resize(forerun_io::saturating_usize(at - START), 0);
+        };
+        if options.blob.is_some() {
+            let blocks = facts.device_blocks;
+            let blocks = u32::try_from(blocks).map_err(|_| cannot(format!("{blocks} blocks")))?;
+            to(bytes, self.devices_at + 64);
+            bytes.extend_from_slice(&blocks.to_le_bytes());
+            // Where it would be if all devices were one.
+            let at = u32::try_from(facts.blocks).unwrap_or(0);
+            bytes.extend_from_slice(&at.to_le_bytes());
+            to(bytes, self.devices_at + DEVICE);
+        }
+        to(bytes, self.prefixes_at);
+        bytes.extend_from_slice(&self.prefixes);
+        Ok(())
+    }
+
+    fn features(&self, options: &ErofsOptions, facts: &Facts) -> (u32, u32) {
+        let with = options.compression.as_ref();
+        let prefixes = !options.xattr_prefixes.is_empty();
+        let mut compat = compat::CHECKSUM | compat::MTIME;
+        if prefixes {
+            compat |= compat::PLAIN_PREFIXES;
+        }
+        let bits = [
+            (with.is_some(), incompat::ZERO_PADDING),
+            (
+                with.is_some_and(|with| is_configured(options, with)),
+                incompat::CONFIGURATIONS,
+            ),
+            (options.chunk_size.is_some(), incompat::CHUNKS),
+            (options.blob.is_some(), incompat::DEVICES),
+            (
+                with.is_some_and(|with| with.inline_tails),
+                incompat::INLINE_EXTENTS,
+            ),
+            (facts.shared_extents, incompat::SHARED_EXTENTS),
+            (prefixes, incompat::PREFIXES),
+        ];
+        let set = bits.into_iter().filter(|(set, _)| *set);
+        (compat, set.fold(0, |all, (_, bit)| all | bit))
+    }
+
+    fn block_of(&self, at: u64) -> u32 {
+        u32::try_from(at / self.block).unwrap_or(0)
+    }
+}
+
+/// Images of LZ4 in single blocks say nothing of their codec: the oldest readers know no other.
+fn is_configured(options: &ErofsOptions, with: &Compression) -> bool {
+    with.cluster_size > options.block_size || algorithm(with) != 0
+}
+
+/// Number of the codec.
+pub const fn algorithm(with: &Compression) -> u8 {
+    match with.encoding {
+        FillEncoding::MicroLzma { .. } => 1,
+        FillEncoding::Deflate { .. } => 2,
+        FillEncoding::Zstd { .. } => 3,
+        // LZ4.
+        _ => 0,
+    }
+}
+
+/// The description of the codec, with its length before it.
+fn configuration(with: &Compression, options: &ErofsOptions) -> Vec<u8> {
+    let (len, bytes): (u16, Vec<u8>) = match with.encoding {
+        FillEncoding::MicroLzma { dictionary, .. } => (14, dictionary.to_le_bytes().to_vec()),
+        FillEncoding::Deflate { .. } => (6, vec![15]),
+        FillEncoding::Zstd { window_log, .. } => (6, vec![0, window_log.saturating_sub(10)]),
+        _ => {
+            let blocks = with.cluster_size / options.block_size;
+            let blocks = u16::try_from(blocks).unwrap_or(u16::MAX);
+            let mut bytes = u16::MAX.to_le_bytes().to_vec();
+            bytes.extend_from_slice(&blocks.to_le_bytes());
+            (14, bytes)
+        }
+    };
+    let mut record = len.to_le_bytes().to_vec();
+    record.extend_from_slice(&bytes);
+    record.resize(2 + usize::from(len), 0);
+    record
+}
+
+/// CRC-32C without the final inversion, as the superblock has it.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    !crc32c::crc32c(bytes)
+}

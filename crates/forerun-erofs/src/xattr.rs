@@ -1,0 +1,149 @@
+//! Extended attributes: an inode's own, behind it, and those it shares with others.
+//!
+//! The filter of names that an inode may keep is not used: it saves a kernel the search for one
+//! name, and here all are visited.
+
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{Error, NameError, Result};
+use zerocopy::FromBytes;
+
+use crate::error::Check;
+use crate::image::{Address, Image, Space};
+use crate::inode::Inode;
+use crate::ondisk::{XattrEntry, XattrHeader, compat};
+use crate::prefix;
+
+/// Longest name, with its prefix: what Linux allows.
+const NAME_MAX: usize = 255;
+const HEADER: usize = size_of::<XattrHeader>();
+const ENTRY: usize = size_of::<XattrEntry>();
+
+/// Visits the names and values of `inode`.
+pub fn visit(image: &Image, inode: &Inode, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+    if inode.xattr_len == 0 {
+        return Ok(());
+    }
+    let at = inode.xattrs();
+    let node = Some(inode.node);
+    image.inside(at, inode.xattr_len, "xattrs", node)?;
+    // 256 KiB and no more than the image has.
+    let mut bytes = vec![0; saturating_usize(inode.xattr_len)];
+    image.read(at, &mut bytes, "xattrs", node)?;
+    let room = |what| {
+        let len = inode.xattr_len;
+        Check::XattrRoom { len, what }.at(node, at.offset)
+    };
+    let Ok((header, rest)) = XattrHeader::read_from_prefix(&bytes) else {
+        return Err(room("their header"));
+    };
+    let shared = usize::from(header.h_shared_count) * 4;
+    let Some((shared, own)) = rest.split_at_checked(shared) else {
+        return Err(room("the numbers of shared ones"));
+    };
+    let mut visitor = Visitor {
+        image,
+        inode,
+        left: image.limits.xattr_bytes,
+        visit,
+    };
+    for number in shared.chunks_exact(4) {
+        let number = number.try_into().map_or(0, u32::from_le_bytes);
+        visitor.shared(number)?;
+    }
+    let start = at.plus(u64_from(HEADER + shared.len()));
+    visitor.own(start, own)
+}
+
+struct Visitor<'v> {
+    image: &'v Image,
+    inode: &'v Inode,
+    /// Bytes of names and values that may still come.
+    left: u64,
+    visit: &'v mut dyn FnMut(&[u8], &[u8]),
+}
+
+impl Visitor<'_> {
+    /// An xattr that is kept once for many inodes.
+    fn shared(&mut self, number: u32) -> Result<()> {
+        let superblock = &self.image.superblock;
+        let in_metabox = superblock.has_compat(compat::SHARED_EA_IN_METABOX);
+        let at = Address {
+            space: match (&self.image.metabox, in_metabox) {
+                (Some(_), true) => Space::Metabox,
+                _ => Space::Image,
+            },
+            offset: superblock.block_at(u64::from(superblock.xattr_block)),
+        };
+        let at = at.plus(u64::from(number) * 4);
+        let (what, node) = ("shared xattr", Some(self.inode.node));
+        let mut head = [0; ENTRY];
+        self.image.read(at, &mut head, what, node)?;
+        let entry: XattrEntry = zerocopy::transmute!(head);
+        let len = usize::from(entry.e_name_len) + usize::from(entry.e_value_size.get());
+        let at = at.plus(u64_from(ENTRY));
+        self.image.inside(at, u64_from(len), what, node)?;
+        // 64 KiB and a name.
+        let mut bytes = vec![0; len];
+        self.image.read(at, &mut bytes, what, node)?;
+        self.pair(at, &entry, &bytes)
+    }
+
+    /// The inode's own xattrs, which are `bytes`.
+    fn own(&mut self, mut at: Address, mut bytes: &[u8]) -> Result<()> {
+        let (len, node) = (self.inode.xattr_len, self.inode.node);
+        while let Ok((entry, rest)) = XattrEntry::read_from_prefix(bytes) {
+            let (name, value) = (usize::from(entry.e_name_len), entry.e_value_size.get());
+            let pair = name + usize::from(value);
+            if entry.e_name_index == 0 && pair == 0 {
+                // Room that was left for later.
+                (bytes, at) = (rest, at.plus(u64_from(ENTRY)));
+                continue;
+            }
+            let Some(found) = rest.get(..pair) else {
+                let what = "an entry";
+                return Err(Check::XattrRoom { len, what }.at(Some(node), at.offset));
+            };
+            let pair_at = at.plus(u64_from(ENTRY));
+            let step = pair.next_multiple_of(4);
+            self.pair(pair_at, &entry, found)?;
+            bytes = rest.get(step..).unwrap_or_default();
+            at = pair_at.plus(u64_from(step));
+        }
+        Ok(())
+    }
+
+    fn pair(&mut self, at: Address, entry: &XattrEntry, bytes: &[u8]) -> Result<()> {
+        let fail = |check: Check| Err(check.at(Some(self.inode.node), at.offset));
+        let index = entry.e_name_index;
+        let Some(prefix) = prefix::find(&self.image.prefixes, index) else {
+            return fail(Check::XattrPrefix { index });
+        };
+        let (suffix, value) = bytes.split_at(usize::from(entry.e_name_len).min(bytes.len()));
+        let name = [prefix, suffix].concat();
+        let source = match name.len() {
+            _ if name.contains(&0) => Some(NameError::Nul),
+            len if len > NAME_MAX => Some(NameError::TooLong {
+                len,
+                limit: NAME_MAX,
+            }),
+            _ if name.ends_with(b".") => Some(NameError::Empty),
+            _ => None,
+        };
+        if let Some(source) = source {
+            let name = String::from_utf8_lossy(&name).into_owned();
+            return fail(Check::XattrName { name, source });
+        }
+        // Many inodes may share one long value, and one may list it often.
+        let here = u64_from(name.len() + value.len());
+        let Some(left) = self.left.checked_sub(here) else {
+            let limit = self.image.limits.xattr_bytes;
+            return Err(Error::limit(
+                format!("xattrs of node {}", self.inode.node),
+                limit,
+            ));
+        };
+        self.left = left;
+        (self.visit)(&name, value);
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! The bytes of an index, read in pieces.
+
+use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_vfs::{Error, Result};
+
+/// Bytes read at once. Pieces are aligned to this, so nothing that is aligned to its own length, as
+/// all parts of an index are, lies in two of them.
+const PIECE: u64 = 2048;
+
+/// A view of `start..end` of the metadata.
+pub struct Bytes<'m> {
+    meta: &'m dyn ReadAt,
+    start: u64,
+    end: u64,
+    piece: [u8; 2048],
+    /// Where the piece at hand is; the length is zero before the first.
+    at: u64,
+    len: u64,
+}
+
+impl<'m> Bytes<'m> {
+    /// The range is inside the metadata.
+    pub const fn new(meta: &'m dyn ReadAt, start: u64, end: u64) -> Self {
+        Self {
+            meta,
+            start,
+            end,
+            piece: [0; 2048],
+            at: 0,
+            len: 0,
+        }
+    }
+
+    /// Reads what is at `offset`, aligned to its length and inside the view.
+    pub fn get<const N: usize>(&mut self, offset: u64) -> Result<[u8; N]> {
+        let end = offset.saturating_add(u64_from(N));
+        if offset < self.at || end > self.at.saturating_add(self.len) {
+            self.load(offset)?;
+        }
+        let from = saturating_usize(offset.saturating_sub(self.at));
+        let piece = self.piece.get(..saturating_usize(self.len));
+        let found = piece.and_then(|piece| piece.get(from..)?.first_chunk());
+        let missing = || Error::io(offset, N, std::io::ErrorKind::UnexpectedEof.into());
+        found.copied().ok_or_else(missing)
+    }
+
+    fn load(&mut self, offset: u64) -> Result<()> {
+        let aligned = offset - offset % PIECE;
+        let start = aligned.max(self.start);
+        let end = aligned.saturating_add(PIECE).min(self.end);
+        self.len = 0;
+        let len = end.saturating_sub(start);
+        let out = self.piece.get_mut(..saturating_usize(len));
+        let out = out.unwrap_or_default();
+        let read = self.meta.read_exact_at(start, out);
+        read.map_err(|error| Error::io(start, saturating_usize(len), error))?;
+        (self.at, self.len) = (start, len);
+        Ok(())
+    }
+}

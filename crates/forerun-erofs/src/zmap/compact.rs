@@ -1,0 +1,194 @@
+//! The compact index: packs of clusters, each pack with one block address.
+//!
+//! A pack holds 2 clusters in 8 bytes or 16 in 32. The last four bytes are the address that the
+//! blocks of its heads are counted from. The rest is a string of bits, a codeword for each cluster:
+//! two bits of kind above an offset or a distance. The packs of 16 need an alignment that the first
+//! clusters are kept in packs of 2 to reach, and a whole pack's worth of clusters, so that the last
+//! ones are in packs of 2 again.
+//!
+//! A cluster inside an extent keeps the distance back to its head; the last one of a pack keeps the
+//! distance to the next head instead, so that its way back follows from the one before it.
+
+use super::index::{CBLKCNT, Entry, Head, Kind};
+
+const SMALL: Shape = Shape {
+    len: 8,
+    clusters: 2,
+};
+const LARGE: Shape = Shape {
+    len: 32,
+    clusters: 16,
+};
+
+#[derive(Clone, Copy)]
+struct Shape {
+    len: u64,
+    clusters: u64,
+}
+
+/// Where the packs are.
+#[derive(Clone, Copy, Debug)]
+pub struct Packs {
+    start: u64,
+    /// Clusters in the small packs in front.
+    front: u64,
+    /// Clusters in large packs.
+    large: u64,
+    /// log2 of the length of a cluster.
+    bits: u8,
+    /// Whether each extent's blocks are counted; else each takes one, and addresses start one before.
+    counted: bool,
+}
+
+/// A pack, found for one of its clusters.
+pub struct Place {
+    pub offset: u64,
+    pub large: bool,
+    /// Which of its clusters was asked for.
+    index: u32,
+}
+
+impl Packs {
+    pub const fn new(start: u64, clusters: u64, large: bool, bits: u8, counted: bool) -> Self {
+        // A small pack takes as many bytes a cluster as fit between here and the alignment.
+        let gap = (LARGE.len - start % LARGE.len) % LARGE.len;
+        let front = gap / (SMALL.len / SMALL.clusters);
+        let (front, large) = if large && front < clusters {
+            let rest = clusters - front;
+            (front, rest - rest % LARGE.clusters)
+        } else {
+            (clusters, 0)
+        };
+        Self {
+            start,
+            front,
+            large,
+            bits,
+            counted,
+        }
+    }
+
+    /// Where the packs of `clusters` end; nothing where that is past all offsets.
+    pub fn end(&self, clusters: u64) -> Option<u64> {
+        match clusters.checked_sub(1) {
+            None => Some(self.start),
+            Some(last) => {
+                let place = self.find(last)?;
+                let shape = if place.large { LARGE } else { SMALL };
+                place.offset.checked_add(shape.len)
+            }
+        }
+    }
+
+    /// The pack of a cluster.
+    pub fn find(&self, cluster: u64) -> Option<Place> {
+        let front = self.front / SMALL.clusters * SMALL.len;
+        let in_large = cluster.checked_sub(self.front);
+        let (base, rest, shape) = match in_large {
+            None => (0, cluster, SMALL),
+            Some(rest) if rest < self.large => (front, rest, LARGE),
+            Some(rest) => {
+                let packs = self.large / LARGE.clusters;
+                let base = front.checked_add(packs.checked_mul(LARGE.len)?)?;
+                (base, rest - self.large, SMALL)
+            }
+        };
+        let pack = (rest / shape.clusters).checked_mul(shape.len)?;
+        let offset = self.start.checked_add(base)?.checked_add(pack)?;
+        let index = u32::try_from(rest % shape.clusters).ok()?;
+        Some(Place {
+            offset,
+            large: shape.len == LARGE.len,
+            index,
+        })
+    }
+
+    /// What a pack says of the cluster asked for.
+    pub fn entry(&self, place: &Place, pack: &[u8]) -> Entry {
+        let code = self.code(pack, place.index);
+        if let Some(kind) = code.kind {
+            return Entry::Head(Head {
+                kind,
+                offset: u64::from(code.low),
+                partial: false,
+            });
+        }
+        if let Some(blocks) = code.blocks() {
+            return Entry::Inner {
+                back: 1,
+                blocks: Some(u64::from(blocks)),
+            };
+        }
+        let last = pack_clusters(pack).saturating_sub(1);
+        let back = if place.index == last {
+            let before = place.index.checked_sub(1).map(|at| self.code(pack, at));
+            match before {
+                Some(before) if before.kind.is_none() && before.blocks().is_none() => {
+                    u64::from(before.low) + 1
+                }
+                Some(before) if before.kind.is_none() => 2,
+                _ => 1,
+            }
+        } else {
+            u64::from(code.low)
+        };
+        Entry::Inner { back, blocks: None }
+    }
+
+    /// The block of a head: what the extents of the pack before it take up, after the pack's address.
+    pub fn block(&self, place: &Place, pack: &[u8]) -> u64 {
+        let base = pack
+            .last_chunk()
+            .map_or(0, |&base| u32::from_le_bytes(base));
+        let mut block = u64::from(base);
+        if !self.counted {
+            let heads = (0..=place.index).filter(|&at| self.code(pack, at).kind.is_some());
+            return heads.fold(block, |block, _| block + 1);
+        }
+        // A head is known to have one block until the cluster behind it says how many.
+        let mut after_head = false;
+        for at in 0..place.index {
+            let code = self.code(pack, at);
+            match code.blocks() {
+                Some(blocks) => block += u64::from(blocks),
+                None => block += u64::from(after_head),
+            }
+            after_head = code.kind.is_some();
+        }
+        block + u64::from(after_head)
+    }
+
+    fn code(&self, pack: &[u8], index: u32) -> Code {
+        let width = if pack.len() > 8 { 14 } else { 16 };
+        let bit = index * width;
+        let byte = usize::try_from(bit / 8).unwrap_or(usize::MAX);
+        // Four bytes hold the codeword wherever it starts in the first of them; the address behind
+        // the codewords makes sure that they are there.
+        let four = pack.get(byte..).and_then(|rest| rest.first_chunk());
+        let word = four.map_or(0, |&four| u32::from_le_bytes(four)) >> (bit % 8);
+        let low_bits = u32::from(self.bits.max(12));
+        Code {
+            kind: Kind::of(word >> low_bits & 3),
+            low: word & ((1 << low_bits) - 1),
+        }
+    }
+}
+
+fn pack_clusters(pack: &[u8]) -> u32 {
+    if pack.len() > 8 { 16 } else { 2 }
+}
+
+/// A codeword.
+struct Code {
+    /// Nothing for a cluster inside an extent.
+    kind: Option<Kind>,
+    low: u32,
+}
+
+impl Code {
+    /// The number of blocks of the extent that started in the cluster before.
+    fn blocks(&self) -> Option<u32> {
+        let flag = u32::from(CBLKCNT);
+        (self.kind.is_none() && self.low & flag != 0).then_some(self.low & !flag)
+    }
+}

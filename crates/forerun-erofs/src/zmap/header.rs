@@ -1,0 +1,170 @@
+//! The map header: eight bytes behind the inode, with several meanings.
+
+use forerun_io::ReadAt;
+use forerun_vfs::{Error, Result};
+
+use super::check::Check;
+use super::{Config, Inode, Layout, feature};
+
+const LEN: u64 = 8;
+
+/// Bits of the advice in the header.
+mod advise {
+    /// Packs of sixteen clusters at two bytes each, in the compact layout.
+    pub const COMPACTED_2B: u16 = 0x0001;
+    /// Encoded extents instead of an index, in the full layout.
+    pub const EXTENTS: u16 = 0x0001;
+    /// log2 of the length of a record in units of four bytes, with encoded extents.
+    pub const RECORD_SHIFT: u32 = 1;
+    pub const RECORD_MASK: u16 = 0x3;
+    pub const BIG_PCLUSTER_1: u16 = 0x0002;
+    pub const BIG_PCLUSTER_2: u16 = 0x0004;
+    pub const INLINE_PCLUSTER: u16 = 0x0008;
+    pub const INTERLACED_PCLUSTER: u16 = 0x0010;
+    pub const FRAGMENT_PCLUSTER: u16 = 0x0020;
+}
+
+/// The whole file is in the packed inode: the top bit of the header as one number.
+const FRAGMENT_INODE: u64 = 1 << 63;
+
+/// What the header says.
+pub enum Header {
+    Fragment { offset: u64 },
+    Records(Records),
+    Index(Index),
+}
+
+/// Encoded extents.
+pub struct Records {
+    /// Where the header ends.
+    pub end: u64,
+    /// Length of a record.
+    pub len: u64,
+    /// How many there are, where they name their start.
+    pub count: u64,
+    /// log2 of the length of an extent, where they do not.
+    pub bits: u8,
+    pub interlaced: bool,
+    pub fragment: bool,
+}
+
+/// An index of clusters.
+pub struct Index {
+    /// Where the header ends.
+    pub end: u64,
+    /// log2 of the length of a cluster.
+    pub bits: u8,
+    /// Whether there are packs at two bytes a cluster.
+    pub packs_of_16: bool,
+    /// Algorithms of the two kinds of heads.
+    pub algorithms: [u8; 2],
+    /// Whether extents of the two kinds may have several blocks.
+    pub big: [bool; 2],
+    pub interlaced: bool,
+    pub tail: Tail,
+}
+
+/// What is special about the last extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// Nothing.
+    None,
+    /// It is so many bytes behind the index.
+    Inline { len: u16 },
+    /// It is in the packed inode; a full index may have more bits of the offset.
+    Fragment { offset: u32 },
+}
+
+impl Header {
+    pub fn read(meta: &dyn ReadAt, config: &Config<'_>, inode: &Inode) -> Result<Self> {
+        let at = inode.end.checked_next_multiple_of(LEN);
+        let at = at.filter(|&at| at.checked_add(LEN).is_some_and(|end| end <= meta.len()));
+        let Some(at) = at else {
+            let end = inode.end.saturating_add(LEN);
+            let len = meta.len();
+            return Err(Check::HeaderOutside { end, len }.at(inode.node, inode.end));
+        };
+        let mut bytes = [0; 8];
+        let read = meta.read_exact_at(at, &mut bytes);
+        read.map_err(|error| Error::io(at, bytes.len(), error))?;
+        // Before there was anything to say, the full layout kept the place and wrote nothing.
+        let is_new =
+            feature::BIG_PCLUSTER | feature::ZTAILPACKING | feature::FRAGMENTS | feature::BITS_48;
+        if inode.layout == Layout::Full && config.features & is_new == 0 {
+            bytes = [0; 8];
+        }
+        let header = Self::parse(bytes, config, inode.layout, at + LEN);
+        header.map_err(|check| check.at(inode.node, at))
+    }
+
+    fn parse(bytes: [u8; 8], config: &Config<'_>, layout: Layout, end: u64) -> Result<Self, Check> {
+        let [low @ .., a0, a1, algorithms, cluster] = bytes;
+        let advice = u16::from_le_bytes([a0, a1]);
+        let has = |bit| advice & bit != 0;
+        let all = u64::from_le_bytes(bytes);
+        let needs = |what, bit| match config.features & bit {
+            0 => Err(Check::Feature {
+                what,
+                features: config.features,
+            }),
+            _ => Ok(()),
+        };
+        let low = u32::from_le_bytes(low);
+        let bits = config.block_bits.saturating_add(cluster & 0x0F);
+        if all & FRAGMENT_INODE != 0 {
+            needs("data in the packed inode", feature::FRAGMENTS)?;
+            let offset = all & !FRAGMENT_INODE;
+            return Ok(Self::Fragment { offset });
+        }
+        if layout == Layout::Full && has(advise::EXTENTS) {
+            needs("encoded extents", feature::BITS_48)?;
+            let high = u64::from(algorithms) | u64::from(cluster) << 8;
+            return Ok(Self::Records(Records {
+                end,
+                len: 4 << (advice >> advise::RECORD_SHIFT & advise::RECORD_MASK),
+                count: u64::from(low) | high << 32,
+                bits,
+                interlaced: has(advise::INTERLACED_PCLUSTER),
+                fragment: has(advise::FRAGMENT_PCLUSTER),
+            }));
+        }
+        let packs_of_16 = layout == Layout::Compact && has(advise::COMPACTED_2B);
+        let max = match layout {
+            Layout::Full => 16,
+            Layout::Compact if packs_of_16 => 12,
+            Layout::Compact => 14,
+        };
+        if bits > max {
+            return Err(Check::ClusterBits { bits, max });
+        }
+        let big = [has(advise::BIG_PCLUSTER_1), has(advise::BIG_PCLUSTER_2)];
+        if big != [false; 2] {
+            needs("a cluster of several blocks", feature::BIG_PCLUSTER)?;
+        }
+        let [_, _, high @ ..] = low.to_le_bytes();
+        let tail = match (has(advise::INLINE_PCLUSTER), has(advise::FRAGMENT_PCLUSTER)) {
+            (false, false) => Tail::None,
+            (true, false) => {
+                needs("a compressed tail behind the index", feature::ZTAILPACKING)?;
+                match u16::from_le_bytes(high) {
+                    0 => Tail::None,
+                    len => Tail::Inline { len },
+                }
+            }
+            (false, true) => {
+                needs("a tail in the packed inode", feature::FRAGMENTS)?;
+                Tail::Fragment { offset: low }
+            }
+            (true, true) => return Err(Check::TwoTails),
+        };
+        Ok(Self::Index(Index {
+            end,
+            bits,
+            packs_of_16,
+            algorithms: [algorithms & 0x0F, algorithms >> 4],
+            big,
+            interlaced: has(advise::INTERLACED_PCLUSTER),
+            tail,
+        }))
+    }
+}

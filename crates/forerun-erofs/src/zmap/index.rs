@@ -1,0 +1,355 @@
+//! An index of clusters, whichever way it is packed, and the walk along it.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_vfs::{Error, Result};
+
+use super::bytes::Bytes;
+use super::check::Check;
+use super::compact::Packs;
+use super::header;
+use super::place::Placing;
+use super::span::{self, Span};
+use super::{Layout, Piece, full};
+
+/// The bit of a distance that says it is the number of blocks of the extent.
+pub const CBLKCNT: u16 = 0x0800;
+
+/// Clusters looked at for one extent at the most. Only extents in the packed inode get anywhere near:
+/// this many clusters of 4 KiB are 4 GiB.
+const MAX_CLUSTERS: u64 = 1 << 20;
+
+/// What starts an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes as they are.
+    Plain,
+    /// Compressed with the first algorithm.
+    First,
+    /// Compressed with the second one.
+    Second,
+}
+
+impl Kind {
+    /// By its two bits; nothing for a cluster inside an extent.
+    pub const fn of(bits: u32) -> Option<Self> {
+        match bits {
+            0 => Some(Self::Plain),
+            1 => Some(Self::First),
+            3 => Some(Self::Second),
+            _ => None,
+        }
+    }
+}
+
+/// A cluster in which an extent starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub kind: Kind,
+    /// Where in the cluster the extent starts.
+    pub offset: u64,
+    /// Whether the stream goes on past the extent.
+    pub partial: bool,
+}
+
+/// What the index says of one cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    Head(Head),
+    Inner {
+        /// Clusters back to its head, or some of them.
+        back: u64,
+        /// Blocks of the extent, in the first cluster behind the head.
+        blocks: Option<u64>,
+    },
+}
+
+/// The index of one inode.
+pub struct Clusters<'m> {
+    bytes: Bytes<'m>,
+    packing: Packing,
+    pub bits: u8,
+    pub count: u64,
+    /// Where the index ends, and an inline tail starts.
+    pub end: u64,
+}
+
+enum Packing {
+    Full { start: u64 },
+    Compact(Packs),
+}
+
+impl<'m> Clusters<'m> {
+    pub fn new(placing: &Placing<'m>, header: &header::Index) -> Result<Self, Check> {
+        let len = placing.meta.len();
+        let clusters = placing.inode.size.div_ceil(1 << header.bits);
+        let (packing, start, end) = match placing.inode.layout {
+            Layout::Full => {
+                let start = header.end.saturating_add(full::GAP);
+                let bytes = clusters.checked_mul(full::LEN);
+                let end = bytes.and_then(|bytes| start.checked_add(bytes));
+                (Packing::Full { start }, start, end)
+            }
+            Layout::Compact => {
+                // One rule holds for both kinds of heads here, or blocks could not be counted.
+                let [counted, second] = header.big;
+                if counted != second && (second || uses_second(header)) {
+                    let what = "a compact index that counts blocks for one of two algorithms";
+                    let features = placing.config.features;
+                    return Err(Check::Feature { what, features });
+                }
+                let start = header.end;
+                let large = header.packs_of_16;
+                let packs = Packs::new(start, clusters, large, header.bits, counted);
+                (Packing::Compact(packs), start, packs.end(clusters))
+            }
+        };
+        let outside = Check::IndexOutside {
+            clusters,
+            end: end.unwrap_or(u64::MAX),
+            len,
+        };
+        let end = end.filter(|&end| end <= len).ok_or(outside)?;
+        Ok(Self {
+            bytes: Bytes::new(placing.meta, start, end),
+            packing,
+            bits: header.bits,
+            count: clusters,
+            end,
+        })
+    }
+
+    /// Where a cluster's entry, or its pack, is.
+    pub fn offset(&self, cluster: u64) -> u64 {
+        match &self.packing {
+            Packing::Full { start } => start.saturating_add(cluster.saturating_mul(full::LEN)),
+            Packing::Compact(packs) => packs.find(cluster).map_or(self.end, |pack| pack.offset),
+        }
+    }
+
+    /// The entry of a cluster below the count.
+    pub fn entry(&mut self, cluster: u64) -> Result<Result<Entry, Check>> {
+        Ok(match &self.packing {
+            Packing::Full { .. } => {
+                let raw = self.bytes.get(self.offset(cluster))?;
+                full::entry(raw, cluster)
+            }
+            Packing::Compact(packs) => {
+                let packs = *packs;
+                Ok(self.with_pack(cluster, |place, pack| packs.entry(place, pack))?)
+            }
+        })
+    }
+
+    /// The block of a head.
+    pub fn block(&mut self, cluster: u64) -> Result<u64> {
+        match &self.packing {
+            Packing::Full { .. } => {
+                let raw = self.bytes.get(self.offset(cluster))?;
+                Ok(u64::from(full::block(raw)))
+            }
+            Packing::Compact(packs) => {
+                let packs = *packs;
+                self.with_pack(cluster, |place, pack| packs.block(place, pack))
+            }
+        }
+    }
+
+    fn with_pack<T>(
+        &mut self,
+        cluster: u64,
+        read: impl FnOnce(&super::compact::Place, &[u8]) -> T,
+    ) -> Result<T> {
+        let found = match &self.packing {
+            Packing::Compact(packs) => packs.find(cluster),
+            Packing::Full { .. } => None,
+        };
+        let missing = || Error::io(self.end, 0, std::io::ErrorKind::UnexpectedEof.into());
+        let place = found.ok_or_else(missing)?;
+        if place.large {
+            let pack: [u8; 32] = self.bytes.get(place.offset)?;
+            Ok(read(&place, &pack))
+        } else {
+            let pack: [u8; 8] = self.bytes.get(place.offset)?;
+            Ok(read(&place, &pack))
+        }
+    }
+}
+
+/// Whether the second algorithm is named at all.
+const fn uses_second(header: &header::Index) -> bool {
+    let [_, second] = header.algorithms;
+    second != 0
+}
+
+/// Visits the extents of a file with an index.
+pub fn map(
+    placing: &Placing<'_>,
+    header: &header::Index,
+    range: Range<u64>,
+    visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+) -> Result<()> {
+    let node = placing.inode.node;
+    let clusters = Clusters::new(placing, header);
+    let mut clusters = clusters.map_err(|check| check.at(node, header.end))?;
+    let mut walk = Walk {
+        placing,
+        clusters: &mut clusters,
+        header,
+    };
+    let mut at = walk.head_before(range.start)?;
+    while at < walk.clusters.count {
+        let span = walk.span(at)?;
+        if span.logical.is_empty() {
+            break;
+        }
+        at = span.next;
+        if span.logical.end <= range.start {
+            continue;
+        }
+        if walk.give(&span, visit)?.is_break() || span.logical.end >= range.end {
+            break;
+        }
+    }
+    Ok(())
+}
+
+struct Walk<'w, 'm> {
+    placing: &'w Placing<'m>,
+    clusters: &'w mut Clusters<'m>,
+    header: &'w header::Index,
+}
+
+impl Walk<'_, '_> {
+    fn fail<T>(&self, check: Check, cluster: u64) -> Result<T> {
+        let offset = self.clusters.offset(cluster);
+        Err(check.at(self.placing.inode.node, offset))
+    }
+
+    fn entry(&mut self, cluster: u64) -> Result<Entry> {
+        match self.clusters.entry(cluster)? {
+            Ok(entry) => Ok(entry),
+            Err(check) => self.fail(check, cluster),
+        }
+    }
+
+    /// A cluster in which an extent starts at or before `position`.
+    fn head_before(&mut self, position: u64) -> Result<u64> {
+        let bits = self.clusters.bits;
+        let first = position >> bits;
+        let mut at = first;
+        loop {
+            let back = match self.entry(at)? {
+                Entry::Head(head) if (at << bits).saturating_add(head.offset) <= position => {
+                    return Ok(at);
+                }
+                Entry::Head(_) => 1,
+                Entry::Inner { back, .. } => back,
+            };
+            let before = at.checked_sub(back).filter(|_| back > 0);
+            let Some(before) = before else {
+                let check = match at {
+                    0 => Check::NoExtent { position },
+                    _ => Check::LookBack {
+                        cluster: at,
+                        distance: back,
+                    },
+                };
+                return self.fail(check, at);
+            };
+            if first - before > MAX_CLUSTERS {
+                return Err(too_long(first));
+            }
+            at = before;
+        }
+    }
+
+    /// The extent that starts in a cluster.
+    fn span(&mut self, cluster: u64) -> Result<Span> {
+        let (bits, count) = (self.clusters.bits, self.clusters.count);
+        let Entry::Head(head) = self.entry(cluster)? else {
+            let position = cluster << bits;
+            return self.fail(Check::NoExtent { position }, cluster);
+        };
+        let start = self.start(cluster, head)?;
+        let mut counted = None;
+        let mut next = cluster + 1;
+        let mut end = self.placing.inode.size;
+        while next < count {
+            if next - cluster > MAX_CLUSTERS {
+                return Err(too_long(cluster));
+            }
+            match self.entry(next)? {
+                Entry::Head(head) => {
+                    end = self.start(next, head)?;
+                    break;
+                }
+                Entry::Inner { blocks, .. } if next == cluster + 1 => counted = blocks,
+                Entry::Inner { .. } => {}
+            }
+            next += 1;
+        }
+        let inner = next > cluster + 1;
+        let blocks = match span::blocks(self.header, head.kind, inner, counted) {
+            Ok(blocks) => blocks,
+            Err(why) => {
+                let blocks = counted.unwrap_or(0);
+                let check = Check::BlockCount {
+                    cluster,
+                    blocks,
+                    why,
+                };
+                return self.fail(check, cluster);
+            }
+        };
+        Ok(Span {
+            cluster,
+            head,
+            logical: start..end,
+            blocks,
+            next,
+        })
+    }
+
+    /// Where the extent of a head starts in the file.
+    fn start(&self, cluster: u64, head: Head) -> Result<u64> {
+        let (bits, size) = (self.clusters.bits, self.placing.inode.size);
+        let len = 1 << bits;
+        let offset = head.offset;
+        if offset >= len {
+            let check = Check::ClusterOffset {
+                cluster,
+                offset,
+                len,
+            };
+            return self.fail(check, cluster);
+        }
+        let start = (cluster << bits).saturating_add(offset);
+        // One at the very end of the file marks where the last extent ends.
+        if start > size {
+            return self.fail(Check::Start { start, size }, cluster);
+        }
+        Ok(start)
+    }
+
+    fn give(
+        &mut self,
+        span: &Span,
+        visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let block = self.clusters.block(span.cluster)?;
+        let is_last = span.logical.end == self.placing.inode.size;
+        let tail = (self.clusters.end, is_last);
+        let given = span.give(self.placing, self.header, block, tail, visit);
+        given.map_err(|failed| {
+            failed.at(self.placing.inode.node, self.clusters.offset(span.cluster))
+        })
+    }
+}
+
+fn too_long(cluster: u64) -> Error {
+    Error::limit(
+        format!("clusters of the extent at cluster {cluster}"),
+        MAX_CLUSTERS,
+    )
+}

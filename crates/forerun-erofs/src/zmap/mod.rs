@@ -1,0 +1,128 @@
+//! Where the compressed data of a file is: cluster indexes, encoded extents, inline tails.
+//!
+//! [`map`] turns what an inode says about its compressed data into extents of the seam. It reads the
+//! map header and as much of the index as the range takes, in pieces, and decodes nothing, except for
+//! an inline tail that lies in metadata which is not a part of the image itself.
+//!
+//! An extent given is always the whole one, whatever the range: what the engine caches blocks under
+//! must not depend on who asks. It goes from one head in the index to the next, and the only use made
+//! of the distances that the index keeps for looking back is to find some head before the range; the
+//! extents follow from the heads alone. So distances that contradict each other change nothing.
+//!
+//! Data in the packed inode is named, not mapped: that takes another inode.
+
+mod bytes;
+mod check;
+mod compact;
+mod full;
+mod header;
+mod index;
+mod place;
+mod records;
+mod span;
+#[cfg(test)]
+mod tests;
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_io::ReadAt;
+use forerun_vfs::{BlobId, Extent, NodeId, Result};
+
+use header::Header;
+use place::Placing;
+
+/// Bits of the superblock's incompatible features that the maps depend on.
+pub mod feature {
+    /// Streams end with their block and zeros stand before them.
+    pub const ZERO_PADDING: u32 = 0x0000_0001;
+    /// There are large physical clusters, and records of the algorithms.
+    pub const BIG_PCLUSTER: u32 = 0x0000_0002;
+    /// Compressed tails may lie behind the index.
+    pub const ZTAILPACKING: u32 = 0x0000_0010;
+    /// Tails may be kept in the packed inode, and extents shared.
+    pub const FRAGMENTS: u32 = 0x0000_0020;
+    /// Addresses of 48 bits, and encoded extents.
+    pub const BITS_48: u32 = 0x0000_0080;
+}
+
+/// What all inodes of an image have in common.
+#[derive(Clone, Copy)]
+pub struct Config<'c> {
+    /// log2 of the block size.
+    pub block_bits: u8,
+    /// The superblock's incompatible features.
+    pub features: u32,
+    /// The algorithms the image says it uses, one bit each: bit 0 alone where it does not say.
+    pub algorithms: u16,
+    /// Where the byte at a physical address is, and how many bytes there are from it on; nothing
+    /// where there is no data.
+    pub locate: &'c dyn Fn(u64) -> Option<(BlobId, u64, u64)>,
+}
+
+/// The compressed data of one inode.
+#[derive(Clone, Copy, Debug)]
+pub struct Inode {
+    /// The inode, for errors.
+    pub node: NodeId,
+    /// Bytes of data.
+    pub size: u64,
+    /// Where the inode and its inline attributes end, in the metadata.
+    pub end: u64,
+    /// How the index is kept.
+    pub layout: Layout,
+    /// Whether offsets in the metadata are offsets in the image; not so in a metabox.
+    pub in_image: bool,
+}
+
+/// The layouts of compressed inodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Eight bytes for each cluster, or encoded extents.
+    Full,
+    /// Clusters packed at two or four bytes each.
+    Compact,
+}
+
+/// A piece of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// It has extents of its own.
+    Extent(Extent),
+    /// It lies in the packed inode.
+    Fragment {
+        /// Byte range in the file.
+        logical: Range<u64>,
+        /// Where it starts in the data of the packed inode.
+        offset: u64,
+    },
+}
+
+/// Visits the pieces of `range`, which is inside the file and not empty; the first and the last one
+/// may reach past it.
+///
+/// # Errors
+/// `Corrupt` with the offset in the metadata, `Unsupported`, `Io`, and `Limit` for an extent of too
+/// many clusters.
+pub fn map(
+    meta: &dyn ReadAt,
+    config: &Config<'_>,
+    inode: &Inode,
+    range: Range<u64>,
+    visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+) -> Result<()> {
+    let header = Header::read(meta, config, inode)?;
+    let placing = Placing {
+        meta,
+        config,
+        inode,
+    };
+    match header {
+        Header::Fragment { offset } => {
+            let logical = 0..inode.size;
+            let _only = visit(Piece::Fragment { logical, offset });
+            Ok(())
+        }
+        Header::Records(records) => records::map(&placing, &records, range, visit),
+        Header::Index(header) => index::map(&placing, &header, range, visit),
+    }
+}

@@ -1,0 +1,244 @@
+//! From an extent of the index or the records to the extents of the seam.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_codec::Codec;
+use forerun_io::{BlobId, ReadAt, saturating_usize};
+use forerun_vfs::{DecodedLen, EncodedBlock, Error, Extent, NodeId, Padding, Place};
+
+use super::check::Check;
+use super::{Config, Inode, Piece, feature};
+
+/// What it takes to place extents.
+pub struct Placing<'m> {
+    pub meta: &'m dyn ReadAt,
+    pub config: &'m Config<'m>,
+    pub inode: &'m Inode,
+}
+
+/// Where stored bytes are.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// At physical addresses.
+    Data(Range<u64>),
+    /// In the metadata, behind the index.
+    Meta(Range<u64>),
+}
+
+/// How bytes are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// As they are, from the start of the blocks.
+    Plain,
+    /// As they are, but rotated: each byte where the file's blocks would have it.
+    Interlaced,
+    /// Compressed, by its number.
+    Id(u8),
+}
+
+/// Why an extent cannot be placed.
+pub enum Failed {
+    Check(Check),
+    Error(Error),
+}
+
+impl Failed {
+    /// As an error about what is at `offset` of the metadata.
+    pub fn at(self, node: NodeId, offset: u64) -> Error {
+        match self {
+            Self::Check(check) => check.at(node, offset),
+            Self::Error(error) => error,
+        }
+    }
+}
+
+impl From<Check> for Failed {
+    fn from(check: Check) -> Self {
+        Self::Check(check)
+    }
+}
+
+impl Placing<'_> {
+    /// Visits the pieces of one extent.
+    pub fn give(
+        &self,
+        logical: Range<u64>,
+        source: Source,
+        algorithm: Algorithm,
+        partial: bool,
+        visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Failed> {
+        match algorithm {
+            Algorithm::Plain => self.plain(logical, source, None, visit),
+            Algorithm::Interlaced => {
+                // The first byte of the extent is where the first block of the file that it has a
+                // part of would have it, in the last of the stored blocks.
+                let block = 1 << self.config.block_bits;
+                let head = block - logical.start % block;
+                self.plain(logical, source, Some(head), visit)
+            }
+            Algorithm::Id(id) => {
+                let place = self.encoded(&logical, source, self.codec(id)?, partial)?;
+                Ok(visit(Piece::Extent(Extent { logical, place })))
+            }
+        }
+    }
+
+    /// Bytes as they are. With `head`, so many of them are at the end of what is stored and the rest
+    /// is at its start.
+    fn plain(
+        &self,
+        logical: Range<u64>,
+        source: Source,
+        head: Option<u64>,
+        visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Failed> {
+        let (Source::Data(range) | Source::Meta(range)) = &source;
+        let len = logical.end - logical.start;
+        let stored = range.end.saturating_sub(range.start);
+        if len > stored {
+            return Err(Check::Plain { len, stored }.into());
+        }
+        let head = match (head, &source) {
+            (Some(head), Source::Data(_)) if head < stored => head,
+            (Some(_) | None, _) => stored,
+        };
+        let (blob, start) = match &source {
+            Source::Data(range) => self.locate(range)?,
+            Source::Meta(range) => {
+                self.in_meta(range)?;
+                if !self.inode.in_image {
+                    let place = Place::Inline(self.read(range, len)?.into());
+                    return Ok(visit(Piece::Extent(Extent { logical, place })));
+                }
+                (BlobId::IMAGE, range.start)
+            }
+        };
+        let cut = logical.start.saturating_add(head).min(logical.end);
+        let first = Extent {
+            logical: logical.start..cut,
+            place: Place::Stored {
+                blob,
+                offset: start.saturating_add(stored - head),
+            },
+        };
+        if visit(Piece::Extent(first)).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        if cut == logical.end {
+            return Ok(ControlFlow::Continue(()));
+        }
+        Ok(visit(Piece::Extent(Extent {
+            logical: cut..logical.end,
+            place: Place::Stored {
+                blob,
+                offset: start,
+            },
+        })))
+    }
+
+    fn encoded(
+        &self,
+        logical: &Range<u64>,
+        source: Source,
+        codec: Codec,
+        partial: bool,
+    ) -> Result<Place, Failed> {
+        let len = logical.end - logical.start;
+        let decoded = u32::try_from(len).map_err(|_| Check::ExtentLen { len })?;
+        let (Source::Data(range) | Source::Meta(range)) = &source;
+        let stored = range.end.saturating_sub(range.start);
+        let stored = u32::try_from(stored).map_err(|_| Check::ExtentLen { len: stored })?;
+        let padded = codec != Codec::Lz4 || self.config.features & feature::ZERO_PADDING != 0;
+        let (blob, offset) = match &source {
+            Source::Data(range) => self.locate(range)?,
+            Source::Meta(range) => {
+                self.in_meta(range)?;
+                (BlobId::IMAGE, range.start)
+            }
+        };
+        let block = EncodedBlock {
+            blob,
+            offset,
+            len: stored,
+            codec,
+            // Without zeros in front, where a stream of LZ4 ends is known by its decoded length only.
+            decoded_len: if partial || !padded {
+                DecodedLen::Prefix(decoded)
+            } else {
+                DecodedLen::Exact(decoded)
+            },
+            padding: if padded {
+                Padding::Leading
+            } else {
+                Padding::None
+            },
+        };
+        match source {
+            Source::Meta(range) if !self.inode.in_image => self.decoded(&block, &range),
+            Source::Meta(_) | Source::Data(_) => Ok(Place::Encoded { block, skip: 0 }),
+        }
+    }
+
+    /// A tail whose stored form nobody else can read: decoded here.
+    fn decoded(&self, block: &EncodedBlock, range: &Range<u64>) -> Result<Place, Failed> {
+        let decoded = block.decoded_len.max();
+        if decoded > MAX_TAIL {
+            let what = format!("inline tail of {decoded} bytes");
+            return Err(Failed::Error(Error::limit(what, u64::from(MAX_TAIL))));
+        }
+        let stored = self.read(range, u64::from(block.len))?;
+        let mut out = vec![0; saturating_usize(u64::from(decoded))];
+        let result = block.decode(&stored, &mut out);
+        result.map_err(|source| Check::Tail { source })?;
+        Ok(Place::Inline(out.into()))
+    }
+
+    fn read(&self, range: &Range<u64>, len: u64) -> Result<Vec<u8>, Failed> {
+        let mut bytes = vec![0; saturating_usize(len)];
+        let read = self.meta.read_exact_at(range.start, &mut bytes);
+        read.map_err(|error| Failed::Error(Error::io(range.start, bytes.len(), error)))?;
+        Ok(bytes)
+    }
+
+    fn in_meta(&self, range: &Range<u64>) -> Result<(), Check> {
+        let len = self.meta.len();
+        if range.end <= len && range.start < range.end {
+            return Ok(());
+        }
+        let range = range.clone();
+        Err(Check::TailOutside { range, len })
+    }
+
+    /// The store that has all of a range of addresses, and where.
+    fn locate(&self, range: &Range<u64>) -> Result<(BlobId, u64), Check> {
+        let len = range.end.saturating_sub(range.start);
+        match (self.config.locate)(range.start) {
+            Some((blob, offset, most)) if len > 0 && len <= most => Ok((blob, offset)),
+            _ => {
+                let range = range.clone();
+                Err(Check::DataOutside { range })
+            }
+        }
+    }
+
+    fn codec(&self, id: u8) -> Result<Codec, Failed> {
+        let set = self.config.algorithms;
+        if u32::from(set).checked_shr(u32::from(id)).unwrap_or(0) & 1 == 0 {
+            return Err(Check::Algorithm { id, set }.into());
+        }
+        Ok(match id {
+            0 => Codec::Lz4,
+            1 => Codec::MicroLzma,
+            2 => Codec::Deflate,
+            3 => Codec::Zstd,
+            _ => {
+                let what = format!("compression algorithm {id}");
+                return Err(Failed::Error(Error::Unsupported(what)));
+            }
+        })
+    }
+}
+
+/// The longest tail that is decoded for its metadata: an extent of the largest kind.
+const MAX_TAIL: u32 = 16 << 20;

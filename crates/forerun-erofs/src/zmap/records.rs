@@ -1,0 +1,268 @@
+//! Encoded extents: a record for each, with addresses and lengths in bytes.
+//!
+//! Records of 4 bytes hold the stored length; extents are stored one after the other from one address
+//! in front of the records. Those of 8 bytes hold an address too. In both, extents of one fixed length
+//! follow each other in the file. Longer records also say where in the file they start, and are
+//! searched.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_vfs::Result;
+
+use super::Piece;
+use super::bytes::Bytes;
+use super::check::Check;
+use super::header;
+use super::place::{Algorithm, Placing, Source};
+
+/// Parts of a stored length.
+const LEN: u32 = (1 << 24) - 1;
+const PARTIAL: u32 = 1 << 27;
+const FORMAT_SHIFT: u32 = 28;
+
+/// The length of the address in front of records of 4 bytes.
+const BASE: u64 = 8;
+
+/// One record.
+#[derive(Clone, Copy)]
+struct Record {
+    /// Stored length with its flags.
+    len: u32,
+    address: u64,
+    /// Where it starts in the file.
+    start: u64,
+}
+
+struct Table<'m> {
+    bytes: Bytes<'m>,
+    start: u64,
+    count: u64,
+    shape: Shape,
+    bits: u8,
+}
+
+/// What a record holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Length,
+    Address,
+    Start32,
+    Start64,
+}
+
+/// Visits the extents of a file with records.
+pub fn map(
+    placing: &Placing<'_>,
+    header: &header::Records,
+    range: Range<u64>,
+    visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+) -> Result<()> {
+    let (node, size) = (placing.inode.node, placing.inode.size);
+    let mut table = Table::new(placing, header)?;
+    let (mut index, mut record) = table.before(placing, range.start)?;
+    while record.start < range.end {
+        let next = index + 1;
+        let following = if next < table.count {
+            Some(table.record(next, Some(record))?)
+        } else {
+            None
+        };
+        let end = following.map_or(size, |following| following.start.min(size));
+        let offset = table.offset(index);
+        if end <= record.start {
+            let check = Check::RecordOrder {
+                record: next,
+                start: end,
+                before: record.start,
+            };
+            return Err(check.at(node, offset));
+        }
+        let logical = record.start..end;
+        if end > range.start {
+            let is_last = following.is_none();
+            let given = give(placing, header, record, logical, is_last, visit);
+            if given.map_err(|failed| failed.at(node, offset))?.is_break() {
+                return Ok(());
+            }
+        }
+        match following {
+            Some(following) if following.start < size => (index, record) = (next, following),
+            Some(_) | None => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+fn give(
+    placing: &Placing<'_>,
+    header: &header::Records,
+    record: Record,
+    logical: Range<u64>,
+    is_last: bool,
+    visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, super::place::Failed> {
+    if is_last && header.fragment {
+        // The stored length is the lower half of the offset in the packed inode, all of it.
+        let high = if header.len > 4 {
+            record.address << 32
+        } else {
+            0
+        };
+        let offset = u64::from(record.len) | high;
+        return Ok(visit(Piece::Fragment { logical, offset }));
+    }
+    let stored = u64::from(record.len & LEN);
+    if stored == 0 {
+        let place = forerun_vfs::Place::Zero;
+        return Ok(visit(Piece::Extent(forerun_vfs::Extent { logical, place })));
+    }
+    let block = (1_u64 << placing.config.block_bits) - 1;
+    let algorithm = match u8::try_from(record.len >> FORMAT_SHIFT).unwrap_or(0) {
+        0 if header.interlaced && (record.address | stored) & block == 0 => Algorithm::Interlaced,
+        0 => Algorithm::Plain,
+        format => Algorithm::Id(format - 1),
+    };
+    let source = Source::Data(record.address..record.address.saturating_add(stored));
+    placing.give(logical, source, algorithm, record.len & PARTIAL != 0, visit)
+}
+
+impl<'m> Table<'m> {
+    fn new(placing: &Placing<'m>, header: &header::Records) -> Result<Self> {
+        let shape = match header.len {
+            4 => Shape::Length,
+            8 => Shape::Address,
+            16 => Shape::Start32,
+            _ => Shape::Start64,
+        };
+        let base = if shape == Shape::Length { BASE } else { 0 };
+        let count = match shape {
+            Shape::Length | Shape::Address => placing.inode.size.div_ceil(1 << header.bits),
+            Shape::Start32 | Shape::Start64 => header.count,
+        };
+        let aligned = header.end.checked_next_multiple_of(header.len);
+        let start = aligned.and_then(|start| start.checked_add(base));
+        let len = count.checked_mul(header.len);
+        let end = start.and_then(|start| start.checked_add(len?));
+        let meta = placing.meta.len();
+        match (start, end) {
+            (Some(start), Some(end)) if end <= meta && count > 0 => Ok(Self {
+                bytes: Bytes::new(placing.meta, start - base, end),
+                start,
+                count,
+                shape,
+                bits: header.bits,
+            }),
+            _ => {
+                let (end, len) = (end.unwrap_or(u64::MAX), meta);
+                let clusters = count;
+                let check = Check::IndexOutside { clusters, end, len };
+                Err(check.at(placing.inode.node, header.end))
+            }
+        }
+    }
+
+    const fn record_len(&self) -> u64 {
+        match self.shape {
+            Shape::Length => 4,
+            Shape::Address => 8,
+            Shape::Start32 => 16,
+            Shape::Start64 => 32,
+        }
+    }
+
+    const fn offset(&self, index: u64) -> u64 {
+        self.start
+            .saturating_add(index.saturating_mul(self.record_len()))
+    }
+
+    /// A record below the count. Where lengths alone are kept, the one before it says where it is.
+    fn record(&mut self, index: u64, before: Option<Record>) -> Result<Record> {
+        let offset = self.offset(index);
+        let fixed = index << self.bits;
+        Ok(match self.shape {
+            Shape::Length => {
+                let address = match before {
+                    Some(before) => before.address.saturating_add(u64::from(before.len & LEN)),
+                    None => u64::from_le_bytes(self.bytes.get(self.start - BASE)?),
+                };
+                Record {
+                    len: u32::from_le_bytes(self.bytes.get(offset)?),
+                    address,
+                    start: fixed,
+                }
+            }
+            Shape::Address => {
+                let [len, address] = words(self.bytes.get::<8>(offset)?);
+                Record {
+                    len,
+                    address: u64::from(address),
+                    start: fixed,
+                }
+            }
+            Shape::Start32 => {
+                let [len, address, high, start] = words(self.bytes.get::<16>(offset)?);
+                Record {
+                    len,
+                    address: u64::from(address) | u64::from(high) << 32,
+                    start: u64::from(start),
+                }
+            }
+            Shape::Start64 => {
+                let [len, address, high, start, start_high, ..]: [u32; 8] =
+                    words(self.bytes.get::<32>(offset)?);
+                Record {
+                    len,
+                    address: u64::from(address) | u64::from(high) << 32,
+                    start: u64::from(start) | u64::from(start_high) << 32,
+                }
+            }
+        })
+    }
+
+    /// The record of the extent that holds `position`.
+    fn before(&mut self, placing: &Placing<'_>, position: u64) -> Result<(u64, Record)> {
+        let first = self.record(0, None)?;
+        match self.shape {
+            Shape::Address => {
+                let index = position >> self.bits;
+                Ok((index, self.record(index, None)?))
+            }
+            Shape::Length => {
+                let (mut index, mut record) = (0, first);
+                while index < position >> self.bits {
+                    index += 1;
+                    record = self.record(index, Some(record))?;
+                }
+                Ok((index, record))
+            }
+            Shape::Start32 | Shape::Start64 => {
+                if first.start > position {
+                    let check = Check::NoExtent { position };
+                    return Err(check.at(placing.inode.node, self.start));
+                }
+                let (mut low, mut high, mut found) = (0, self.count, first);
+                while high - low > 1 {
+                    let middle = low + (high - low) / 2;
+                    let record = self.record(middle, None)?;
+                    if record.start <= position {
+                        (low, found) = (middle, record);
+                    } else {
+                        high = middle;
+                    }
+                }
+                Ok((low, found))
+            }
+        }
+    }
+}
+
+/// Little-endian words.
+fn words<const N: usize, const B: usize>(bytes: [u8; B]) -> [u32; N] {
+    let mut words = [0; N];
+    for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+        *word = chunk
+            .first_chunk()
+            .map_or(0, |&four| u32::from_le_bytes(four));
+    }
+    words
+}

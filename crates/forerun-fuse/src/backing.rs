@@ -1,0 +1,121 @@
+//! Open files, where opening means something: images with their data in files of the host.
+//!
+//! Where the kernel permits (it takes CAP_SYS_ADMIN) it is given such a file when it is opened, and
+//! reads it by itself from then on: no byte of it goes through this process. All open handles of a
+//! file must be served the same way and share one registration, so both are kept by file.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forerun_vfs::Result;
+use fuser::{BackingId, FileHandle, FopenFlags, ReplyOpen};
+
+use crate::core::Core;
+use crate::counts::Operation;
+use crate::errno::errno;
+
+/// What overlayfs reports to statfs(2).
+const OVERLAYFS: u64 = 0x794c_7630;
+
+/// Files that are open, and how they are served.
+#[derive(Debug)]
+pub struct Backings {
+    /// How many file systems may lie upon each other below this one: 2 where the objects are on an
+    /// overlayfs themselves, which then must not be laid upon this mount; else 1.
+    depth: u32,
+    /// Whether the kernel is still to be asked: after a refusal it is not.
+    wanted: AtomicBool,
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, OpenFile>>,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    /// Its registration; nothing where it is read through this process.
+    backing: Option<Arc<BackingId>>,
+    handles: u64,
+}
+
+impl Backings {
+    /// For objects in `store`, where that is known.
+    pub fn new(store: Option<&std::path::Path>) -> Self {
+        let stat = store.and_then(|path| rustix::fs::statfs(path).ok());
+        let kind = stat.and_then(|stat| u64::try_from(stat.f_type).ok());
+        Self {
+            depth: if kind == Some(OVERLAYFS) { 2 } else { 1 },
+            wanted: AtomicBool::new(true),
+            next: AtomicU64::new(1),
+            open: Mutex::default(),
+        }
+    }
+
+    /// What the kernel is told when the mount begins.
+    pub const fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// The kernel offers no such thing.
+    pub fn unavailable(&self) {
+        self.wanted.store(false, Ordering::Relaxed);
+    }
+
+    /// Answers an OPEN: opens the data outside the image, and gives it to the kernel if it takes it.
+    pub fn open(&self, core: &Core, number: u64, reply: ReplyOpen) {
+        let opened = core.reader.open(core.node(number));
+        if let Err(error) = core.noted(Operation::Open, number, opened) {
+            return reply.error(errno(&error));
+        }
+        let handle = FileHandle(self.next.fetch_add(1, Ordering::Relaxed));
+        match self.backing(core, number, &reply) {
+            Ok(Some(backing)) => reply.opened_passthrough(handle, FopenFlags::empty(), &backing),
+            Ok(None) => reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE),
+            Err(error) => {
+                let error = core.noted(Operation::Open, number, Err::<(), _>(error));
+                reply.error(error.map_or_else(|error| errno(&error), |()| fuser::Errno::EIO));
+            }
+        }
+    }
+
+    fn backing(
+        &self,
+        core: &Core,
+        number: u64,
+        reply: &ReplyOpen,
+    ) -> Result<Option<Arc<BackingId>>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open.get_mut(&number) {
+            file.handles += 1;
+            return Ok(file.backing.clone());
+        }
+        let backing = match self.wanted.load(Ordering::Relaxed) {
+            true => core.reader.fs().backing(core.node(number))?,
+            false => None,
+        };
+        let backing = backing.and_then(|file| match reply.open_backing(file) {
+            Ok(backing) => Some(Arc::new(backing)),
+            Err(error) => {
+                tracing::debug!(%error, "the kernel does not read objects by itself");
+                self.unavailable();
+                None
+            }
+        });
+        let file = OpenFile {
+            backing: backing.clone(),
+            handles: 1,
+        };
+        open.insert(number, file);
+        Ok(backing)
+    }
+
+    /// One handle fewer.
+    pub fn release(&self, number: u64) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open.get_mut(&number) {
+            file.handles = file.handles.saturating_sub(1);
+            if file.handles == 0 {
+                open.remove(&number);
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The devices of an image, as the caller lists them, and its object store.
+//!
+//! They are matched by position, never by what the image calls them: a name in an image must not be
+//! able to open a file of the host. All are opened with the image, so that a wrong path is told at
+//! once and a relative one means the directory it was given in.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forerun_composefs::{ObjectStore, Objects};
+use forerun_io::{FileSource, ReadAt};
+use forerun_vfs::{BlobName, Error, ResolveBlob, Result};
+
+/// Device 1 of an image is the first of these, and so on.
+pub struct Devices {
+    sources: Vec<Arc<dyn ReadAt>>,
+    objects: Option<Objects>,
+}
+
+impl Devices {
+    /// # Errors
+    /// [`Error::Blob`] for the first path that cannot be opened.
+    pub fn open(paths: &[PathBuf], objects: Option<&Path>) -> Result<Self> {
+        let open = |(index, path): (u32, &PathBuf)| match FileSource::open(path) {
+            Ok(source) => {
+                let source: Arc<dyn ReadAt> = Arc::new(source);
+                Ok(source)
+            }
+            Err(error) => {
+                let text = format!("{}: {error}", path.display());
+                let tag = Vec::new();
+                let name = BlobName::Device { index, tag };
+                Err(Error::blob(name, io::Error::new(error.kind(), text)))
+            }
+        };
+        let sources = (1..).zip(paths).map(open).collect::<Result<_>>()?;
+        let objects = objects.map(open_store).transpose()?;
+        Ok(Self { sources, objects })
+    }
+}
+
+fn open_store(path: &Path) -> Result<Objects> {
+    match ObjectStore::open(path) {
+        Ok(store) => Ok(Objects::new(store)),
+        Err(error) => {
+            let path = path.as_os_str().as_bytes().to_vec();
+            Err(Error::blob(BlobName::Object { path }, error))
+        }
+    }
+}
+
+impl ResolveBlob for Devices {
+    fn open(&self, blob: &BlobName) -> io::Result<Arc<dyn ReadAt>> {
+        let missing = |what: String| Err(io::Error::new(io::ErrorKind::NotFound, what));
+        match blob {
+            BlobName::Device { index, .. } => {
+                let position = usize::try_from(*index).ok().and_then(|n| n.checked_sub(1));
+                match position.and_then(|n| self.sources.get(n)) {
+                    Some(source) => Ok(Arc::clone(source)),
+                    None => missing(format!(
+                        "not given along with the image; {} devices were",
+                        self.sources.len()
+                    )),
+                }
+            }
+            BlobName::Object { .. } => match &self.objects {
+                Some(objects) => objects.open(blob),
+                None => missing("no object store was given".to_string()),
+            },
+        }
+    }
+
+    fn open_file(&self, blob: &BlobName) -> io::Result<Option<File>> {
+        match (&self.objects, blob) {
+            (Some(objects), BlobName::Object { .. }) => objects.open_file(blob),
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Any bytes as the xattrs of an inode. The same code runs over mutated seeds in a plain test of the
+//! driver, without a nightly compiler.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| forerun_erofs::fuzzing::xattrs(bytes));

@@ -5,6 +5,7 @@
 //! - [`conformance`]: what every driver and every source must pass;
 //! - [`tree`]: models of a host tree and of an image's tree, and their difference;
 //! - [`generate`]: seeded trees of files, and [`genromfs()`] to make images of them;
+//! - [`everything`]: a tree of every kind of node, content and attribute, for writers to keep;
 //! - [`require`]: what a test needs of the machine, failing in CI where it is missing;
 //! - [`guest`]: a Linux kernel in a virtual machine that mounts images with its own drivers.
 //!
@@ -13,6 +14,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod conformance;
+pub mod everything;
 pub mod fault;
 pub mod generate;
 pub mod genromfs;

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Whether this runs in CI.
 #[must_use]
@@ -53,6 +54,20 @@ pub fn fuse() -> bool {
 #[must_use]
 pub fn fusermount() -> bool {
     fuse() && program("fusermount3").is_some()
+}
+
+/// Whether the kernel has a driver for filesystems of that type, loading it where it is a module.
+///
+/// # Panics
+/// In CI, if not.
+#[must_use]
+pub fn kernel_filesystem(name: &str) -> bool {
+    let known = || {
+        let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        known.split_whitespace().any(|word| word == name)
+    };
+    let load = || Command::new("modprobe").arg(name).status().is_ok();
+    known() || (load() && known()) || missing(&format!("{name} in the kernel"))
 }
 
 /// Whether a condition that the test checked itself holds; `what` names it.

@@ -122,7 +122,7 @@ pub fn write(
 /// Writes the metadata of a tree whose files are where `files` says. Reads none of them.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_metadata(
     tree: &Tree,
     files: &Files,

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use forerun_engine::{EngineOptions, MetadataSource, Reader};
 use forerun_erofs::Erofs;
 use forerun_io::{BlobId, Counted, FileSource, Limits, Observer, ReadAt};
+pub use forerun_testkit::everything::run;
 use forerun_testkit::rng::Rng;
 use forerun_testkit::{TempDir, TreeModel, generate, require, temp_dir};
 use forerun_vfs::{BlobName, FileSystem, OpenWith, ResolveBlob, Walk};
@@ -301,7 +302,7 @@ pub struct Mounted {
 impl Mounted {
     /// Nothing where the kernel has no EROFS.
     pub fn new(image: &Path, path: PathBuf, options: &str) -> Option<Self> {
-        if !require::that(kernel_has_erofs(), "EROFS in the kernel") {
+        if !require::kernel_filesystem("erofs") {
             return None;
         }
         fs::create_dir_all(&path).unwrap();
@@ -317,22 +318,4 @@ impl Drop for Mounted {
         let status = Command::new("umount").arg(&self.path).status();
         assert!(status.unwrap().success() || std::thread::panicking());
     }
-}
-
-fn kernel_has_erofs() -> bool {
-    let known = || {
-        let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-        known.split_whitespace().any(|word| word == "erofs")
-    };
-    // Where it is a module, asking for it is what loads it.
-    known() || (Command::new("modprobe").arg("erofs").status().is_ok() && known())
-}
-
-/// Runs a command; gives what it printed.
-pub fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {out}{err}");
-    out
 }

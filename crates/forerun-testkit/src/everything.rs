@@ -1,0 +1,234 @@
+//! A tree that holds everything a Unix filesystem can, for writers to keep.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, chown, lchown, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
+
+use crate::{TreeModel, generate};
+
+/// Fills a directory with every kind of node and every kind of content. Needs root.
+///
+/// # Panics
+/// Where the host cannot make them.
+pub fn everything(dir: &Path) {
+    nodes(dir);
+    sizes(&dir.join("sizes"));
+    twins(&dir.join("twins"));
+    sparse(&dir.join("sparse"));
+    xattrs(&dir.join("xattrs"));
+    fs::create_dir(dir.join("many")).unwrap();
+    for n in 0..300_u16 {
+        let name = format!("{n}-{}", "x".repeat(usize::from(n) % 60));
+        fs::write(dir.join("many").join(name), n.to_le_bytes()).unwrap();
+    }
+    times(dir);
+}
+
+fn nodes(dir: &Path) {
+    fs::create_dir(dir.join("empty dir")).unwrap();
+    fs::write(dir.join("empty"), "").unwrap();
+    fs::write(dir.join("setuid"), "#!/bin/sh\n").unwrap();
+    fs::set_permissions(dir.join("setuid"), Permissions::from_mode(0o6751)).unwrap();
+    fs::write(dir.join("secret"), "none may read this").unwrap();
+    fs::set_permissions(dir.join("secret"), Permissions::from_mode(0o000)).unwrap();
+    fs::create_dir_all(dir.join("a/b/c/d")).unwrap();
+    fs::set_permissions(dir.join("a/b"), Permissions::from_mode(0o1777)).unwrap();
+    fs::write(dir.join("a/b/c/d/deep"), "deep").unwrap();
+    fs::write(dir.join("n".repeat(255)), "a long name").unwrap();
+    fs::create_dir(dir.join("d".repeat(255))).unwrap();
+    fs::write(dir.join(OsStr::from_bytes(b"not \xff UTF-8\n")), "x").unwrap();
+    symlink("a/b/c", dir.join("link")).unwrap();
+    symlink("x/".repeat(2047) + "y", dir.join("a/long link")).unwrap();
+    for (name, kind, major, minor) in [
+        ("null", FileType::CharacterDevice, 1, 3),
+        ("sda", FileType::BlockDevice, 8, 0),
+        ("far", FileType::BlockDevice, 4095, 1_048_575),
+        ("minor", FileType::CharacterDevice, 259, 70_000),
+        ("fifo", FileType::Fifo, 0, 0),
+        ("socket", FileType::Socket, 0, 0),
+    ] {
+        let device = rustix::fs::makedev(major, minor);
+        mknodat(CWD, dir.join(name), kind, Mode::from(0o640), device).unwrap();
+    }
+    fs::hard_link(dir.join("a/b/c/d/deep"), dir.join("also deep")).unwrap();
+    fs::hard_link(dir.join("a/b/c/d/deep"), dir.join("z")).unwrap();
+    fs::hard_link(dir.join("null"), dir.join("a/null too")).unwrap();
+    fs::hard_link(dir.join("fifo"), dir.join("a/fifo too")).unwrap();
+    fs::hard_link(dir.join("link"), dir.join("a/link too")).unwrap();
+    chown(dir.join("setuid"), Some(1000), Some(65534)).unwrap();
+    fs::set_permissions(dir.join("setuid"), Permissions::from_mode(0o6751)).unwrap();
+    chown(dir.join("a"), Some(4_294_967_294), Some(70_000)).unwrap();
+    lchown(dir.join("link"), Some(7), Some(8)).unwrap();
+}
+
+/// Lengths around the borders of blocks of every size tried.
+fn sizes(dir: &Path) {
+    fs::create_dir(dir).unwrap();
+    let around = |block: usize| [block - 1, block, block + 1];
+    let lens = [4096, 8192, 131_072, 262_144, 1_048_576].map(around);
+    for len in lens.into_iter().flatten() {
+        fs::write(
+            dir.join(len.to_string()),
+            generate::bytes(u64::try_from(len).unwrap(), len),
+        )
+        .unwrap();
+    }
+    // What no codec makes shorter.
+    let mut noise = vec![0; 200_000];
+    let mut state = 1_u64;
+    for byte in &mut noise {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        *byte = state.to_be_bytes()[0];
+    }
+    fs::write(dir.join("noise"), noise).unwrap();
+}
+
+/// Equal contents, and contents that look equal for a while.
+fn twins(dir: &Path) {
+    fs::create_dir(dir).unwrap();
+    for len in [100, 5000, 300_000, 1_100_000] {
+        let bytes = generate::bytes(77, len);
+        let write = |name: &str, bytes: &[u8]| {
+            fs::write(dir.join(format!("{len} {name}")), bytes).unwrap();
+        };
+        write("a", &bytes);
+        write("b, the same", &bytes);
+        let mut other = bytes.clone();
+        other[len - 1] ^= 1;
+        write("c, the last byte differs", &other);
+        other = bytes.clone();
+        other[0] ^= 1;
+        write("d, the first byte differs", &other);
+        write("e, the same", &bytes);
+        write("f, shorter", &bytes[1..]);
+        other = bytes;
+        other[len - 1] ^= 1;
+        write("g, the same as c", &other);
+    }
+}
+
+fn sparse(dir: &Path) {
+    fs::create_dir(dir).unwrap();
+    for (name, len, data) in [
+        ("all", 3_000_000, &[][..]),
+        ("start", 2_500_001, &[2_500_000]),
+        ("middle", 3_000_000, &[0, 2_999_000]),
+        ("end", 2_500_000, &[0]),
+        ("short", 3000, &[]),
+    ] {
+        let file = File::create(dir.join(name)).unwrap();
+        file.set_len(len).unwrap();
+        for &at in data {
+            file.write_all_at(b"x", at).unwrap();
+        }
+    }
+}
+
+fn xattrs(dir: &Path) {
+    fs::create_dir(dir).unwrap();
+    let long = generate::bytes(5, 2000);
+    for n in 0..40_u32 {
+        let path = dir.join(format!("file {n}"));
+        fs::write(&path, "x").unwrap();
+        let own = n.to_string();
+        // Half of the sets are shared, one long value is in all.
+        let own = if n % 2 == 0 { "shared" } else { &own };
+        xattr::set(&path, "user.own", own.as_bytes()).unwrap();
+        xattr::set(&path, "user.long", &long).unwrap();
+        xattr::set(&path, "user.none", b"").unwrap();
+    }
+    xattr::set(dir, "user.on a directory", b"value").unwrap();
+    let plain = dir.join("file 0");
+    xattr::set(plain, "security.capability", &CAPABILITY).unwrap();
+    for (name, kind) in [
+        ("fifo", FileType::Fifo),
+        ("null", FileType::CharacterDevice),
+    ] {
+        let path = dir.join(name);
+        mknodat(
+            CWD,
+            &path,
+            kind,
+            Mode::from(0o600),
+            rustix::fs::makedev(1, 3),
+        )
+        .unwrap();
+        xattr::set(&path, "trusted.special", b"\0\xff").unwrap();
+    }
+    symlink("nowhere", dir.join("link")).unwrap();
+    xattr::set(dir.join("link"), "trusted.on a link", b"1").unwrap();
+    fs::hard_link(dir.join("file 1"), dir.join("linked")).unwrap();
+}
+
+/// `cap_net_raw+ep`, as version 2 of the attribute has it.
+const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// Last, since everything else changes them.
+fn times(dir: &Path) {
+    for (path, seconds) in [
+        ("empty", 0),
+        ("setuid", 1),
+        ("link", 0x7fff_ffff),
+        ("secret", 0x8000_0000),
+        ("a/b", 0xffff_ffff),
+        ("", 1_600_000_000),
+    ] {
+        let time = Timespec {
+            tv_sec: seconds,
+            tv_nsec: 0,
+        };
+        let times = Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
+        utimensat(CWD, dir.join(path), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+}
+
+/// Runs a command; gives what it printed.
+///
+/// # Panics
+/// Where it fails.
+pub fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {out}{err}");
+    out
+}
+
+/// Extended attributes of a tree: path, name, value.
+pub type Xattrs = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+/// All extended attributes of a tree, by path.
+///
+/// # Panics
+/// Where they cannot be read.
+pub fn xattrs_of(root: &Path, model: &TreeModel) -> Xattrs {
+    let mut all = Xattrs::new();
+    for path in model.nodes.keys() {
+        let host = root.join(OsStr::from_bytes(path));
+        let mut set = BTreeMap::new();
+        let names = match xattr::list(&host) {
+            // An image without any.
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => continue,
+            names => names.unwrap(),
+        };
+        for name in names {
+            let value = xattr::get(&host, &name).unwrap().unwrap();
+            set.insert(name.as_bytes().to_vec(), value);
+        }
+        if !set.is_empty() {
+            all.insert(path.clone(), set);
+        }
+    }
+    all
+}

@@ -131,6 +131,13 @@ impl Reader {
         Walk::new(self.fs(), start, self.limits())
     }
 
+    /// Whether files were ever read in the order of a listing: where not, there is nothing
+    /// [`upcoming`](Self::upcoming). Cheap enough to ask before each listing.
+    #[must_use]
+    pub fn reads_trees(&self) -> bool {
+        self.inner.tree.has_walked()
+    }
+
     /// Small files that were read ahead of who reads a tree, in the order in which they will be
     /// wanted; each is given once. A front end that can hand them over before they are asked for
     /// reads them now. Of those given, some may never be asked for.

@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId};
@@ -53,6 +54,8 @@ pub struct TreeAhead {
     trails: Mutex<Recent<NodeId, Trail>>,
     seen: Mutex<Recent<NodeId, Seen>>,
     walks: Mutex<Walks>,
+    /// Whether there was ever a walk.
+    has_walked: AtomicBool,
 }
 
 /// Where an entry is: in which listing, and the position behind it.
@@ -112,7 +115,13 @@ impl TreeAhead {
             trails: Mutex::new(Recent::new(TRAILS)),
             seen: Mutex::new(Recent::new(SEEN)),
             walks: Mutex::default(),
+            has_walked: AtomicBool::new(false),
         }
+    }
+
+    /// Whether anybody has read files in the order of a listing: where not, nothing is upcoming.
+    pub fn has_walked(&self) -> bool {
+        self.has_walked.load(Ordering::Relaxed)
     }
 
     /// Notes entries that a front end was shown: node, and the position behind it.
@@ -155,6 +164,7 @@ impl TreeAhead {
         let walk = Arc::new(Mutex::new(Walk::behind(trail, self.max_window)));
         walks.walks.push_front(Arc::clone(&walk));
         walks.walks.truncate(WALKS);
+        self.has_walked.store(true, Ordering::Relaxed);
         Some(walk)
     }
 

@@ -25,6 +25,7 @@ const LARGEST: u32 = 1 << 20;
 
 /// The thread that pushes, as seen from those that answer requests.
 pub struct TreePusher {
+    core: Arc<Core>,
     wake: SyncSender<()>,
     off: Arc<AtomicBool>,
 }
@@ -36,6 +37,7 @@ impl TreePusher {
         let (wake, woken) = sync_channel(1);
         let off = Arc::new(AtomicBool::new(false));
         let pusher = Self {
+            core: Arc::clone(&core),
             wake,
             off: Arc::clone(&off),
         };
@@ -44,9 +46,10 @@ impl TreePusher {
         started.ok().map(|_| pusher)
     }
 
-    /// Says that a reader has gone on, or that a directory was shown.
+    /// Says that a reader has gone on, or that a directory was shown. Costs those who only list
+    /// nothing.
     pub fn wake(&self) {
-        if !self.off.load(Ordering::Relaxed) {
+        if self.core.reader.reads_trees() && !self.off.load(Ordering::Relaxed) {
             let _is_awake_already = self.wake.try_send(());
         }
     }

@@ -36,4 +36,5 @@ pub const FORMAT: Format = Format {
     probe_len: ondisk::PROBE_LEN,
     probe: ondisk::is_composefs,
     open: |with| Ok(Arc::new(Composefs::open(with)?)),
+    open_mut: None,
 };

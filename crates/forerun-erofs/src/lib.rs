@@ -37,4 +37,5 @@ pub const FORMAT: Format = Format {
     probe_len: 1028,
     probe: superblock::probe,
     open: |with| Ok(Arc::new(Erofs::open(with)?)),
+    open_mut: None,
 };

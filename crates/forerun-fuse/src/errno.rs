@@ -16,6 +16,13 @@ pub fn errno(error: &Error) -> Errno {
         Error::SymlinkLoop | Error::DirectoryLoop { .. } => Errno::ELOOP,
         Error::StaleNode(_) => Errno::ESTALE,
         Error::Unsupported(_) => Errno::EOPNOTSUPP,
+        Error::Exists => Errno::EEXIST,
+        Error::NotEmpty => Errno::ENOTEMPTY,
+        Error::IntoItself | Error::InvalidName(_) => Errno::EINVAL,
+        Error::NoSpace => Errno::ENOSPC,
+        Error::TooLarge => Errno::EFBIG,
+        Error::ReadOnly(_) => Errno::EROFS,
+        Error::Write { .. } => Errno::EIO,
         // A limit is reached by an image nobody makes on purpose.
         Error::Limit { .. } | Error::Corrupt(_) | Error::Blob { .. } | Error::Io { .. } => {
             Errno::EIO

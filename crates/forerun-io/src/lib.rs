@@ -8,6 +8,7 @@
 //! It knows no image format, no front end and no decompression.
 
 mod cache;
+mod device;
 mod file;
 mod geometry;
 mod limits;
@@ -21,6 +22,7 @@ mod trace;
 mod window;
 
 pub use cache::{BlockCache, BlockKey, Lookup};
+pub use device::BlockDevice;
 pub use file::FileSource;
 pub use geometry::{BlockGeometry, LEGACY_BLOCK, page_size};
 pub use limits::Limits;

@@ -34,4 +34,5 @@ pub const FORMAT: Format = Format {
     probe_len: ondisk::MAGIC.len(),
     probe: |head| head.starts_with(&ondisk::MAGIC),
     open: |with| Ok(Arc::new(Romfs::open(with.metadata, &with.limits)?)),
+    open_mut: None,
 };

@@ -37,4 +37,5 @@ pub const FORMAT: Format = Format {
     probe_len: 4,
     probe: variant::is_any,
     open: |with| Ok(Arc::new(Squashfs::open(with)?)),
+    open_mut: None,
 };

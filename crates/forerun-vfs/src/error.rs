@@ -57,6 +57,37 @@ pub enum Error {
     /// A valid image that uses something this driver does not know.
     #[error("not supported: {0}")]
     Unsupported(String),
+    /// The name is taken.
+    #[error("file exists")]
+    Exists,
+    /// A directory that has entries.
+    #[error("directory not empty")]
+    NotEmpty,
+    /// A directory cannot be moved below itself.
+    #[error("a directory cannot be moved into itself")]
+    IntoItself,
+    /// A name the format cannot hold.
+    #[error("invalid name: {0}")]
+    InvalidName(String),
+    /// No free space left on the volume, or none that the operation could use.
+    #[error("no space left on the volume")]
+    NoSpace,
+    /// Longer than the format or the volume can hold.
+    #[error("file too large")]
+    TooLarge,
+    /// The volume cannot be changed, or not any more.
+    #[error("read-only volume: {0}")]
+    ReadOnly(String),
+    /// The device could not be written or flushed.
+    #[error("writing {len} bytes at offset {offset:#x}: {source}")]
+    Write {
+        /// First byte of the failed write, in the image.
+        offset: u64,
+        /// Its length; 0 for a flush.
+        len: u64,
+        /// What the device said.
+        source: Arc<io::Error>,
+    },
     /// No driver knows these bytes, or the one that was asked for does not.
     #[error("not a {expected} image: {found}")]
     UnknownFormat {
@@ -99,6 +130,16 @@ impl Error {
         }
     }
 
+    /// A write to the device that failed; a flush where `len` is 0.
+    #[must_use]
+    pub fn write(offset: u64, len: usize, source: io::Error) -> Self {
+        Self::Write {
+            offset,
+            len: forerun_io::u64_from(len),
+            source: Arc::new(source),
+        }
+    }
+
     /// Data outside the image that could not be opened.
     #[must_use]
     pub fn blob(name: BlobName, source: io::Error) -> Self {
@@ -130,6 +171,14 @@ impl Error {
             Self::StaleNode(_) => "stale_node",
             Self::Limit { .. } => "limit",
             Self::Unsupported(_) => "unsupported",
+            Self::Exists => "exists",
+            Self::NotEmpty => "not_empty",
+            Self::IntoItself => "into_itself",
+            Self::InvalidName(_) => "invalid_name",
+            Self::NoSpace => "no_space",
+            Self::TooLarge => "too_large",
+            Self::ReadOnly(_) => "read_only",
+            Self::Write { .. } => "write",
             Self::UnknownFormat { .. } => "unknown_format",
             Self::Corrupt(_) => "corrupt",
             Self::Blob { .. } => "blob",

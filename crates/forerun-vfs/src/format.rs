@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use forerun_io::{Limits, Observer, ReadAt};
+use forerun_io::{BlockDevice, Limits, Observer, ReadAt};
 
-use crate::{FileSystem, NoBlobs, ResolveBlob, Result, Verity};
+use crate::{FileSystem, FileSystemMut, NoBlobs, ResolveBlob, Result, Verity};
 
 /// What a driver is opened with.
 #[derive(Clone)]
@@ -21,7 +21,98 @@ pub struct OpenWith {
     pub blobs: Arc<dyn ResolveBlob>,
     /// What is done with the digests of that data.
     pub verity: Verity,
+    /// Owners, permissions and time zone for formats that keep none.
+    pub ownership: Ownership,
 }
+
+/// What stands in for attributes that a format has not: options of the mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ownership {
+    /// Owner of everything.
+    pub uid: u32,
+    /// Group of everything.
+    pub gid: u32,
+    /// Permission bits that files do not have.
+    pub file_mask: u16,
+    /// Permission bits that directories do not have.
+    pub directory_mask: u16,
+    /// Minutes east of UTC in which times without a zone of their own are kept and new ones are
+    /// written.
+    pub utc_offset: i16,
+}
+
+impl Default for Ownership {
+    /// Owner root, `rwxr-xr-x`, UTC.
+    fn default() -> Self {
+        Self {
+            uid: 0,
+            gid: 0,
+            file_mask: 0o022,
+            directory_mask: 0o022,
+            utc_offset: 0,
+        }
+    }
+}
+
+/// What a driver is opened with whose volume is to be changed.
+#[derive(Clone)]
+pub struct OpenMutWith {
+    /// The device. The driver reads its metadata from it and keeps what it changed until it is
+    /// written; nobody else writes metadata.
+    pub device: Arc<dyn BlockDevice>,
+    /// Bounds on what the image may ask for.
+    pub limits: Limits,
+    /// Who counts what the driver reads and writes.
+    pub observer: Arc<Observer>,
+    /// Bytes that the driver may keep of clean metadata.
+    pub cache: u64,
+    /// Owners, permissions and time zone.
+    pub ownership: Ownership,
+    /// Each operation is durable when it returns.
+    pub dirsync: bool,
+    /// Each write of data, too.
+    pub sync: bool,
+    /// Clusters that become free are discarded.
+    pub discard: bool,
+    /// After damage is met in metadata, go on as far as may be instead of taking no more changes.
+    pub continue_on_error: bool,
+    /// Names may end with dots, which other systems strip.
+    pub keep_last_dots: bool,
+}
+
+impl OpenMutWith {
+    /// The default limits, budget and options.
+    #[must_use]
+    pub fn new(device: Arc<dyn BlockDevice>) -> Self {
+        Self {
+            device,
+            limits: Limits::default(),
+            observer: Arc::default(),
+            cache: OpenWith::CACHE,
+            ownership: Ownership::default(),
+            dirsync: false,
+            sync: false,
+            discard: false,
+            continue_on_error: false,
+            keep_last_dots: false,
+        }
+    }
+}
+
+impl std::fmt::Debug for OpenMutWith {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenMutWith")
+            .field("len", &self.device.len())
+            .field("limits", &self.limits)
+            .field("cache", &self.cache)
+            .field("ownership", &self.ownership)
+            .field("dirsync", &self.dirsync)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens an image for reading and writing.
+pub type OpenMut = fn(with: OpenMutWith) -> Result<Arc<dyn FileSystemMut>>;
 
 impl OpenWith {
     /// Bytes of decoded metadata kept where the caller has no budget of its own.
@@ -37,6 +128,7 @@ impl OpenWith {
             cache: Self::CACHE,
             blobs: Arc::new(NoBlobs),
             verity: Verity::default(),
+            ownership: Ownership::default(),
         }
     }
 }
@@ -67,6 +159,8 @@ pub struct Format {
     pub probe: fn(head: &[u8]) -> bool,
     /// Opens the image for reading.
     pub open: OpenFormat,
+    /// Opens the image for reading and writing, where the driver can.
+    pub open_mut: Option<OpenMut>,
 }
 
 impl std::fmt::Debug for Format {

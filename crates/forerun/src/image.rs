@@ -8,7 +8,7 @@ use forerun_engine::{EngineOptions, MetadataSource, Reader};
 use forerun_io::{
     BlobId, Counted, EventSink, FileSource, Limits, Observer, ReadAt, Window, saturating_usize,
 };
-use forerun_vfs::{Error, Format, OpenWith, Result, Verity};
+use forerun_vfs::{Error, Format, OpenWith, Ownership, Result, Verity};
 
 use crate::devices::Devices;
 use crate::identify::{find_format, named, probe_len, unknown, with_objects};
@@ -35,6 +35,8 @@ pub struct OpenOptions {
     pub objects: Option<PathBuf>,
     /// What is done with the digests that the image has of its objects.
     pub verity: Verity,
+    /// Owners, permissions and time zone for formats that keep none.
+    pub ownership: Ownership,
     /// Told of every block that crosses a boundary.
     pub events: Option<Arc<dyn EventSink>>,
 }
@@ -191,6 +193,7 @@ impl Opened {
             cache: options.engine.cache / 16,
             blobs: Arc::new(blobs),
             verity: options.verity,
+            ownership: options.ownership,
         })?;
         Ok(Image {
             format,

@@ -1,0 +1,60 @@
+//! The seam to a store that can be changed.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::ReadAt;
+
+/// A file or block device that can be written: positional, exact, from many threads at once.
+///
+/// A write is only durable once a later [`flush`](Self::flush) has returned. Between two flushes the
+/// store may keep any part of what was written, in any order, torn at any sector: who needs an order
+/// puts a flush between.
+pub trait BlockDevice: ReadAt {
+    /// Smallest unit that is written whole or not at all, in bytes: a power of two, at least 512.
+    fn sector_size(&self) -> u32 {
+        512
+    }
+
+    /// Writes all of `data` at `offset`. Never grows the device.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] where the range reaches past [`len`](ReadAt::len); otherwise
+    /// what the store reports. After an error any part of the range may have been written.
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Returns once everything written before is durable.
+    ///
+    /// # Errors
+    /// What the store reports; nothing is known then of any write since the last flush.
+    fn flush(&self) -> io::Result<()>;
+
+    /// Tells the store that nobody needs the bytes of `range` any more. They read as anything after.
+    /// Gives whether the store could make use of it.
+    ///
+    /// # Errors
+    /// What the store reports, where it supports discarding at all.
+    fn discard(&self, range: Range<u64>) -> io::Result<bool> {
+        let _ = range;
+        Ok(false)
+    }
+}
+
+impl<T: BlockDevice + ?Sized> BlockDevice for Arc<T> {
+    fn sector_size(&self) -> u32 {
+        (**self).sector_size()
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        (**self).write_all_at(offset, data)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        (**self).flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> io::Result<bool> {
+        (**self).discard(range)
+    }
+}

@@ -1,0 +1,185 @@
+//! The trait that a driver implements whose volumes can be changed.
+//!
+//! Drivers map here too: the caller asks where the bytes of a write go, moves them, and says when
+//! they are in place. Metadata is the driver's own: it keeps what it changed as dirty sectors and
+//! writes them, each once, when it is told to.
+
+use std::ops::{ControlFlow, Range};
+
+use crate::{Extent, FileSystem, FileType, Metadata, NodeId, Result, Timestamp};
+
+/// What a new node is to be. What the format cannot keep is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewNode {
+    /// A regular file or a directory; others where the format has them.
+    pub kind: FileType,
+    /// Permission bits, 0 to 0o7777.
+    pub permissions: u32,
+    /// Owner and group.
+    pub owner: (u32, u32),
+    /// All its times.
+    pub time: Timestamp,
+}
+
+/// What `setattr` changes; fields that are `None` stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// New length in bytes. What is added reads as zeros and costs no write of data.
+    pub size: Option<u64>,
+    /// Permission bits, 0 to 0o7777.
+    pub permissions: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Last access.
+    pub accessed: Option<Timestamp>,
+    /// Last change of the contents.
+    pub modified: Option<Timestamp>,
+    /// Creation.
+    pub created: Option<Timestamp>,
+}
+
+/// What `stat` tells of a node on a volume that changes, besides [`Metadata`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Last access.
+    pub accessed: Timestamp,
+    /// Creation.
+    pub created: Timestamp,
+    /// Bytes allocated, whole units of allocation.
+    pub allocated: u64,
+}
+
+/// Room on a volume, for `statfs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Unit of allocation in bytes.
+    pub block_size: u32,
+    /// Such units on the volume.
+    pub blocks: u64,
+    /// Those of them that are free.
+    pub free: u64,
+}
+
+/// A driver of volumes that can be changed.
+///
+/// A node stays valid between [`open`](Self::open) and [`release`](Self::release) even when its last
+/// name is removed; its space is freed at the last release. Ids of nodes are stable under rename for
+/// as long as the volume is open. An operation that fails leaves the volume as it was before, except
+/// where the device itself fails: then the volume takes no more changes and stays marked dirty.
+///
+/// Unless the volume was opened so that each operation is durable when it returns (`dirsync`),
+/// changes become durable with [`sync`](Self::sync) and [`sync_all`](Self::sync_all), all of them in
+/// an order that leaves the volume consistent wherever the power fails.
+pub trait FileSystemMut: FileSystem {
+    /// Times and allocation of `node`.
+    ///
+    /// # Errors
+    /// Those of [`metadata`](FileSystem::metadata).
+    fn usage(&self, node: NodeId) -> Result<Usage>;
+
+    /// Makes `name` in `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Exists`](crate::Error::Exists), [`Error::NoSpace`](crate::Error::NoSpace),
+    /// [`Error::InvalidName`](crate::Error::InvalidName), [`Error::ReadOnly`](crate::Error::ReadOnly),
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for kinds the format has not.
+    fn create(&self, dir: NodeId, name: &[u8], new: &NewNode) -> Result<NodeId>;
+
+    /// Removes `name`, which is no directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::Error::NotFound), [`Error::IsADirectory`](crate::Error::IsADirectory).
+    fn unlink(&self, dir: NodeId, name: &[u8]) -> Result<()>;
+
+    /// Removes `name`, an empty directory.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`](crate::Error::NotADirectory), [`Error::NotEmpty`](crate::Error::NotEmpty).
+    fn rmdir(&self, dir: NodeId, name: &[u8]) -> Result<()>;
+
+    /// Gives a node another name or place; where `replace`, in the place of what is there.
+    ///
+    /// # Errors
+    /// [`Error::Exists`](crate::Error::Exists) where not `replace`, [`Error::NotEmpty`](crate::Error::NotEmpty),
+    /// [`Error::IntoItself`](crate::Error::IntoItself) for a directory moved below itself.
+    fn rename(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), replace: bool) -> Result<()>;
+
+    /// Changes attributes and length; gives what `stat` tells after.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`](crate::Error::NoSpace) and those of [`metadata`](FileSystem::metadata).
+    fn change(&self, node: NodeId, changes: &Changes) -> Result<Metadata>;
+
+    /// Allocates what a write of `range` needs and visits where its bytes go: stored extents of the
+    /// image, in order and without gaps, clamped to the range. Where the range begins behind what
+    /// was ever written, extents from there on come first, and zeros belong there. Until
+    /// [`written`](Self::written) is called the file reads as before.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`](crate::Error::NoSpace), with nothing allocated;
+    /// [`Error::TooLarge`](crate::Error::TooLarge).
+    fn map_write(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()>;
+
+    /// The bytes of `range` are in the places that [`map_write`](Self::map_write) gave: length and
+    /// time of last change follow. Data is flushed before the metadata that shows it.
+    ///
+    /// # Errors
+    /// Those of [`change`](Self::change).
+    fn written(&self, node: NodeId, range: Range<u64>, time: Timestamp) -> Result<()>;
+
+    /// Allocates `range` ahead; with `keep_size` the length stays.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`](crate::Error::NoSpace), with nothing allocated.
+    fn allocate(&self, node: NodeId, range: Range<u64>, keep_size: bool) -> Result<()>;
+
+    /// Counts a use of `node`; as many [`release`](Self::release) calls end it.
+    ///
+    /// # Errors
+    /// [`Error::StaleNode`](crate::Error::StaleNode).
+    fn open(&self, node: NodeId) -> Result<()>;
+
+    /// Ends a use of `node`; frees its space where no name is left.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn release(&self, node: NodeId) -> Result<()>;
+
+    /// Makes `node` durable: contents, attributes and the name it was reached by.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn sync(&self, node: NodeId) -> Result<()>;
+
+    /// Makes everything durable and, where nothing is open for change, marks the volume clean.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn sync_all(&self) -> Result<()>;
+
+    /// How much room there is.
+    ///
+    /// # Errors
+    /// Those of the device: the allocation bitmap may have to be read.
+    fn space(&self) -> Result<Space>;
+
+    /// Discards free space inside `range` (bytes of the volume) in runs of at least `min_len`; gives
+    /// the bytes discarded.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) where the device cannot.
+    fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64>;
+
+    /// Names the volume.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`](crate::Error::InvalidName).
+    fn set_label(&self, label: &[u8]) -> Result<()>;
+}

@@ -24,6 +24,16 @@ pub trait BlockDevice: ReadAt {
     /// what the store reports. After an error any part of the range may have been written.
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
+    /// Makes `range` read as zeros without their being sent, where the store can. Gives whether it
+    /// did; where not, zeros have to be written.
+    ///
+    /// # Errors
+    /// As [`write_all_at`](Self::write_all_at).
+    fn write_zeros(&self, range: Range<u64>) -> io::Result<bool> {
+        let _ = range;
+        Ok(false)
+    }
+
     /// Returns once everything written before is durable.
     ///
     /// # Errors
@@ -48,6 +58,10 @@ impl<T: BlockDevice + ?Sized> BlockDevice for Arc<T> {
 
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         (**self).write_all_at(offset, data)
+    }
+
+    fn write_zeros(&self, range: Range<u64>) -> io::Result<bool> {
+        (**self).write_zeros(range)
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
@@ -58,5 +60,13 @@ impl ReadAt for FileSource {
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         past_end(offset, out.len(), self.len)?;
         self.file.read_exact_at(out, offset)
+    }
+
+    fn will_need(&self, range: Range<u64>) -> bool {
+        let Some(len) = NonZeroU64::new(range.end.saturating_sub(range.start)) else {
+            return false;
+        };
+        let advice = rustix::fs::Advice::WillNeed;
+        rustix::fs::fadvise(&self.file, range.start, Some(len), advice).is_ok()
     }
 }

@@ -3,34 +3,47 @@
 //! This crate sits under everything else: positional sources ([`ReadAt`]), the accounting of every
 //! boundary a block crosses ([`Observer`], [`IoStats`], [`Event`]), the bounded single-flight
 //! [`BlockCache`], the rule that cuts a source into blocks ([`BlockGeometry`]) and the [`Limits`]
-//! that bound what hostile images may ask for.
+//! that bound what hostile images may ask for. Stores that can be changed are a [`BlockDevice`];
+//! [`WriteBack`] keeps what was changed of their metadata until it is committed.
 //!
 //! It knows no image format, no front end and no decompression.
 
 mod cache;
+mod counted_device;
 mod device;
 mod file;
+mod file_device;
 mod geometry;
 mod limits;
 mod memory;
+mod memory_device;
 mod num;
 mod observe;
 mod output;
 mod read_at;
 mod stats;
 mod trace;
+mod trace_file;
+mod trace_summary;
 mod window;
+mod write_back;
 
 pub use cache::{BlockCache, BlockKey, Lookup};
+pub use counted_device::CountedDevice;
 pub use device::BlockDevice;
 pub use file::FileSource;
+pub use file_device::FileDevice;
 pub use geometry::{BlockGeometry, LEGACY_BLOCK, page_size};
 pub use limits::Limits;
 pub use memory::MemorySource;
+pub use memory_device::MemoryDevice;
 pub use num::{saturating_usize, u64_from};
 pub use observe::{Counted, Observer};
 pub use output::CountedWrite;
 pub use read_at::{BlobId, ReadAt, past_end};
 pub use stats::{Counter, IoStats, StatsSnapshot};
-pub use trace::{Event, EventKind, EventLog, EventSink, Purpose};
+pub use trace::{Event, EventKind, EventLog, EventSink, Purpose, Structure};
+pub use trace_file::{TraceWriter, line as trace_line, parse_line as parse_trace_line};
+pub use trace_summary::{TraceRow, TraceSummary};
 pub use window::Window;
+pub use write_back::{CommitError, Group, WriteBack};

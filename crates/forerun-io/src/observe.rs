@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::{
-    BlobId, BlockKey, Counter, Event, EventKind, EventSink, IoStats, Purpose, ReadAt, u64_from,
+    BlobId, BlockKey, Counter, Event, EventKind, EventSink, IoStats, Purpose, ReadAt, Structure,
+    u64_from,
 };
 
 /// Decoded blocks remembered to tell a repeated decode from a first one: 12 MiB at the most.
@@ -55,6 +57,23 @@ impl Observer {
 
     /// A read of a source ended.
     pub fn source_read(&self, blob: BlobId, offset: u64, len: u64, purpose: Purpose, ok: bool) {
+        let structure = match purpose {
+            Purpose::Demand | Purpose::Readahead => Structure::Data,
+            Purpose::Metadata => Structure::Metadata,
+        };
+        self.read_of(structure, blob, offset, len, purpose, ok);
+    }
+
+    /// A read of a source ended, and what was read is known.
+    pub fn read_of(
+        &self,
+        structure: Structure,
+        blob: BlobId,
+        offset: u64,
+        len: u64,
+        purpose: Purpose,
+        ok: bool,
+    ) {
         self.stats.add(Counter::SourceRequests, 1);
         self.stats.add(Counter::SourceBytes, len);
         match purpose {
@@ -68,7 +87,13 @@ impl Observer {
         if !ok {
             self.stats.add(Counter::SourceErrors, 1);
         }
-        self.emit(EventKind::SourceRead { purpose, ok }, blob, offset, len);
+        let kind = EventKind::SourceRead { purpose, ok };
+        self.emit(kind, structure, blob, offset, len);
+    }
+
+    /// The store below a source was told to read ahead, and takes such hints.
+    pub fn hint(&self, len: u64) {
+        self.stats.add(Counter::HintedBytes, len);
     }
 
     /// A lookup in a data cache, or in what was read ahead.
@@ -79,10 +104,11 @@ impl Observer {
             EventKind::CacheWait => self.stats.add(Counter::CacheWaits, 1),
             EventKind::SourceRead { .. }
             | EventKind::Decode { .. }
-            | EventKind::Write
-            | EventKind::Flush => {}
+            | EventKind::Write { .. }
+            | EventKind::Flush { .. }
+            | EventKind::Discard { .. } => {}
         }
-        self.emit(kind, blob, offset, len);
+        self.emit(kind, Structure::Data, blob, offset, len);
     }
 
     /// A block was decoded, or could not be.
@@ -100,27 +126,55 @@ impl Observer {
             decoded.insert(key);
         }
         drop(decoded);
-        self.emit(EventKind::Decode { ok }, key.blob, key.offset, decoded_len);
+        let kind = EventKind::Decode { ok };
+        self.emit(kind, Structure::Data, key.blob, key.offset, decoded_len);
     }
 
     /// Bytes went to an output.
     pub fn write(&self, offset: u64, len: u64) {
+        self.write_of(Structure::Unknown, offset, len, true);
+    }
+
+    /// A write to a device ended, and what was written is known.
+    pub fn write_of(&self, structure: Structure, offset: u64, len: u64, ok: bool) {
         self.stats.add(Counter::Writes, 1);
         self.stats.add(Counter::WrittenBytes, len);
-        self.emit(EventKind::Write, BlobId::IMAGE, offset, len);
+        if !ok {
+            self.stats.add(Counter::WriteErrors, 1);
+        }
+        let kind = EventKind::Write { ok };
+        self.emit(kind, structure, BlobId::IMAGE, offset, len);
     }
 
     /// An output was flushed.
     pub fn flush(&self) {
-        self.stats.add(Counter::Flushes, 1);
-        self.emit(EventKind::Flush, BlobId::IMAGE, 0, 0);
+        self.flush_ended(true);
     }
 
-    fn emit(&self, kind: EventKind, blob: BlobId, offset: u64, len: u64) {
+    /// A flush of a device ended.
+    pub fn flush_ended(&self, ok: bool) {
+        self.stats.add(Counter::Flushes, 1);
+        if !ok {
+            self.stats.add(Counter::WriteErrors, 1);
+        }
+        let kind = EventKind::Flush { ok };
+        self.emit(kind, Structure::Unknown, BlobId::IMAGE, 0, 0);
+    }
+
+    /// A device was told that nobody needs `range` any more.
+    pub fn discarded(&self, range: Range<u64>, ok: bool) {
+        let len = range.end.saturating_sub(range.start);
+        self.stats.add(Counter::Discards, 1);
+        let kind = EventKind::Discard { ok };
+        self.emit(kind, Structure::Data, BlobId::IMAGE, range.start, len);
+    }
+
+    fn emit(&self, kind: EventKind, structure: Structure, blob: BlobId, offset: u64, len: u64) {
         if let Some(sink) = &self.sink {
             sink.event(&Event {
                 at: self.start.elapsed(),
                 kind,
+                structure,
                 blob,
                 offset,
                 len,
@@ -195,5 +249,13 @@ impl Counted {
             result.is_ok(),
         );
         result
+    }
+
+    /// As [`ReadAt::will_need`].
+    pub fn will_need(&self, range: Range<u64>) {
+        let len = range.end.saturating_sub(range.start);
+        if self.inner.will_need(range) {
+            self.observer.hint(len);
+        }
     }
 }

@@ -32,6 +32,16 @@ impl<W: Write> CountedWrite<W> {
     pub fn into_inner(self) -> W {
         self.inner
     }
+
+    /// The output, to be moved on by other means than writing; nothing of that is counted.
+    pub const fn get_mut(&mut self) -> &mut W {
+        &mut self.inner
+    }
+
+    /// The output was moved on by `len` bytes.
+    pub const fn advance(&mut self, len: u64) {
+        self.position = self.position.saturating_add(len);
+    }
 }
 
 impl<W: Write> Write for CountedWrite<W> {

@@ -1,6 +1,7 @@
 //! The seam between storage and everything above it.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Names one of the byte stores an image is made of: 0 is the image itself, others are devices or
@@ -30,6 +31,13 @@ pub trait ReadAt: Send + Sync {
     /// has fewer bytes than it said; otherwise what the store reports. After an error the contents
     /// of `out` are unspecified and must not be used.
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+
+    /// Says that `range` will be read soon, so that a store with a cache below may begin. Returns at
+    /// once and promises nothing; gives whether the store takes hints.
+    fn will_need(&self, range: Range<u64>) -> bool {
+        let _ = range;
+        false
+    }
 }
 
 impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
@@ -39,6 +47,10 @@ impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         (**self).read_exact_at(offset, out)
+    }
+
+    fn will_need(&self, range: Range<u64>) -> bool {
+        (**self).will_need(range)
     }
 }
 

@@ -40,6 +40,8 @@ counters! {
     ReadaheadBytes = "readahead_bytes",
     /// Bytes read ahead that were evicted before anyone asked for them.
     ReadaheadWastedBytes = "readahead_wasted_bytes",
+    /// Bytes that the store below was told to read ahead, in a cache of its own.
+    HintedBytes = "hinted_bytes",
     /// Metadata blocks found in the cache.
     MetadataHits = "metadata_hits",
     /// Metadata blocks that had to be read.
@@ -68,6 +70,10 @@ counters! {
     WrittenBytes = "written_bytes",
     /// Flushes of an output.
     Flushes = "flushes",
+    /// Writes and flushes that failed.
+    WriteErrors = "write_errors",
+    /// Ranges that a device was told nobody needs any more.
+    Discards = "discards",
 }
 
 /// Running totals; cheap enough to be always on.

@@ -30,6 +30,54 @@ impl Purpose {
     }
 }
 
+/// What the bytes of a request are on the volume, as far as whoever makes it knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Structure {
+    /// Not told: an output, a flush.
+    #[default]
+    Unknown,
+    /// Boot sectors, superblocks.
+    Boot,
+    /// The file allocation table.
+    Fat,
+    /// The allocation bitmap.
+    Bitmap,
+    /// Directories.
+    Directory,
+    /// Metadata of any other kind, or of a kind not told.
+    Metadata,
+    /// Contents of files.
+    Data,
+}
+
+impl Structure {
+    /// All of them, in the order of summaries.
+    pub const ALL: &'static [Self] = &[
+        Self::Boot,
+        Self::Fat,
+        Self::Bitmap,
+        Self::Directory,
+        Self::Metadata,
+        Self::Data,
+        Self::Unknown,
+    ];
+
+    /// The name in traces.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Boot => "boot",
+            Self::Fat => "fat",
+            Self::Bitmap => "bitmap",
+            Self::Directory => "directory",
+            Self::Metadata => "metadata",
+            Self::Data => "data",
+        }
+    }
+}
+
 /// The boundary that was crossed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -52,10 +100,21 @@ pub enum EventKind {
         /// Whether the codec accepted it.
         ok: bool,
     },
-    /// Bytes went to an output.
-    Write,
-    /// An output was flushed.
-    Flush,
+    /// A write to an output or device ended.
+    Write {
+        /// Whether all bytes were taken.
+        ok: bool,
+    },
+    /// A flush of an output or device ended.
+    Flush {
+        /// Whether it did its work.
+        ok: bool,
+    },
+    /// A device was told that nobody needs a range any more.
+    Discard {
+        /// Whether it took notice.
+        ok: bool,
+    },
 }
 
 impl EventKind {
@@ -68,8 +127,22 @@ impl EventKind {
             Self::CacheMiss => "cache_miss",
             Self::CacheWait => "cache_wait",
             Self::Decode { .. } => "decode",
-            Self::Write => "write",
-            Self::Flush => "flush",
+            Self::Write { .. } => "write",
+            Self::Flush { .. } => "flush",
+            Self::Discard { .. } => "discard",
+        }
+    }
+
+    /// Whether it succeeded. What cannot fail has.
+    #[must_use]
+    pub const fn ok(self) -> bool {
+        match self {
+            Self::SourceRead { ok, .. }
+            | Self::Decode { ok }
+            | Self::Write { ok }
+            | Self::Flush { ok }
+            | Self::Discard { ok } => ok,
+            Self::CacheHit | Self::CacheMiss | Self::CacheWait => true,
         }
     }
 }
@@ -81,6 +154,8 @@ pub struct Event {
     pub at: Duration,
     /// Which boundary.
     pub kind: EventKind,
+    /// What the bytes are.
+    pub structure: Structure,
     /// Whose bytes.
     pub blob: BlobId,
     /// First byte, as an offset into the blob or output.

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use crate::{ReadAt, past_end};
+use crate::{BlockDevice, ReadAt, past_end};
 
 /// `range` of `inner`, seen from 0 on.
 #[derive(Debug)]
@@ -47,12 +47,59 @@ impl<S: ReadAt> ReadAt for Window<S> {
         past_end(offset, out.len(), self.len())?;
         self.inner.read_exact_at(self.range.start + offset, out)
     }
+
+    fn will_need(&self, range: Range<u64>) -> bool {
+        let end = range.end.min(self.len());
+        range.start < end
+            && self
+                .inner
+                .will_need(self.range.start + range.start..self.range.start + end)
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Window<D> {
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        past_end(offset, data.len(), self.len())?;
+        self.inner.write_all_at(self.range.start + offset, data)
+    }
+
+    fn write_zeros(&self, range: Range<u64>) -> io::Result<bool> {
+        match self.inside(&range) {
+            Some(range) => self.inner.write_zeros(range),
+            None => Ok(false),
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> io::Result<bool> {
+        match self.inside(&range) {
+            Some(range) => self.inner.discard(range),
+            None => Ok(false),
+        }
+    }
+}
+
+impl<S: ReadAt> Window<S> {
+    /// The range as one of the whole.
+    fn inside(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let fits = range.end <= self.len();
+        fits.then(|| self.range.start + range.start..self.range.start + range.end)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::MemorySource;
+    use crate::{MemoryDevice, MemorySource};
 
     #[test]
     fn reads_are_relative_and_bounded() {
@@ -64,6 +111,17 @@ mod tests {
         assert_eq!(out, [10, 11, 12, 13, 14]);
         let past = part.read_exact_at(1, &mut out).unwrap_err();
         assert_eq!(past.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn writes_stay_inside() {
+        let whole = Arc::new(MemoryDevice::new(vec![0; 100]));
+        let part = Window::new(Arc::clone(&whole), 10, Some(5)).unwrap();
+        part.write_all_at(1, &[1; 4]).unwrap();
+        assert!(part.write_all_at(2, &[2; 4]).is_err());
+        assert!(!part.discard(3..6).unwrap());
+        let bytes = whole.to_vec();
+        assert_eq!(bytes[10..16], [0, 1, 1, 1, 1, 0]);
     }
 
     #[test]

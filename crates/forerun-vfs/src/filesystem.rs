@@ -70,6 +70,11 @@ pub struct VolumeInfo {
     /// Whether files have their data outside the image, so that opening one may fail where stat
     /// does not: front ends then have the engine open files when they are opened.
     pub opens: bool,
+    /// Devices besides the image that hold data of files.
+    pub devices: u32,
+    /// Whether names that differ only in case name the same node: a front end that remembers names
+    /// must not take one for missing, or for another, by its bytes.
+    pub folds_case: bool,
     /// Further facts in the format's own terms, for `info`.
     pub details: Vec<(&'static str, String)>,
 }
@@ -88,7 +93,9 @@ impl VolumeInfo {
             name_max: 255,
             has_xattrs: false,
             has_owners: true,
+            devices: 0,
             opens: false,
+            folds_case: false,
             details: Vec::new(),
         }
     }

@@ -137,7 +137,9 @@ pub trait FileSystemMut: FileSystem {
     /// Allocates `range` ahead; with `keep_size` the length stays.
     ///
     /// # Errors
-    /// [`Error::NoSpace`](crate::Error::NoSpace), with nothing allocated.
+    /// [`Error::NoSpace`](crate::Error::NoSpace), with nothing allocated;
+    /// [`Error::Unsupported`](crate::Error::Unsupported) where the format cannot have more allocated
+    /// than the length.
     fn allocate(&self, node: NodeId, range: Range<u64>, keep_size: bool) -> Result<()>;
 
     /// Counts a use of `node`; as many [`release`](Self::release) calls end it.
@@ -151,6 +153,12 @@ pub trait FileSystemMut: FileSystem {
     /// # Errors
     /// Those of the device.
     fn release(&self, node: NodeId) -> Result<()>;
+
+    /// Nobody holds the id of `node` any more: it is looked up again before it is used again. What
+    /// is only remembered for the sake of stable ids may go.
+    fn forget(&self, node: NodeId) {
+        let _ = node;
+    }
 
     /// Makes `node` durable: contents, attributes and the name it was reached by.
     ///

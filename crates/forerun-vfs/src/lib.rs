@@ -9,6 +9,7 @@
 
 mod blob;
 mod error;
+pub mod exercise;
 mod extent;
 mod filesystem;
 mod filesystem_mut;

@@ -58,6 +58,28 @@ pub struct Device {
     pub minor: u32,
 }
 
+impl Device {
+    /// From 32 bits as Linux packs them: 12 of the major number, with 8 of the minor number below and
+    /// 12 above.
+    #[must_use]
+    pub const fn unpack(packed: u32) -> Self {
+        Self {
+            major: (packed >> 8) & 0xfff,
+            minor: (packed & 0xff) | ((packed >> 12) & 0xf_ff00),
+        }
+    }
+
+    /// In 32 bits, as Linux packs them; nothing where one of the numbers does not fit.
+    #[must_use]
+    pub const fn pack(self) -> Option<u32> {
+        let Self { major, minor } = self;
+        if major > 0xfff || minor > 0xf_ffff {
+            return None;
+        }
+        Some((minor & 0xff) | (major << 8) | ((minor & !0xff) << 12))
+    }
+}
+
 /// Time since the epoch; negative seconds lie before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
@@ -86,4 +108,26 @@ pub struct Metadata {
     pub mtime: Timestamp,
     /// Device number of a device node; 0:0 for the others.
     pub device: Device,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers() {
+        for (packed, major, minor) in [
+            (0x103, 1, 3),
+            (0x800, 8, 0),
+            (0xffff_ffff, 0xfff, 0xf_ffff),
+            (0x1000_0001, 0, 0x1_0001),
+        ] {
+            let device = Device { major, minor };
+            assert_eq!(Device::unpack(packed), device, "{packed:#x}");
+            assert_eq!(device.pack(), Some(packed));
+        }
+        for (major, minor) in [(0x1000, 0), (0, 0x10_0000)] {
+            assert_eq!(Device { major, minor }.pack(), None);
+        }
+    }
 }

@@ -1,0 +1,235 @@
+//! Moves the bytes of volumes that can be changed.
+//!
+//! A [`Reader`](crate::Reader) may keep what it has read, because its image stays as it is; here the
+//! next write may change it. So nothing is kept: the kernel's page cache lies below a local device
+//! and, in a mount, above it. Reads go from the device into the caller's buffer, writes from the
+//! caller's buffer to the device, one request for each run of neighbouring extents.
+//!
+//! Metadata is the driver's business, and so is the order in which things become durable: data is on
+//! its way to the device when the driver is told of it.
+
+mod extents;
+mod seek;
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use forerun_io::{
+    BlockDevice, CountedDevice, Counter, Observer, Purpose, Structure, saturating_usize, u64_from,
+};
+use forerun_vfs::{Changes, Error, FileSystemMut, Metadata, NodeId, Result, Timestamp};
+
+use extents::{Run, clip, merged};
+
+/// Locks that nodes share by their number: enough that two files seldom meet.
+const LOCKS: usize = 64;
+/// Zeros written in one request where the device cannot make them itself.
+const ZEROS: u64 = 1 << 20;
+/// From this length on the device is asked to make zeros itself.
+const LONG_GAP: u64 = 256 << 10;
+
+/// A volume open for reading and writing.
+///
+/// Reads and writes of one file exclude each other, so that no reader sees half of a write, or a
+/// length without its bytes; different files do not wait for each other.
+pub struct Volume {
+    fs: Arc<dyn FileSystemMut>,
+    device: CountedDevice,
+    locks: Vec<RwLock<()>>,
+}
+
+impl std::fmt::Debug for Volume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Volume")
+            .field("device", &self.device)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Volume {
+    /// `fs` was opened on `device`. Requests for data are told to `observer`; those for metadata are
+    /// the driver's to tell.
+    #[must_use]
+    pub fn new(
+        fs: Arc<dyn FileSystemMut>,
+        device: Arc<dyn BlockDevice>,
+        observer: Arc<Observer>,
+    ) -> Self {
+        Self {
+            fs,
+            device: CountedDevice::new(device, observer),
+            locks: (0..LOCKS).map(|_| RwLock::default()).collect(),
+        }
+    }
+
+    /// The driver. Whoever changes the length of a file, or frees what it has, does so through
+    /// [`change`](Self::change) instead.
+    #[must_use]
+    pub fn fs(&self) -> &dyn FileSystemMut {
+        &*self.fs
+    }
+
+    /// Who is told of requests.
+    #[must_use]
+    pub const fn observer(&self) -> &Arc<Observer> {
+        self.device.observer()
+    }
+
+    /// Reads from `offset` on; gives how many bytes there were, fewer than `out` holds only at the
+    /// end of the file.
+    ///
+    /// # Errors
+    /// Those of [`map`](forerun_vfs::FileSystem::map); [`Error::Io`]. The contents of `out` must not
+    /// be used then.
+    pub fn read(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let _nobody_writes = self.shared(node);
+        let size = self.fs.metadata(node)?.size;
+        let left = saturating_usize(size.saturating_sub(offset));
+        let Some(out) = out.get_mut(..left.min(out.len())).filter(|o| !o.is_empty()) else {
+            // For its error where this is no file.
+            self.runs(node, 0..0)?;
+            return Ok(0);
+        };
+        let end = offset + u64_from(out.len());
+        let mut at = offset;
+        for run in self.runs(node, offset..end)? {
+            let Some(run) = clip(&run, at..end) else {
+                continue;
+            };
+            if run.logical.start != at {
+                break;
+            }
+            let from = saturating_usize(run.logical.start - offset);
+            let to = saturating_usize(run.logical.end - offset);
+            let part = out.get_mut(from..to).unwrap_or_default();
+            match run.place {
+                None => part.fill(0),
+                Some(place) => self
+                    .device
+                    .read(place, part, Purpose::Demand, Structure::Data)
+                    .map_err(|error| Error::io(place, part.len(), error))?,
+            }
+            at = run.logical.end;
+        }
+        if at < end {
+            return Err(extents::gap(node, at));
+        }
+        let stats = self.device.observer().stats();
+        stats.add(Counter::ServedBytes, end - offset);
+        Ok(out.len())
+    }
+
+    /// Writes all of `data` at `offset`; the file grows as needed, and what lies between its old end
+    /// and `offset` reads as zeros.
+    ///
+    /// # Errors
+    /// Those of [`map_write`](FileSystemMut::map_write) and [`written`](FileSystemMut::written);
+    /// [`Error::Write`]. The file has its old length then, and its old contents but for bytes that
+    /// were to be overwritten.
+    pub fn write(&self, node: NodeId, offset: u64, data: &[u8], time: Timestamp) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let end = offset.checked_add(u64_from(data.len()));
+        let range = offset..end.ok_or(Error::TooLarge)?;
+        let _nobody_else = self.exclusive(node);
+        let mut extents = Vec::new();
+        self.fs.map_write(node, range.clone(), &mut |extent| {
+            extents.push(extent);
+            std::ops::ControlFlow::Continue(())
+        })?;
+        let runs = merged(extents)?;
+        let mut at = runs.first().map_or(range.end, |run| run.logical.start);
+        if at > offset {
+            return Err(extents::gap(node, offset));
+        }
+        for run in &runs {
+            let place = run.place.filter(|_| run.logical.start == at);
+            let Some(place) = place else {
+                return Err(extents::gap(node, at));
+            };
+            at = run.logical.end;
+            self.put(run, place, offset, data)?;
+        }
+        if at < range.end {
+            return Err(extents::gap(node, at));
+        }
+        self.fs.written(node, range, time)
+    }
+
+    /// Writes the part of `data` (the bytes from `offset` on) that belongs to `run`, and zeros before
+    /// it.
+    fn put(&self, run: &Run, place: u64, offset: u64, data: &[u8]) -> Result<()> {
+        let before = run.logical.start..run.logical.end.min(offset);
+        if before.start < before.end {
+            self.zero(place..place + (before.end - before.start))?;
+        }
+        let from = run.logical.start.max(offset);
+        let skipped = saturating_usize(from - offset);
+        let upto = saturating_usize(run.logical.end.saturating_sub(offset)).min(data.len());
+        match data.get(skipped..upto) {
+            None | Some([]) => Ok(()),
+            Some(part) => self.store(place + (from - run.logical.start), part),
+        }
+    }
+
+    fn zero(&self, range: Range<u64>) -> Result<()> {
+        let len = range.end - range.start;
+        if len >= LONG_GAP {
+            let made = self.device.write_zeros(range.clone(), Structure::Data);
+            if made.map_err(|error| Error::write(range.start, saturating_usize(len), error))? {
+                return Ok(());
+            }
+        }
+        let zeros = vec![0; saturating_usize(len.min(ZEROS))];
+        let mut at = range.start;
+        while at < range.end {
+            let part = saturating_usize((range.end - at).min(ZEROS));
+            self.store(at, zeros.get(..part).unwrap_or_default())?;
+            at += u64_from(part);
+        }
+        Ok(())
+    }
+
+    fn store(&self, place: u64, bytes: &[u8]) -> Result<()> {
+        self.device
+            .write(place, bytes, Structure::Data)
+            .map_err(|error| Error::write(place, bytes.len(), error))
+    }
+
+    /// As [`FileSystemMut::change`], while nobody reads or writes the file.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn change(&self, node: NodeId, changes: &Changes) -> Result<Metadata> {
+        let _nobody_else = self.exclusive(node);
+        self.fs.change(node, changes)
+    }
+
+    /// As [`FileSystemMut::allocate`], while nobody reads or writes the file.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn allocate(&self, node: NodeId, range: Range<u64>, keep_size: bool) -> Result<()> {
+        let _nobody_else = self.exclusive(node);
+        self.fs.allocate(node, range, keep_size)
+    }
+
+    fn lock(&self, node: NodeId) -> &RwLock<()> {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(node);
+        let index = saturating_usize(hash % u64_from(LOCKS));
+        // There are as many as the number is taken modulo.
+        self.locks.get(index).unwrap_or(&self.locks[0])
+    }
+
+    fn shared(&self, node: NodeId) -> RwLockReadGuard<'_, ()> {
+        let lock = self.lock(node).read();
+        lock.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn exclusive(&self, node: NodeId) -> RwLockWriteGuard<'_, ()> {
+        let lock = self.lock(node).write();
+        lock.unwrap_or_else(PoisonError::into_inner)
+    }
+}

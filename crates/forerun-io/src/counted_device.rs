@@ -1,0 +1,122 @@
+//! A device whose every request is counted: the boundary to a store that can be changed.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::{BlobId, BlockDevice, Observer, Purpose, Structure, u64_from};
+
+/// As [`Counted`](crate::Counted), for a [`BlockDevice`]: reads, writes and flushes are told to the
+/// observer with what they are of. Not a device itself, so that nothing is counted twice.
+#[derive(Clone)]
+pub struct CountedDevice {
+    inner: Arc<dyn BlockDevice>,
+    observer: Arc<Observer>,
+}
+
+impl fmt::Debug for CountedDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountedDevice")
+            .field("len", &self.inner.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl CountedDevice {
+    /// Counts the requests to `inner`.
+    #[must_use]
+    pub fn new(inner: Arc<dyn BlockDevice>, observer: Arc<Observer>) -> Self {
+        Self { inner, observer }
+    }
+
+    /// The device itself.
+    #[must_use]
+    pub const fn inner(&self) -> &Arc<dyn BlockDevice> {
+        &self.inner
+    }
+
+    /// Who is told.
+    #[must_use]
+    pub const fn observer(&self) -> &Arc<Observer> {
+        &self.observer
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    /// Whether there is no byte at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    /// As [`ReadAt::read_exact_at`](crate::ReadAt::read_exact_at).
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn read(
+        &self,
+        offset: u64,
+        out: &mut [u8],
+        purpose: Purpose,
+        structure: Structure,
+    ) -> io::Result<()> {
+        let result = self.inner.read_exact_at(offset, out);
+        let len = u64_from(out.len());
+        let ok = result.is_ok();
+        self.observer
+            .read_of(structure, BlobId::IMAGE, offset, len, purpose, ok);
+        result
+    }
+
+    /// As [`BlockDevice::write_all_at`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn write(&self, offset: u64, data: &[u8], structure: Structure) -> io::Result<()> {
+        let result = self.inner.write_all_at(offset, data);
+        self.observer
+            .write_of(structure, offset, u64_from(data.len()), result.is_ok());
+        result
+    }
+
+    /// As [`BlockDevice::write_zeros`]; counted as a write where it did its work.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn write_zeros(&self, range: Range<u64>, structure: Structure) -> io::Result<bool> {
+        let result = self.inner.write_zeros(range.clone());
+        if !matches!(result, Ok(false)) {
+            let len = range.end.saturating_sub(range.start);
+            self.observer
+                .write_of(structure, range.start, len, result.is_ok());
+        }
+        result
+    }
+
+    /// As [`BlockDevice::flush`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn flush(&self) -> io::Result<()> {
+        let result = self.inner.flush();
+        self.observer.flush_ended(result.is_ok());
+        result
+    }
+
+    /// As [`BlockDevice::discard`].
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn discard(&self, range: Range<u64>) -> io::Result<bool> {
+        let result = self.inner.discard(range.clone());
+        if !matches!(result, Ok(false)) {
+            self.observer.discarded(range, result.is_ok());
+        }
+        result
+    }
+}

@@ -1,0 +1,174 @@
+//! Events as lines of text, to be looked at after the mount has ended.
+//!
+//! One event a line, fields between tabs: microseconds since the start, kind, structure, purpose,
+//! outcome, blob, offset, length. Text, because such files are read by people and by awk as often
+//! as by us. Events lie in a buffer until it is full or the writer goes; a write that fails ends the
+//! trace, not the work that is traced.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::{BlobId, Event, EventKind, EventSink, Purpose, Structure};
+
+/// The first line of a trace.
+const HEAD: &str =
+    "# forerun trace 1: microseconds kind structure purpose outcome blob offset bytes";
+
+/// Writes each event to a file.
+#[derive(Debug)]
+pub struct TraceWriter {
+    out: Mutex<Option<BufWriter<File>>>,
+}
+
+impl TraceWriter {
+    /// Begins a trace in a new file, in the place of an old one.
+    ///
+    /// # Errors
+    /// What creating and writing the file reports.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let mut out = BufWriter::with_capacity(1 << 16, File::create(path)?);
+        writeln!(out, "{HEAD}")?;
+        out.flush()?;
+        let out = Mutex::new(Some(out));
+        Ok(Self { out })
+    }
+
+    /// Hands over what is in the buffer.
+    ///
+    /// # Errors
+    /// What writing the file reports.
+    pub fn flush(&self) -> io::Result<()> {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        out.as_mut().map_or(Ok(()), BufWriter::flush)
+    }
+}
+
+impl EventSink for TraceWriter {
+    fn event(&self, event: &Event) {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = out.as_mut().map(|out| writeln!(out, "{}", line(event)));
+        if let Some(Err(_disk_full)) = written {
+            *out = None;
+        }
+    }
+}
+
+/// An event as a line of a trace, without the end of the line.
+#[must_use]
+pub fn line(event: &Event) -> String {
+    let purpose = match event.kind {
+        EventKind::SourceRead { purpose, .. } => purpose.name(),
+        _ => "-",
+    };
+    let outcome = if event.kind.ok() { "ok" } else { "failed" };
+    format!(
+        "{}\t{}\t{}\t{purpose}\t{outcome}\t{}\t{}\t{}",
+        event.at.as_micros(),
+        event.kind.name(),
+        event.structure.name(),
+        event.blob.0,
+        event.offset,
+        event.len,
+    )
+}
+
+/// The event of a line; nothing for what is none, but for comments an inner nothing.
+#[must_use]
+pub fn parse_line(line: &str) -> Option<Option<Event>> {
+    if line.starts_with('#') || line.trim().is_empty() {
+        return Some(None);
+    }
+    let mut fields = line.trim_end().split('\t');
+    let mut next = || fields.next();
+    let at = Duration::from_micros(next()?.parse().ok()?);
+    let (kind, structure, purpose, outcome) = (next()?, next()?, next()?, next()?);
+    let blob = BlobId(next()?.parse().ok()?);
+    let (offset, len) = (next()?.parse().ok()?, next()?.parse().ok()?);
+    let ok = match outcome {
+        "ok" => true,
+        "failed" => false,
+        _ => return None,
+    };
+    let purposes = [Purpose::Demand, Purpose::Readahead, Purpose::Metadata];
+    let purpose = purposes.into_iter().find(|p| p.name() == purpose);
+    let purpose = purpose.unwrap_or_default();
+    let kinds = [
+        EventKind::SourceRead { purpose, ok },
+        EventKind::CacheHit,
+        EventKind::CacheMiss,
+        EventKind::CacheWait,
+        EventKind::Decode { ok },
+        EventKind::Write { ok },
+        EventKind::Flush { ok },
+        EventKind::Discard { ok },
+    ];
+    let event = Event {
+        at,
+        kind: kinds.into_iter().find(|known| known.name() == kind)?,
+        structure: *Structure::ALL
+            .iter()
+            .find(|known| known.name() == structure)?,
+        blob,
+        offset,
+        len,
+    };
+    Some(Some(event))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_back() {
+        let kinds = [
+            EventKind::SourceRead {
+                purpose: Purpose::Readahead,
+                ok: false,
+            },
+            EventKind::Write { ok: true },
+            EventKind::Flush { ok: false },
+            EventKind::Discard { ok: true },
+            EventKind::Decode { ok: true },
+            EventKind::CacheHit,
+        ];
+        for (n, kind) in (0..).zip(kinds) {
+            let event = Event {
+                at: Duration::from_micros(n),
+                kind,
+                structure: Structure::Bitmap,
+                blob: BlobId(7),
+                offset: u64::MAX,
+                len: n,
+            };
+            assert_eq!(parse_line(&line(&event)), Some(Some(event)));
+        }
+        assert_eq!(parse_line(HEAD), Some(None));
+        for bad in ["x", "1\twrite", "1\twrite\tfat\t-\tmaybe\t0\t0\t1"] {
+            assert_eq!(parse_line(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_events() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
+        let writer = TraceWriter::create(&path).unwrap();
+        let event = Event {
+            at: Duration::from_micros(1),
+            kind: EventKind::Write { ok: true },
+            structure: Structure::Fat,
+            blob: BlobId::IMAGE,
+            offset: 512,
+            len: 1024,
+        };
+        writer.event(&event);
+        writer.flush().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let events: Vec<_> = text.lines().map(|line| parse_line(line).unwrap()).collect();
+        assert_eq!(events, [None, Some(event)]);
+    }
+}

@@ -1,0 +1,199 @@
+//! What a trace comes to: how many requests of what, how large, and what was moved twice.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::{BlobId, Event, EventKind, Structure};
+
+/// A sector, the smallest thing that a request can be of.
+const SECTOR: u64 = 512;
+
+/// Requests to the device come first.
+const ORDER: [&str; 4] = ["source_read", "write", "flush", "discard"];
+
+/// The requests of one kind for one kind of structure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceRow {
+    /// How many.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Sectors that went along with another in one request.
+    pub merged: u64,
+    /// Bytes that an earlier request of this kind had moved already.
+    pub again: u64,
+    /// Requests that failed.
+    pub failed: u64,
+}
+
+/// The sums of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct TraceSummary {
+    rows: BTreeMap<(&'static str, Structure), TraceRow>,
+    seen: BTreeMap<(&'static str, BlobId), Ranges>,
+}
+
+impl TraceSummary {
+    /// One more event.
+    pub fn add(&mut self, event: &Event) {
+        let name = event.kind.name();
+        let row = self.rows.entry((name, event.structure)).or_default();
+        row.requests += 1;
+        row.bytes = row.bytes.saturating_add(event.len);
+        row.failed += u64::from(!event.kind.ok());
+        let moves = matches!(
+            event.kind,
+            EventKind::SourceRead { .. } | EventKind::Write { .. }
+        );
+        if moves {
+            row.merged += event.len.div_ceil(SECTOR).saturating_sub(1);
+            let range = event.offset..event.offset.saturating_add(event.len);
+            let seen = self.seen.entry((name, event.blob)).or_default();
+            row.again += seen.insert(range);
+        }
+    }
+
+    /// Kind of request, structure and sums, in the order of the data flow.
+    pub fn rows(&self) -> impl Iterator<Item = (&'static str, Structure, &TraceRow)> {
+        let first = ORDER.iter().flat_map(|kind| self.of_kind(kind));
+        let rest = self
+            .rows
+            .iter()
+            .filter(|((kind, _), _)| !ORDER.contains(kind));
+        first.chain(rest.map(|((kind, structure), row)| (*kind, *structure, row)))
+    }
+
+    fn of_kind<'a>(
+        &'a self,
+        wanted: &'a str,
+    ) -> impl Iterator<Item = (&'static str, Structure, &'a TraceRow)> {
+        let all = self
+            .rows
+            .iter()
+            .filter(move |((kind, _), _)| *kind == wanted);
+        all.map(|((kind, structure), row)| (*kind, *structure, row))
+    }
+
+    /// The sums of one kind of request over all structures.
+    #[must_use]
+    pub fn total(&self, kind: &str) -> TraceRow {
+        let mut total = TraceRow::default();
+        for (_, _, row) in self.of_kind(kind) {
+            total.requests += row.requests;
+            total.bytes = total.bytes.saturating_add(row.bytes);
+            total.merged += row.merged;
+            total.again += row.again;
+            total.failed += row.failed;
+        }
+        total
+    }
+}
+
+/// A set of bytes, as ranges that do not touch each other, by their start.
+#[derive(Clone, Debug, Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    /// Adds a range and gives how many of its bytes were there.
+    fn insert(&mut self, range: Range<u64>) -> u64 {
+        if range.is_empty() {
+            return 0;
+        }
+        let (mut start, mut end, mut again) = (range.start, range.end, 0);
+        let before = self.0.range(..=range.end).rev();
+        let touching: Vec<_> = before
+            .take_while(|(_, other_end)| **other_end >= range.start)
+            .map(|(start, end)| (*start, *end))
+            .collect();
+        for (other_start, other_end) in touching {
+            let common = other_end
+                .min(range.end)
+                .saturating_sub(other_start.max(range.start));
+            again += common;
+            start = start.min(other_start);
+            end = end.max(other_end);
+            self.0.remove(&other_start);
+        }
+        self.0.insert(start, end);
+        again
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Purpose;
+
+    fn event(kind: EventKind, structure: Structure, offset: u64, len: u64) -> Event {
+        Event {
+            at: Duration::ZERO,
+            kind,
+            structure,
+            blob: BlobId::IMAGE,
+            offset,
+            len,
+        }
+    }
+
+    #[test]
+    fn bytes_that_come_again_are_counted() {
+        let mut ranges = Ranges::default();
+        for (range, again) in [
+            (0..10, 0),
+            (10..20, 0),
+            (30..40, 0),
+            (5..35, 20),
+            (0..40, 40),
+            (50..50, 0),
+            (39..60, 1),
+            (100..200, 0),
+            (90..210, 100),
+        ] {
+            assert_eq!(ranges.insert(range.clone()), again, "{range:?}");
+        }
+        assert_eq!(ranges.0.len(), 2);
+    }
+
+    #[test]
+    fn sums_by_kind_and_structure() {
+        let mut summary = TraceSummary::default();
+        let (write, read) = (
+            EventKind::Write { ok: true },
+            EventKind::SourceRead {
+                purpose: Purpose::Demand,
+                ok: false,
+            },
+        );
+        summary.add(&event(write, Structure::Fat, 0, 1024));
+        summary.add(&event(write, Structure::Fat, 512, 512));
+        summary.add(&event(write, Structure::Bitmap, 4096, 512));
+        summary.add(&event(read, Structure::Data, 0, 4096));
+        summary.add(&event(
+            EventKind::Flush { ok: true },
+            Structure::Unknown,
+            0,
+            0,
+        ));
+        let total = summary.total("write");
+        assert_eq!(
+            (total.requests, total.bytes, total.merged, total.again),
+            (3, 2048, 1, 512)
+        );
+        assert_eq!(summary.total("source_read").failed, 1);
+        let order: Vec<_> = summary
+            .rows()
+            .map(|(kind, s, _)| (kind, s.name()))
+            .collect();
+        assert_eq!(
+            order,
+            [
+                ("source_read", "data"),
+                ("write", "fat"),
+                ("write", "bitmap"),
+                ("flush", "unknown")
+            ]
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! The device as it was last read or written, kept in blocks of some KiB.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::{
+    BlobId, BlockCache, BlockKey, CountedDevice, Counter, Purpose, Structure, saturating_usize,
+    u64_from,
+};
+
+/// What is read at least, and kept as one.
+const BLOCK: u64 = 4096;
+/// The most that one request reads or writes.
+pub const MAX_REQUEST: u64 = 1 << 20;
+
+/// Reads of the device, cached, and the names of what is where.
+#[derive(Debug)]
+pub struct Clean {
+    device: CountedDevice,
+    blocks: BlockCache<()>,
+    regions: RwLock<Vec<(Range<u64>, Structure)>>,
+}
+
+impl Clean {
+    /// Keeps at most `budget` bytes.
+    pub fn new(device: CountedDevice, budget: u64) -> Self {
+        Self {
+            device,
+            blocks: BlockCache::new(budget, BLOCK),
+            regions: RwLock::default(),
+        }
+    }
+
+    /// The device.
+    pub const fn device(&self) -> &CountedDevice {
+        &self.device
+    }
+
+    /// Says what is where, for the trace.
+    pub fn name(&self, regions: Vec<(Range<u64>, Structure)>) {
+        *self.regions.write().unwrap_or_else(PoisonError::into_inner) = regions;
+    }
+
+    /// What is at `offset`.
+    pub fn structure(&self, offset: u64) -> Structure {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        let found = regions.iter().find(|(range, _)| range.contains(&offset));
+        found.map_or(Structure::Metadata, |(_, structure)| *structure)
+    }
+
+    /// Reads what is not there in as few requests as may be. The range lies inside the device.
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let range = offset..offset + u64_from(out.len());
+        let mut at = range.start - range.start % BLOCK;
+        let mut missing = at..at;
+        while at < range.end {
+            match self.blocks.get(key(at)) {
+                Some(block) => {
+                    self.device.observer().stats().add(Counter::MetadataHits, 1);
+                    self.load(&missing, offset, out)?;
+                    give(&block, at, offset, out);
+                    missing = at + BLOCK..at + BLOCK;
+                }
+                None => missing.end = at + BLOCK,
+            }
+            at += BLOCK;
+            if missing.end - missing.start >= MAX_REQUEST {
+                self.load(&missing, offset, out)?;
+                missing = at..at;
+            }
+        }
+        self.load(&missing, offset, out)
+    }
+
+    fn load(&self, missing: &Range<u64>, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let end = missing.end.min(self.device.len());
+        if missing.start >= end {
+            return Ok(());
+        }
+        let mut bytes = vec![0; saturating_usize(end - missing.start)];
+        let structure = self.structure(missing.start);
+        self.device
+            .read(missing.start, &mut bytes, Purpose::Metadata, structure)?;
+        let stats = self.device.observer().stats();
+        for (block, at) in bytes
+            .chunks(saturating_usize(BLOCK))
+            .zip((missing.start..).step_by(saturating_usize(BLOCK)))
+        {
+            stats.add(Counter::MetadataMisses, 1);
+            self.blocks.offer(key(at), Arc::from(block));
+        }
+        give(&bytes, missing.start, offset, out);
+        Ok(())
+    }
+
+    /// `written` is on the device now. Nobody may read meanwhile.
+    pub fn update(&self, offset: u64, written: &[u8]) {
+        let end = offset + u64_from(written.len());
+        let mut at = offset - offset % BLOCK;
+        while at < end {
+            if let Some(block) = self.blocks.get(key(at)) {
+                let mut changed = block.to_vec();
+                give(written, offset, at, &mut changed);
+                self.blocks.remove(key(at));
+                self.blocks.offer(key(at), changed.into());
+            }
+            at += BLOCK;
+        }
+    }
+}
+
+const fn key(at: u64) -> BlockKey {
+    BlockKey::at(BlobId::IMAGE, at)
+}
+
+/// Copies what `from`, the bytes at `from_at`, has of `out`, the bytes at `out_at`.
+pub fn give(from: &[u8], from_at: u64, out_at: u64, out: &mut [u8]) {
+    let start = from_at.max(out_at);
+    let skipped = saturating_usize(start - from_at);
+    let source = from.get(skipped..).unwrap_or_default();
+    let ahead = saturating_usize(start - out_at);
+    let target = out.get_mut(ahead..).unwrap_or_default();
+    for (byte, value) in target.iter_mut().zip(source) {
+        *byte = *value;
+    }
+}

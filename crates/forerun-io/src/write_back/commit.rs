@@ -1,0 +1,164 @@
+//! Bringing what is dirty to the device.
+
+use std::fmt;
+use std::io;
+use std::sync::PoisonError;
+
+use super::clean::MAX_REQUEST;
+use super::{Group, WriteBack};
+use crate::{Structure, u64_from};
+
+/// A write or flush that failed.
+#[derive(Debug)]
+pub struct CommitError {
+    /// First byte of the write.
+    pub offset: u64,
+    /// Its length; 0 for a flush.
+    pub len: usize,
+    /// What the device said.
+    pub source: io::Error,
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.len {
+            0 => f.write_str("flushing the device"),
+            len => write!(f, "writing {len} bytes at {:#x}", self.offset),
+        }
+    }
+}
+
+impl std::error::Error for CommitError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl From<CommitError> for io::Error {
+    fn from(error: CommitError) -> Self {
+        error.source
+    }
+}
+
+/// A sector as a commit found it.
+struct Taken {
+    index: u64,
+    clock: u64,
+    bytes: Box<[u8]>,
+}
+
+impl WriteBack {
+    /// Writes the dirty sectors of each group in `order`, neighbours in one request, and flushes
+    /// after each group that had any. What was written past us ([`note_data_written`]) is flushed
+    /// first. Where there is nothing to write, nothing is flushed. Groups that are not named stay
+    /// dirty.
+    ///
+    /// Changes may go on meanwhile; those of sectors under way are left for the next commit.
+    ///
+    /// [`note_data_written`]: Self::note_data_written
+    ///
+    /// # Errors
+    /// The first write or flush that failed. The sectors of its group stay dirty, and so do those of
+    /// the groups behind it; which of them are on the device is not known.
+    pub fn commit(&self, order: &[Group]) -> Result<(), CommitError> {
+        let _one_at_a_time = self
+            .committing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.flush_data()?;
+        for &group in order {
+            let taken = self.take(group);
+            if taken.is_empty() {
+                continue;
+            }
+            self.write_out(&taken)?;
+            self.flush()?;
+            self.settle(group, &taken);
+        }
+        Ok(())
+    }
+
+    fn flush_data(&self) -> Result<(), CommitError> {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::take(&mut state.data_written) {
+            return Ok(());
+        }
+        drop(state);
+        self.flush().inspect_err(|_| self.note_data_written())
+    }
+
+    fn flush(&self) -> Result<(), CommitError> {
+        let flushed = self.clean.device().flush();
+        flushed.map_err(|source| CommitError {
+            offset: 0,
+            len: 0,
+            source,
+        })
+    }
+
+    /// The sectors of `group` in ascending order.
+    fn take(&self, group: Group) -> Vec<Taken> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let of_group = state.sectors.iter().filter(|(_, s)| s.is_of(group));
+        let taken = of_group.map(|(&index, sector)| Taken {
+            index,
+            clock: sector.clock(),
+            bytes: sector.composed(group),
+        });
+        taken.collect()
+    }
+
+    fn write_out(&self, taken: &[Taken]) -> Result<(), CommitError> {
+        let mut rest = taken;
+        let mut request = Vec::new();
+        while let Some(first) = rest.first() {
+            let offset = first.index * self.sector;
+            let structure = self.clean.structure(offset);
+            let (run, behind) = rest.split_at(self.run_len(rest, structure));
+            request.clear();
+            for sector in run {
+                request.extend_from_slice(&sector.bytes);
+            }
+            let written = self.clean.device().write(offset, &request, structure);
+            written.map_err(|source| CommitError {
+                offset,
+                len: request.len(),
+                source,
+            })?;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// How many of the first sectors are neighbours of one kind, and fit one request.
+    fn run_len(&self, taken: &[Taken], structure: Structure) -> usize {
+        let most = MAX_REQUEST / self.sector;
+        let Some(first) = taken.first() else { return 0 };
+        let run = taken.iter().enumerate().take_while(|(n, sector)| {
+            let n = u64_from(*n);
+            let offset = sector.index * self.sector;
+            sector.index == first.index + n
+                && n < most.max(1)
+                && self.clean.structure(offset) == structure
+        });
+        run.count()
+    }
+
+    /// The group is durable: what has not changed since is clean.
+    fn settle(&self, group: Group, taken: &[Taken]) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        for Taken {
+            index,
+            clock,
+            bytes,
+        } in taken
+        {
+            self.clean.update(index * self.sector, bytes);
+            if let Some(sector) = state.sectors.get_mut(index)
+                && sector.committed(group, bytes, *clock)
+            {
+                state.sectors.remove(index);
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Metadata that was changed and is not on the device yet.
+//!
+//! A change dirties sectors in memory and costs no I/O; [`WriteBack::commit`] writes each dirty
+//! sector once, neighbours in one request, with a flush between the groups that must not overtake
+//! each other. How many changes one commit takes along is the caller's business: one operation where
+//! each must be durable when it returns, many where not.
+//!
+//! **Sectors of several groups.** Each byte belongs to the groups that changed it. When a group is
+//! committed, the sector goes to the device with the changes of that group and of those committed
+//! before, and with the bytes of the others as they are on the device. Of two groups that changed
+//! the same byte, the later change wins once both are committed; where it is committed first, the
+//! older one is dropped. So what an order of groups promises holds inside sectors too, for bytes -
+//! not for bits: who sets one bit of a byte in one group and clears another of it in a later group
+//! must keep the second change back until the first group is committed, or accept that the first
+//! value of the byte is what its group writes.
+//!
+//! Contents of files do not pass through here.
+
+mod clean;
+mod commit;
+mod sector;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use crate::{
+    BlockDevice, CountedDevice, Observer, ReadAt, Structure, past_end, saturating_usize, u64_from,
+};
+use clean::{Clean, give};
+pub use commit::CommitError;
+use sector::Sector;
+
+/// What is written together: a step of the order in which changes become durable. Only names one;
+/// the order is [`commit`](WriteBack::commit)'s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Group(pub u8);
+
+/// A device with the changes that were made to its metadata: reads show them.
+pub struct WriteBack {
+    clean: Clean,
+    sector: u64,
+    /// Readers hold it while they look at the device too: when it is held for writing, no block is
+    /// on its way into the cache.
+    state: RwLock<State>,
+    /// One commit at a time.
+    committing: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By number.
+    sectors: BTreeMap<u64, Sector>,
+    /// Something was written past us that no flush has followed.
+    data_written: bool,
+}
+
+/// A part of a change that lies in one sector.
+struct Piece<'a> {
+    index: u64,
+    at: usize,
+    data: &'a [u8],
+    /// The sector as it is on the device, where that is needed.
+    device: Option<Box<[u8]>>,
+}
+
+impl Piece<'_> {
+    fn is_on_device(&self) -> bool {
+        let device = self.device.as_deref().and_then(|d| d.get(self.at..));
+        device.is_some_and(|bytes| bytes.starts_with(self.data))
+    }
+}
+
+impl fmt::Debug for WriteBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteBack")
+            .field("clean", &self.clean)
+            .field("sector", &self.sector)
+            .field("dirty_bytes", &self.dirty_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl WriteBack {
+    /// Nothing is dirty. `budget` bounds the bytes of clean blocks kept; dirty ones are bounded by
+    /// how often the caller commits.
+    #[must_use]
+    pub fn new(device: Arc<dyn BlockDevice>, observer: Arc<Observer>, budget: u64) -> Self {
+        let sector = u64::from(device.sector_size().max(1));
+        Self {
+            clean: Clean::new(CountedDevice::new(device, observer), budget),
+            sector,
+            state: RwLock::default(),
+            committing: Mutex::default(),
+        }
+    }
+
+    /// Says what is where on the device, for the trace: metadata of no particular kind is elsewhere.
+    pub fn name_regions(&self, regions: Vec<(Range<u64>, Structure)>) {
+        self.clean.name(regions);
+    }
+
+    /// Changes bytes. No I/O, but for reading the rest of a sector that is covered in part, or that
+    /// another group has dirtied.
+    ///
+    /// # Errors
+    /// As [`ReadAt::read_exact_at`]; nothing is changed then.
+    pub fn write(&self, group: Group, offset: u64, data: &[u8]) -> io::Result<()> {
+        past_end(offset, data.len(), self.len())?;
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut pieces = self.pieces(offset, data);
+        for piece in &mut pieces {
+            let needed = match state.sectors.get(&piece.index) {
+                Some(sector) => !sector.is_only_of(group) && !sector.is_shared(),
+                None => u64_from(piece.data.len()) < self.sector_len(piece.index),
+            };
+            if needed {
+                piece.device = Some(self.on_device(piece.index)?);
+            }
+        }
+        for piece in pieces {
+            match state.sectors.get_mut(&piece.index) {
+                Some(sector) => sector.change(group, piece.at, piece.data, piece.device),
+                // What is there already need not be written.
+                None if piece.is_on_device() => {}
+                None => {
+                    let content = piece.device.unwrap_or_else(|| piece.data.into());
+                    let mut sector = Sector::new(group, content);
+                    sector.change(group, piece.at, piece.data, None);
+                    state.sectors.insert(piece.index, sector);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Contents of files were written to the device directly: the next commit flushes them before
+    /// its first group, and flushes even where nothing is dirty.
+    pub fn note_data_written(&self) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.data_written = true;
+    }
+
+    /// Whether a commit of all groups would write or flush anything.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.data_written || !state.sectors.is_empty()
+    }
+
+    /// Bytes of dirty sectors.
+    #[must_use]
+    pub fn dirty_bytes(&self) -> u64 {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        u64_from(state.sectors.len()).saturating_mul(self.sector)
+    }
+
+    /// That of the device, in bytes.
+    #[must_use]
+    pub fn sector_size(&self) -> u32 {
+        self.device().sector_size()
+    }
+
+    /// The device below. What is dirty here is not there yet.
+    #[must_use]
+    pub const fn device(&self) -> &Arc<dyn BlockDevice> {
+        self.clean.device().inner()
+    }
+
+    /// The device below, with its requests counted.
+    #[must_use]
+    pub const fn counted(&self) -> &CountedDevice {
+        self.clean.device()
+    }
+
+    fn pieces<'a>(&self, offset: u64, mut data: &'a [u8]) -> Vec<Piece<'a>> {
+        let mut pieces = Vec::with_capacity(data.len() / saturating_usize(self.sector) + 2);
+        let mut offset = offset;
+        while !data.is_empty() {
+            let (index, at) = (offset / self.sector, offset % self.sector);
+            let room = saturating_usize(self.sector - at).min(data.len());
+            let (now, rest) = data.split_at(room);
+            pieces.push(Piece {
+                index,
+                at: saturating_usize(at),
+                data: now,
+                device: None,
+            });
+            offset += u64_from(room);
+            data = rest;
+        }
+        pieces
+    }
+
+    /// The last sector ends with the device.
+    fn sector_len(&self, index: u64) -> u64 {
+        let start = index * self.sector;
+        self.sector.min(self.len().saturating_sub(start))
+    }
+
+    fn on_device(&self, index: u64) -> io::Result<Box<[u8]>> {
+        let mut bytes = vec![0; saturating_usize(self.sector_len(index))];
+        self.clean.read(index * self.sector, &mut bytes)?;
+        Ok(bytes.into())
+    }
+}
+
+impl ReadAt for WriteBack {
+    fn len(&self) -> u64 {
+        self.clean.device().len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        past_end(offset, out.len(), self.len())?;
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let end = offset + u64_from(out.len());
+        let touched = offset / self.sector..end.div_ceil(self.sector);
+        if let Some(sector) = state.sectors.get(&touched.start)
+            && touched.end - touched.start == 1
+        {
+            give(sector.current(), touched.start * self.sector, offset, out);
+            return Ok(());
+        }
+        self.clean.read(offset, out)?;
+        for (index, sector) in state.sectors.range(touched) {
+            give(sector.current(), index * self.sector, offset, out);
+        }
+        Ok(())
+    }
+}

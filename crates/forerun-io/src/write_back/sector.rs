@@ -1,0 +1,179 @@
+//! One dirty sector, and what of it belongs to which group.
+
+use super::Group;
+
+/// A sector that differs from the device.
+#[derive(Debug)]
+pub struct Sector {
+    /// What readers see: all changes made.
+    current: Box<[u8]>,
+    /// Counts changes, so that a commit can tell what came after it began.
+    clock: u64,
+    parts: Parts,
+}
+
+#[derive(Debug)]
+enum Parts {
+    /// All changes are of one group, as nearly always.
+    One(Group),
+    /// Changes of several groups, on top of what is on the device.
+    Many { base: Box<[u8]>, layers: Vec<Layer> },
+}
+
+/// The changes that one group made.
+#[derive(Debug)]
+struct Layer {
+    group: Group,
+    values: Box<[u8]>,
+    /// For each byte when this group changed it last; 0 for never.
+    stamps: Box<[u64]>,
+}
+
+impl Layer {
+    fn new(group: Group, len: usize) -> Self {
+        Self {
+            group,
+            values: vec![0; len].into(),
+            stamps: vec![0; len].into(),
+        }
+    }
+
+    fn set(&mut self, at: usize, value: u8, stamp: u64) {
+        if let (Some(byte), Some(when)) = (self.values.get_mut(at), self.stamps.get_mut(at)) {
+            (*byte, *when) = (value, stamp);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.stamps.iter().all(|&stamp| stamp == 0)
+    }
+}
+
+impl Sector {
+    /// A sector that is `content` on the device, about to be changed by `group`.
+    pub fn new(group: Group, content: Box<[u8]>) -> Self {
+        Self {
+            current: content,
+            clock: 1,
+            parts: Parts::One(group),
+        }
+    }
+
+    /// What readers see.
+    pub fn current(&self) -> &[u8] {
+        &self.current
+    }
+
+    /// Number of the last change.
+    pub const fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// Whether `group` alone has changed it, so that its content on the device is not needed for
+    /// another change by it.
+    pub fn is_only_of(&self, group: Group) -> bool {
+        matches!(self.parts, Parts::One(only) if only == group)
+    }
+
+    /// Whether `group` has something to write here.
+    pub fn is_of(&self, group: Group) -> bool {
+        match &self.parts {
+            Parts::One(only) => *only == group,
+            Parts::Many { layers, .. } => layers.iter().any(|layer| layer.group == group),
+        }
+    }
+
+    /// Whether several groups have.
+    pub const fn is_shared(&self) -> bool {
+        matches!(self.parts, Parts::Many { .. })
+    }
+
+    /// Puts `data` at byte `at`. `device` is the sector as it is on the device; needed where another
+    /// group has been the only one so far.
+    pub fn change(&mut self, group: Group, at: usize, data: &[u8], device: Option<Box<[u8]>>) {
+        let before = self.clock;
+        self.clock += 1;
+        if let (Parts::One(first), Some(base)) = (&self.parts, device)
+            && *first != group
+        {
+            let mut layer = Layer::new(*first, self.current.len());
+            for (at, (now, then)) in self.current.iter().zip(&base).enumerate() {
+                if now != then {
+                    layer.set(at, *now, before);
+                }
+            }
+            let layers = vec![layer];
+            self.parts = Parts::Many { base, layers };
+        }
+        if let Parts::Many { layers, .. } = &mut self.parts {
+            let known = layers.iter().position(|layer| layer.group == group);
+            let index = known.unwrap_or_else(|| {
+                layers.push(Layer::new(group, self.current.len()));
+                layers.len() - 1
+            });
+            if let Some(layer) = layers.get_mut(index) {
+                for (offset, value) in data.iter().enumerate() {
+                    layer.set(at + offset, *value, self.clock);
+                }
+            }
+        }
+        for (byte, value) in self.current.iter_mut().skip(at).zip(data) {
+            *byte = *value;
+        }
+    }
+
+    /// The sector as it is to be on the device once `group` is written, and those that were
+    /// committed before it.
+    pub fn composed(&self, group: Group) -> Box<[u8]> {
+        let Parts::Many { base, layers } = &self.parts else {
+            return self.current.clone();
+        };
+        let mut composed = base.clone();
+        if let Some(layer) = layers.iter().find(|layer| layer.group == group) {
+            let changes = layer.values.iter().zip(&layer.stamps);
+            for (byte, (value, stamp)) in composed.iter_mut().zip(changes) {
+                if *stamp > 0 {
+                    *byte = *value;
+                }
+            }
+        }
+        composed
+    }
+
+    /// `group` was committed as `written`, composed when the last change was number `clock`. Gives
+    /// whether nothing is left to write.
+    pub fn committed(&mut self, group: Group, written: &[u8], clock: u64) -> bool {
+        match &mut self.parts {
+            // Changes since then are kept, by whatever group.
+            Parts::One(_) => self.clock == clock,
+            Parts::Many { base, layers } => {
+                base.copy_from_slice(written);
+                let Some(index) = layers.iter().position(|layer| layer.group == group) else {
+                    return layers.is_empty();
+                };
+                let done = layers.swap_remove(index);
+                let mut later = Layer::new(group, written.len());
+                for (at, (value, stamp)) in done.values.iter().zip(&done.stamps).enumerate() {
+                    if *stamp > clock {
+                        later.set(at, *value, *stamp);
+                    }
+                    // An older change of the same byte by another group is overtaken.
+                    for layer in layers.iter_mut() {
+                        if let Some(when) = layer.stamps.get_mut(at)
+                            && *when < *stamp
+                        {
+                            *when = 0;
+                        }
+                    }
+                }
+                layers.push(later);
+                layers.retain(|layer| !layer.is_empty());
+                if let [only] = layers.as_slice() {
+                    self.parts = Parts::One(only.group);
+                    return false;
+                }
+                layers.is_empty()
+            }
+        }
+    }
+}

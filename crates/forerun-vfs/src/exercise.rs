@@ -1,0 +1,120 @@
+//! All that can be done with a filesystem, done to every node: what fuzz targets and tests of hostile
+//! images run. Not for users.
+//!
+//! It moves no file data. It panics only where a driver broke its contract, which is what the tests
+//! look for; what an image does wrong comes back as errors.
+
+use std::ops::ControlFlow;
+
+use forerun_io::{Limits, saturating_usize};
+
+use crate::{DirCursor, Error, FileSystem, FileType, NodeId, Result, Walk};
+
+/// Extents that are looked at of one file: there may be as many as the file has blocks.
+const EXTENTS: u64 = 10_000;
+/// The longest value of an extended attribute that any format has.
+const LONGEST_VALUE: usize = 65_536;
+
+/// Bounds under which every input takes milliseconds.
+#[must_use]
+pub fn limits() -> Limits {
+    let mut limits = Limits::default();
+    limits.depth = 32;
+    limits.dir_entries = 1000;
+    limits.tree_entries = 2000;
+    limits.total_bytes = 16 << 20;
+    limits.block_len = 1 << 20;
+    limits.xattr_bytes = 1 << 20;
+    limits
+}
+
+/// Does everything with every node that a walk meets; gives what went wrong and what `check` reports.
+///
+/// # Panics
+/// Where the driver broke its contract.
+pub fn all(fs: &dyn FileSystem, limits: &Limits) -> Vec<Error> {
+    let mut errors = Vec::new();
+    let mut problems = Vec::new();
+    let checked = fs.check(None, &mut |found| problems.push(found.error));
+    errors.extend(checked.err());
+    errors.extend(fs.describe(None).err());
+    let image_len = fs.volume().image_len;
+    for range in fs.metadata_ranges() {
+        assert!(range.start < range.end && range.end <= image_len);
+    }
+    let mut met = 0_u64;
+    for entry in Walk::new(fs, fs.root(), limits) {
+        met += 1;
+        // Besides the entries, each directory can give one error.
+        assert!(met <= 2 * limits.tree_entries + 2, "the walk goes on");
+        match entry {
+            Ok(entry) => match node(fs, entry.node, limits) {
+                Ok(found) => problems.extend(found),
+                Err(error) => errors.push(error),
+            },
+            Err(error) => errors.push(error),
+        }
+    }
+    errors.extend(problems);
+    errors
+}
+
+/// Does everything with one node; gives what `check` reports of it.
+///
+/// # Errors
+/// The first thing that went wrong.
+///
+/// # Panics
+/// Where the driver broke its contract.
+pub fn node(fs: &dyn FileSystem, node: NodeId, limits: &Limits) -> Result<Vec<Error>> {
+    let mut problems = Vec::new();
+    fs.check(Some(node), &mut |found| problems.push(found.error))?;
+    let metadata = fs.metadata(node)?;
+    fs.xattrs(node, &mut |name, value| {
+        assert!(!name.is_empty() && value.len() <= LONGEST_VALUE);
+    })?;
+    match metadata.kind {
+        FileType::Directory => directory(fs, node, limits)?,
+        FileType::Symlink => assert!(!fs.read_link(node)?.is_empty()),
+        FileType::Regular => file(fs, node, metadata.size)?,
+        FileType::BlockDevice | FileType::CharDevice | FileType::Fifo | FileType::Socket => {}
+    }
+    fs.describe(Some(node))?;
+    Ok(problems)
+}
+
+fn directory(fs: &dyn FileSystem, node: NodeId, limits: &Limits) -> Result<()> {
+    let mut left = saturating_usize(limits.dir_entries);
+    fs.read_dir(node, DirCursor::START, &mut |entry| {
+        assert!(entry.next != DirCursor::START);
+        // A small step for each cursor, as a mount does it.
+        let _outcome = fs.read_dir(node, entry.next, &mut |_| ControlFlow::Break(()));
+        let _outcome = fs.lookup(node, entry.name);
+        left = left.saturating_sub(1);
+        match left {
+            0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    })?;
+    fs.lookup(node, b"no such name").map(|_| ())
+}
+
+fn file(fs: &dyn FileSystem, node: NodeId, size: u64) -> Result<()> {
+    let (mut at, mut left) = (0, EXTENTS);
+    fs.map(node, 0..u64::MAX, &mut |extent| {
+        assert_eq!(extent.logical.start, at, "extents have no gaps");
+        assert!(extent.logical.end > at && extent.logical.end <= size);
+        at = extent.logical.end;
+        left -= 1;
+        match left {
+            0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    })?;
+    assert!(at == size || left == 0, "the map ends with the file");
+    let middle = size / 2;
+    fs.map(node, middle..middle.saturating_add(1), &mut |extent| {
+        assert!(extent.logical.contains(&middle));
+        ControlFlow::Break(())
+    })
+}

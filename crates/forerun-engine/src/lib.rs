@@ -24,10 +24,13 @@ mod segment;
 mod stored;
 mod stream;
 mod tree_ahead;
+mod volume;
 mod walk_ahead;
+mod xattr_scan;
 
 pub use bulk::Bulk;
 pub use data::Data;
 pub use metadata_source::MetadataSource;
 pub use options::EngineOptions;
 pub use reader::Reader;
+pub use volume::Volume;

@@ -1,17 +1,26 @@
 //! The image as its driver sees it: metadata, cached in blocks.
 //!
-//! A block is read once. Where blocks are wanted in rising order close to each other, as by a walk
-//! over an image whose metadata is dense, the request grows and brings the next ones along; where
-//! they are far apart, as headers strewn among large files, each is one small request.
+//! Where the driver can say what is metadata, that is read in large steps from the first touch on
+//! (`dense.rs`). Elsewhere a block is read when it is wanted: where blocks are wanted in rising order
+//! close to each other the request grows and brings the next ones along; where they lie strewn, each
+//! is one small request, and if they are many the kernel reads the parts they lie in ahead
+//! (`hints.rs`).
 
+mod dense;
+mod hints;
+
+use std::cell::Cell;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use forerun_io::{
     BlockCache, BlockGeometry, BlockKey, Counted, Counter, Purpose, ReadAt, saturating_usize,
     u64_from,
 };
+
+use dense::Dense;
+use hints::Hints;
 
 /// A miss this close behind the last one goes on with it. Reading such a gap along costs less than
 /// another request, on anything from an SD card up.
@@ -21,6 +30,9 @@ const PATIENCE: u32 = 2;
 /// Largest request for blocks that nobody asked for yet.
 const MAX_STEP: u64 = 1 << 20;
 
+/// Whoever asked for blocks smaller than a page wants just them.
+const MIN_HINTED_BLOCK: u64 = 4096;
+
 /// Reads of metadata go through here.
 pub struct MetadataSource {
     source: Counted,
@@ -29,6 +41,7 @@ pub struct MetadataSource {
     budget: u64,
     cache: BlockCache<Arc<io::Error>>,
     forward: Mutex<Forward>,
+    dense: OnceLock<Dense>,
 }
 
 impl std::fmt::Debug for MetadataSource {
@@ -45,6 +58,7 @@ struct Forward {
     end: u64,
     streak: u32,
     step: u64,
+    hints: Hints,
 }
 
 impl MetadataSource {
@@ -60,7 +74,20 @@ impl MetadataSource {
             budget,
             cache,
             forward,
+            dense: OnceLock::new(),
         }
+    }
+
+    /// Says which parts are metadata. Only the first call counts; before it, and without any part,
+    /// all is read as if it lay strewn.
+    pub fn set_ranges(&self, ranges: Vec<Range<u64>>) {
+        if ranges.is_empty() {
+            return;
+        }
+        let _only_the_first = self.dense.get_or_init(|| {
+            let most = self.geometry.max_request();
+            Dense::new(ranges, self.len(), self.budget / 4 * 3, most)
+        });
     }
 
     /// The same for file data, as the legacy way reads it.
@@ -74,6 +101,10 @@ impl MetadataSource {
     /// Reads `range` ahead in requests as large as may be. Stops where it would take more than half
     /// the budget, and where the source fails: those who need the bytes will learn of it.
     pub fn prefetch(&self, range: Range<u64>) {
+        if let Some(dense) = self.dense.get() {
+            let _left_to_the_reader = dense.prefetch(range, &|request| self.fill(&request));
+            return;
+        }
         let end = range.end.min(range.start.saturating_add(self.budget / 2));
         for request in self.geometry.requests(range.start..end) {
             let start = request.start;
@@ -82,6 +113,21 @@ impl MetadataSource {
                 Err(_) => return,
             }
         }
+    }
+
+    /// Where `offset` is read with its surroundings: the part they are, and its bytes.
+    fn dense(&self, offset: u64) -> Option<(u64, Arc<[u8]>)> {
+        let missed = Cell::new(false);
+        let found = self.dense.get()?.get(offset, &|request| {
+            missed.set(true);
+            self.fill(&request)
+        })?;
+        self.count(match missed.get() {
+            true => Counter::MetadataMisses,
+            false => Counter::MetadataHits,
+        });
+        // Where the whole cannot be read, the block that is wanted may still be.
+        found.ok()
     }
 
     fn block(&self, range: Range<u64>) -> io::Result<Arc<[u8]>> {
@@ -95,11 +141,12 @@ impl MetadataSource {
             .get_or_load(key, || {
                 self.count(Counter::MetadataMisses);
                 let request = self.grow(range.clone());
+                self.hint(&range);
                 // Where the larger request fails, the block itself may still be readable.
                 let grown = (request.end > range.end)
                     .then(|| self.load(request).ok())
                     .flatten();
-                grown.map_or_else(|| self.read(range), Ok)
+                grown.map_or_else(|| self.read(range).map(Into::into), Ok)
             })
             .map_err(|error: Arc<io::Error>| io::Error::new(error.kind(), error))?;
         Ok(block)
@@ -113,11 +160,7 @@ impl MetadataSource {
         if close && forward.end > 0 {
             forward.streak += 1;
         } else {
-            *forward = Forward {
-                end: 0,
-                streak: 0,
-                step: len,
-            };
+            (forward.end, forward.streak, forward.step) = (0, 0, len);
         }
         let max = MAX_STEP
             .min(self.geometry.max_request())
@@ -130,10 +173,23 @@ impl MetadataSource {
         block.start..forward.end
     }
 
+    /// Tells the kernel what else of the image seems to be wanted.
+    fn hint(&self, block: &Range<u64>) {
+        if self.purpose != Purpose::Metadata || self.geometry.block() < MIN_HINTED_BLOCK {
+            return;
+        }
+        let mut forward = self.forward.lock().unwrap_or_else(PoisonError::into_inner);
+        let hint = forward.hints.on_miss(block.start, self.len());
+        drop(forward);
+        if let Some(hint) = hint {
+            self.source.will_need(hint);
+        }
+    }
+
     /// Reads a request and keeps all its blocks; gives the first one.
     fn load(&self, request: Range<u64>) -> Result<Arc<[u8]>, Arc<io::Error>> {
         let bytes = self.read(request.clone())?;
-        let mut first = None;
+        let mut first: Option<Arc<[u8]>> = None;
         let mut at = request.start;
         while at < request.end {
             let block = self.geometry.align(at..at + 1);
@@ -150,12 +206,52 @@ impl MetadataSource {
         Ok(first.unwrap_or_default())
     }
 
-    fn read(&self, range: Range<u64>) -> Result<Arc<[u8]>, Arc<io::Error>> {
+    /// Reads `range` but for the blocks at its start and end that are there already: some were read
+    /// before anybody knew what they are part of.
+    fn fill(&self, range: &Range<u64>) -> Result<Vec<u8>, Arc<io::Error>> {
+        let mut bytes = vec![0; saturating_usize(range.end - range.start)];
+        let place = |part: &Range<u64>| {
+            saturating_usize(part.start - range.start)..saturating_usize(part.end - range.start)
+        };
+        let mut missing = range.clone();
+        while missing.start < missing.end {
+            let block = self.geometry.align(missing.start..missing.start + 1);
+            let whole = block.start == missing.start && block.end <= range.end;
+            let Some(there) = whole
+                .then(|| self.cache.get(self.key(block.start)))
+                .flatten()
+            else {
+                break;
+            };
+            bytes[place(&block)].copy_from_slice(&there);
+            missing.start = block.end;
+        }
+        while missing.start < missing.end {
+            let block = self.geometry.align(missing.end - 1..missing.end);
+            let whole = block.end == missing.end && block.start >= missing.start;
+            let Some(there) = whole
+                .then(|| self.cache.get(self.key(block.start)))
+                .flatten()
+            else {
+                break;
+            };
+            bytes[place(&block)].copy_from_slice(&there);
+            missing.end = block.start;
+        }
+        if missing.start < missing.end {
+            let part = &mut bytes[place(&missing)];
+            let read = self.source.read(missing.start, part, self.purpose);
+            read.map_err(Arc::new)?;
+        }
+        Ok(bytes)
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Vec<u8>, Arc<io::Error>> {
         let mut bytes = vec![0; saturating_usize(range.end - range.start)];
         self.source
             .read(range.start, &mut bytes, self.purpose)
             .map_err(Arc::new)?;
-        Ok(bytes.into())
+        Ok(bytes)
     }
 
     fn count(&self, counter: Counter) {
@@ -179,9 +275,14 @@ impl ReadAt for MetadataSource {
         let mut done = 0;
         while done < out.len() {
             let at = offset + u64_from(done);
-            let range = self.geometry.align(at..at + 1);
-            let skip = saturating_usize(at - range.start);
-            let block = self.block(range)?;
+            let (start, block) = match self.dense(at) {
+                Some(found) => found,
+                None => {
+                    let range = self.geometry.align(at..at + 1);
+                    (range.start, self.block(range)?)
+                }
+            };
+            let skip = saturating_usize(at - start);
             let from = block.get(skip..).unwrap_or_default();
             let len = from.len().min(out.len() - done);
             if len == 0 {

@@ -15,6 +15,7 @@ use crate::stored::Stored;
 use crate::stream::Streams;
 use crate::tree_ahead::TreeAhead;
 use crate::walk_ahead::WalkAhead;
+use crate::xattr_scan::XattrScan;
 use crate::{Bulk, Data, EngineOptions, MetadataSource};
 
 /// Most that is held of what was read ahead, whatever the budget for all.
@@ -31,6 +32,7 @@ struct Inner {
     /// The driver itself, for walks of our own.
     driver: Arc<dyn FileSystem>,
     tree: Arc<TreeAhead>,
+    xattrs: Arc<XattrScan>,
     metadata: Arc<MetadataSource>,
     moves: Arc<Moves>,
     streams: Streams,
@@ -78,6 +80,14 @@ impl Reader {
             pool: Arc::clone(&pool),
         };
         let driver = fs;
+        if options.large_blocks {
+            metadata.set_ranges(driver.metadata_ranges());
+        }
+        let volume = driver.volume();
+        // Names, of which an inode may have several; an image that shows more goes round in a circle.
+        let most = volume.inodes.map_or(u64::MAX, |n| n.saturating_mul(4));
+        let most = most.min(limits.tree_entries);
+        let xattrs = Arc::new(XattrScan::new(volume.has_xattrs, most));
         let tree = Arc::new(TreeAhead::new(window));
         let fs: Arc<dyn FileSystem> = match window {
             // Nothing is to be read ahead.
@@ -88,6 +98,7 @@ impl Reader {
             fs,
             driver,
             tree,
+            xattrs,
             metadata,
             moves: Arc::new(moves),
             streams: Streams::new(window, geometry.max_request()),
@@ -161,6 +172,19 @@ impl Reader {
                     .for_each(|range| metadata.prefetch(range));
             });
         });
+    }
+
+    /// Whether it is certain that no node has extended attributes: a front end need not ask then.
+    #[must_use]
+    pub fn xattrs_absent(&self) -> bool {
+        self.inner.xattrs.absent()
+    }
+
+    /// Notes that somebody asked for an extended attribute of some node, and whether it was there. Of
+    /// many questions that find nothing, the pool begins to find out if there are any at all.
+    pub fn note_xattr(&self, found: bool) {
+        let inner = &self.inner;
+        inner.xattrs.asked(found, &inner.driver, &inner.moves.pool);
     }
 
     /// Up to `len` bytes of `node` from `offset`: fewer only at the end of the file, none past it.

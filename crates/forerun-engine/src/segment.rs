@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use forerun_io::{BlobId, Counter, IoStats};
 
@@ -127,10 +127,11 @@ pub struct Segments {
 struct Table {
     bytes: u64,
     map: BTreeMap<(BlobId, u64), Arc<Segment>>,
-    /// In order of planning; may name segments that are spent or gone.
-    planned: VecDeque<Arc<Segment>>,
+    /// In order of planning; may name segments that are spent or gone. Neither queue keeps what it
+    /// names, or the memory of those gone would not come back.
+    planned: VecDeque<Weak<Segment>>,
     /// Read to the end by somebody: first to go.
-    spent: VecDeque<Arc<Segment>>,
+    spent: VecDeque<Weak<Segment>>,
 }
 
 impl Segments {
@@ -205,10 +206,11 @@ impl Segments {
             return;
         }
         let mut table = lock(&self.table);
-        table.spent.push_back(Arc::clone(segment));
+        table.spent.push_back(Arc::downgrade(segment));
         // Nobody will want it again, and its memory, still warm, can take the next request.
         if table.spent.len() > KEEP_SPENT
             && let Some(oldest) = table.spent.pop_front()
+            && let Some(oldest) = oldest.upgrade()
         {
             table.remove(&oldest);
         }
@@ -243,7 +245,7 @@ impl Table {
         self.bytes += segment.len();
         self.map
             .insert((blob, segment.range.start), Arc::clone(&segment));
-        self.planned.push_back(Arc::clone(&segment));
+        self.planned.push_back(Arc::downgrade(&segment));
         segment
     }
 
@@ -252,17 +254,21 @@ impl Table {
     fn make_room(&mut self, len: u64, budget: u64, stats: &IoStats) -> bool {
         while self.bytes.saturating_add(len) > budget {
             if let Some(segment) = self.spent.pop_front() {
-                self.remove(&segment);
+                if let Some(segment) = segment.upgrade() {
+                    self.remove(&segment);
+                }
                 continue;
             }
-            match self.planned.front() {
-                None => return self.bytes == 0,
-                Some(oldest) if oldest.in_flight() => return false,
-                Some(_) => {}
-            }
             let Some(oldest) = self.planned.pop_front() else {
-                return false;
+                return self.bytes == 0;
             };
+            let Some(oldest) = oldest.upgrade() else {
+                continue;
+            };
+            if oldest.in_flight() {
+                self.planned.push_front(Arc::downgrade(&oldest));
+                return false;
+            }
             if self.remove(&oldest) {
                 let unused = oldest
                     .len()
@@ -277,17 +283,18 @@ impl Table {
     /// The queues may name segments that are gone; they must not pile up.
     fn forget_gone(&mut self) {
         let (map, bound) = (&self.map, 2 * self.map.len() + 64);
-        let there = |segment: &Arc<Segment>| {
-            let key = (segment.blob, segment.range.start);
-            map.get(&key)
-                .is_some_and(|found| Arc::ptr_eq(found, segment))
+        let there = |segment: &Weak<Segment>, spent_too: bool| {
+            segment.upgrade().is_some_and(|segment| {
+                let found = map.get(&(segment.blob, segment.range.start));
+                found.is_some_and(|found| Arc::ptr_eq(found, &segment))
+                    && (spent_too || !segment.spent.load(Ordering::Relaxed))
+            })
         };
         if self.planned.len() > bound {
-            self.planned
-                .retain(|segment| there(segment) && !segment.spent.load(Ordering::Relaxed));
+            self.planned.retain(|segment| there(segment, false));
         }
         if self.spent.len() > bound {
-            self.spent.retain(there);
+            self.spent.retain(|segment| there(segment, true));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forerun_vfs::NodeId;
@@ -53,13 +53,7 @@ impl Content {
     /// What opening a host file reports.
     pub fn open(&self, len: u64) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
-            // O_NOFOLLOW: what was a file when it was scanned must not have become a link.
-            Self::Host(path) => Box::new(
-                File::options()
-                    .read(true)
-                    .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
-                    .open(path)?,
-            ),
+            Self::Host(path) => Box::new(open_host(path)?),
             Self::Part { file, offset } => Box::new(PartReader {
                 file: Arc::clone(file),
                 at: *offset,
@@ -69,6 +63,25 @@ impl Content {
             Self::Image { reader, node } => Box::new(ImageReader::new(reader.clone(), *node, len)),
         })
     }
+}
+
+/// Opens a file of the host, which must not be a link: what was a file when it was scanned must not
+/// have become one.
+///
+/// # Errors
+/// What opening it reports.
+pub fn open_host(path: &Path) -> io::Result<File> {
+    File::options()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)
+}
+
+/// Whether bytes are all zeros, in steps that the compiler turns into wide loads.
+#[must_use]
+pub fn is_zero(bytes: &[u8]) -> bool {
+    let mut chunks = bytes.chunks(64);
+    chunks.all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
 struct PartReader {

@@ -6,6 +6,7 @@
 //! into its output.
 
 mod content;
+mod exact;
 mod image;
 mod line;
 mod manifest;
@@ -22,12 +23,13 @@ mod times;
 mod tree;
 mod xattr_filter;
 
-pub use content::Content;
+pub use content::{Content, is_zero, open_host};
+pub use exact::{ExactStream, Unreadable, read_whole};
 pub use image::{ImageOptions, from_image};
 pub use line::LineError;
 pub use manifest::apply_manifest;
 pub use order::Order;
-pub use output::ImageOutput;
+pub use output::{Complete, ImageOutput, ImageWriter};
 pub use owners::{IdMap, Owners};
 pub use parallel::{Jobs, ParallelBounds, ParallelError, parallel_map};
 pub use pattern::Patterns;

@@ -1,8 +1,18 @@
-//! Where an image goes.
+//! Where an image goes, and the writer that counts, buffers, and says where a write failed.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use forerun_io::{CountedWrite, Observer, saturating_usize, u64_from};
+
+use super::tree::BuildError;
+
+/// Bytes written at a time.
+const CHUNK: usize = 1 << 20;
+/// Fewer zeros are not worth a hole.
+const HOLE: u64 = 1 << 14;
 
 /// An output that is written from its first byte on, and whose bytes can be replaced once they are
 /// written: some formats know their superblock only at the end.
@@ -12,11 +22,29 @@ pub trait ImageOutput: Write {
     /// # Errors
     /// Those of the output. Bytes that were never written may give any error.
     fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Writes `len` zeros, without storing them where the output can do that.
+    ///
+    /// # Errors
+    /// Those of the output.
+    fn zeros(&mut self, len: u64) -> io::Result<()> {
+        write_zeros(self, len)
+    }
+}
+
+fn write_zeros(out: &mut (impl Write + ?Sized), mut len: u64) -> io::Result<()> {
+    let zeros = [0; 1 << 16];
+    while len > 0 {
+        let part = zeros.get(..saturating_usize(len)).unwrap_or(&zeros);
+        out.write_all(part)?;
+        len -= u64_from(part.len());
+    }
+    Ok(())
 }
 
 impl ImageOutput for Vec<u8> {
     fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let start = forerun_io::saturating_usize(offset);
+        let start = saturating_usize(offset);
         let end = start.saturating_add(bytes.len());
         match self.get_mut(start..end) {
             Some(there) => {
@@ -33,10 +61,147 @@ impl ImageOutput for File {
     fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.write_all_at(bytes, offset)
     }
+
+    /// A hole, where a regular file ends.
+    fn zeros(&mut self, len: u64) -> io::Result<()> {
+        let metadata = self.metadata()?;
+        if metadata.is_file() && self.stream_position()? == metadata.len() {
+            self.set_len(metadata.len().saturating_add(len))?;
+            self.seek(SeekFrom::End(0))?;
+            return Ok(());
+        }
+        write_zeros(self, len)
+    }
 }
 
 impl<T: ImageOutput + ?Sized> ImageOutput for &mut T {
     fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         (**self).patch(offset, bytes)
+    }
+
+    fn zeros(&mut self, len: u64) -> io::Result<()> {
+        (**self).zeros(len)
+    }
+}
+
+/// An image as it grows.
+pub struct ImageWriter<'o> {
+    out: BufWriter<CountedWrite<&'o mut dyn ImageOutput>>,
+    position: u64,
+    observer: Arc<Observer>,
+}
+
+/// An image of which every byte is written.
+pub struct Complete<'o> {
+    out: &'o mut dyn ImageOutput,
+    len: u64,
+    observer: Arc<Observer>,
+}
+
+impl<'o> ImageWriter<'o> {
+    /// Writes to `out`, and counts in `observer`.
+    pub fn new(out: &'o mut dyn ImageOutput, observer: &Arc<Observer>) -> Self {
+        let counted = CountedWrite::new(out, Arc::clone(observer));
+        Self {
+            out: BufWriter::with_capacity(CHUNK, counted),
+            position: 0,
+            observer: Arc::clone(observer),
+        }
+    }
+
+    /// Where the next byte goes.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Writes the next bytes.
+    ///
+    /// # Errors
+    /// [`BuildError::Output`] with their offset.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), BuildError> {
+        let offset = self.position;
+        self.out
+            .write_all(bytes)
+            .map_err(|source| BuildError::Output { offset, source })?;
+        self.position = offset.saturating_add(u64_from(bytes.len()));
+        Ok(())
+    }
+
+    /// Zeros up to `end`; none where that is not ahead.
+    ///
+    /// # Errors
+    /// As [`ImageWriter::write`].
+    pub fn zeros_to(&mut self, end: u64) -> Result<(), BuildError> {
+        let zeros = [0; 4096];
+        while self.position < end {
+            let len = saturating_usize(end - self.position).min(zeros.len());
+            self.write(zeros.get(..len).unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    /// Zeros up to `end`, as a hole where the output can have one.
+    ///
+    /// # Errors
+    /// As [`ImageWriter::write`].
+    pub fn hole_to(&mut self, end: u64) -> Result<(), BuildError> {
+        let len = end.saturating_sub(self.position);
+        if len < HOLE {
+            return self.zeros_to(end);
+        }
+        let offset = self.position;
+        let mut skip = || {
+            self.out.flush()?;
+            let counted = self.out.get_mut();
+            counted.get_mut().zeros(len)?;
+            counted.advance(len);
+            Ok(())
+        };
+        skip().map_err(|source| BuildError::Output { offset, source })?;
+        self.position = end;
+        Ok(())
+    }
+
+    /// Writes out what is buffered. Nothing more goes to the end.
+    ///
+    /// # Errors
+    /// As [`ImageWriter::write`].
+    pub fn finish(self) -> Result<Complete<'o>, BuildError> {
+        let position = self.position;
+        let counted = self.out.into_inner().map_err(|error| BuildError::Output {
+            offset: position,
+            source: error.into_error(),
+        })?;
+        Ok(Complete {
+            out: counted.into_inner(),
+            len: position,
+            observer: self.observer,
+        })
+    }
+}
+
+impl Complete<'_> {
+    /// Flushes the output, and gives the length of the image.
+    ///
+    /// # Errors
+    /// [`BuildError::Output`].
+    pub fn end(self) -> Result<u64, BuildError> {
+        let offset = self.len;
+        let flushed = self.out.flush();
+        flushed.map_err(|source| BuildError::Output { offset, source })?;
+        self.observer.flush();
+        Ok(self.len)
+    }
+
+    /// Replaces bytes that were written.
+    ///
+    /// # Errors
+    /// [`BuildError::Output`].
+    pub fn patch(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BuildError> {
+        let patched = self.out.patch(offset, bytes);
+        patched.map_err(|source| BuildError::Output { offset, source })?;
+        self.observer.write(offset, u64_from(bytes.len()));
+        Ok(())
     }
 }

@@ -15,6 +15,8 @@ use std::num::NonZeroUsize;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
+use super::tree::BuildError;
+
 /// Counted for every job besides its weight, so that weightless jobs cannot pile up either.
 const JOB_WEIGHT: usize = 256;
 
@@ -58,6 +60,19 @@ pub enum ParallelError<E> {
 impl<E> From<E> for ParallelError<E> {
     fn from(error: E) -> Self {
         Self::Failed(error)
+    }
+}
+
+impl From<ParallelError<Self>> for BuildError {
+    fn from(error: ParallelError<Self>) -> Self {
+        let source = match error {
+            ParallelError::Failed(error) => return error,
+            ParallelError::Thread(source) => source,
+            other @ (ParallelError::Stopped | ParallelError::Panicked) => {
+                io::Error::other(other.to_string())
+            }
+        };
+        Self::Thread { source }
     }
 }
 

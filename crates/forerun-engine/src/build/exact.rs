@@ -1,0 +1,130 @@
+//! Contents that must be as long as the tree says.
+//!
+//! A host file may have changed since it was scanned, and a writer has by then decided where things
+//! go. So it is an error, which names the file, when there are fewer bytes or more. Small files are
+//! read whole, with three system calls each: open, one read that asks for a byte more than there
+//! should be, close. Long ones are read part by part.
+
+use std::io::{self, Read};
+
+use forerun_io::{saturating_usize, u64_from};
+
+use super::content::Content;
+use super::tree::BuildError;
+
+/// Why contents could not be read as the tree has them.
+#[derive(Debug)]
+pub enum Unreadable {
+    /// They could not be read at all.
+    Io(io::Error),
+    /// They are shorter.
+    Shorter,
+    /// They are longer.
+    Longer,
+}
+
+impl From<io::Error> for Unreadable {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Unreadable {
+    /// As an error about the file at `path`, which had `len` bytes when it was scanned.
+    #[must_use]
+    pub fn of(self, path: Vec<u8>, len: u64) -> BuildError {
+        let than = format!("than the {len} bytes it had when it was scanned");
+        BuildError::Content {
+            path,
+            reason: match self {
+                Self::Io(error) => error.to_string(),
+                Self::Shorter => format!("the file is shorter {than}"),
+                Self::Longer => format!("the file is longer {than}"),
+            },
+        }
+    }
+}
+
+/// All of the contents, which must have `len` bytes.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn read_whole(content: &Content, len: u64) -> Result<Vec<u8>, Unreadable> {
+    let expected = saturating_usize(len);
+    let mut bytes = vec![0; expected.saturating_add(1)];
+    let mut content = content.open(len)?;
+    let got = read_up_to(&mut content, &mut bytes)?;
+    bytes.truncate(got);
+    match got.cmp(&expected) {
+        std::cmp::Ordering::Equal => Ok(bytes),
+        std::cmp::Ordering::Less => Err(Unreadable::Shorter),
+        std::cmp::Ordering::Greater => Err(Unreadable::Longer),
+    }
+}
+
+/// Reads until `out` is full or there is no more.
+///
+/// A read that gives less than asked but all that is expected ends it without asking once more: of a
+/// regular file that is its end.
+fn read_up_to(content: &mut dyn Read, out: &mut [u8]) -> io::Result<usize> {
+    let expected = out.len().saturating_sub(1);
+    let mut filled = 0;
+    while filled < out.len() {
+        match content.read(out.get_mut(filled..).unwrap_or_default()) {
+            Ok(0) => break,
+            Ok(got) => filled += got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        if filled == expected {
+            break;
+        }
+    }
+    Ok(filled)
+}
+
+/// Long contents, part by part, that must have exactly the length they had.
+pub struct ExactStream {
+    content: Box<dyn Read + Send>,
+    left: u64,
+}
+
+impl ExactStream {
+    /// From the start; there must be `len` bytes.
+    ///
+    /// # Errors
+    /// [`Unreadable::Io`] where the contents cannot be opened.
+    pub fn open(content: &Content, len: u64) -> Result<Self, Unreadable> {
+        Ok(Self {
+            content: content.open(len)?,
+            left: len,
+        })
+    }
+
+    /// The next bytes: `len` of them, or all that are left. With the last ones, that there are no
+    /// more behind them.
+    ///
+    /// # Errors
+    /// [`Unreadable`].
+    pub fn read(&mut self, len: u64) -> Result<Vec<u8>, Unreadable> {
+        let mut bytes = vec![0; saturating_usize(len.min(self.left))];
+        match self.content.read_exact(&mut bytes) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(Unreadable::Shorter);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.left = self.left.saturating_sub(u64_from(bytes.len()));
+        if self.left == 0 && read_up_to(&mut self.content, &mut [0; 1])? > 0 {
+            return Err(Unreadable::Longer);
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes that were not read yet.
+    #[must_use]
+    pub const fn left(&self) -> u64 {
+        self.left
+    }
+}

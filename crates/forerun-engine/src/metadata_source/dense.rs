@@ -1,0 +1,367 @@
+//! Metadata that lies apart from the data: read in large steps from the first touch on.
+//!
+//! Where a driver can say which part of the image is metadata, a block of it that is wanted brings
+//! its surroundings along, since what a walk wants next is in them. The unit is 128 KiB: on the disks
+//! this was measured on a request of that size takes little longer than one for 4 KiB, and a
+//! directory with the inodes of its files seldom needs more than two. Where the reader goes forward,
+//! requests double up to 1 MiB.
+//!
+//! Each chunk is read once however many ask for it: who needs one that is on its way waits for it,
+//! and no request covers what is there already. What is kept goes by last use; chunks are few, so
+//! the oldest is simply looked for.
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+
+use forerun_io::saturating_usize;
+
+/// Unit of reading, in bytes, aligned to multiples of itself except at the ends of a range.
+pub const CHUNK: u64 = 128 << 10;
+/// Largest request for a reader that goes forward, in bytes. Who reads ahead of everybody takes more.
+const MAX_STEP: u64 = 1 << 20;
+/// A chunk missed this close behind the last request, in bytes, goes on with it.
+const NEAR: u64 = 1 << 20;
+/// Chunks kept at the least, whatever the budget.
+const MIN_CHUNKS: usize = 4;
+
+/// The chunks of the parts of an image that are metadata.
+pub struct Dense {
+    /// Sorted, apart from each other.
+    ranges: Vec<Range<u64>>,
+    max_step: u64,
+    max_ahead: u64,
+    most: usize,
+    clock: AtomicU64,
+    chunks: RwLock<HashMap<u64, Kept>>,
+    state: Mutex<State>,
+    landed: Condvar,
+}
+
+struct Kept {
+    used: AtomicU64,
+    bytes: Arc<[u8]>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Requests on their way.
+    flying: Vec<Range<u64>>,
+    /// End of the last request, and its length.
+    end: u64,
+    step: u64,
+}
+
+/// Reads a part of the source.
+pub type Load<'l> = &'l dyn Fn(Range<u64>) -> Result<Vec<u8>, Arc<io::Error>>;
+
+/// A part of the image and its bytes.
+pub type Found = (u64, Arc<[u8]>);
+
+impl Dense {
+    /// For `ranges` of a source of `len` bytes, in a budget of bytes, with requests of at most
+    /// `max_request` bytes.
+    pub fn new(ranges: Vec<Range<u64>>, len: u64, budget: u64, max_request: u64) -> Self {
+        let most = saturating_usize(budget / CHUNK).max(MIN_CHUNKS);
+        Self {
+            ranges: disjoint(ranges, len),
+            // A request never takes more than a quarter of what can be kept.
+            max_step: MAX_STEP.min(max_request).min(budget / 4).max(CHUNK),
+            max_ahead: max_request.min(budget / 4).max(CHUNK),
+            most,
+            clock: AtomicU64::new(0),
+            chunks: RwLock::default(),
+            state: Mutex::default(),
+            landed: Condvar::new(),
+        }
+    }
+
+    /// The chunk around `offset`, where that is metadata.
+    fn chunk(&self, offset: u64) -> Option<Range<u64>> {
+        let after = self.ranges.partition_point(|range| range.start <= offset);
+        let range = self.ranges.get(after.checked_sub(1)?)?;
+        if offset >= range.end {
+            return None;
+        }
+        let start = offset - offset % CHUNK;
+        Some(start.max(range.start)..start.saturating_add(CHUNK).min(range.end))
+    }
+
+    /// The chunk that `offset` lies in, read by `load` if need be; nothing where `offset` is not in
+    /// one of the ranges.
+    ///
+    /// # Errors
+    /// That of `load`, for the request this call made. Who waited for it tries for itself.
+    pub fn get(&self, offset: u64, load: Load<'_>) -> Option<Result<Found, Arc<io::Error>>> {
+        let chunk = self.chunk(offset)?;
+        Some(self.get_chunk(&chunk, CHUNK, load))
+    }
+
+    /// As [`get`](Self::get), with a request of at least `step` bytes as far as it can be that long.
+    fn get_chunk(
+        &self,
+        chunk: &Range<u64>,
+        step: u64,
+        load: Load<'_>,
+    ) -> Result<Found, Arc<io::Error>> {
+        if let Some(bytes) = self.kept(chunk.start) {
+            return Ok((chunk.start, bytes));
+        }
+        let request = match self.claim(chunk, step) {
+            Claim::There(bytes) => return Ok((chunk.start, bytes)),
+            Claim::Ours(request) => request,
+        };
+        let flight = Flight {
+            dense: self,
+            request,
+        };
+        let loaded = load(flight.request.clone()).map(|bytes| self.keep(&flight.request, &bytes));
+        drop(flight);
+        // What was read is there unless others pushed it out at once; then it is in `loaded`.
+        loaded.map(|first| (chunk.start, first))
+    }
+
+    /// Reads `range` ahead, as far as half of what is kept can hold it.
+    pub fn prefetch(&self, range: Range<u64>, load: Load<'_>) -> Result<(), Arc<io::Error>> {
+        let half = CHUNK.saturating_mul(u64::try_from(self.most / 2).unwrap_or(u64::MAX));
+        let end = range.end.min(range.start.saturating_add(half));
+        let mut at = range.start;
+        while at < end {
+            let Some(chunk) = self.chunk(at) else {
+                return Ok(());
+            };
+            self.get_chunk(&chunk, self.max_ahead, load)?;
+            at = chunk.end;
+        }
+        Ok(())
+    }
+
+    fn kept(&self, start: u64) -> Option<Arc<[u8]>> {
+        let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
+        let kept = chunks.get(&start)?;
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        kept.used.store(now, Ordering::Relaxed);
+        Some(Arc::clone(&kept.bytes))
+    }
+
+    /// Waits while somebody reads the chunk; else takes it, and what follows, upon this thread.
+    fn claim(&self, chunk: &Range<u64>, at_least: u64) -> Claim {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(bytes) = self.kept(chunk.start) {
+                return Claim::There(bytes);
+            }
+            let flying = |flying: &Range<u64>| flying.contains(&chunk.start);
+            if !state.flying.iter().any(flying) {
+                break;
+            }
+            state = self
+                .landed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let forward = chunk.start >= state.end && chunk.start - state.end <= NEAR && state.end > 0;
+        state.step = match forward {
+            true => state.step.saturating_mul(2).min(self.max_step),
+            false => CHUNK,
+        };
+        let step = state.step.max(at_least);
+        let mut end = chunk.end;
+        while end - chunk.start < step {
+            let next = match self.chunk(end) {
+                Some(next) if next.start == end => next,
+                _ => break,
+            };
+            let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
+            let there = chunks.contains_key(&next.start)
+                || state.flying.iter().any(|f| f.contains(&next.start));
+            if there {
+                break;
+            }
+            end = next.end;
+        }
+        state.end = end;
+        state.flying.push(chunk.start..end);
+        Claim::Ours(chunk.start..end)
+    }
+
+    /// Keeps the chunks of a request; gives the first.
+    fn keep(&self, request: &Range<u64>, bytes: &[u8]) -> Arc<[u8]> {
+        let mut chunks = self.chunks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut first = None;
+        let mut at = request.start;
+        while at < request.end {
+            let end = (at - at % CHUNK).saturating_add(CHUNK).min(request.end);
+            let from = saturating_usize(at - request.start);
+            let to = saturating_usize(end - request.start);
+            let part: Arc<[u8]> = bytes.get(from..to).unwrap_or_default().into();
+            first.get_or_insert_with(|| Arc::clone(&part));
+            let used = AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed));
+            chunks.insert(at, Kept { used, bytes: part });
+            at = end;
+        }
+        while chunks.len() > self.most {
+            let oldest = chunks
+                .iter()
+                .min_by_key(|(_, kept)| kept.used.load(Ordering::Relaxed))
+                .map(|(&start, _)| start);
+            let Some(oldest) = oldest else { break };
+            chunks.remove(&oldest);
+        }
+        first.unwrap_or_default()
+    }
+}
+
+enum Claim {
+    There(Arc<[u8]>),
+    Ours(Range<u64>),
+}
+
+/// A request on its way; landed when dropped, whatever became of it.
+struct Flight<'d> {
+    dense: &'d Dense,
+    request: Range<u64>,
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        let state = self.dense.state.lock();
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.flying.retain(|flying| *flying != self.request);
+        drop(state);
+        self.dense.landed.notify_all();
+    }
+}
+
+/// Sorted, clamped to the source, joined where they touch or overlap.
+fn disjoint(mut ranges: Vec<Range<u64>>, len: u64) -> Vec<Range<u64>> {
+    ranges.sort_by_key(|range| range.start);
+    let mut out: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        let range = range.start..range.end.min(len);
+        match out.last_mut() {
+            _ if range.is_empty() => {}
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => out.push(range),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    const LEN: u64 = 64 << 20;
+
+    fn dense(budget: u64) -> Dense {
+        Dense::new(std::iter::once(0..LEN).collect(), LEN, budget, 4 << 20)
+    }
+
+    /// Notes requests; the bytes tell their offset.
+    fn loader(
+        log: &Mutex<Vec<Range<u64>>>,
+    ) -> impl Fn(Range<u64>) -> Result<Vec<u8>, Arc<io::Error>> {
+        |request| {
+            log.lock().unwrap().push(request.clone());
+            Ok(request
+                .map(|at| u8::try_from(at / CHUNK % 251).unwrap())
+                .collect())
+        }
+    }
+
+    #[test]
+    fn chunks_end_with_their_range() {
+        let ranges = vec![1000..CHUNK + 5, CHUNK * 4..CHUNK * 4 + 7];
+        let dense = Dense::new(ranges, LEN, 8 << 20, 4 << 20);
+        let table = [
+            (999, None),
+            (1000, Some(1000..CHUNK)),
+            (CHUNK, Some(CHUNK..CHUNK + 5)),
+            (CHUNK + 5, None),
+            (CHUNK * 4 + 6, Some(CHUNK * 4..CHUNK * 4 + 7)),
+            (u64::MAX, None),
+        ];
+        for (offset, chunk) in table {
+            assert_eq!(dense.chunk(offset), chunk, "{offset}");
+        }
+    }
+
+    #[test]
+    fn a_walk_reads_each_byte_once_in_growing_requests() {
+        let dense = dense(4 << 20);
+        let log = Mutex::default();
+        for at in (0..LEN).step_by(4096) {
+            let (start, bytes) = dense.get(at, &loader(&log)).unwrap().unwrap();
+            let inside = saturating_usize(at - start);
+            assert_eq!(u64::from(bytes[inside]), at / CHUNK % 251);
+        }
+        let log = log.into_inner().unwrap();
+        assert!(log.windows(2).all(|pair| pair[0].end == pair[1].start));
+        assert_eq!(log[0], 0..CHUNK);
+        assert_eq!(log.last().unwrap().end, LEN);
+        let mean = LEN / u64::try_from(log.len()).unwrap();
+        assert!(mean > 512 << 10, "{mean}");
+    }
+
+    #[test]
+    fn many_threads_read_a_chunk_once() {
+        let dense = dense(64 << 20);
+        let (log, barrier) = (Mutex::default(), Barrier::new(8));
+        std::thread::scope(|scope| {
+            for n in 0..8_u64 {
+                let (dense, log, barrier) = (&dense, &log, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    for k in 0..LEN / CHUNK {
+                        let at = (k * (2 * n + 1)) % (LEN / CHUNK) * CHUNK;
+                        dense.get(at, &loader(log)).unwrap().unwrap();
+                    }
+                });
+            }
+        });
+        let log = log.into_inner().unwrap();
+        let read: u64 = log.iter().map(|request| request.end - request.start).sum();
+        assert_eq!(read, LEN);
+    }
+
+    #[test]
+    fn a_failed_request_lands_and_the_next_tries_again() {
+        let dense = dense(8 << 20);
+        let fail = |_| Err(Arc::new(io::Error::other("no")));
+        assert!(dense.get(0, &fail).unwrap().is_err());
+        let log = Mutex::default();
+        assert!(dense.get(0, &loader(&log)).unwrap().is_ok());
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_goes_by_last_use() {
+        let dense = dense(1 << 20);
+        let log = Mutex::default();
+        for k in 0..20 {
+            dense.get(0, &loader(&log)).unwrap().unwrap();
+            dense
+                .get(k * 3 % 20 * (2 * CHUNK), &loader(&log))
+                .unwrap()
+                .unwrap();
+            assert!(dense.chunks.read().unwrap().len() <= 8);
+        }
+        let first = log
+            .into_inner()
+            .unwrap()
+            .iter()
+            .filter(|r| r.start == 0)
+            .count();
+        assert_eq!(first, 1, "in use all the time");
+    }
+
+    #[test]
+    fn ranges_are_put_in_order() {
+        let ranges = vec![5..7, 0..2, 2..4, 9..9, 6..8, LEN + 1..LEN + 2];
+        assert_eq!(disjoint(ranges, LEN), [0..4, 5..8]);
+    }
+}

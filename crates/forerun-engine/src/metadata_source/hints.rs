@@ -1,0 +1,133 @@
+//! Metadata strewn among the data: where it turns out to be dense enough, the kernel is told to read
+//! the part of the image around it.
+//!
+//! Nobody can say which blocks of such an image are metadata, and a walk comes to them in no order of
+//! their places. Reading everything here would take memory for all of it; the kernel's page cache is
+//! made for that. So each part that a miss falls into is hinted at once, and what is then found in
+//! hinted parts pays for the next ones: as long as one block is wanted for [`WORTH`] bytes hinted,
+//! steps grow, and where metadata is sparser than that they end. A header of 32 bytes in front of each
+//! large file stays one small read.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Bytes worth reading along for one block that is wanted: about what passes in the time of the
+/// request that is saved, from SD cards (20 MB/s, 1 ms) to SSDs (1 GB/s, 0.1 ms).
+const WORTH: u64 = 48 << 10;
+/// Hinted on trust, before anything is known of the image.
+const TRUST: u64 = 4 << 20;
+/// Smallest and largest part hinted at once; parts start at multiples of the smallest.
+const MIN_STEP: u64 = 128 << 10;
+const MAX_STEP: u64 = 8 << 20;
+/// Credit with which a part is hinted before anything in it is missed.
+const AHEAD: u64 = 8 << 20;
+/// Parts remembered. Touching ones are one, so a dense image needs few.
+const PARTS: usize = 4096;
+
+/// What was hinted so far, and what it was good for.
+pub struct Hints {
+    credit: u64,
+    parts: BTreeMap<u64, u64>,
+}
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self {
+            credit: TRUST,
+            parts: BTreeMap::new(),
+        }
+    }
+}
+
+impl Hints {
+    /// Notes that the block at `offset` of a source of `len` bytes had to be read; gives what the
+    /// kernel is to be told.
+    pub fn on_miss(&mut self, offset: u64, len: u64) -> Option<Range<u64>> {
+        let start = match self.end_of(offset) {
+            Some(end) => {
+                self.credit = self.credit.saturating_add(WORTH);
+                // What was hinted here is well used: go on behind it before anybody gets there.
+                if self.credit < AHEAD {
+                    return None;
+                }
+                end
+            }
+            None => offset - offset % MIN_STEP,
+        };
+        if self.credit < MIN_STEP || self.parts.len() >= PARTS || start >= len {
+            return None;
+        }
+        let step = (self.credit / 4).clamp(MIN_STEP, MAX_STEP);
+        let step = step - step % MIN_STEP;
+        let next = self.parts.range(start..).next().map(|(&start, _)| start);
+        let end = start.saturating_add(step).min(len).min(next.unwrap_or(len));
+        self.credit = self.credit.saturating_sub(end.saturating_sub(start));
+        self.note(start..end);
+        (start < end).then_some(start..end)
+    }
+
+    /// The end of the part that `offset` lies in.
+    fn end_of(&self, offset: u64) -> Option<u64> {
+        let (_, &end) = self.parts.range(..=offset).next_back()?;
+        (offset < end).then_some(end)
+    }
+
+    /// Joins `part`, which overlaps no other, with those it touches.
+    fn note(&mut self, part: Range<u64>) {
+        let (mut start, mut end) = (part.start, part.end);
+        if let Some((&before, &to)) = self.parts.range(..start).next_back()
+            && to == start
+        {
+            start = before;
+        }
+        if let Some(to) = self.parts.remove(&end) {
+            end = to;
+        }
+        self.parts.insert(start, end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEN: u64 = 1 << 30;
+
+    /// Bytes hinted for misses `apart` bytes from each other, shuffled by the hundred.
+    fn walk(apart: u64) -> (u64, u64) {
+        let mut hints = Hints::default();
+        let (mut bytes, mut requests) = (0, 0);
+        let count = LEN / apart;
+        for n in 0..count {
+            let at = (n / 100 * 100 + n * 37 % 100) % count * apart;
+            if let Some(hint) = hints.on_miss(at, LEN) {
+                bytes += hint.end - hint.start;
+                requests += 1;
+            }
+        }
+        (bytes, requests)
+    }
+
+    #[test]
+    fn a_dense_image_is_hinted_whole_in_few_steps() {
+        let (bytes, requests) = walk(16 << 10);
+        assert!(bytes > LEN / 100 * 99, "{bytes}");
+        assert!(requests < 800, "{requests}");
+    }
+
+    #[test]
+    fn a_sparse_image_costs_the_trust_and_little_more() {
+        let (bytes, _) = walk(1 << 20);
+        assert!(bytes <= TRUST + TRUST / 4, "{bytes}");
+    }
+
+    #[test]
+    fn nothing_is_hinted_twice_or_past_the_end() {
+        let mut hints = Hints::default();
+        let len = 200 << 10;
+        assert_eq!(hints.on_miss(150 << 10, len), Some(128 << 10..len));
+        assert_eq!(hints.on_miss(160 << 10, len), None);
+        assert_eq!(hints.on_miss(0, len), Some(0..128 << 10));
+        assert_eq!(hints.parts.len(), 1, "touching parts are one");
+    }
+}

@@ -9,6 +9,7 @@
 mod digest;
 mod driver;
 mod error;
+pub mod fuzzing;
 mod gc;
 mod object;
 mod objects;

@@ -242,6 +242,12 @@ fn redirects_that_lead_elsewhere_are_refused_before_anything_is_opened() {
         let reader = open(&image, blobs, Verity::Off).unwrap();
         let error = read(&reader, "file").unwrap_err();
         assert!(matches!(error, Error::Corrupt(_)), "{path:?}: {error}");
+        // What a writer has put before it makes it absolute.
+        let told = format!(
+            "{}\" is no name of an object",
+            String::from_utf8_lossy(path)
+        );
+        assert!(error.to_string().contains(&told), "{error}");
         assert_eq!(counting.opened(), 0);
         // And the store itself refuses them as well.
         let name = BlobName::Object {
@@ -251,7 +257,10 @@ fn redirects_that_lead_elsewhere_are_refused_before_anything_is_opened() {
     }
     let image = redirected(None, None);
     let reader = open(&image, objects(&store), Verity::Off).unwrap();
-    assert!(matches!(read(&reader, "file"), Err(Error::Corrupt(_))));
+    let error = read(&reader, "file").unwrap_err();
+    assert!(matches!(error, Error::Corrupt(_)), "{error}");
+    let told = "its contents are elsewhere, and it does not say where";
+    assert!(error.to_string().contains(told), "{error}");
 }
 
 #[test]

@@ -5,15 +5,19 @@
 
 mod parts;
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
-use forerun_io::{Limits, MemorySource, ReadAt, saturating_usize};
-use forerun_vfs::{DirCursor, Error, FileSystem, FileType, NodeId, OpenWith, Result, Walk};
+use forerun_codec::FillEncoding;
+use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
+use forerun_io::{MemorySource, Observer, ReadAt};
+use forerun_vfs::{Error, NodeId, OpenWith, Result, exercise};
 
 use crate::driver::Erofs;
 use crate::superblock::{self, Superblock};
+use crate::write::{Compression, ErofsOptions, write};
 
+pub use forerun_vfs::exercise::limits;
 pub use parts::{DATA, LEN, META, at, image, nid, with_inodes, with_root, with_xattrs};
 
 /// Parts of [`image`]: its inodes but for the root, the root's entries, the xattrs of an inode.
@@ -22,19 +26,6 @@ pub const PIECES: (Range<usize>, Range<usize>, Range<usize>) = (
     META + 64..META + 242,
     META + 672..META + 700,
 );
-
-/// Bounds that keep one run short.
-#[must_use]
-pub fn limits() -> Limits {
-    let mut limits = Limits::default();
-    limits.depth = 32;
-    limits.dir_entries = 1000;
-    limits.tree_entries = 2000;
-    limits.total_bytes = 16 << 20;
-    limits.block_len = 1 << 20;
-    limits.xattr_bytes = 1 << 20;
-    limits
-}
 
 /// Takes `bytes` as the part of an image from its superblock on.
 pub fn superblock(bytes: &[u8]) {
@@ -63,7 +54,7 @@ pub fn inodes(bytes: &[u8]) {
         return;
     };
     for node in nid::CHUNKS..nid::CHUNKS + 32 {
-        let _outcome = use_node(&fs, NodeId(node));
+        let _outcome = exercise::node(&fs, NodeId(node), &limits());
     }
 }
 
@@ -75,7 +66,7 @@ pub fn directories(bytes: &[u8]) {
 /// Takes `bytes` as the xattrs of an inode.
 pub fn xattrs(bytes: &[u8]) {
     if let Ok(fs) = open(with_xattrs(bytes)) {
-        let _outcome = use_node(&fs, NodeId(nid::XATTRS));
+        let _outcome = exercise::node(&fs, NodeId(nid::XATTRS), &limits());
     }
 }
 
@@ -88,39 +79,9 @@ pub fn walk(bytes: &[u8]) -> Vec<Error> {
 /// As [`walk`].
 pub fn walk_source(source: Arc<dyn ReadAt>) -> Vec<Error> {
     match open_source(source) {
-        Ok(fs) => walk_open(&fs),
+        Ok(fs) => exercise::all(&fs, &limits()),
         Err(error) => vec![error],
     }
-}
-
-/// As [`walk`], of an image that is open.
-pub fn walk_open(fs: &Erofs) -> Vec<Error> {
-    let mut errors = Vec::new();
-    let mut problems = Vec::new();
-    errors.extend(
-        fs.check(None, &mut |found| problems.push(found.error))
-            .err(),
-    );
-    errors.extend(fs.describe(None).err());
-    let image_len = fs.volume().image_len;
-    for range in fs.metadata_ranges() {
-        assert!(range.start < range.end && range.end <= image_len);
-    }
-    let (mut met, limits) = (0_u64, limits());
-    for entry in Walk::new(fs, fs.root(), &limits) {
-        met += 1;
-        // Besides the entries, each directory can give one error.
-        assert!(met <= 2 * limits.tree_entries + 2, "the walk goes on");
-        match entry {
-            Ok(entry) => match use_node(fs, entry.node) {
-                Ok(found) => problems.extend(found),
-                Err(error) => errors.push(error),
-            },
-            Err(error) => errors.push(error),
-        }
-    }
-    errors.extend(problems);
-    errors
 }
 
 fn open(bytes: Vec<u8>) -> Result<Erofs> {
@@ -133,69 +94,87 @@ fn open_source(source: Arc<dyn ReadAt>) -> Result<Erofs> {
     Erofs::open(with)
 }
 
-/// Everything with one node; gives what `check` reports of it.
-fn use_node(fs: &Erofs, node: NodeId) -> Result<Vec<Error>> {
-    let mut problems = Vec::new();
-    fs.check(Some(node), &mut |found| problems.push(found.error))?;
-    let metadata = fs.metadata(node)?;
-    fs.xattrs(node, &mut |name, value| {
-        assert!(!name.is_empty() && value.len() <= 65_535);
-    })?;
-    match metadata.kind {
-        FileType::Directory => read_dir(fs, node)?,
-        FileType::Symlink => assert!(!fs.read_link(node)?.is_empty()),
-        FileType::Regular => map(fs, node, metadata.size)?,
-        FileType::BlockDevice | FileType::CharDevice | FileType::Fifo | FileType::Socket => {}
-    }
-    fs.describe(Some(node))?;
-    Ok(problems)
-}
-
-fn read_dir(fs: &Erofs, node: NodeId) -> Result<()> {
-    let mut left = saturating_usize(limits().dir_entries);
-    fs.read_dir(node, DirCursor::START, &mut |entry| {
-        assert!(entry.next != DirCursor::START);
-        // A small step for each cursor, as a mount does it.
-        let _outcome = fs.read_dir(node, entry.next, &mut |_| ControlFlow::Break(()));
-        let _outcome = fs.lookup(node, entry.name);
-        left -= 1;
-        match left {
-            0 => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
-    })?;
-    fs.lookup(node, b"no such name").map(|_| ())
-}
-
-/// Extents that are looked at of one file: there may be as many as the file has blocks.
-const EXTENTS: u64 = 10_000;
-
-fn map(fs: &Erofs, node: NodeId, size: u64) -> Result<()> {
-    let (mut at, mut left) = (0, EXTENTS);
-    fs.map(node, 0..u64::MAX, &mut |extent| {
-        assert_eq!(extent.logical.start, at);
-        assert!(extent.logical.end > at && extent.logical.end <= size);
-        at = extent.logical.end;
-        left -= 1;
-        match left {
-            0 => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
-    })?;
-    assert!(at == size || left == 0, "the map ends with the file");
-    let middle = size / 2;
-    fs.map(node, middle..middle.saturating_add(1), &mut |extent| {
-        assert!(extent.logical.contains(&middle));
-        ControlFlow::Break(())
-    })
-}
-
 /// Small images that together hold what the format can say: where fuzzing starts.
-#[must_use]
-pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+///
+/// # Errors
+/// None, as they are all in memory and small.
+pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     let mut sound = image();
     sound.splice(1024 + 8..1024 + 12, 0x13_u32.to_le_bytes());
     let sum = superblock::checksum(sound.get(1024..1536).unwrap_or_default());
     sound.splice(1024 + 4..1024 + 8, sum.to_le_bytes());
-    vec![("parts", image()), ("checksum", sound)]
+    let mut seeds = vec![("parts", image()), ("checksum", sound)];
+    for (name, options) in written() {
+        let mut image = Vec::new();
+        let observer = Arc::new(Observer::default());
+        write(&sample()?, &options, &mut image, &observer)?;
+        // Or no change to the first block would get past it.
+        if let Some(features) = image.get_mut(1024 + 8) {
+            *features &= !1;
+        }
+        seeds.push((name, image));
+    }
+    Ok(seeds)
+}
+
+/// Options under which the writer uses every kind of index and every codec.
+fn written() -> Vec<(&'static str, ErofsOptions)> {
+    let options = |compression| ErofsOptions {
+        block_size: 512,
+        compression,
+        threads: 1,
+        ..ErofsOptions::default()
+    };
+    let with = |encoding| Compression {
+        cluster_size: 512,
+        ..Compression::new(encoding)
+    };
+    let big = Compression {
+        cluster_size: 2048,
+        inline_tails: true,
+        ..with(FillEncoding::Deflate { level: 6 })
+    };
+    let shared = Compression {
+        share_extents: true,
+        ..with(FillEncoding::Zstd {
+            level: 3,
+            window_log: 15,
+        })
+    };
+    let lzma = FillEncoding::MicroLzma {
+        level: 1,
+        dictionary: 4096,
+    };
+    let chunks = ErofsOptions {
+        chunk_size: Some(1024),
+        ..options(None)
+    };
+    vec![
+        ("lz4", options(Some(with(FillEncoding::Lz4)))),
+        ("deflate", options(Some(big))),
+        ("zstd", options(Some(shared))),
+        ("lzma", options(Some(with(lzma)))),
+        ("chunks", chunks),
+    ]
+}
+
+/// Files that are worth compressing, twins, and other nodes.
+fn sample() -> Result<Tree, BuildError> {
+    let mut tree = Tree::default();
+    let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory())?;
+    for (name, len) in [(&b"a"[..], 9000), (b"b", 9000), (b"c", 700), (b"d", 40)] {
+        let bytes: Vec<u8> = (0..len)
+            .map(|at: usize| b"abcdefgh"[(at % 7) & (at / 9 % 8)])
+            .collect();
+        let kind = NodeKind::File {
+            len: forerun_io::u64_from(len),
+            content: Content::Bytes(bytes.into()),
+        };
+        let mut node = NewNode::new(kind, 0o644);
+        node.xattrs.insert(b"user.name".to_vec(), name.to_vec());
+        tree.add(dir, name, node)?;
+    }
+    let link = NodeKind::Symlink(b"dir/a".to_vec());
+    tree.add(Tree::ROOT, b"link", NewNode::new(link, 0o777))?;
+    Ok(tree)
 }

@@ -16,6 +16,7 @@ use crate::inode::{self, Inode};
 use crate::ondisk::{NID_METABOX, SLOT, SUPERBLOCK_AT, compat};
 use crate::prefix::{self, Prefix};
 use crate::superblock::{self, Superblock};
+use crate::zmap::Sums;
 
 /// What decoded blocks of metadata are typically long.
 const TYPICAL_BLOCK: u64 = 16 << 10;
@@ -61,6 +62,8 @@ pub struct Image {
     /// The inode that holds metadata.
     pub metabox: Option<Inode>,
     pub prefixes: Vec<Prefix>,
+    /// Addresses of compressed data that took summing.
+    pub sums: Sums,
 }
 
 impl Image {
@@ -87,6 +90,7 @@ impl Image {
             packed: None,
             metabox: None,
             prefixes: Vec::new(),
+            sums: Sums::default(),
         };
         image.check_sum()?;
         compressor::check(&image)?;

@@ -15,6 +15,8 @@ use crate::map;
 
 /// Nodes that are looked at for the first of the data.
 const PROBED: usize = 64;
+/// Bytes of the smallest inode.
+const COMPACT: u64 = 32;
 /// Bytes of metadata to an inode at the most, with its entry, xattrs, and an end of data.
 const PER_INODE: u64 = 4096;
 
@@ -59,8 +61,10 @@ pub fn metadata_ranges(fs: &Erofs, image: &Image) -> Vec<Range<u64>> {
         false => return Vec::new(),
     };
     let range = range.start..range.end.min(range.start.saturating_add(most)).min(end);
+    // A part too small for all inodes is only the first of many.
+    let least = superblock.inodes.saturating_mul(COMPACT);
     std::iter::once(range)
-        .filter(|range| range.start < range.end)
+        .filter(|range| range.start < range.end && range.end - range.start >= least)
         .collect()
 }
 

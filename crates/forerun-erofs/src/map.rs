@@ -165,6 +165,7 @@ fn compressed(
             false => 1,
         },
         locate: &locate,
+        sums: &image.sums,
     };
     let mut result = Ok(());
     let mapped = zmap::map(

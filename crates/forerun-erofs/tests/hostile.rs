@@ -10,7 +10,7 @@ use forerun_erofs::Erofs;
 use forerun_erofs::fuzzing::{self, DATA, LEN, at, nid};
 use forerun_io::MemorySource;
 use forerun_testkit::FaultSource;
-use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, Result};
+use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, Result, exercise};
 
 /// The superblock, and what it leads to.
 const SB: usize = 1024;
@@ -96,7 +96,7 @@ fn the_sample_is_sound_and_laid_out_as_the_tests_assume() {
 fn a_superblock_that_lies() {
     let mut short = fuzzing::image();
     short.truncate(1151);
-    let mut sum = fuzzing::seeds().remove(1).1;
+    let mut sum = fuzzing::seeds().unwrap().remove(1).1;
     sum[SB + 64] ^= 1;
     let images = vec![
         ("magic", with(SB, b"XXXX")),
@@ -339,8 +339,8 @@ fn what_failed_once_is_not_remembered_in_an_open_image() {
         let Ok(fs) = Erofs::open(with) else {
             continue;
         };
-        let _first = fuzzing::walk_open(&fs);
-        let errors = fuzzing::walk_open(&fs);
+        let _first = exercise::all(&fs, &fuzzing::limits());
+        let errors = exercise::all(&fs, &fuzzing::limits());
         assert!(
             fault.reads() <= n || errors.is_empty(),
             "read {n}: {errors:?}"

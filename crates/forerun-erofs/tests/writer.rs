@@ -3,62 +3,21 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fs::File;
-use std::io::{self, Write};
 use std::sync::Arc;
 
 use forerun_codec::FillEncoding;
-use forerun_engine::build::{BuildError, Content, ImageOutput, NewNode, NodeKind, Tree};
-use forerun_erofs::write::{Compression, ErofsOptions, write};
+use forerun_engine::build::{BuildError, NewNode, NodeKind, Tree};
+use forerun_erofs::write::{Compression, ErofsOptions, Fragments, write};
 use forerun_io::{Counter, Observer};
 use forerun_testkit::generate;
+use forerun_testkit::trees::{Full, changed, tree_of, tree_of_one};
 use forerun_vfs::{Device, Timestamp};
 
 const LZ4: FillEncoding = FillEncoding::Lz4;
 
-fn file(bytes: &[u8]) -> NewNode {
-    let kind = NodeKind::File {
-        len: bytes.len() as u64,
-        content: Content::Bytes(bytes.into()),
-    };
-    NewNode::new(kind, 0o644)
-}
-
-fn tree_of(files: &[(&str, &[u8])]) -> Tree {
-    let mut tree = Tree::default();
-    for (name, bytes) in files {
-        tree.add(Tree::ROOT, name.as_bytes(), file(bytes)).unwrap();
-    }
-    tree
-}
-
-/// Small files, files of some blocks, long ones, twins of all, links, holes.
+/// Small files, files of some blocks, long ones, twins of all, holes.
 fn mixed() -> Tree {
-    let mut tree = Tree::default();
-    for dir in 0..4_u64 {
-        let name = format!("dir {dir}");
-        let dir_node = tree
-            .add(Tree::ROOT, name.as_bytes(), NewNode::directory())
-            .unwrap();
-        for n in 0..40_u64 {
-            let seed = if n % 5 == 0 { n } else { dir * 100 + n };
-            let len = if n % 8 == 3 {
-                400_000
-            } else {
-                700 * n as usize
-            };
-            let mut node = file(&generate::bytes(seed, len));
-            node.uid = n as u32;
-            let value = (n % 3).to_string().into_bytes();
-            node.xattrs.insert(b"user.n".to_vec(), value);
-            tree.add(dir_node, format!("file {n}").as_bytes(), node)
-                .unwrap();
-        }
-        tree.add(dir_node, b"hole", file(&vec![0; 300_000]))
-            .unwrap();
-        let long = file(&generate::bytes(dir % 3, 9_000_000));
-        tree.add(dir_node, b"long", long).unwrap();
-    }
-    tree
+    forerun_testkit::trees::mixed(4, 9_000_000)
 }
 
 fn image(tree: &Tree, options: &ErofsOptions) -> Result<Vec<u8>, BuildError> {
@@ -104,6 +63,8 @@ fn the_image_does_not_depend_on_threads_or_memory() {
             ..Compression::new(zstd)
         }),
         chunked(64 << 10),
+        packed(Fragments::Tails, 16 << 10),
+        packed(Fragments::All, 4096),
     ] {
         let with = |threads, memory| ErofsOptions {
             threads,
@@ -162,6 +123,58 @@ fn equal_extents_are_stored_once_if_asked() {
     let apart = image(&tree, &share(false)).unwrap().len();
     assert!(shared < one + one / 50 + 8192, "{one} {shared}");
     assert!(apart > one * 3 / 2, "{one} {apart}");
+}
+
+fn packed(fragments: Fragments, cluster_size: u32) -> ErofsOptions {
+    compressed(Compression {
+        fragments,
+        cluster_size,
+        ..Compression::new(LZ4)
+    })
+}
+
+#[test]
+fn ends_of_files_share_blocks_in_the_packed_inode() {
+    // Each by itself takes a block, the last of the long ones almost none.
+    let names: Vec<String> = (0..200).map(|n| n.to_string()).collect();
+    let contents: Vec<Vec<u8>> = (0..200).map(|n| generate::bytes(n, 3000)).collect();
+    let files = names.iter().zip(&contents);
+    let files: Vec<(&str, &[u8])> = files.map(|(name, bytes)| (&name[..], &bytes[..])).collect();
+    let mut tree = tree_of(&files);
+    let long = generate::bytes(7, 1_200_000);
+    tree.add(Tree::ROOT, b"long", forerun_testkit::trees::file(&long))
+        .unwrap();
+    let len_of = |options: &ErofsOptions| image(&tree, options).unwrap().len();
+    let apart = ErofsOptions {
+        inline_tails: false,
+        ..packed(Fragments::None, 4096)
+    };
+    let (apart, tails, all) = (
+        len_of(&apart),
+        len_of(&packed(Fragments::Tails, 4096)),
+        len_of(&packed(Fragments::All, 4096)),
+    );
+    assert!(tails < apart - 100 * 4096, "{apart} {tails}");
+    assert!(all.abs_diff(tails) < tails / 20, "{tails} {all}");
+    // Equal ends of files that are not equal are there once.
+    let twins = |n: u8| {
+        let end = generate::bytes(1, 3000);
+        let files = (0..n).map(|n| {
+            (
+                n.to_string(),
+                [&generate::bytes(n.into(), 40_000), &end[..]].concat(),
+            )
+        });
+        let files: Vec<_> = files.collect();
+        let files: Vec<_> = files
+            .iter()
+            .map(|(name, bytes)| (&name[..], &bytes[..]))
+            .collect();
+        image(&tree_of(&files), &packed(Fragments::All, 4096)).unwrap()
+    };
+    let feature = |image: &[u8]| image[1024 + 0x50] & 0x20;
+    let nothing = image(&Tree::default(), &packed(Fragments::All, 4096)).unwrap();
+    assert_eq!((feature(&twins(1)), feature(&nothing)), (0x20, 0));
 }
 
 #[test]
@@ -270,12 +283,7 @@ fn the_superblock_says_what_was_asked() {
 
 #[test]
 fn what_does_not_fit_is_refused_before_anything_is_written() {
-    let one = |name: &[u8], kind: NodeKind| {
-        let mut tree = Tree::default();
-        let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory()).unwrap();
-        tree.add(dir, name, NewNode::new(kind, 0o644)).unwrap();
-        tree
-    };
+    let one = |name: &[u8], kind| tree_of_one(name, NewNode::new(kind, 0o644));
     let device = |major, minor| NodeKind::CharDevice(Device { major, minor });
     let refused = |tree: &Tree, options: &ErofsOptions, expected: &str| {
         let mut out = Vec::new();
@@ -355,6 +363,14 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
             },
             "compressed chunks",
         ),
+        (
+            compressed(Compression {
+                inline_tails: true,
+                fragments: Fragments::Tails,
+                ..Compression::new(LZ4)
+            }),
+            "both behind their inodes and in the packed inode",
+        ),
         (cluster(2048), "clusters of 2048"),
         (cluster(2 << 20), "clusters of 2097152"),
         (cluster(12 << 10), "clusters of 12288"),
@@ -369,57 +385,16 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
 
 #[test]
 fn a_file_that_changed_is_an_error_that_names_it() {
-    for len in [10, 200_000, 9_000_000_u64] {
-        for twin in [false, true] {
-            for (now, expected) in [(len - 1, "shorter"), (len + 1, "longer"), (0, "shorter")] {
-                let mut tree = Tree::default();
-                let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory()).unwrap();
-                if twin {
-                    tree.add(dir, b"a", file(&vec![7; len as usize])).unwrap();
-                }
-                let kind = NodeKind::File {
-                    len,
-                    content: Content::Bytes(vec![7; now as usize].into()),
-                };
-                tree.add(dir, b"file", NewNode::new(kind, 0o644)).unwrap();
-                for options in [lz4(), ErofsOptions::default(), chunked(4096)] {
-                    let error = image(&tree, &options).unwrap_err();
-                    assert!(matches!(error, BuildError::Content { .. }), "{error}");
-                    let error = error.to_string();
-                    let named = error.contains("dir/file") && error.contains(expected);
-                    assert!(named, "{error}");
-                }
+    for len in [10, 200_000, 9_000_000] {
+        for (tree, expected) in changed(len) {
+            let all = packed(Fragments::All, 4096);
+            for options in [lz4(), ErofsOptions::default(), chunked(4096), all] {
+                let error = image(&tree, &options).unwrap_err();
+                assert!(matches!(error, BuildError::Content { .. }), "{error}");
+                let error = error.to_string();
+                let named = error.contains("dir/file") && error.contains(expected);
+                assert!(named, "{error}");
             }
-        }
-    }
-}
-
-/// Takes so many bytes and so many patches.
-struct Full {
-    room: usize,
-    patches: usize,
-}
-
-impl Write for Full {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.room == 0 {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        let len = bytes.len().min(self.room);
-        self.room -= len;
-        Ok(len)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl ImageOutput for Full {
-    fn patch(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
-        match self.patches {
-            0 => Err(io::ErrorKind::StorageFull.into()),
-            _ => Ok(()),
         }
     }
 }

@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use forerun_codec::FillEncoding;
 use forerun_engine::build::Tree;
-use forerun_erofs::write::{Compression, ErofsOptions};
+use forerun_erofs::write::{Compression, ErofsOptions, Fragments};
+use forerun_testkit::trees::scanned;
 use forerun_testkit::{Keeps, TempDir, TreeModel, temp_dir, workspace_root};
 
-use writer_common::{Mounted, Via, everything, image, oracles, run, scanned, xattrs_of};
+use writer_common::{Mounted, Via, everything, image, oracles, run, xattrs_of};
 
 /// A tree of the host, and what there is to know of it.
 struct Sample {
@@ -66,13 +67,14 @@ impl Sample {
 }
 
 /// That of Debian 12, version 1.5, knows LZ4 alone, blocks of the page size alone, and neither
-/// prefixes of names nor shared extents.
+/// prefixes of names nor shared extents nor fragments.
 fn fsck_knows(options: &ErofsOptions) -> bool {
     let codec = options.compression.as_ref().is_none_or(|with| {
         matches!(
             with.encoding,
             FillEncoding::Lz4 | FillEncoding::Lz4Hc { .. }
         ) && !with.share_extents
+            && with.fragments == Fragments::None
     });
     codec && options.block_size == 4096 && options.xattr_prefixes.is_empty()
 }
@@ -192,6 +194,35 @@ fn ways_of_compressing() {
                 });
             }
         }
+    }
+}
+
+#[test]
+fn fragments() {
+    if !oracles() {
+        return;
+    }
+    let sample = Sample::new(everything);
+    let with = |encoding, cluster_size, fragments| {
+        let mut options = compressed(encoding, cluster_size);
+        let compression = options.compression.as_mut().unwrap();
+        compression.fragments = fragments;
+        options
+    };
+    let deflate = FillEncoding::Deflate { level: 1 };
+    for fragments in [Fragments::Tails, Fragments::All] {
+        sample.check(&with(FillEncoding::Lz4, 4096, fragments));
+        sample.check(&with(LZ4HC, 64 << 10, fragments));
+        sample.check(&with(deflate.clone(), 16 << 10, fragments));
+        let mut shared = with(LZ4HC, 4096, fragments);
+        shared.compression.as_mut().unwrap().share_extents = true;
+        shared.inline_tails = false;
+        shared.xattr_prefixes = vec![b"trusted.overlay.".to_vec()];
+        sample.check(&shared);
+        let mut full = with(FillEncoding::Lz4, 2048, fragments);
+        full.compression.as_mut().unwrap().full_indexes = true;
+        full.block_size = 1024;
+        sample.check(&full);
     }
 }
 

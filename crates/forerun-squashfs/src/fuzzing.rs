@@ -1,13 +1,12 @@
 //! What the fuzz targets call, so that the same code runs in a plain test. Not part of the API.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use forerun_codec::Encoding;
 use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
-use forerun_io::{Limits, MemorySource, Observer, ReadAt, u64_from};
-use forerun_vfs::{Device, DirCursor, Error, FileSystem, FileType, NodeId, OpenWith, Result, Walk};
+use forerun_io::{MemorySource, Observer, ReadAt, u64_from};
+use forerun_vfs::{Device, Error, NodeId, OpenWith, Result, exercise};
 
 use crate::Squashfs;
 use crate::superblock::Superblock;
@@ -15,18 +14,8 @@ use crate::write::{Fragments, SquashfsOptions, write};
 
 mod parts;
 
+pub use forerun_vfs::exercise::limits;
 pub use parts::{Parts, inode, set};
-
-/// Bounds under which every input takes milliseconds.
-#[must_use]
-pub fn limits() -> Limits {
-    let mut limits = Limits::default();
-    limits.depth = 32;
-    limits.dir_entries = 1 << 10;
-    limits.tree_entries = 1 << 12;
-    limits.total_bytes = 1 << 24;
-    limits
-}
 
 /// Parses `bytes` as a superblock of sources of different lengths.
 pub fn superblock(bytes: &[u8]) {
@@ -50,7 +39,7 @@ pub fn inodes(bytes: &[u8]) {
     };
     let last = bytes.len().min(2048);
     for at in (first..first + last).step_by(2) {
-        let _outcome = use_node(&fs, NodeId(u64_from(at)));
+        let _outcome = exercise::node(&fs, NodeId(u64_from(at)), &limits());
     }
 }
 
@@ -78,7 +67,7 @@ pub fn xattrs(bytes: &[u8]) {
         let at = parts.inodes.len();
         parts.inodes.extend(inode::fifo_with_xattrs(0));
         if let Ok(fs) = open(parts.image().into()) {
-            let _outcome = use_node(&fs, NodeId(u64_from(at)));
+            let _outcome = exercise::node(&fs, NodeId(u64_from(at)), &limits());
         }
     }
 }
@@ -91,37 +80,10 @@ pub fn walk(bytes: &[u8]) -> Vec<Error> {
 
 /// As [`walk`].
 pub fn walk_source(source: Arc<dyn ReadAt>) -> Vec<Error> {
-    let fs = match open_source(source) {
-        Ok(fs) => fs,
-        Err(error) => return vec![error],
-    };
-    walk_open(&fs)
-}
-
-/// As [`walk`], of an image that is open.
-pub fn walk_open(fs: &Squashfs) -> Vec<Error> {
-    let mut errors = Vec::new();
-    let mut problems = Vec::new();
-    errors.extend(
-        fs.check(None, &mut |found| problems.push(found.error))
-            .err(),
-    );
-    errors.extend(fs.describe(None).err());
-    let (mut met, limits) = (0_u64, limits());
-    for entry in Walk::new(fs, fs.root(), &limits) {
-        met += 1;
-        // Besides the entries, each directory can give one error.
-        assert!(met <= 2 * limits.tree_entries + 2, "the walk goes on");
-        match entry {
-            Ok(entry) => match use_node(fs, entry.node) {
-                Ok(found) => problems.extend(found),
-                Err(error) => errors.push(error),
-            },
-            Err(error) => errors.push(error),
-        }
+    match open_source(source) {
+        Ok(fs) => exercise::all(&fs, &limits()),
+        Err(error) => vec![error],
     }
-    errors.extend(problems);
-    errors
 }
 
 fn open(bytes: Arc<[u8]>) -> Result<Squashfs> {
@@ -132,57 +94,6 @@ fn open_source(source: Arc<dyn ReadAt>) -> Result<Squashfs> {
     let mut with = OpenWith::new(source);
     with.limits = limits();
     Squashfs::open(with)
-}
-
-/// Everything with one node; gives what `check` reports of it.
-fn use_node(fs: &Squashfs, node: NodeId) -> Result<Vec<Error>> {
-    let mut problems = Vec::new();
-    fs.check(Some(node), &mut |found| problems.push(found.error))?;
-    let metadata = fs.metadata(node)?;
-    fs.xattrs(node, &mut |name, value| {
-        assert!(!name.is_empty() && value.len() <= 65536);
-    })?;
-    match metadata.kind {
-        FileType::Directory => read_dir(fs, node)?,
-        FileType::Symlink => assert!(!fs.read_link(node)?.is_empty()),
-        FileType::Regular => map(fs, node, metadata.size)?,
-        FileType::BlockDevice | FileType::CharDevice | FileType::Fifo | FileType::Socket => {}
-    }
-    fs.describe(Some(node))?;
-    Ok(problems)
-}
-
-fn read_dir(fs: &Squashfs, node: NodeId) -> Result<()> {
-    let mut left = limits().dir_entries;
-    fs.read_dir(node, DirCursor::START, &mut |entry| {
-        assert!(entry.next != DirCursor::START);
-        // A small step for each cursor, as a mount does it.
-        let _outcome = fs.read_dir(node, entry.next, &mut |_| ControlFlow::Break(()));
-        let _outcome = fs.lookup(node, entry.name);
-        left -= 1;
-        if left == 0 {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    })?;
-    fs.lookup(node, b"no such name").map(|_| ())
-}
-
-fn map(fs: &Squashfs, node: NodeId, size: u64) -> Result<()> {
-    let mut at = 0;
-    fs.map(node, 0..u64::MAX, &mut |extent| {
-        assert_eq!(extent.logical.start, at);
-        assert!(extent.logical.end > at && extent.logical.end <= size);
-        at = extent.logical.end;
-        ControlFlow::Continue(())
-    })?;
-    assert_eq!(at, size, "the map ends with the file");
-    let middle = size / 2;
-    fs.map(node, middle..middle.saturating_add(1), &mut |extent| {
-        assert!(extent.logical.contains(&middle));
-        ControlFlow::Break(())
-    })
 }
 
 /// Small images that together hold everything the format can say: where fuzzing starts.

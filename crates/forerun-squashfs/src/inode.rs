@@ -115,7 +115,7 @@ impl Inode {
             FileType::Symlink => parser.symlink(cursor)?,
             FileType::BlockDevice | FileType::CharDevice => {
                 let raw: DeviceNode = cursor.read()?;
-                let body = Body::Device(device(raw.rdev.get()));
+                let body = Body::Device(Device::unpack(raw.rdev.get()));
                 (raw.nlink.get(), parser.xattr(cursor)?, body)
             }
             FileType::Fifo | FileType::Socket => {
@@ -278,29 +278,4 @@ pub const fn file_type(basic: u16) -> Option<FileType> {
         kind::SOCKET => FileType::Socket,
         _ => return None,
     })
-}
-
-/// A device number as Linux packs it in 32 bits.
-const fn device(rdev: u32) -> Device {
-    Device {
-        major: (rdev >> 8) & 0xfff,
-        minor: (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn device_numbers() {
-        for (rdev, major, minor) in [
-            (0x103, 1, 3),
-            (0x800, 8, 0),
-            (0xffff_ffff, 0xfff, 0xf_ffff),
-            (0x1000_0001, 0, 0x1_0001),
-        ] {
-            assert_eq!(device(rdev), Device { major, minor }, "{rdev:#x}");
-        }
-    }
 }

@@ -10,7 +10,7 @@ use common::*;
 use forerun_io::MemorySource;
 use forerun_squashfs::fuzzing::{self, Parts};
 use forerun_testkit::FaultSource;
-use forerun_vfs::{Error, FileSystem, OpenWith};
+use forerun_vfs::{Error, FileSystem, OpenWith, exercise};
 
 /// What goes wrong with each image, as a user reads it.
 fn told(images: Vec<(&str, Vec<u8>)>) -> String {
@@ -369,8 +369,8 @@ fn what_failed_once_is_not_remembered_in_an_open_image() {
         let Ok(fs) = forerun_squashfs::Squashfs::open(with) else {
             continue;
         };
-        let _first = fuzzing::walk_open(&fs);
-        let errors = fuzzing::walk_open(&fs);
+        let _first = exercise::all(&fs, &fuzzing::limits());
+        let errors = exercise::all(&fs, &fuzzing::limits());
         assert!(
             fault.reads() <= n || errors.is_empty(),
             "read {n}: {errors:?}"

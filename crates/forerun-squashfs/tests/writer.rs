@@ -2,64 +2,19 @@
 //! tree and options has a say.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
-use std::io::{self, Write};
 use std::sync::Arc;
 
 use forerun_codec::{Encoding, ZlibStrategies};
-use forerun_engine::build::{BuildError, Content, ImageOutput, NewNode, NodeKind, Tree};
+use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_io::{Counter, Observer};
 use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions, write};
 use forerun_testkit::generate;
+use forerun_testkit::trees::{Full, changed, tree_of, tree_of_one};
 use forerun_vfs::{Device, Timestamp};
 
-fn file(bytes: &[u8]) -> NewNode {
-    let kind = NodeKind::File {
-        len: bytes.len() as u64,
-        content: Content::Bytes(bytes.into()),
-    };
-    NewNode::new(kind, 0o644)
-}
-
-fn tree_of(files: &[(&str, &[u8])]) -> Tree {
-    let mut tree = Tree::default();
-    for (name, bytes) in files {
-        tree.add(Tree::ROOT, name.as_bytes(), file(bytes)).unwrap();
-    }
-    tree
-}
-
-/// Small files, files of some blocks, twins of both, links, holes.
+/// Small files, files of some blocks, twins of both, holes.
 fn mixed() -> Tree {
-    let mut tree = Tree::default();
-    for dir in 0..5_u64 {
-        let name = format!("dir {dir}");
-        let dir_node = tree
-            .add(Tree::ROOT, name.as_bytes(), NewNode::directory())
-            .unwrap();
-        for n in 0..40_u64 {
-            let seed = if n % 5 == 0 { n } else { dir * 100 + n };
-            let len = if n % 8 == 3 {
-                400_000
-            } else {
-                700 * n as usize
-            };
-            let mut node = file(&generate::bytes(seed, len));
-            node.uid = n as u32;
-            node.xattrs
-                .insert(b"user.n".to_vec(), (n % 3).to_string().into_bytes());
-            tree.add(dir_node, format!("file {n}").as_bytes(), node)
-                .unwrap();
-        }
-        tree.add(dir_node, b"hole", file(&vec![0; 300_000]))
-            .unwrap();
-        tree.add(
-            dir_node,
-            b"long",
-            file(&generate::bytes(dir % 3, 3_000_000)),
-        )
-        .unwrap();
-    }
-    tree
+    forerun_testkit::trees::mixed(5, 3_000_000)
 }
 
 fn image(tree: &Tree, options: &SquashfsOptions) -> Result<Vec<u8>, BuildError> {
@@ -238,12 +193,7 @@ fn the_superblock_says_what_was_asked() {
 
 #[test]
 fn what_does_not_fit_is_refused_before_anything_is_written() {
-    let one = |name: &[u8], kind: NodeKind| {
-        let mut tree = Tree::default();
-        let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory()).unwrap();
-        tree.add(dir, name, NewNode::new(kind, 0o644)).unwrap();
-        tree
-    };
+    let one = |name: &[u8], kind| tree_of_one(name, NewNode::new(kind, 0o644));
     let device = |major, minor| NodeKind::CharDevice(Device { major, minor });
     let refused = |tree: &Tree, options: &SquashfsOptions, expected: &str| {
         let mut out = Vec::new();
@@ -313,27 +263,13 @@ fn what_does_not_fit_the_tables_is_refused() {
 
 #[test]
 fn a_file_that_changed_is_an_error_that_names_it() {
-    for len in [10, 200_000, 3_000_000_u64] {
-        for twin in [false, true] {
-            for (now, expected) in [(len - 1, "shorter"), (len + 1, "longer"), (0, "shorter")] {
-                let mut tree = Tree::default();
-                let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory()).unwrap();
-                if twin {
-                    tree.add(dir, b"a", file(&vec![7; len as usize])).unwrap();
-                }
-                let kind = NodeKind::File {
-                    len,
-                    content: Content::Bytes(vec![7; now as usize].into()),
-                };
-                tree.add(dir, b"file", NewNode::new(kind, 0o644)).unwrap();
-                let error = image(&tree, &fast()).unwrap_err();
-                assert!(matches!(error, BuildError::Content { .. }), "{error}");
-                let error = error.to_string();
-                assert!(
-                    error.contains("dir/file") && error.contains(expected),
-                    "{error}"
-                );
-            }
+    for len in [10, 200_000, 3_000_000] {
+        for (tree, expected) in changed(len) {
+            let error = image(&tree, &fast()).unwrap_err();
+            assert!(matches!(error, BuildError::Content { .. }), "{error}");
+            let error = error.to_string();
+            let named = error.contains("dir/file") && error.contains(expected);
+            assert!(named, "{error}");
         }
     }
     let mut tree = Tree::default();
@@ -345,36 +281,6 @@ fn a_file_that_changed_is_an_error_that_names_it() {
         .unwrap();
     let error = image(&tree, &fast()).unwrap_err().to_string();
     assert!(error.contains("gone: No such file"), "{error}");
-}
-
-/// Takes so many bytes and so many patches.
-struct Full {
-    room: usize,
-    patches: usize,
-}
-
-impl Write for Full {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.room == 0 {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        let len = bytes.len().min(self.room);
-        self.room -= len;
-        Ok(len)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl ImageOutput for Full {
-    fn patch(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
-        match self.patches {
-            0 => Err(io::ErrorKind::StorageFull.into()),
-            _ => Ok(()),
-        }
-    }
 }
 
 #[test]

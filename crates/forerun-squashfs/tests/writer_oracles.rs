@@ -11,9 +11,10 @@ use std::process::Command;
 use forerun_codec::{Bcj, Codec, Encoding, ZlibStrategy};
 use forerun_engine::build::Tree;
 use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
+use forerun_testkit::trees::scanned;
 use forerun_testkit::{Keeps, TempDir, TreeModel, temp_dir};
 
-use writer_common::{Mounted, everything, image, oracles, run, scanned, xattrs_of};
+use writer_common::{Mounted, everything, image, oracles, run, xattrs_of};
 
 /// A tree of the host, and what there is to know of it.
 struct Sample {

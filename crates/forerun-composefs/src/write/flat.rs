@@ -370,11 +370,10 @@ fn mark(xattrs: &mut Xattrs, names: [&[u8]; 2], value: &[u8]) {
 /// The kernel's 32-bit form of a device number.
 fn rdev(device: Device, path: &[u8]) -> Result<u32, BuildError> {
     let Device { major, minor } = device;
-    if major >= 1 << 12 || minor >= 1 << 20 {
-        return Err(failed(format!(
+    device.pack().ok_or_else(|| {
+        failed(format!(
             "the device number {major}:{minor} of {} takes more than 12 and 20 bits",
             String::from_utf8_lossy(path)
-        )));
-    }
-    Ok(minor & 0xff | major << 8 | (minor & !0xff) << 12)
+        ))
+    })
 }

@@ -102,7 +102,7 @@ impl<'t> Image<'t> {
         for word in [HEADER_MAGIC, HEADER_VERSION, flags, version] {
             out.write(&word.to_le_bytes())?;
         }
-        out.pad_until(SUPERBLOCK_START)?;
+        out.zeros_to(SUPERBLOCK_START)?;
         out.write(&self.superblock())?;
         let nids: Vec<u64> = self
             .placed
@@ -111,7 +111,7 @@ impl<'t> Image<'t> {
             .collect();
         let base = u32::try_from(self.shared_at % BLOCK_64).unwrap_or(0);
         for (number, (inode, placed)) in self.tree.inodes.iter().zip(&self.placed).enumerate() {
-            out.pad_until(placed.at)?;
+            out.zeros_to(placed.at)?;
             let mut bytes = self.inode(number, inode, placed);
             placed.xattrs.write(base, &mut bytes);
             if placed.shape.tail > 0 {
@@ -120,11 +120,11 @@ impl<'t> Image<'t> {
             }
             out.write(&bytes)?;
         }
-        out.pad_until(self.shared_at)?;
+        out.zeros_to(self.shared_at)?;
         for entry in &self.shared.entries {
             out.write(entry)?;
         }
-        out.pad_until(self.blocks_at)?;
+        out.zeros_to(self.blocks_at)?;
         self.write_blocks(&nids, out)
     }
 

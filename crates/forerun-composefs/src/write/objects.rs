@@ -4,14 +4,13 @@
 //! again when it is copied, so that nothing is written before it is known to be wanted.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 
 use forerun_engine::build::{
-    BuildError, Content, NodeIndex, NodeKind, ParallelBounds, ParallelError, Tree, parallel_map,
+    BuildError, Content, NodeIndex, NodeKind, ParallelBounds, Tree, open_host, parallel_map,
+    read_whole,
 };
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::saturating_usize;
 
 use super::ComposefsOptions;
 use super::data::{FileData, Files};
@@ -63,13 +62,7 @@ pub fn take_all(tree: &Tree, options: &ComposefsOptions) -> Result<Files, BuildE
             Ok(())
         },
     );
-    taken.map_err(|error| match error {
-        ParallelError::Failed(error) => error,
-        ParallelError::Thread(source) => BuildError::Thread { source },
-        other => BuildError::Thread {
-            source: io::Error::other(other.to_string()),
-        },
-    })?;
+    taken?;
     if let (Some(additions), Some(path)) = (additions, &options.objects) {
         let finished = additions.finish();
         finished.map_err(|source| BuildError::Host {
@@ -116,10 +109,8 @@ fn take(
     };
     let io_failed = |error: io::Error| failed(error.to_string());
     let data = if job.len <= WHOLE {
-        let bytes = read_whole(&job).map_err(io_failed)?;
-        if u64_from(bytes.len()) != job.len {
-            return Err(failed(changed(&job)));
-        }
+        let bytes = read_whole(job.content, job.len)
+            .map_err(|reason| reason.of(job.path.clone(), job.len))?;
         if bytes.len() <= options.inline {
             FileData::Inline(bytes)
         } else {
@@ -170,22 +161,6 @@ fn store_long(
         }
     }?;
     Ok(())
-}
-
-fn open_host(path: &std::path::Path) -> io::Result<File> {
-    // O_NOFOLLOW: what was a file when it was scanned must not have become a link.
-    File::options()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
-        .open(path)
-}
-
-fn read_whole(job: &Job<'_>) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(saturating_usize(job.len) + 1);
-    // A byte more than there should be, to see a file that has grown.
-    let stream = job.content.open(job.len)?;
-    stream.take(job.len + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 fn changed(job: &Job<'_>) -> String {

@@ -1,58 +1,48 @@
 //! The image as it grows, and its digest.
 
-use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, ImageOutput};
-use forerun_io::{CountedWrite, Observer, saturating_usize, u64_from};
+use forerun_engine::build::{BuildError, ImageOutput, ImageWriter};
+use forerun_io::Observer;
 
 use crate::digest::Digest;
 use crate::verity::VerityHasher;
 
-/// Bytes written at a time.
-const CHUNK: usize = 1 << 20;
+/// Zeros written at a time.
+const ZEROS: [u8; 4096] = [0; 4096];
 
-/// Counts, buffers, measures, and says where a write failed.
+/// Writes, and measures what is written.
 pub struct Output<'o> {
-    out: BufWriter<CountedWrite<&'o mut dyn ImageOutput>>,
+    out: ImageWriter<'o>,
     hasher: VerityHasher,
-    position: u64,
-    observer: Arc<Observer>,
 }
 
 impl<'o> Output<'o> {
     pub fn new(out: &'o mut dyn ImageOutput, observer: &Arc<Observer>) -> Self {
-        let counted = CountedWrite::new(out, Arc::clone(observer));
         Self {
-            out: BufWriter::with_capacity(CHUNK, counted),
+            out: ImageWriter::new(out, observer),
             hasher: VerityHasher::default(),
-            position: 0,
-            observer: Arc::clone(observer),
         }
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), BuildError> {
-        let offset = self.position;
-        self.out
-            .write_all(bytes)
-            .map_err(|source| BuildError::Output { offset, source })?;
+        self.out.write(bytes)?;
         self.hasher.update(bytes);
-        self.position = offset.saturating_add(u64_from(bytes.len()));
         Ok(())
     }
 
     /// Zeros up to `position`.
-    pub fn pad_until(&mut self, position: u64) -> Result<(), BuildError> {
-        let len = position.saturating_sub(self.position);
-        self.write(&vec![0; saturating_usize(len)])
+    pub fn zeros_to(&mut self, position: u64) -> Result<(), BuildError> {
+        while self.out.position() < position {
+            let left = forerun_io::saturating_usize(position - self.out.position());
+            self.write(ZEROS.get(..left).unwrap_or(&ZEROS))?;
+        }
+        Ok(())
     }
 
     /// Writes out what is buffered; gives length and digest of the image.
-    pub fn finish(mut self) -> Result<(u64, Digest), BuildError> {
-        let offset = self.position;
-        let failed = |source: io::Error| BuildError::Output { offset, source };
-        self.out.flush().map_err(failed)?;
-        self.observer.flush();
-        Ok((self.position, self.hasher.finish()))
+    pub fn finish(self) -> Result<(u64, Digest), BuildError> {
+        let len = self.out.finish()?.end()?;
+        Ok((len, self.hasher.finish()))
     }
 }

@@ -6,10 +6,11 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{BuildError, NodeIndex, ParallelBounds, ParallelError, parallel_map};
+use forerun_engine::build::{BuildError, NodeIndex, ParallelBounds, parallel_map};
 
 use super::encode::Worker;
 use super::fetch::{batches, fetch};
+use super::fragments::write_packed;
 use super::options::ErofsOptions;
 use super::pack::Packer;
 use super::plan::Plan;
@@ -34,6 +35,16 @@ pub struct Data {
     pub blocks: u64,
     /// Whether some extent is stored once for several places.
     pub shared: bool,
+    /// The packed inode, where anything is in it.
+    pub packed: Option<PackedInode>,
+}
+
+/// Data of many files, one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedInode {
+    pub len: u64,
+    /// Number of the body they are.
+    pub body: usize,
 }
 
 /// What a file consists of.
@@ -64,8 +75,21 @@ pub struct Packed {
     pub blocks: u32,
     /// The last extent, where it lies behind the inode.
     pub inline: Option<Spooled>,
-    /// Whether some extent is another's too, so that they do not follow each other.
+    /// Whether full indexes are needed: some extent is another's too, so that they do not follow each
+    /// other, or a fragment is too far behind for the others.
     pub scattered: bool,
+    /// Where the last extent is in the packed inode, if it is there.
+    pub fragment: Option<u64>,
+}
+
+impl Packed {
+    /// Where all of the file is in the packed inode.
+    pub fn whole_fragment(&self) -> Option<u64> {
+        match self.extents.as_slice() {
+            [only] if only.kind == ExtentKind::Fragment => self.fragment,
+            _ => None,
+        }
+    }
 }
 
 /// Data from one place of a file to the next extent's.
@@ -76,7 +100,7 @@ pub struct Extent {
     pub kind: ExtentKind,
     /// The first block.
     pub block: u32,
-    /// None where it lies behind the inode.
+    /// None where it lies behind the inode or in the packed one.
     pub blocks: u32,
 }
 
@@ -87,9 +111,17 @@ pub enum ExtentKind {
     Plain,
     /// As many blocks as in the file, stored as they are.
     Run,
+    /// In the packed inode; it has no blocks.
+    Fragment,
 }
 
 impl Data {
+    /// The packed inode and its data.
+    pub fn packed(&self) -> Option<(PackedInode, &Body)> {
+        let packed = self.packed?;
+        Some((packed, self.bodies.get(packed.body)?))
+    }
+
     /// Chunks and body of a file; neither of an empty one.
     pub fn of(&self, file: NodeIndex) -> (Option<&[u32]>, Option<&Body>) {
         match self.files.get(&file) {
@@ -146,15 +178,7 @@ pub fn write_data(
         },
         |encoded| Ok(store.add(encoded)?),
     );
-    let files = files.map_err(build_error)?;
-    Ok(store.finish(files))
-}
-
-fn build_error(error: ParallelError<BuildError>) -> BuildError {
-    let source = match error {
-        ParallelError::Failed(error) => return error,
-        ParallelError::Thread(source) => source,
-        other => std::io::Error::other(other.to_string()),
-    };
-    BuildError::Thread { source }
+    let files = files?;
+    let packed = write_packed(&mut store, options, encoders)?;
+    Ok(store.finish(files, packed))
 }

@@ -10,7 +10,7 @@ use forerun_io::{saturating_usize, u64_from};
 
 use super::cannot;
 use super::data::{Extent, ExtentKind};
-use super::options::{Compression, ErofsOptions};
+use super::options::{Compression, ErofsOptions, Fragments};
 use super::pack::{Part, Role, Room};
 
 /// Blocks of a file that one extent covers at most: indexes count them with eleven bits.
@@ -27,6 +27,8 @@ pub struct Encoded {
     pub extents: Option<Vec<Extent>>,
     /// The last extent, where it goes behind the inode.
     pub inline: Option<Vec<u8>>,
+    /// What the last extent holds, where it goes into the packed inode.
+    pub fragment: Option<Vec<u8>>,
 }
 
 pub struct Worker<'o> {
@@ -40,7 +42,7 @@ impl<'o> Worker<'o> {
         let compressor = options.compression.as_ref().map(|compression| {
             let encoder = FillEncoder::new(&compression.encoding);
             let encoder = encoder.map_err(|error| cannot(error.to_string()))?;
-            Ok((compression, encoder))
+            Ok::<_, BuildError>((compression, encoder))
         });
         let compressor = compressor.transpose()?;
         let cluster = compressor.as_ref().map_or(0, |(with, _)| with.cluster_size);
@@ -54,28 +56,42 @@ impl<'o> Worker<'o> {
     pub fn encode(&mut self, part: Part) -> Encoded {
         let Part { bytes, role } = part;
         let len = u64_from(bytes.len());
-        if let (Role::Body { last, room, .. }, true) = (role, self.compressor.is_some()) {
-            let extent = if last { room.extent } else { 0 };
-            if bytes.len() > self.block || extent > 0 {
-                let packing = self.pack(&bytes, usize::from(extent));
-                if packing.cost() < self.flat_cost(bytes.len(), last, room) {
-                    return Encoded {
-                        bytes: packing.blocks,
-                        len,
-                        role,
-                        extents: Some(packing.extents),
-                        inline: packing.inline,
-                    };
-                }
-            }
-        }
-        Encoded {
+        let as_is = Encoded {
             bytes,
             len,
             role,
             extents: None,
             inline: None,
+            fragment: None,
+        };
+        let (Role::Body { last, room, .. }, true) = (role, self.compressor.is_some()) else {
+            return as_is;
+        };
+        if room.fragments == Fragments::All {
+            return Encoded {
+                extents: Some(vec![FRAGMENT]),
+                fragment: Some(as_is.bytes),
+                bytes: Vec::new(),
+                ..as_is
+            };
         }
+        let ends = Ends {
+            inline: if last { room.extent.into() } else { 0 },
+            fragment: last && room.fragments == Fragments::Tails,
+        };
+        if as_is.bytes.len() > self.block || ends.somewhere() {
+            let packing = self.pack(&as_is.bytes, ends);
+            if packing.cost() < self.flat_cost(as_is.bytes.len(), last, room) {
+                return Encoded {
+                    bytes: packing.blocks,
+                    extents: Some(packing.extents),
+                    inline: packing.inline,
+                    fragment: packing.fragment,
+                    ..as_is
+                };
+            }
+        }
+        as_is
     }
 
     /// Bytes that a part takes as it is.
@@ -86,7 +102,7 @@ impl<'o> Worker<'o> {
         }
     }
 
-    fn pack(&mut self, bytes: &[u8], inline_room: usize) -> Packing {
+    fn pack(&mut self, bytes: &[u8], ends: Ends) -> Packing {
         let mut packing = Packing {
             block: self.block,
             len: bytes.len(),
@@ -98,10 +114,14 @@ impl<'o> Worker<'o> {
         let mut at = 0;
         while at < bytes.len() {
             let rest = bytes.get(at..).unwrap_or_default();
-            at += match self.extent(rest, at, inline_room) {
-                Some((filled, inline)) => {
+            at += match self.extent(rest, at, ends) {
+                Some((filled, End::Fragment)) => {
+                    packing.fragment(at, rest, filled.produced);
+                    filled.consumed
+                }
+                Some((filled, end)) => {
                     let encoded = self.cluster.get(..filled.produced).unwrap_or_default();
-                    packing.compressed(at, encoded, inline);
+                    packing.compressed(at, encoded, end == End::Inline);
                     filled.consumed
                 }
                 None => packing.plain(at, rest, self.cluster.len() / self.block / 4),
@@ -110,25 +130,29 @@ impl<'o> Worker<'o> {
         packing
     }
 
-    /// The next extent in the cluster, and whether it goes behind the inode.
-    fn extent(&mut self, rest: &[u8], at: usize, inline_room: usize) -> Option<(Filled, bool)> {
+    /// The next extent in the cluster, and where it goes.
+    fn extent(&mut self, rest: &[u8], at: usize, ends: Ends) -> Option<(Filled, End)> {
         let block = self.block;
-        if rest.len() <= block && inline_room == 0 {
+        if rest.len() <= block && !ends.somewhere() {
             return None;
         }
         let longest = LONGEST * block - at % block;
         let input = rest.get(..longest).unwrap_or(rest);
         let (_, encoder) = self.compressor.as_mut()?;
-        let filled = encoder.fill(input, &mut self.cluster)?;
+        let filled = encoder.fill(input, &mut self.cluster);
+        if let Some(fragment) = filled_fragment(rest, filled, block).filter(|_| ends.fragment) {
+            return Some((fragment, End::Fragment));
+        }
+        let filled = filled?;
         // Readers skip zeros in front of an extent.
         if self.cluster.first() == Some(&0) {
             return None;
         }
-        if filled.consumed == rest.len() && filled.produced <= inline_room {
-            return Some((filled, true));
+        let is_last = filled.consumed == rest.len();
+        if is_last && filled.produced <= ends.inline {
+            return Some((filled, End::Inline));
         }
-        let ends = filled.consumed == rest.len();
-        let filled = match ends && inline_room > 0 && filled.produced > block {
+        let filled = match is_last && ends.inline > 0 && filled.produced > block {
             // Whole blocks, so that what is left can go behind the inode.
             true => {
                 let whole = filled.produced - filled.produced % block;
@@ -137,8 +161,53 @@ impl<'o> Worker<'o> {
             false => filled,
         };
         let stored = filled.produced.next_multiple_of(block);
-        (filled.consumed > stored).then_some((filled, false))
+        (filled.consumed > stored).then_some((filled, End::Blocks))
     }
+}
+
+/// The end of a file as a fragment, if that is worth its while: it must not nearly fill its blocks.
+fn filled_fragment(rest: &[u8], filled: Option<Filled>, block: usize) -> Option<Filled> {
+    let whole = Filled {
+        consumed: rest.len(),
+        produced: rest.len(),
+    };
+    let filled = match filled {
+        Some(filled) if filled.consumed == rest.len() => filled,
+        Some(_) | None if rest.len() < block => whole,
+        Some(_) | None => return None,
+    };
+    let wasted = filled.produced.next_multiple_of(block) - filled.produced;
+    (wasted >= block / 8).then_some(filled)
+}
+
+/// An extent in the packed inode, at the start of the part.
+const FRAGMENT: Extent = Extent {
+    at: 0,
+    kind: ExtentKind::Fragment,
+    block: 0,
+    blocks: 0,
+};
+
+/// What may become of the end of a file besides blocks.
+#[derive(Clone, Copy)]
+struct Ends {
+    /// Bytes of it that can lie behind the inode.
+    inline: usize,
+    /// Whether it can go into the packed inode.
+    fragment: bool,
+}
+
+impl Ends {
+    const fn somewhere(self) -> bool {
+        self.inline > 0 || self.fragment
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Blocks,
+    Inline,
+    Fragment,
 }
 
 /// A part as it is compressed.
@@ -149,14 +218,32 @@ struct Packing {
     blocks: Vec<u8>,
     extents: Vec<Extent>,
     inline: Option<Vec<u8>>,
+    fragment: Option<Vec<u8>>,
+    /// Bytes that the fragment takes, about.
+    fragment_cost: usize,
 }
 
 impl Packing {
     /// Bytes that it takes, with indexes.
     fn cost(&self) -> usize {
         let inline = self.inline.as_ref().map_or(0, Vec::len);
-        let indexes = 8 + 4 * self.len.div_ceil(self.block).next_multiple_of(2);
-        self.blocks.len() + inline + indexes
+        let indexes = match self.extents.as_slice() {
+            [only] if only.kind == ExtentKind::Fragment => 0,
+            _ => 4 * self.len.div_ceil(self.block).next_multiple_of(2),
+        };
+        self.blocks.len() + inline + self.fragment_cost + 8 + indexes
+    }
+
+    /// `cost` is what it takes when it is compressed alone.
+    fn fragment(&mut self, at: usize, bytes: &[u8], cost: usize) {
+        let at = u64_from(at);
+        self.extents.push(Extent { at, ..FRAGMENT });
+        self.fragment = Some(bytes.to_vec());
+        // What compresses at all takes less in company.
+        self.fragment_cost = match cost < bytes.len() {
+            true => cost / 2,
+            false => cost,
+        };
     }
 
     fn compressed(&mut self, at: usize, encoded: &[u8], inline: bool) {

@@ -27,7 +27,11 @@ mod advise {
     pub const COMPACTED_2B: u16 = 0x0001;
     pub const BIG_CLUSTERS: u16 = 0x0006;
     pub const INLINE: u16 = 0x0008;
+    pub const FRAGMENT: u16 = 0x0020;
 }
+
+/// In place of all that the header has else: the file is in the packed inode.
+const WHOLE_FRAGMENT: u64 = 1 << 63;
 
 /// How the indexes of an image are written.
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +50,18 @@ enum Entry {
     Behind { back: u16, ahead: u16, blocks: u16 },
 }
 
+/// Whether a file has full indexes.
+pub fn is_full(format: Format, packed: &Packed) -> bool {
+    format.full || packed.scattered || packed.whole_fragment().is_some()
+}
+
 /// Bytes from the end of the attributes of an inode, which is at `head`, to the end of its indexes.
-pub fn len(format: Format, full: bool, head: u64, size: u64) -> u64 {
+pub fn len(format: Format, packed: &Packed, head: u64, size: u64) -> u64 {
     let start = head.next_multiple_of(8) + HEADER;
+    if packed.whole_fragment().is_some() {
+        return start - head;
+    }
+    let full = is_full(format, packed);
     let count = size.div_ceil(1 << format.block_bits);
     let indexes = match full {
         true => FULL_GAP + count * 8,
@@ -62,20 +75,31 @@ pub fn len(format: Format, full: bool, head: u64, size: u64) -> u64 {
 
 /// Those bytes. Blocks of data count from `base`.
 pub fn encode(format: Format, packed: &Packed, head: u64, size: u64, base: u32) -> Vec<u8> {
-    let full = format.full || packed.scattered;
+    let full = is_full(format, packed);
     let start = head.next_multiple_of(8);
     let mut bytes = vec![0; saturating_usize(start - head)];
+    if let Some(offset) = packed.whole_fragment() {
+        bytes.extend_from_slice(&(offset | WHOLE_FRAGMENT).to_le_bytes());
+        return bytes;
+    }
     let inline = packed.inline.map_or(0, |inline| inline.len);
     let mut flags = 0;
     for (set, bit) in [
         (!full && two_bytes(format), advise::COMPACTED_2B),
         (format.big, advise::BIG_CLUSTERS),
         (packed.inline.is_some(), advise::INLINE),
+        (packed.fragment.is_some(), advise::FRAGMENT),
     ] {
         flags |= if set { bit } else { 0 };
     }
-    bytes.extend_from_slice(&[0; 2]);
-    bytes.extend_from_slice(&u16::try_from(inline).unwrap_or(0).to_le_bytes());
+    bytes.extend_from_slice(&match packed.fragment {
+        // The lower half.
+        Some(offset) => offset.to_le_bytes()[..4].to_vec(),
+        None => {
+            let [low, high] = u16::try_from(inline).unwrap_or(0).to_le_bytes();
+            vec![0, 0, low, high]
+        }
+    });
     bytes.extend_from_slice(&flags.to_le_bytes());
     bytes.extend_from_slice(&[format.algorithm, 0]);
     let entries = entries(format, packed, size, base);
@@ -105,6 +129,16 @@ fn entries(format: Format, packed: &Packed, size: u64, base: u32) -> Vec<Entry> 
                     push(format, PLAIN, block, (at, next), 1, &mut entries);
                     at = next;
                 }
+            }
+            ExtentKind::Fragment => {
+                push(
+                    format,
+                    HEAD,
+                    extent.block,
+                    (extent.at, end),
+                    0,
+                    &mut entries,
+                );
             }
             kind @ (ExtentKind::Plain | ExtentKind::Compressed) => {
                 let kind = if kind == ExtentKind::Plain {
@@ -397,7 +431,7 @@ mod tests {
                     let size = (blocks << block_bits) - 1;
                     let packed = packed(&[(0, ExtentKind::Compressed, 0, 1)]);
                     let bytes = encode(format, &packed, head, size, 1);
-                    let len = len(format, full, head, size);
+                    let len = len(format, &packed, head, size);
                     assert_eq!(u64_from(bytes.len()), len, "{blocks} {head}");
                 }
             }

@@ -1,7 +1,7 @@
 //! Inodes as bytes.
 
 use forerun_engine::build::{NewNode, NodeKind};
-use forerun_vfs::{Device, Timestamp};
+use forerun_vfs::Timestamp;
 
 use super::plan::PlannedNode;
 
@@ -88,11 +88,6 @@ pub fn encode(node: &NewNode, fields: &Fields, extended: bool) -> Vec<u8> {
         bytes.extend_from_slice(&[0; 4]);
     }
     bytes
-}
-
-/// A device number as Linux keeps it: 12 bits of the major number between 8 and 12 of the minor.
-pub const fn device(device: Device) -> u32 {
-    (device.minor & 0xFF) | (device.major << 8) | ((device.minor & !0xFF) << 12)
 }
 
 const fn kind_bits(kind: &NodeKind) -> u16 {

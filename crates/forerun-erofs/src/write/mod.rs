@@ -10,33 +10,35 @@ mod data;
 mod dir;
 mod encode;
 mod fetch;
+mod fragments;
 mod index;
 mod inode;
 mod nodes;
 mod options;
-mod output;
 mod pack;
+mod patches;
 mod place;
 mod plan;
 mod shape;
 mod sink;
 mod spool;
 mod store;
+mod stored;
 mod superblock;
 mod xattr;
 
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, ImageOutput, Tree};
+use forerun_engine::build::{BuildError, ImageOutput, ImageWriter, Tree};
 use forerun_io::{Observer, saturating_usize, u64_from};
 use forerun_vfs::Timestamp;
 
-pub use options::{Compression, ErofsOptions};
+pub use options::{Compression, ErofsOptions, Fragments};
 
 use self::data::{Data, write_data};
 use self::index::Format;
 use self::nodes::{Nodes, Parts};
-use self::output::{Output, Patches};
+use self::patches::Patches;
 use self::plan::Plan;
 use self::shape::{Shapes, most_frequent_time};
 use self::sink::Sink;
@@ -90,15 +92,15 @@ pub fn write(
         shapes: &shapes,
         options,
         format: format(options),
+        epoch,
     };
     let inodes_at = head.inodes_at(&xattrs.shared);
     let image = Image {
         parts,
         head,
-        epoch,
         inodes_at,
     };
-    let out = Output::new(out, observer);
+    let out = ImageWriter::new(out, observer);
     match options.compression {
         Some(_) => image.write_inodes_first(out),
         None => image.write_data_first(out),
@@ -120,14 +122,13 @@ fn format(options: &ErofsOptions) -> Format {
 struct Image<'a> {
     parts: Parts<'a>,
     head: Head,
-    epoch: Timestamp,
     /// Where inodes start.
     inodes_at: u64,
 }
 
 impl Image<'_> {
     /// The lengths of inodes are known: data go where they stay, inodes into the room before them.
-    fn write_data_first(&self, mut out: Output<'_>) -> Result<u64, BuildError> {
+    fn write_data_first(&self, mut out: ImageWriter<'_>) -> Result<u64, BuildError> {
         let options = self.parts.options;
         let nodes = Nodes::place(self.parts, None, self.inodes_at);
         out.zeros_to(nodes.end)?;
@@ -136,7 +137,7 @@ impl Image<'_> {
             None => Sink::Image(&mut out),
         };
         let data = write_data(self.parts.plan, self.parts.shapes, options, &mut sink)?;
-        let mut patches = out.finish()?;
+        let mut patches = Patches::of(out.finish()?);
         let mut seen = Seen::default();
         nodes.write(&data, self.base(nodes.end)?, &mut |at, bytes| {
             seen.add(at, bytes);
@@ -146,7 +147,7 @@ impl Image<'_> {
     }
 
     /// The lengths of inodes depend on the data, which wait.
-    fn write_inodes_first(&self, mut out: Output<'_>) -> Result<u64, BuildError> {
+    fn write_inodes_first(&self, mut out: ImageWriter<'_>) -> Result<u64, BuildError> {
         let options = self.parts.options;
         let mut spool = Spool::default();
         let mut sink = Sink::Spool(&mut spool);
@@ -160,7 +161,7 @@ impl Image<'_> {
         })?;
         out.zeros_to(nodes.end)?;
         spool.drain(|bytes| out.write(bytes))?;
-        self.write_head(&nodes, &data, seen, out.finish()?)
+        self.write_head(&nodes, &data, seen, Patches::of(out.finish()?))
     }
 
     /// Number of the first block of data.
@@ -185,11 +186,12 @@ impl Image<'_> {
         let mut facts = Facts {
             root: nodes.nid(Tree::ROOT),
             inodes: u64_from(self.parts.plan.inodes.len()),
-            epoch: self.epoch,
+            epoch: self.parts.epoch,
             blocks: nodes.end / block + if on_device { 0 } else { data.blocks },
             inodes_at: self.inodes_at,
             uuid: options.uuid.unwrap_or_default(),
             shared_extents: data.shared,
+            packed: nodes.packed_nid(),
             device_blocks: if on_device { data.blocks } else { 0 },
         };
         if options.uuid.is_none() {

@@ -2,24 +2,20 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{BuildError, NewNode, NodeIndex, NodeKind, Tree};
+use forerun_engine::build::{BuildError, Content, NewNode, NodeIndex, NodeKind, Tree};
 use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::Timestamp;
 
-use super::cannot;
-use super::data::{Body, Data, HOLE};
+use super::data::Data;
 use super::dir::Listing;
-use super::index::{self, Format};
-use super::inode::{Fields, Layout, core_len, device, encode};
+use super::index::Format;
+use super::inode::{Fields, Layout, core_len, encode};
 use super::options::ErofsOptions;
 use super::place::{Item, Placer, SLOT};
-use super::plan::{Dir, Plan};
+use super::plan::{Dir, Plan, PlannedNode};
 use super::shape::{Shapes, size};
+use super::stored::{self, Stored, body_behind, body_stored, chunks_stored, predict};
 use super::xattr::{self, Xattrs};
-
-/// In the description of chunks: their places have eight bytes, with a device.
-const WIDE_CHUNKS: u32 = 0x20;
-/// The one device besides the image.
-const DEVICE: u16 = 1;
 
 /// Everything that inodes are made from.
 #[derive(Clone, Copy)]
@@ -30,6 +26,8 @@ pub struct Parts<'a> {
     pub shapes: &'a Shapes,
     pub options: &'a ErofsOptions,
     pub format: Format,
+    /// The time that inodes need not store.
+    pub epoch: Timestamp,
 }
 
 /// Takes bytes and where they go.
@@ -45,6 +43,8 @@ pub struct Nodes<'a> {
     /// What is where, in bytes of the image.
     pieces: Vec<(u64, Piece)>,
     dirs: HashMap<NodeIndex, usize>,
+    /// The packed inode, from where the others are counted.
+    packed: Option<u64>,
     base: u64,
     pub end: u64,
 }
@@ -54,26 +54,8 @@ enum Piece {
     Inode(NodeIndex),
     /// The whole blocks of a listing or target.
     Blocks(NodeIndex),
-}
-
-/// How the data of an inode lie in it.
-struct Stored {
-    layout: Layout,
-    union: u32,
-    /// Indexes.
-    indexes: Vec<u8>,
-    inline: Vec<u8>,
-}
-
-impl Stored {
-    const fn plain(union: u32) -> Self {
-        Self {
-            layout: Layout::Plain,
-            union,
-            indexes: Vec::new(),
-            inline: Vec::new(),
-        }
-    }
+    /// The packed inode.
+    Packed,
 }
 
 impl<'a> Nodes<'a> {
@@ -88,6 +70,7 @@ impl<'a> Nodes<'a> {
             blocks: HashMap::new(),
             pieces: Vec::with_capacity(plan.inodes.len()),
             dirs: HashMap::with_capacity(plan.dirs.len()),
+            packed: None,
             base: start - start % block,
             end: 0,
         };
@@ -107,6 +90,7 @@ impl<'a> Nodes<'a> {
                 }
             }
         }
+        nodes.place_packed(data, &mut placer);
         nodes.pieces.sort_unstable_by_key(|(at, _)| *at);
         nodes.end = placer.end();
         nodes
@@ -117,11 +101,17 @@ impl<'a> Nodes<'a> {
         self.places.get(&node).copied().unwrap_or(0) / SLOT
     }
 
+    /// Number of the packed inode.
+    pub fn packed_nid(&self) -> Option<u64> {
+        self.packed.map(|at| at / SLOT)
+    }
+
     /// The bytes of all inodes, listings and targets, in order. Blocks of data count from `base`.
     pub fn write(&self, data: &Data, base: u32, out: &mut Write<'_>) -> Result<(), BuildError> {
         for &(at, piece) in &self.pieces {
             let bytes = match piece {
                 Piece::Inode(node) => self.inode(node, data, base)?,
+                Piece::Packed => self.packed_inode(data, base)?,
                 Piece::Blocks(node) => {
                     let mut bytes = self.contents(node);
                     bytes.truncate(saturating_usize(self.in_blocks(node)));
@@ -223,14 +213,7 @@ impl<'a> Nodes<'a> {
         };
         let head = shapes.head(node);
         match data.map(|data| data.of(node)) {
-            Some((None, Some(Body::Packed(packed)))) => {
-                let full = format.full || packed.scattered;
-                let inline = packed.inline.map_or(0, |inline| u64_from(inline.len));
-                (index::len(format, full, head, len), inline)
-            }
-            Some((None, Some(Body::Flat { tail, .. }))) => {
-                (0, tail.map_or(0, |tail| u64_from(tail.len)))
-            }
+            Some((None, Some(body))) => body_behind(format, body, head, len),
             Some((None, None)) => (0, 0),
             Some((Some(_), _)) | None => predict(options, head, len),
         }
@@ -249,7 +232,8 @@ impl<'a> Nodes<'a> {
             NodeKind::File { len, .. } => self.file(index, *len, data, base)?,
             NodeKind::Directory(_) | NodeKind::Symlink(_) => self.listed(index)?,
             NodeKind::BlockDevice(number) | NodeKind::CharDevice(number) => {
-                Stored::plain(device(*number))
+                // The plan has refused those that do not fit.
+                Stored::plain(number.pack().unwrap_or(0))
             }
             NodeKind::Fifo | NodeKind::Socket => Stored::plain(0),
         };
@@ -278,7 +262,7 @@ impl<'a> Nodes<'a> {
     fn listed(&self, node: NodeIndex) -> Result<Stored, BuildError> {
         let inline = self.contents_inline(node);
         let block = match self.blocks.get(&node) {
-            Some(at) => self.block(at / u64::from(self.parts.options.block_size))?,
+            Some(at) => stored::block(at / u64::from(self.parts.options.block_size))?,
             None => 0,
         };
         if inline == 0 {
@@ -307,87 +291,48 @@ impl<'a> Nodes<'a> {
         } = self.parts;
         let head = shapes.head(node);
         Ok(match data.of(node) {
-            (Some(chunks), _) => {
-                let wide = options.blob.is_some();
-                Stored {
-                    layout: Layout::Chunked,
-                    union: chunk_bits(options) | if wide { WIDE_CHUNKS } else { 0 },
-                    indexes: chunk_indexes(chunks, wide, head, base),
-                    inline: Vec::new(),
-                }
-            }
-            (None, Some(Body::Packed(packed))) => {
-                let full = format.full || packed.scattered;
-                let inline = packed.inline.map(|inline| data.tails.read(inline));
-                Stored {
-                    layout: match full {
-                        true => Layout::CompressedFull,
-                        false => Layout::CompressedCompact,
-                    },
-                    union: packed.blocks,
-                    indexes: index::encode(format, packed, head, len, base),
-                    inline: inline.transpose()?.unwrap_or_default(),
-                }
-            }
-            (None, Some(Body::Flat { start, tail })) => {
-                let start = self.block(u64::from(base) + u64::from(*start))?;
-                match tail {
-                    Some(tail) => Stored {
-                        layout: Layout::Inline,
-                        inline: data.tails.read(*tail)?,
-                        ..Stored::plain(start)
-                    },
-                    None => Stored::plain(start),
-                }
-            }
+            (Some(chunks), _) => chunks_stored(options, chunks, head, base),
+            (None, Some(body)) => body_stored(format, body, (head, len), data, base)?,
             (None, None) => Stored::plain(0),
         })
     }
 
-    fn block(&self, block: u64) -> Result<u32, BuildError> {
-        u32::try_from(block).map_err(|_| cannot(format!("{block} blocks")))
-    }
-}
-
-/// Lengths of what lies behind the inode of a file that is not compressed: indexes, and data.
-fn predict(options: &ErofsOptions, head: u64, len: u64) -> (u64, u64) {
-    let block = u64::from(options.block_size);
-    let tail = len % block;
-    let inline = options.inline_tails && tail > 0 && head + tail <= block;
-    match options.chunk_size {
-        _ if len == 0 => (0, 0),
-        Some(chunk) if !inline || len > block || options.blob.is_some() => {
-            let unit = if options.blob.is_some() { 8 } else { 4 };
-            let start = head.next_multiple_of(unit);
-            (start - head + len.div_ceil(chunk.into()) * unit, 0)
-        }
-        _ => (0, if inline { tail } else { 0 }),
-    }
-}
-
-/// log2 of the blocks in a chunk.
-const fn chunk_bits(options: &ErofsOptions) -> u32 {
-    match options.chunk_size {
-        Some(chunk) => chunk.ilog2() - options.block_bits(),
-        None => 0,
-    }
-}
-
-fn chunk_indexes(chunks: &[u32], wide: bool, head: u64, base: u32) -> Vec<u8> {
-    let unit = if wide { 8 } else { 4 };
-    let gap = head.next_multiple_of(unit) - head;
-    let mut bytes = vec![0; saturating_usize(gap)];
-    for &chunk in chunks {
-        let block = match chunk {
-            HOLE => HOLE,
-            chunk => base.saturating_add(chunk),
+    fn place_packed(&mut self, data: Option<&Data>, placer: &mut Placer) {
+        let Some((packed, body)) = data.and_then(Data::packed) else {
+            return;
         };
-        if wide {
-            let device = if chunk == HOLE { 0 } else { DEVICE };
-            bytes.extend_from_slice(&[0; 2]);
-            bytes.extend_from_slice(&device.to_le_bytes());
-        }
-        bytes.extend_from_slice(&block.to_le_bytes());
+        let core = core_len(stored::is_long(packed.len));
+        let (indexes, inline) = body_behind(self.parts.format, body, core, packed.len);
+        let head = core + indexes;
+        let at = placer.item(Item { core, head, inline });
+        self.packed = Some(at - self.base);
+        self.pieces.push((at, Piece::Packed));
     }
-    bytes
+
+    /// The inode that no listing names.
+    fn packed_inode(&self, data: &Data, base: u32) -> Result<Vec<u8>, BuildError> {
+        let Some((packed, body)) = data.packed() else {
+            return Ok(Vec::new());
+        };
+        let extended = stored::is_long(packed.len);
+        let head = core_len(extended);
+        let format = self.parts.format;
+        let stored = body_stored(format, body, (head, packed.len), data, base)?;
+        let content = Content::Bytes([].into());
+        let len = packed.len;
+        let mut node = NewNode::new(NodeKind::File { len, content }, 0o644);
+        node.mtime = self.parts.epoch;
+        let number = u32::try_from(self.parts.plan.inodes.len() + 1).unwrap_or(u32::MAX);
+        let fields = Fields {
+            planned: PlannedNode { number, nlink: 1 },
+            size: len,
+            layout: stored.layout,
+            union: stored.union,
+            xattr_count: 0,
+        };
+        let mut bytes = encode(&node, &fields, extended);
+        bytes.extend_from_slice(&stored.indexes);
+        bytes.extend_from_slice(&stored.inline);
+        Ok(bytes)
+    }
 }

@@ -72,6 +72,22 @@ pub struct Compression {
     /// Whether equal extents of different files are stored once. Linux knows that from 6.1 on; such
     /// images have full indexes.
     pub share_extents: bool,
+    /// What is compressed together with the data of other files. Not together with `inline_tails`,
+    /// which is another home for the same bytes. Linux knows that from 6.1 on.
+    pub fragments: Fragments,
+}
+
+/// What goes into the packed inode: data of many files one behind the other, which are compressed as
+/// those of one file. That takes least room, and a reader decodes what it did not ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Fragments {
+    /// Nothing.
+    #[default]
+    None,
+    /// The ends of files, as far as they do not fill a physical cluster; of small files that is all.
+    Tails,
+    /// All data.
+    All,
 }
 
 impl Compression {
@@ -84,6 +100,7 @@ impl Compression {
             inline_tails: false,
             full_indexes: false,
             share_extents: false,
+            fragments: Fragments::None,
         }
     }
 }
@@ -152,6 +169,10 @@ impl ErofsOptions {
                 "physical clusters of {cluster} bytes; they are a power of two from a block to \
                  1048576"
             )));
+        }
+        if compression.inline_tails && compression.fragments != Fragments::None {
+            let reason = "ends of files both behind their inodes and in the packed inode";
+            return Err(cannot(reason.to_string()));
         }
         FillEncoder::new(&compression.encoding)
             .map(drop)

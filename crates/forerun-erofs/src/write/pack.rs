@@ -5,19 +5,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-use forerun_engine::build::{BuildError, Jobs, NodeIndex, ParallelError};
+use forerun_engine::build::{
+    BuildError, ExactStream, Jobs, NodeIndex, ParallelError, Unreadable, is_zero,
+};
 use forerun_io::{saturating_usize, u64_from};
 
 use super::cannot;
 use super::data::{FileData, HOLE};
-use super::fetch::{Fetched, Hash, Stream, Unreadable, WHOLE, Wanted, content_error};
-use super::options::ErofsOptions;
+use super::fetch::{Fetched, Hash, WHOLE, Wanted};
+use super::options::{ErofsOptions, Fragments};
 use super::plan::Plan;
 use super::shape::Shapes;
 
 /// Large files are encoded in parts of this, each for itself. It is a multiple of every block size,
 /// so no part starts within a block.
-const PART: u64 = 4 << 20;
+pub const PART: u64 = 4 << 20;
 
 /// Bytes to be encoded and stored.
 pub struct Part {
@@ -33,13 +35,24 @@ pub enum Role {
     Chunk,
 }
 
-/// What may lie behind the inode.
+/// What may lie behind the inode, or in the packed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
     /// The end of the file, where it is not compressed.
     pub tail: bool,
     /// The most bytes of a compressed end.
     pub extent: u16,
+    /// What goes into the packed inode instead.
+    pub fragments: Fragments,
+}
+
+impl Room {
+    /// For data that stay where they are.
+    pub const NONE: Self = Self {
+        tail: false,
+        extent: 0,
+        fragments: Fragments::None,
+    };
 }
 
 pub struct Packer<'p, 't> {
@@ -134,6 +147,7 @@ impl<'p, 't> Packer<'p, 't> {
         Room {
             tail: !len.is_multiple_of(block) && inline(self.options.inline_tails),
             extent: u16::try_from(extent).unwrap_or(0),
+            fragments: packed.map_or(Fragments::None, |packed| packed.fragments),
         }
     }
 
@@ -142,7 +156,7 @@ impl<'p, 't> Packer<'p, 't> {
     /// twin after all is it read a second time.
     fn add_long(&mut self, wanted: &Wanted<'_>) -> Outcome<usize> {
         let room = self.room(wanted);
-        let mut stream = self.check(wanted, Stream::open(&wanted.file))?;
+        let mut stream = self.open(wanted)?;
         let mut first = self.check(wanted, stream.read(PART))?;
         if wanted.hash {
             let start = first.get(..saturating_usize(WHOLE)).unwrap_or(&first);
@@ -157,7 +171,7 @@ impl<'p, 't> Packer<'p, 't> {
                 if let Some(&body) = self.bodies.get(&key) {
                     return Ok(body);
                 }
-                stream = self.check(wanted, Stream::open(&wanted.file))?;
+                stream = self.open(wanted)?;
                 first = self.check(wanted, stream.read(PART))?;
             }
         }
@@ -199,7 +213,7 @@ impl<'p, 't> Packer<'p, 't> {
             }
             return Ok(chunks);
         }
-        let mut stream = self.check(wanted, Stream::open(&wanted.file))?;
+        let mut stream = self.open(wanted)?;
         while stream.left() > 0 {
             let bytes = self.check(wanted, stream.read(chunk))?;
             chunks.push(self.chunk(bytes)?);
@@ -242,14 +256,15 @@ impl<'p, 't> Packer<'p, 't> {
         self.jobs.send(Part { bytes, role }, weight)
     }
 
+    fn open(&self, wanted: &Wanted<'_>) -> Outcome<ExactStream> {
+        self.check(
+            wanted,
+            ExactStream::open(wanted.file.content, wanted.file.len),
+        )
+    }
+
     fn check<T>(&self, wanted: &Wanted<'_>, result: Result<T, Unreadable>) -> Outcome<T> {
-        let failed = |reason| content_error(self.plan, &wanted.file, reason).into();
+        let failed = |reason| self.plan.unreadable(&wanted.file, reason).into();
         result.map_err(failed)
     }
-}
-
-/// In steps that the compiler turns into wide loads.
-fn is_zero(bytes: &[u8]) -> bool {
-    let mut chunks = bytes.chunks(64);
-    chunks.all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use forerun_engine::build::{BuildError, Content, NodeIndex, NodeKind, Order, Tree};
+use forerun_engine::build::{BuildError, Content, NodeIndex, NodeKind, Order, Tree, Unreadable};
 
 use super::cannot;
 
@@ -78,6 +78,11 @@ impl<'t> Plan<'t> {
     /// The path of a file, by the name it was met under.
     pub fn file_path(&self, file: &PlannedFile<'_>) -> Vec<u8> {
         self.path(file.dir, file.name)
+    }
+
+    /// The error about a file that is not as it was scanned.
+    pub fn unreadable(&self, file: &PlannedFile<'_>, reason: Unreadable) -> BuildError {
+        reason.of(self.file_path(file), file.len)
     }
 
     fn path(&self, dir: usize, name: &[u8]) -> Vec<u8> {
@@ -189,9 +194,7 @@ fn unfit(name: &[u8], kind: &NodeKind) -> Option<String> {
         NodeKind::Symlink(target) if !(1..=LONGEST_TARGET).contains(&target.len()) => {
             Some(format!("a link to {} bytes", target.len()))
         }
-        NodeKind::BlockDevice(device) | NodeKind::CharDevice(device)
-            if device.major >= 1 << 12 || device.minor >= 1 << 20 =>
-        {
+        NodeKind::BlockDevice(device) | NodeKind::CharDevice(device) if device.pack().is_none() => {
             let (major, minor) = (device.major, device.minor);
             Some(format!("the device number {major}:{minor}"))
         }

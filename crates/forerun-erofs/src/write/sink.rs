@@ -3,14 +3,13 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use forerun_engine::build::BuildError;
+use forerun_engine::build::{BuildError, ImageWriter};
 use forerun_io::u64_from;
 
-use super::output::Output;
 use super::spool::Spool;
 
 pub enum Sink<'s, 'o> {
-    Image(&'s mut Output<'o>),
+    Image(&'s mut ImageWriter<'o>),
     Spool(&'s mut Spool),
     Device { file: &'s File, len: u64 },
 }

@@ -54,10 +54,10 @@ impl Spool {
     }
 
     /// All of it, in order.
-    pub fn drain(
+    pub fn drain<E: From<BuildError>>(
         self,
-        mut take: impl FnMut(&[u8]) -> Result<(), BuildError>,
-    ) -> Result<(), BuildError> {
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut chunk = vec![0; CHUNK];
         let mut at = 0;
         while at < self.in_file() {

@@ -6,9 +6,10 @@ use forerun_engine::build::{BuildError, NodeIndex};
 use forerun_io::{saturating_usize, u64_from};
 
 use super::cannot;
-use super::data::{Body, Data, Extent, ExtentKind, FileData, Packed};
+use super::data::{Body, Data, Extent, ExtentKind, FileData, Packed, PackedInode};
 use super::encode::Encoded;
 use super::fetch::Hash;
+use super::fragments::Collected;
 use super::options::ErofsOptions;
 use super::pack::{Role, Room};
 use super::sink::Sink;
@@ -25,6 +26,7 @@ pub struct Store<'s, 'k, 'o> {
     /// First blocks of extents by what they are made of and into.
     extents: Option<HashMap<(u64, Hash), u32>>,
     shared: bool,
+    fragments: Collected,
 }
 
 #[derive(Default)]
@@ -51,6 +53,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             blocks: 0,
             extents: share.then(HashMap::new),
             shared: false,
+            fragments: Collected::default(),
         }
     }
 
@@ -66,10 +69,17 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             };
         }
         match part.extents {
-            Some(extents) => {
-                self.packed(extents, &part.bytes, part.inline)?;
-                self.current.len += part.len;
-            }
+            Some(extents) => match part.fragment {
+                // All of the file so far is stored as it is: an index would take more than is gained.
+                Some(end) if extents.len() == 1 && self.is_raw() => self.raw(&end, last, room)?,
+                fragment => {
+                    self.packed(extents, &part.bytes, part.inline)?;
+                    self.current.len += part.len;
+                    if let Some(fragment) = fragment {
+                        self.fragment(&fragment, last)?;
+                    }
+                }
+            },
             None => self.raw(&part.bytes, last, room)?,
         }
         if last {
@@ -82,9 +92,20 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         Ok(())
     }
 
-    pub fn finish(self, files: HashMap<NodeIndex, FileData>) -> Data {
+    /// What is to become the packed inode.
+    pub fn take_fragments(&mut self) -> Collected {
+        std::mem::take(&mut self.fragments)
+    }
+
+    /// Number of the body that was stored last.
+    pub fn last_body(&self) -> usize {
+        self.bodies.len().saturating_sub(1)
+    }
+
+    pub fn finish(self, files: HashMap<NodeIndex, FileData>, packed: Option<PackedInode>) -> Data {
         Data {
             files,
+            packed,
             bodies: self.bodies,
             tails: self.tails,
             blocks: self.blocks,
@@ -108,6 +129,33 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             self.sink.append(&vec![0; rest])?;
         }
         self.blocks += u64_from(bytes.len().div_ceil(self.block));
+        Ok(())
+    }
+
+    /// Whether there is some of the file, and none of it is compressed.
+    fn is_raw(&self) -> bool {
+        self.current.packed.is_none() && self.current.run.is_some()
+    }
+
+    /// Collects a fragment, or what comes next of one.
+    fn fragment(&mut self, bytes: &[u8], last: bool) -> Result<(), BuildError> {
+        let Some(packed) = &mut self.current.packed else {
+            return Ok(());
+        };
+        if packed.fragment.is_some() {
+            return self.fragments.append(bytes).map(drop);
+        }
+        let offset = match last {
+            true => self.fragments.add(bytes)?,
+            false => self.fragments.append(bytes)?,
+        };
+        packed.fragment = Some(offset);
+        // Full indexes have room for the upper half of the offset, in place of a block.
+        let upper = u32::try_from(offset >> 32).unwrap_or(u32::MAX);
+        packed.scattered |= upper > 0;
+        if let Some(extent) = packed.extents.last_mut() {
+            extent.block = upper;
+        }
         Ok(())
     }
 
@@ -173,6 +221,9 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
                 block: first.saturating_add(extent.block),
                 ..*extent
             };
+            if extent.kind == ExtentKind::Fragment && packed.fragment.is_some() {
+                continue;
+            }
             // The last of a part may be longer than its twin, and is not looked for.
             let len = decoded.next().map(|end| end - extent.at);
             let placed = self.store_extent(placed, extent, bytes, len, &mut packed)?;

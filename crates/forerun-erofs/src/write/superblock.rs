@@ -35,7 +35,7 @@ mod incompat {
     pub const CHUNKS: u32 = 0x04;
     pub const DEVICES: u32 = 0x08;
     pub const INLINE_EXTENTS: u32 = 0x10;
-    pub const SHARED_EXTENTS: u32 = 0x20;
+    pub const FRAGMENTS: u32 = 0x20;
     pub const PREFIXES: u32 = 0x40;
 }
 
@@ -60,6 +60,8 @@ pub struct Facts {
     pub uuid: [u8; 16],
     /// Whether extents are shared.
     pub shared_extents: bool,
+    /// The packed inode.
+    pub packed: Option<u64>,
     /// Blocks on the other device.
     pub device_blocks: u64,
 }
@@ -144,6 +146,7 @@ impl Head {
             false => u32::try_from(self.prefixes_at / 4).unwrap_or(0),
         };
         bytes.extend_from_slice(&prefixes.to_le_bytes());
+        bytes.extend_from_slice(&facts.packed.unwrap_or(0).to_le_bytes());
         bytes.resize(LEN, 0);
         bytes.extend_from_slice(&self.configurations);
         self.encode_rest(options, facts, &mut bytes)?;
@@ -193,7 +196,10 @@ impl Head {
                 with.is_some_and(|with| with.inline_tails),
                 incompat::INLINE_EXTENTS,
             ),
-            (facts.shared_extents, incompat::SHARED_EXTENTS),
+            (
+                facts.shared_extents || facts.packed.is_some(),
+                incompat::FRAGMENTS,
+            ),
             (prefixes, incompat::PREFIXES),
         ];
         let set = bits.into_iter().filter(|(set, _)| *set);

@@ -20,6 +20,7 @@ mod index;
 mod place;
 mod records;
 mod span;
+mod sums;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,8 @@ use std::ops::{ControlFlow, Range};
 
 use forerun_io::ReadAt;
 use forerun_vfs::{BlobId, Extent, NodeId, Result};
+
+pub use sums::Sums;
 
 use header::Header;
 use place::Placing;
@@ -57,6 +60,8 @@ pub struct Config<'c> {
     /// Where the byte at a physical address is, and how many bytes there are from it on; nothing
     /// where there is no data.
     pub locate: &'c dyn Fn(u64) -> Option<(BlobId, u64, u64)>,
+    /// What was found before.
+    pub sums: &'c Sums,
 }
 
 /// The compressed data of one inode.

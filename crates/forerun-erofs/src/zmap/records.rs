@@ -14,6 +14,7 @@ use super::bytes::Bytes;
 use super::check::Check;
 use super::header;
 use super::place::{Algorithm, Placing, Source};
+use super::sums;
 
 /// Parts of a stored length.
 const LEN: u32 = (1 << 24) - 1;
@@ -185,11 +186,7 @@ impl<'m> Table<'m> {
                     Some(before) => before.address.saturating_add(u64::from(before.len & LEN)),
                     None => u64::from_le_bytes(self.bytes.get(self.start - BASE)?),
                 };
-                Record {
-                    len: u32::from_le_bytes(self.bytes.get(offset)?),
-                    address,
-                    start: fixed,
-                }
+                self.length(index, address)?
             }
             Shape::Address => {
                 let [len, address] = words(self.bytes.get::<8>(offset)?);
@@ -219,23 +216,42 @@ impl<'m> Table<'m> {
         })
     }
 
+    /// A record whose address is the sum of what comes before it, from the last one that is known.
+    fn summed(&mut self, placing: &Placing<'_>, wanted: u64) -> Result<(u64, Record)> {
+        let (sums, node) = (placing.config.sums, placing.inode.node);
+        let step = sums::step(self.count);
+        let (mut index, mut record) = match sums.before(node, step, wanted) {
+            Some((index, address)) => (index, self.length(index, address)?),
+            None => (0, self.record(0, None)?),
+        };
+        sums.learn(node, step, index, record.address);
+        while index < wanted {
+            index += 1;
+            record = self.record(index, Some(record))?;
+            sums.learn(node, step, index, record.address);
+        }
+        Ok((index, record))
+    }
+
+    /// A record that is a length alone, at an address.
+    fn length(&mut self, index: u64, address: u64) -> Result<Record> {
+        Ok(Record {
+            len: u32::from_le_bytes(self.bytes.get(self.offset(index))?),
+            address,
+            start: index << self.bits,
+        })
+    }
+
     /// The record of the extent that holds `position`.
     fn before(&mut self, placing: &Placing<'_>, position: u64) -> Result<(u64, Record)> {
-        let first = self.record(0, None)?;
         match self.shape {
             Shape::Address => {
                 let index = position >> self.bits;
                 Ok((index, self.record(index, None)?))
             }
-            Shape::Length => {
-                let (mut index, mut record) = (0, first);
-                while index < position >> self.bits {
-                    index += 1;
-                    record = self.record(index, Some(record))?;
-                }
-                Ok((index, record))
-            }
+            Shape::Length => self.summed(placing, position >> self.bits),
             Shape::Start32 | Shape::Start64 => {
+                let first = self.record(0, None)?;
                 if first.start > position {
                     let check = Check::NoExtent { position };
                     return Err(check.at(placing.inode.node, self.start));

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, ScanOptions, Tree, scan};
+use forerun_engine::build::{BuildError, Tree};
 use forerun_erofs::write::{ErofsOptions, write};
 use forerun_io::Observer;
 use forerun_testkit::require;
@@ -67,14 +67,6 @@ fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
         bytes.extend_from_slice(&id.to_le_bytes());
     }
     bytes
-}
-
-pub fn scanned(dir: &Path) -> Tree {
-    let options = ScanOptions {
-        xattrs: true,
-        ..ScanOptions::default()
-    };
-    scan(dir, &options).unwrap()
 }
 
 pub fn image(tree: &Tree, options: &ErofsOptions) -> Result<Vec<u8>, BuildError> {

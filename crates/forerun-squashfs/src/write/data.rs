@@ -6,12 +6,11 @@
 use std::collections::HashMap;
 
 use forerun_codec::Encoder;
-use forerun_engine::build::{BuildError, NodeIndex, ParallelBounds, ParallelError, parallel_map};
+use forerun_engine::build::{BuildError, ImageWriter, NodeIndex, ParallelBounds, parallel_map};
 
 use super::cannot;
 use super::fetch::{batches, fetch};
 use super::options::SquashfsOptions;
-use super::output::Output;
 use super::pack::{FileData, Job, Packer, Role};
 use super::plan::Plan;
 use crate::ondisk::{BLOCK_STORED, FragmentEntry};
@@ -51,7 +50,7 @@ impl Data {
 pub fn write_data(
     plan: &Plan<'_>,
     options: &SquashfsOptions,
-    out: &mut Output<'_>,
+    out: &mut ImageWriter<'_>,
 ) -> Result<Data, BuildError> {
     let encoders = ParallelBounds {
         threads: options.threads,
@@ -93,19 +92,10 @@ pub fn write_data(
         |encoded| Ok(write_block(&encoded, out, &mut bodies, &mut fragments)?),
     );
     Ok(Data {
-        files: files.map_err(build_error)?,
+        files: files?,
         bodies,
         fragments,
     })
-}
-
-fn build_error(error: ParallelError<BuildError>) -> BuildError {
-    let source = match error {
-        ParallelError::Failed(error) => return error,
-        ParallelError::Thread(source) => source,
-        other => std::io::Error::other(other.to_string()),
-    };
-    BuildError::Thread { source }
 }
 
 struct Encoded {
@@ -149,7 +139,7 @@ impl<'o> Worker<'o> {
 
 fn write_block(
     block: &Encoded,
-    out: &mut Output<'_>,
+    out: &mut ImageWriter<'_>,
     bodies: &mut Vec<Body>,
     fragments: &mut Vec<FragmentEntry>,
 ) -> Result<(), BuildError> {

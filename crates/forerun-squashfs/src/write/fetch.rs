@@ -1,14 +1,12 @@
 //! Files read, and hashed where they may have a twin.
 //!
-//! Small files are read whole, several at a time by several threads, with three system calls each:
-//! open, one read that asks for a byte more than there should be, close. Long ones are only passed
-//! on: whoever packs them reads them block by block.
+//! Small files are read whole, several at a time by several threads. Long ones are only passed on:
+//! whoever packs them reads them block by block.
 
 use std::collections::HashMap;
-use std::io::{self, Read};
 
-use forerun_engine::build::BuildError;
-use forerun_io::{saturating_usize, u64_from};
+use forerun_engine::build::{BuildError, read_whole};
+use forerun_io::saturating_usize;
 
 use super::options::SquashfsOptions;
 use super::plan::{Plan, PlannedFile};
@@ -118,8 +116,8 @@ pub fn fetch<'t>(plan: &Plan<'t>, wanted: Wanted<'t>) -> Result<Fetched<'t>, Bui
             whole: None,
         });
     }
-    let failed = |reason| content_error(plan, &wanted.file, reason);
-    let mut body = read_whole(&wanted.file).map_err(failed)?;
+    let mut body = read_whole(wanted.file.content, wanted.file.len)
+        .map_err(|reason| plan.unreadable(&wanted.file, reason))?;
     let tail = match saturating_usize(wanted.body_len) {
         // Most files: nothing is copied.
         0 => std::mem::take(&mut body),
@@ -135,100 +133,4 @@ pub fn fetch<'t>(plan: &Plan<'t>, wanted: Wanted<'t>) -> Result<Fetched<'t>, Bui
             tail,
         }),
     })
-}
-
-/// Why a file could not be read as the tree has it.
-pub enum Unreadable {
-    Io(io::Error),
-    Shorter,
-    Longer,
-}
-
-impl From<io::Error> for Unreadable {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-pub fn content_error(plan: &Plan<'_>, file: &PlannedFile<'_>, reason: Unreadable) -> BuildError {
-    let than = format!("than the {} bytes it had when it was scanned", file.len);
-    BuildError::Content {
-        path: plan.file_path(file),
-        reason: match reason {
-            Unreadable::Io(error) => error.to_string(),
-            Unreadable::Shorter => format!("the file is shorter {than}"),
-            Unreadable::Longer => format!("the file is longer {than}"),
-        },
-    }
-}
-
-fn read_whole(file: &PlannedFile<'_>) -> Result<Vec<u8>, Unreadable> {
-    let len = saturating_usize(file.len);
-    let mut bytes = vec![0; len + 1];
-    let mut content = file.content.open(file.len)?;
-    let got = read_up_to(&mut content, &mut bytes)?;
-    bytes.truncate(got);
-    match got.cmp(&len) {
-        std::cmp::Ordering::Equal => Ok(bytes),
-        std::cmp::Ordering::Less => Err(Unreadable::Shorter),
-        std::cmp::Ordering::Greater => Err(Unreadable::Longer),
-    }
-}
-
-/// Reads until `out` is full or there is no more.
-///
-/// A read that gives less than asked but all that is expected ends it without asking once more: of a
-/// regular file that is its end.
-fn read_up_to(content: &mut dyn Read, out: &mut [u8]) -> io::Result<usize> {
-    let expected = out.len().saturating_sub(1);
-    let mut filled = 0;
-    while filled < out.len() {
-        match content.read(out.get_mut(filled..).unwrap_or_default()) {
-            Ok(0) => break,
-            Ok(got) => filled += got,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        }
-        if filled == expected {
-            break;
-        }
-    }
-    Ok(filled)
-}
-
-/// A long file, block by block, that must have exactly the length it had.
-pub struct Stream {
-    content: Box<dyn Read + Send>,
-    left: u64,
-}
-
-impl Stream {
-    pub fn open(file: &PlannedFile<'_>) -> Result<Self, Unreadable> {
-        Ok(Self {
-            content: file.content.open(file.len)?,
-            left: file.len,
-        })
-    }
-
-    /// The next `len` bytes.
-    pub fn read(&mut self, len: usize) -> Result<Vec<u8>, Unreadable> {
-        let mut bytes = vec![0; len];
-        match self.content.read_exact(&mut bytes) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(Unreadable::Shorter);
-            }
-            Err(error) => return Err(error.into()),
-        }
-        self.left = self.left.saturating_sub(u64_from(len));
-        Ok(bytes)
-    }
-
-    /// Everything was read: there must be no more.
-    pub fn end(mut self) -> Result<(), Unreadable> {
-        match read_up_to(&mut self.content, &mut [0; 1])? {
-            0 => Ok(()),
-            _ => Err(Unreadable::Longer),
-        }
-    }
 }

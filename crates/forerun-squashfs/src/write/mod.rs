@@ -12,7 +12,6 @@ mod inode;
 mod metadata;
 mod nodes;
 mod options;
-mod output;
 mod pack;
 mod plan;
 mod tables;
@@ -20,7 +19,7 @@ mod xattr;
 
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, ImageOutput, Tree};
+use forerun_engine::build::{BuildError, ImageOutput, ImageWriter, Tree};
 use forerun_io::Observer;
 use zerocopy::IntoBytes;
 
@@ -29,7 +28,6 @@ pub use options::{Compress, Fragments, SquashfsOptions};
 use self::data::Data;
 use self::metadata::MetadataWriter;
 use self::nodes::Nodes;
-use self::output::Output;
 use self::plan::Plan;
 use self::tables::write_table;
 use crate::ondisk::{MAGIC, METADATA_STORED, NONE_64, Superblock, VERSION, flags};
@@ -59,7 +57,7 @@ pub fn write(
     let plan = Plan::new(tree, options)?;
     nodes::check(tree, &plan)?;
     let (codec, codec_options) = compressor::compressor(&options.encoding, options.block_size)?;
-    let mut out = Output::new(out, observer);
+    let mut out = ImageWriter::new(out, observer);
     out.write(&[0; size_of::<Superblock>()])?;
     if let Some(bytes) = &codec_options {
         let len = u16::try_from(bytes.len()).unwrap_or(0);
@@ -97,9 +95,11 @@ pub fn write(
     write_metadata(nodes, &data, options, &mut superblock, &mut out)?;
     superblock.bytes_used = out.position().into();
     if options.pad {
-        out.pad_to(PADDING)?;
+        out.zeros_to(out.position().next_multiple_of(PADDING))?;
     }
-    out.finish(superblock.as_bytes())
+    let mut image = out.finish()?;
+    image.patch(0, superblock.as_bytes())?;
+    image.end()
 }
 
 /// Everything behind the data. Readers count on this order, and on no gaps between the tables.
@@ -108,7 +108,7 @@ fn write_metadata(
     data: &Data,
     options: &SquashfsOptions,
     superblock: &mut Superblock,
-    out: &mut Output<'_>,
+    out: &mut ImageWriter<'_>,
 ) -> Result<(), BuildError> {
     let compress = options.compress;
     let table = |compress| MetadataWriter::new(&options.encoding, compress);

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{BuildError, NewNode, NodeIndex, NodeKind, Tree};
+use forerun_engine::build::{BuildError, ImageWriter, NewNode, NodeIndex, NodeKind, Tree};
 
 use super::cannot;
 use super::data::Data;
@@ -13,7 +13,6 @@ use super::dir::{Entry, Listing, write_listing};
 use super::inode::{Common, Kind, encode};
 use super::metadata::{MetadataWriter, Place};
 use super::options::SquashfsOptions;
-use super::output::Output;
 use super::plan::Plan;
 use super::tables::Ids;
 use super::xattr::Xattrs;
@@ -93,7 +92,7 @@ impl<'a> Nodes<'a> {
     }
 
     /// Writes the inode table to `out`, keeps the listings, and gives where the root's inode is.
-    pub fn write(&mut self, out: &mut Output<'_>) -> Result<Place, BuildError> {
+    pub fn write(&mut self, out: &mut ImageWriter<'_>) -> Result<Place, BuildError> {
         let plan = self.plan;
         for &dir in &plan.listings {
             let (node, parent) = plan.dir(dir);

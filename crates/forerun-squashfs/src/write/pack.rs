@@ -7,10 +7,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use forerun_engine::build::{BuildError, Jobs, NodeIndex, ParallelError};
-use forerun_io::{saturating_usize, u64_from};
+use forerun_engine::build::{
+    BuildError, ExactStream, Jobs, NodeIndex, ParallelError, Unreadable, is_zero,
+};
+use forerun_io::u64_from;
 
-use super::fetch::{Fetched, Hash, Stream, Unreadable, WHOLE, Wanted, Whole, content_error};
+use super::fetch::{Fetched, Hash, WHOLE, Wanted, Whole};
 use super::options::SquashfsOptions;
 use super::plan::Plan;
 
@@ -122,16 +124,16 @@ impl<'p, 't> Packer<'p, 't> {
     /// it is hashed. Otherwise it is hashed to its end first; only where it then turns out not to be
     /// a twin after all is it read a second time.
     fn add_long(&mut self, wanted: &Wanted<'_>) -> Outcome<FileData> {
-        let mut stream = self.check(wanted, Stream::open(&wanted.file))?;
+        let mut stream = self.open(wanted)?;
         let mut start = None;
         if wanted.hash_body && wanted.body_len > WHOLE {
-            let bytes = self.check(wanted, stream.read(saturating_usize(WHOLE)))?;
+            let bytes = self.check(wanted, stream.read(WHOLE))?;
             let key = (wanted.body_len, *blake3::hash(&bytes).as_bytes());
             if !self.starts.insert(key) {
                 if let Some(data) = self.twin(wanted, &bytes, stream)? {
                     return Ok(data);
                 }
-                stream = self.check(wanted, Stream::open(&wanted.file))?;
+                stream = self.open(wanted)?;
             } else {
                 start = Some(bytes);
             }
@@ -148,14 +150,14 @@ impl<'p, 't> Packer<'p, 't> {
         &mut self,
         wanted: &Wanted<'_>,
         start: &[u8],
-        mut stream: Stream,
+        mut stream: ExactStream,
     ) -> Outcome<Option<FileData>> {
         let mut hasher = blake3::Hasher::new();
         hasher.update(start);
         let mut left = wanted.body_len.saturating_sub(u64_from(start.len()));
         while left > 0 {
             let len = left.min(WHOLE);
-            hasher.update(&self.check(wanted, stream.read(saturating_usize(len)))?);
+            hasher.update(&self.check(wanted, stream.read(len))?);
             left -= len;
         }
         let key = (wanted.body_len, *hasher.finalize().as_bytes());
@@ -174,7 +176,7 @@ impl<'p, 't> Packer<'p, 't> {
         &mut self,
         wanted: &Wanted<'_>,
         start: Option<Vec<u8>>,
-        stream: &mut Stream,
+        stream: &mut ExactStream,
     ) -> Outcome<usize> {
         let mut hasher = wanted.hash_body.then(blake3::Hasher::new);
         let mut first = true;
@@ -189,7 +191,7 @@ impl<'p, 't> Packer<'p, 't> {
         let mut left = wanted.body_len.saturating_sub(u64_from(start.len()));
         while left > 0 {
             let len = left.min(u64::from(self.options.block_size));
-            let block = self.check(wanted, stream.read(saturating_usize(len)))?;
+            let block = self.check(wanted, stream.read(len))?;
             hasher.iter_mut().for_each(|hasher| {
                 hasher.update(&block);
             });
@@ -203,11 +205,10 @@ impl<'p, 't> Packer<'p, 't> {
     fn stream_tail(
         &mut self,
         wanted: &Wanted<'_>,
-        mut stream: Stream,
+        mut stream: ExactStream,
     ) -> Outcome<Option<(u32, u32)>> {
         let len = wanted.file.len.saturating_sub(wanted.body_len);
-        let tail = self.check(wanted, stream.read(saturating_usize(len)))?;
-        self.check(wanted, stream.end())?;
+        let tail = self.check(wanted, stream.read(len))?;
         let hash = wanted.hash_tail.then(|| *blake3::hash(&tail).as_bytes());
         self.tail(&tail, hash)
     }
@@ -258,14 +259,15 @@ impl<'p, 't> Packer<'p, 't> {
         self.jobs.send(Job { bytes, role }, weight)
     }
 
+    fn open(&self, wanted: &Wanted<'_>) -> Outcome<ExactStream> {
+        self.check(
+            wanted,
+            ExactStream::open(wanted.file.content, wanted.file.len),
+        )
+    }
+
     fn check<T>(&self, wanted: &Wanted<'_>, result: Result<T, Unreadable>) -> Outcome<T> {
-        let failed = |reason| content_error(self.plan, &wanted.file, reason).into();
+        let failed = |reason| self.plan.unreadable(&wanted.file, reason).into();
         result.map_err(failed)
     }
-}
-
-/// In steps that the compiler turns into wide loads.
-fn is_zero(bytes: &[u8]) -> bool {
-    let mut chunks = bytes.chunks(64);
-    chunks.all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
 }

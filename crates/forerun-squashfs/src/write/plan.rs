@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use forerun_engine::build::{BuildError, Content, NodeIndex, NodeKind, Tree};
+use forerun_engine::build::{BuildError, Content, NodeIndex, NodeKind, Tree, Unreadable};
 
 use super::cannot;
 use super::options::SquashfsOptions;
@@ -80,6 +80,11 @@ impl<'t> Plan<'t> {
     /// The path of a file, by the name it was met under.
     pub fn file_path(&self, file: &PlannedFile<'_>) -> Vec<u8> {
         self.path(file.dir, file.name)
+    }
+
+    /// The error about a file that is not as it was scanned.
+    pub fn unreadable(&self, file: &PlannedFile<'_>, reason: Unreadable) -> BuildError {
+        reason.of(self.file_path(file), file.len)
     }
 
     /// The path of what is called `name` in a directory.

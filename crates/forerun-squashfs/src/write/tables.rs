@@ -3,17 +3,16 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::BuildError;
+use forerun_engine::build::{BuildError, ImageWriter};
 
 use super::cannot;
 use super::metadata::MetadataWriter;
-use super::output::Output;
 
 /// Writes `bytes` as metadata blocks; gives their starts, as the list behind them has them.
 pub fn write_blocks(
     mut table: MetadataWriter,
     bytes: &[u8],
-    out: &mut Output<'_>,
+    out: &mut ImageWriter<'_>,
 ) -> Result<Vec<u8>, BuildError> {
     let base = out.position();
     table.write(bytes);
@@ -28,7 +27,7 @@ pub fn write_blocks(
 pub fn write_table(
     table: MetadataWriter,
     bytes: &[u8],
-    out: &mut Output<'_>,
+    out: &mut ImageWriter<'_>,
 ) -> Result<u64, BuildError> {
     let starts = write_blocks(table, bytes, out)?;
     let start = out.position();

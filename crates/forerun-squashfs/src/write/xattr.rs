@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use forerun_engine::build::BuildError;
+use forerun_engine::build::{BuildError, ImageWriter};
 use forerun_io::u64_from;
 use zerocopy::IntoBytes;
 
 use super::cannot;
 use super::metadata::{MetadataWriter, Place};
-use super::output::Output;
 use super::tables::write_blocks;
 use crate::ondisk::{XattrId, XattrName, XattrTable, xattr};
 
@@ -129,7 +128,7 @@ impl Xattrs {
     pub fn finish(
         mut self,
         ids: MetadataWriter,
-        out: &mut Output<'_>,
+        out: &mut ImageWriter<'_>,
     ) -> Result<Option<u64>, BuildError> {
         if self.ids.is_empty() {
             return Ok(None);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, ScanOptions, Tree, scan};
+use forerun_engine::build::{BuildError, Tree};
 use forerun_io::Observer;
 use forerun_squashfs::write::{SquashfsOptions, write};
 use forerun_testkit::require;
@@ -27,14 +27,6 @@ pub fn oracles() -> bool {
     require::root()
         && tools.iter().all(|tool| require::program(tool).is_some())
         && require::kernel_filesystem("squashfs")
-}
-
-pub fn scanned(dir: &Path) -> Tree {
-    let options = ScanOptions {
-        xattrs: true,
-        ..ScanOptions::default()
-    };
-    scan(dir, &options).unwrap()
 }
 
 pub fn image(tree: &Tree, options: &SquashfsOptions) -> Result<Vec<u8>, BuildError> {

@@ -4,14 +4,14 @@
 use std::ops::{ControlFlow, Range};
 
 use forerun_codec::Codec;
-use forerun_io::{BlobId, MemorySource};
+use forerun_io::{BlobId, MemorySource, ReadAt};
 use forerun_vfs::{DecodedLen, EncodedBlock, Error, Extent, NodeId, Padding, Place, Result};
 
 mod hostile;
 mod sound;
 
 use super::check::Check;
-use super::{Config, Inode, Layout, Piece, feature, map};
+use super::{Config, Inode, Layout, Piece, Sums, feature, map};
 
 const FEATURES: u32 = feature::ZERO_PADDING
     | feature::BIG_PCLUSTER
@@ -81,12 +81,21 @@ impl Crafted {
     }
 
     fn map(&self, range: Range<u64>) -> Result<Vec<Piece>> {
+        self.map_from(
+            &MemorySource::new(self.meta.clone()),
+            &Sums::default(),
+            range,
+        )
+    }
+
+    fn map_from(&self, meta: &dyn ReadAt, sums: &Sums, range: Range<u64>) -> Result<Vec<Piece>> {
         let locate = |at: u64| Some((BlobId::IMAGE, at, self.data.checked_sub(at)?));
         let config = Config {
             block_bits: 12,
             features: self.features,
             algorithms: self.algorithms,
             locate: &locate,
+            sums,
         };
         let inode = Inode {
             node: NodeId(7),
@@ -95,9 +104,8 @@ impl Crafted {
             layout: self.layout,
             in_image: self.in_image,
         };
-        let meta = MemorySource::new(self.meta.clone());
         let mut pieces = Vec::new();
-        map(&meta, &config, &inode, range, &mut |piece| {
+        map(meta, &config, &inode, range, &mut |piece| {
             pieces.push(piece);
             ControlFlow::Continue(())
         })?;

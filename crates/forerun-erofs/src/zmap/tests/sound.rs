@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use forerun_codec::{Codec, DecodeError};
+use forerun_io::MemorySource;
+use forerun_testkit::CountingSource;
 use forerun_vfs::{DecodedLen, Extent, Padding, Place};
 
 use super::Entry::{Blocks, Head, Inner, Partial};
 use super::{Crafted, FORMAT_ZSTD, K, LZMA, PLAIN, ZSTD, encoded, stored};
 use crate::zmap::check::Check;
-use crate::zmap::{Layout, Piece};
+use crate::zmap::{Layout, Piece, Sums};
 
 #[test]
 fn heads_of_all_kinds_and_the_mark_at_the_end() {
@@ -189,4 +191,38 @@ fn records_of_all_lengths() {
         offset: 6 << 32 | 55,
     };
     assert_eq!(crafted.map(1 << 32..(1 << 32) + 1).unwrap(), [piece]);
+}
+
+#[test]
+fn a_file_of_many_lengths_is_summed_once() {
+    const COUNT: u64 = 100_000;
+    let words: Vec<u32> = [4096, 0]
+        .into_iter()
+        .chain((0..COUNT).map(|n| FORMAT_ZSTD | (n % 1000 + 1) as u32))
+        .collect();
+    let crafted = Crafted::records(COUNT * K, 1, 0, 0, &words);
+    let meta = CountingSource::new(MemorySource::new(crafted.meta.clone()));
+    let sums = Sums::default();
+    let mut address = 4096;
+    for n in 0..COUNT {
+        let len = n % 1000 + 1;
+        let found = crafted.map_from(&meta, &sums, n * K..n * K + 1).unwrap();
+        let expected = encoded(n * K..(n + 1) * K, address, len as u32, Codec::Zstd);
+        assert_eq!(found, [expected]);
+        address += len;
+    }
+    // The header, and the piece of the table that has the record; at times the one before.
+    let reads = meta.reads();
+    assert!(reads < COUNT * 3, "{reads} reads");
+    // From the middle of another file, all before it is summed, and only then.
+    let reads_of = |at: u64, sums: &Sums| {
+        let before = meta.reads();
+        crafted.map_from(&meta, sums, at..at + 1).unwrap();
+        meta.reads() - before
+    };
+    let fresh = Sums::default();
+    assert!(reads_of(COUNT / 2 * K, &fresh) > 90);
+    for at in [COUNT / 2 * K, COUNT / 4 * K, 0] {
+        assert!(reads_of(at, &fresh) <= 3, "{at}");
+    }
 }

@@ -1,0 +1,213 @@
+//! Entry points for fuzz targets, and images to start from. Not for users.
+//!
+//! Plain functions over bytes, so that the same code runs under a fuzzer and, over mutated seeds, in
+//! ordinary tests. They panic only where the driver broke its contract; that nothing but an object of
+//! the store is ever asked for is a part of it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::sync::Arc;
+
+use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
+use forerun_io::{BlobId, MemorySource, Observer, ReadAt};
+use forerun_vfs::{
+    BlobName, Device, Error, FileType, OpenWith, ResolveBlob, Verity, Walk, exercise,
+};
+
+pub use forerun_vfs::exercise::limits;
+
+use crate::overlay::{Metacopy, Shown, escape, metacopy, read_metacopy, shown};
+use crate::write::{ComposefsOptions, FileData, Files, write, write_metadata};
+use crate::{Composefs, Digest, ObjectName, digest_of, referenced};
+
+/// Takes `bytes` as what says where the contents of a file are: a redirect, a digest, the name of an
+/// attribute.
+pub fn attributes(bytes: &[u8]) {
+    if let Some(name) = ObjectName::parse(bytes) {
+        let path = name.path();
+        stays(path.as_bytes());
+        assert_eq!(ObjectName::parse(path.as_bytes()), Some(name));
+        assert_eq!(bytes.strip_prefix(b"/").unwrap_or(bytes), path.as_bytes());
+    }
+    if let Metacopy::Digest(digest) = read_metacopy(bytes) {
+        assert_eq!(metacopy(Some(&digest)), bytes);
+    }
+    match shown(bytes) {
+        Shown::Plain(name) => assert_eq!(escape(name), bytes),
+        Shown::Unescaped(name) => assert_eq!(escape(&name), bytes),
+        Shown::Hidden => assert_ne!(escape(bytes), bytes),
+    }
+}
+
+/// The path of an object does not lead out of a store, nor to anything else in it.
+fn stays(path: &[u8]) {
+    let is_hex = |part: &[u8]| {
+        let mut digits = part.iter();
+        digits.all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let path = path.strip_suffix(b".file").unwrap_or(path);
+    let mut parts = path.split(|&byte| byte == b'/');
+    let (dir, name) = (parts.next(), parts.next());
+    let sound =
+        |part: Option<&[u8]>, len| part.is_some_and(|part| part.len() == len && is_hex(part));
+    assert!(
+        sound(dir, 2) && sound(name, 62) && parts.next().is_none(),
+        "{}",
+        String::from_utf8_lossy(path)
+    );
+}
+
+/// A store in which every object has the same bytes.
+struct Anything;
+
+impl ResolveBlob for Anything {
+    fn open(&self, blob: &BlobName) -> io::Result<Arc<dyn ReadAt>> {
+        match blob {
+            BlobName::Object { path } => stays(path),
+            // Devices are the metadata's own affair.
+            other @ BlobName::Device { .. } => {
+                return Err(io::Error::new(io::ErrorKind::NotFound, other.to_string()));
+            }
+        }
+        Ok(Arc::new(MemorySource::new(OBJECT)))
+    }
+}
+
+/// The bytes of the objects.
+const OBJECT: &[u8] = &[7; 300];
+
+/// Opens `bytes` as an image and does everything with every node; gives what went wrong and what
+/// `check` reports.
+pub fn walk(bytes: &[u8]) -> Vec<Error> {
+    let mut errors = Vec::new();
+    for verity in [Verity::Off, Verity::Require] {
+        let mut with = OpenWith::new(Arc::new(MemorySource::new(bytes)));
+        with.limits = limits();
+        with.blobs = Arc::new(Anything);
+        with.verity = verity;
+        match Composefs::open(with) {
+            Ok(fs) => {
+                errors.extend(exercise::all(&fs, &limits()));
+                errors.extend(open_all(&fs));
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    let source = Arc::new(MemorySource::new(bytes));
+    errors.extend(referenced(source, &limits(), &mut HashSet::new()).err());
+    errors
+}
+
+/// Opens the object of each file, as a front end does when the file is opened.
+fn open_all(fs: &Composefs) -> Vec<Error> {
+    use forerun_vfs::{FileSystem, Place};
+    let mut errors = Vec::new();
+    for entry in Walk::new(fs, fs.root(), &limits()).flatten() {
+        if !entry
+            .metadata
+            .is_ok_and(|metadata| metadata.kind == FileType::Regular)
+        {
+            continue;
+        }
+        let mut blobs = Vec::new();
+        let mapped = fs.map(entry.node, 0..1 << 20, &mut |extent| {
+            if let Place::Stored { blob, .. } = extent.place {
+                blobs.push(blob);
+            }
+            std::ops::ControlFlow::Continue(())
+        });
+        errors.extend(mapped.err());
+        for blob in blobs.into_iter().filter(|&blob| blob != BlobId::IMAGE) {
+            errors.extend(fs.blob(blob).err());
+        }
+        errors.extend(fs.backing(entry.node).err());
+    }
+    errors
+}
+
+/// Attributes as images have them.
+#[must_use]
+pub fn attribute_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let digest = digest_of(OBJECT);
+    let path = digest.object_path();
+    vec![
+        ("redirect", format!("/{path}").into_bytes()),
+        ("relative", path.clone().into_bytes()),
+        ("ostree", format!("/{path}.file").into_bytes()),
+        ("metacopy", metacopy(Some(&digest))),
+        ("plain", vec![0, 4, 0, 0]),
+        ("escaped", b"trusted.overlay.overlay.redirect".to_vec()),
+        ("hidden", b"trusted.overlay.redirect".to_vec()),
+    ]
+}
+
+/// Small images that together hold what the format can say: where fuzzing starts.
+///
+/// # Errors
+/// None, as they are all in memory and small.
+pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
+    let (tree, files) = everything()?;
+    let mut seeds = Vec::new();
+    for (name, version) in [("version 0", 0), ("version 1", 1)] {
+        let mut options = ComposefsOptions::default();
+        (options.min_version, options.max_version) = (version, version);
+        let mut image = Vec::new();
+        write_metadata(
+            &tree,
+            &files,
+            &options,
+            &mut image,
+            &Arc::new(Observer::default()),
+        )?;
+        seeds.push((name, image));
+    }
+    let mut empty = Vec::new();
+    let observer = Arc::new(Observer::default());
+    write(
+        &Tree::default(),
+        &ComposefsOptions::default(),
+        &mut empty,
+        &observer,
+    )?;
+    seeds.push(("empty", empty));
+    Ok(seeds)
+}
+
+/// Files inside the image and outside it, with and without a digest, and what overlayfs would take
+/// for its own.
+fn everything() -> Result<(Tree, Files), BuildError> {
+    let (mut tree, mut files) = (Tree::default(), Files::default());
+    let file = |len| {
+        let content = Content::Bytes(OBJECT.into());
+        NewNode::new(NodeKind::File { len, content }, 0o644)
+    };
+    let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory())?;
+    let digest = digest_of(OBJECT);
+    let unchecked = FileData::Object {
+        path: Some(Digest([0x5a; 32]).object_path().into_bytes()),
+        digest: None,
+    };
+    for (name, data, len) in [
+        (&b"inline"[..], FileData::Inline(OBJECT[..40].to_vec()), 40),
+        (b"object", FileData::object(digest), 300),
+        (b"unchecked", unchecked, 5000),
+        (b"empty", FileData::Inline(Vec::new()), 0),
+    ] {
+        let mut node = file(len);
+        node.xattrs = BTreeMap::from([
+            (b"user.own".to_vec(), name.to_vec()),
+            (b"trusted.overlay.opaque".to_vec(), b"y".to_vec()),
+        ]);
+        files.insert(tree.add(dir, name, node)?, data);
+    }
+    let device = Device { major: 7, minor: 3 };
+    for (name, kind) in [
+        (&b"link"[..], NodeKind::Symlink(b"dir/inline".to_vec())),
+        (b"whiteout", NodeKind::CharDevice(Device::default())),
+        (b"device", NodeKind::BlockDevice(device)),
+        (b"fifo", NodeKind::Fifo),
+    ] {
+        tree.add(Tree::ROOT, name, NewNode::new(kind, 0o600))?;
+    }
+    Ok((tree, files))
+}

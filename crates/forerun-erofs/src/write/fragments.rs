@@ -1,0 +1,88 @@
+//! The packed inode: what files have given to it, compressed as the data of one file.
+//!
+//! The encoders say what goes into it, so it is complete only when all files are encoded; until then
+//! it waits in a spool. Equal fragments are kept once.
+
+use std::collections::HashMap;
+
+use forerun_engine::build::{BuildError, ParallelBounds, parallel_map};
+use forerun_io::{saturating_usize, u64_from};
+
+use super::data::PackedInode;
+use super::encode::Worker;
+use super::fetch::Hash;
+use super::options::ErofsOptions;
+use super::pack::{PART, Part, Role, Room};
+use super::spool::Spool;
+use super::store::Store;
+
+/// What goes into the packed inode.
+#[derive(Default)]
+pub struct Collected {
+    bytes: Spool,
+    /// Where those are that are there already.
+    known: HashMap<(usize, Hash), u64>,
+}
+
+impl Collected {
+    /// Where the fragment is, which is new or known.
+    pub fn add(&mut self, fragment: &[u8]) -> Result<u64, BuildError> {
+        let key = (fragment.len(), *blake3::hash(fragment).as_bytes());
+        if let Some(&offset) = self.known.get(&key) {
+            return Ok(offset);
+        }
+        let offset = self.append(fragment)?;
+        self.known.insert(key, offset);
+        Ok(offset)
+    }
+
+    /// Puts bytes at the end: those of a fragment that comes in parts.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<u64, BuildError> {
+        Ok(self.bytes.append(bytes)?.offset)
+    }
+}
+
+/// Compresses and stores what was collected.
+pub fn write_packed(
+    store: &mut Store<'_, '_, '_>,
+    options: &ErofsOptions,
+    bounds: ParallelBounds,
+) -> Result<Option<PackedInode>, BuildError> {
+    let bytes = store.take_fragments().bytes;
+    let len = bytes.len();
+    if len == 0 {
+        return Ok(None);
+    }
+    parallel_map(
+        bounds,
+        || {
+            let mut worker = Worker::new(options)?;
+            Ok(move |part| Ok(worker.encode(part)))
+        },
+        |jobs| {
+            let (mut part, mut at) = (Vec::new(), 0);
+            bytes.drain(|mut bytes| {
+                while !bytes.is_empty() {
+                    let room = saturating_usize(PART) - part.len();
+                    let (now, rest) = bytes.split_at(room.min(bytes.len()));
+                    part.extend_from_slice(now);
+                    bytes = rest;
+                    let last = at + u64_from(part.len()) == len;
+                    if last || u64_from(part.len()) == PART {
+                        let first = at == 0;
+                        at += u64_from(part.len());
+                        let bytes = std::mem::take(&mut part);
+                        let weight = bytes.len() * 2;
+                        let room = Room::NONE;
+                        let role = Role::Body { first, last, room };
+                        jobs.send(Part { bytes, role }, weight)?;
+                    }
+                }
+                Ok(())
+            })
+        },
+        |encoded| Ok(store.add(encoded)?),
+    )?;
+    let body = store.last_body();
+    Ok(Some(PackedInode { len, body }))
+}

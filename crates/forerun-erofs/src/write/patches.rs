@@ -1,0 +1,57 @@
+//! The bytes of an image that are known last.
+
+use forerun_engine::build::{BuildError, Complete};
+use forerun_io::{saturating_usize, u64_from};
+
+/// Bytes written at a time.
+const CHUNK: usize = 1 << 20;
+/// Zeros between two patches that are written along.
+const GAP: u64 = 4096;
+
+/// An image that is complete but for bytes that are replaced.
+pub struct Patches<'o> {
+    out: Complete<'o>,
+    /// Where the bytes go that wait.
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'o> Patches<'o> {
+    pub const fn of(out: Complete<'o>) -> Self {
+        Self {
+            out,
+            start: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Replaces bytes. What follows what was replaced before, or almost so, goes with it: the room
+    /// between is of zeros.
+    pub fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<(), BuildError> {
+        let end = self.start + u64_from(self.bytes.len());
+        let goes_on = at >= end && at - end <= GAP && self.bytes.len() < CHUNK;
+        if goes_on {
+            let gap = saturating_usize(at - end);
+            self.bytes.resize(self.bytes.len() + gap, 0);
+        } else {
+            self.flush()?;
+            self.start = at;
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// The length of the image.
+    pub fn end(mut self) -> Result<u64, BuildError> {
+        self.flush()?;
+        self.out.end()
+    }
+
+    fn flush(&mut self) -> Result<(), BuildError> {
+        if !self.bytes.is_empty() {
+            self.out.patch(self.start, &self.bytes)?;
+            self.bytes.clear();
+        }
+        Ok(())
+    }
+}

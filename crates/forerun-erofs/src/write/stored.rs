@@ -1,0 +1,143 @@
+//! What lies behind an inode: indexes of compressed data or chunks, and the end of a file.
+
+use forerun_engine::build::BuildError;
+use forerun_io::{saturating_usize, u64_from};
+
+use super::cannot;
+use super::data::{Body, Data, HOLE};
+use super::index::{self, Format};
+use super::inode::Layout;
+use super::options::ErofsOptions;
+
+/// In the description of chunks: their places have eight bytes, with a device.
+const WIDE_CHUNKS: u32 = 0x20;
+/// The one device besides the image.
+const DEVICE: u16 = 1;
+
+/// How the data of an inode lie in it.
+pub struct Stored {
+    pub layout: Layout,
+    pub union: u32,
+    /// Indexes.
+    pub indexes: Vec<u8>,
+    pub inline: Vec<u8>,
+}
+
+impl Stored {
+    pub const fn plain(union: u32) -> Self {
+        Self {
+            layout: Layout::Plain,
+            union,
+            indexes: Vec::new(),
+            inline: Vec::new(),
+        }
+    }
+}
+
+/// Whether a length takes the long form of an inode.
+pub fn is_long(len: u64) -> bool {
+    u32::try_from(len).is_err()
+}
+
+/// Lengths of what lies behind an inode with these data: indexes, and data.
+pub fn body_behind(format: Format, body: &Body, head: u64, len: u64) -> (u64, u64) {
+    match body {
+        Body::Packed(packed) => {
+            let inline = packed.inline.map_or(0, |inline| u64_from(inline.len));
+            (index::len(format, packed, head, len), inline)
+        }
+        Body::Flat { tail, .. } => (0, tail.map_or(0, |tail| u64_from(tail.len))),
+    }
+}
+
+pub fn body_stored(
+    format: Format,
+    body: &Body,
+    (head, len): (u64, u64),
+    data: &Data,
+    base: u32,
+) -> Result<Stored, BuildError> {
+    match body {
+        Body::Packed(packed) => {
+            let inline = packed.inline.map(|inline| data.tails.read(inline));
+            Ok(Stored {
+                layout: match index::is_full(format, packed) {
+                    true => Layout::CompressedFull,
+                    false => Layout::CompressedCompact,
+                },
+                union: packed.blocks,
+                indexes: index::encode(format, packed, head, len, base),
+                inline: inline.transpose()?.unwrap_or_default(),
+            })
+        }
+        Body::Flat { start, tail } => {
+            let start = block(u64::from(base) + u64::from(*start))?;
+            match tail {
+                Some(tail) => Ok(Stored {
+                    layout: Layout::Inline,
+                    inline: data.tails.read(*tail)?,
+                    ..Stored::plain(start)
+                }),
+                None => Ok(Stored::plain(start)),
+            }
+        }
+    }
+}
+
+pub fn block(block: u64) -> Result<u32, BuildError> {
+    u32::try_from(block).map_err(|_| cannot(format!("{block} blocks")))
+}
+
+/// Lengths of what lies behind the inode of a file that is not compressed: indexes, and data.
+pub fn predict(options: &ErofsOptions, head: u64, len: u64) -> (u64, u64) {
+    let block = u64::from(options.block_size);
+    let tail = len % block;
+    let inline = options.inline_tails && tail > 0 && head + tail <= block;
+    match options.chunk_size {
+        _ if len == 0 => (0, 0),
+        Some(chunk) if !inline || len > block || options.blob.is_some() => {
+            let unit = if options.blob.is_some() { 8 } else { 4 };
+            let start = head.next_multiple_of(unit);
+            (start - head + len.div_ceil(chunk.into()) * unit, 0)
+        }
+        _ => (0, if inline { tail } else { 0 }),
+    }
+}
+
+/// The chunks of a file.
+pub fn chunks_stored(options: &ErofsOptions, chunks: &[u32], head: u64, base: u32) -> Stored {
+    let wide = options.blob.is_some();
+    Stored {
+        layout: Layout::Chunked,
+        union: chunk_bits(options) | if wide { WIDE_CHUNKS } else { 0 },
+        indexes: chunk_indexes(chunks, wide, head, base),
+        inline: Vec::new(),
+    }
+}
+
+/// log2 of the blocks in a chunk.
+const fn chunk_bits(options: &ErofsOptions) -> u32 {
+    match options.chunk_size {
+        Some(chunk) => chunk.ilog2() - options.block_bits(),
+        None => 0,
+    }
+}
+
+fn chunk_indexes(chunks: &[u32], wide: bool, head: u64, base: u32) -> Vec<u8> {
+    let unit = if wide { 8 } else { 4 };
+    let gap = head.next_multiple_of(unit) - head;
+    let mut bytes = vec![0; saturating_usize(gap)];
+    for &chunk in chunks {
+        let block = match chunk {
+            HOLE => HOLE,
+            chunk => base.saturating_add(chunk),
+        };
+        if wide {
+            let device = if chunk == HOLE { 0 } else { DEVICE };
+            bytes.extend_from_slice(&[0; 2]);
+            bytes.extend_from_slice(&device.to_le_bytes());
+        }
+        bytes.extend_from_slice(&block.to_le_bytes());
+    }
+    bytes
+}

@@ -1,0 +1,149 @@
+//! A filesystem in the making: fsopen(2), fsconfig(2), fsmount(2), with what the kernel says when
+//! it refuses.
+
+use std::fmt::Display;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_fd, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen,
+};
+use rustix::path::Arg;
+
+use crate::error::{Error, Refusal};
+use crate::kernel_log::KernelLog;
+use crate::options::Options;
+
+/// The longest message in the log of a context.
+const MESSAGE_LEN: usize = 4096;
+/// Messages that are read at the most; the kernel keeps eight.
+const MOST_MESSAGES: usize = 16;
+
+/// Whether the kernel lets us mount `fstype` at all: root of a user namespace may begin, but is
+/// turned away at the end, when a loop device would have been set up in vain.
+pub fn check_permission(fstype: &'static str) -> Result<(), Error> {
+    let context = Context::open(fstype, String::new())?;
+    match fsconfig_create(&context.context) {
+        Err(Errno::PERM) => Err(Error::NotPermitted { fstype }),
+        // Without a source there is nothing to mount.
+        _ => Ok(()),
+    }
+}
+
+/// Options being collected for one superblock.
+#[derive(Debug)]
+pub struct Context {
+    fstype: &'static str,
+    what: String,
+    context: OwnedFd,
+    log: KernelLog,
+}
+
+impl Context {
+    /// For the driver `fstype`, which the kernel may load first; `what` is tried, for messages.
+    pub fn open(fstype: &'static str, what: String) -> Result<Self, Error> {
+        let log = KernelLog::now();
+        match fsopen(fstype, FsOpenFlags::FSOPEN_CLOEXEC) {
+            Ok(context) => Ok(Self {
+                fstype,
+                what,
+                context,
+                log,
+            }),
+            Err(Errno::NODEV) => Err(Error::NoDriver { fstype }),
+            Err(Errno::NOSYS) => Err(Error::NoMountApi),
+            Err(Errno::PERM) => Err(Error::NotPermitted { fstype }),
+            Err(error) => {
+                let step = "opening a context";
+                Err(refused(what, step.to_string(), error, Vec::new()))
+            }
+        }
+    }
+
+    /// An option with a value.
+    pub fn set(self, key: &str, value: impl Arg + Copy) -> Result<Self, Error> {
+        match fsconfig_set_string(&self.context, key, value) {
+            Ok(()) => Ok(self),
+            Err(error) => Err(self.refused(option(key, value.to_string_lossy()), error)),
+        }
+    }
+
+    /// An option that is a word.
+    pub fn set_flag(self, key: &str) -> Result<Self, Error> {
+        match fsconfig_set_flag(&self.context, key) {
+            Ok(()) => Ok(self),
+            Err(error) => Err(self.refused(key.to_string(), error)),
+        }
+    }
+
+    /// An option whose value is an open file.
+    pub fn set_fd(self, key: &str, file: impl AsFd) -> Result<Self, Error> {
+        match fsconfig_set_fd(&self.context, key, file) {
+            Ok(()) => Ok(self),
+            Err(error) => Err(self.refused(option(key, "(an open directory)"), error)),
+        }
+    }
+
+    /// The superblock, mounted nowhere yet.
+    pub fn mount(self, options: &Options) -> Result<OwnedFd, Error> {
+        if let Err(error) = fsconfig_create(&self.context) {
+            return Err(self.refused(String::new(), error));
+        }
+        let attributes = attributes(options);
+        match fsmount(&self.context, FsMountFlags::FSMOUNT_CLOEXEC, attributes) {
+            Ok(mount) => Ok(mount),
+            Err(error) => Err(self.refused("fsmount".to_string(), error)),
+        }
+    }
+
+    fn refused(self, step: String, error: Errno) -> Error {
+        if error == Errno::PERM {
+            let fstype = self.fstype;
+            return Error::NotPermitted { fstype };
+        }
+        let mut words = messages(&self.context);
+        words.extend(self.log.words(self.fstype));
+        refused(self.what, step, error, words)
+    }
+}
+
+fn option(key: &str, value: impl Display) -> String {
+    format!("option {}={value}", key.trim_end_matches('='))
+}
+
+fn refused(what: String, step: String, error: Errno, words: Vec<String>) -> Error {
+    Error::Refused(vec![Refusal {
+        what,
+        step,
+        error: error.into(),
+        words,
+    }])
+}
+
+/// What the driver wrote to the log of the context: `e ` for errors, `w ` and `i ` for the rest.
+fn messages(context: &OwnedFd) -> Vec<String> {
+    let mut messages = Vec::new();
+    let mut buffer = vec![0; MESSAGE_LEN];
+    while messages.len() < MOST_MESSAGES {
+        let Ok(len) = rustix::io::read(context, &mut buffer[..]) else {
+            break;
+        };
+        let Some(text) = buffer.get(..len).filter(|text| !text.is_empty()) else {
+            break;
+        };
+        let text = String::from_utf8_lossy(text);
+        let text = text.trim();
+        let text = text.strip_prefix("e ").unwrap_or(text);
+        messages.push(text.to_string());
+    }
+    messages
+}
+
+fn attributes(options: &Options) -> MountAttrFlags {
+    let mut flags = MountAttrFlags::MOUNT_ATTR_RDONLY;
+    flags.set(MountAttrFlags::MOUNT_ATTR_NOSUID, !options.suid);
+    flags.set(MountAttrFlags::MOUNT_ATTR_NODEV, !options.dev);
+    flags.set(MountAttrFlags::MOUNT_ATTR_NOEXEC, !options.exec);
+    flags
+}

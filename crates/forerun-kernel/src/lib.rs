@@ -1,0 +1,31 @@
+//! Mounts by the kernel's own drivers, for whoever may: the image's metadata is read ahead, then
+//! the kernel takes over, and no process stays.
+//!
+//! [`mount`](fn@mount) has EROFS images mounted from the file itself where the kernel does that
+//! (Linux 6.12), else through a loop device; SquashFS and romfs images always through a loop device;
+//! composefs images as EROFS under an overlayfs with the object store as a layer of data only. All
+//! of it by the new mount API, so that nothing but the finished mount is ever seen, and nothing is
+//! left behind by a failure. [`umount`](fn@umount) takes such mounts down.
+//!
+//! It parses no image and knows no format but by name: which driver of the kernel has it. Loop
+//! devices are set up by losetup(8), which needs no unsafe code here. The kernel's drivers trust
+//! images more than ours do: what comes from strangers is better mounted through FUSE.
+
+mod context;
+mod error;
+mod kernel_log;
+mod loop_device;
+mod mark;
+mod mount;
+mod named;
+mod options;
+mod overlay;
+mod prefetch;
+mod umount;
+mod verity;
+
+pub use error::{Error, Refusal};
+pub use mark::{image_of, is_ours};
+pub use mount::{Mounted, Way, mount};
+pub use options::{Options, Route};
+pub use umount::umount;

@@ -1,0 +1,293 @@
+//! From an open image to a mount by the kernel.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use forerun::Image;
+use rustix::io::Errno;
+
+use crate::context::{Context, check_permission};
+use crate::error::{Error, Refusal};
+use crate::loop_device::LoopDevice;
+use crate::mark::marked;
+use crate::named::Named;
+use crate::options::{Options, Route};
+use crate::{overlay, prefetch, verity};
+
+/// Loop devices have whole sectors.
+const SECTOR: u64 = 512;
+
+/// A mount that was made. It stays until it is unmounted.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Mounted {
+    /// The driver that reads the image, by the kernel's name for it.
+    pub fstype: &'static str,
+    /// How it reads it.
+    pub way: Way,
+    /// Whether an overlayfs with the objects is on top.
+    pub overlay: bool,
+    /// Bytes of metadata that were asked to be read ahead.
+    pub prefetched: u64,
+    /// What the kernel said to other ways that were tried before.
+    pub refusals: Vec<Refusal>,
+}
+
+/// How the kernel reads an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the file.
+    File,
+    /// From the block device that the image is on.
+    Device,
+    /// Through a loop device, which goes with the mount.
+    Loop(PathBuf),
+}
+
+impl fmt::Display for Mounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.fstype)?;
+        match &self.way {
+            Way::File => f.write_str(" from the file")?,
+            Way::Device => f.write_str(" from the device")?,
+            Way::Loop(device) => write!(f, " through {}", device.display())?,
+        }
+        if self.overlay {
+            f.write_str(", overlayfs with the objects on top")?;
+        }
+        Ok(())
+    }
+}
+
+/// Has the kernel mount `image`, which was opened from `path`, on `dir`. Nothing stays of a mount
+/// that fails.
+///
+/// # Errors
+/// [`Error`]: it is not permitted, the kernel has no driver or refuses the image, or the directory
+/// cannot be mounted on.
+pub fn mount(image: &Image, path: &Path, dir: &Path, options: &Options) -> Result<Mounted, Error> {
+    let fstype = match image.format() {
+        "erofs" | "composefs" => "erofs",
+        "romfs" => "romfs",
+        "squashfs" => "squashfs",
+        format => return Err(Error::UnknownFormat { format }),
+    };
+    let dir = mountpoint(dir)?;
+    check_permission(fstype)?;
+    let objects = match image.format() {
+        "composefs" => Some(open_objects(options)?),
+        _ => None,
+    };
+    let source = Source::open(image, path, fstype)?;
+    let (mount, mut mounted) = source.mount(options)?;
+    let mount = match &objects {
+        Some(objects) => {
+            mounted.overlay = true;
+            overlay::over(&mount, &objects.name(), &source.file.marked(), options)?
+        }
+        None => mount,
+    };
+    overlay::attach(&mount, &dir).map_err(|error| Error::Attach {
+        path: dir,
+        source: error.into(),
+    })?;
+    Ok(mounted)
+}
+
+/// The absolute path of a directory.
+fn mountpoint(dir: &Path) -> Result<PathBuf, Error> {
+    let unusable = |source| Error::Mountpoint {
+        path: dir.to_path_buf(),
+        source,
+    };
+    let path = dir.canonicalize().map_err(unusable)?;
+    if path.metadata().map_err(unusable)?.is_dir() {
+        Ok(path)
+    } else {
+        Err(Error::NotADirectory { path })
+    }
+}
+
+fn open_objects(options: &Options) -> Result<Named, Error> {
+    let store = options.objects.as_deref().ok_or(Error::NoObjects)?;
+    let store = Named::open(store)?;
+    if options.verity != forerun_vfs::Verity::Off {
+        verity::check(&store.path)?;
+    }
+    Ok(store)
+}
+
+/// What the kernel is to read.
+struct Source<'i> {
+    image: &'i Image,
+    fstype: &'static str,
+    file: Named,
+    is_device: bool,
+    /// Length of the part that the image is, where it is not all the rest of the file.
+    size: Option<u64>,
+}
+
+impl<'i> Source<'i> {
+    fn open(image: &'i Image, path: &Path, fstype: &'static str) -> Result<Self, Error> {
+        let file = Named::open(path)?;
+        let metadata = file.file.metadata().map_err(|source| Error::File {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        let is_device = metadata.file_type().is_block_device();
+        let rest = metadata.len().checked_sub(image.offset());
+        let is_all = is_device || rest == Some(image.source_len());
+        Ok(Self {
+            image,
+            fstype,
+            file,
+            is_device,
+            size: (!is_all).then(|| image.source_len()),
+        })
+    }
+
+    /// Mounts it nowhere, in the first way that the kernel takes.
+    fn mount(&self, options: &Options) -> Result<(OwnedFd, Mounted), Error> {
+        let begins_here = self.image.offset() == 0;
+        let direct = begins_here && (self.is_device || self.fstype == "erofs");
+        let mut refusals = Vec::new();
+        if direct && options.route != Route::Loop {
+            match self.directly(options) {
+                Err(Error::Refused(more)) if options.route == Route::Any => refusals.extend(more),
+                result => return result,
+            }
+        }
+        if options.route == Route::File {
+            return Err(Error::NotFromFile {
+                path: self.file.path.clone(),
+            });
+        }
+        match self.through_loop(options) {
+            Ok((mount, mut mounted)) => {
+                mounted.refusals = refusals;
+                Ok((mount, mounted))
+            }
+            Err(Error::Refused(more)) => {
+                refusals.extend(more);
+                Err(Error::Refused(refusals))
+            }
+            // That there is no loop device is no news where the kernel has refused the image itself.
+            Err(error @ (Error::Loop { .. } | Error::Cut { .. }))
+                if !refusals.iter().all(is_about_the_file) =>
+            {
+                tracing::info!("{error}");
+                Err(Error::Refused(refusals))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn directly(&self, options: &Options) -> Result<(OwnedFd, Mounted), Error> {
+        let (way, what) = match self.is_device {
+            true => (Way::Device, "device"),
+            false => (Way::File, "file"),
+        };
+        let context = self.context(what)?.set("source", &*self.file.marked())?;
+        let (context, held) = self.set_devices(context, options, &way)?;
+        let mount = context.mount(options)?;
+        drop(held);
+        let prefetched = self.prefetch(&self.file.file, 0, options);
+        Ok((mount, self.mounted(way, prefetched)))
+    }
+
+    fn through_loop(&self, options: &Options) -> Result<(OwnedFd, Mounted), Error> {
+        let shown = self.image.source_len() / SECTOR * SECTOR;
+        let len = self.image.reader().fs().volume().image_len;
+        let path = &self.file.path;
+        if shown < len {
+            return Err(Error::Cut {
+                path: path.clone(),
+                shown,
+                image: len,
+            });
+        }
+        let context = self.context("loop device")?;
+        let device = LoopDevice::attach(path, self.image.offset(), self.size)?;
+        let context = context.set("source", &*marked(device.path()))?;
+        let way = Way::Loop(device.path().to_path_buf());
+        let (context, held) = self.set_devices(context, options, &way)?;
+        let mount = context.mount(options)?;
+        // The driver for SquashFS passes the cache of its device by, the others do not.
+        let prefetched = match (self.fstype, device.open()) {
+            ("squashfs", _) => self.prefetch(&self.file.file, self.image.offset(), options),
+            (_, Ok(device)) => self.prefetch(&device, 0, options),
+            (_, Err(error)) => {
+                tracing::info!("{}: {error}", device.path().display());
+                0
+            }
+        };
+        drop(held);
+        drop(device);
+        Ok((mount, self.mounted(way, prefetched)))
+    }
+
+    fn context(&self, what: &str) -> Result<Context, Error> {
+        let what = format!("{} from the {what}", self.fstype);
+        Context::open(self.fstype, what)?.set_flag("ro")
+    }
+
+    /// Names the image's other devices, as block devices where the image is on one.
+    fn set_devices(
+        &self,
+        mut context: Context,
+        options: &Options,
+        way: &Way,
+    ) -> Result<(Context, Vec<Held>), Error> {
+        let mut held = Vec::new();
+        for path in &options.devices {
+            let named = Named::open(path)?;
+            let is_file = named.file.metadata().is_ok_and(|of| of.is_file());
+            if is_file && *way != Way::File {
+                let device = LoopDevice::attach(&named.path, 0, None)?;
+                context = context.set("device", device.path())?;
+                held.push(Held::Loop(device));
+            } else {
+                let name = named.name();
+                let name: &OsStr = &name;
+                context = context.set("device", name)?;
+                held.push(Held::Named(named));
+            }
+        }
+        Ok((context, held))
+    }
+
+    fn prefetch(&self, file: &File, base: u64, options: &Options) -> u64 {
+        match options.prefetch {
+            true => prefetch::prefetch(file, base, &prefetch::ranges(self.image.reader().fs())),
+            false => 0,
+        }
+    }
+
+    const fn mounted(&self, way: Way, prefetched: u64) -> Mounted {
+        Mounted {
+            fstype: self.fstype,
+            way,
+            overlay: false,
+            prefetched,
+            refusals: Vec::new(),
+        }
+    }
+}
+
+/// Whether the image could still do, on a block device: from files the kernel reads none, or not on
+/// this file system.
+fn is_about_the_file(refusal: &Refusal) -> bool {
+    refusal.error.raw_os_error() == Some(Errno::NOTBLK.raw_os_error())
+}
+
+/// What must not go before the kernel holds it.
+#[derive(Debug)]
+#[expect(dead_code, reason = "they are held, not looked at")]
+enum Held {
+    Loop(LoopDevice),
+    Named(Named),
+}

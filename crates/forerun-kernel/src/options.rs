@@ -1,0 +1,56 @@
+//! How a mount by the kernel is to be.
+
+use std::path::PathBuf;
+
+use forerun_vfs::Verity;
+
+/// How to mount. [`Options::default`] is a nosuid, nodev mount whose metadata is read ahead. Which
+/// part of the source the image is, is known to the image itself.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Files and devices with the data that the image keeps outside itself, in the order of its
+    /// device table.
+    pub devices: Vec<PathBuf>,
+    /// The object store of a composefs image.
+    pub objects: Option<PathBuf>,
+    /// What the kernel is to do with the fs-verity digests of objects.
+    pub verity: Verity,
+    /// Honour set-user-id bits.
+    pub suid: bool,
+    /// Honour device nodes.
+    pub dev: bool,
+    /// Let programs run.
+    pub exec: bool,
+    /// Read the metadata ahead.
+    pub prefetch: bool,
+    /// How the kernel is to read the image.
+    pub route: Route,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            devices: Vec::new(),
+            objects: None,
+            verity: Verity::Off,
+            suid: false,
+            dev: false,
+            exec: true,
+            prefetch: true,
+            route: Route::default(),
+        }
+    }
+}
+
+/// How the kernel is to read the image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Route {
+    /// From the file where it can, else through a loop device.
+    #[default]
+    Any,
+    /// From the file, or not at all.
+    File,
+    /// Through a loop device, even where the file would do.
+    Loop,
+}

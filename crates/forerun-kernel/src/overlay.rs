@@ -1,0 +1,133 @@
+//! The overlayfs of a composefs mount: the EROFS of the image as the layer with the names, the
+//! object store as a layer of data only, which no name leads to but the redirects of the image.
+//!
+//! The EROFS is mounted nowhere: overlayfs takes it by its descriptor, and holds it until it goes
+//! itself. Kernels before 6.15 take a mount by path only; it is on a temporary directory of ours
+//! then, for as long as the overlayfs is being made.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use forerun_vfs::Verity;
+use rustix::fs::CWD;
+use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::options::Options;
+
+const FSTYPE: &str = "overlay";
+/// The layer with the names; the `+` is part of the option.
+const LOWER: &str = "lowerdir+";
+/// The layer of data only.
+const DATA: &str = "datadir+";
+
+/// An overlayfs over `lower` with the files of `objects`, shown as a mount of `source`.
+pub fn over(
+    lower: &OwnedFd,
+    objects: &OsStr,
+    source: &OsStr,
+    options: &Options,
+) -> Result<OwnedFd, Error> {
+    let by_descriptor = context(source, options)?.set_fd(LOWER, lower);
+    match by_descriptor.and_then(|context| finish(context, objects, options)) {
+        Err(Error::Refused(refusals)) => {
+            for refusal in refusals {
+                tracing::debug!("{refusal}; with a temporary mountpoint then");
+            }
+            by_path(lower, objects, source, options)
+        }
+        done => done,
+    }
+}
+
+/// As [`over`], for kernels that take no descriptors of mounts that are nowhere.
+fn by_path(
+    lower: &OwnedFd,
+    objects: &OsStr,
+    source: &OsStr,
+    options: &Options,
+) -> Result<OwnedFd, Error> {
+    let failed = |path: &Path, source| Error::Attach {
+        path: path.to_path_buf(),
+        source,
+    };
+    let dir = tempfile::Builder::new().prefix("forerun-lower-").tempdir();
+    let dir = dir.map_err(|error| failed(&std::env::temp_dir(), error))?;
+    let path = dir.path();
+    attach(lower, path).map_err(|error| failed(path, error.into()))?;
+    let made = context(source, options)
+        .and_then(|context| context.set(LOWER, path))
+        .and_then(|context| finish(context, objects, options));
+    // The overlayfs has a mount of its own by now, or there is none.
+    let detached = rustix::mount::unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+    detached.map_err(|error| failed(path, error.into()))?;
+    made
+}
+
+fn context(source: &OsStr, options: &Options) -> Result<Context, Error> {
+    let verity = match options.verity {
+        Verity::Off => "off",
+        Verity::On => "on",
+        Verity::Require => "require",
+    };
+    let what = "overlayfs over the image and its objects";
+    let mut context = Context::open(FSTYPE, what.to_string())?
+        .set("source", source)?
+        .set("metacopy", "on")?
+        .set("redirect_dir", "on")?;
+    // Unknown before Linux 6.6.
+    if options.verity != Verity::Off {
+        context = context.set("verity", verity)?;
+    }
+    Ok(context)
+}
+
+fn finish(context: Context, objects: &OsStr, options: &Options) -> Result<OwnedFd, Error> {
+    context.set(DATA, objects)?.mount(options)
+}
+
+/// Puts a mount that is nowhere on a directory.
+pub fn attach(mount: &OwnedFd, dir: &Path) -> rustix::io::Result<()> {
+    move_mount(mount, "", CWD, dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use forerun_testkit::{require, temp_dir};
+
+    use super::*;
+
+    /// Kernels before 6.15 go this way; here the tree of some directory stands for the EROFS.
+    #[test]
+    fn a_lower_layer_by_its_path() {
+        if !require::root() || !require::kernel_filesystem(FSTYPE) {
+            return;
+        }
+        let dir = temp_dir("overlay-by-path");
+        let mnt = dir.path().join("mnt");
+        fs::create_dir(&mnt).unwrap();
+        let context = Context::open("tmpfs", "tmpfs".to_string()).unwrap();
+        let lower = context.mount(&Options::default()).unwrap();
+        let objects = dir.path().join("objects");
+        fs::create_dir(&objects).unwrap();
+        let (objects, source) = (objects.as_os_str(), OsStr::new("/./image"));
+        let options = Options::default();
+        let made = by_path(&lower, objects, source, &options).unwrap();
+        attach(&made, &mnt).unwrap();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        rustix::mount::unmount(&mnt, UnmountFlags::DETACH).unwrap();
+        let of_us: Vec<_> = mounts
+            .lines()
+            .filter(|line| line.contains("/./image"))
+            .collect();
+        assert_eq!(of_us.len(), 1, "{mounts}");
+        assert!(of_us[0].contains("nosuid,nodev"), "{}", of_us[0]);
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+        let left: Vec<_> = points.filter(|at| at.contains("/forerun-lower-")).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Reading an image's metadata into the page cache before the kernel's driver asks for it.
+//!
+//! The drivers read metadata in single blocks, when they need one, and wait for it. Asked for in
+//! large steps and in the order of a walk it comes at the speed of the disk, and while the first
+//! answers are used the rest is still under way: nothing here waits.
+//!
+//! Where metadata lies strewn among the data nobody can tell its places beforehand. If the image has
+//! many inodes for its length, reading all of it takes less time than the driver's single blocks do.
+
+use std::fs::File;
+use std::num::NonZeroU64;
+use std::ops::Range;
+
+use forerun::FileSystem;
+use rustix::fs::Advice;
+
+/// The kernel cuts longer requests to what its device takes at once.
+const STEP: u64 = 128 << 10;
+/// Metadata may fill that part of the memory; more would push out what was read first.
+const MEMORY_SHARE: u64 = 8;
+
+/// Bytes of the image to an inode, up to which all of it is asked for where metadata lies strewn: what
+/// passes in about the time of one small request.
+const WORTH: u64 = 48 << 10;
+
+/// What there is to ask for.
+// Ranges of an image: most often one, and it is not meant to be counted through.
+#[allow(clippy::single_range_in_vec_init)]
+pub fn ranges(fs: &dyn FileSystem) -> Vec<Range<u64>> {
+    let ranges = fs.metadata_ranges();
+    if !ranges.is_empty() {
+        return ranges;
+    }
+    let volume = fs.volume();
+    match worth_it(volume.image_len, volume.inodes) {
+        true => vec![0..volume.image_len],
+        false => Vec::new(),
+    }
+}
+
+fn worth_it(image_len: u64, inodes: Option<u64>) -> bool {
+    inodes.is_some_and(|inodes| image_len / WORTH <= inodes)
+}
+
+/// Asks for `ranges` of the image that begins at `base` of `file`. Gives the bytes asked for.
+pub fn prefetch(file: &File, base: u64, ranges: &[Range<u64>]) -> u64 {
+    let mut asked = 0_u64;
+    for step in steps(ranges, budget()) {
+        let len = step.end - step.start;
+        let (Some(start), Some(size)) = (base.checked_add(step.start), NonZeroU64::new(len)) else {
+            break;
+        };
+        if rustix::fs::fadvise(file, start, Some(size), Advice::WillNeed).is_err() {
+            break;
+        }
+        asked += len;
+    }
+    asked
+}
+
+/// The ranges in steps, until `budget` is used up.
+fn steps(ranges: &[Range<u64>], budget: u64) -> impl Iterator<Item = Range<u64>> {
+    let mut left = budget;
+    let steps = ranges.iter().flat_map(|range| {
+        let end = range.end;
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let start = at;
+            // Steps end at multiples of their length, so that no page is asked for twice.
+            at = (start - start % STEP).checked_add(STEP)?.min(end);
+            (start < end).then_some(start..at)
+        })
+    });
+    steps.map_while(move |step| {
+        left = left.checked_sub(step.end - step.start)?;
+        Some(step)
+    })
+}
+
+fn budget() -> u64 {
+    let info = rustix::system::sysinfo();
+    let unit = u64::from(info.mem_unit.max(1));
+    // A long on 32-bit systems.
+    #[allow(clippy::useless_conversion)]
+    let total = u64::from(info.totalram);
+    total.saturating_mul(unit) / MEMORY_SHARE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strewn_metadata_is_worth_the_whole_image_where_it_is_dense() {
+        assert!(worth_it(48 << 20, Some(1024)));
+        assert!(!worth_it(50 << 20, Some(1024)));
+        assert!(!worth_it(1 << 10, None), "nobody counted them");
+    }
+
+    #[test]
+    fn steps_cover_the_ranges_within_the_budget() {
+        let (a, b) = (10..20, STEP - 5..3 * STEP + 7);
+        let ranges = [a.clone(), b, 9..9];
+        let all: Vec<_> = steps(&ranges, u64::MAX).collect();
+        let expected = [
+            a,
+            STEP - 5..STEP,
+            STEP..2 * STEP,
+            2 * STEP..3 * STEP,
+            3 * STEP..3 * STEP + 7,
+        ];
+        assert_eq!(all, expected);
+        assert_eq!(steps(&ranges, 15).count(), 2);
+        assert_eq!(steps(&ranges, 9).count(), 0);
+        let end = [9..9, u64::MAX - 1..u64::MAX];
+        assert!(steps(&end, u64::MAX).count() <= 1);
+    }
+}

@@ -14,7 +14,7 @@ FORERUN := $(TARGET)/release/forerun
 help:
 	@echo 'make demo        build, then make, list, read, mount and measure an image'
 	@echo 'make test        all that CI checks; as root on Debian, installs what the tests use'
-	@echo 'make test-guest  the Linux romfs driver, in a virtual machine, on our images'
+	@echo 'make test-guest  the Linux romfs and exfat drivers, in a virtual machine, on our images'
 	@echo 'make bench       a file in an image against the image itself: time and requests'
 	@echo 'make fuzz        one minute for each fuzz target (cargo-fuzz)'
 	@echo 'make packages    install the Debian packages that the tests use'
@@ -28,7 +28,7 @@ test:
 	$(CARGO) xtask ci
 
 test-guest:
-	$(CARGO) test --locked --package forerun-testkit --test guest_romfs
+	$(CARGO) test --locked --package forerun-testkit --test guest_romfs --test guest_exfat
 
 bench:
 	$(CARGO) xtask bench romfs

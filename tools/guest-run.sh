@@ -8,6 +8,8 @@
 #
 # Options:
 #   --out FILE          a writable disk; its device is $OUT in SCRIPT
+#   --disk FILE         another one, $DISK in SCRIPT
+#   --log-writes FILE   what is written to $DISK, in the format of dm-log-writes
 #   --mod NAME          load this kernel module and what it depends on; repeatable
 #   --add HOST[:GUEST]  put a file into the guest, by default in /bin; repeatable
 #   --mem MIB (512)  --timeout SECONDS (300)  --klog FILE  kernel messages  -v  times on stderr
@@ -17,10 +19,12 @@ set -u -o pipefail
 
 die() { echo "guest-run.sh: $2" >&2; exit "$1"; }
 
-MEM=512 LIMIT=300 KLOG=/dev/null VERBOSE= OUT= ADD=() MODULES=(virtio_pci virtio_blk)
+MEM=512 LIMIT=300 KLOG=/dev/null VERBOSE= OUT= DISK= LOG= ADD=() MODULES=(virtio_pci virtio_blk)
 while [ $# -gt 0 ]; do
   case $1 in
     --out) OUT=$2; shift 2 ;;
+    --disk) DISK=$2; shift 2 ;;
+    --log-writes) LOG=$2; shift 2 ;;
     --mod) MODULES+=("$2"); shift 2 ;;
     --add) ADD+=("$2"); shift 2 ;;
     --mem) MEM=$2; shift 2 ;;
@@ -32,7 +36,7 @@ while [ $# -gt 0 ]; do
     *) break ;;
   esac
 done
-[ $# -ge 1 ] || { sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 IMAGES=("${@:1:$#-1}")
 SCRIPT=${!#}
 [ -f "$SCRIPT" ] || die 2 "no script $SCRIPT"
@@ -109,7 +113,7 @@ tries=0
 while [ $tries -lt 100 ] && [ "$(ls /sys/block | grep -c '^vd')" -lt "$(value guest.disks)" ]; do
   sleep 0.1; tries=$((tries + 1))
 done
-OUT=$(value guest.out); export OUT
+OUT=$(value guest.out) DISK=$(value guest.disk); export OUT DISK
 # In a shell of its own, so that its status is reported even if it exits.
 ( . /script ) > /dev/ttyS1 2>&1 < /dev/null
 echo "STATUS=$? UPTIME=$(cut -d' ' -f1 /proc/uptime)" > /tmp/status
@@ -123,23 +127,36 @@ chmod +x "$ROOT/init"
 # File names go through qemu's JSON, so that commas in them are not options.
 quote() { printf '%s' "$1" | sed 's/[\\"]/\\&/g'; }
 DISKS=() COUNT=0
-attach() { # FILE READ-ONLY
+node() { # NAME FILE READ-ONLY
   local file
-  file=$(realpath -- "$1") && [ -r "$file" ] || die 2 "cannot read $1"
-  DISKS+=(-blockdev "{\"driver\":\"raw\",\"node-name\":\"d$COUNT\",\"read-only\":$2,\
-\"file\":{\"driver\":\"file\",\"filename\":\"$(quote "$file")\"}}"
-    -device "virtio-blk-pci,drive=d$COUNT")
+  file=$(realpath -- "$2") && [ -r "$file" ] || die 2 "cannot read $2"
+  DISKS+=(-blockdev "{\"driver\":\"raw\",\"node-name\":\"$1\",\"read-only\":$3,\
+\"file\":{\"driver\":\"file\",\"filename\":\"$(quote "$file")\"}}")
+}
+attach() { # FILE READ-ONLY [LOG]
+  if [ "${3-}" ]; then
+    : > "$3" || die 2 "cannot write $3"
+    node "data$COUNT" "$1" false
+    node "log$COUNT" "$3" false
+    DISKS+=(-blockdev "{\"driver\":\"blklogwrites\",\"node-name\":\"d$COUNT\",\
+\"file\":\"data$COUNT\",\"log\":\"log$COUNT\",\"log-sector-size\":512}")
+  else
+    node "d$COUNT" "$1" "$2"
+  fi
+  DISKS+=(-device "virtio-blk-pci,drive=d$COUNT")
   COUNT=$((COUNT + 1))
 }
 for image in ${IMAGES[@]+"${IMAGES[@]}"}; do attach "$image" true; done
-LETTERS=abcdefghijklmnopqrstuvwxyz DEVICE=
-[ -n "$OUT" ] && { DEVICE=/dev/vd${LETTERS:$COUNT:1}; attach "$OUT" false; }
+LETTERS=abcdefghijklmnopqrstuvwxyz OUT_DEVICE= DISK_DEVICE=
+[ -n "$OUT" ] && { OUT_DEVICE=/dev/vd${LETTERS:$COUNT:1}; attach "$OUT" false; }
+[ -n "$DISK" ] && { DISK_DEVICE=/dev/vd${LETTERS:$COUNT:1}; attach "$DISK" false "$LOG"; }
 [ "$COUNT" -le 26 ] || die 2 "more than 26 disks"
 BOOT=$(date +%s.%N)
 timeout -k 5 "$LIMIT" qemu-system-x86_64 -machine pc -accel tcg,tb-size=256 -cpu qemu64 -m "$MEM" \
   -nodefaults -no-user-config -display none -no-reboot -kernel "$KERNEL" -initrd "$WORK/initrd" \
   -append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr no_timer_check \
-tsc=reliable random.trust_cpu=on noreplace-smp audit=0 guest.disks=$COUNT guest.out=$DEVICE " \
+tsc=reliable random.trust_cpu=on noreplace-smp audit=0 guest.disks=$COUNT guest.out=$OUT_DEVICE \
+guest.disk=$DISK_DEVICE " \
   -serial "file:$KLOG" -serial stdio -serial "file:$WORK/status" "${DISKS[@]}" < /dev/null
 QEMU=$?
 [ "$VERBOSE" ] && awk -v a="$START" -v b="$BOOT" -v c="$(date +%s.%N)" -v s="$(cat "$WORK/status")" \

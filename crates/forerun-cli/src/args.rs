@@ -11,7 +11,8 @@ use forerun::{EngineOptions, Limits, OpenOptions};
 use crate::commands::{
     cat::CatArgs, check::CheckArgs, completions::CompletionsArgs, convert::ConvertArgs,
     demo::DemoArgs, diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs, gc::GcArgs,
-    info::InfoArgs, ls::LsArgs, man::ManArgs, pack::PackArgs, tar::TarArgs,
+    info::InfoArgs, label::LabelArgs, ls::LsArgs, man::ManArgs, pack::PackArgs, tar::TarArgs,
+    trace::TraceArgs,
 };
 use crate::mount::MountArgs;
 use crate::size;
@@ -65,6 +66,7 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Info(InfoArgs),
+    Label(LabelArgs),
     Ls(LsArgs),
     Cat(CatArgs),
     Extract(ExtractArgs),
@@ -77,6 +79,7 @@ pub enum Command {
     Diff(DiffArgs),
     Dump(DumpArgs),
     Gc(GcArgs),
+    Trace(TraceArgs),
     Demo(DemoArgs),
     Completions(CompletionsArgs),
     #[command(hide = true)]
@@ -221,7 +224,7 @@ impl ImageArgs {
                 .verity
                 .map(Verity::from)
                 .unwrap_or_default(),
-            events: None,
+            ..OpenOptions::default()
         }
     }
 }

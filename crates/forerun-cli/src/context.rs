@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-use forerun::{Image, Observer};
+use forerun::{EventSink, Image, Observer};
 
 use crate::args::{Global, ImageArgs};
 use crate::error::{Failure, Result};
@@ -31,7 +31,16 @@ impl Context {
 
     /// Opens the image that the command line names.
     pub fn open(&self, args: &ImageArgs) -> Result<Image> {
-        let image = source::open(self, args)?;
+        self.open_traced(args, None)
+    }
+
+    /// The same, with each block that crosses a boundary told of.
+    pub fn open_traced(
+        &self,
+        args: &ImageArgs,
+        events: Option<Arc<dyn EventSink>>,
+    ) -> Result<Image> {
+        let image = source::open(self, args, events)?;
         self.observe(image.reader().observer());
         Ok(image)
     }

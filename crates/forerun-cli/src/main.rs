@@ -69,6 +69,7 @@ fn is_command(word: &OsStr) -> bool {
 fn run(context: &Context, command: &Command) -> Result {
     match command {
         Command::Info(args) => commands::info::run(context, args),
+        Command::Label(args) => commands::label::run(context, args),
         Command::Ls(args) => commands::ls::run(context, args),
         Command::Cat(args) => commands::cat::run(context, args),
         Command::Extract(args) => commands::extract::run(context, args),
@@ -81,6 +82,7 @@ fn run(context: &Context, command: &Command) -> Result {
         Command::Diff(args) => commands::diff::run(context, args),
         Command::Dump(args) => commands::dump::run(context, args),
         Command::Gc(args) => commands::gc::run(context, args),
+        Command::Trace(args) => commands::trace::run(context, args),
         Command::Demo(args) => commands::demo::run(context, args),
         Command::Completions(args) => commands::completions::run(context, args),
         Command::Man(args) => commands::man::run(context, args),

@@ -5,6 +5,9 @@
 
 mod daemon;
 mod helper;
+mod present;
+mod via;
+mod volume;
 
 use std::fs::File;
 use std::io;
@@ -21,9 +24,12 @@ use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 
 pub use helper::{as_mount_helper, helper_status};
+pub use present::umount as umount_by_kernel;
+pub use via::Via;
 
 const OPTIONS_HELP: &str = "\
 Mount options (-o, and the fourth field of /etc/fstab):
+  via=HOW                as --via: auto, fuse or kernel
   offset=N, size=N       the image is that part of the file
   uid=N, gid=N           owner of everything, instead of the image's; in formats without
                          owners (romfs) everything belongs to who mounts
@@ -39,7 +45,15 @@ Mount options (-o, and the fourth field of /etc/fstab):
   nolargeblocks          the legacy 1 KiB requests, to compare (largeblocks is the default)
   fsname=S, subtype=S    what df and mount show
   suid, dev, noexec      honour set-user-id bits, device nodes (root only); run no programs
-Sizes take K, M, G. Mounts are read-only, nosuid and nodev.
+Volumes that change (exFAT) are mounted read-write:
+  ro                     do not write
+  fmask=NNN, dmask=NNN   as umask, for files and for directories
+  time_offset=N, sys_tz  zone of times without one: minutes east of UTC, or this system's
+  dirsync, sync          each operation, each write too, is on the device when it returns
+  errors=WHAT            after damage: continue, or take no more changes (remount-ro)
+  discard                tell the device what is free; fstrim(8) works without
+  keep_last_dots         names may end with dots
+Sizes take K, M, G. Other mounts are read-only; all are nosuid and nodev.
 
 In /etc/fstab, with the link mount.fuse.forerun to this program in /sbin:
   /srv/a.img  /mnt/a  fuse.forerun  ro,nofail,allow_other  0 0";
@@ -57,6 +71,12 @@ pub struct MountArgs {
     /// Mount options, separated by commas; may be given more than once
     #[arg(short, long, value_name = "OPTIONS")]
     pub options: Vec<String>,
+    /// Who serves the mount: a process of forerun, or the kernel's own driver
+    #[arg(long, value_name = "HOW")]
+    pub via: Option<Via>,
+    /// Record each request to the image or device in this file; forerun trace sums it up
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub trace: Option<PathBuf>,
     /// Append what the serving process has to say to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
@@ -85,12 +105,18 @@ pub struct HelperCall {
 
 /// Mounts. In the foreground this returns when the mount has ended, else when it answers.
 pub fn run(context: &Context, args: &MountArgs) -> Result {
-    let mut options = parse_options(context, args)?;
+    let (mut options, via) = parse_options(context, args)?;
     if crate::source::is_stdin(&args.image) {
         let hint = "save it to a file first; a file of that name is ./-";
         return Err(Failure::usage("standard input cannot be mounted").hint(hint));
     }
     let in_background = daemon::is_child();
+    if !in_background {
+        present::refuse(&args.dir, via)?;
+        if let Some(exit) = via::by_kernel(context, args, &options, via)? {
+            return Ok(exit);
+        }
+    }
     if !args.foreground && !in_background {
         if args.helper.is_some_and(|call| call.fake) {
             context.open(&image_args(args, &options))?;
@@ -105,12 +131,19 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     // Before the mount: a signal that comes in between must not leave one behind.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|error| failed("handling signals", &error))?;
-    let image = context.open(&image_args(args, &options))?;
+    let trace = args.trace.as_deref().map(volume::trace).transpose()?;
     if options.fsname.is_none() {
         options.fsname = Some(fsname(&args.image));
     }
-    let mut mount = forerun_fuse::mount(&image, &args.dir, &options)
-        .map_err(|error| mount_failure(&error, args))?;
+    let mounted = match volume::open(context, args, &options, trace.as_ref())? {
+        Some(volume) => forerun_fuse::mount_volume(volume.volume().clone(), &args.dir, &options),
+        None => {
+            let events = trace.as_ref().map(volume::as_sink);
+            let image = context.open_traced(&image_args(args, &options), events)?;
+            forerun_fuse::mount(&image, &args.dir, &options)
+        }
+    };
+    let mut mount = mounted.map_err(|error| mount_failure(&error, args))?;
     watch(signals, mount.unmounter())?;
     // From here on nobody listens on the terminal but in the foreground.
     if in_background {
@@ -121,6 +154,9 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     }
     let ended = mount.wait();
     print_requests(context, &mount);
+    if let Some(Err(error)) = trace.map(|trace| trace.flush()) {
+        tracing::error!("the end of the trace is lost: {error}");
+    }
     ended.map_err(|error| mount_failure(&error, args))?;
     Ok(Exit::Ok)
 }
@@ -130,26 +166,34 @@ fn failed(what: &str, error: &io::Error) -> Failure {
     Failure::new(Exit::Mount, "mount", format!("{what}: {}", reason(error)))
 }
 
-fn parse_options(context: &Context, args: &MountArgs) -> Result<MountOptions> {
+fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, Via)> {
     let usage = |error: forerun_fuse::OptionError| Failure::usage(error.to_string());
+    let sloppy = args.helper.is_some_and(|call| call.sloppy);
     let mut options = MountOptions::default();
+    let mut via = None;
     for list in &args.options {
-        match args.helper {
-            Some(HelperCall { sloppy: true, .. }) => {
-                let unknown = options.apply_known(list).map_err(usage)?;
-                if !unknown.is_empty() && !daemon::is_child() {
-                    let unknown = unknown.join(", ");
-                    context.note(&format!("unknown mount options are ignored: {unknown}"));
-                }
+        let mut unknown = options.apply_known(list).map_err(usage)?;
+        for word in &unknown {
+            if let Some(asked) = Via::from_option(word) {
+                via = Some(asked?);
             }
-            _ => options.apply(list).map_err(usage)?,
+        }
+        unknown.retain(|word| Via::from_option(word).is_none());
+        match unknown.first() {
+            Some(_) if sloppy && !daemon::is_child() => {
+                let unknown = unknown.join(", ");
+                context.note(&format!("unknown mount options are ignored: {unknown}"));
+            }
+            Some(word) if !sloppy => {
+                let name = word.clone();
+                let error = forerun_fuse::OptionError::Unknown { name };
+                return Err(Failure::usage(format!("{error}, via=")));
+            }
+            _ => {}
         }
     }
-    // mount(8) says rw of whatever is not said to be ro.
-    if options.rw_asked && args.helper.is_none() && !daemon::is_child() {
-        context.note("images cannot be written to: mounting read-only");
-    }
-    Ok(options)
+    let via = args.via.or(via).unwrap_or_default();
+    Ok((options, via))
 }
 
 /// What the options say of the image, in the terms of the other commands.

@@ -103,4 +103,8 @@ impl<W: ImageOutput> ImageOutput for Watched<'_, W> {
     fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.inner.patch(offset, bytes)
     }
+
+    fn zeros(&mut self, len: u64) -> io::Result<()> {
+        self.inner.zeros(len)
+    }
 }

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun::{FileSource, Image, OpenOptions, ReadAt};
+use forerun::{EventSink, FileSource, Image, OpenOptions, ReadAt};
 
 use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
@@ -23,14 +23,19 @@ pub fn is_stdin(path: &Path) -> bool {
 }
 
 /// Opens the image, with errors that name it.
-pub fn open(context: &Context, args: &ImageArgs) -> Result<Image> {
+pub fn open(
+    context: &Context,
+    args: &ImageArgs,
+    events: Option<Arc<dyn EventSink>>,
+) -> Result<Image> {
     let name = image_name(args);
     let file = if is_stdin(&args.image) {
         stdin(context)?
     } else {
         open_file(&args.image).map_err(|failure| failure.of(&name))?
     };
-    let options = args.open_options();
+    let mut options = args.open_options();
+    options.events = events;
     check_range(&file, &options).map_err(|failure| failure.of(&name))?;
     Image::from_source(Arc::new(file), &options)
         .map_err(|error| from_open(error, &options).of(&name))

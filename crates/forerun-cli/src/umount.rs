@@ -31,9 +31,14 @@ pub fn run(context: &Context, args: &UmountArgs) -> Result {
     };
     let mut exit = Exit::Ok;
     for dir in &args.dirs {
-        if let Err(error) = forerun_fuse::umount(dir, options) {
-            let message = without_errno(&error.to_string());
-            let failure = Failure::new(Exit::Mount, "umount", message);
+        let by_kernel = crate::mount::umount_by_kernel(dir, args.lazy);
+        let taken = by_kernel.unwrap_or_else(|| {
+            forerun_fuse::umount(dir, options).map_err(|error| {
+                let message = without_errno(&error.to_string());
+                Failure::new(Exit::Mount, "umount", message)
+            })
+        });
+        if let Err(failure) = taken {
             exit = exit.and(context.report(&failure));
         }
     }

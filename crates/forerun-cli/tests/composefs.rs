@@ -4,11 +4,10 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 
-use common::{Ran, command, ran};
+use common::{Ran, command, in_namespace, ran};
+use forerun::composefs::digest_of;
 use forerun_testkit::{TempDir, require, temp_dir};
 
 /// A directory with `tree`, and `image` and `store` made of it.
@@ -96,30 +95,27 @@ fn a_user_without_privileges_mounts_in_a_namespace_of_his_own() {
         return;
     }
     let dir = made();
-    let open = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(dir.path(), open).unwrap();
-    let mnt = dir.path().join("mnt");
-    fs::create_dir(&mnt).unwrap();
-    std::os::unix::fs::chown(&mnt, Some(65534), Some(65534)).unwrap();
-    let program = command(&["--version"]);
     let script = "set -e; \"$0\" mount -o objects=store,verity=on image mnt; \
-                  ls -lR mnt > /dev/null; cmp mnt/large tree/large; cmp mnt/small tree/small; \
+                  ls -lR mnt > listing; cmp mnt/large tree/large; cmp mnt/small tree/small; \
                   \"$0\" umount mnt";
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
-        .args([
-            "unshare",
-            "--user",
-            "--map-root-user",
-            "--mount",
-            "sh",
-            "-c",
-            script,
-        ])
-        .arg(program.get_program())
-        .current_dir(dir.path())
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    in_namespace(dir.path(), script);
+}
+
+#[test]
+fn the_digest_of_the_image_is_told() {
+    let dir = made();
+    let at = dir.path();
+    let expected = digest_of(&fs::read(at.join("image")).unwrap()).to_string();
+    let pack = |more: &[&str]| {
+        let pack = ["pack", "--format", "composefs", "--objects", "store"];
+        forerun(at, &[&pack[..], more].concat()).ok()
+    };
+    assert_eq!(pack(&["tree", "a"]).text(), format!("{expected}\n"));
+    assert_eq!(pack(&["--json", "tree", "b"]).json()["digest"], *expected);
+    assert_eq!(pack(&["--quiet", "tree", "c"]).text(), "");
+    // Standard output is the image.
+    assert_eq!(
+        pack(&["tree", "-"]).stdout,
+        fs::read(at.join("image")).unwrap()
+    );
 }

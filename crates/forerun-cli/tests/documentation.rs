@@ -10,6 +10,7 @@ use forerun_testkit::{require, temp_dir, workspace_root};
 
 const COMMANDS: &[&str] = &[
     "info",
+    "label",
     "ls",
     "cat",
     "extract",
@@ -22,6 +23,7 @@ const COMMANDS: &[&str] = &[
     "diff",
     "dump",
     "gc",
+    "trace",
     "demo",
     "completions",
 ];

@@ -24,10 +24,15 @@ use rustix::net::{
 use crate::{MountError, MountOptions};
 
 /// Mounts on `dir`, which exists and is absolute. Gives the connection to serve it on.
-pub fn attach(dir: &Path, source: &OsStr, options: &MountOptions) -> Result<OwnedFd, MountError> {
-    match directly(dir, source, options) {
+pub fn attach(
+    dir: &Path,
+    source: &OsStr,
+    options: &MountOptions,
+    writable: bool,
+) -> Result<OwnedFd, MountError> {
+    match directly(dir, source, options, writable) {
         Ok(device) => Ok(device),
-        Err(Refused::Permission) => by_helper(dir, source, options),
+        Err(Refused::Permission) => by_helper(dir, source, options, writable),
         Err(Refused::Error(error)) => Err(error),
     }
 }
@@ -38,7 +43,12 @@ enum Refused {
     Error(MountError),
 }
 
-fn directly(dir: &Path, source: &OsStr, options: &MountOptions) -> Result<OwnedFd, Refused> {
+fn directly(
+    dir: &Path,
+    source: &OsStr,
+    options: &MountOptions,
+    writable: bool,
+) -> Result<OwnedFd, Refused> {
     let device = File::options().read(true).write(true).open("/dev/fuse");
     let device = device.map_err(|source| Refused::Error(MountError::Device { source }))?;
     let mut data = format!(
@@ -61,22 +71,34 @@ fn directly(dir: &Path, source: &OsStr, options: &MountOptions) -> Result<OwnedF
     };
     let data = CString::new(data).map_err(|_| system(Errno::INVAL))?;
     let fstype = format!("fuse.{}", options.subtype);
-    match rustix::mount::mount(source, dir, fstype, flags(options), data.as_c_str()) {
+    match rustix::mount::mount(
+        source,
+        dir,
+        fstype,
+        flags(options, writable),
+        data.as_c_str(),
+    ) {
         Ok(()) => Ok(device.into()),
         Err(Errno::PERM | Errno::ACCESS) => Err(Refused::Permission),
         Err(error) => Err(system(error)),
     }
 }
 
-fn flags(options: &MountOptions) -> MountFlags {
-    let mut flags = MountFlags::RDONLY;
+fn flags(options: &MountOptions, writable: bool) -> MountFlags {
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, !writable);
     flags.set(MountFlags::NOSUID, !options.suid);
     flags.set(MountFlags::NODEV, !options.dev);
     flags.set(MountFlags::NOEXEC, !options.exec);
     flags
 }
 
-fn by_helper(dir: &Path, source: &OsStr, options: &MountOptions) -> Result<OwnedFd, MountError> {
+fn by_helper(
+    dir: &Path,
+    source: &OsStr,
+    options: &MountOptions,
+    writable: bool,
+) -> Result<OwnedFd, MountError> {
     for (asked, option) in [(options.suid, "suid"), (options.dev, "dev")] {
         if asked {
             return Err(MountError::NeedsRoot { option });
@@ -99,7 +121,7 @@ fn by_helper(dir: &Path, source: &OsStr, options: &MountOptions) -> Result<Owned
     // file.
     let process = Command::new(&program)
         .arg("-o")
-        .arg(helper_options(source, options))
+        .arg(helper_options(source, options, writable))
         .arg("--")
         .arg(dir)
         .env("_FUSE_COMMFD", "0")
@@ -163,8 +185,9 @@ fn receive_device(socket: &OwnedFd) -> Option<OwnedFd> {
     })
 }
 
-fn helper_options(source: &OsStr, options: &MountOptions) -> OsString {
-    let mut list = OsString::from("ro,subtype=");
+fn helper_options(source: &OsStr, options: &MountOptions, writable: bool) -> OsString {
+    let mut list = OsString::from(if writable { "rw" } else { "ro" });
+    list.push(",subtype=");
     list.push(escape(OsStr::new(&options.subtype)));
     list.push(",fsname=");
     list.push(escape(source));
@@ -212,7 +235,7 @@ mod tests {
     #[test]
     fn what_the_helper_is_told() {
         let options = MountOptions::parse("allow_other,noexec").unwrap();
-        let list = helper_options(OsStr::new("/a,b\\c"), &options);
+        let list = helper_options(OsStr::new("/a,b\\c"), &options, false);
         assert_eq!(
             list,
             "ro,subtype=forerun,fsname=/a\\,b\\\\c,nosuid,nodev,noexec,default_permissions,allow_other"
@@ -222,8 +245,9 @@ mod tests {
     #[test]
     fn nosuid_and_nodev_unless_asked() {
         let all = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-        assert_eq!(flags(&MountOptions::default()), all);
+        assert_eq!(flags(&MountOptions::default(), false), all);
         let asked = MountOptions::parse("suid,dev").unwrap();
-        assert_eq!(flags(&asked), MountFlags::RDONLY);
+        assert_eq!(flags(&asked, false), MountFlags::RDONLY);
+        assert_eq!(flags(&asked, true), MountFlags::empty());
     }
 }

@@ -16,12 +16,14 @@ const PREFERRED_IO: u32 = 4096;
 /// format has none (romfs) belongs to whoever mounted it, as on a FAT medium: 0:0 for root, as the
 /// kernel's romfs shows it, and the caller without root, who would otherwise be shown files of a
 /// user that has nothing to do with them. `umask=` takes bits away and adds none, because formats
-/// without owners still tell programs from data.
+/// without owners still tell programs from data; `fmask=` and `dmask=` stand in for it for files and
+/// for directories.
 #[derive(Clone, Copy, Debug)]
 pub struct Ownership {
     uid: Option<u32>,
     gid: Option<u32>,
-    umask: u16,
+    file_mask: u16,
+    directory_mask: u16,
 }
 
 impl Ownership {
@@ -33,13 +35,18 @@ impl Ownership {
         Self {
             uid: options.uid.or(uid),
             gid: options.gid.or(gid),
-            umask: options.umask.unwrap_or(0),
+            file_mask: options.file_mask.or(options.umask).unwrap_or(0),
+            directory_mask: options.directory_mask.or(options.umask).unwrap_or(0),
         }
     }
 
     /// `metadata` as FUSE has it.
     pub fn attr(&self, number: u64, metadata: &Metadata) -> FileAttr {
         let time = system_time(metadata.mtime);
+        let mask = match metadata.kind {
+            FileType::Directory => self.directory_mask,
+            _ => self.file_mask,
+        };
         FileAttr {
             ino: INodeNo(number),
             size: metadata.size,
@@ -49,7 +56,7 @@ impl Ownership {
             ctime: time,
             crtime: time,
             kind: kind(metadata.kind),
-            perm: metadata.mode & 0o7777 & !self.umask,
+            perm: metadata.mode & 0o7777 & !mask,
             nlink: metadata.nlink,
             uid: self.uid.unwrap_or(metadata.uid),
             gid: self.gid.unwrap_or(metadata.gid),
@@ -102,7 +109,7 @@ const fn device(device: Device) -> u32 {
 }
 
 /// A time that no clock can show is shown as the epoch.
-fn system_time(time: Timestamp) -> SystemTime {
+pub fn system_time(time: Timestamp) -> SystemTime {
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
     let whole = if time.seconds < 0 {
         UNIX_EPOCH.checked_sub(seconds)
@@ -146,6 +153,8 @@ mod tests {
         assert_eq!(owners("", &volume), (12, 34, 0o4755));
         assert_eq!(owners("uid=7", &volume), (7, 34, 0o4755));
         assert_eq!(owners("gid=8,umask=077", &volume), (12, 8, 0o4700));
+        assert_eq!(owners("umask=077,fmask=022", &volume), (12, 34, 0o4755));
+        assert_eq!(owners("umask=022,dmask=077", &volume), (12, 34, 0o4755));
         volume.has_owners = false;
         let (uid, gid) = (
             rustix::process::geteuid().as_raw(),

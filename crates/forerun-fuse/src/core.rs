@@ -22,7 +22,8 @@ pub struct Core {
     pub counts: Counts,
     /// Open files, where opening them means something.
     pub backings: Backings,
-    inodes: Inodes,
+    /// Nodes as inode numbers.
+    pub inodes: Inodes,
     owners: Ownership,
     failures: Failures,
 }
@@ -141,7 +142,7 @@ impl Core {
 
     /// The value of one extended attribute.
     pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Xattr> {
-        if !self.volume.has_xattrs {
+        if self.reader.xattrs_absent() {
             return Ok(Xattr::Never);
         }
         let mut found = Xattr::Missing;
@@ -151,12 +152,13 @@ impl Core {
             }
         };
         self.reader.fs().xattrs(self.node(number), visit)?;
+        self.reader.note_xattr(matches!(found, Xattr::Found(_)));
         Ok(found)
     }
 
     /// The names of all extended attributes, each ended by a NUL.
     pub fn xattr_names(&self, number: u64) -> Result<Xattr> {
-        if !self.volume.has_xattrs {
+        if self.reader.xattrs_absent() {
             return Ok(Xattr::Never);
         }
         let mut names = Vec::new();

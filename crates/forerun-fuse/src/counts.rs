@@ -46,6 +46,7 @@ operations! {
     Getxattr = "getxattr",
     Listxattr = "listxattr",
     Access = "access",
+    Fsync = "fsync",
     Lseek = "lseek",
     /// Anything that would change the image.
     Write = "write",

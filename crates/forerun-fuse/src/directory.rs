@@ -6,12 +6,13 @@
 
 use std::ops::ControlFlow;
 
-use forerun_vfs::{DirCursor, NodeId, Result};
+use forerun_vfs::{DirCursor, FileSystem, NodeId, Result};
 use fuser::{FileAttr, FileType};
 
 use crate::attr;
 use crate::core::Core;
 use crate::counts::Operation;
+use crate::inode::Inodes;
 
 /// Inode number of `..` in listings: what FUSE filesystems show for one that is not known.
 const UNKNOWN: u64 = 0xffff_ffff;
@@ -34,15 +35,97 @@ pub struct Entry {
     pub kind: FileType,
     /// Where to go on after it.
     pub cookie: u64,
-    node: Option<NodeId>,
+    /// The node; not known of `..`.
+    pub node: Option<NodeId>,
+}
+
+impl Entry {
+    /// Whether it is neither `.` nor `..`.
+    pub const fn is_child(&self) -> bool {
+        self.cookie > DOTS
+    }
+}
+
+/// Passes on the entries of a directory from a cookie on, until `add` says that it is full.
+///
+/// # Errors
+/// The driver's, if no entry was added before: else what lies before the damage is shown, and the
+/// call that goes on from there fails.
+pub fn list(
+    fs: &dyn FileSystem,
+    inodes: Inodes,
+    number: u64,
+    cookie: u64,
+    add: &mut dyn FnMut(&Entry) -> bool,
+) -> Result<()> {
+    let dir = inodes.node(number);
+    for (at, name, number) in [(1, &b"."[..], number), (2, b"..", UNKNOWN)] {
+        let entry = Entry {
+            name: name.to_vec(),
+            number,
+            kind: FileType::Directory,
+            cookie: at,
+            node: (at == 1).then_some(dir),
+        };
+        if cookie < at && add(&entry) {
+            return Ok(());
+        }
+    }
+    let mut added = cookie < DOTS;
+    let mut cursor = DirCursor(cookie.saturating_sub(DOTS));
+    let mut count = FIRST_FETCH;
+    loop {
+        // Attributes are looked up after the visit: a driver may hold a lock during it.
+        let (entries, result) = fetch(fs, inodes, dir, cursor, count);
+        for entry in &entries {
+            if add(entry) {
+                return Ok(());
+            }
+            added = true;
+            cursor = DirCursor(entry.cookie - DOTS);
+        }
+        match result {
+            Err(error) if !added => return Err(error),
+            Ok(()) if entries.len() == count => count = LARGEST_FETCH.min(2 * count),
+            Err(_) | Ok(()) => return Ok(()),
+        }
+    }
+}
+
+fn fetch(
+    fs: &dyn FileSystem,
+    inodes: Inodes,
+    dir: NodeId,
+    from: DirCursor,
+    count: usize,
+) -> (Vec<Entry>, Result<()>) {
+    let mut entries = Vec::with_capacity(count);
+    let result = fs.read_dir(dir, from, &mut |entry| {
+        let number = inodes.number(entry.node);
+        let (Some(cookie), Some(number)) = (entry.next.0.checked_add(DOTS), number) else {
+            return ControlFlow::Break(());
+        };
+        entries.push(Entry {
+            name: entry.name.to_vec(),
+            number,
+            kind: attr::kind(entry.kind),
+            cookie,
+            node: Some(entry.node),
+        });
+        if entries.len() < count {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    });
+    (entries, result)
 }
 
 impl Core {
-    /// Passes on the entries of a directory from a cookie on, until `add` says that it is full.
+    /// As [`list`], of this image.
     ///
     /// # Errors
-    /// The driver's, if no entry was added before: else what lies before the damage is shown, and
-    /// the call that goes on from there fails.
+    /// As there.
     pub fn list(
         &self,
         number: u64,
@@ -50,62 +133,7 @@ impl Core {
         add: &mut dyn FnMut(&Entry) -> bool,
     ) -> Result<()> {
         self.reader.prefetch_metadata();
-        let dir = self.node(number);
-        for (at, name, number) in [(1, &b"."[..], number), (2, b"..", UNKNOWN)] {
-            let entry = Entry {
-                name: name.to_vec(),
-                number,
-                kind: FileType::Directory,
-                cookie: at,
-                node: (at == 1).then_some(dir),
-            };
-            if cookie < at && add(&entry) {
-                return Ok(());
-            }
-        }
-        let mut added = cookie < DOTS;
-        let mut cursor = DirCursor(cookie.saturating_sub(DOTS));
-        let mut fetch = FIRST_FETCH;
-        loop {
-            // Attributes are looked up after the visit: a driver may hold a lock during it.
-            let (entries, result) = self.fetch(dir, cursor, fetch);
-            for entry in &entries {
-                if add(entry) {
-                    return Ok(());
-                }
-                added = true;
-                cursor = DirCursor(entry.cookie - DOTS);
-            }
-            match result {
-                Err(error) if !added => return Err(error),
-                Ok(()) if entries.len() == fetch => fetch = LARGEST_FETCH.min(2 * fetch),
-                Err(_) | Ok(()) => return Ok(()),
-            }
-        }
-    }
-
-    fn fetch(&self, dir: NodeId, from: DirCursor, count: usize) -> (Vec<Entry>, Result<()>) {
-        let mut entries = Vec::with_capacity(count);
-        let result = self.reader.fs().read_dir(dir, from, &mut |entry| {
-            let (Some(cookie), Ok(number)) =
-                (entry.next.0.checked_add(DOTS), self.number(entry.node))
-            else {
-                return ControlFlow::Break(());
-            };
-            entries.push(Entry {
-                name: entry.name.to_vec(),
-                number,
-                kind: attr::kind(entry.kind),
-                cookie,
-                node: Some(entry.node),
-            });
-            if entries.len() < count {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            }
-        });
-        (entries, result)
+        list(self.reader.fs(), self.inodes, number, cookie, add)
     }
 
     /// The attributes of an entry, or nothing where they are not known or cannot be read: the

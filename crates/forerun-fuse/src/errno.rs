@@ -94,6 +94,29 @@ mod tests {
                 Errno::EINVAL,
                 false,
             ),
+            (Error::Exists, "exists", Errno::EEXIST, false),
+            (Error::NotEmpty, "not_empty", Errno::ENOTEMPTY, false),
+            (Error::IntoItself, "into_itself", Errno::EINVAL, false),
+            (
+                Error::InvalidName("a/b".into()),
+                "invalid_name",
+                Errno::EINVAL,
+                false,
+            ),
+            (Error::NoSpace, "no_space", Errno::ENOSPC, false),
+            (Error::TooLarge, "too_large", Errno::EFBIG, false),
+            (
+                Error::ReadOnly("damaged".into()),
+                "read_only",
+                Errno::EROFS,
+                false,
+            ),
+            (
+                Error::write(0, 512, io::Error::other("no medium")),
+                "write",
+                Errno::EIO,
+                true,
+            ),
             (Error::Corrupt(corrupt), "corrupt", Errno::EIO, true),
             (
                 Error::blob(

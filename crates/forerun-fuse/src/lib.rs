@@ -7,9 +7,11 @@
 //! This is the only crate that knows the FUSE protocol (through `fuser`, behind an adapter) and
 //! errno. It knows no format and moves no file data: that is the engine's. Images do not change, so
 //! the kernel is told to keep all it learns, and to skip the messages that only exist for files that
-//! do: OPEN, RELEASE, FLUSH, and questions for attributes that no node has.
+//! do: OPEN, RELEASE, FLUSH, and questions for attributes that no node has. [`mount_volume`] is for
+//! volumes that do change, through an adapter of their own.
 
 mod adapter;
+mod adapter_mut;
 mod attach;
 mod attr;
 mod backing;
@@ -35,8 +37,8 @@ mod workers;
 
 pub use counts::{Operation, RequestCounts};
 pub use error::{MountError, UmountError};
-pub use forerun::{Image, Reader};
-pub use mount::{Mount, mount, mount_reader};
+pub use forerun::{Image, Reader, Volume, VolumeMut};
+pub use mount::{Mount, mount, mount_reader, mount_volume};
 pub use mountinfo::{MountEntry, mounts};
 pub use options::{MountOptions, OptionError, parse_size};
 pub use umount::{UmountOptions, umount};

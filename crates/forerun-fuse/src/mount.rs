@@ -2,14 +2,15 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-use forerun::{Image, Reader, StatsSnapshot};
-use fuser::{Config, Session, SessionACL};
+use forerun::{EngineOptions, Image, Reader, StatsSnapshot, Volume};
+use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 
 use crate::adapter::Adapter;
+use crate::adapter_mut::{AdapterMut, CoreMut, Stale};
 use crate::attach::attach;
 use crate::core::Core;
 use crate::counts::RequestCounts;
@@ -26,14 +27,21 @@ use crate::{MountOptions, bdi};
 const MIN_TAKERS: usize = 4;
 const MAX_TAKERS: usize = 16;
 
-/// A mounted image, served by threads of this process. Dropping it unmounts.
+/// A mounted image or volume, served by threads of this process. Dropping it unmounts.
 #[derive(Debug)]
 pub struct Mount {
     unmounter: Unmounter,
-    core: Arc<Core>,
+    served: Served,
     session: Option<JoinHandle<io::Result<()>>>,
     lifted: bool,
     pushing: bool,
+}
+
+/// What the requests are about.
+#[derive(Debug)]
+enum Served {
+    Image(Arc<Core>),
+    Volume(Arc<CoreMut>),
 }
 
 /// Mounts `image` on `dir`, and returns once the mount answers.
@@ -68,35 +76,8 @@ pub fn mount_reader(
         Arc::clone(&tree_pusher),
         options.large_blocks,
     );
-    let source = options.fsname.clone().unwrap_or_else(|| "forerun".into());
-    let connection = attach(&path, &OsString::from(source), options)?;
-    // From here on a failure takes the mount down again: dropping this does.
-    let unmounter = Unmounter::new(path.clone(), &connection, options.auto_unmount)?;
-    let mut mount = Mount {
-        unmounter: unmounter.clone(),
-        core: Arc::clone(&core),
-        session: None,
-        lifted: false,
-        pushing: false,
-    };
-    let mut config = Config::default();
-    config.n_threads = Some(takers);
-    // Who may look is the kernel's business, which knows who mounted and whether others may.
-    let session = Session::from_fd(adapter, connection, SessionACL::All, config)
-        .map_err(MountError::Handshake)?;
-    let notifier = session.notifier();
-    let thread = std::thread::Builder::new().name("forerun-fuse".to_string());
-    let serving = thread.spawn(move || {
-        let ended = session.run();
-        // The kernel cuts the connection when nobody holds it any more, however this ended.
-        unmounter.connection_ended();
-        ended
-    });
-    mount.session = Some(serving.map_err(MountError::Serve)?);
-    rustix::fs::statvfs(&path).map_err(|error| MountError::NoAnswer {
-        path,
-        source: error.into(),
-    })?;
+    let served = Served::Image(Arc::clone(&core));
+    let (mut mount, notifier) = serve(adapter, served, path, options, false)?;
     let readahead = core.reader.options().readahead;
     if options.large_blocks && readahead > 0 {
         mount.lifted = options.lift_readahead && bdi::lift(mount.unmounter.device(), readahead);
@@ -114,6 +95,76 @@ pub fn mount_reader(
         path = %mount.path().display(), lifted = mount.lifted, pushing = mount.pushing, "mounted"
     );
     Ok(mount)
+}
+
+/// Mounts a volume on `dir` for reading and writing, and returns once the mount answers. What is
+/// changed becomes durable with fsync(2), some seconds later by itself, and at the end of the mount,
+/// which [`Mount::wait`] waits for.
+///
+/// # Errors
+/// As [`mount`].
+pub fn mount_volume(
+    volume: Arc<Volume>,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<Mount, MountError> {
+    let path = prepare(dir)?;
+    let core = Arc::new(CoreMut::new(volume, options));
+    let adapter = AdapterMut::new(Arc::clone(&core), Workers::new(takers(options)));
+    let served = Served::Volume(Arc::clone(&core));
+    let (mut mount, notifier) = serve(adapter, served, path, options, true)?;
+    if core.info.folds_case
+        && let Some(stale) = Stale::start(notifier)
+    {
+        let _is_set_once = core.stale.set(stale);
+    }
+    let readahead = EngineOptions::default().readahead;
+    let readahead = options.readahead.unwrap_or(readahead);
+    if options.large_blocks && options.lift_readahead && readahead > 0 {
+        mount.lifted = bdi::lift(mount.unmounter.device(), readahead);
+    }
+    tracing::info!(path = %mount.path().display(), "mounted for reading and writing");
+    Ok(mount)
+}
+
+/// Attaches, starts the threads, and waits for the first answer.
+fn serve(
+    adapter: impl Filesystem + 'static,
+    served: Served,
+    path: PathBuf,
+    options: &MountOptions,
+    writable: bool,
+) -> Result<(Mount, Notifier), MountError> {
+    let source = options.fsname.clone().unwrap_or_else(|| "forerun".into());
+    let connection = attach(&path, &OsString::from(source), options, writable)?;
+    // From here on a failure takes the mount down again: dropping this does.
+    let unmounter = Unmounter::new(path.clone(), &connection, options.auto_unmount)?;
+    let mut mount = Mount {
+        unmounter: unmounter.clone(),
+        served,
+        session: None,
+        lifted: false,
+        pushing: false,
+    };
+    let mut config = Config::default();
+    config.n_threads = Some(takers(options));
+    // Who may look is the kernel's business, which knows who mounted and whether others may.
+    let session = Session::from_fd(adapter, connection, SessionACL::All, config)
+        .map_err(MountError::Handshake)?;
+    let notifier = session.notifier();
+    let thread = std::thread::Builder::new().name("forerun-fuse".to_string());
+    let serving = thread.spawn(move || {
+        let ended = session.run();
+        // The kernel cuts the connection when nobody holds it any more, however this ended.
+        unmounter.connection_ended();
+        ended
+    });
+    mount.session = Some(serving.map_err(MountError::Serve)?);
+    rustix::fs::statvfs(&path).map_err(|error| MountError::NoAnswer {
+        path,
+        source: error.into(),
+    })?;
+    Ok((mount, notifier))
 }
 
 fn takers(options: &MountOptions) -> usize {
@@ -150,13 +201,19 @@ impl Mount {
     /// The engine's counters.
     #[must_use]
     pub fn stats(&self) -> StatsSnapshot {
-        self.core.reader.observer().stats().snapshot()
+        match &self.served {
+            Served::Image(core) => core.reader.observer().stats().snapshot(),
+            Served::Volume(core) => core.volume.observer().stats().snapshot(),
+        }
     }
 
     /// The requests of the kernel.
     #[must_use]
     pub fn requests(&self) -> RequestCounts {
-        self.core.counts.snapshot()
+        match &self.served {
+            Served::Image(core) => core.counts.snapshot(),
+            Served::Volume(core) => core.counts.snapshot(),
+        }
     }
 
     /// Returns when the mount has ended: unmounted by anybody, and no file of it open any more.
@@ -187,6 +244,9 @@ impl Drop for Mount {
         if let Err(error) = self.unmounter.unmount() {
             tracing::error!("{error}");
         }
+        if let Served::Volume(core) = &self.served {
+            core.flusher.end();
+        }
         self.unmounter.dismiss_guardian();
     }
 }
@@ -194,5 +254,11 @@ impl Drop for Mount {
 impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Core").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for CoreMut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CoreMut").finish_non_exhaustive()
     }
 }

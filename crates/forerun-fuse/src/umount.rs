@@ -1,7 +1,9 @@
 //! Taking a mount down from outside, whoever serves it and whether or not they still live.
 
+use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -10,6 +12,9 @@ use crate::attach::find_helper;
 use crate::mountinfo::top_mount;
 use crate::mountpoint::{is_dead, is_fuse, resolve};
 use crate::{FSTYPE, UmountError};
+
+/// How long a volume may take to be written to its end.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How to unmount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +45,27 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
     }
     match detach(&path, options.lazy) {
         Err(UmountError::Busy { .. }) if is_fuse(&entry) && is_dead(&path) => detach(&path, true),
+        Ok(()) if entry.fstype == FSTYPE && !options.lazy => {
+            wait_until_unlocked(Path::new(&entry.source));
+            Ok(())
+        }
         result => result,
+    }
+}
+
+/// A volume that was mounted for writing is locked until the last of it is written, which is after
+/// the mount has gone. For a source that is no file of ours there is nothing to wait for.
+fn wait_until_unlocked(source: &Path) {
+    let Some(Ok(file)) = source.is_absolute().then(|| File::open(source)) else {
+        return;
+    };
+    let patience = Instant::now() + PATIENCE;
+    while let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
+        if Instant::now() > patience {
+            tracing::warn!("{} is still being written to", source.display());
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

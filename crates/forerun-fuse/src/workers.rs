@@ -68,6 +68,20 @@ impl Workers {
         }
     }
 
+    /// As [`run`](Self::run), for a job that needs bytes of the request: they are only copied where
+    /// the job is handed over.
+    pub fn run_with(&self, bytes: &[u8], job: impl FnOnce(&[u8]) + Send + 'static) {
+        let busy = self.shared.inline.fetch_add(1, Ordering::AcqRel);
+        if busy < self.shared.max_inline {
+            guarded(|| job(bytes));
+            self.shared.inline.fetch_sub(1, Ordering::AcqRel);
+        } else {
+            self.shared.inline.fetch_sub(1, Ordering::AcqRel);
+            let bytes = bytes.to_vec();
+            self.hand_over(Box::new(move || job(&bytes)));
+        }
+    }
+
     fn hand_over(&self, job: Job) {
         let mut queue = self.shared.lock();
         if queue.idle <= queue.jobs.len() && queue.threads < MAX_THREADS {

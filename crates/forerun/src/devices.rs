@@ -42,6 +42,27 @@ impl Devices {
     }
 }
 
+/// Refuses devices that an image with `known` of them has no use for: whoever gives one expects its
+/// data to be read.
+///
+/// # Errors
+/// [`Error::Blob`] for the first such path.
+pub fn check(paths: &[PathBuf], known: u32) -> Result<()> {
+    let superfluous = (1..).zip(paths).find(|(index, _)| *index > known);
+    let Some((index, path)) = superfluous else {
+        return Ok(());
+    };
+    let path = path.display();
+    let reason = match known {
+        0 => format!("{path}: the image keeps no data on other devices"),
+        1 => format!("{path}: the image keeps data on one other device"),
+        _ => format!("{path}: the image keeps data on {known} other devices"),
+    };
+    let tag = Vec::new();
+    let error = io::Error::new(io::ErrorKind::InvalidInput, reason);
+    Err(Error::blob(BlobName::Device { index, tag }, error))
+}
+
 fn open_store(path: &Path) -> Result<Objects> {
     match ObjectStore::open(path) {
         Ok(store) => Ok(Objects::new(store)),

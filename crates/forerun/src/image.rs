@@ -10,7 +10,7 @@ use forerun_io::{
 };
 use forerun_vfs::{Error, Format, OpenWith, Ownership, Result, Verity};
 
-use crate::devices::Devices;
+use crate::devices::{self, Devices};
 use crate::identify::{find_format, named, probe_len, unknown, with_objects};
 use crate::payload::{self, Container, Payload};
 
@@ -195,6 +195,7 @@ impl Opened {
             verity: options.verity,
             ownership: options.ownership,
         })?;
+        devices::check(&options.devices, fs.volume().devices)?;
         Ok(Image {
             format,
             container,

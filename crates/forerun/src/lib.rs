@@ -33,6 +33,7 @@ mod identify;
 mod image;
 mod payload;
 mod registry;
+mod volume;
 
 pub use forerun_codec::{
     Bcj, BcjSet, Encoding, FillEncoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
@@ -40,11 +41,13 @@ pub use forerun_codec::{
 pub use forerun_composefs as composefs;
 pub use forerun_composefs::write::ComposefsOptions;
 pub use forerun_engine::build;
-pub use forerun_engine::{Bulk, Data, EngineOptions, Reader};
-pub use forerun_erofs::write::{Compression, ErofsOptions};
+pub use forerun_engine::{Bulk, Data, EngineOptions, Reader, Volume};
+pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};
+pub use forerun_exfat::write::{ExfatOptions, NotKept, WhatIsLost};
 pub use forerun_io::{
-    Counter, Event, EventKind, EventLog, EventSink, FileSource, IoStats, Limits, MemorySource,
-    Observer, Purpose, ReadAt, StatsSnapshot, Window,
+    BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice, FileSource, IoStats,
+    Limits, MemoryDevice, MemorySource, Observer, Purpose, ReadAt, StatsSnapshot, Structure,
+    TraceRow, TraceSummary, TraceWriter, Window, parse_trace_line,
 };
 pub use forerun_romfs::RomfsOptions;
 pub use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
@@ -52,4 +55,5 @@ pub use forerun_vfs as vfs;
 pub use forerun_vfs::{Error, FileSystem, Format, NodeId, Result};
 pub use image::{Image, OpenOptions};
 pub use payload::Container;
-pub use registry::{Writer, formats};
+pub use registry::{Writer, Written, formats};
+pub use volume::{VolumeMut, WriteOptions};

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use forerun_composefs::Digest;
 use forerun_composefs::write::ComposefsOptions;
 use forerun_engine::build::{BuildError, ImageOutput, Tree};
 use forerun_erofs::write::ErofsOptions;
+use forerun_exfat::write::{ExfatOptions, NotKept};
 use forerun_io::Observer;
 use forerun_romfs::RomfsOptions;
 use forerun_squashfs::write::SquashfsOptions;
@@ -19,7 +21,24 @@ pub const fn formats() -> &'static [Format] {
         // Before EROFS, which its images are as well.
         forerun_composefs::FORMAT,
         forerun_erofs::FORMAT,
+        forerun_exfat::FORMAT,
     ]
+}
+
+/// An image that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Written {
+    /// Its length in bytes.
+    pub len: u64,
+    /// Its fs-verity digest, by which images of some formats are known.
+    pub digest: Option<Digest>,
+}
+
+impl Written {
+    const fn of(len: u64) -> Self {
+        Self { len, digest: None }
+    }
 }
 
 /// A format to make, with its own options.
@@ -34,11 +53,14 @@ pub enum Writer {
     Erofs(ErofsOptions),
     /// composefs.
     Composefs(ComposefsOptions),
+    /// exFAT.
+    Exfat(ExfatOptions),
 }
 
 impl Writer {
     /// Names of the formats that can be made, as `pack --format` takes them.
-    pub const NAMES: &'static [&'static str] = &["romfs", "squashfs", "erofs", "composefs"];
+    pub const NAMES: &'static [&'static str] =
+        &["romfs", "squashfs", "erofs", "composefs", "exfat"];
 
     /// Name of this one.
     #[must_use]
@@ -48,6 +70,7 @@ impl Writer {
             Self::Squashfs(_) => "squashfs",
             Self::Erofs(_) => "erofs",
             Self::Composefs(_) => "composefs",
+            Self::Exfat(_) => "exfat",
         }
     }
 
@@ -58,12 +81,23 @@ impl Writer {
         match self {
             Self::Romfs(_) | Self::Composefs(_) => false,
             Self::Squashfs(_) | Self::Erofs(_) => true,
+            Self::Exfat(options) => options.sparse_tails,
+        }
+    }
+
+    /// What the image will not have of `tree`, beyond what the format is documented to leave out:
+    /// owners, permissions, times.
+    #[must_use]
+    pub fn not_kept(&self, tree: &Tree) -> Vec<NotKept> {
+        match self {
+            Self::Romfs(_) | Self::Squashfs(_) | Self::Erofs(_) | Self::Composefs(_) => Vec::new(),
+            Self::Exfat(_) => forerun_exfat::write::not_kept(tree),
         }
     }
 
     /// Lays `tree` out and writes the image, from its first byte to its last, and then over some of
-    /// it where the format [`patches`](Self::patches). Gives its length. The caller flushes `out`,
-    /// and removes what was written if this fails.
+    /// it where the format [`patches`](Self::patches). The caller flushes `out`, and removes what was
+    /// written if this fails.
     ///
     /// # Errors
     /// [`BuildError`]: the format cannot hold the tree, a file changed or could not be read, the
@@ -73,15 +107,20 @@ impl Writer {
         tree: &Tree,
         out: &mut dyn ImageOutput,
         observer: &Arc<Observer>,
-    ) -> Result<u64, BuildError> {
-        match self {
+    ) -> Result<Written, BuildError> {
+        let len = match self {
             Self::Romfs(options) => forerun_romfs::write(tree, options, out, observer),
             Self::Squashfs(options) => forerun_squashfs::write::write(tree, options, out, observer),
             Self::Erofs(options) => forerun_erofs::write::write(tree, options, out, observer),
+            Self::Exfat(options) => forerun_exfat::write::write(tree, options, out, observer),
             Self::Composefs(options) => {
                 let written = forerun_composefs::write::write(tree, options, out, observer)?;
-                Ok(written.len)
+                return Ok(Written {
+                    len: written.len,
+                    digest: Some(written.digest),
+                });
             }
-        }
+        };
+        len.map(Written::of)
     }
 }

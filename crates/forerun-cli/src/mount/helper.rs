@@ -106,6 +106,8 @@ fn arguments(image: &OsStr, dir: &OsStr, options: Vec<String>, call: HelperCall)
     MountArgs {
         foreground: false,
         options,
+        via: None,
+        trace: None,
         log: None,
         format: None,
         image: PathBuf::from(image),

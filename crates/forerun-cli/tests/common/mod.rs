@@ -65,6 +65,30 @@ pub fn ran(output: Output) -> Ran {
     }
 }
 
+/// Runs a script in `dir` as the user `nobody`, in a user namespace in which that is root. `$0` is the
+/// program under test; `mnt` is a directory that is the user's, as is `listing`, a file.
+#[track_caller]
+pub fn in_namespace(dir: &Path, script: &str) {
+    const NOBODY: u32 = 65534;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir_all(dir.join("mnt")).unwrap();
+    fs::write(dir.join("listing"), "").unwrap();
+    for name in ["mnt", "listing"] {
+        std::os::unix::fs::chown(dir.join(name), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let program = command(&["--version"]);
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .args(["unshare", "--user", "--map-root-user", "--mount"])
+        .args(["sh", "-c", script])
+        .arg(program.get_program())
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {told}");
+}
+
 /// A directory with a tree of files, and an image of it.
 pub struct Fixture {
     pub dir: TempDir,

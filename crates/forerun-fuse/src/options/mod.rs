@@ -11,8 +11,8 @@ mod value;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use forerun::OpenOptions;
-use forerun_vfs::Verity;
+use forerun::{OpenOptions, WriteOptions};
+use forerun_vfs::{Ownership, Verity};
 
 pub use parse::OptionError;
 pub use value::parse_size;
@@ -39,6 +39,13 @@ pub struct MountOptions {
     pub gid: Option<u32>,
     /// `umask=`: permission bits to take away from everything.
     pub umask: Option<u16>,
+    /// `fmask=`: the same for what is no directory, instead of `umask`.
+    pub file_mask: Option<u16>,
+    /// `dmask=`: the same for directories, instead of `umask`.
+    pub directory_mask: Option<u16>,
+    /// `time_offset=`, `tz=UTC` and `sys_tz`: minutes east of UTC in which times are kept that have
+    /// no zone of their own.
+    pub utc_offset: i16,
     /// `allow_other`: other users see the mount too. Implies the permission checks of
     /// `default_permissions`, so that they see no more than a kernel mount would show them.
     pub allow_other: bool,
@@ -66,8 +73,13 @@ pub struct MountOptions {
     pub dev: bool,
     /// `exec` or `noexec`.
     pub exec: bool,
-    /// Whether `rw` was asked for. The mount is read-only all the same; the caller may say so.
+    /// Whether `rw` was asked for. Of most formats the mount is read-only all the same; the caller
+    /// may say so.
     pub rw_asked: bool,
+    /// Whether `ro` was asked for, so that a volume that could be changed is not.
+    pub ro_asked: bool,
+    /// `dirsync`, `sync`, `discard`, `errors=` and `keep_last_dots`, for volumes that are changed.
+    pub write: WriteOptions,
     /// Whether to raise the kernel's readahead where that is permitted. Not an option in text form:
     /// it exists so that tests and benchmarks can compare.
     pub lift_readahead: bool,
@@ -87,6 +99,9 @@ impl Default for MountOptions {
             uid: None,
             gid: None,
             umask: None,
+            file_mask: None,
+            directory_mask: None,
+            utc_offset: 0,
             allow_other: false,
             default_permissions: false,
             auto_unmount: false,
@@ -100,6 +115,8 @@ impl Default for MountOptions {
             dev: false,
             exec: true,
             rw_asked: false,
+            ro_asked: false,
+            write: WriteOptions::default(),
             lift_readahead: true,
             push: true,
         }
@@ -146,6 +163,7 @@ impl MountOptions {
             devices: self.devices.clone(),
             objects: self.objects.clone(),
             verity: self.verity,
+            ownership: self.ownership(),
             ..OpenOptions::default()
         };
         open.engine.large_blocks = self.large_blocks;
@@ -159,6 +177,19 @@ impl MountOptions {
             open.engine.threads = threads;
         }
         open
+    }
+
+    /// What stands in for attributes that a format has not.
+    fn ownership(&self) -> Ownership {
+        let default = Ownership::default();
+        let mask = |own: Option<u16>, default| own.or(self.umask).unwrap_or(default);
+        Ownership {
+            uid: self.uid.unwrap_or(default.uid),
+            gid: self.gid.unwrap_or(default.gid),
+            file_mask: mask(self.file_mask, default.file_mask),
+            directory_mask: mask(self.directory_mask, default.directory_mask),
+            utc_offset: self.utc_offset,
+        }
     }
 
     /// Whether the kernel is to check permissions.

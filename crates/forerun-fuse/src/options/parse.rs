@@ -56,9 +56,11 @@ use Action::{Flag, Ignored, Implied, Value};
 const SIZE: &str = "a number of bytes such as 4096, 64K, 8M or 1G";
 const ID: &str = "a number from 0 to 4294967294";
 
+const MASK: &str = "an octal number up to 777";
+
 const TABLE: &[(&str, Action)] = &[
-    ("ro", Flag(|o| o.rw_asked = false)),
-    ("rw", Flag(|o| o.rw_asked = true)),
+    ("ro", Flag(|o| (o.rw_asked, o.ro_asked) = (false, true))),
+    ("rw", Flag(|o| (o.rw_asked, o.ro_asked) = (true, false))),
     (
         "offset",
         Value(SIZE, |o, v| {
@@ -95,10 +97,65 @@ const TABLE: &[(&str, Action)] = &[
     ("gid", Value(ID, |o, v| set_id(&mut o.gid, v))),
     (
         "umask",
-        Value("an octal number up to 777", |o, v| {
+        Value(MASK, |o, v| {
             value::mask(v).map(|bits| o.umask = Some(bits)).is_some()
         }),
     ),
+    (
+        "fmask",
+        Value(MASK, |o, v| {
+            value::mask(v)
+                .map(|bits| o.file_mask = Some(bits))
+                .is_some()
+        }),
+    ),
+    (
+        "dmask",
+        Value(MASK, |o, v| {
+            value::mask(v)
+                .map(|bits| o.directory_mask = Some(bits))
+                .is_some()
+        }),
+    ),
+    // Names are UTF-8 here as everywhere.
+    (
+        "iocharset",
+        Value("utf8", |_, v| v == "utf8" || v == "utf-8"),
+    ),
+    ("utf8", Ignored),
+    (
+        "errors",
+        Value("continue or remount-ro", |o, v| {
+            o.write.continue_on_error = v == "continue";
+            matches!(v, "continue" | "remount-ro")
+        }),
+    ),
+    ("dirsync", Flag(|o| o.write.dirsync = true)),
+    (
+        "sync",
+        Flag(|o| (o.write.dirsync, o.write.sync) = (true, true)),
+    ),
+    (
+        "async",
+        Flag(|o| (o.write.dirsync, o.write.sync) = (false, false)),
+    ),
+    ("discard", Flag(|o| o.write.discard = true)),
+    ("nodiscard", Flag(|o| o.write.discard = false)),
+    ("keep_last_dots", Flag(|o| o.write.keep_last_dots = true)),
+    (
+        "time_offset",
+        Value("minutes from -1440 to 1440", |o, v| {
+            value::minutes(v).map(|n| o.utc_offset = n).is_some()
+        }),
+    ),
+    (
+        "tz",
+        Value("UTC", |o, v| {
+            o.utc_offset = 0;
+            v == "UTC"
+        }),
+    ),
+    ("sys_tz", Flag(|o| o.utc_offset = value::local_offset())),
     ("allow_other", Flag(|o| o.allow_other = true)),
     (
         "default_permissions",
@@ -172,9 +229,6 @@ const TABLE: &[(&str, Action)] = &[
     ("nostrictatime", Ignored),
     ("lazytime", Ignored),
     ("nolazytime", Ignored),
-    ("sync", Ignored),
-    ("async", Ignored),
-    ("dirsync", Ignored),
     ("silent", Ignored),
     ("loud", Ignored),
 ];
@@ -286,6 +340,8 @@ fn known() -> String {
 
 #[cfg(test)]
 mod tests {
+    use forerun::WriteOptions;
+
     use super::*;
 
     fn parse(list: &str) -> MountOptions {
@@ -294,9 +350,22 @@ mod tests {
 
     #[test]
     fn nothing_is_the_default() {
-        for list in ["", "ro", "defaults", ",,", "ro,,defaults"] {
+        for list in [
+            "",
+            "defaults",
+            ",,",
+            ",,defaults",
+            "async",
+            "tz=UTC",
+            "iocharset=utf8",
+        ] {
             assert_eq!(parse(list), MountOptions::default(), "{list}");
         }
+        let read_only = MountOptions {
+            ro_asked: true,
+            ..MountOptions::default()
+        };
+        assert_eq!(parse("rw,ro,defaults"), read_only);
         assert!(!MountOptions::default().suid && !MountOptions::default().dev);
     }
 
@@ -328,6 +397,7 @@ mod tests {
             suid: true,
             dev: true,
             exec: false,
+            ro_asked: true,
             ..MountOptions::default()
         };
         assert_eq!(options, expected);
@@ -348,7 +418,34 @@ mod tests {
         assert!(!parse("suid,dev,user").suid);
         assert!(parse("user,exec").exec);
         assert!(!parse("rw,ro").rw_asked);
-        assert!(parse("ro,rw").rw_asked);
+        assert!(parse("ro,rw").rw_asked && !parse("ro,rw").ro_asked);
+    }
+
+    #[test]
+    fn options_of_volumes_that_change() {
+        let options = parse(
+            "rw,uid=5,umask=077,dmask=022,iocharset=utf8,errors=continue,dirsync,discard,\
+             time_offset=-90,keep_last_dots",
+        );
+        let write = WriteOptions {
+            dirsync: true,
+            sync: false,
+            discard: true,
+            continue_on_error: true,
+            keep_last_dots: true,
+        };
+        assert_eq!(options.write, write);
+        let open = options.open_options().ownership;
+        assert_eq!((open.uid, open.gid, open.utc_offset), (5, 0, -90));
+        assert_eq!((open.file_mask, open.directory_mask), (0o77, 0o22));
+        assert!(parse("sync").write.sync && parse("sync").write.dirsync);
+        assert!(
+            !parse("errors=continue,errors=remount-ro")
+                .write
+                .continue_on_error
+        );
+        let plain = parse("").open_options().ownership;
+        assert_eq!(plain, forerun_vfs::Ownership::default());
     }
 
     #[test]
@@ -385,6 +482,16 @@ mod tests {
                 "mount option threads=0: not a number from 1 to 256",
             ),
             ("fsname=a\nb", "mount option fsname=a\nb: not a name"),
+            ("iocharset=cp437", "mount option iocharset=cp437: not utf8"),
+            (
+                "errors=panic",
+                "mount option errors=panic: not continue or remount-ro",
+            ),
+            (
+                "time_offset=1441",
+                "mount option time_offset=1441: not minutes",
+            ),
+            ("tz=CET", "mount option tz=CET: not UTC"),
         ] {
             let message = MountOptions::parse(list).unwrap_err().to_string();
             assert!(message.starts_with(expected), "{list}: {message}");

@@ -34,6 +34,22 @@ pub fn mask(text: &str) -> Option<u16> {
     (bits <= 0o777).then_some(bits)
 }
 
+/// Minutes between UTC and a zone: a day at the most, either way.
+pub fn minutes(text: &str) -> Option<i16> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let minutes = number::<i16>(digits).filter(|minutes| *minutes <= 1440)?;
+    Some(if negative { -minutes } else { minutes })
+}
+
+/// Minutes east of UTC of this system's zone, now.
+pub fn local_offset() -> i16 {
+    let seconds = jiff::Zoned::now().offset().seconds();
+    i16::try_from(seconds / 60).unwrap_or(0)
+}
+
 /// What is done with digests.
 pub fn verity(text: &str) -> Option<Verity> {
     match text {
@@ -75,6 +91,23 @@ mod tests {
             ("4\u{212a}", None),
         ] {
             assert_eq!(parse_size(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn offsets() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("60", Some(60)),
+            ("+60", Some(60)),
+            ("-1440", Some(-1440)),
+            ("1441", None),
+            ("--1", None),
+            ("", None),
+            ("-", None),
+            ("1h", None),
+        ] {
+            assert_eq!(minutes(text), expected, "{text}");
         }
     }
 

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use forerun::build::Order;
-use forerun::{Compression, ErofsOptions, FillEncoding};
+use forerun::{Compression, ErofsFragments, ErofsOptions, FillEncoding};
 
+use super::exfat::ClusterArgs;
 use super::format::first;
 use super::shared::{Compressor, SharedArgs};
 use crate::error::{Failure, Result};
@@ -17,12 +18,15 @@ const DICTIONARY: (u32, std::ops::RangeInclusive<u32>) = (8, 32 << 10..=8 << 20)
 /// Options of EROFS.
 #[derive(Args, Debug)]
 pub struct ErofsArgs {
-    /// Bytes that compressed data are cut into: a power of two from a block to 1M [default: a block]
-    #[arg(help_heading = "EROFS", long, value_name = "BYTES", value_parser = size::parse)]
-    cluster_size: Option<u64>,
+    #[command(flatten)]
+    pub clusters: ClusterArgs,
     /// Put compressed ends of files behind their inodes; Linux 5.17 reads that
     #[arg(help_heading = "EROFS", long)]
     inline_compressed: bool,
+    /// Compress what does not fill a cluster, the tails of files and small files, together with those
+    /// of other files, or all data so: smaller, and slower to read. Linux 6.1 reads that
+    #[arg(help_heading = "EROFS", long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "tails", conflicts_with = "inline_compressed")]
+    fragments: Option<Packed>,
     /// Store equal compressed extents once, in whatever files they are; Linux 6.1 reads that
     #[arg(help_heading = "EROFS", long)]
     share_extents: bool,
@@ -49,12 +53,18 @@ pub struct ErofsArgs {
     /// Store extended attributes that are in more than this many inodes once for all [default: 2]
     #[arg(help_heading = "EROFS", long, value_name = "N")]
     share_xattrs: Option<u32>,
-    /// Name of the image, at most 16 bytes
-    #[arg(help_heading = "EROFS", long, value_name = "NAME")]
-    label: Option<String>,
     /// UUID of the image [default: one made from its contents]
     #[arg(help_heading = "EROFS", long, value_name = "UUID", value_parser = parse_uuid)]
     uuid: Option<[u8; 16]>,
+}
+
+/// What is compressed together with the data of other files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Packed {
+    /// Tails of files
+    Tails,
+    /// All data
+    All,
 }
 
 impl ErofsArgs {
@@ -79,7 +89,7 @@ impl ErofsArgs {
                 .collect(),
             mkfs_time: shared.image_time()?,
             uuid: self.uuid,
-            label: self.label.clone().unwrap_or_default().into_bytes(),
+            label: self.clusters.label.clone().unwrap_or_default().into_bytes(),
             order: match &self.order {
                 Some(file) => Order::from_file(Path::new(file))?,
                 None => Order::default(),
@@ -90,7 +100,13 @@ impl ErofsArgs {
 
     /// The first option of these that was given.
     pub fn first_given(&self) -> Option<&'static str> {
-        let of_compressed = self.of_compressed();
+        let clusters = self.clusters.first_given();
+        clusters.or_else(|| self.first_of_its_own())
+    }
+
+    /// The same, but for those that exFAT has as well.
+    pub fn first_of_its_own(&self) -> Option<&'static str> {
+        let [_cluster_size, of_compressed @ ..] = self.of_compressed();
         first(&of_compressed).or_else(|| {
             first(&[
                 (self.no_inline, "--no-inline"),
@@ -99,17 +115,17 @@ impl ErofsArgs {
                 (self.order.is_some(), "--order"),
                 (!self.xattr_prefix.is_empty(), "--xattr-prefix"),
                 (self.share_xattrs.is_some(), "--share-xattrs"),
-                (self.label.is_some(), "--label"),
                 (self.uuid.is_some(), "--uuid"),
             ])
         })
     }
 
     /// Options that mean something with a compressor only.
-    const fn of_compressed(&self) -> [(bool, &'static str); 4] {
+    const fn of_compressed(&self) -> [(bool, &'static str); 5] {
         [
-            (self.cluster_size.is_some(), "--cluster-size"),
+            (self.clusters.cluster_size.is_some(), "--cluster-size"),
             (self.inline_compressed, "--inline-compressed"),
+            (self.fragments.is_some(), "--fragments"),
             (self.share_extents, "--share-extents"),
             (self.full_indexes, "--full-indexes"),
         ]
@@ -117,7 +133,7 @@ impl ErofsArgs {
 
     fn compression(&self, shared: &SharedArgs, block_size: u32) -> Result<Option<Compression>> {
         let compressor = shared.compressor.unwrap_or(Compressor::None);
-        let cluster_size = match self.cluster_size {
+        let cluster_size = match self.clusters.cluster_size {
             Some(size) => bytes("--cluster-size", size)?,
             None => block_size,
         };
@@ -140,6 +156,11 @@ impl ErofsArgs {
             inline_tails: self.inline_compressed,
             full_indexes: self.full_indexes,
             share_extents: self.share_extents,
+            fragments: match self.fragments {
+                None => ErofsFragments::None,
+                Some(Packed::Tails) => ErofsFragments::Tails,
+                Some(Packed::All) => ErofsFragments::All,
+            },
             ..Compression::new(encoding)
         }))
     }
@@ -185,7 +206,8 @@ fn bytes(flag: &str, size: u64) -> Result<u32> {
     u32::try_from(size).map_err(|_| Failure::usage(format!("{flag} {size}: 2147483648 at most")))
 }
 
-fn parse_uuid(text: &str) -> std::result::Result<[u8; 16], String> {
+/// A UUID, as bytes in the order of its digits.
+pub fn parse_uuid(text: &str) -> std::result::Result<[u8; 16], String> {
     let bad = || "not a UUID such as 01234567-89ab-cdef-0123-456789abcdef".to_string();
     let lens: Vec<_> = text.split('-').map(str::len).collect();
     if lens != [8, 4, 4, 4, 12] {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use forerun::build::{BuildError, Priorities};
-use forerun::{ErofsOptions, RomfsOptions, Writer};
+use forerun::{ErofsOptions, ExfatOptions, RomfsOptions, Writer};
 
 use super::composefs::ComposefsArgs;
 use super::erofs::ErofsArgs;
+use super::exfat::ExfatArgs;
 use super::shared::SharedArgs;
 use super::squashfs::SquashfsArgs;
 use crate::error::{Failure, Result};
@@ -26,6 +27,8 @@ pub enum NewFormat {
     Erofs,
     /// Metadata only; files go to a store that images share. Keeps everything
     Composefs,
+    /// Read and written by cameras, cars, Windows, macOS and Linux; keeps times, no owners or links
+    Exfat,
 }
 
 /// What a format keeps besides names and contents.
@@ -33,8 +36,10 @@ pub enum NewFormat {
 pub struct Keeps {
     /// Its name.
     pub format: &'static str,
-    /// Owners, permissions and times.
+    /// Owners and permissions.
     pub owners: bool,
+    /// Times.
+    pub times: bool,
     /// Extended attributes.
     pub xattrs: bool,
 }
@@ -59,6 +64,8 @@ pub struct FormatArgs {
     erofs: ErofsArgs,
     #[command(flatten)]
     composefs: ComposefsArgs,
+    #[command(flatten)]
+    exfat: ExfatArgs,
 }
 
 /// Options of romfs.
@@ -76,16 +83,18 @@ struct RomfsArgs {
 impl NewFormat {
     /// What it keeps.
     pub const fn keeps(self) -> Keeps {
-        let (format, all) = match self {
-            Self::Romfs => ("romfs", false),
-            Self::Squashfs => ("squashfs", true),
-            Self::Erofs => ("erofs", true),
-            Self::Composefs => ("composefs", true),
+        let (format, owners, times) = match self {
+            Self::Romfs => ("romfs", false, false),
+            Self::Squashfs => ("squashfs", true, true),
+            Self::Erofs => ("erofs", true, true),
+            Self::Composefs => ("composefs", true, true),
+            Self::Exfat => ("exfat", false, true),
         };
         Keeps {
             format,
-            owners: all,
-            xattrs: all,
+            owners,
+            times,
+            xattrs: owners,
         }
     }
 }
@@ -100,6 +109,7 @@ impl FormatArgs {
                 refuse(self.squashfs.first_given(), "squashfs", "romfs")?;
                 refuse(self.erofs.first_given(), "erofs", "romfs")?;
                 refuse(self.composefs.first_given(), "composefs", "romfs")?;
+                refuse(self.exfat.first_given(), "exfat", "romfs")?;
                 if !priorities.is_empty() {
                     refuse(Some("--sort"), "squashfs", "romfs")?;
                 }
@@ -109,6 +119,7 @@ impl FormatArgs {
                 refuse(self.romfs.first_given(), "romfs", "squashfs")?;
                 refuse(self.erofs.first_given(), "erofs", "squashfs")?;
                 refuse(self.composefs.first_given(), "composefs", "squashfs")?;
+                refuse(self.exfat.first_given(), "exfat", "squashfs")?;
                 let mut options = self.squashfs.options(&self.shared)?;
                 options.priorities = priorities;
                 options.xattrs = xattrs;
@@ -120,11 +131,13 @@ impl FormatArgs {
                 Ok(Writer::Squashfs(options))
             }
             NewFormat::Erofs => self.erofs(&priorities, xattrs).map(Writer::Erofs),
+            NewFormat::Exfat => self.exfat(&priorities).map(Writer::Exfat),
             NewFormat::Composefs => {
                 refuse(self.romfs.first_given(), "romfs", "composefs")?;
                 refuse(self.shared.first_given(), "squashfs and erofs", "composefs")?;
                 refuse(self.squashfs.first_given(), "squashfs", "composefs")?;
                 refuse(self.erofs.first_given(), "erofs", "composefs")?;
+                refuse(self.exfat.first_given(), "exfat", "composefs")?;
                 if !priorities.is_empty() {
                     refuse(Some("--sort"), "squashfs", "composefs")?;
                 }
@@ -153,10 +166,28 @@ impl FormatArgs {
         Ok(Some(target))
     }
 
+    fn exfat(&self, priorities: &Priorities) -> Result<ExfatOptions> {
+        refuse(self.romfs.first_given(), "romfs", "exfat")?;
+        refuse(self.shared.first_given(), "squashfs and erofs", "exfat")?;
+        refuse(self.squashfs.first_given(), "squashfs", "exfat")?;
+        refuse(self.erofs.first_of_its_own(), "erofs", "exfat")?;
+        refuse(self.composefs.first_given(), "composefs", "exfat")?;
+        if !priorities.is_empty() {
+            refuse(Some("--sort"), "squashfs", "exfat")?;
+        }
+        let options = self.exfat.options(&self.erofs.clusters)?;
+        options.validate().map_err(|error| match error {
+            BuildError::Format { reason, .. } => Failure::usage(reason),
+            other => other.into(),
+        })?;
+        Ok(options)
+    }
+
     fn erofs(&self, priorities: &Priorities, xattrs: bool) -> Result<ErofsOptions> {
         refuse(self.romfs.first_given(), "romfs", "erofs")?;
         refuse(self.squashfs.first_given(), "squashfs", "erofs")?;
         refuse(self.composefs.first_given(), "composefs", "erofs")?;
+        refuse(self.exfat.first_given(), "exfat", "erofs")?;
         if !priorities.is_empty() {
             refuse(Some("--sort"), "squashfs", "erofs")?;
         }

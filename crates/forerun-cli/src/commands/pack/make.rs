@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use forerun::build::{BuildError, ImageOutput, Tree};
-use forerun::{Observer, Writer};
+use forerun::{Observer, Writer, Written};
 use serde_json::json;
 
+use super::exfat::tell_losses;
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
@@ -39,10 +40,11 @@ pub fn make(
     output: &Path,
     verb: &'static str,
 ) -> Result {
+    let exit = tell_losses(context, writer, tree, &target.name);
     let observer = Arc::new(Observer::default());
     context.observe(&observer);
     let progress = Progress::new(context, verb, tree.content_bytes());
-    let len = match writer.patches() && !target.rewrites() {
+    let written = match writer.patches() && !target.rewrites() {
         true => through_spool(writer, tree, &mut target, &progress, &observer)?,
         false => {
             let written = write(writer, tree, target.file(), &progress, &observer);
@@ -54,18 +56,40 @@ pub fn make(
     // First what the image refers to.
     blob.map_or(Ok(()), Target::commit)?;
     target.commit()?;
-    if context.global.json && !is_stdin(output) {
-        let mut out = Output::stdout()?;
-        out.json(&json!({
-            "output": name,
-            "format": writer.name(),
-            "image_bytes": len,
+    // Standard output may be the image.
+    if !is_stdin(output) {
+        tell(context, &written, (&name, writer.name()), tree)?;
+    }
+    Ok(exit)
+}
+
+/// Says what was made, where that is wanted, and by what it is known.
+fn tell(
+    context: &Context,
+    written: &Written,
+    (output, format): (&str, &str),
+    tree: &Tree,
+) -> Result<()> {
+    let digest = written.digest.map(|digest| digest.to_string());
+    let mut out = Output::stdout()?;
+    if context.global.json {
+        let mut facts = json!({
+            "output": output,
+            "format": format,
+            "image_bytes": written.len,
             "content_bytes": tree.content_bytes(),
             "nodes": tree.len(),
-        }))?;
-        out.finish()?;
+        });
+        if let (Some(digest), Some(facts)) = (digest, facts.as_object_mut()) {
+            facts.insert("digest".to_string(), digest.into());
+        }
+        out.json(&facts)?;
+    } else if let Some(digest) = digest
+        && !context.global.quiet
+    {
+        out.line(&digest)?;
     }
-    Ok(Exit::Ok)
+    out.finish()
 }
 
 fn write(
@@ -74,7 +98,7 @@ fn write(
     out: impl ImageOutput,
     progress: &Progress,
     observer: &Arc<Observer>,
-) -> std::result::Result<u64, BuildError> {
+) -> std::result::Result<Written, BuildError> {
     let mut watched = Watched {
         inner: out,
         progress,
@@ -89,7 +113,7 @@ fn through_spool(
     target: &mut Target,
     progress: &Progress,
     observer: &Arc<Observer>,
-) -> Result<u64> {
+) -> Result<Written> {
     let failed = |error: &io::Error| {
         let message = format!(
             "{} is not written in order, and a temporary file in {} failed: {}",
@@ -101,14 +125,14 @@ fn through_spool(
         Failure::new(Exit::Output, "output", message).hint(hint)
     };
     let mut spool: File = tempfile::tempfile().map_err(|error| failed(&error))?;
-    let len =
+    let written =
         write(writer, tree, &mut spool, progress, observer).map_err(|error| match &error {
             BuildError::Output { source, .. } => failed(source),
             _ => error.into(),
         })?;
     spool.rewind().map_err(|error| failed(&error))?;
     io::copy(&mut spool, target.file()).map_err(|error| target.failed(&error))?;
-    Ok(len)
+    Ok(written)
 }
 
 fn of_output(error: BuildError, name: &str) -> Failure {

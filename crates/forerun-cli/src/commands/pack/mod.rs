@@ -2,6 +2,7 @@
 
 mod composefs;
 mod erofs;
+mod exfat;
 mod format;
 mod input;
 mod make;
@@ -40,6 +41,7 @@ Examples:
   forerun pack --format erofs --compressor lz4hc --cluster-size 64K dir new.img
   forerun pack --format squashfs --all-root --manifest devices.txt rootfs new.img
   tar -c dir | forerun pack --format romfs - new.img
+  forerun pack --format exfat --label CARD --volume-size 32G dir new.img
   forerun pack --format romfs --align 4096 dir - | forerun ls -lR -")]
 pub struct PackArgs {
     #[command(flatten)]

@@ -104,8 +104,15 @@ pub struct Changes {
 impl ChangeArgs {
     /// Checks them all. A format that keeps none of what would be changed has no use for them.
     pub fn changes(&self, keeps: Keeps) -> Result<Changes> {
-        if let Some(flag) = self.first_of_owners_and_times().filter(|_| !keeps.owners) {
-            return Err(useless(flag, keeps.format, "owners and times"));
+        let owners = self.first_of_owners().filter(|_| !keeps.owners);
+        let times = self.first_of_times().filter(|_| !keeps.times);
+        if let Some(flag) = owners.or(times) {
+            let lost = if keeps.times {
+                "owners"
+            } else {
+                "owners and times"
+            };
+            return Err(useless(flag, keeps.format, lost));
         }
         if let Some(flag) = self.first_of_xattrs().filter(|_| !keeps.xattrs) {
             return Err(useless(flag, keeps.format, "extended attributes"));
@@ -138,7 +145,17 @@ impl ChangeArgs {
         })
     }
 
-    fn first_of_owners_and_times(&self) -> Option<&'static str> {
+    fn first_of_times(&self) -> Option<&'static str> {
+        let flags = [
+            (self.mtime.is_some(), "--mtime"),
+            (self.mtime_clamp.is_some(), "--mtime-clamp"),
+        ];
+        flags
+            .into_iter()
+            .find_map(|(given, flag)| given.then_some(flag))
+    }
+
+    fn first_of_owners(&self) -> Option<&'static str> {
         let flags = [
             (self.all_root, "--all-root"),
             (self.force_uid.is_some(), "--force-uid"),
@@ -147,8 +164,6 @@ impl ChangeArgs {
             (!self.gid_map.is_empty(), "--gid-map"),
             (!self.uid_map_from.is_empty(), "--uid-map-from"),
             (!self.gid_map_from.is_empty(), "--gid-map-from"),
-            (self.mtime.is_some(), "--mtime"),
-            (self.mtime_clamp.is_some(), "--mtime-clamp"),
         ];
         flags
             .into_iter()

@@ -1,0 +1,68 @@
+//! `forerun label`: the name of a volume, shown or changed.
+
+use clap::Args;
+use forerun::{VolumeMut, WriteOptions};
+use serde_json::{Map, Value};
+
+use crate::args::ImageArgs;
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result};
+use crate::escape::escape;
+use crate::exit::Exit;
+use crate::json;
+use crate::output::Output;
+use crate::source::is_stdin;
+
+/// Show the volume label of an image, or change it in place
+///
+/// Formats that are only read, once made, keep theirs.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun label card.img
+  forerun label card.img HOLIDAYS
+  forerun label card.img ''")]
+pub struct LabelArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// The new label; an empty one takes it away
+    #[arg(value_name = "LABEL")]
+    pub label: Option<String>,
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &LabelArgs) -> Result {
+    match &args.label {
+        None => show(context, &args.image),
+        Some(label) => set(&args.image, label),
+    }
+}
+
+fn show(context: &Context, args: &ImageArgs) -> Result {
+    let image = context.open(args)?;
+    let label = image.reader().fs().volume().label;
+    let mut out = Output::stdout()?;
+    if context.global.json {
+        let mut object = Map::new();
+        json::put_bytes(&mut object, "label", &label);
+        out.json(&Value::Object(object))?;
+    } else if !label.is_empty() {
+        out.line(escape(&label))?;
+    }
+    out.finish()?;
+    Ok(Exit::Ok)
+}
+
+fn set(args: &ImageArgs, label: &str) -> Result {
+    if is_stdin(&args.image) {
+        return Err(Failure::usage("standard input cannot be changed"));
+    }
+    let failed = |error: forerun::Error| Failure::from(error).of(image_name(args));
+    let options = args.open_options();
+    let volume = VolumeMut::open(&args.image, &options, &WriteOptions::default());
+    let volume = volume.map_err(failed)?;
+    let fs = volume.volume().fs();
+    fs.set_label(label.as_bytes()).map_err(failed)?;
+    fs.sync_all().map_err(failed)?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,196 @@
+//! The options of exFAT, and what is said of a tree that an exFAT volume cannot hold all of.
+
+use clap::Args;
+use forerun::build::Tree;
+use forerun::{ExfatOptions, NotKept, WhatIsLost, Writer};
+
+use super::erofs::parse_uuid;
+use super::format::first;
+use crate::advice::absolute;
+use crate::context::Context;
+use crate::error::{Failure, Result};
+use crate::escape::escape;
+use crate::exit::Exit;
+use crate::size;
+
+/// What EROFS and exFAT have under the same names.
+#[derive(Args, Debug)]
+pub struct ClusterArgs {
+    /// Bytes of a cluster, a power of two. EROFS: what compressed data are cut into, from a block to
+    /// 1M [default: a block]. exFAT: what space is given out in, from a sector to 32M [default: 4K
+    /// for volumes up to 256M, 32K up to 32G, 128K above]
+    #[arg(help_heading = "EROFS and exFAT", long, value_name = "BYTES", value_parser = size::parse)]
+    pub cluster_size: Option<u64>,
+    /// Name of the image: at most 16 bytes in EROFS, 11 characters in exFAT
+    #[arg(help_heading = "EROFS and exFAT", long, value_name = "NAME")]
+    pub label: Option<String>,
+}
+
+impl ClusterArgs {
+    /// The first option that was given.
+    pub fn first_given(&self) -> Option<&'static str> {
+        first(&[
+            (self.cluster_size.is_some(), "--cluster-size"),
+            (self.label.is_some(), "--label"),
+        ])
+    }
+}
+
+/// Options of exFAT.
+#[derive(Args, Debug)]
+pub struct ExfatArgs {
+    /// Length of the volume [default: what its contents take]
+    #[arg(help_heading = "exFAT", long, value_name = "BYTES", value_parser = size::parse, conflicts_with = "free")]
+    volume_size: Option<u64>,
+    /// Leave so much free
+    #[arg(help_heading = "exFAT", long, value_name = "BYTES", value_parser = size::parse)]
+    free: Option<u64>,
+    /// Bytes of a sector: 512, 1024, 2048 or 4096 [default: 512]
+    #[arg(help_heading = "exFAT", long, value_name = "BYTES", value_parser = size::parse)]
+    sector_size: Option<u64>,
+    /// Start the FAT and the clusters at multiples of this, a power of two [default: 1M for volumes
+    /// of 64M and more, else a cluster]
+    #[arg(help_heading = "exFAT", long, value_name = "BYTES", value_parser = size::parse)]
+    boundary: Option<u64>,
+    /// Serial number of the volume, as in 1234-ABCD [default: one made from its contents]
+    #[arg(help_heading = "exFAT", long, value_name = "HEX", value_parser = parse_serial)]
+    serial: Option<u32>,
+    /// GUID of the volume [default: none]
+    #[arg(help_heading = "exFAT", long, value_name = "GUID", value_parser = parse_uuid)]
+    guid: Option<[u8; 16]>,
+    /// Take names that end with dots, which Linux finds with keep_last_dots only
+    #[arg(help_heading = "exFAT", long)]
+    keep_last_dots: bool,
+    /// Say of zeros at the end of a file that they were never written, so that a copy of the volume
+    /// need not write them. Linux before 6.8 shows such files without them
+    #[arg(help_heading = "exFAT", long)]
+    sparse_tails: bool,
+}
+
+impl ExfatArgs {
+    /// As the library takes it.
+    pub fn options(&self, cluster: &ClusterArgs) -> Result<ExfatOptions> {
+        let short = |flag: &str, value: Option<u64>| match value.map(u32::try_from) {
+            None => Ok(None),
+            Some(Ok(value)) => Ok(Some(value)),
+            Some(Err(_)) => Err(Failure::usage(format!("{flag}: too large"))),
+        };
+        let defaults = ExfatOptions::default();
+        let sector_size = short("--sector-size", self.sector_size)?;
+        Ok(ExfatOptions {
+            size: self.volume_size,
+            free: self.free.unwrap_or(0),
+            cluster_size: short("--cluster-size", cluster.cluster_size)?,
+            sector_size: sector_size.unwrap_or(defaults.sector_size),
+            align: short("--boundary", self.boundary)?,
+            label: cluster.label.clone().unwrap_or_default().into_bytes(),
+            serial: self.serial,
+            guid: self.guid.map(on_volume),
+            keep_last_dots: self.keep_last_dots,
+            sparse_tails: self.sparse_tails,
+        })
+    }
+
+    /// The first option that was given.
+    pub fn first_given(&self) -> Option<&'static str> {
+        first(&[
+            (self.volume_size.is_some(), "--volume-size"),
+            (self.free.is_some(), "--free"),
+            (self.sector_size.is_some(), "--sector-size"),
+            (self.boundary.is_some(), "--boundary"),
+            (self.serial.is_some(), "--serial"),
+            (self.guid.is_some(), "--guid"),
+            (self.keep_last_dots, "--keep-last-dots"),
+            (self.sparse_tails, "--sparse-tails"),
+        ])
+    }
+}
+
+/// The first three fields of a GUID are numbers, and lie on the volume with the low byte first.
+const fn on_volume(guid: [u8; 16]) -> [u8; 16] {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = guid;
+    let [i, j, k, l, m, n, o, p] = rest;
+    [d, c, b, a, f, e, h, g, i, j, k, l, m, n, o, p]
+}
+
+fn parse_serial(text: &str) -> std::result::Result<u32, String> {
+    let digits = text.replace('-', "");
+    let hex = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u32::from_str_radix(&digits, 16).ok().filter(|_| hex);
+    number.ok_or_else(|| "not a serial number such as 1234-ABCD".to_string())
+}
+
+/// Tells of what the image will not have. Entries left out make it partial.
+pub fn tell_losses(context: &Context, writer: &Writer, tree: &Tree, image: &str) -> Exit {
+    let mut exit = Exit::Ok;
+    for lost in writer.not_kept(tree) {
+        let message = message(&lost, writer.name());
+        match lost.what {
+            WhatIsLost::Symlink | WhatIsLost::Special => {
+                let failure = Failure::new(Exit::Partial, "shortfall", message);
+                let failure = failure.hint("--exclude leaves them out silently");
+                exit = context.report(&failure.of(image));
+            }
+            WhatIsLost::HardLink
+            | WhatIsLost::Xattrs
+            | WhatIsLost::SpecialBits
+            | WhatIsLost::Time => context.note(&format!("{image}: {message}")),
+        }
+    }
+    exit
+}
+
+fn message(lost: &NotKept, format: &str) -> String {
+    let one = lost.count == 1;
+    let what = match lost.what {
+        WhatIsLost::Symlink if one => "symbolic link left out",
+        WhatIsLost::Symlink => "symbolic links left out",
+        WhatIsLost::Special if one => "device, pipe or socket left out",
+        WhatIsLost::Special => "devices, pipes and sockets left out",
+        WhatIsLost::HardLink if one => "hard link stored as a file of its own",
+        WhatIsLost::HardLink => "hard links stored as files of their own",
+        WhatIsLost::Xattrs if one => "entry without its extended attributes",
+        WhatIsLost::Xattrs => "entries without their extended attributes",
+        WhatIsLost::SpecialBits if one => "entry without its set-id or sticky bit",
+        WhatIsLost::SpecialBits => "entries without their set-id or sticky bits",
+        WhatIsLost::Time if one => "time outside of the years 1980 to 2107 moved there",
+        WhatIsLost::Time => "times outside of the years 1980 to 2107 moved there",
+    };
+    let examples = lost.examples.iter();
+    let examples: Vec<_> = examples.map(|path| escape(&absolute(path))).collect();
+    let told = u64::try_from(examples.len()).unwrap_or(u64::MAX);
+    let more = if told < lost.count { ", ..." } else { "" };
+    let examples = examples.join(", ");
+    format!(
+        "{} {what}, as {format} has none: {examples}{more}",
+        lost.count
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serial_numbers() {
+        assert_eq!(parse_serial("1234-ABCD"), Ok(0x1234_ABCD));
+        assert_eq!(parse_serial("1234abcd"), Ok(0x1234_ABCD));
+        for wrong in ["", "1234", "+123-4567", "1234-ABCDE", "wxyz-1234"] {
+            assert!(parse_serial(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_guid_lies_on_the_volume_with_low_bytes_first() {
+        let guid = parse_uuid("00112233-4455-6677-8899-aabbccddeeff");
+        let on_volume = on_volume(guid.unwrap_or_default());
+        assert_eq!(
+            on_volume[..8],
+            [0x33, 0x22, 0x11, 0, 0x55, 0x44, 0x77, 0x66]
+        );
+        assert_eq!(
+            on_volume[8..],
+            [0x88, 0x99, 0xAA, 0xBB, 0xCC, 0xDD, 0xEE, 0xFF]
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! Who serves a mount: a process of ours through FUSE, or the kernel's own driver.
+//!
+//! FUSE is what happens unless somebody asks for something else: it needs no privilege, takes every
+//! option, and keeps the bytes of strangers away from the kernel. `auto` lets the kernel do it where
+//! that comes to the same, and says what it chose and why.
+
+use std::io::ErrorKind;
+
+use forerun_fuse::MountOptions;
+use forerun_kernel::{Error, Mounted, Options};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::{MountArgs, failed, image_args, present};
+use crate::context::Context;
+use crate::error::{Failure, Result, without_errno};
+use crate::exit::Exit;
+use crate::interrupt::OnInterrupt;
+use crate::size;
+
+const WITHOUT: &str = "--via fuse does without the kernel's driver";
+
+/// Who serves a mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Via {
+    /// The kernel where it may and can, else FUSE; says which
+    Auto,
+    /// A process of forerun, for every format, with or without root (default)
+    #[default]
+    Fuse,
+    /// The kernel's own driver, as root; no process stays
+    Kernel,
+}
+
+impl Via {
+    /// What `via=` in mount options says; nothing for other words.
+    pub fn from_option(word: &str) -> Option<Result<Self>> {
+        let value = match word.split_once('=') {
+            Some(("via", value)) => value,
+            None if word == "via" => "",
+            _ => return None,
+        };
+        Some(match value {
+            "auto" => Ok(Self::Auto),
+            "fuse" => Ok(Self::Fuse),
+            "kernel" => Ok(Self::Kernel),
+            "" => Err(Failure::usage(
+                "mount option via needs a value: via=auto, fuse or kernel",
+            )),
+            other => Err(Failure::usage(format!(
+                "mount option via={other}: not auto, fuse or kernel"
+            ))),
+        })
+    }
+}
+
+/// Has the kernel mount the image. Nothing where it is FUSE's turn.
+pub fn by_kernel(
+    context: &Context,
+    args: &MountArgs,
+    options: &MountOptions,
+    via: Via,
+) -> Result<Option<Exit>> {
+    if via == Via::Fuse {
+        return Ok(None);
+    }
+    if let Some(option) = for_fuse_only(args, options) {
+        let message = format!("{option} has no meaning for a mount by the kernel");
+        if via == Via::Kernel {
+            return Err(Failure::usage(message).hint("leave it out, or use --via fuse"));
+        }
+        context.note(&format!("mounting through FUSE: {message}"));
+        return Ok(None);
+    }
+    let image = context.open(&image_args(args, options))?;
+    if args.helper.is_some_and(|call| call.fake) {
+        return Ok(Some(Exit::Ok));
+    }
+    // An interrupt in the middle would leave a loop device behind: it has to wait.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
+    let mut signals = signals.map_err(|error| failed("handling signals", &error))?;
+    match forerun_kernel::mount(&image, &args.image, &args.dir, &kernel_options(options)) {
+        Ok(mounted) => {
+            for refusal in &mounted.refusals {
+                tracing::info!("the kernel refused: {refusal}");
+            }
+            if signals.pending().next().is_some() {
+                return present::take_back(&args.dir).map(Some);
+            }
+            if options.rw_asked && args.helper.is_none() {
+                context.note("the kernel does not write to images: mounted read-only");
+            }
+            told(context, &mounted, via);
+            Ok(Some(Exit::Ok))
+        }
+        Err(_) if via == Via::Auto && signals.pending().next().is_some() => {
+            Ok(Some(Exit::Interrupted))
+        }
+        Err(error) if via == Via::Auto && !is_of_place(&error) => {
+            // From here on an interrupt ends us at once, as before.
+            drop(signals);
+            drop(OnInterrupt::new(|| ()));
+            let reason = without_errno(&error.to_string());
+            context.note(&format!("mounting through FUSE: {reason}"));
+            Ok(None)
+        }
+        Err(error) => Err(failure(&error, args)),
+    }
+}
+
+fn told(context: &Context, mounted: &Mounted, via: Via) {
+    let ahead = match mounted.prefetched {
+        0 => String::new(),
+        bytes => format!("; {} of metadata read ahead", size::human(bytes)),
+    };
+    let text = format!("mounted by the kernel: {mounted}{ahead}");
+    match via {
+        Via::Auto => context.note(&text),
+        Via::Fuse | Via::Kernel => tracing::info!("{text}"),
+    }
+}
+
+/// The option that only a process of ours can honour, as it was given.
+fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static str> {
+    let default = MountOptions::default();
+    let named = [
+        (args.foreground, "--foreground"),
+        (args.log.is_some(), "--log"),
+        (args.trace.is_some(), "--trace"),
+        (options.uid.is_some(), "uid="),
+        (options.gid.is_some(), "gid="),
+        (options.umask.is_some(), "umask="),
+        (options.auto_unmount, "auto_unmount"),
+        (options.readahead.is_some(), "readahead="),
+        (options.cache.is_some(), "cache="),
+        (options.threads.is_some(), "threads="),
+        (!options.large_blocks, "nolargeblocks"),
+        (options.fsname.is_some(), "fsname="),
+        (options.subtype != default.subtype, "subtype="),
+    ];
+    // Whatever else there may be: what is not in the kernel's options is none it honours.
+    let mut rest = options.clone();
+    rest.offset = default.offset;
+    rest.size = default.size;
+    rest.devices.clone_from(&default.devices);
+    rest.objects.clone_from(&default.objects);
+    rest.verity = default.verity;
+    rest.allow_other = default.allow_other;
+    rest.default_permissions = default.default_permissions;
+    (rest.suid, rest.dev, rest.exec) = (default.suid, default.dev, default.exec);
+    (rest.rw_asked, rest.ro_asked) = (default.rw_asked, default.ro_asked);
+    named
+        .into_iter()
+        .chain([(rest != default, "one of the mount options")])
+        .find_map(|(given, name)| given.then_some(name))
+}
+
+/// `allow_other` and `default_permissions` are what every mount of the kernel has; offset and size
+/// are known to the image.
+fn kernel_options(options: &MountOptions) -> Options {
+    let mut kernel = Options::default();
+    kernel.devices.clone_from(&options.devices);
+    kernel.objects.clone_from(&options.objects);
+    kernel.verity = options.verity;
+    kernel.suid = options.suid;
+    kernel.dev = options.dev;
+    kernel.exec = options.exec;
+    kernel
+}
+
+/// Whether FUSE would meet the same: it is about where to mount, not about the image.
+const fn is_of_place(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Mountpoint { .. } | Error::NotADirectory { .. } | Error::Attach { .. }
+    )
+}
+
+fn failure(error: &Error, args: &MountArgs) -> Failure {
+    let failure = Failure::new(Exit::Mount, "mount", without_errno(&error.to_string()));
+    match error {
+        Error::Mountpoint { source, .. } if source.kind() == ErrorKind::NotFound => {
+            failure.hint(format!("make it first: mkdir {}", args.dir.display()))
+        }
+        Error::Mountpoint { source, .. } if source.kind() == ErrorKind::NotConnected => {
+            let dir = args.dir.display();
+            failure.hint(format!("whoever served it is gone: forerun umount {dir}"))
+        }
+        Error::NotPermitted { .. } => failure.hint("--via fuse needs no root"),
+        Error::NoDriver { .. } => failure.of(args.image.display()).hint(WITHOUT),
+        Error::NoVerity { .. } => failure.hint("--via fuse computes the digests itself"),
+        Error::UnknownFormat { .. } | Error::Refused(_) => {
+            failure.of(args.image.display()).hint(WITHOUT)
+        }
+        Error::NoMountApi | Error::Loop { .. } | Error::Cut { .. } => failure.hint(WITHOUT),
+        _ => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn the_option() {
+        for (word, expected) in [
+            ("via=auto", Some(Some(Via::Auto))),
+            ("via=fuse", Some(Some(Via::Fuse))),
+            ("via=kernel", Some(Some(Via::Kernel))),
+            ("via=", Some(None)),
+            ("via", Some(None)),
+            ("via=x", Some(None)),
+            ("viable", None),
+            ("x=via", None),
+        ] {
+            let via = Via::from_option(word).map(std::result::Result::ok);
+            assert_eq!(via, expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_cannot_honour() {
+        let parse = |words: &[&str]| {
+            let cli = Cli::parse_from([&["forerun", "mount"], words, &["a", "b"]].concat());
+            match cli.command {
+                Command::Mount(args) => args,
+                _ => panic!("another command"),
+            }
+        };
+        let args = parse(&[]);
+        for (list, expected) in [
+            ("", None),
+            ("ro,offset=1,size=2,device=x,objects=y,verity=on", None),
+            ("allow_other,default_permissions,suid,dev,noexec", None),
+            ("cache=1M", Some("cache=")),
+            ("nolargeblocks", Some("nolargeblocks")),
+            ("fmask=077", Some("one of the mount options")),
+        ] {
+            let options = MountOptions::parse(list).unwrap();
+            assert_eq!(for_fuse_only(&args, &options), expected, "{list}");
+        }
+        let given = for_fuse_only(&parse(&["-f"]), &MountOptions::default());
+        assert_eq!(given, Some("--foreground"));
+    }
+}

@@ -1,0 +1,74 @@
+//! Whether a mount is for reading and writing, and what it is mounted from then.
+//!
+//! Formats whose volumes change are mounted read-write as everywhere, unless `ro` says otherwise or
+//! the file may not be written. All others are read-only; who asked for `rw` is told.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use forerun::{Error, EventSink, TraceWriter, VolumeMut};
+use forerun_fuse::MountOptions;
+
+use super::{MountArgs, daemon};
+use crate::context::Context;
+use crate::error::{Failure, Result};
+
+/// Opens the volume for reading and writing; nothing where it is to be mounted read-only.
+pub fn open(
+    context: &Context,
+    args: &MountArgs,
+    options: &MountOptions,
+    trace: Option<&Arc<TraceWriter>>,
+) -> Result<Option<VolumeMut>> {
+    // mount(8) says rw of whatever is not said to be ro.
+    let asked = options.rw_asked && args.helper.is_none();
+    let mut open = options.open_options();
+    open.format.clone_from(&args.format);
+    open.events = trace.map(as_sink);
+    // What keeps it from being known keeps it from being opened as an image, which tells of it.
+    let Ok(possible) = VolumeMut::is_possible(&args.image, &open) else {
+        return Ok(None);
+    };
+    if options.ro_asked || !possible {
+        if asked && !daemon::is_child() {
+            context.note("images of this format cannot be written to: mounting read-only");
+        }
+        return Ok(None);
+    }
+    match VolumeMut::open(&args.image, &open, &options.write) {
+        Ok(volume) => {
+            context.observe(volume.volume().observer());
+            Ok(Some(volume))
+        }
+        Err(Error::Io { source, len: 0, .. }) if !asked && is_protected(&source) => {
+            context.note("the image may not be written to: mounting read-only");
+            Ok(None)
+        }
+        Err(Error::ReadOnly(why)) if !asked => {
+            context.note(&format!("mounting read-only: {why}"));
+            Ok(None)
+        }
+        Err(error) => Err(Failure::from(error).of(args.image.display())),
+    }
+}
+
+/// Whether the file may be read, but not written.
+fn is_protected(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+    )
+}
+
+/// Begins a trace.
+pub fn trace(path: &Path) -> Result<Arc<TraceWriter>> {
+    let writer = TraceWriter::create(path);
+    let writer = writer.map_err(|error| Failure::output(&error).of(path.display()))?;
+    Ok(Arc::new(writer))
+}
+
+/// The trace as one that listens.
+pub fn as_sink(trace: &Arc<TraceWriter>) -> Arc<dyn EventSink> {
+    Arc::<TraceWriter>::clone(trace)
+}

@@ -1,0 +1,130 @@
+//! Volumes that change, mounted by the command: read-write where that is meant, and traced.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Ran, command, ran};
+use forerun_testkit::{TempDir, require, temp_dir};
+
+struct Volume {
+    dir: TempDir,
+}
+
+impl Volume {
+    fn new(name: &str) -> Option<Self> {
+        let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
+        if !require::root() || !require::fuse() || tools.contains(&None) {
+            return None;
+        }
+        let dir = temp_dir(name);
+        let volume = Self { dir };
+        fs::create_dir(volume.mnt()).unwrap();
+        let file = fs::File::create(volume.image()).unwrap();
+        file.set_len(16 << 20).unwrap();
+        volume.tool("mkfs.exfat", &[]);
+        Some(volume)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(name)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.path("card.img")
+    }
+
+    fn mnt(&self) -> PathBuf {
+        self.path("mnt")
+    }
+
+    #[track_caller]
+    fn tool(&self, program: &str, options: &[&str]) {
+        let mut tool = Command::new(program);
+        let output = tool.args(options).arg(self.image()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{program}: {text}");
+    }
+
+    fn mount(&self, options: &[&str]) -> Ran {
+        let (image, mnt) = (self.image(), self.mnt());
+        let mut all = vec![Path::new("mount")];
+        all.extend(options.iter().map(Path::new));
+        all.extend([image.as_path(), mnt.as_path()]);
+        ran(command(&all).output().unwrap())
+    }
+
+    #[track_caller]
+    fn umount(&self) {
+        ran(command(&[Path::new("umount"), &self.mnt()])
+            .output()
+            .unwrap())
+        .ok();
+        self.tool("fsck.exfat", &["-n"]);
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let mnt = self.mnt();
+        let lazily = [Path::new("umount"), Path::new("-l"), &mnt];
+        let _if_it_is_mounted = command(&lazily).output();
+    }
+}
+
+#[test]
+fn read_write_unless_told_otherwise() {
+    let Some(volume) = Volume::new("volume_rw") else {
+        return;
+    };
+    volume.mount(&[]).ok();
+    fs::write(volume.mnt().join("file"), b"contents").unwrap();
+    let again = volume.mount(&[]);
+    assert_ne!(again.code, Some(0));
+    volume.umount();
+    volume.mount(&["-o", "ro"]).ok();
+    assert_eq!(fs::read(volume.mnt().join("file")).unwrap(), b"contents");
+    let refused = fs::write(volume.mnt().join("other"), b"").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    volume.umount();
+}
+
+#[test]
+fn a_trace_of_a_mount() {
+    let Some(volume) = Volume::new("volume_trace") else {
+        return;
+    };
+    let trace = volume.path("trace");
+    volume.mount(&["--trace", trace.to_str().unwrap()]).ok();
+    fs::write(volume.mnt().join("file"), vec![1; 300_000]).unwrap();
+    volume.umount();
+    // The trace is complete when the process has ended, which is after the volume is.
+    let sum = || ran(command(&[Path::new("trace"), &trace]).output().unwrap());
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !sum().text().contains("data") {
+        assert!(std::time::Instant::now() < patience, "no end of the trace");
+        std::thread::yield_now();
+    }
+    let table = sum().ok();
+    for word in [
+        "read",
+        "write",
+        "flush",
+        "boot",
+        "bitmap",
+        "directory",
+        "300000",
+    ] {
+        assert!(table.text().contains(word), "{word}: {}", table.text());
+    }
+    let json = [Path::new("trace"), Path::new("--json"), &trace];
+    let json = ran(command(&json).output().unwrap()).ok().json();
+    let written = &json["totals"][1];
+    assert_eq!(written["request"], "write");
+    assert!(written["bytes"].as_u64().unwrap() < 310_000, "{written}");
+    fs::write(&trace, "nonsense\n").unwrap();
+    assert_eq!(sum().code, Some(4));
+}

@@ -1,0 +1,297 @@
+//! What each request means, in terms of the volume: no kernel, no replies.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use forerun::Volume;
+use forerun_vfs::{Error, FileSystemMut, NewNode, NodeId, Result, Timestamp, VolumeInfo};
+use fuser::{Errno, FileAttr};
+
+use super::flusher::Flusher;
+use super::known::{Known, Name};
+use super::stale::Stale;
+use crate::MountOptions;
+use crate::attr::{Ownership, system_time};
+use crate::counts::{Counts, Operation};
+use crate::errno::errno;
+use crate::failures::Failures;
+use crate::inode::Inodes;
+
+/// Longest name of any format that counts in UTF-16 units.
+const NAME_UNITS: usize = 255;
+/// How long the kernel may keep what it was told: nobody else changes the volume.
+const ENDLESS: Duration = Duration::from_secs(1 << 31);
+
+/// A volume as the kernel sees it.
+pub struct CoreMut {
+    /// Reads and writes.
+    pub volume: Arc<Volume>,
+    /// As it was when the volume was mounted.
+    pub info: VolumeInfo,
+    /// Requests.
+    pub counts: Counts,
+    /// What the kernel knows.
+    pub known: Known,
+    /// Makes things durable by and by.
+    pub flusher: Flusher,
+    /// Tells the kernel of names that have gone, once it can be told.
+    pub stale: OnceLock<Stale>,
+    /// Nodes as inode numbers.
+    pub inodes: Inodes,
+    owners: Ownership,
+    failures: Failures,
+}
+
+/// A node for the kernel, and for how long the name may be kept.
+pub struct Entry {
+    pub attr: FileAttr,
+    pub name_ttl: Duration,
+}
+
+impl CoreMut {
+    /// Answers for `volume`.
+    pub fn new(volume: Arc<Volume>, options: &MountOptions) -> Self {
+        let info = volume.fs().volume();
+        Self {
+            inodes: Inodes::new(volume.fs().root()),
+            owners: Ownership::new(options, &info),
+            flusher: Flusher::new(Arc::clone(&volume)),
+            counts: Counts::default(),
+            known: Known::default(),
+            stale: OnceLock::new(),
+            failures: Failures::default(),
+            volume,
+            info,
+        }
+    }
+
+    /// The driver.
+    pub fn fs(&self) -> &dyn FileSystemMut {
+        self.volume.fs()
+    }
+
+    /// The node of an inode number.
+    pub const fn node(&self, number: u64) -> NodeId {
+        self.inodes.node(number)
+    }
+
+    /// The inode number of a node.
+    pub fn number(&self, node: NodeId) -> Result<u64> {
+        self.inodes.number(node).ok_or(Error::StaleNode(node))
+    }
+
+    /// Passes `result` on as the kernel has it, and its error to the log.
+    pub fn noted<T>(
+        &self,
+        operation: Operation,
+        number: u64,
+        result: Result<T>,
+    ) -> Result<T, Errno> {
+        result.map_err(|error| {
+            self.failures.report(operation, self.node(number), &error);
+            errno(&error)
+        })
+    }
+
+    /// As [`noted`](Self::noted), for what changes the volume: it is to become durable.
+    pub fn changed<T>(
+        &self,
+        operation: Operation,
+        number: u64,
+        result: Result<T>,
+    ) -> Result<T, Errno> {
+        self.flusher.changed();
+        self.noted(operation, number, result)
+    }
+
+    /// What stat(2) tells.
+    pub fn attr(&self, node: NodeId) -> Result<FileAttr> {
+        let metadata = self.fs().metadata(node)?;
+        let usage = self.fs().usage(node)?;
+        let mut attr = self.owners.attr(self.number(node)?, &metadata);
+        attr.atime = system_time(usage.accessed);
+        attr.crtime = system_time(usage.created);
+        attr.blocks = usage.allocated.div_ceil(512);
+        Ok(attr)
+    }
+
+    /// The child of that name, counted as told to the kernel.
+    pub fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<Entry>> {
+        let _until_counted = self.known.looking();
+        match self.fs().lookup(dir, name) {
+            // No such name can be there.
+            Err(Error::InvalidName(_)) | Ok(None) => Ok(None),
+            Err(error) => Err(error),
+            Ok(Some(node)) => self.entry(dir, name, node).map(Some),
+        }
+    }
+
+    /// A new child, counted likewise.
+    pub fn create(&self, dir: NodeId, name: &[u8], new: &NewNode, open: bool) -> Result<Entry> {
+        let _until_counted = self.known.looking();
+        let node = self.fs().create(dir, name, new)?;
+        if open {
+            self.fs().open(node)?;
+        }
+        self.entry(dir, name, node)
+    }
+
+    /// `node` as told to the kernel by the name `name`. The turnstile is held.
+    pub fn entry(&self, dir: NodeId, name: &[u8], node: NodeId) -> Result<Entry> {
+        let attr = self.attr(node)?;
+        let alias = self.known.told(node, self.name(dir, name));
+        let name_ttl = if alias { Duration::ZERO } else { ENDLESS };
+        Ok(Entry { attr, name_ttl })
+    }
+
+    /// How long the kernel may keep attributes.
+    pub const fn ttl(&self) -> Duration {
+        ENDLESS
+    }
+
+    /// How long the kernel may keep that there is no such name: where case is folded, making any
+    /// other spelling of it makes this one.
+    pub const fn missing_ttl(&self) -> Duration {
+        if self.info.folds_case {
+            Duration::ZERO
+        } else {
+            ENDLESS
+        }
+    }
+
+    /// Names matter only where a node has several.
+    pub fn name(&self, dir: NodeId, name: &[u8]) -> Option<Name> {
+        self.info.folds_case.then(|| Name {
+            dir,
+            name: name.into(),
+        })
+    }
+
+    /// Writes; gives how many bytes, fewer than there are only where the volume is full then.
+    pub fn write(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<usize> {
+        match self.volume.write(node, offset, data, now()) {
+            Ok(()) => Ok(data.len()),
+            Err(Error::NoSpace) => {
+                let space = self.fs().space()?;
+                let block = u64::from(space.block_size.max(1));
+                // The rest of the last block that the file has, and the free ones.
+                let end = (offset - offset % block).saturating_add(block);
+                let end = end.saturating_add(space.free.saturating_mul(block));
+                let after = end - block * u64::from(offset.is_multiple_of(block));
+                let fits = usize::try_from(after.saturating_sub(offset)).unwrap_or(usize::MAX);
+                match data.get(..fits).filter(|part| !part.is_empty()) {
+                    Some(part) if part.len() < data.len() => {
+                        self.volume.write(node, offset, part, now())?;
+                        Ok(part.len())
+                    }
+                    _ => Err(Error::NoSpace),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a name, which is a directory's or not.
+    pub fn remove(&self, dir: NodeId, name: &[u8], directory: bool) -> Result<()> {
+        let node = self.named(dir, name);
+        if directory {
+            self.fs().rmdir(dir, name)?;
+        } else {
+            self.fs().unlink(dir, name)?;
+        }
+        self.moved(node, self.name(dir, name), None);
+        Ok(())
+    }
+
+    /// Gives a node another name.
+    pub fn rename(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), replace: bool) -> Result<()> {
+        let (node, replaced) = (self.named(from.0, from.1), self.named(to.0, to.1));
+        self.fs().rename(from, to, replace)?;
+        if replaced != node {
+            self.moved(replaced, self.name(to.0, to.1), None);
+        }
+        self.moved(node, self.name(from.0, from.1), self.name(to.0, to.1));
+        Ok(())
+    }
+
+    fn named(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
+        let wanted = self.info.folds_case;
+        wanted.then(|| self.fs().lookup(dir, name).ok()?)?
+    }
+
+    fn moved(&self, node: Option<NodeId>, used: Option<Name>, new: Option<Name>) {
+        if let (Some(node), Some(used)) = (node, used)
+            && let Some(gone) = self.known.renamed(node, &used, new)
+            && let (Some(stale), Ok(dir)) = (self.stale.get(), self.number(gone.dir))
+        {
+            stale.tell(dir, gone.name);
+        }
+    }
+
+    /// Why a name was refused, as system calls tell it.
+    pub fn name_errno(name: &[u8], errno: Errno) -> Errno {
+        let units = String::from_utf8_lossy(name).encode_utf16().count();
+        if errno.code() == Errno::EINVAL.code() && units > NAME_UNITS {
+            Errno::ENAMETOOLONG
+        } else {
+            errno
+        }
+    }
+}
+
+/// The time now, as drivers have it.
+pub fn now() -> Timestamp {
+    timestamp(SystemTime::now())
+}
+
+/// A time of the kernel, as drivers have it.
+pub fn timestamp(time: SystemTime) -> Timestamp {
+    let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => (i64::try_from(after.as_secs()), after.subsec_nanos()),
+        Err(error) => {
+            let before = error.duration();
+            let whole = i64::try_from(before.as_secs()).map(|seconds| -seconds);
+            match before.subsec_nanos() {
+                0 => (whole, 0),
+                nanoseconds => (
+                    whole.map(|seconds| seconds - 1),
+                    1_000_000_000 - nanoseconds,
+                ),
+            }
+        }
+    };
+    Timestamp {
+        seconds: seconds.unwrap_or(i64::MAX),
+        nanoseconds,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_the_epoch_count_back_from_it() {
+        let time = UNIX_EPOCH - Duration::from_millis(1750);
+        let expected = Timestamp {
+            seconds: -2,
+            nanoseconds: 250_000_000,
+        };
+        assert_eq!(timestamp(time), expected);
+        assert_eq!(system_time(expected), time);
+    }
+
+    #[test]
+    fn names_too_long_are_told_from_others() {
+        for (name, expected) in [
+            ("x".repeat(256), Errno::ENAMETOOLONG),
+            ("\u{20ac}".repeat(255), Errno::EINVAL),
+        ] {
+            let errno = CoreMut::name_errno(name.as_bytes(), Errno::EINVAL);
+            assert_eq!(errno.code(), expected.code());
+        }
+        let taken = CoreMut::name_errno(&[b'x'; 300], Errno::EEXIST);
+        assert_eq!(taken.code(), Errno::EEXIST.code());
+    }
+}

@@ -1,0 +1,126 @@
+//! Names and what they stand for, on their way to the kernel.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use forerun_vfs::{FileType, NewNode, NodeId, Result};
+use fuser::{
+    Errno, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, Request,
+};
+
+use super::core::{CoreMut, Entry, now};
+use crate::attr;
+use crate::counts::Operation;
+use crate::directory;
+
+/// Ids are not given out again while the kernel knows them.
+pub const GENERATION: Generation = Generation(0);
+
+/// What a request for a new node says of it.
+pub fn new_node(req: &Request, kind: FileType, mode: u32, umask: u32) -> NewNode {
+    NewNode {
+        kind,
+        permissions: mode & 0o7777 & !umask,
+        owner: (req.uid(), req.gid()),
+        time: now(),
+    }
+}
+
+/// Done, or why not.
+pub fn reply_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+/// A node by its name, or why not.
+pub fn reply_entry(core: &CoreMut, result: Result<Entry, Errno>, reply: ReplyEntry) {
+    match result {
+        Ok(entry) => reply.entry_with_ttls(&core.ttl(), &entry.name_ttl, &entry.attr, GENERATION),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+/// Makes a child and says so.
+pub fn make(core: &CoreMut, parent: u64, name: &[u8], new: &NewNode, reply: ReplyEntry) {
+    let made = core.create(core.node(parent), name, new, false);
+    let made = core.changed(Operation::Write, parent, made);
+    let made = made.map_err(|errno| CoreMut::name_errno(name, errno));
+    reply_entry(core, made, reply);
+}
+
+/// Answers LOOKUP.
+pub fn lookup(core: &CoreMut, parent: u64, name: &[u8], reply: ReplyEntry) {
+    let found = core.lookup(core.node(parent), name);
+    match core.noted(Operation::Lookup, parent, found) {
+        Ok(Some(entry)) => reply_entry(core, Ok(entry), reply),
+        // Number 0 is a name that is known not to exist.
+        Ok(None) => {
+            let nobody = attr::unknown(0, fuser::FileType::RegularFile);
+            reply.entry(&core.missing_ttl(), &nobody, GENERATION);
+        }
+        Err(errno) => reply.error(errno),
+    }
+}
+
+/// Answers READDIR.
+pub fn readdir(core: &CoreMut, number: u64, offset: u64, mut reply: ReplyDirectory) {
+    let listed = list(core, number, offset, &mut |entry| {
+        let name = OsStr::from_bytes(&entry.name);
+        reply.add(INodeNo(entry.number), entry.cookie, entry.kind, name)
+    });
+    match core.noted(Operation::Readdir, number, listed) {
+        Ok(()) => reply.ok(),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+/// Answers READDIRPLUS.
+pub fn readdirplus(core: &CoreMut, number: u64, offset: u64, mut reply: ReplyDirectoryPlus) {
+    let _until_counted = core.known.looking();
+    let dir = core.node(number);
+    let listed = list(core, number, offset, &mut |entry| {
+        plus(core, dir, entry, &mut reply)
+    });
+    match core.noted(Operation::Readdirplus, number, listed) {
+        Ok(()) => reply.ok(),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+fn list(
+    core: &CoreMut,
+    number: u64,
+    cookie: u64,
+    add: &mut dyn FnMut(&directory::Entry) -> bool,
+) -> Result<()> {
+    directory::list(core.fs(), core.inodes, number, cookie, add)
+}
+
+/// Adds an entry with attributes; gives whether there was no room for it.
+fn plus(
+    core: &CoreMut,
+    dir: NodeId,
+    entry: &directory::Entry,
+    reply: &mut ReplyDirectoryPlus,
+) -> bool {
+    let name = OsStr::from_bytes(&entry.name);
+    let child = entry.node.filter(|_| entry.is_child());
+    let attr = child.map(|node| core.attr(node));
+    let (Some(node), Some(Ok(attr))) = (child, attr) else {
+        // Number 0: nothing is told of the node, and nothing counts.
+        let unknown = attr::unknown(entry.number, entry.kind);
+        let (ino, ttl) = (INodeNo(0), Duration::ZERO);
+        return reply.add(ino, entry.cookie, name, &ttl, &unknown, GENERATION);
+    };
+    let told = core.name(dir, &entry.name);
+    let alias = core.known.is_alias(node, told.as_ref());
+    let ttl = if alias { Duration::ZERO } else { core.ttl() };
+    if reply.add(attr.ino, entry.cookie, name, &ttl, &attr, GENERATION) {
+        return true;
+    }
+    core.known.told(node, told);
+    false
+}

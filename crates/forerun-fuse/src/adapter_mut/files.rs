@@ -1,0 +1,130 @@
+//! What is done with open files.
+
+use std::cell::RefCell;
+
+use fuser::{
+    Errno, InitFlags, KernelConfig, OpenFlags, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen,
+};
+
+use super::core::CoreMut;
+use super::entries::reply_empty;
+use super::setattr::{Wanted, setattr};
+use super::{HANDLE, OPENED};
+use crate::counts::Operation;
+
+/// Background requests (readahead) that the kernel may have under way.
+const MAX_BACKGROUND: u16 = 64;
+/// The largest write: what the kernel's limit of pages allows.
+const MAX_WRITE: u32 = 1 << 20;
+/// `O_TRUNC` of open(2).
+const O_TRUNC: i32 = 0o1000;
+/// `FALLOC_FL_KEEP_SIZE`.
+const KEEP_SIZE: i32 = 1;
+/// SEEK_DATA and SEEK_HOLE of lseek(2).
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+
+thread_local! {
+    /// What a READ is answered from: as long as the longest so far.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What the kernel and we agree on at the start.
+pub fn configure(config: &mut KernelConfig) {
+    // Each on its own: an old kernel may lack some, and works without.
+    for wanted in [
+        InitFlags::FUSE_ASYNC_READ,
+        InitFlags::FUSE_PARALLEL_DIROPS,
+        InitFlags::FUSE_DO_READDIRPLUS,
+        InitFlags::FUSE_NO_OPENDIR_SUPPORT,
+        InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+        InitFlags::FUSE_MAX_PAGES,
+        InitFlags::FUSE_ATOMIC_O_TRUNC,
+        InitFlags::FUSE_HAS_IOCTL_DIR,
+        // There are no capabilities or set-user-id bits that a write would have to remove.
+        InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    ] {
+        if let Err(missing) = config.add_capabilities(wanted) {
+            tracing::debug!(?missing, "the kernel's FUSE lacks a capability");
+        }
+    }
+    let set = [
+        config.set_max_write(MAX_WRITE).is_ok(),
+        config.set_max_background(MAX_BACKGROUND).is_ok(),
+    ];
+    if set != [true; 2] {
+        tracing::debug!("the kernel's defaults for requests stay");
+    }
+}
+
+/// Answers OPEN.
+pub fn open(core: &CoreMut, number: u64, flags: OpenFlags, reply: ReplyOpen) {
+    let opened = core.fs().open(core.node(number));
+    let mut opened = core.noted(Operation::Open, number, opened);
+    if opened.is_ok() && flags.0 & O_TRUNC != 0 {
+        let wanted = Wanted {
+            size: Some(0),
+            ..Wanted::default()
+        };
+        opened = setattr(core, number, &wanted).map(|_| ());
+        if opened.is_err() {
+            let released = core.fs().release(core.node(number));
+            let _the_first_error_counts = core.noted(Operation::Open, number, released);
+        }
+    }
+    match opened {
+        Ok(()) => reply.opened(HANDLE, OPENED),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+/// Answers READ.
+pub fn read(core: &CoreMut, number: u64, offset: u64, size: u32, reply: ReplyData) {
+    BUFFER.with_borrow_mut(|buffer| {
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        if buffer.len() < size {
+            buffer.resize(size, 0);
+        }
+        let room = buffer.get_mut(..size).unwrap_or_default();
+        let read = core.volume.read(core.node(number), offset, room);
+        match core.noted(Operation::Read, number, read) {
+            Ok(len) => reply.data(room.get(..len).unwrap_or_default()),
+            Err(errno) => reply.error(errno),
+        }
+    });
+}
+
+/// Answers FALLOCATE of offset and length.
+pub fn fallocate(core: &CoreMut, number: u64, range: (u64, u64), mode: i32, reply: ReplyEmpty) {
+    if mode & !KEEP_SIZE != 0 {
+        return reply.error(Errno::EOPNOTSUPP);
+    }
+    let Some(end) = range.0.checked_add(range.1) else {
+        return reply.error(Errno::EFBIG);
+    };
+    let keep_size = mode & KEEP_SIZE != 0;
+    let node = core.node(number);
+    let allocated = core.volume.allocate(node, range.0..end, keep_size);
+    reply_empty(core.changed(Operation::Write, number, allocated), reply);
+}
+
+/// Answers LSEEK.
+pub fn lseek(core: &CoreMut, number: u64, offset: i64, whence: i32, reply: ReplyLseek) {
+    let Ok(from) = u64::try_from(offset) else {
+        return reply.error(Errno::ENXIO);
+    };
+    let node = core.node(number);
+    let found = match whence {
+        SEEK_DATA => core.volume.seek_data(node, from),
+        SEEK_HOLE => core.volume.seek_hole(node, from),
+        _ => return reply.error(Errno::EINVAL),
+    };
+    match core.noted(Operation::Lseek, number, found) {
+        Ok(Some(at)) => match i64::try_from(at) {
+            Ok(at) => reply.offset(at),
+            Err(_) => reply.error(Errno::EOVERFLOW),
+        },
+        Ok(None) => reply.error(Errno::ENXIO),
+        Err(errno) => reply.error(errno),
+    }
+}

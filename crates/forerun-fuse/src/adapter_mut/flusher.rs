@@ -1,0 +1,114 @@
+//! Making changes durable by and by, where nobody asks for it.
+//!
+//! A program that wants its bytes on the device says fsync(2). For all others there is this: some
+//! seconds after a change everything is made durable, so that a machine that loses power later
+//! loses seconds, and a medium that is pulled out is marked clean.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use forerun::Volume;
+
+/// How long a change may wait.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The thread that does it, and what it is told.
+pub struct Flusher {
+    volume: Arc<Volume>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    told: Condvar,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Clean,
+    Changed,
+    Ended,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flusher {
+    /// Starts with the first change.
+    pub fn new(volume: Arc<Volume>) -> Self {
+        Self {
+            volume,
+            shared: Arc::default(),
+            thread: Mutex::default(),
+        }
+    }
+
+    /// Something was changed.
+    pub fn changed(&self) {
+        let mut state = self.shared.state();
+        if *state != State::Clean {
+            return;
+        }
+        *state = State::Changed;
+        drop(state);
+        self.shared.told.notify_one();
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let (volume, shared) = (Arc::clone(&self.volume), Arc::clone(&self.shared));
+            let builder = std::thread::Builder::new().name("forerun-flush".to_string());
+            match builder.spawn(move || flush_until_ended(&volume, &shared)) {
+                Ok(started) => *thread = Some(started),
+                Err(error) => tracing::warn!("changes wait for fsync and unmount: {error}"),
+            }
+        }
+    }
+
+    /// Makes everything durable, for the last time.
+    pub fn end(&self) {
+        *self.shared.state() = State::Ended;
+        self.shared.told.notify_one();
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            let _what_it_did_is_done_again = thread.join();
+        }
+        if let Err(error) = self.volume.fs().sync_all() {
+            tracing::error!("at the end of the mount: {error}");
+        }
+    }
+}
+
+fn flush_until_ended(volume: &Volume, shared: &Shared) {
+    let mut state = shared.state();
+    loop {
+        match *state {
+            State::Ended => return,
+            State::Clean => {
+                state = shared
+                    .told
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+            State::Changed => {
+                let ended = |state: &mut State| *state != State::Ended;
+                let waited = shared.told.wait_timeout_while(state, INTERVAL, ended);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                if *state == State::Ended {
+                    return;
+                }
+                *state = State::Clean;
+                drop(state);
+                if let Err(error) = volume.fs().sync_all() {
+                    tracing::error!("{error}");
+                }
+                state = shared.state();
+            }
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! `fuser`'s trait in terms of [`CoreMut`], for volumes that change.
+//!
+//! Nobody but this mount changes the volume, so names and attributes hold without end here too: the
+//! kernel knows what it did itself. It does the same with the pages it wrote, and with listings.
+//! What differs from images is what has to be told: files that are open (they outlive their names),
+//! what has been forgotten, and what is to be durable.
+//!
+//! Writes are not kept back in the kernel (FUSE_WRITEBACK_CACHE): lengths and times are the driver's
+//! alone then, errors such as a full volume come to the write that met them, and requests of up to
+//! 1 MiB arrive in order, so that files grow without gaps.
+
+mod core;
+mod entries;
+mod files;
+mod flusher;
+mod ioctl;
+mod known;
+mod refused;
+mod setattr;
+mod stale;
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use forerun_vfs::FileType;
+use fuser::{
+    Errno, FileHandle, Filesystem, FopenFlags, INodeNo, KernelConfig, LockOwner, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
+    WriteFlags,
+};
+
+use crate::counts::Operation;
+use crate::workers::Workers;
+pub use core::CoreMut;
+use entries::{GENERATION, make, new_node, reply_empty};
+use refused::refused;
+use setattr::{Wanted, setattr};
+pub use stale::Stale;
+
+/// Files are told apart by their inode numbers; there is nothing to keep for each opening.
+const HANDLE: FileHandle = FileHandle(0);
+/// The kernel keeps the pages from one opening to the next, and need not say that one has ended.
+const OPENED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
+/// The kind of a mode.
+const S_IFMT: u32 = 0o170_000;
+/// A regular file.
+const S_IFREG: u32 = 0o100_000;
+
+/// The filesystem that `fuser` calls.
+pub struct AdapterMut {
+    core: Arc<CoreMut>,
+    workers: Workers,
+}
+
+impl AdapterMut {
+    /// Answers with `core`, on `workers`.
+    pub const fn new(core: Arc<CoreMut>, workers: Workers) -> Self {
+        Self { core, workers }
+    }
+
+    /// Counts, and answers on some thread.
+    fn serve(&self, operation: Operation, answer: impl FnOnce(&CoreMut) + Send + 'static) {
+        self.core.counts.add(operation);
+        let core = Arc::clone(&self.core);
+        self.workers.run(move || answer(&core));
+    }
+}
+
+impl Filesystem for AdapterMut {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        files::configure(config);
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        self.core.flusher.end();
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let name = name.as_bytes().to_vec();
+        self.serve(Operation::Lookup, move |core| {
+            entries::lookup(core, parent.0, &name, reply);
+        });
+    }
+
+    fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
+        self.core.counts.add(Operation::Forget);
+        let node = self.core.node(ino.0);
+        self.core.known.forgotten(self.core.fs(), node, nlookup);
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        self.serve(Operation::Getattr, move |core| {
+            let attr = core.attr(core.node(ino.0));
+            match core.noted(Operation::Getattr, ino.0, attr) {
+                Ok(attr) => reply.attr(&core.ttl(), &attr),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
+    fn setattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        accessed: Option<TimeOrNow>,
+        modified: Option<TimeOrNow>,
+        _changed: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        created: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<fuser::BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let wanted = Wanted {
+            mode,
+            uid,
+            gid,
+            size,
+            accessed,
+            modified,
+            created,
+        };
+        self.serve(Operation::Write, move |core| {
+            match setattr(core, ino.0, &wanted) {
+                Ok(attr) => reply.attr(&core.ttl(), &attr),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
+    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        self.serve(Operation::Readlink, move |core| {
+            let target = core.fs().read_link(core.node(ino.0));
+            match core.noted(Operation::Readlink, ino.0, target) {
+                Ok(target) => reply.data(&target),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
+    fn mknod(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        if !matches!(mode & S_IFMT, 0 | S_IFREG) {
+            return reply.error(Errno::EPERM);
+        }
+        let new = new_node(req, FileType::Regular, mode, umask);
+        let name = name.as_bytes().to_vec();
+        self.serve(Operation::Write, move |core| {
+            make(core, parent.0, &name, &new, reply);
+        });
+    }
+
+    fn mkdir(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let new = new_node(req, FileType::Directory, mode, umask);
+        let name = name.as_bytes().to_vec();
+        self.serve(Operation::Write, move |core| {
+            make(core, parent.0, &name, &new, reply);
+        });
+    }
+
+    fn create(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let new = new_node(req, FileType::Regular, mode, umask);
+        let name = name.as_bytes().to_vec();
+        self.serve(Operation::Write, move |core| {
+            let made = core.create(core.node(parent.0), &name, &new, true);
+            match core.changed(Operation::Write, parent.0, made) {
+                // The kernel has one lifetime for both here. A new name is never an alias.
+                Ok(entry) => reply.created(&core.ttl(), &entry.attr, GENERATION, HANDLE, OPENED),
+                Err(errno) => reply.error(CoreMut::name_errno(&name, errno)),
+            }
+        });
+    }
+
+    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.as_bytes().to_vec();
+        self.serve(Operation::Write, move |core| {
+            let removed = core.remove(core.node(parent.0), &name, false);
+            reply_empty(core.changed(Operation::Write, parent.0, removed), reply);
+        });
+    }
+
+    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.as_bytes().to_vec();
+        self.serve(Operation::Write, move |core| {
+            let removed = core.remove(core.node(parent.0), &name, true);
+            reply_empty(core.changed(Operation::Write, parent.0, removed), reply);
+        });
+    }
+
+    fn rename(
+        &self,
+        _req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        if !(flags - RenameFlags::RENAME_NOREPLACE).is_empty() {
+            return reply.error(Errno::EINVAL);
+        }
+        let replace = flags.is_empty();
+        let (name, newname) = (name.as_bytes().to_vec(), newname.as_bytes().to_vec());
+        self.serve(Operation::Write, move |core| {
+            let (from, to) = (core.node(parent.0), core.node(newparent.0));
+            let renamed = core.rename((from, &name), (to, &newname), replace);
+            let renamed = core.changed(Operation::Write, parent.0, renamed);
+            let renamed = renamed.map_err(|errno| CoreMut::name_errno(&newname, errno));
+            reply_empty(renamed, reply);
+        });
+    }
+
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.serve(Operation::Open, move |core| {
+            files::open(core, ino.0, flags, reply);
+        });
+    }
+
+    fn release(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.serve(Operation::Release, move |core| {
+            let released = core.fs().release(core.node(ino.0));
+            reply_empty(core.changed(Operation::Release, ino.0, released), reply);
+        });
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.serve(Operation::Read, move |core| {
+            files::read(core, ino.0, offset, size, reply);
+        });
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        self.core.counts.add(Operation::Write);
+        let core = Arc::clone(&self.core);
+        self.workers.run_with(data, move |data| {
+            let written = core.write(core.node(ino.0), offset, data);
+            match core.changed(Operation::Write, ino.0, written) {
+                Ok(len) => reply.written(u32::try_from(len).unwrap_or(u32::MAX)),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
+    fn fsync(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.serve(Operation::Fsync, move |core| {
+            let synced = core.fs().sync(core.node(ino.0));
+            reply_empty(core.noted(Operation::Fsync, ino.0, synced), reply);
+        });
+    }
+
+    fn fsyncdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.serve(Operation::Fsync, move |core| {
+            let node = core.node(ino.0);
+            // The nearest thing to syncfs(2), which the kernel does not pass on.
+            let synced = if node == core.fs().root() {
+                core.fs().sync_all()
+            } else {
+                core.fs().sync(node)
+            };
+            reply_empty(core.noted(Operation::Fsync, ino.0, synced), reply);
+        });
+    }
+
+    fn readdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        reply: ReplyDirectory,
+    ) {
+        self.serve(Operation::Readdir, move |core| {
+            entries::readdir(core, ino.0, offset, reply);
+        });
+    }
+
+    fn readdirplus(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        reply: ReplyDirectoryPlus,
+    ) {
+        self.serve(Operation::Readdirplus, move |core| {
+            entries::readdirplus(core, ino.0, offset, reply);
+        });
+    }
+
+    fn statfs(&self, _req: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        self.serve(Operation::Statfs, move |core| {
+            match core.noted(Operation::Statfs, ino.0, core.fs().space()) {
+                Ok(space) => {
+                    let (size, name_max) = (space.block_size, core.info.name_max);
+                    let (blocks, free) = (space.blocks, space.free);
+                    reply.statfs(blocks, free, free, 0, 0, size, name_max, size);
+                }
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
+    fn fallocate(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        self.serve(Operation::Write, move |core| {
+            files::fallocate(core, ino.0, (offset, length), mode, reply);
+        });
+    }
+
+    fn lseek(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        self.serve(Operation::Lseek, move |core| {
+            files::lseek(core, ino.0, offset, whence, reply);
+        });
+    }
+
+    fn ioctl(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _flags: fuser::IoctlFlags,
+        cmd: u32,
+        in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        let input = in_data.to_vec();
+        self.serve(Operation::Other, move |core| {
+            let Some(done) = ioctl::ioctl(core, cmd, &input) else {
+                return reply.error(Errno::ENOTTY);
+            };
+            match core.changed(Operation::Other, ino.0, done) {
+                Ok(output) => reply.ioctl(0, &output),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
+    refused!();
+}

@@ -1,0 +1,62 @@
+//! SETATTR: from what the kernel sends to what a driver changes.
+
+use std::time::SystemTime;
+
+use forerun_vfs::{Changes, Error, NodeId, Result};
+use fuser::{Errno, FileAttr, TimeOrNow};
+
+use super::core::{CoreMut, now, timestamp};
+use crate::counts::Operation;
+
+/// What the request says, as far as volumes keep it. A time of last change of attributes is not
+/// kept by any.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub accessed: Option<TimeOrNow>,
+    pub modified: Option<TimeOrNow>,
+    pub created: Option<SystemTime>,
+}
+
+/// Changes what is wanted and gives what stat(2) tells after.
+pub fn setattr(core: &CoreMut, number: u64, wanted: &Wanted) -> Result<FileAttr, Errno> {
+    let node = core.node(number);
+    if !core.info.has_owners && (wanted.uid.is_some() || wanted.gid.is_some()) {
+        let is = core.noted(Operation::Write, number, core.attr(node))?;
+        // Owners are the mount's, and stay.
+        if wanted.uid.is_some_and(|uid| uid != is.uid)
+            || wanted.gid.is_some_and(|gid| gid != is.gid)
+        {
+            return Err(Errno::EPERM);
+        }
+    }
+    let time = |time: Option<TimeOrNow>| {
+        time.map(|time| match time {
+            TimeOrNow::Now => now(),
+            TimeOrNow::SpecificTime(time) => timestamp(time),
+        })
+    };
+    let owners = core.info.has_owners;
+    let changes = Changes {
+        size: wanted.size,
+        permissions: wanted.mode.map(|mode| mode & 0o7777),
+        uid: wanted.uid.filter(|_| owners),
+        gid: wanted.gid.filter(|_| owners),
+        accessed: time(wanted.accessed),
+        // Changing the length changes the contents.
+        modified: time(wanted.modified).or_else(|| wanted.size.map(|_| now())),
+        created: wanted.created.map(timestamp),
+    };
+    let changed = change(core, node, &changes);
+    core.changed(Operation::Write, number, changed)
+}
+
+fn change(core: &CoreMut, node: NodeId, changes: &Changes) -> Result<FileAttr, Error> {
+    if *changes != Changes::default() {
+        core.volume.change(node, changes)?;
+    }
+    core.attr(node)
+}

@@ -1,0 +1,141 @@
+//! Device + driver + mover = a volume open for reading and writing.
+
+use std::fmt;
+use std::fs::TryLockError;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use forerun_engine::Volume;
+use forerun_io::{BlockDevice, FileDevice, FileSource, Observer, ReadAt, Window, saturating_usize};
+use forerun_vfs::{Error, Format, OpenMut, OpenMutWith, Result};
+
+use crate::OpenOptions;
+use crate::identify::{find_format, named, probe_len, unknown};
+
+/// What only matters to a volume that is changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Each operation on directories is durable when it returns.
+    pub dirsync: bool,
+    /// Each write of data, too.
+    pub sync: bool,
+    /// What becomes free is discarded on the device.
+    pub discard: bool,
+    /// After damage is met, go on as far as may be instead of taking no more changes.
+    pub continue_on_error: bool,
+    /// Names may end with dots.
+    pub keep_last_dots: bool,
+}
+
+/// A volume open for reading and writing. While it is, its file is locked against others of us.
+#[derive(Clone)]
+pub struct VolumeMut {
+    format: &'static Format,
+    volume: Arc<Volume>,
+}
+
+impl fmt::Debug for VolumeMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VolumeMut")
+            .field("format", &self.format)
+            .finish_non_exhaustive()
+    }
+}
+
+impl VolumeMut {
+    /// Opens the volume in a file or block device.
+    ///
+    /// # Errors
+    /// As [`from_device`](Self::from_device); [`Error::Io`] where the file cannot be opened for
+    /// writing, or somebody else has it open as a volume.
+    pub fn open(path: &Path, options: &OpenOptions, how: &WriteOptions) -> Result<Self> {
+        let failed = |error| Error::io(0, 0, error);
+        let device = FileDevice::open(path).map_err(failed)?;
+        // Goes with the file descriptor, however we end.
+        device.file().try_lock().map_err(|error| {
+            failed(match error {
+                TryLockError::WouldBlock => io::Error::new(
+                    io::ErrorKind::ResourceBusy,
+                    "in use by another read-write mount",
+                ),
+                TryLockError::Error(error) => error,
+            })
+        })?;
+        Self::from_device(Arc::new(device), options, how)
+    }
+
+    /// Opens the volume on any device.
+    ///
+    /// # Errors
+    /// [`Error::UnknownFormat`] where no driver knows the bytes, [`Error::ReadOnly`] where the driver
+    /// cannot change volumes, and what it finds wrong with this one.
+    pub fn from_device(
+        device: Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+        how: &WriteOptions,
+    ) -> Result<Self> {
+        let observer = Arc::new(Observer::new(options.events.clone()));
+        let device: Arc<dyn BlockDevice> = part(device, options)?;
+        let (format, open) = writable(&device, options)?;
+        let open = open.ok_or_else(|| {
+            Error::ReadOnly(format!("forerun cannot change {} images", format.name))
+        })?;
+        let fs = open(OpenMutWith {
+            device: Arc::clone(&device),
+            limits: options.limits.clone(),
+            observer: Arc::clone(&observer),
+            cache: options.engine.cache / 8,
+            ownership: options.ownership,
+            dirsync: how.dirsync,
+            sync: how.sync,
+            discard: how.discard,
+            continue_on_error: how.continue_on_error,
+            keep_last_dots: how.keep_last_dots,
+        })?;
+        let volume = Arc::new(Volume::new(fs, device, observer));
+        Ok(Self { format, volume })
+    }
+
+    /// Whether the bytes are of a format that can be changed.
+    ///
+    /// # Errors
+    /// [`Error::UnknownFormat`]; [`Error::Io`].
+    pub fn is_possible(path: &Path, options: &OpenOptions) -> Result<bool> {
+        let source = FileSource::open(path).map_err(|error| Error::io(0, 0, error))?;
+        let source = part(source, options)?;
+        writable(&source, options).map(|(_, open)| open.is_some())
+    }
+
+    /// Name of the format.
+    #[must_use]
+    pub const fn format(&self) -> &'static str {
+        self.format.name
+    }
+
+    /// What reads and writes its files.
+    #[must_use]
+    pub const fn volume(&self) -> &Arc<Volume> {
+        &self.volume
+    }
+}
+
+/// The part of the device that the options name.
+fn part<S: ReadAt>(whole: S, options: &OpenOptions) -> Result<Arc<Window<S>>> {
+    let window = Window::new(whole, options.offset, options.size);
+    let window = window.map_err(|error| Error::io(options.offset, 0, error))?;
+    Ok(Arc::new(window))
+}
+
+fn writable(
+    source: &dyn ReadAt,
+    options: &OpenOptions,
+) -> Result<(&'static Format, Option<OpenMut>)> {
+    let wanted = options.format.as_deref();
+    let mut head = vec![0; probe_len().min(saturating_usize(source.len()))];
+    let read = source.read_exact_at(0, &mut head);
+    read.map_err(|error| Error::io(0, head.len(), error))?;
+    let format = find_format(&head, wanted).or_else(|| named(wanted));
+    let format = format.ok_or_else(|| unknown(wanted, &head, None, options.offset))?;
+    Ok((format, format.open_mut))
+}

@@ -1,13 +1,14 @@
-//! The images that are measured, made once and kept.
+//! The romfs images that are measured, made once and kept.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use forerun_testkit::{generate, require};
 
+use super::program::program_in;
 use crate::process;
 
 /// Length of the large file.
@@ -50,29 +51,6 @@ pub fn prepare(root: &Path, dir: &Path, program: Option<&Path>) -> Result<Inputs
         fs::remove_dir_all(&tree)?;
     }
     Ok(inputs)
-}
-
-/// Makes `dir`, and puts the program there: `program`, or a release build of the tree.
-pub fn program_in(root: &Path, dir: &Path, program: Option<&Path>) -> Result<PathBuf> {
-    fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-    // Another user measures the mounts without root.
-    fs::set_permissions(dir, Permissions::from_mode(0o755))?;
-    let program = program.map_or_else(|| build(root), |program| Ok(program.to_path_buf()))?;
-    let copy = dir.join("forerun");
-    // A new file: the old one may be running.
-    let new = copy.with_extension("new");
-    fs::copy(&program, &new).with_context(|| program.display().to_string())?;
-    fs::rename(&new, &copy)?;
-    Ok(copy)
-}
-
-fn build(root: &Path) -> Result<PathBuf> {
-    let mut build = process::cargo(root);
-    build.args(["build", "--release", "--locked", "--package", "forerun-cli"]);
-    build.args(["--bin", "forerun"]);
-    process::run(&mut build)?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    Ok(target.join("release/forerun"))
 }
 
 /// With the reference writer where it is there: its images are those that users have.

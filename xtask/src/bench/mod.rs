@@ -1,11 +1,24 @@
 //! Measurements: wall time and counted requests, for people; nothing fails by them.
 
 mod caches;
+mod comparison;
+mod erofs;
+mod generated;
+mod host;
 mod inputs;
+mod metadata;
 mod mount;
+mod other;
+mod program;
 mod report;
 mod romfs;
+mod run;
+mod samples;
+mod scratch;
 mod squashfs;
+mod table;
+mod tree;
+mod work;
 
 use std::path::Path;
 
@@ -20,12 +33,17 @@ pub enum Bench {
     /// Reading, listing, extracting and packing SquashFS against the kernel driver, squashfuse_ll,
     /// unsquashfs and mksquashfs
     Squashfs(squashfs::Options),
+    /// Reading, listing, extracting and packing EROFS and composefs against the kernel's drivers,
+    /// erofsfuse, fsck.erofs and mkfs.erofs
+    Erofs(erofs::Options),
+    /// Listing a tree, uncached and cached, in all ways that EROFS and composefs images are read
+    Metadata(metadata::Options),
     /// What the measured processes do: not for people
     #[command(hide = true)]
     Work {
         /// What to do
         #[command(subcommand)]
-        work: squashfs::Work,
+        work: work::Work,
     },
 }
 
@@ -34,6 +52,8 @@ pub fn run(root: &Path, what: &Bench) -> Result<()> {
     match what {
         Bench::Romfs(options) => romfs::run(root, options),
         Bench::Squashfs(options) => squashfs::run(root, options),
-        Bench::Work { work } => squashfs::work(work),
+        Bench::Erofs(options) => erofs::run(root, options),
+        Bench::Metadata(options) => metadata::run(root, options),
+        Bench::Work { work } => work::run(work),
     }
 }

@@ -1,6 +1,7 @@
 //! An image mounted for one measurement, and what its daemon counted.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -22,6 +23,12 @@ pub struct Access {
 }
 
 impl Access {
+    /// As root, with large blocks.
+    pub const ROOT: Self = Self {
+        rootless: false,
+        large_blocks: true,
+    };
+
     /// The name in tables.
     pub fn name(self) -> String {
         format!("{} mount, {}", self.user(), self.option())
@@ -71,6 +78,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 impl Mounted {
     /// Mounts and waits until the mount is there.
     pub fn new(forerun: &Path, image: &Path, access: Access) -> Result<Self> {
+        Self::with_objects(forerun, image, access, None)
+    }
+
+    /// The same, with the object store of a composefs image.
+    pub fn with_objects(
+        forerun: &Path,
+        image: &Path,
+        access: Access,
+        objects: Option<&Path>,
+    ) -> Result<Self> {
         let dir = temp_dir("bench");
         let point = dir.path().join("mnt");
         fs::create_dir(&point)?;
@@ -81,6 +98,9 @@ impl Mounted {
         let log = File::create(dir.path().join("log"))?;
         let mut command = access.command(forerun);
         command.args(["mount", "-f", "--stats", "-o", access.option()]);
+        if let Some(objects) = objects {
+            command.arg("-o").arg(objects_option(objects));
+        }
         command.arg(image).arg(&point).stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);
         let daemon = command
@@ -143,6 +163,13 @@ impl Drop for Mounted {
             let _reaped = self.daemon.wait();
         }
     }
+}
+
+/// The mount option that names an object store.
+pub fn objects_option(objects: &Path) -> OsString {
+    let mut option = OsString::from("objects=");
+    option.push(objects);
+    option
 }
 
 /// Waits until something is mounted at `point`, which `daemon` is about to do.

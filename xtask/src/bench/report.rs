@@ -4,6 +4,7 @@ use comfy_table::{CellAlignment, Table};
 use serde_json::{Value, json};
 
 use super::mount::Counters;
+use super::samples::{median, middle};
 
 /// One run.
 pub struct Sample {
@@ -44,24 +45,8 @@ impl Series {
 
     /// The median of a counter; `None` where no daemon counted.
     fn counter(&self, name: &str) -> Option<u64> {
-        let values = self
-            .samples
-            .iter()
-            .filter_map(|sample| sample.counters.get(name));
-        let mut values: Vec<u64> = values.copied().collect();
-        values.sort_unstable();
-        values.get(values.len() / 2).copied()
-    }
-}
-
-/// The middle one, or the mean of the two in the middle; 0 of none.
-pub fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match (values.len() % 2, values.get(middle)) {
-        (1, Some(value)) => *value,
-        (_, Some(value)) => f64::midpoint(values[middle - 1], *value),
-        _ => 0.0,
+        let told = |sample: &Sample| sample.counters.get(name).copied();
+        middle(self.samples.iter().filter_map(told))
     }
 }
 
@@ -179,18 +164,6 @@ mod tests {
             series.push(Sample { seconds, counters });
         }
         series
-    }
-
-    #[test]
-    fn medians() {
-        for (mut values, expected) in [
-            (vec![], 0.0),
-            (vec![3.0], 3.0),
-            (vec![4.0, 1.0], 2.5),
-            (vec![9.0, 1.0, 2.0], 2.0),
-        ] {
-            assert!((median(&mut values) - expected).abs() < 1e-9, "{values:?}");
-        }
     }
 
     #[test]

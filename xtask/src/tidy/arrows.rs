@@ -60,10 +60,10 @@ const BASE: &[&str] = &[
 fn allowed(name: &str) -> Option<Vec<&'static str>> {
     Some(match name {
         "forerun-io" | "forerun-codec" => Vec::new(),
-        "forerun-vfs" | "forerun-testkit" => vec!["forerun-io", "forerun-codec", "forerun-vfs"],
+        "forerun-vfs" => vec!["forerun-io", "forerun-codec", "forerun-vfs"],
         "forerun-remote" => vec!["forerun-io"],
         "forerun-engine" | "forerun-romfs" | "forerun-squashfs" | "forerun-erofs"
-        | "forerun-exfat" => BASE.to_vec(),
+        | "forerun-exfat" | "forerun-testkit" => BASE.to_vec(),
         "forerun-composefs" => [BASE, &["forerun-erofs"]].concat(),
         "forerun" => [BASE, DRIVERS, &[REMOTE]].concat(),
         "forerun-fuse" | "forerun-kernel" | "forerun-export" => [BASE, &["forerun"]].concat(),

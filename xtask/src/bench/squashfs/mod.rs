@@ -6,49 +6,37 @@
 //! so that a slow minute of the machine meets all of them.
 
 mod drivers;
-mod generated;
-mod host;
 mod inputs;
 mod measure;
 mod rows;
-mod scratch;
-mod table;
-mod work;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
-use clap::ValueEnum;
+use serde_json::json;
 
-use host::Host;
+use super::comparison::{Shared, or_all, rounds};
+use super::host::{Driver, Host};
+use super::table::Report;
+use super::tree::BIG_LEN;
+use inputs::BLOCK;
 use rows::Row;
-use table::{Report, Series};
-
-pub use work::{Work, run as work};
 
 /// How to measure.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Rounds; medians are reported
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
+    #[command(flatten)]
+    shared: Shared,
     /// Where trees and images are kept between runs: a disk with 6 GB to spare, not memory
-    #[arg(long, default_value = "/var/tmp/forerun-bench-squashfs")]
+    #[arg(long, default_value = DIR)]
     dir: PathBuf,
-    /// The tree to measure with [default: the newest linux-source of /usr/src, unpacked; else one
-    /// is generated]
-    #[arg(long, value_name = "DIR")]
-    tree: Option<PathBuf>,
     /// Measure only these, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ROWS")]
     rows: Vec<Row>,
-    /// Measure this program and not a release build of the tree
-    #[arg(long, value_name = "FILE")]
-    program: Option<PathBuf>,
-    /// Print JSON and no table
-    #[arg(long)]
-    json: bool,
 }
+
+/// Where trees and images are kept, unless somebody says otherwise.
+pub const DIR: &str = "/var/tmp/forerun-bench-squashfs";
 
 /// Measures and prints. Fails at the end where a run did, so that the others are not lost.
 pub fn run(root: &Path, options: &Options) -> Result<()> {
@@ -56,50 +44,31 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
         rustix::process::geteuid().is_root(),
         "needs root: to mount with the kernel's driver, and to drop all caches"
     );
-    let rows = match options.rows.as_slice() {
-        [] => Row::value_variants(),
-        rows => rows,
+    let shared = &options.shared;
+    let rows = or_all(&options.rows);
+    let (tree, program) = (shared.tree.as_deref(), shared.program.as_deref());
+    let inputs = inputs::prepare(root, &options.dir, tree, program, rows)?;
+    let driver = Driver {
+        name: "SQUASHFS",
+        prefix: "CONFIG_SQUASHFS_",
     };
-    let program = options.program.as_deref();
-    let inputs = inputs::prepare(root, &options.dir, options.tree.as_deref(), program, rows)?;
-    let host = Host::look(&inputs.forerun);
-    let mut all = series(rows);
-    for round in 1..=options.rounds {
-        for row in rows {
-            let mut of_row: Vec<&mut Series> = all.iter_mut().filter(|s| s.row == *row).collect();
-            if round % 2 == 0 {
-                of_row.reverse();
-            }
-            for series in of_row {
-                eprintln!(
-                    "round {round} of {}: {}, {}",
-                    options.rounds,
-                    row.what(),
-                    series.who
-                );
-                series.push(measure::measure(&inputs, *row, series.who));
-            }
-        }
-    }
-    let report = Report::new(host, &inputs, all);
-    match options.json {
-        true => println!("{}", report.json()),
-        false => println!("{}", report.table()),
-    }
-    let failures = report.failures();
-    ensure!(failures == 0, "{failures} runs failed, as said above");
-    Ok(())
-}
-
-fn series(rows: &[Row]) -> Vec<Series> {
-    let mut all = Vec::new();
-    for &row in rows {
-        for who in row.all_who() {
-            match drivers::missing(who) {
-                Some(why) => eprintln!("SKIP: {}: {why}", row.what()),
-                None => all.push(Series::new(row, who)),
-            }
-        }
-    }
-    all
+    let programs = [
+        ("squashfuse_ll", "--help"),
+        ("unsquashfs", "-version"),
+        ("mksquashfs", "-version"),
+    ];
+    let host = Host::look(&inputs.forerun, &[driver], &programs);
+    let missing = |_, who| drivers::missing(who);
+    let measure = |row, who| measure::measure(&inputs, row, who);
+    let series = rounds(rows, shared.rounds, missing, measure);
+    let blocks = BIG_LEN.div_ceil(BLOCK);
+    let report = Report {
+        host,
+        tree: inputs.tree.text(),
+        about: "all images: blocks of 128 KiB".to_string(),
+        remarks: format!("The large file has {blocks} blocks."),
+        facts: json!({ "big_file_blocks": blocks }),
+        series,
+    };
+    report.print(shared.json)
 }

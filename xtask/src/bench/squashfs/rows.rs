@@ -76,15 +76,13 @@ impl Compressor {
     }
 }
 
-impl Row {
-    /// For `--rows`, and JSON.
-    pub fn name(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().to_string())
-    }
+impl crate::bench::comparison::Row for Row {
+    type Who = Who;
 
-    /// For people.
-    pub const fn what(self) -> &'static str {
+    const BENCH: &'static str = "squashfs";
+    const OURS: Who = Who::Forerun;
+
+    fn what(self) -> &'static str {
         match self {
             Self::CatGzip => "cat 250 MB, gzip",
             Self::CatZstd => "cat 250 MB, zstd",
@@ -99,8 +97,7 @@ impl Row {
         }
     }
 
-    /// The others that do it too, each with the most that forerun may take of their time.
-    pub const fn targets(self) -> &'static [(Who, f64)] {
+    fn targets(self) -> &'static [(Who, f64)] {
         match self {
             Self::CatGzip => &[(Who::Kernel, 0.40), (Who::Squashfuse, 0.65)],
             Self::CatZstd => &[(Who::Kernel, 0.40), (Who::Squashfuse, 0.80)],
@@ -115,6 +112,12 @@ impl Row {
         }
     }
 
+    fn size_target(self) -> Option<f64> {
+        (self == Self::Pack).then_some(1.01)
+    }
+}
+
+impl Row {
     /// The compressor of its image.
     pub const fn compressor(self) -> Compressor {
         match self {
@@ -134,20 +137,12 @@ impl Row {
     pub const fn is_big(self) -> bool {
         matches!(self, Self::CatGzip | Self::CatZstd | Self::Random)
     }
-
-    /// Forerun and the others.
-    pub fn all_who(self) -> Vec<Who> {
-        let others = self.targets().iter().map(|(who, _)| *who);
-        std::iter::once(Who::Forerun).chain(others).collect()
-    }
 }
-
-/// The most that an image of forerun may be larger than one of mksquashfs.
-pub const SIZE_TARGET: f64 = 1.01;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::comparison::Row as _;
 
     #[test]
     fn names_are_those_of_the_option() {

@@ -1,59 +1,48 @@
 //! Medians, ratios, targets, counters, and the two ways to print them.
 
-use anyhow::{Error, Result};
+use anyhow::{Result, ensure};
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Value, json};
 
+use super::comparison::Row;
 use super::host::Host;
-use super::inputs::{BIG_LEN, BLOCK, Inputs};
-use super::measure::Run;
-use super::rows::{Row, SIZE_TARGET, Who};
-use crate::bench::report::median;
+use super::run::Run;
+use super::samples::{Samples, middle};
 
 /// The runs of one row by one of the drivers.
-pub struct Series {
+pub struct Series<R: Row> {
     /// What was done.
-    pub row: Row,
+    pub row: R,
     /// Who did it.
-    pub who: Who,
-    runs: Vec<Run>,
-    failures: Vec<Error>,
+    pub who: R::Who,
+    samples: Samples<Run>,
 }
 
-impl Series {
+impl<R: Row> Series<R> {
     /// No runs yet.
-    pub const fn new(row: Row, who: Who) -> Self {
+    pub const fn new(row: R, who: R::Who) -> Self {
         Self {
             row,
             who,
-            runs: Vec::new(),
-            failures: Vec::new(),
+            samples: Samples::new(),
         }
     }
 
     /// Adds a run, or why there is none.
     pub fn push(&mut self, run: Result<Run>) {
-        match run {
-            Ok(run) => self.runs.push(run),
-            Err(error) => {
-                eprintln!("FAILED: {error:#}");
-                self.failures.push(error);
-            }
-        }
+        self.samples.push(run);
     }
 
     fn seconds(&self) -> Option<f64> {
-        let mut seconds: Vec<f64> = self.runs.iter().map(|run| run.seconds).collect();
-        (!seconds.is_empty()).then(|| median(&mut seconds))
+        self.samples.time(|run| run.seconds)
     }
 
-    /// The median of a counter, of which those at 0 may not be told; `None` where nobody counted.
     fn counter(&self, name: &str) -> Option<u64> {
-        let counted = self.runs.iter().filter(|run| !run.counters.is_empty());
-        let values = counted.map(|run| run.counters.get(name).copied().unwrap_or(0));
-        let mut values: Vec<u64> = values.collect();
-        values.sort_unstable();
-        values.get(values.len() / 2).copied()
+        self.samples.counter(|run| &run.counters, name)
+    }
+
+    fn request_len(&self) -> Option<u64> {
+        self.samples.request_len(|run| &run.counters)
     }
 
     /// Messages of the FUSE protocol.
@@ -65,26 +54,22 @@ impl Series {
                 .filter(|(name, _)| name.starts_with("fuse_"));
             named.map(|(_, count)| count).sum::<u64>()
         };
-        let mut values: Vec<u64> = self.runs.iter().map(of).collect();
-        values.sort_unstable();
-        values
-            .get(values.len() / 2)
-            .copied()
-            .filter(|&count| count > 0)
+        middle(self.samples.runs.iter().map(of)).filter(|&count| count > 0)
     }
 
     fn peak(&self) -> Option<u64> {
-        self.runs.iter().filter_map(|run| run.peak).max()
+        self.samples.runs.iter().filter_map(|run| run.peak).max()
     }
 
     fn made(&self) -> Option<u64> {
-        self.runs.iter().find_map(|run| run.made)
+        self.samples.runs.iter().find_map(|run| run.made)
     }
 
     /// What all runs found, or `None` where they differ.
     fn found(&self) -> Option<&str> {
-        let first = &self.runs.first()?.found;
-        self.runs
+        let first = &self.samples.runs.first()?.found;
+        self.samples
+            .runs
             .iter()
             .all(|run| run.found == *first)
             .then_some(first)
@@ -92,10 +77,10 @@ impl Series {
 }
 
 /// One comparison: a line of the table.
-struct Line {
-    row: Row,
+struct Line<R: Row> {
+    row: R,
     what: &'static str,
-    against: Who,
+    against: R::Who,
     ours: Option<f64>,
     theirs: Option<f64>,
     target: f64,
@@ -103,7 +88,7 @@ struct Line {
     same: bool,
 }
 
-impl Line {
+impl<R: Row> Line<R> {
     fn ratio(&self) -> Option<f64> {
         Some(self.ours? / self.theirs?)
     }
@@ -119,40 +104,62 @@ impl Line {
 }
 
 /// All of it.
-pub struct Report {
-    host: Host,
-    tree: String,
-    series: Vec<Series>,
+pub struct Report<R: Row> {
+    /// What it was measured on.
+    pub host: Host,
+    /// What it was measured with.
+    pub tree: String,
+    /// How, for people.
+    pub about: String,
+    /// What else there is to say, for people.
+    pub remarks: String,
+    /// The same for programs: an object.
+    pub facts: Value,
+    /// The runs.
+    pub series: Vec<Series<R>>,
 }
 
-impl Report {
-    /// Of these runs.
-    pub fn new(host: Host, inputs: &Inputs, series: Vec<Series>) -> Self {
-        let tree = format!(
-            "{}: {} files, {} bytes",
-            inputs.tree.display(),
-            inputs.tree_files,
-            inputs.tree_bytes
+impl<R: Row> Report<R> {
+    /// To standard output. Fails where a run did, or where drivers found different data.
+    pub fn print(&self, as_json: bool) -> Result<()> {
+        match as_json {
+            true => println!("{}", self.json()),
+            false => println!("{}", self.table()),
+        }
+        let failures = self.failures();
+        ensure!(failures == 0, "{failures} runs failed, as said above");
+        let lines = self.lines();
+        let differ = lines
+            .iter()
+            .filter(|line| line.ratio().is_some() && !line.same);
+        let differ: Vec<&str> = differ.map(|line| line.what).collect();
+        ensure!(
+            differ.is_empty(),
+            "other data was found than by others: {}",
+            differ.join(", ")
         );
-        Self { host, tree, series }
+        Ok(())
     }
 
     /// Runs that failed.
-    pub fn failures(&self) -> usize {
-        self.series.iter().map(|series| series.failures.len()).sum()
+    fn failures(&self) -> usize {
+        self.series
+            .iter()
+            .map(|series| series.samples.failures.len())
+            .sum()
     }
 
-    fn find(&self, row: Row, who: Who) -> Option<&Series> {
-        let is = |series: &&Series| series.row == row && series.who == who;
+    fn find(&self, row: R, who: R::Who) -> Option<&Series<R>> {
+        let is = |series: &&Series<R>| series.row == row && series.who == who;
         self.series.iter().find(is)
     }
 
-    fn lines(&self) -> Vec<Line> {
-        let mut rows: Vec<Row> = self.series.iter().map(|series| series.row).collect();
+    fn lines(&self) -> Vec<Line<R>> {
+        let mut rows: Vec<R> = self.series.iter().map(|series| series.row).collect();
         rows.dedup();
         let mut lines = Vec::new();
         for row in rows {
-            let ours = self.find(row, Who::Forerun);
+            let ours = self.find(row, R::OURS);
             for &(against, target) in row.targets() {
                 let theirs = self.find(row, against);
                 lines.push(Line {
@@ -165,30 +172,29 @@ impl Report {
                     same: ours.and_then(Series::found) == theirs.and_then(Series::found),
                 });
             }
-            if row == Row::Pack {
-                lines.push(self.sizes());
-            }
+            lines.extend(self.sizes(row));
         }
         lines
     }
 
     /// Lengths of the images that were made, in MB, as if they were seconds.
     #[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Lengths far below 2^53.
-    fn sizes(&self) -> Line {
-        let made = |who| self.find(Row::Pack, who).and_then(Series::made);
-        Line {
-            row: Row::Pack,
+    fn sizes(&self, row: R) -> Option<Line<R>> {
+        let target = row.size_target()?;
+        let (against, _) = *row.targets().first()?;
+        let made = |who| self.find(row, who).and_then(Series::made);
+        Some(Line {
+            row,
             what: "its size, MB",
-            against: Who::Mksquashfs,
-            ours: made(Who::Forerun).map(|len| len as f64 / 1e6),
-            theirs: made(Who::Mksquashfs).map(|len| len as f64 / 1e6),
-            target: SIZE_TARGET,
+            against,
+            ours: made(R::OURS).map(|len| len as f64 / 1e6),
+            theirs: made(against).map(|len| len as f64 / 1e6),
+            target,
             same: true,
-        }
+        })
     }
 
-    /// For people.
-    pub fn table(&self) -> String {
+    fn table(&self) -> String {
         let mut table = new_table();
         table.set_header([
             "work", "forerun", "against", "theirs", "ratio", "at most", "target",
@@ -211,17 +217,21 @@ impl Report {
             ]);
         }
         format!(
-            "{}tree: {}\nall images: blocks of 128 KiB; {} rounds\n\n{table}\n\n\
+            "{}tree: {}\n{}; {} rounds\n\n{table}\n\n\
              Medians, in seconds; all caches dropped before each run, fresh mounts, as root.\n\n{}",
             self.host.text(),
             self.tree,
+            self.about,
             self.rounds(),
             self.counters()
         )
     }
 
     fn rounds(&self) -> usize {
-        let rounds = self.series.iter().map(|s| s.runs.len() + s.failures.len());
+        let rounds = self
+            .series
+            .iter()
+            .map(|s| s.samples.runs.len() + s.samples.failures.len());
         rounds.max().unwrap_or(0)
     }
 
@@ -233,6 +243,7 @@ impl Report {
             "by",
             "requests",
             "MB read",
+            "KiB each",
             "decodes",
             "of metadata",
             "repeats",
@@ -240,7 +251,7 @@ impl Report {
             "messages",
             "peak MiB",
         ]);
-        for column in 2..10 {
+        for column in 2..11 {
             align_right(&mut table, column);
         }
         let number = |value: Option<u64>| value.map_or("-".to_string(), |n| n.to_string());
@@ -254,6 +265,7 @@ impl Report {
                         .counter("source_bytes")
                         .map(|bytes| bytes / 1_000_000),
                 ),
+                number(series.request_len().map(|bytes| bytes >> 10)),
                 number(series.counter("decodes")),
                 number(series.counter("metadata_decodes")),
                 number(series.counter("repeated_decodes")),
@@ -266,7 +278,7 @@ impl Report {
         let ours = self
             .series
             .iter()
-            .filter(|s| s.who == Who::Forerun && s.row != Row::Pack);
+            .filter(|s| s.who == R::OURS && s.row.size_target().is_none());
         let most = ours.filter_map(Series::peak).max();
         let memory = match most {
             Some(most) if most <= bound => "met",
@@ -275,14 +287,13 @@ impl Report {
         };
         format!(
             "{table}\n\nMedians; peak: the most of all runs. Bound for forerun's memory, budget + 100 \
-             MiB: {} MiB, {memory}.\nThe large file has {} blocks.",
+             MiB: {} MiB, {memory}.\n{}",
             bound >> 20,
-            BIG_LEN.div_ceil(BLOCK)
+            self.remarks
         )
     }
 
-    /// For programs.
-    pub fn json(&self) -> String {
+    fn json(&self) -> String {
         let lines: Vec<Value> = self
             .lines()
             .iter()
@@ -300,22 +311,23 @@ impl Report {
             })
             .collect();
         let series: Vec<Value> = self.series.iter().map(series_json).collect();
-        let report = json!({
-            "bench": "squashfs",
+        let mut report = json!({
+            "bench": R::BENCH,
             "host": self.host.json(),
             "tree": self.tree,
             "memory_bound": self.host.memory_bound(),
-            "big_file_blocks": BIG_LEN.div_ceil(BLOCK),
             "lines": lines,
             "series": series,
         });
+        for (name, fact) in self.facts.as_object().into_iter().flatten() {
+            report[name] = fact.clone();
+        }
         format!("{report:#}")
     }
 }
 
-fn series_json(series: &Series) -> Value {
-    let of = |value: fn(&Run) -> Value| series.runs.iter().map(value).collect::<Vec<_>>();
-    let failures: Vec<String> = series.failures.iter().map(|e| format!("{e:#}")).collect();
+fn series_json<R: Row>(series: &Series<R>) -> Value {
+    let of = |value: fn(&Run) -> Value| series.samples.runs.iter().map(value).collect::<Vec<_>>();
     json!({
         "row": series.row.name(),
         "who": series.who.to_string(),
@@ -325,17 +337,19 @@ fn series_json(series: &Series) -> Value {
         "made": of(|run| run.made.into()),
         "found": of(|run| run.found.as_str().into()),
         "counters": of(|run| json!(run.counters)),
-        "failures": failures,
+        "failures": series.samples.errors(),
     })
 }
 
-fn new_table() -> Table {
+/// A table without lines.
+pub fn new_table() -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     table
 }
 
-fn align_right(table: &mut Table, column: usize) {
+/// For numbers.
+pub fn align_right(table: &mut Table, column: usize) {
     if let Some(column) = table.column_mut(column) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -344,9 +358,55 @@ fn align_right(table: &mut Table, column: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::host::Driver;
     use crate::bench::mount::Counters;
 
-    fn series(row: Row, who: Who, seconds: &[f64], found: &str) -> Series {
+    #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+    enum Row {
+        Cat,
+        Ls,
+        Tree,
+        Pack,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Who {
+        Forerun,
+        Kernel,
+        Other,
+    }
+
+    impl std::fmt::Display for Who {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "{self:?}")
+        }
+    }
+
+    impl super::Row for Row {
+        type Who = Who;
+
+        const BENCH: &'static str = "test";
+        const OURS: Who = Who::Forerun;
+
+        fn what(self) -> &'static str {
+            "work"
+        }
+
+        fn targets(self) -> &'static [(Who, f64)] {
+            match self {
+                Self::Cat => &[(Who::Kernel, 0.40), (Who::Other, 0.65)],
+                Self::Ls => &[(Who::Kernel, 0.80)],
+                Self::Tree => &[(Who::Kernel, 0.45)],
+                Self::Pack => &[(Who::Other, 1.00)],
+            }
+        }
+
+        fn size_target(self) -> Option<f64> {
+            (self == Self::Pack).then_some(1.01)
+        }
+    }
+
+    fn series(row: Row, who: Who, seconds: &[f64], found: &str) -> Series<Row> {
         let mut series = Series::new(row, who);
         for &seconds in seconds {
             series.push(Ok(Run {
@@ -360,16 +420,25 @@ mod tests {
         series
     }
 
-    fn report(series: Vec<Series>) -> Report {
+    fn report(series: Vec<Series<Row>>) -> Report<Row> {
         Report {
             host: Host {
                 kernel: "1.2".to_string(),
-                squashfs: Some(("here".to_string(), vec!["XZ".to_string()])),
+                drivers: vec![(
+                    Driver {
+                        name: "SQUASHFS",
+                        prefix: "",
+                    },
+                    Some(("here".to_string(), vec!["XZ".to_string()])),
+                )],
                 programs: vec![("x", "1".to_string())],
                 cpus: 2,
                 memory: 1 << 30,
             },
             tree: "tree".to_string(),
+            about: "about".to_string(),
+            remarks: "remarks".to_string(),
+            facts: json!({ "blocks": 3 }),
             series,
         }
     }
@@ -377,11 +446,11 @@ mod tests {
     #[test]
     fn each_target_has_its_line() {
         let report = report(vec![
-            series(Row::CatGzip, Who::Forerun, &[0.5, 0.3, 0.4], "x"),
-            series(Row::CatGzip, Who::Kernel, &[1.0], "x"),
-            series(Row::CatGzip, Who::Squashfuse, &[0.5], "x"),
+            series(Row::Cat, Who::Forerun, &[0.5, 0.3, 0.4], "x"),
+            series(Row::Cat, Who::Kernel, &[1.0], "x"),
+            series(Row::Cat, Who::Other, &[0.5], "x"),
             series(Row::Pack, Who::Forerun, &[1.0], ""),
-            series(Row::Pack, Who::Mksquashfs, &[1.0], ""),
+            series(Row::Pack, Who::Other, &[1.0], ""),
             series(Row::Ls, Who::Forerun, &[1.0], "4 lines"),
             series(Row::Ls, Who::Kernel, &[9.0], "5 lines"),
             series(Row::Tree, Who::Forerun, &[1.0], ""),
@@ -403,6 +472,12 @@ mod tests {
         );
         let json: Value = serde_json::from_str(&report.json()).unwrap();
         assert_eq!(json["lines"][0]["ratio"], 0.4);
+        assert_eq!(
+            (&json["blocks"], &json["bench"]),
+            (&json!(3), &json!("test"))
+        );
+        let error = report.print(true).unwrap_err().to_string();
+        assert!(error.contains("other data"), "{error}");
         assert_eq!(json["series"][0]["counters"][0]["decodes"], 7);
     }
 

@@ -1,4 +1,4 @@
-//! What it was measured on and against: kernel, its SQUASHFS configuration, versions.
+//! What it was measured on and against: kernel, the configuration of its drivers, versions.
 
 use std::fs;
 use std::process::Command;
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 pub struct Host {
     /// Release of the kernel.
     pub kernel: String,
-    /// Its SQUASHFS options, and where they were found.
-    pub squashfs: Option<(String, Vec<String>)>,
+    /// Its drivers' options, and where they were found.
+    pub drivers: Vec<(Driver, Option<Configuration>)>,
     /// Names and versions of the programs.
     pub programs: Vec<(&'static str, String)>,
     /// CPUs that can be used.
@@ -19,33 +19,42 @@ pub struct Host {
     pub memory: u64,
 }
 
+/// Where options were found, and those that are set.
+pub type Configuration = (String, Vec<String>);
+
+/// A driver of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Driver {
+    /// For people.
+    pub name: &'static str,
+    /// What the names of its options start with.
+    pub prefix: &'static str,
+}
+
 impl Host {
-    /// Looks.
-    pub fn look(forerun: &std::path::Path) -> Self {
+    /// Looks for these drivers' options, and for the versions of programs, each asked with an
+    /// argument of its own.
+    pub fn look(
+        forerun: &std::path::Path,
+        drivers: &[Driver],
+        programs: &[(&'static str, &str)],
+    ) -> Self {
+        let version = first_line(Command::new(forerun).arg("--version"));
+        let others = programs
+            .iter()
+            .map(|&(name, argument)| (name, first_line(Command::new(name).arg(argument))));
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let kernel = kernel.trim().to_string();
         let info = rustix::system::sysinfo();
         Self {
-            squashfs: configuration(&kernel),
+            drivers: drivers
+                .iter()
+                .map(|driver| (*driver, configuration(&kernel, driver.prefix)))
+                .collect(),
             kernel,
-            programs: vec![
-                (
-                    "forerun",
-                    first_line(Command::new(forerun).arg("--version")),
-                ),
-                (
-                    "squashfuse_ll",
-                    first_line(Command::new("squashfuse_ll").arg("--help")),
-                ),
-                (
-                    "unsquashfs",
-                    first_line(Command::new("unsquashfs").arg("-version")),
-                ),
-                (
-                    "mksquashfs",
-                    first_line(Command::new("mksquashfs").arg("-version")),
-                ),
-            ],
+            programs: std::iter::once(("forerun", version))
+                .chain(others)
+                .collect(),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             memory: info.totalram.saturating_mul(info.mem_unit.into()),
         }
@@ -64,11 +73,11 @@ impl Host {
             self.cpus,
             self.memory >> 20
         );
-        match &self.squashfs {
-            Some((from, options)) => {
-                text += &format!("SQUASHFS in {from}: {}\n", options.join(" "));
-            }
-            None => text += "SQUASHFS: the kernel's configuration is not to be found\n",
+        for (Driver { name, .. }, found) in &self.drivers {
+            text += &match found {
+                Some((from, options)) => format!("{name} in {from}: {}\n", options.join(" ")),
+                None => format!("{name}: the kernel's configuration is not to be found\n"),
+            };
         }
         for (name, version) in &self.programs {
             text += &format!("{name}: {version}\n");
@@ -83,17 +92,21 @@ impl Host {
             .iter()
             .map(|(name, version)| ((*name).to_string(), version.as_str().into()))
             .collect();
-        json!({
+        let mut json = json!({
             "kernel": self.kernel,
-            "squashfs_configuration": self.squashfs.as_ref().map(|(_, options)| options),
             "programs": programs,
             "cpus": self.cpus,
             "memory": self.memory,
-        })
+        });
+        for (driver, found) in &self.drivers {
+            let key = format!("{}_configuration", driver.name.to_lowercase());
+            json[key] = json!(found.as_ref().map(|(_, options)| options));
+        }
+        json
     }
 }
 
-fn configuration(kernel: &str) -> Option<(String, Vec<String>)> {
+fn configuration(kernel: &str, prefix: &str) -> Option<Configuration> {
     let boot = format!("/boot/config-{kernel}");
     let from_proc = Command::new("zcat").arg("/proc/config.gz").output();
     let from_proc = from_proc.ok().filter(|output| output.status.success());
@@ -104,13 +117,13 @@ fn configuration(kernel: &str) -> Option<(String, Vec<String>)> {
         ),
         None => (boot.clone(), fs::read_to_string(boot).ok()?),
     };
-    Some((from, options(&text)))
+    Some((from, options(&text, prefix)))
 }
 
 /// `DECOMP_SINGLE` of `CONFIG_SQUASHFS_DECOMP_SINGLE=y`, `NAME=VALUE` of other values.
-fn options(text: &str) -> Vec<String> {
+fn options(text: &str, prefix: &str) -> Vec<String> {
     text.lines()
-        .filter_map(|line| line.strip_prefix("CONFIG_SQUASHFS_"))
+        .filter_map(|line| line.strip_prefix(prefix))
         .map(|option| option.strip_suffix("=y").unwrap_or(option).to_string())
         .collect()
 }
@@ -135,6 +148,7 @@ mod tests {
     fn only_what_is_set() {
         let text = "CONFIG_SQUASHFS=y\n# CONFIG_SQUASHFS_LZO is not set\n\
                     CONFIG_SQUASHFS_XZ=y\nCONFIG_SQUASHFS_FRAGMENT_CACHE_SIZE=3\nCONFIG_X=y\n";
-        assert_eq!(options(text), ["XZ", "FRAGMENT_CACHE_SIZE=3"]);
+        let options = options(text, "CONFIG_SQUASHFS_");
+        assert_eq!(options, ["XZ", "FRAGMENT_CACHE_SIZE=3"]);
     }
 }

@@ -16,6 +16,8 @@ use forerun_testkit::rng::Rng;
 const BUFFER: usize = 128 << 10;
 /// Length of a random read.
 const PAGE: u64 = 4096;
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 /// A piece of work.
 #[derive(clap::Subcommand)]
@@ -41,6 +43,17 @@ pub enum Work {
         #[arg(long, default_value_t = 2)]
         threads: u64,
     },
+    /// Read pages of a file that is in memory, without a look at what is in them
+    Pages {
+        /// The file
+        file: PathBuf,
+        /// Reads
+        #[arg(long, default_value_t = 1_000_000)]
+        reads: u64,
+        /// At places of a seeded sequence, and not one after the other
+        #[arg(long)]
+        random: bool,
+    },
 }
 
 /// Does it, and prints `files` and `bytes`, or a sum over what was read.
@@ -58,6 +71,11 @@ pub fn run(work: &Work) -> Result<()> {
             reads,
             threads,
         } => random(file, *reads, *threads),
+        Work::Pages {
+            file,
+            reads,
+            random,
+        } => pages(file, *reads, *random),
     }
 }
 
@@ -150,15 +168,32 @@ fn random(path: &Path, reads: u64, threads: u64) -> Result<()> {
     Ok(())
 }
 
+/// What is measured is the way of the pages to a reader: of each, one word is looked at.
+fn pages(path: &Path, reads: u64, random: bool) -> Result<()> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    let pages = file.metadata()?.len() / PAGE;
+    ensure!(pages > 0, "{}: less than a page", path.display());
+    let mut page = vec![0; usize::try_from(PAGE)?];
+    let (mut rng, mut sum) = (Rng::new(0), FNV_START);
+    for n in 0..reads {
+        let at = if random { rng.below(pages) } else { n % pages };
+        file.read_exact_at(&mut page, at * PAGE)?;
+        let word = page.first_chunk().context("a page")?;
+        sum = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(FNV_PRIME);
+    }
+    println!("{reads} {sum:016x}");
+    Ok(())
+}
+
 /// FNV-1a over the words of what was read.
 fn read_pages(file: &File, mut rng: Rng, pages: u64, count: u64) -> Result<u64> {
     let mut page = vec![0; usize::try_from(PAGE)?];
-    let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+    let mut sum = FNV_START;
     for _ in 0..count {
         file.read_exact_at(&mut page, rng.below(pages) * PAGE)?;
         for word in page.chunks_exact(8) {
             let word = u64::from_le_bytes(word.try_into()?);
-            sum = (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+            sum = (sum ^ word).wrapping_mul(FNV_PRIME);
         }
     }
     Ok(sum)

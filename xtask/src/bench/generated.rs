@@ -89,7 +89,7 @@ mod tests {
     fn the_shape() {
         let dir = tempfile::tempdir().unwrap();
         populate(forerun_testkit::workspace_root(), dir.path(), 20, 300).unwrap();
-        let (files, bytes) = super::super::inputs::count(dir.path()).unwrap();
+        let (files, bytes) = super::super::tree::count(dir.path()).unwrap();
         assert_eq!(files, 300);
         let mean = bytes / files;
         assert!((8_000..32_000).contains(&mean), "{mean}");

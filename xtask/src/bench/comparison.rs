@@ -1,0 +1,101 @@
+//! Rows of a table: what is measured, against whom, and how much of their time it may take.
+
+use std::fmt;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use super::run::Run;
+use super::table::Series;
+
+/// A measured piece of work: a row of a table.
+pub trait Row: Copy + PartialEq + ValueEnum + 'static {
+    /// Who does it.
+    type Who: Copy + PartialEq + fmt::Display + 'static;
+
+    /// The name of the table.
+    const BENCH: &'static str;
+    /// This project.
+    const OURS: Self::Who;
+
+    /// For people.
+    fn what(self) -> &'static str;
+
+    /// The others that do it too, each with the most that forerun may take of their time.
+    fn targets(self) -> &'static [(Self::Who, f64)];
+
+    /// Where images are made: the most that one of forerun may be larger than that of the first of
+    /// the others.
+    fn size_target(self) -> Option<f64>;
+
+    /// For `--rows`, and JSON.
+    fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_string())
+    }
+
+    /// Forerun and the others.
+    fn all_who(self) -> Vec<Self::Who> {
+        let others = self.targets().iter().map(|(who, _)| *who);
+        std::iter::once(Self::OURS).chain(others).collect()
+    }
+}
+
+/// How to measure, whatever it is.
+#[derive(clap::Args)]
+pub struct Shared {
+    /// Rounds; medians are reported
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// The tree to measure with [default: the newest linux-source of /usr/src, unpacked; else one
+    /// is generated]
+    #[arg(long, value_name = "DIR")]
+    pub tree: Option<std::path::PathBuf>,
+    /// Measure this program and not a release build of the tree
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<std::path::PathBuf>,
+    /// Print JSON and no table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// All rows where none are named.
+pub fn or_all<R: Row>(rows: &[R]) -> &[R] {
+    match rows {
+        [] => R::value_variants(),
+        rows => rows,
+    }
+}
+
+/// Measures all rows in each round. Who comes first changes from round to round, so that a slow
+/// minute of the machine meets all of them.
+pub fn rounds<R: Row>(
+    rows: &[R],
+    rounds: u32,
+    missing: impl Fn(R, R::Who) -> Option<String>,
+    measure: impl Fn(R, R::Who) -> Result<Run>,
+) -> Vec<Series<R>> {
+    let mut all = Vec::new();
+    for &row in rows {
+        for who in row.all_who() {
+            match missing(row, who) {
+                Some(why) => eprintln!("SKIP: {}, {who}: {why}", row.what()),
+                None => all.push(Series::new(row, who)),
+            }
+        }
+    }
+    for round in 1..=rounds {
+        for row in rows {
+            let mut of_row: Vec<_> = all.iter_mut().filter(|s| s.row == *row).collect();
+            if round % 2 == 0 {
+                of_row.reverse();
+            }
+            for series in of_row {
+                let (what, who) = (row.what(), series.who);
+                eprintln!("round {round} of {rounds}: {what}, {who}");
+                series.push(measure(*row, who));
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,93 @@
+//! Images mounted by the drivers that are compared, and why some cannot take part.
+
+use std::path::Path;
+
+use anyhow::{Context, Error, Result, bail};
+use forerun_testkit::require;
+use rustix::io::Errno;
+
+use super::inputs::Inputs;
+use super::rows::{Image, Row, Who};
+use crate::bench::mount::{Access, Mounted};
+use crate::bench::other::{Mount, Other, Reader, has_filesystem};
+
+/// Mounts as root and waits until the mount is there.
+pub fn mount(who: Who, inputs: &Inputs, image: Image) -> Result<Mount> {
+    let path = inputs.image(image);
+    let store = inputs.store(image);
+    match who {
+        Who::Forerun => {
+            let objects = store.as_deref();
+            Mounted::with_objects(&inputs.forerun, &path, Access::ROOT, objects).map(Mount::Forerun)
+        }
+        Who::KernelLoop => Other::kernel("erofs", &path, Reader::Loop).map(Mount::Other),
+        Who::KernelFile => Other::kernel("erofs", &path, Reader::File).map(Mount::Other),
+        Who::KernelOverlay => overlay(&path, store.as_deref()).map(Mount::Other),
+        Who::Erofsfuse => {
+            let arguments = ["-f".as_ref(), path.as_os_str()];
+            Other::daemon("erofsfuse", &arguments).map(Mount::Other)
+        }
+        Who::Fsck | Who::Mkfs | Who::Backing => bail!("{who} mounts nothing"),
+    }
+}
+
+fn overlay(image: &Path, store: Option<&Path>) -> Result<Other> {
+    let store = store.context("an image without objects needs no overlayfs")?;
+    Other::kernel_overlay(image, Reader::File, store)
+}
+
+/// Why somebody cannot take part.
+pub fn missing(inputs: &Inputs, row: Row, who: Who) -> Option<String> {
+    let program = |name: &str| {
+        let there = require::find_program(name).is_some();
+        (!there).then(|| format!("{name} is not installed"))
+    };
+    match who {
+        // The kernel does that too, in the same way.
+        Who::Forerun if row == Row::LsVia => missing(inputs, row, Who::KernelFile),
+        Who::Forerun | Who::Backing => None,
+        Who::Erofsfuse => program("erofsfuse"),
+        Who::Fsck => program("fsck.erofs"),
+        Who::Mkfs => program("mkfs.erofs"),
+        Who::KernelLoop | Who::KernelFile | Who::KernelOverlay => {
+            let needed: &[&str] = match who {
+                Who::KernelOverlay => &["erofs", "overlay"],
+                _ => &["erofs"],
+            };
+            let lacks = needed.iter().find(|name| !has_filesystem(name));
+            if let Some(name) = lacks {
+                return Some(format!("the kernel has no {name}"));
+            }
+            let error = mount(who, inputs, row.image()?)
+                .and_then(Mount::finish)
+                .err()?;
+            lacks_feature(&error).map(str::to_string)
+        }
+    }
+}
+
+/// What the kernel lacks, if that is why it refused to mount. All else is a failure of the run.
+pub fn lacks_feature(error: &Error) -> Option<&'static str> {
+    let errno = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<Errno>())?;
+    match *errno {
+        Errno::NOTBLK => Some("the kernel mounts EROFS from block devices only, no files"),
+        Errno::OPNOTSUPP => Some("the kernel reads no EROFS with the features of this image"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_kernel_lacks_is_left_out() {
+        let refused = |errno: Errno| Err::<(), _>(errno).context("mount").unwrap_err();
+        assert!(lacks_feature(&refused(Errno::NOTBLK)).is_some());
+        assert!(lacks_feature(&refused(Errno::OPNOTSUPP)).is_some());
+        assert!(lacks_feature(&refused(Errno::NOENT)).is_none());
+        assert!(lacks_feature(&anyhow::anyhow!("else")).is_none());
+    }
+}

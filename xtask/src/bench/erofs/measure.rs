@@ -1,0 +1,182 @@
+//! One run of one row by one of the drivers.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::drivers;
+use super::inputs::{Inputs, MKFS, MKFS_LZ4HC};
+use super::rows::{Image, Row, Who};
+use crate::bench::caches::drop_all;
+use crate::bench::comparison::Row as _;
+use crate::bench::mount::Counters;
+use crate::bench::other::{Mount, Other, Reader};
+use crate::bench::run::{Run, cat, list, own, watched};
+use crate::bench::scratch::Scratch;
+use crate::bench::tree::{count, remove};
+use crate::process;
+
+/// Does it: from cold caches, but for what is about caches.
+pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
+    let run = match row {
+        Row::Extract => extract(inputs, who),
+        Row::Pack => pack(inputs, who),
+        Row::LsVia => from_mount(inputs, who),
+        Row::ObjectSequential | Row::ObjectRandom if who == Who::Backing => {
+            let (seconds, found) = pages(row, &inputs.big_object()?)?;
+            Ok(run_of(seconds, found))
+        }
+        Row::Ls
+        | Row::LsOurs
+        | Row::LsCached
+        | Row::ComposefsLs
+        | Row::ComposefsLsCached
+        | Row::Tree
+        | Row::Cat
+        | Row::CatLz4hc
+        | Row::CatZstd
+        | Row::Random
+        | Row::ObjectSequential
+        | Row::ObjectRandom => mounted(inputs, row, who),
+    };
+    run.with_context(|| format!("{}, {who}", row.what()))
+}
+
+fn run_of(seconds: f64, found: String) -> Run {
+    Run {
+        seconds,
+        counters: Counters::new(),
+        peak: None,
+        made: None,
+        found,
+    }
+}
+
+fn mounted(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
+    let image = row.image().context("needs no mount")?;
+    let mount = drivers::mount(who, inputs, image)?;
+    let path = mount.path();
+    if matches!(row, Row::LsCached | Row::ComposefsLsCached) {
+        list(&path)?;
+    } else {
+        drop_all()?;
+    }
+    let start = Instant::now();
+    let mut seconds = None;
+    let found = match row {
+        Row::Ls | Row::LsOurs | Row::LsCached | Row::ComposefsLs | Row::ComposefsLsCached => {
+            list(&path)?
+        }
+        Row::Tree => own(&["tree"], &path)?,
+        Row::Cat | Row::CatLz4hc | Row::CatZstd => cat(&path.join("file"))?,
+        Row::Random => own(&["random"], &path.join("file"))?,
+        Row::ObjectSequential | Row::ObjectRandom => {
+            let (warm, found) = pages(row, &path.join("file"))?;
+            seconds = Some(warm);
+            found
+        }
+        Row::LsVia | Row::Extract | Row::Pack => bail!("needs no mount"),
+    };
+    let seconds = seconds.unwrap_or_else(|| start.elapsed().as_secs_f64());
+    if row == Row::Tree {
+        let expected = inputs.tree.found();
+        ensure!(found == expected, "read {found}, not {expected}");
+    }
+    let (counters, peak) = mount.finish()?;
+    Ok(Run {
+        seconds,
+        counters,
+        peak,
+        made: None,
+        found,
+    })
+}
+
+/// Seconds of many reads of a file that has been read before, and what was found.
+fn pages(row: Row, file: &Path) -> Result<(f64, String)> {
+    let work: &[&str] = match row {
+        Row::ObjectRandom => &["pages", "--random"],
+        _ => &["pages"],
+    };
+    cat(file)?;
+    let start = Instant::now();
+    let found = own(work, file)?;
+    Ok((start.elapsed().as_secs_f64(), found))
+}
+
+/// Mounts and lists. What is read ahead when an image is mounted would be lost if caches were
+/// dropped after that, and would cost nothing if time started after that.
+fn from_mount(inputs: &Inputs, who: Who) -> Result<Run> {
+    let image = Row::LsVia.image().context("needs an image")?;
+    let path = inputs.image(image);
+    drop_all()?;
+    // As in all other rows, where programs that run are in memory whatever is dropped.
+    process::output(Command::new(&inputs.forerun).arg("--version"))?;
+    let start = Instant::now();
+    let mount = match who {
+        Who::Forerun => {
+            let (mount, _said) = Other::via_kernel(&inputs.forerun, &path, Reader::File, None)?;
+            Mount::Other(mount)
+        }
+        _ => drivers::mount(who, inputs, image)?,
+    };
+    let found = list(&mount.path())?;
+    let seconds = start.elapsed().as_secs_f64();
+    mount.finish()?;
+    Ok(run_of(seconds, found))
+}
+
+fn extract(inputs: &Inputs, who: Who) -> Result<Run> {
+    let scratch = Scratch::new(&inputs.dir)?;
+    let out = scratch.path().join("extracted");
+    let image = inputs.image(Image::TreeLz4hc);
+    let mut command = match who {
+        Who::Forerun => {
+            let mut command = Command::new(&inputs.forerun);
+            // Special bits and devices, as fsck.erofs makes them for root without being asked.
+            command.args(["extract", "--quiet", "--stats"]);
+            command.args(["--special-bits", "--devices"]);
+            command.arg("-C").arg(&out).arg(&image);
+            command
+        }
+        _ => {
+            let mut command = Command::new("fsck.erofs");
+            command.arg(format!("--extract={}", out.display()));
+            command.arg(&image);
+            command
+        }
+    };
+    let mut run = watched(&mut command)?;
+    let (files, bytes) = count(&out)?;
+    run.found = format!("{files} {bytes}");
+    let expected = inputs.tree.found();
+    ensure!(run.found == expected, "{}, not {expected}", run.found);
+    Ok(run)
+}
+
+fn pack(inputs: &Inputs, who: Who) -> Result<Run> {
+    let out = inputs.dir.join("packed.img");
+    remove(&out)?;
+    let mut command = match who {
+        Who::Forerun => {
+            let mut command = Command::new(&inputs.forerun);
+            command.args(["pack", "--quiet", "--stats", "--format", "erofs"]);
+            // mkfs.erofs of Debian stores equal files each by itself.
+            command.args(["--compressor", "lz4hc", "--level", "9", "--no-duplicates"]);
+            command.arg(&inputs.tree.path).arg(&out);
+            command
+        }
+        _ => {
+            let mut command = Command::new("mkfs.erofs");
+            command.arg("--quiet").args(MKFS).arg(MKFS_LZ4HC);
+            command.arg(&out).arg(&inputs.tree.path);
+            command
+        }
+    };
+    let mut run = watched(&mut command)?;
+    run.made = Some(out.metadata()?.len());
+    remove(&out)?;
+    Ok(run)
+}

@@ -1,0 +1,83 @@
+//! EROFS and composefs against those who read and make them already.
+//!
+//! Each row of the table is a piece of work that users wait for, done by forerun and by the others
+//! that can do it, on the same images, in one run. All caches are dropped before each, but where
+//! caches are what is measured; each mount is fresh, so that its daemon's cache is empty too.
+
+mod drivers;
+mod inputs;
+mod measure;
+mod rows;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::comparison::{Shared, or_all, rounds};
+use super::host::{Driver, Host};
+use super::table::Report;
+use rows::Row;
+
+pub use drivers::lacks_feature;
+pub use inputs::{Inputs, prepare};
+pub use rows::Image;
+
+/// Where images are kept, unless somebody says otherwise.
+pub const DIR: &str = "/var/tmp/forerun-bench-erofs";
+/// The kernel's drivers that are measured.
+pub const DRIVERS: &[Driver] = &[
+    Driver {
+        name: "EROFS",
+        prefix: "CONFIG_EROFS_FS_",
+    },
+    Driver {
+        name: "OVERLAYFS",
+        prefix: "CONFIG_OVERLAY_FS_",
+    },
+];
+
+/// The programs. mkfs.erofs 1.5 does not say its version: it comes with fsck.erofs.
+pub const PROGRAMS: &[(&str, &str)] = &[("erofsfuse", "--help"), ("fsck.erofs", "-V")];
+
+/// How to measure.
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    shared: Shared,
+    /// Where images are kept between runs: a disk with 6 GB to spare, not memory
+    #[arg(long, default_value = DIR)]
+    dir: PathBuf,
+    /// Measure only these, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "ROWS")]
+    rows: Vec<Row>,
+}
+
+/// Measures and prints. Fails at the end where a run did, so that the others are not lost.
+pub fn run(root: &Path, options: &Options) -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "needs root: to mount with the kernel's drivers, and to drop all caches"
+    );
+    let shared = &options.shared;
+    let rows = or_all(&options.rows);
+    let images: Vec<Image> = rows.iter().filter_map(|row| row.image()).collect();
+    let (tree, program) = (shared.tree.as_deref(), shared.program.as_deref());
+    let inputs = prepare(root, &options.dir, tree, program, &images)?;
+    let host = Host::look(&inputs.forerun, DRIVERS, PROGRAMS);
+    let missing = |row, who| drivers::missing(&inputs, row, who);
+    let measure = |row, who| measure::measure(&inputs, row, who);
+    let series = rounds(rows, shared.rounds, missing, measure);
+    let report = Report {
+        host,
+        tree: inputs.tree.text(),
+        about: "all images: blocks of 4 KiB".to_string(),
+        remarks:
+            "Of cached rows, counters are those of both listings. Objects in memory: a million \
+                  reads."
+                .to_string(),
+        facts: json!({}),
+        series,
+    };
+    report.print(shared.json)
+}

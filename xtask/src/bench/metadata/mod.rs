@@ -1,0 +1,109 @@
+//! How fast a read-only tree is walked: `ls -lR`, uncached and cached, in every way that the
+//! metadata of an EROFS image, or of a composefs image with its objects elsewhere, can be read.
+//!
+//! Time starts before the mount, since what is read ahead is read ahead then; what the mounting takes
+//! is told apart too.
+
+mod table;
+mod ways;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use super::caches::drop_all;
+use super::comparison::Shared;
+use super::erofs::{self, Image, Inputs, lacks_feature};
+use super::host::Host;
+use super::other::has_filesystem;
+use super::run::list;
+use crate::process;
+use table::{Report, Run, Series};
+use ways::Way;
+
+/// How to measure.
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    shared: Shared,
+    /// Where images are kept between runs: a disk with 6 GB to spare, not memory
+    #[arg(long, default_value = erofs::DIR)]
+    dir: PathBuf,
+}
+
+/// Measures and prints. Fails at the end where a run did, so that the others are not lost.
+pub fn run(root: &Path, options: &Options) -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "needs root: to mount with the kernel's drivers, and to drop all caches"
+    );
+    let shared = &options.shared;
+    let images = [Image::Tree, Image::Ours, Image::Composefs];
+    let (tree, program) = (shared.tree.as_deref(), shared.program.as_deref());
+    let inputs = erofs::prepare(root, &options.dir, tree, program, &images)?;
+    let host = Host::look(&inputs.forerun, erofs::DRIVERS, erofs::PROGRAMS);
+    let mut all = Vec::new();
+    for way in ways::all() {
+        match missing(way, &inputs) {
+            Some(why) => eprintln!("SKIP: {}: {why}", way.text()),
+            None => all.push(Series::new(way)),
+        }
+    }
+    for round in 1..=shared.rounds {
+        // Each round the other way round.
+        let mut order: Vec<&mut Series> = all.iter_mut().collect();
+        if round % 2 == 0 {
+            order.reverse();
+        }
+        for series in order {
+            eprintln!("round {round} of {}: {}", shared.rounds, series.way.text());
+            series.push(measure(&inputs, series.way));
+        }
+    }
+    let report = Report {
+        host,
+        tree: inputs.tree.text(),
+        rounds: shared.rounds,
+        series: all,
+    };
+    report.print(shared.json)
+}
+
+/// What the kernel lacks for it.
+fn missing(way: Way, inputs: &Inputs) -> Option<String> {
+    let lacks = way.filesystems().iter().find(|name| !has_filesystem(name));
+    if let Some(name) = lacks {
+        return Some(format!("the kernel has no {name}"));
+    }
+    let error = way
+        .without_forerun()?
+        .mount(inputs)
+        .and_then(|mount| mount.finish())
+        .err()?;
+    lacks_feature(&error).map(str::to_string)
+}
+
+fn measure(inputs: &Inputs, way: Way) -> Result<Run> {
+    drop_all()?;
+    // What is measured is not how programs get into memory.
+    process::output(Command::new(&inputs.forerun).arg("--version"))?;
+    process::output(Command::new("losetup").arg("--version"))?;
+    let start = Instant::now();
+    let mount = way.mount(inputs)?;
+    let mounted = start.elapsed();
+    let first = list(&mount.path())?;
+    let listed = start.elapsed();
+    let second = list(&mount.path())?;
+    let again = start.elapsed();
+    ensure!(first == second, "first {first}, then {second}");
+    let (counters, _peak) = mount.finish()?;
+    Ok(Run {
+        mount: mounted.as_secs_f64(),
+        uncached: (listed - mounted).as_secs_f64(),
+        cached: (again - listed).as_secs_f64(),
+        counters,
+        found: first,
+    })
+}

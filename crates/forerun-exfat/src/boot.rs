@@ -1,0 +1,247 @@
+//! The boot regions: what the volume is like, and where its parts are.
+//!
+//! Twelve sectors each, main and backup: boot sector, eight extended boot sectors, OEM parameters, a
+//! reserved sector, checksum. Bytes here, reading elsewhere.
+
+use forerun_vfs::{Error, Result};
+use zerocopy::FromBytes;
+
+use crate::error::Check;
+use crate::ondisk::{BootSector, FIRST_CLUSTER, MAX_CLUSTERS, volume_flag};
+
+/// Sectors of one boot region.
+pub const REGION_SECTORS: u64 = 12;
+/// Offset of `VolumeFlags` in the boot sector.
+pub const FLAGS_AT: usize = 106;
+/// Offset of `PercentInUse` in the boot sector.
+pub const PERCENT_AT: usize = 112;
+/// `PercentInUse` where it is not known.
+pub const PERCENT_UNKNOWN: u8 = 0xFF;
+
+/// The boot sector, checked. Offsets and lengths are in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Boot {
+    pub partition_offset: u64,
+    pub volume_len: u64,
+    pub fat_offset: u64,
+    pub fat_len: u64,
+    pub heap_offset: u64,
+    pub clusters: u32,
+    pub root: u32,
+    pub serial: u32,
+    pub revision: u16,
+    pub flags: u16,
+    pub sector_bits: u8,
+    pub cluster_bits: u8,
+    pub fats: u8,
+    pub percent: u8,
+}
+
+/// Whether an image starts like an exFAT volume.
+pub fn probe(head: &[u8]) -> bool {
+    head.get(3..11) == Some(b"EXFAT   ") && head.get(510..512) == Some(&[0x55, 0xAA])
+}
+
+impl Boot {
+    /// Checks the boot sector at `offset` of an image.
+    ///
+    /// # Errors
+    /// `UnknownFormat`, `Unsupported` for revisions that are not 1, `Corrupt`.
+    pub fn parse(bytes: &[u8], offset: u64) -> Result<Self> {
+        let fail = |check: Check| Err(check.at(None, offset));
+        let Ok((raw, _)) = BootSector::read_from_prefix(bytes) else {
+            let len = forerun_io::u64_from(bytes.len());
+            return fail(Check::ShortBoot { len, need: 512 });
+        };
+        if &raw.file_system_name != b"EXFAT   " {
+            return Err(Error::UnknownFormat {
+                expected: "exfat".into(),
+                found: "no EXFAT in the boot sector".into(),
+            });
+        }
+        if raw.boot_signature.get() != 0xAA55 {
+            let found = raw.boot_signature.get();
+            return fail(Check::BootSignature { found });
+        }
+        if raw.must_be_zero != [0; 53] {
+            return fail(Check::MustBeZero);
+        }
+        let revision = raw.file_system_revision.get();
+        if revision >> 8 != 1 {
+            let (major, minor) = (revision >> 8, revision & 0xFF);
+            return Err(Error::Unsupported(format!(
+                "exFAT revision {major}.{minor:02}"
+            )));
+        }
+        let sector_bits = raw.bytes_per_sector_shift;
+        if !(9..=12).contains(&sector_bits) {
+            return fail(Check::SectorSize { bits: sector_bits });
+        }
+        let bits = u32::from(sector_bits) + u32::from(raw.sectors_per_cluster_shift);
+        let Ok(cluster_bits) = u8::try_from(bits.min(26)) else {
+            return fail(Check::ClusterSize { bits });
+        };
+        if cluster_bits > 25 {
+            return fail(Check::ClusterSize { bits });
+        }
+        let (flags, fats) = (raw.volume_flags.get(), raw.number_of_fats);
+        if !(1..=2).contains(&fats) {
+            return fail(Check::FatCount { count: fats });
+        }
+        if flags & volume_flag::ACTIVE_FAT != 0 && fats < 2 {
+            return fail(Check::ActiveFat { count: fats });
+        }
+        regions(&raw, cluster_bits).or_else(fail)
+    }
+
+    /// Bytes of a cluster.
+    pub const fn cluster_size(&self) -> u64 {
+        1 << self.cluster_bits
+    }
+
+    /// Bytes of a sector.
+    pub const fn sector_size(&self) -> u64 {
+        1 << self.sector_bits
+    }
+
+    /// Bytes of one boot region.
+    pub const fn region_len(&self) -> u64 {
+        REGION_SECTORS << self.sector_bits
+    }
+
+    /// Whether the volume has a cluster of that number.
+    pub const fn has_cluster(&self, cluster: u32) -> bool {
+        cluster >= FIRST_CLUSTER && cluster - FIRST_CLUSTER < self.clusters
+    }
+
+    /// Where a cluster begins. Only of clusters that the volume has.
+    pub fn cluster_at(&self, cluster: u32) -> u64 {
+        let index = u64::from(cluster.saturating_sub(FIRST_CLUSTER));
+        self.heap_offset.saturating_add(index << self.cluster_bits)
+    }
+
+    /// The cluster that holds the byte at `offset`, where one does.
+    pub fn cluster_of(&self, offset: u64) -> Option<u32> {
+        let index = offset.checked_sub(self.heap_offset)? >> self.cluster_bits;
+        let cluster = u32::try_from(index).ok()?.checked_add(FIRST_CLUSTER)?;
+        self.has_cluster(cluster).then_some(cluster)
+    }
+
+    /// Where the active FAT begins.
+    pub const fn active_fat(&self) -> u64 {
+        match self.flags & volume_flag::ACTIVE_FAT {
+            0 => self.fat_offset,
+            _ => self.fat_offset.saturating_add(self.fat_len),
+        }
+    }
+
+    /// Clusters that `len` bytes take.
+    pub const fn clusters_for(&self, len: u64) -> u64 {
+        len.div_ceil(1 << self.cluster_bits)
+    }
+
+    /// Bytes that all clusters hold together.
+    pub fn heap_len(&self) -> u64 {
+        u64::from(self.clusters) << self.cluster_bits
+    }
+}
+
+/// The rest of [`Boot::parse`]: where the parts of the volume are.
+fn regions(raw: &BootSector, cluster_bits: u8) -> Result<Boot, Check> {
+    let sector_bits = raw.bytes_per_sector_shift;
+    let clusters = raw.cluster_count.get();
+    let (fat, fat_len) = (raw.fat_offset.get(), raw.fat_length.get());
+    let heap = raw.cluster_heap_offset.get();
+    let volume = raw.volume_length.get();
+    let (fats, root) = (
+        raw.number_of_fats,
+        raw.first_cluster_of_root_directory.get(),
+    );
+    let within = |what: &'static str, found: u64, low: u64, high: u64| match found {
+        found if (low..=high).contains(&found) => Ok(()),
+        _ => Err(Check::BootField {
+            what,
+            found,
+            low,
+            high,
+        }),
+    };
+    // Positions of bytes must fit 64 bits with room to spare.
+    within("VolumeLength", volume, 1, u64::MAX >> 16)?;
+    within("ClusterCount", clusters.into(), 1, MAX_CLUSTERS.into())?;
+    let need = ((u64::from(clusters) + 2) * 4).div_ceil(1 << sector_bits);
+    within("FatLength", fat_len.into(), need, u32::MAX.into())?;
+    within("FatOffset", fat.into(), 24, u32::MAX.into())?;
+    let fats_end = u64::from(fat) + u64::from(fat_len) * u64::from(fats);
+    let heap_sectors = u64::from(clusters) << (cluster_bits - sector_bits);
+    let last = volume.saturating_sub(heap_sectors);
+    within("ClusterHeapOffset", heap.into(), fats_end, last)?;
+    let last = u64::from(clusters) + 1;
+    within("FirstClusterOfRootDirectory", root.into(), 2, last)?;
+    Ok(Boot {
+        partition_offset: raw.partition_offset.get(),
+        volume_len: volume << sector_bits,
+        fat_offset: u64::from(fat) << sector_bits,
+        fat_len: u64::from(fat_len) << sector_bits,
+        heap_offset: u64::from(heap) << sector_bits,
+        clusters,
+        root,
+        serial: raw.volume_serial_number.get(),
+        revision: raw.file_system_revision.get(),
+        flags: raw.volume_flags.get(),
+        sector_bits,
+        cluster_bits,
+        fats,
+        percent: raw.percent_in_use,
+    })
+}
+
+/// Checksum of a boot region (3.4): of its first eleven sectors, without the fields that change.
+pub fn checksum(sectors: &[u8]) -> u32 {
+    let changing = [FLAGS_AT, FLAGS_AT + 1, PERCENT_AT];
+    let bytes = sectors.iter().enumerate();
+    bytes
+        .filter(|(index, _)| !changing.contains(index))
+        .fold(0_u32, |sum, (_, &byte)| {
+            sum.rotate_right(1).wrapping_add(u32::from(byte))
+        })
+}
+
+/// Holds the last of the twelve sectors of `region` against the others.
+///
+/// # Errors
+/// `BootChecksum`.
+pub fn verify(region: &[u8], sector_size: usize) -> Result<(), Check> {
+    let (sectors, sum) = region
+        .split_at_checked(sector_size * 11)
+        .unwrap_or_default();
+    let actual = checksum(sectors);
+    for word in sum.chunks_exact(4) {
+        let found = word.try_into().map_or(0, u32::from_le_bytes);
+        if found != actual {
+            return Err(Check::BootChecksum { found, actual });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_is_not_summed() {
+        let mut region = vec![7_u8; 512 * 12];
+        let sum = checksum(&region[..512 * 11]);
+        for word in region[512 * 11..].chunks_exact_mut(4) {
+            word.copy_from_slice(&sum.to_le_bytes());
+        }
+        assert_eq!(verify(&region, 512), Ok(()));
+        region[106] = 2;
+        region[107] = 1;
+        region[112] = 99;
+        assert_eq!(verify(&region, 512), Ok(()));
+        region[105] = 0;
+        assert!(verify(&region, 512).is_err());
+    }
+}

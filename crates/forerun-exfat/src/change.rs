@@ -1,0 +1,198 @@
+//! What is known of a volume that is being changed, beyond what reading it takes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use forerun_io::{Group, WriteBack};
+use forerun_vfs::{Error, NodeId, OpenMutWith};
+
+use crate::alloc::{Bitmap, Runs};
+use crate::dir::Place;
+use crate::entry_set::EntrySet;
+
+/// The steps in which changes become durable. Everything of one is on the device before anything of
+/// the next is written; `docs/formats/exfat.md` says why in this order.
+pub mod group {
+    use super::Group;
+
+    /// `VolumeDirty` is set.
+    pub const MARK: Group = Group(0);
+    /// Clusters are marked used; those of directories are cleared.
+    pub const ALLOCATE: Group = Group(1);
+    /// The FAT leads to them.
+    pub const LINK: Group = Group(2);
+    /// Parts of new sets behind their first sector; what readers must find behind a new end.
+    pub const BEHIND: Group = Group(3);
+    /// Sets, new, changed and removed.
+    pub const ENTRIES: Group = Group(4);
+    /// Sets that go to another sector are marked as on their way.
+    pub const DEPART: Group = Group(5);
+    /// They are there.
+    pub const ARRIVE: Group = Group(6);
+    /// Sets that others replaced; parts of removed sets behind their first sector.
+    pub const LATE: Group = Group(7);
+    /// Parts behind the first sector of those.
+    pub const LAST: Group = Group(8);
+    /// Chains are cut, clusters are marked free; what was on its way is not any more.
+    pub const FREE: Group = Group(9);
+    /// `VolumeDirty` is cleared, and so is what sets that were on their way remember of it.
+    pub const CLEAR: Group = Group(10);
+}
+
+/// The device, and how it is to be used.
+pub struct Store {
+    pub back: Arc<WriteBack>,
+    pub dirsync: bool,
+    pub sync: bool,
+    pub discard: bool,
+    pub continue_on_error: bool,
+    pub keep_last_dots: bool,
+}
+
+impl Store {
+    /// Changes go to `back`.
+    pub fn new(back: Arc<WriteBack>, with: &OpenMutWith) -> Self {
+        Self {
+            back,
+            dirsync: with.dirsync,
+            sync: with.sync,
+            discard: with.discard,
+            continue_on_error: with.continue_on_error,
+            keep_last_dots: with.keep_last_dots,
+        }
+    }
+
+    /// Bytes that are written whole or not at all.
+    pub fn sector_size(&self) -> u64 {
+        self.back.sector_size().into()
+    }
+}
+
+/// Why no more changes are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The device failed: nothing is written any more.
+    Failed,
+    /// Damage was met: what was changed before is still written.
+    Damaged,
+}
+
+impl Stopped {
+    /// As callers are told.
+    pub fn error(self) -> Error {
+        Error::ReadOnly(
+            match self {
+                Self::Failed => "the device failed",
+                Self::Damaged => "damage was met in its metadata",
+            }
+            .into(),
+        )
+    }
+}
+
+/// A set that goes to another sector.
+#[derive(Clone, Copy, Debug)]
+pub struct Move {
+    /// The directory it leaves.
+    pub dir: NodeId,
+    pub from: Place,
+    pub to: Place,
+}
+
+/// Changes under way.
+#[derive(Default)]
+pub struct Pending {
+    pub stopped: Option<Stopped>,
+    /// `VolumeFlags` as they are on the device.
+    pub flags: u16,
+    /// `VolumeDirty` was set when the volume was opened, and stays.
+    pub was_dirty: bool,
+    /// Something is to be written.
+    pub touched: bool,
+    pub bitmap: Bitmap,
+    /// Clusters that become free once no entry on the device leads to them.
+    pub frees: Runs,
+    /// Clusters that were taken since the last commit and not linked: nothing on the device leads to
+    /// them, and nothing will before the next.
+    pub fresh: Runs,
+    /// Clusters that become the last of their chain once no entry leads behind them.
+    pub cuts: HashSet<u32>,
+    /// Whose chain on the device must stay as it is until the next commit.
+    pub cut_nodes: HashSet<NodeId>,
+    /// Slots that are free after the next commit: directory, first, number.
+    pub late_slots: Vec<(NodeId, u32, u32)>,
+    /// A directory ends earlier, and what is behind its end is cleared later.
+    pub ended: bool,
+    /// Sets that go to another sector.
+    pub moves: Vec<Move>,
+    opens: HashMap<NodeId, u32>,
+    orphans: HashMap<NodeId, EntrySet>,
+    /// Nodes with more clusters than their set says.
+    pub ahead: HashSet<NodeId>,
+}
+
+impl Pending {
+    /// The set of a node whose last name is gone while it is in use.
+    pub fn orphan(&self, id: NodeId) -> Option<&EntrySet> {
+        self.orphans.get(&id)
+    }
+
+    /// Keeps the set of such a node.
+    pub fn keep_orphan(&mut self, id: NodeId, set: EntrySet) {
+        self.orphans.insert(id, set);
+    }
+
+    /// Forgets it.
+    pub fn take_orphan(&mut self, id: NodeId) -> Option<EntrySet> {
+        self.orphans.remove(&id)
+    }
+
+    /// Nodes without a name, and where their data is.
+    pub fn known_orphans(&self) -> Vec<(NodeId, crate::entry_set::Allocation)> {
+        let orphans = self.orphans.iter();
+        orphans.map(|(id, set)| (*id, set.data())).collect()
+    }
+
+    /// Whether a node is in use.
+    pub fn is_open(&self, id: NodeId) -> bool {
+        self.opens.contains_key(&id)
+    }
+
+    /// One more use.
+    pub fn open(&mut self, id: NodeId) {
+        *self.opens.entry(id).or_default() += 1;
+    }
+
+    /// One use less; whether it was the last.
+    pub fn release(&mut self, id: NodeId) -> bool {
+        match self.opens.get_mut(&id) {
+            Some(count) if *count > 1 => {
+                *count -= 1;
+                false
+            }
+            Some(_) => {
+                self.opens.remove(&id);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether the set at `place` is about to arrive there.
+    pub fn arrives(&self, place: Place) -> bool {
+        self.moves
+            .iter()
+            .any(|moved| moved.to.offset == place.offset)
+    }
+
+    /// Whether the set at `place` is about to leave it.
+    pub fn departs(&self, place: Place) -> bool {
+        let mut moves = self.moves.iter();
+        moves.any(|moved| moved.from.offset == place.offset)
+    }
+
+    /// Whether every cluster that is marked used belongs to an entry, once all is written.
+    pub fn is_settled(&self) -> bool {
+        self.orphans.is_empty() && self.ahead.is_empty()
+    }
+}

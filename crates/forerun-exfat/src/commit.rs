@@ -1,0 +1,266 @@
+//! Bringing changes to the device, in the order that leaves the volume consistent wherever the power
+//! fails.
+
+use forerun_io::{CommitError, saturating_usize};
+use forerun_vfs::{Error, Result};
+
+use crate::alloc::Allocator;
+use crate::boot::{FLAGS_AT, PERCENT_AT, PERCENT_UNKNOWN};
+use crate::change::{Stopped, Store, group};
+use crate::ondisk::{END_OF_CHAIN, volume_flag};
+use crate::session::Session;
+
+/// Dirty bytes in memory from which on changes are brought to the device by themselves.
+const MOST_DIRTY: u64 = 16 << 20;
+
+impl<'a> Session<'a> {
+    /// The device, where the volume may be changed.
+    ///
+    /// # Errors
+    /// `ReadOnly`.
+    pub fn writable(&self) -> Result<&'a Store> {
+        match (self.state.pending.stopped, self.store) {
+            (Some(stopped), _) => Err(stopped.error()),
+            (None, Some(store)) => Ok(store),
+            (None, None) => Err(Error::ReadOnly("it was opened for reading only".into())),
+        }
+    }
+
+    /// Runs a change. Where it fails for the device or for damage, no more changes are taken.
+    ///
+    /// # Errors
+    /// Those of the change, and of bringing it to the device where each is to be.
+    pub fn change<T>(
+        &mut self,
+        durable: bool,
+        run: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let store = self.writable()?;
+        let outcome = run(self);
+        match &outcome {
+            Ok(_) => {}
+            Err(Error::Io { .. } | Error::Write { .. }) => self.stop(Stopped::Failed),
+            Err(Error::Corrupt(_)) if !store.continue_on_error => self.stop(Stopped::Damaged),
+            Err(_) => {}
+        }
+        if outcome.is_ok() {
+            if durable {
+                self.commit(true)?;
+            } else if store.back.dirty_bytes() > MOST_DIRTY {
+                self.commit(false)?;
+            }
+        }
+        outcome
+    }
+
+    /// Takes no more changes.
+    pub fn stop(&mut self, why: Stopped) {
+        let stopped = &mut self.state.pending.stopped;
+        if *stopped != Some(Stopped::Failed) {
+            *stopped = Some(why);
+        }
+    }
+
+    /// The bitmap.
+    ///
+    /// # Errors
+    /// `ReadOnly`.
+    pub fn allocator(&mut self) -> Result<Allocator<'_>> {
+        let store = self.store.ok_or_else(|| Stopped::Failed.error())?;
+        Ok(Allocator {
+            volume: self.volume,
+            store,
+            bitmap: &mut self.state.pending.bitmap,
+        })
+    }
+
+    /// Makes everything durable. With `clear`, `VolumeDirty` is cleared after, where it was not set
+    /// when the volume was opened and nothing is left over that belongs to no entry.
+    ///
+    /// # Errors
+    /// `Write` and `Io`: no more changes are taken then, and `VolumeDirty` stays.
+    pub fn commit(&mut self, clear: bool) -> Result<()> {
+        let Some(store) = self.store else {
+            return Ok(());
+        };
+        if self.state.pending.stopped == Some(Stopped::Failed) {
+            return Err(Stopped::Failed.error());
+        }
+        let outcome = self.commit_all(store, clear);
+        if outcome.is_err() {
+            self.stop(Stopped::Failed);
+        }
+        outcome
+    }
+
+    fn commit_all(&mut self, store: &Store, clear: bool) -> Result<()> {
+        let is_dirty = |flags: u16| flags & volume_flag::VOLUME_DIRTY != 0;
+        if self.state.pending.touched && !is_dirty(self.state.pending.flags) {
+            let flags = self.state.pending.flags | volume_flag::VOLUME_DIRTY;
+            let flags = flags & !volume_flag::CLEAR_TO_ZERO;
+            self.write(group::MARK, len(FLAGS_AT), &flags.to_le_bytes())?;
+            self.state.pending.flags = flags;
+        }
+        let first = [
+            group::MARK,
+            group::ALLOCATE,
+            group::LINK,
+            group::BEHIND,
+            group::ENTRIES,
+            group::DEPART,
+            group::ARRIVE,
+            group::LATE,
+            group::LAST,
+        ];
+        store.back.commit(&first).map_err(failed)?;
+        self.arrived()?;
+        let damaged = self.free_clusters(store)?;
+        if damaged {
+            self.stop(Stopped::Damaged);
+        }
+        let pending = &self.state.pending;
+        let may_clear = clear && !pending.was_dirty && pending.is_settled() && !damaged;
+        if may_clear && pending.stopped.is_none() && is_dirty(pending.flags) {
+            let flags = pending.flags & !volume_flag::VOLUME_DIRTY;
+            let percent = self.percent_in_use()?;
+            self.write(group::CLEAR, len(FLAGS_AT), &flags.to_le_bytes())?;
+            self.write(group::CLEAR, len(PERCENT_AT), &[percent])?;
+            self.state.pending.flags = flags;
+        }
+        let last = [group::FREE, group::CLEAR];
+        store.back.commit(&last).map_err(failed)?;
+        self.settle(store)
+    }
+
+    /// Cuts chains and marks clusters free; whether some were free already.
+    fn free_clusters(&mut self, store: &Store) -> Result<bool> {
+        for cluster in std::mem::take(&mut self.state.pending.cuts) {
+            let at = self.volume.boot.active_fat() + u64::from(cluster) * 4;
+            self.write(group::FREE, at, &END_OF_CHAIN.to_le_bytes())?;
+        }
+        let mut damaged = false;
+        let runs: Vec<_> = self.state.pending.frees.iter().collect();
+        for (cluster, count) in runs {
+            match self.allocator()?.release(cluster, count) {
+                Ok(()) => {}
+                Err(Error::Corrupt(_)) if store.continue_on_error => {}
+                Err(Error::Corrupt(_)) => damaged = true,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(damaged)
+    }
+
+    /// What became possible by the commit.
+    fn settle(&mut self, store: &Store) -> Result<()> {
+        let pending = &mut self.state.pending;
+        let frees = std::mem::take(&mut pending.frees);
+        pending.fresh = crate::alloc::Runs::default();
+        pending.cut_nodes.clear();
+        pending.ended = false;
+        pending.touched = false;
+        for (dir, slot, count) in std::mem::take(&mut pending.late_slots) {
+            if let Some(index) = self.known_index(dir) {
+                index.release(slot, count);
+            }
+        }
+        if store.discard {
+            for (cluster, count) in frees.iter() {
+                let start = self.volume.boot.cluster_at(cluster);
+                let end = start + (u64::from(count) << self.volume.boot.cluster_bits);
+                // Advice: the volume is as sound without it.
+                let _advice = store.back.device().discard(start..end);
+            }
+        }
+        Ok(())
+    }
+
+    fn percent_in_use(&mut self) -> Result<u8> {
+        let clusters = u64::from(self.volume.boot.clusters);
+        let free = self.allocator()?.known_free();
+        let Some(free) = free else {
+            return Ok(PERCENT_UNKNOWN);
+        };
+        let used = clusters.saturating_sub(free);
+        Ok(u8::try_from(used * 100 / clusters.max(1)).unwrap_or(PERCENT_UNKNOWN))
+    }
+
+    /// Changes metadata.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn write(&mut self, group: forerun_io::Group, offset: u64, bytes: &[u8]) -> Result<()> {
+        let store = self.store.ok_or_else(|| Stopped::Failed.error())?;
+        self.state.pending.touched = true;
+        let written = store.back.write(group, offset, bytes);
+        written.map_err(|error| Error::io(offset, bytes.len(), error))
+    }
+
+    /// Gives clusters back. What nothing on the device leads to is free at once, unless metadata
+    /// that was in it may still be written.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn free(&mut self, runs: &[(u32, u32)], was_directory: bool) -> Result<()> {
+        self.state.pending.touched = true;
+        for &(cluster, count) in runs {
+            let pending = &mut self.state.pending;
+            let (fresh, known) = match was_directory {
+                true => (Vec::new(), vec![(cluster, count)]),
+                false => pending.fresh.split(cluster, count),
+            };
+            for (cluster, count) in known {
+                pending.frees.add(cluster, count);
+            }
+            for (cluster, count) in fresh {
+                self.allocator()?.set(cluster, count, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes clusters. Where there are too few, those that are about to become free are waited for.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Write`, `Io`.
+    pub fn take(&mut self, count: u32, goal: Option<u32>) -> Result<Vec<(u32, u32)>> {
+        let mut taken = self.allocator()?.allocate(count, goal);
+        if matches!(taken, Err(Error::NoSpace)) && !self.state.pending.frees.is_empty() {
+            self.commit(false)?;
+            taken = self.allocator()?.allocate(count, goal);
+        }
+        let taken = taken?;
+        self.state.pending.touched = true;
+        for &(cluster, count) in &taken {
+            self.state.pending.fresh.add(cluster, count);
+        }
+        Ok(taken)
+    }
+
+    /// Bytes of zeros over a cluster, for directories.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn clear_cluster(&mut self, cluster: u32) -> Result<()> {
+        let (start, size) = (
+            self.volume.boot.cluster_at(cluster),
+            self.volume.boot.cluster_size(),
+        );
+        // At most 32 MiB, a mebibyte at a time.
+        let zeros = vec![0; saturating_usize(size.min(1 << 20))];
+        let mut at = 0;
+        while at < size {
+            self.write(group::ALLOCATE, start + at, &zeros)?;
+            at += forerun_io::u64_from(zeros.len());
+        }
+        Ok(())
+    }
+}
+
+const fn len(offset: usize) -> u64 {
+    forerun_io::u64_from(offset)
+}
+
+fn failed(error: CommitError) -> Error {
+    Error::write(error.offset, error.len, error.source)
+}

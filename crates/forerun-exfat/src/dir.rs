@@ -1,0 +1,301 @@
+//! Directories as rows of entries.
+
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{Error, NodeId, Result};
+
+use crate::chain::Chain;
+use crate::entry_set::EntrySet;
+use crate::error::Check;
+use crate::moving;
+use crate::ondisk::{ENTRY, ENTRY_LEN, kind};
+use crate::volume::Volume;
+
+/// What is read of a directory at once.
+const WINDOW: u64 = 64 << 10;
+
+/// Something that stands in a directory.
+pub enum Found {
+    /// A sound set of a file or directory, and its place.
+    Set(EntrySet),
+    /// A sound set that was on its way to another sector when the power failed, and did not arrive:
+    /// it is still here.
+    Stranded(EntrySet),
+    /// The start of such a set that did arrive.
+    Departed,
+    /// A primary entry of another kind; its secondary entries are left out.
+    Other { entry: [u8; ENTRY] },
+    /// An entry that is not in use.
+    Free,
+    /// A set that fails a check, or an entry that belongs to none.
+    Damaged(Check),
+}
+
+/// Where a set is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Position of its file entry, in bytes of the volume.
+    pub offset: u64,
+    /// It goes on in a cluster that is not the neighbour: the FAT has to be asked.
+    pub far: bool,
+}
+
+impl Place {
+    const FAR: u64 = 1 << 62;
+    const FAR_POINTER: u64 = 1 << 55;
+
+    /// The place as sets under way have it.
+    pub const fn pointer(self) -> u64 {
+        let far = if self.far { Self::FAR_POINTER } else { 0 };
+        (self.offset / ENTRY_LEN) | far
+    }
+
+    /// The place that such a number names.
+    pub const fn of_pointer(pointer: u64) -> Self {
+        Self {
+            offset: (pointer & (Self::FAR_POINTER - 1)).saturating_mul(ENTRY_LEN),
+            far: pointer & Self::FAR_POINTER != 0,
+        }
+    }
+
+    /// The place as the id of the node that is there.
+    pub const fn id(self) -> NodeId {
+        let far = if self.far { Self::FAR } else { 0 };
+        NodeId((self.offset / ENTRY_LEN) | far)
+    }
+
+    /// The place that an id names.
+    pub const fn of(id: NodeId) -> Self {
+        Self {
+            offset: (id.0 & (Self::FAR - 1)).saturating_mul(ENTRY_LEN),
+            far: id.0 & Self::FAR != 0,
+        }
+    }
+}
+
+/// Reads the entries of a directory.
+pub struct Slots<'a> {
+    volume: &'a Volume,
+    chain: &'a Chain,
+    node: Option<NodeId>,
+    count: u32,
+    start: u32,
+    window: Vec<u8>,
+}
+
+impl<'a> Slots<'a> {
+    /// Of the directory that has these clusters.
+    pub fn new(volume: &'a Volume, chain: &'a Chain, node: Option<NodeId>) -> Self {
+        Self {
+            volume,
+            chain,
+            node,
+            count: volume.slots(chain),
+            start: 0,
+            window: Vec::new(),
+        }
+    }
+
+    /// Where an entry is on the volume.
+    pub fn position(&self, slot: u32) -> Option<u64> {
+        position(self.volume, self.chain, slot)
+    }
+
+    /// One entry; nothing behind the last.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn entry(&mut self, slot: u32) -> Result<Option<[u8; ENTRY]>> {
+        if slot >= self.count {
+            return Ok(None);
+        }
+        if let Some(entry) = self.buffered(slot) {
+            return Ok(Some(entry));
+        }
+        let from = u64::from(slot) * ENTRY_LEN;
+        let from = from - from % self.volume.boot.sector_size();
+        // One stretch only: of clusters that are far apart each costs a request anyway.
+        let pieces = self.volume.pieces(self.chain, from, WINDOW);
+        let Some(&(offset, len)) = pieces.first() else {
+            return Ok(None);
+        };
+        // At most WINDOW.
+        let mut window = vec![0; saturating_usize(len)];
+        self.volume.read(offset, &mut window)?;
+        self.start = u32::try_from(from / ENTRY_LEN).unwrap_or(u32::MAX);
+        self.window = window;
+        Ok(self.buffered(slot))
+    }
+
+    fn buffered(&self, slot: u32) -> Option<[u8; ENTRY]> {
+        let index = usize::try_from(slot.checked_sub(self.start)?).ok()?;
+        let entry = self.window.get(index.checked_mul(ENTRY)?..)?;
+        entry.first_chunk::<ENTRY>().copied()
+    }
+
+    /// What begins at `slot`, and where the next begins; nothing at the end of the directory.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn next_item(&mut self, slot: u32) -> Result<Option<(Found, u32)>> {
+        let Some(entry) = self.entry(slot)? else {
+            return Ok(None);
+        };
+        let found = entry[0];
+        let next = slot + 1;
+        Ok(Some(match found {
+            kind::END => return Ok(None),
+            kind::UNUSED if moving::may_be_stranded(self.volume, &entry) => {
+                self.departed(slot, entry)?
+            }
+            found if found & kind::IN_USE == 0 => (Found::Free, next),
+            kind::FILE => self.set(slot, entry)?,
+            kind::IN_USE => (Found::Damaged(Check::EntryType { found }), next),
+            found if found & kind::SECONDARY != 0 => (Found::Damaged(Check::Stray { found }), next),
+            // Benign sets say how many entries belong to them; the critical ones are single.
+            found if found & kind::BENIGN != 0 => {
+                let count = self.secondaries(slot, entry[1])?;
+                (Found::Other { entry }, next + count)
+            }
+            _ => (Found::Other { entry }, next),
+        }))
+    }
+
+    /// How many of `most` entries behind `slot` are secondary and in use.
+    fn secondaries(&mut self, slot: u32, most: u8) -> Result<u32> {
+        let wanted = kind::IN_USE | kind::SECONDARY;
+        for count in 0..u32::from(most) {
+            let entry = self.entry(slot + 1 + count)?;
+            if entry.is_none_or(|entry| entry[0] & wanted != wanted) {
+                return Ok(count);
+            }
+        }
+        Ok(most.into())
+    }
+
+    /// What became of a set that was on its way.
+    fn departed(&mut self, slot: u32, first: [u8; ENTRY]) -> Result<(Found, u32)> {
+        let mut bytes = first.to_vec();
+        for index in 1..=u32::from(first[1]) {
+            bytes.extend(self.entry(slot + index)?.unwrap_or_default());
+        }
+        let Some(set) = moving::restored(bytes) else {
+            return Ok((Found::Free, slot + 1));
+        };
+        let Some(place) = self.place(slot, set.entries()) else {
+            return Ok((Found::Free, slot + 1));
+        };
+        let entries = u32::from(first[1]) + 1;
+        Ok(match moving::has_arrived(self.volume, &first, place)? {
+            true => (Found::Departed, slot + 1),
+            false => (Found::Stranded(set), slot + entries),
+        })
+    }
+
+    fn set(&mut self, slot: u32, first: [u8; ENTRY]) -> Result<(Found, u32)> {
+        let count = self.secondaries(slot, first[1])?;
+        let mut bytes = first.to_vec();
+        for index in 0..count {
+            bytes.extend(self.entry(slot + 1 + index)?.unwrap_or_default());
+        }
+        let found = match EntrySet::parse(bytes) {
+            Ok(set) => Found::Set(set),
+            Err(check) => Found::Damaged(check),
+        };
+        Ok((found, slot + 1 + count))
+    }
+
+    /// Where a set of `entries` that begins at `slot` is.
+    pub fn place(&self, slot: u32, entries: usize) -> Option<Place> {
+        place(self.volume, self.chain, slot, entries)
+    }
+
+    /// That check failed at that entry.
+    pub fn error(&self, check: Check, slot: u32) -> Error {
+        check.at(self.node, self.position(slot).unwrap_or(0))
+    }
+}
+
+/// Where an entry is on the volume.
+pub fn position(volume: &Volume, chain: &Chain, slot: u32) -> Option<u64> {
+    let at = u64::from(slot) * ENTRY_LEN;
+    let pieces = volume.pieces(chain, at, ENTRY_LEN);
+    pieces.first().map(|&(offset, _)| offset)
+}
+
+/// Where a set of `entries` that begins at `slot` is.
+pub fn place(volume: &Volume, chain: &Chain, slot: u32, entries: usize) -> Option<Place> {
+    let at = u64::from(slot) * ENTRY_LEN;
+    let pieces = volume.pieces(chain, at, u64_from(entries) * ENTRY_LEN);
+    pieces.first().map(|&(offset, _)| Place {
+        offset,
+        far: pieces.len() > 1,
+    })
+}
+
+/// The stretches of a set of `entries` at `place`.
+///
+/// # Errors
+/// `Corrupt` where it would go on in no cluster, `Io`.
+pub fn set_pieces(
+    volume: &Volume,
+    node: NodeId,
+    place: Place,
+    entries: usize,
+) -> Result<Vec<(u64, u64)>> {
+    let boot = &volume.boot;
+    let mut pieces = Vec::with_capacity(2);
+    let (mut offset, mut left) = (place.offset, u64_from(entries) * ENTRY_LEN);
+    let mut fat = crate::fat::Fat::new(volume);
+    while left > 0 {
+        let Some(cluster) = boot.cluster_of(offset) else {
+            return Err(Error::StaleNode(node));
+        };
+        let end = boot.cluster_at(cluster) + boot.cluster_size();
+        let now = left.min(end - offset);
+        pieces.push((offset, now));
+        left -= now;
+        if left > 0 {
+            let next = match place.far {
+                true => fat.next(cluster)?,
+                false => cluster.saturating_add(1),
+            };
+            if !boot.has_cluster(next) {
+                let count = u8::try_from(entries - 1).unwrap_or(u8::MAX);
+                let found = saturating_usize(now / ENTRY_LEN).saturating_sub(1);
+                return Err(Check::SetCut { count, found }.at(Some(node), place.offset));
+            }
+            offset = boot.cluster_at(next);
+        }
+    }
+    Ok(pieces)
+}
+
+/// The set at `place`.
+///
+/// # Errors
+/// `StaleNode` where none begins there, `Corrupt` where it fails a check, `Io`.
+pub fn read_set(volume: &Volume, node: NodeId, place: Place) -> Result<EntrySet> {
+    let stale = || Error::StaleNode(node);
+    if !place.offset.is_multiple_of(ENTRY_LEN) || volume.boot.cluster_of(place.offset).is_none() {
+        return Err(stale());
+    }
+    let mut first = [0; ENTRY];
+    volume.read(place.offset, &mut first)?;
+    let is_stranded = first[0] == kind::UNUSED
+        && moving::may_be_stranded(volume, &first)
+        && !moving::has_arrived(volume, &first, place)?;
+    if first[0] != kind::FILE && !is_stranded {
+        return Err(stale());
+    }
+    let entries = usize::from(first[1]) + 1;
+    let mut bytes = Vec::with_capacity(entries * ENTRY);
+    for (offset, len) in set_pieces(volume, node, place, entries)? {
+        let from = bytes.len();
+        bytes.resize(from + saturating_usize(len), 0);
+        volume.read(offset, bytes.get_mut(from..).unwrap_or_default())?;
+    }
+    if is_stranded {
+        return moving::restored(bytes).ok_or_else(stale);
+    }
+    EntrySet::parse(bytes).map_err(|check| check.at(Some(node), place.offset))
+}

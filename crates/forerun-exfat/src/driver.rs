@@ -1,0 +1,397 @@
+//! exFAT behind the seam.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forerun_io::{Structure, WriteBack};
+use forerun_vfs::{
+    Changes, DirCursor, DirEntry, Error, Extent, FileSystem, FileSystemMut, FileType, Metadata,
+    NewNode, NodeId, OpenMutWith, OpenWith, Problem, Result, Space, Timestamp, Usage, VolumeInfo,
+};
+
+use crate::change::Store;
+use crate::error::Check;
+use crate::name;
+use crate::nodes::ROOT;
+use crate::ondisk::{attribute, volume_flag};
+use crate::session::{Session, State};
+use crate::time::Stamp;
+use crate::volume::Volume;
+use crate::{check, describe};
+
+/// Smallest set of a file, in bytes: what bounds the number of names.
+const SMALLEST_SET: u64 = 96;
+
+/// An open exFAT volume. A node's id is where its set was when it was first met; it stays the same
+/// when the node gets another name.
+pub struct Exfat {
+    volume: Volume,
+    store: Option<Store>,
+    state: Mutex<State>,
+}
+
+impl Exfat {
+    /// Opens a volume for reading.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for what this does not know, [`Error::Corrupt`] where boot region, root
+    /// directory, bitmap or up-case table fail a check, [`Error::Io`] where they cannot be read.
+    pub fn open(with: OpenWith) -> Result<Self> {
+        let volume = Volume::open(with.metadata, with.limits, with.ownership)?;
+        Ok(Self::with(volume, None))
+    }
+
+    /// Opens a volume for reading and writing.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`Error::ReadOnly`] for volumes with two FATs, and where only the
+    /// backup boot region is sound.
+    pub fn open_mut(with: OpenMutWith) -> Result<Self> {
+        let back = WriteBack::new(
+            Arc::clone(&with.device),
+            Arc::clone(&with.observer),
+            with.cache,
+        );
+        let back = Arc::new(back);
+        let source = Arc::clone(&back);
+        let volume = Volume::open(source, with.limits.clone(), with.ownership)?;
+        if volume.boot.fats > 1 {
+            return Err(Error::ReadOnly("it has two FATs (TexFAT)".into()));
+        }
+        if volume.from_backup {
+            return Err(Error::ReadOnly("its main boot region is damaged".into()));
+        }
+        back.name_regions(regions(&volume));
+        let store = Store::new(back, &with);
+        Ok(Self::with(volume, Some(store)))
+    }
+
+    fn with(volume: Volume, store: Option<Store>) -> Self {
+        let mut state = State::default();
+        state.pending.flags = volume.boot.flags;
+        state.pending.was_dirty = volume.boot.flags & volume_flag::VOLUME_DIRTY != 0;
+        Self {
+            volume,
+            store,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The volume, for whoever holds the lock.
+    fn session<T>(&self, run: impl FnOnce(&mut Session<'_>) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        run(&mut Session {
+            volume: &self.volume,
+            state: &mut state,
+            store: self.store.as_ref(),
+        })
+    }
+
+    /// A change of names or attributes.
+    fn change_names<T>(&self, run: impl FnOnce(&mut Session<'_>) -> Result<T>) -> Result<T> {
+        let durable = self.store.as_ref().is_some_and(|s| s.dirsync || s.sync);
+        self.session(|session| session.change(durable, run))
+    }
+
+    /// A change of data.
+    fn change_data<T>(&self, run: impl FnOnce(&mut Session<'_>) -> Result<T>) -> Result<T> {
+        let durable = self.store.as_ref().is_some_and(|s| s.sync);
+        self.session(|session| session.change(durable, run))
+    }
+
+    fn mode(&self, kind: FileType, attributes: u16) -> u16 {
+        let ownership = &self.volume.ownership;
+        match kind {
+            FileType::Directory => 0o777 & !ownership.directory_mask,
+            _ if attributes & attribute::READ_ONLY != 0 => 0o555 & !ownership.file_mask,
+            _ => 0o777 & !ownership.file_mask,
+        }
+    }
+
+    fn timestamp(&self, stamp: Stamp) -> Timestamp {
+        stamp.to_timestamp(self.volume.ownership.utc_offset)
+    }
+}
+
+/// What is where, for traces: directories are wherever nothing else is.
+fn regions(volume: &Volume) -> Vec<(Range<u64>, Structure)> {
+    let boot = &volume.boot;
+    let fats = boot.fat_len.saturating_mul(boot.fats.into());
+    let mut regions = vec![
+        (0..2 * boot.region_len(), Structure::Boot),
+        (
+            boot.fat_offset..boot.fat_offset.saturating_add(fats),
+            Structure::Fat,
+        ),
+    ];
+    let len = u64::from(boot.clusters).div_ceil(8);
+    for (offset, len) in volume.pieces(&volume.bitmap, 0, len) {
+        regions.push((offset..offset + len, Structure::Bitmap));
+    }
+    regions.push((boot.heap_offset..boot.volume_len, Structure::Directory));
+    regions
+}
+
+impl FileSystem for Exfat {
+    fn volume(&self) -> VolumeInfo {
+        let boot = &self.volume.boot;
+        let block = u32::try_from(boot.cluster_size()).unwrap_or(u32::MAX);
+        let mut info = VolumeInfo::new("exfat", boot.volume_len, block);
+        let label = self.session(|session| session.label());
+        // The root was read when the volume was opened; what fails now has no name.
+        let label = label.ok().flatten().unwrap_or_default();
+        info.label = name::to_bytes(&label.1);
+        info.names_max = Some(boot.heap_len() / SMALLEST_SET);
+        info.name_max = u32::try_from(name::MAX_BYTES).unwrap_or(u32::MAX);
+        info.has_owners = false;
+        info.folds_case = true;
+        info.details = describe::details(&self.volume);
+        info
+    }
+
+    fn root(&self) -> NodeId {
+        ROOT
+    }
+
+    fn metadata(&self, node: NodeId) -> Result<Metadata> {
+        let (kind, attributes, size, mtime) = self.session(|session| {
+            if node == ROOT {
+                let clusters = session.chain(ROOT)?.clusters();
+                let size = u64::from(clusters) << self.volume.boot.cluster_bits;
+                return Ok((FileType::Directory, 0, size, Timestamp::default()));
+            }
+            let set = session.load(node)?.set;
+            let (len, most) = (set.data().len, self.volume.boot.heap_len());
+            if len > most {
+                let at = session.load(node)?.at();
+                return Err(Check::DataLen { len, most }.at(Some(node), at));
+            }
+            let attributes = set.file().file_attributes.get();
+            let mtime = self.timestamp(set.modified());
+            Ok((set.file_type(), attributes, len, mtime))
+        })?;
+        Ok(Metadata {
+            kind,
+            mode: self.mode(kind, attributes),
+            uid: self.volume.ownership.uid,
+            gid: self.volume.ownership.gid,
+            size,
+            nlink: 1,
+            mtime,
+            device: forerun_vfs::Device::default(),
+        })
+    }
+
+    fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
+        let found = self.session(|session| session.find(dir, name))?;
+        Ok(found.map(|entry| entry.node.id))
+    }
+
+    fn read_dir(
+        &self,
+        dir: NodeId,
+        from: DirCursor,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let (mut from, mut damaged) = (from.0, None);
+        loop {
+            let mut listed = Vec::new();
+            // The visitor may call back: it does so without the lock.
+            let damage = self.session(|session| session.list(dir, from, &mut listed))?;
+            damaged = damaged.or(damage);
+            for entry in &listed {
+                from = entry.next;
+                let flow = visit(DirEntry {
+                    name: &entry.name,
+                    node: entry.node,
+                    kind: entry.kind,
+                    next: DirCursor(entry.next),
+                });
+                if flow.is_break() {
+                    return Ok(());
+                }
+            }
+            if Session::is_whole_step(listed.len()) {
+                return damaged.map_or(Ok(()), Err);
+            }
+        }
+    }
+
+    fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
+        if node != ROOT {
+            self.session(|session| session.load(node))?;
+        }
+        Err(Error::NotASymlink)
+    }
+
+    fn map(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut range = range;
+        loop {
+            let extents = self.session(|session| session.extents(node, range.clone()))?;
+            let Some(last) = extents.last() else {
+                return Ok(());
+            };
+            range.start = last.logical.end;
+            if visit_all(extents, visit).is_break() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
+        match node {
+            None | Some(ROOT) => Ok(describe::volume(&self.volume)),
+            Some(node) => self.session(|session| describe::node(session, node)),
+        }
+    }
+
+    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
+        let mut problems = Vec::new();
+        let outcome = self.session(|session| match node {
+            Some(node) => check::node(session, node, &mut problems),
+            None => check::volume(session, &mut problems),
+        });
+        problems.into_iter().for_each(report);
+        outcome
+    }
+}
+
+fn visit_all(
+    extents: Vec<Extent>,
+    visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    extents.into_iter().try_for_each(visit)
+}
+
+impl FileSystemMut for Exfat {
+    fn usage(&self, node: NodeId) -> Result<Usage> {
+        self.session(|session| {
+            let clusters = u64::from(session.chain(node)?.clusters());
+            let allocated = clusters << self.volume.boot.cluster_bits;
+            let (accessed, created) = match node {
+                ROOT => Default::default(),
+                node => {
+                    let set = session.load(node)?.set;
+                    (
+                        self.timestamp(set.accessed()),
+                        self.timestamp(set.created()),
+                    )
+                }
+            };
+            Ok(Usage {
+                accessed,
+                created,
+                allocated,
+            })
+        })
+    }
+
+    fn create(&self, dir: NodeId, name: &[u8], new: &NewNode) -> Result<NodeId> {
+        self.change_names(|session| session.create(dir, name, new))
+    }
+
+    fn unlink(&self, dir: NodeId, name: &[u8]) -> Result<()> {
+        self.change_names(|session| session.unlink(dir, name))
+    }
+
+    fn rmdir(&self, dir: NodeId, name: &[u8]) -> Result<()> {
+        self.change_names(|session| session.rmdir(dir, name))
+    }
+
+    fn rename(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), replace: bool) -> Result<()> {
+        self.change_names(|session| session.rename(from, to, replace))
+    }
+
+    fn change(&self, node: NodeId, changes: &Changes) -> Result<Metadata> {
+        self.change_names(|session| session.set_attributes(node, changes))?;
+        self.metadata(node)
+    }
+
+    fn map_write(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        // Nothing of it is durable before it is written.
+        let extents = self
+            .session(|session| session.change(false, |session| session.map_write(node, range)))?;
+        let _stopped = visit_all(extents, visit);
+        Ok(())
+    }
+
+    fn written(&self, node: NodeId, range: Range<u64>, time: Timestamp) -> Result<()> {
+        self.change_data(|session| session.written(node, range, time))
+    }
+
+    fn allocate(&self, node: NodeId, range: Range<u64>, keep_size: bool) -> Result<()> {
+        self.change_names(|session| session.allocate(node, range, keep_size))
+    }
+
+    fn open(&self, node: NodeId) -> Result<()> {
+        self.session(|session| {
+            if node != ROOT {
+                session.load(node)?;
+            }
+            session.state.pending.open(node);
+            Ok(())
+        })
+    }
+
+    fn release(&self, node: NodeId) -> Result<()> {
+        let is_idle = self.session(|session| {
+            let pending = &session.state.pending;
+            let ends = pending.orphan(node).is_some() || pending.ahead.contains(&node);
+            !ends || session.writable().is_err()
+        });
+        match is_idle {
+            true => {
+                self.session(|session| session.state.pending.release(node));
+                Ok(())
+            }
+            false => self.change_names(|session| session.release(node)),
+        }
+    }
+
+    fn sync(&self, node: NodeId) -> Result<()> {
+        let _ = node;
+        self.session(|session| session.commit(false))
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        self.session(|session| session.commit(true))
+    }
+
+    fn space(&self) -> Result<Space> {
+        let boot = &self.volume.boot;
+        let free = self.session(|session| {
+            let pending = session.state.pending.frees.total();
+            match session.store {
+                Some(_) => session.allocator()?.free().map(|free| free + pending),
+                None => check::count_free(session.volume),
+            }
+        })?;
+        Ok(Space {
+            block_size: u32::try_from(boot.cluster_size()).unwrap_or(u32::MAX),
+            blocks: boot.clusters.into(),
+            free,
+        })
+    }
+
+    fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64> {
+        self.session(|session| {
+            session.writable()?;
+            session.commit(false)?;
+            session.trim(range, min_len)
+        })
+    }
+
+    fn set_label(&self, label: &[u8]) -> Result<()> {
+        self.change_names(|session| session.set_label(label))
+    }
+}

@@ -1,0 +1,417 @@
+//! Entry sets: the file entry, its stream extension, its name, and whatever else belongs to it.
+//!
+//! A set is kept as its bytes, so that entries and fields nobody here knows stay as they are; what
+//! is known is read from them and written into them.
+
+use forerun_vfs::{FileType, NameError};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::error::Check;
+use crate::name;
+use crate::ondisk::{
+    ENTRY, FileEntry, GenericEntry, MAX_NAME, NAME_UNITS, NameEntry, StreamEntry, attribute, flag,
+    kind,
+};
+use crate::time::Stamp;
+use crate::upcase::Upcase;
+
+/// Most entries of a set.
+pub const MAX_ENTRIES: usize = 256;
+
+/// Where data is: what a stream extension, or another entry with an allocation, says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocation {
+    /// First cluster; 0 for none.
+    pub first: u32,
+    /// `DataLength`.
+    pub len: u64,
+    /// `NoFatChain`: the clusters follow each other, and the FAT says nothing of them.
+    pub contiguous: bool,
+}
+
+/// A sound set. Its checksum is that of its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntrySet {
+    bytes: Vec<u8>,
+    file: FileEntry2,
+    stream: StreamEntry2,
+}
+
+// zerocopy's structs are compared and cloned by their bytes.
+type FileEntry2 = Plain<FileEntry>;
+type StreamEntry2 = Plain<StreamEntry>;
+
+/// An on-disk struct that can be compared.
+#[derive(Clone, Debug)]
+struct Plain<T>(T);
+
+impl<T: IntoBytes + zerocopy::Immutable> PartialEq for Plain<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_bytes() == other.0.as_bytes()
+    }
+}
+
+impl<T: IntoBytes + zerocopy::Immutable> Eq for Plain<T> {}
+
+/// `SetChecksum` of the entries of a set (6.3.3).
+pub fn checksum(entries: &[u8]) -> u16 {
+    let bytes = entries.iter().enumerate();
+    bytes
+        .filter(|(index, _)| !matches!(index, 2 | 3))
+        .fold(0_u16, |sum, (_, &byte)| {
+            sum.rotate_right(1).wrapping_add(u16::from(byte))
+        })
+}
+
+/// Entries that a name of so many units takes.
+pub const fn name_entries(units: usize) -> usize {
+    units.div_ceil(NAME_UNITS)
+}
+
+impl EntrySet {
+    /// Takes the entries of one set, file entry first, as many as it says.
+    ///
+    /// # Errors
+    /// The first check that fails. The name's hash is not looked at.
+    pub fn parse(bytes: Vec<u8>) -> Result<Self, Check> {
+        let file = FileEntry::read_from_prefix(&bytes).map(|(file, _)| file);
+        let Ok(file) = file else {
+            return Err(Check::SetCut { count: 0, found: 0 });
+        };
+        let count = file.secondary_count;
+        let entries = bytes.len() / ENTRY;
+        if count < 2 {
+            return Err(Check::SetShort { count });
+        }
+        if entries != usize::from(count) + 1 || !bytes.len().is_multiple_of(ENTRY) {
+            let found = entries.saturating_sub(1);
+            return Err(Check::SetCut { count, found });
+        }
+        for (index, entry) in bytes.chunks_exact(ENTRY).enumerate() {
+            let found = entry.first().copied().unwrap_or(0);
+            let expected = match index {
+                0 => found == kind::FILE,
+                1 => found == kind::STREAM,
+                2 => found == kind::NAME,
+                _ => found & (kind::IN_USE | kind::SECONDARY) == kind::IN_USE | kind::SECONDARY,
+            };
+            if !expected {
+                let need = match index {
+                    0 => kind::FILE,
+                    1 => kind::STREAM,
+                    _ => kind::NAME,
+                };
+                return match index {
+                    0..=2 => Err(Check::SetOrder { index, found, need }),
+                    _ => Err(Check::SetCut {
+                        count,
+                        found: index - 1,
+                    }),
+                };
+            }
+        }
+        let (found, actual) = (file.set_checksum.get(), checksum(&bytes));
+        if found != actual {
+            return Err(Check::SetChecksum { found, actual });
+        }
+        let rest = bytes.get(ENTRY..).unwrap_or_default();
+        let Ok((stream, _)) = StreamEntry::read_from_prefix(rest) else {
+            return Err(Check::SetCut { count, found: 0 });
+        };
+        let set = Self {
+            bytes,
+            file: Plain(file),
+            stream: Plain(stream),
+        };
+        set.check_name_entries()?;
+        Ok(set)
+    }
+
+    fn check_name_entries(&self) -> Result<(), Check> {
+        let len = self.stream.0.name_length;
+        let entries = self.bytes.chunks_exact(ENTRY).skip(2);
+        let entries = entries
+            .take_while(|entry| entry.first() == Some(&kind::NAME))
+            .count();
+        if len == 0 || entries < name_entries(usize::from(len)) {
+            return Err(Check::NameLen { len, entries });
+        }
+        Ok(())
+    }
+
+    /// A new set: no data, all three times the same, the name's hash right.
+    pub fn new(name: &[u16], attributes: u16, time: Stamp, upcase: &Upcase) -> Self {
+        let mut file = FileEntry::new_zeroed();
+        file.entry_type = kind::FILE;
+        let mut stream = StreamEntry::new_zeroed();
+        stream.entry_type = kind::STREAM;
+        stream.general_secondary_flags = flag::ALLOCATION_POSSIBLE;
+        let mut set = Self {
+            bytes: vec![0; 2 * ENTRY],
+            file: Plain(file),
+            stream: Plain(stream),
+        };
+        set.file.0.file_attributes = attributes.into();
+        set.set_created(time);
+        set.set_modified(time);
+        set.set_accessed(time);
+        set.renamed(name, upcase)
+    }
+
+    /// The same set with another name. Other secondary entries go along.
+    #[must_use]
+    pub fn renamed(&self, name: &[u16], upcase: &Upcase) -> Self {
+        let name = name.get(..name.len().min(MAX_NAME)).unwrap_or_default();
+        let others = self.bytes.chunks_exact(ENTRY).skip(2);
+        let others = others.filter(|entry| entry.first() != Some(&kind::NAME));
+        let mut bytes = vec![0; 2 * ENTRY];
+        for part in name.chunks(NAME_UNITS) {
+            let mut entry = NameEntry::new_zeroed();
+            entry.entry_type = kind::NAME;
+            for (to, &unit) in entry.file_name.iter_mut().zip(part) {
+                to.set(unit);
+            }
+            bytes.extend_from_slice(entry.as_bytes());
+        }
+        for other in others {
+            bytes.extend_from_slice(other);
+        }
+        bytes.truncate(MAX_ENTRIES * ENTRY);
+        let mut set = Self {
+            bytes,
+            file: self.file.clone(),
+            stream: self.stream.clone(),
+        };
+        let count = set.entries() - 1;
+        set.file.0.secondary_count = u8::try_from(count).unwrap_or(u8::MAX);
+        set.stream.0.name_length = u8::try_from(name.len()).unwrap_or(u8::MAX);
+        set.stream.0.name_hash = upcase.hash(name).into();
+        set.seal();
+        set
+    }
+
+    /// Brings the first two entries and the checksum into the bytes.
+    fn seal(&mut self) {
+        let head = [self.file.0.as_bytes(), self.stream.0.as_bytes()].concat();
+        for (to, byte) in self.bytes.iter_mut().zip(&head) {
+            *to = *byte;
+        }
+        self.file.0.set_checksum = checksum(&self.bytes).into();
+        for (to, byte) in self.bytes.iter_mut().zip(self.file.0.as_bytes()) {
+            *to = *byte;
+        }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The bytes of the file entry and the stream extension: all that changes but for renames.
+    pub fn head(&self) -> &[u8] {
+        self.bytes.get(..2 * ENTRY).unwrap_or_default()
+    }
+
+    /// Number of entries.
+    pub fn entries(&self) -> usize {
+        self.bytes.len() / ENTRY
+    }
+
+    /// The file entry.
+    pub fn file(&self) -> &FileEntry {
+        &self.file.0
+    }
+
+    /// The stream extension.
+    pub fn stream(&self) -> &StreamEntry {
+        &self.stream.0
+    }
+
+    /// The name.
+    pub fn name(&self) -> Vec<u16> {
+        let entries = self.bytes.chunks_exact(ENTRY).skip(2);
+        let entries = entries.take_while(|entry| entry.first() == Some(&kind::NAME));
+        let units = entries.flat_map(|entry| entry.get(2..).unwrap_or_default().chunks_exact(2));
+        let units = units.map(|unit| unit.try_into().map_or(0, u16::from_le_bytes));
+        units.take(self.stream.0.name_length.into()).collect()
+    }
+
+    /// The name above the volume.
+    ///
+    /// # Errors
+    /// `Name`, for a name that no file may have.
+    pub fn visible_name(&self) -> Result<Vec<u8>, Check> {
+        let units = self.name();
+        name::visible(&units).map_err(|source: NameError| Check::Name {
+            name: String::from_utf16_lossy(&units),
+            source,
+        })
+    }
+
+    /// Kind.
+    pub fn file_type(&self) -> FileType {
+        match self.has(attribute::DIRECTORY) {
+            true => FileType::Directory,
+            false => FileType::Regular,
+        }
+    }
+
+    /// Whether an attribute is set.
+    pub fn has(&self, attribute: u16) -> bool {
+        self.file.0.file_attributes.get() & attribute != 0
+    }
+
+    /// Where the data is.
+    pub fn data(&self) -> Allocation {
+        let stream = &self.stream.0;
+        Allocation {
+            first: stream.first_cluster.get(),
+            len: stream.data_length.get(),
+            contiguous: stream.general_secondary_flags & flag::NO_FAT_CHAIN != 0,
+        }
+    }
+
+    /// `ValidDataLength`, never more than the length.
+    pub fn valid_len(&self) -> u64 {
+        let stream = &self.stream.0;
+        stream.valid_data_length.get().min(stream.data_length.get())
+    }
+
+    /// Critical secondary entries that nobody here knows: the set may then only be listed and
+    /// removed.
+    pub fn is_unrecognized(&self) -> bool {
+        let others = self.bytes.chunks_exact(ENTRY).skip(2);
+        let mut kinds = others.filter_map(|entry| entry.first());
+        kinds.any(|&found| found & kind::BENIGN == 0 && found != kind::NAME)
+    }
+
+    /// What other secondary entries have allocated; freed when the set is removed (8.2).
+    pub fn other_allocations(&self) -> Vec<Allocation> {
+        let others = self.bytes.chunks_exact(ENTRY).skip(2);
+        let others = others.filter(|entry| entry.first() != Some(&kind::NAME));
+        others.filter_map(secondary_allocation).collect()
+    }
+
+    /// Says where the data is and how much of it is valid.
+    pub fn set_data(&mut self, data: Allocation, valid: u64) {
+        let stream = &mut self.stream.0;
+        let other = stream.general_secondary_flags & !flag::NO_FAT_CHAIN;
+        let chain = match data.contiguous && data.first != 0 {
+            true => flag::NO_FAT_CHAIN,
+            false => 0,
+        };
+        stream.general_secondary_flags = other | flag::ALLOCATION_POSSIBLE | chain;
+        stream.first_cluster = data.first.into();
+        stream.data_length = data.len.into();
+        stream.valid_data_length = valid.min(data.len).into();
+        self.seal();
+    }
+
+    /// Sets or clears an attribute.
+    pub fn set_attribute(&mut self, attribute: u16, on: bool) {
+        let attributes = self.file.0.file_attributes.get();
+        let attributes = match on {
+            true => attributes | attribute,
+            false => attributes & !attribute,
+        };
+        self.file.0.file_attributes = attributes.into();
+        self.seal();
+    }
+
+    /// The other end of a move across sectors, where one is under way: see
+    /// [`moving`](crate::moving).
+    pub fn pointer(&self) -> u64 {
+        pointer(self.bytes())
+    }
+
+    /// Sets or, with 0, clears it.
+    pub fn set_pointer(&mut self, pointer: u64) {
+        let bytes = pointer.to_le_bytes();
+        if let Some(low) = bytes.first_chunk::<7>() {
+            self.file.0.reserved2 = *low;
+        }
+        self.seal();
+    }
+
+    /// Creation.
+    pub fn created(&self) -> Stamp {
+        let file = &self.file.0;
+        Stamp {
+            word: file.create_timestamp.get(),
+            hundredths: file.create_10ms_increment,
+            offset: file.create_utc_offset,
+        }
+    }
+
+    /// Last change of the data.
+    pub fn modified(&self) -> Stamp {
+        let file = &self.file.0;
+        Stamp {
+            word: file.last_modified_timestamp.get(),
+            hundredths: file.last_modified_10ms_increment,
+            offset: file.last_modified_utc_offset,
+        }
+    }
+
+    /// Last access, in steps of two seconds.
+    pub fn accessed(&self) -> Stamp {
+        Stamp {
+            word: self.file.0.last_accessed_timestamp.get(),
+            hundredths: 0,
+            offset: self.file.0.last_accessed_utc_offset,
+        }
+    }
+
+    /// Sets the time of creation.
+    pub fn set_created(&mut self, time: Stamp) {
+        self.file.0.create_timestamp = time.word.into();
+        self.file.0.create_10ms_increment = time.hundredths;
+        self.file.0.create_utc_offset = time.offset;
+        self.seal();
+    }
+
+    /// Sets the time of the last change.
+    pub fn set_modified(&mut self, time: Stamp) {
+        self.file.0.last_modified_timestamp = time.word.into();
+        self.file.0.last_modified_10ms_increment = time.hundredths;
+        self.file.0.last_modified_utc_offset = time.offset;
+        self.seal();
+    }
+
+    /// Sets the time of the last access.
+    pub fn set_accessed(&mut self, time: Stamp) {
+        self.file.0.last_accessed_timestamp = time.word.into();
+        self.file.0.last_accessed_utc_offset = time.offset;
+        self.seal();
+    }
+}
+
+/// `Reserved2` of a file entry, as a number.
+pub fn pointer(entry: &[u8]) -> u64 {
+    let bytes = entry.get(25..32).unwrap_or_default();
+    let bytes = bytes.iter().rev();
+    bytes.fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// What a secondary entry has allocated, where it has.
+pub fn secondary_allocation(entry: &[u8]) -> Option<Allocation> {
+    let entry = GenericEntry::read_from_prefix(entry).ok()?.0;
+    allocation(&entry, entry.general_secondary_flags)
+}
+
+/// What a benign primary entry has allocated, where it has.
+pub fn primary_allocation(entry: &[u8]) -> Option<Allocation> {
+    let entry = GenericEntry::read_from_prefix(entry).ok()?.0;
+    let flags = entry.general_primary_flags.get().to_le_bytes()[0];
+    allocation(&entry, flags)
+}
+
+fn allocation(entry: &GenericEntry, flags: u8) -> Option<Allocation> {
+    let (first, len) = (entry.first_cluster.get(), entry.data_length.get());
+    let has = flags & flag::ALLOCATION_POSSIBLE != 0 && first != 0 && len > 0;
+    has.then_some(Allocation {
+        first,
+        len,
+        contiguous: flags & flag::NO_FAT_CHAIN != 0,
+    })
+}

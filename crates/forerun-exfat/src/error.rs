@@ -1,0 +1,133 @@
+//! The checks an image can fail, one variant each.
+
+use forerun_vfs::{Corrupt, Error, NameError, NodeId};
+
+/// A failed check, with the numbers it takes to find the bytes. The offset is that of the structure
+/// that fails, and is given along with this.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Check {
+    #[error("the image is {len} bytes long; a boot region takes {need}")]
+    ShortBoot { len: u64, need: u64 },
+    #[error("boot signature {found:#06x} instead of 0xaa55")]
+    BootSignature { found: u16 },
+    #[error("bytes of the boot sector that must be zero are not")]
+    MustBeZero,
+    #[error("sectors of 2^{bits} bytes; from 2^9 to 2^12 are allowed")]
+    SectorSize { bits: u8 },
+    #[error("clusters of 2^{bits} bytes; 2^25 are the most")]
+    ClusterSize { bits: u32 },
+    #[error("{count} FATs; one or two are allowed")]
+    FatCount { count: u8 },
+    #[error("the second of {count} FATs is said to be active")]
+    ActiveFat { count: u8 },
+    #[error("{what} is {found}; from {low} to {high} are allowed")]
+    BootField {
+        what: &'static str,
+        found: u64,
+        low: u64,
+        high: u64,
+    },
+    #[error("the boot region's checksum is {found:#010x}, its bytes give {actual:#010x}")]
+    BootChecksum { found: u32, actual: u32 },
+    #[error("the volume is {len} bytes long, the image only {image}")]
+    ShortImage { len: u64, image: u64 },
+    #[error("the backup boot region differs from the main one")]
+    BackupDiffers,
+    #[error("no {what} in the root directory")]
+    Missing { what: &'static str },
+    #[error("a second {what} in the root directory")]
+    Double { what: &'static str },
+    #[error("the {what} is {found} bytes long; {need} are needed")]
+    SystemLen {
+        what: &'static str,
+        found: u64,
+        need: u64,
+    },
+    #[error("the up-case table's checksum is {found:#010x}, its bytes give {actual:#010x}")]
+    UpcaseChecksum { found: u32, actual: u32 },
+    #[error("the up-case table maps {unit:#06x} to {found:#06x}")]
+    UpcaseMandatory { unit: u16, found: u16 },
+    #[error("the up-case table maps more than 65,536 characters")]
+    UpcaseLen,
+    #[error("volume label of {count} characters; 11 are the most")]
+    LabelLen { count: u8 },
+    #[error("cluster {cluster} of the {what} is not on the volume, which has {count}")]
+    ClusterRange {
+        what: &'static str,
+        cluster: u32,
+        count: u32,
+    },
+    #[error("the chain ends after {found} of {need} clusters")]
+    ChainShort { found: u64, need: u64 },
+    #[error("the chain goes on after the {need} clusters of the data")]
+    ChainLong { need: u64 },
+    #[error("cluster {cluster}, after {found} clusters of the chain, leads to {next:#x}")]
+    ChainLink { cluster: u32, found: u64, next: u32 },
+    #[error("the chain comes back to cluster {cluster}")]
+    ChainLoop { cluster: u32 },
+    #[error("{count} clusters from {first} on reach past the volume's {clusters}")]
+    RunRange {
+        first: u32,
+        count: u64,
+        clusters: u32,
+    },
+    #[error("the directory is longer than {limit} bytes")]
+    DirectoryLen { limit: u64 },
+    #[error("directory of {len} bytes; a whole number of clusters of {cluster} is needed")]
+    DirectoryUneven { len: u64, cluster: u64 },
+    #[error("entry of the invalid type {found:#04x}")]
+    EntryType { found: u8 },
+    #[error("entry of type {found:#04x} belongs to no set")]
+    Stray { found: u8 },
+    #[error("critical entry of type {found:#04x} in a directory other than the root")]
+    Misplaced { found: u8 },
+    #[error("set of {count} secondary entries, of which {found} are there")]
+    SetCut { count: u8, found: usize },
+    #[error("set of {count} secondary entries; from 2 on are needed")]
+    SetShort { count: u8 },
+    #[error("the set's checksum is {found:#06x}, its bytes give {actual:#06x}")]
+    SetChecksum { found: u16, actual: u16 },
+    #[error("secondary entry {index} is of type {found:#04x}, not {need:#04x}")]
+    SetOrder { index: usize, found: u8, need: u8 },
+    #[error("name of {len} characters in {entries} entries")]
+    NameLen { len: u8, entries: usize },
+    #[error("{source}: {name:?}")]
+    Name { name: String, source: NameError },
+    #[error("character {unit:#06x} in the name {name:?}")]
+    NameCharacter { name: String, unit: u16 },
+    #[error("the name's hash is {found:#06x}, the name gives {actual:#06x}")]
+    NameHash { found: u16, actual: u16 },
+    #[error("the name {name:?} is there twice")]
+    NameTwice { name: String },
+    #[error("{valid} bytes of {len} are valid")]
+    ValidLen { valid: u64, len: u64 },
+    #[error("{len} bytes of data, and no cluster")]
+    NoCluster { len: u64 },
+    #[error("no data, but clusters from {cluster} on")]
+    UnusedClusters { cluster: u32 },
+    #[error("{len} bytes of data; the volume holds {most}")]
+    DataLen { len: u64, most: u64 },
+    #[error("cluster {cluster} is in use and marked free")]
+    UsedFree { cluster: u32 },
+    #[error("cluster {cluster} belongs to something else as well")]
+    CrossLink { cluster: u32 },
+    #[error("{count} clusters from {first} on belong to nothing and are not free")]
+    Leaked { first: u32, count: u32 },
+    #[error("the volume is marked dirty")]
+    Dirty,
+    #[error("the volume is marked as having failed")]
+    MediaFailure,
+    #[error("reserved field {field} is {value:#x}")]
+    Reserved { field: &'static str, value: u64 },
+    #[error("{found} percent in use; it is {actual}")]
+    Percent { found: u8, actual: u8 },
+    #[error("the time {value:#010x} with {hundredths} hundredths is none")]
+    Time { value: u32, hundredths: u8 },
+}
+
+impl Check {
+    /// This check failed on the structure at `offset`.
+    pub fn at(self, node: Option<NodeId>, offset: u64) -> Error {
+        Corrupt::new("exfat", node, offset, self).into()
+    }
+}

@@ -1,0 +1,266 @@
+//! What is where in a directory: names by their key, and the slots that are free.
+//!
+//! Built at the first lookup by reading the directory once; some 30 bytes a name, so that all
+//! indexes together are kept within a budget.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forerun_vfs::{Error, Result};
+
+use crate::dir::{Found, Slots};
+use crate::entry_set::EntrySet;
+use crate::error::Check;
+use crate::volume::Volume;
+
+/// The index of one directory.
+pub struct Index {
+    names: BTreeSet<(u32, u32)>,
+    /// Free slots within one sector: first to length.
+    free: BTreeMap<u32, u32>,
+    by_len: BTreeSet<(u32, u32)>,
+    /// First slot at or behind the end of the directory.
+    pub end: u32,
+    /// Slots that the directory has room for.
+    pub slots: u32,
+    /// Slots of a sector, which is written whole or not at all.
+    pub per_sector: u32,
+    /// Sets that are still here, by their first slot.
+    pub stranded: Vec<(u32, EntrySet)>,
+    /// First slots of sets that went elsewhere, which must not be taken for stranded later.
+    pub departed: Vec<u32>,
+    /// Slots of entries in use that no set holds on to.
+    pub strays: Vec<u32>,
+    /// Something that could not be understood.
+    pub damaged: Option<Error>,
+}
+
+impl Index {
+    /// Reads a directory.
+    ///
+    /// # Errors
+    /// `Limit` for too many entries, `Io`. Damage is kept, not given.
+    pub fn build(
+        volume: &Volume,
+        slots: &mut Slots<'_>,
+        count: u32,
+        per_sector: u32,
+    ) -> Result<Self> {
+        let mut index = Self {
+            names: BTreeSet::new(),
+            free: BTreeMap::new(),
+            by_len: BTreeSet::new(),
+            end: 0,
+            slots: count,
+            per_sector: per_sector.max(1),
+            stranded: Vec::new(),
+            departed: Vec::new(),
+            strays: Vec::new(),
+            damaged: None,
+        };
+        let limit = volume.limits.dir_entries;
+        let mut slot = 0;
+        while let Some((found, next)) = slots.next_item(slot)? {
+            match found {
+                Found::Set(set) => {
+                    index.names.insert((volume.name_key(&set.name()), slot));
+                }
+                Found::Stranded(set) => {
+                    index.names.insert((volume.name_key(&set.name()), slot));
+                    index.stranded.push((slot, set));
+                }
+                Found::Departed => {
+                    index.departed.push(slot);
+                    index.release(slot, 1);
+                }
+                Found::Free => index.release(slot, 1),
+                // What no set holds on to can be used again.
+                Found::Damaged(Check::Stray { .. }) => {
+                    index.strays.push(slot);
+                    index.release(slot, 1);
+                }
+                Found::Damaged(check) => {
+                    index
+                        .damaged
+                        .get_or_insert_with(|| slots.error(check, slot));
+                }
+                Found::Other { .. } => {}
+            }
+            if forerun_io::u64_from(index.names.len()) > limit {
+                return Err(Error::limit("entries of a directory", limit));
+            }
+            slot = next;
+        }
+        index.end = slot;
+        Ok(index)
+    }
+
+    /// Bytes of memory, roughly.
+    pub fn weight(&self) -> usize {
+        256 + self.names.len() * 24 + self.free.len() * 48
+    }
+
+    /// Slots where sets with that key begin.
+    pub fn candidates(&self, key: u32) -> impl Iterator<Item = u32> {
+        let range = self.names.range((key, 0)..=(key, u32::MAX));
+        range.map(|&(_, slot)| slot)
+    }
+
+    /// Whether no name is there.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// A set with that key begins at that slot now.
+    pub fn add(&mut self, key: u32, slot: u32) {
+        self.names.insert((key, slot));
+    }
+
+    /// No set with that key begins there any more; its slots are not free yet.
+    pub fn remove(&mut self, key: u32, slot: u32) {
+        self.names.remove(&(key, slot));
+    }
+
+    /// These slots are free.
+    pub fn release(&mut self, slot: u32, count: u32) {
+        let (mut slot, end) = (slot, slot.saturating_add(count));
+        while slot < end {
+            let border = (slot / self.per_sector + 1).saturating_mul(self.per_sector);
+            let now = border.min(end);
+            self.release_in_sector(slot, now);
+            slot = now;
+        }
+    }
+
+    fn release_in_sector(&mut self, start: u32, end: u32) {
+        let (mut start, mut end) = (start, end);
+        let same = |a: u32, b: u32, per: u32| a / per == b / per;
+        if let Some((&before, &len)) = self.free.range(..start).next_back()
+            && before + len == start
+            && same(before, start, self.per_sector)
+        {
+            self.forget(before, len);
+            start = before;
+        }
+        if let Some(&len) = self.free.get(&end)
+            && same(start, end, self.per_sector)
+        {
+            self.forget(end, len);
+            end += len;
+        }
+        self.free.insert(start, end - start);
+        self.by_len.insert((end - start, start));
+    }
+
+    fn forget(&mut self, start: u32, len: u32) {
+        self.free.remove(&start);
+        self.by_len.remove(&(len, start));
+    }
+
+    /// These slots are not free any more.
+    pub fn take(&mut self, slot: u32, count: u32) {
+        let end = slot.saturating_add(count);
+        let overlapping = |(&start, &len): (&u32, &u32)| (start, len);
+        while let Some((start, len)) = self.free.range(..end).next_back().map(overlapping)
+            && start + len > slot
+        {
+            self.forget(start, len);
+            if start + len > end {
+                self.release_in_sector(end, start + len);
+            }
+            if start < slot {
+                self.release_in_sector(start, slot);
+            }
+        }
+    }
+
+    /// Whether nothing but free slots is from `slot` to the end.
+    pub fn is_free_to_end(&self, slot: u32) -> bool {
+        let mut at = slot;
+        while at < self.end {
+            match self.free.range(..=at).next_back() {
+                Some((&start, &len)) if start + len > at => at = start + len,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// The directory ends at `slot` now.
+    pub fn end_at(&mut self, slot: u32) {
+        self.take(slot, self.end.saturating_sub(slot));
+        self.end = slot;
+    }
+
+    /// The smallest run of free slots within a sector that `count` fit in.
+    pub fn fit(&self, count: u32) -> Option<u32> {
+        let mut fitting = self.by_len.range((count, 0)..);
+        fitting.next().map(|&(_, start)| start)
+    }
+
+    /// A run of free slots in the sector of `slot`.
+    pub fn fit_in_sector(&self, slot: u32, count: u32) -> Option<u32> {
+        let first = slot / self.per_sector * self.per_sector;
+        let mut runs = self
+            .free
+            .range(first..first.saturating_add(self.per_sector));
+        runs.find(|&(_, &len)| len >= count)
+            .map(|(&start, _)| start)
+    }
+
+    /// Free slots across sectors, of which the first two are in the same.
+    pub fn fit_across(&self, count: u32) -> Option<u32> {
+        let mut run: Option<(u32, u32)> = None;
+        for (&start, &len) in &self.free {
+            run = match run {
+                Some((first, end)) if end == start => Some((first, start + len)),
+                // One slot at the end of a sector would part file entry and stream extension.
+                _ if len == 1 => None,
+                _ => Some((start, start + len)),
+            };
+            if let Some((first, end)) = run
+                && end - first >= count
+            {
+                return Some(first);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index() -> Index {
+        Index {
+            names: BTreeSet::new(),
+            free: BTreeMap::new(),
+            by_len: BTreeSet::new(),
+            end: 0,
+            slots: 64,
+            per_sector: 16,
+            stranded: Vec::new(),
+            departed: Vec::new(),
+            strays: Vec::new(),
+            damaged: None,
+        }
+    }
+
+    #[test]
+    fn free_slots_stay_within_sectors() {
+        let mut index = index();
+        index.release(10, 12);
+        assert_eq!(index.free, BTreeMap::from([(10, 6), (16, 6)]));
+        assert_eq!(index.fit(6), Some(10));
+        assert_eq!(index.fit(7), None);
+        assert_eq!(index.fit_across(7), Some(10));
+        assert_eq!(index.fit_across(13), None);
+        index.take(12, 6);
+        assert_eq!(index.free, BTreeMap::from([(10, 2), (18, 4)]));
+        index.release(12, 6);
+        assert_eq!(index.free, BTreeMap::from([(10, 6), (16, 6)]));
+        assert_eq!(index.by_len.len(), 2);
+        assert_eq!(index.fit_in_sector(20, 3), Some(16));
+        assert_eq!(index.fit_in_sector(33, 1), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! exFAT: the driver that maps volumes and changes them.
+//!
+//! The format, and the order in which changes become durable, are described in
+//! `docs/formats/exfat.md`. Nothing here moves file data: the driver says where it is, and where it
+//! is to go.
+
+mod alloc;
+mod boot;
+mod chain;
+mod change;
+mod check;
+mod commit;
+mod describe;
+mod dir;
+mod driver;
+mod entry_set;
+mod error;
+mod fat;
+#[doc(hidden)]
+pub mod fuzzing;
+mod index;
+mod moving;
+mod mutate;
+mod name;
+mod nodes;
+mod ondisk;
+mod session;
+mod time;
+mod upcase;
+mod volume;
+pub mod write;
+
+use std::sync::Arc;
+
+use forerun_vfs::Format;
+
+pub use driver::Exfat;
+
+/// exFAT in the registry.
+pub const FORMAT: Format = Format {
+    name: "exfat",
+    probe_len: 512,
+    probe: boot::probe,
+    open: |with| Ok(Arc::new(Exfat::open(with)?)),
+    open_mut: Some(|with| Ok(Arc::new(Exfat::open_mut(with)?))),
+};

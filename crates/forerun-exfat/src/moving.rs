@@ -1,0 +1,60 @@
+//! Sets on their way from one sector to another.
+//!
+//! Two sectors cannot be written at once, and data must never have two owners or none. So the old set
+//! is marked unused first, with the place of the new one in a reserved field of its file entry; then
+//! the new set is written, with the place of the old one in the same field; then both fields are
+//! cleared. Whoever finds an unused set that points to where no set points back knows that it is
+//! still the one that counts. Other drivers see lost clusters for that moment, and nothing worse.
+//!
+//! The fields are looked at only where `VolumeDirty` was set when the volume was opened.
+
+use forerun_vfs::Result;
+
+use crate::dir::Place;
+use crate::entry_set::{EntrySet, pointer};
+use crate::ondisk::{ENTRY, kind};
+use crate::volume::Volume;
+
+/// Where the field is in a file entry.
+pub const POINTER_AT: u64 = 25;
+/// Its length.
+pub const POINTER_LEN: usize = 7;
+
+/// Whether an unused entry may be the start of a set that was on its way.
+pub fn may_be_stranded(volume: &Volume, entry: &[u8; ENTRY]) -> bool {
+    volume.recovers && pointer(entry) != 0 && entry[1] >= 2
+}
+
+/// The set as it was before it was marked unused.
+pub fn restored(mut bytes: Vec<u8>) -> Option<EntrySet> {
+    for entry in bytes.chunks_exact_mut(ENTRY) {
+        if let Some(kind) = entry.first_mut() {
+            *kind |= kind::IN_USE;
+        }
+    }
+    // It may have been made the end of the directory.
+    *bytes.get_mut(ENTRY)? = kind::STREAM;
+    bytes.get_mut(25..32)?.fill(0);
+    EntrySet::parse(bytes).ok()
+}
+
+/// Whether the set that `entry` points to points back to `place`.
+///
+/// # Errors
+/// `Io`.
+pub fn has_arrived(volume: &Volume, entry: &[u8; ENTRY], place: Place) -> Result<bool> {
+    points_to(volume, Place::of_pointer(pointer(entry)), kind::FILE, place)
+}
+
+/// Whether an entry of that kind at `at` points to `place`.
+///
+/// # Errors
+/// `Io`.
+pub fn points_to(volume: &Volume, at: Place, kind: u8, place: Place) -> Result<bool> {
+    if volume.boot.cluster_of(at.offset).is_none() {
+        return Ok(false);
+    }
+    let mut entry = [0; ENTRY];
+    volume.read(at.offset, &mut entry)?;
+    Ok(entry[0] == kind && pointer(&entry) == place.pointer())
+}

@@ -1,0 +1,130 @@
+//! Where the bytes of writes go.
+
+use std::ops::Range;
+
+use forerun_vfs::{Error, Extent, FileType, NodeId, Result, Timestamp};
+
+use crate::nodes::ROOT;
+use crate::session::{Node, Session, stored};
+
+impl Session<'_> {
+    /// A file that may be written.
+    ///
+    /// # Errors
+    /// `IsADirectory`, `Unsupported`.
+    pub fn file(&mut self, id: NodeId) -> Result<Node> {
+        if id == ROOT {
+            return Err(Error::IsADirectory);
+        }
+        let node = self.load_to_change(id)?;
+        if node.set.file_type() == FileType::Directory {
+            return Err(Error::IsADirectory);
+        }
+        node.recognized()?;
+        Ok(node)
+    }
+
+    /// The extents that a write of `range` goes to, from what was never written on.
+    ///
+    /// # Errors
+    /// Those of [`FileSystemMut::map_write`](forerun_vfs::FileSystemMut::map_write).
+    pub fn map_write(&mut self, id: NodeId, range: Range<u64>) -> Result<Vec<Extent>> {
+        let node = self.file(id)?;
+        if range.start >= range.end {
+            return Ok(Vec::new());
+        }
+        if range.end > self.volume.boot.heap_len() {
+            return Err(Error::TooLarge);
+        }
+        let need = self.clusters_for(range.end)?;
+        let mut chain = self.chain(id)?;
+        if need > chain.clusters() {
+            chain = self.grow_chain(id, need)?;
+            let len = node.set.data().len;
+            self.settle_chain(&node, chain.clone(), len);
+        }
+        let start = range.start.min(node.set.valid_len());
+        let mut extents = Vec::new();
+        stored(self.volume, &chain, start..range.end, &mut extents);
+        Ok(extents)
+    }
+
+    /// The bytes of a write are in place.
+    ///
+    /// # Errors
+    /// Those of [`FileSystemMut::written`](forerun_vfs::FileSystemMut::written).
+    pub fn written(&mut self, id: NodeId, range: Range<u64>, time: Timestamp) -> Result<()> {
+        let store = self.writable()?;
+        let mut node = self.file(id)?;
+        store.back.note_data_written();
+        if range.start >= range.end {
+            return Ok(());
+        }
+        let chain = self.chain(id)?;
+        let room = u64::from(chain.clusters()) << self.volume.boot.cluster_bits;
+        if range.end > room {
+            // Cut by somebody else meanwhile.
+            return Err(Error::StaleNode(id));
+        }
+        let len = node.set.data().len.max(range.end);
+        let valid = node.set.valid_len().max(range.end);
+        let stamp = self.stamp(time);
+        node.set.set_modified(stamp);
+        node.set.set_accessed(stamp);
+        if len != node.set.data().len {
+            self.describe_data(&mut node, &chain, len, valid);
+            self.settle_chain(&node, chain, len);
+        } else {
+            let data = node.set.data();
+            node.set.set_data(data, valid);
+        }
+        self.update(&node)
+    }
+
+    /// Allocates `range` ahead.
+    ///
+    /// # Errors
+    /// Those of [`FileSystemMut::allocate`](forerun_vfs::FileSystemMut::allocate).
+    pub fn allocate(&mut self, id: NodeId, range: Range<u64>, keep_size: bool) -> Result<()> {
+        let mut node = self.file(id)?;
+        let len = node.set.data().len;
+        if range.end > self.volume.boot.heap_len() {
+            return Err(Error::TooLarge);
+        }
+        if keep_size {
+            let room = self.volume.boot.clusters_for(len) << self.volume.boot.cluster_bits;
+            return match range.end <= room {
+                true => Ok(()),
+                // An entry says nothing of clusters behind its length.
+                false => Err(Error::Unsupported(
+                    "allocating behind the end of a file".into(),
+                )),
+            };
+        }
+        if range.end <= len {
+            return Ok(());
+        }
+        self.resize(&mut node, range.end)?;
+        let stamp = self.stamp(super::set::now());
+        node.set.set_modified(stamp);
+        self.update(&node)
+    }
+
+    /// One use less of a node.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn release(&mut self, id: NodeId) -> Result<()> {
+        if !self.state.pending.release(id) {
+            return Ok(());
+        }
+        if self.state.pending.orphan(id).is_some() {
+            return self.bury(id);
+        }
+        if self.state.pending.ahead.contains(&id) {
+            let node = self.load(id)?;
+            self.trim_ahead(&node)?;
+        }
+        Ok(())
+    }
+}

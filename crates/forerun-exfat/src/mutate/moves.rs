@@ -1,0 +1,235 @@
+//! Moves of sets from one sector to another, step by step: see [`moving`](crate::moving).
+
+use forerun_io::{Group, saturating_usize};
+use forerun_vfs::{Error, NodeId, Result};
+
+use super::set::count;
+use crate::change::{Move, group};
+use crate::dir::{self, Place};
+use crate::entry_set::EntrySet;
+use crate::moving::{self, POINTER_AT, POINTER_LEN};
+use crate::ondisk::{ENTRY, kind};
+use crate::session::{Entry, Node, Session};
+
+/// A set, where it is: directory, first slot, place.
+pub struct Here<'a> {
+    pub dir: NodeId,
+    pub slot: u32,
+    pub place: Place,
+    pub set: &'a EntrySet,
+}
+
+impl Session<'_> {
+    /// Moves the set of a node to slots in another sector, which are free or those of a set that it
+    /// replaces. `set` is what it is to be there.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn move_away(
+        &mut self,
+        from: &Here<'_>,
+        to: NodeId,
+        slot: u32,
+        replaced: Option<&Entry>,
+        set: &EntrySet,
+    ) -> Result<Place> {
+        let chain = self.chain(to)?;
+        let place = dir::place(self.volume, &chain, slot, set.entries());
+        let place = place.ok_or(Error::StaleNode(to))?;
+        let mut arriving = set.clone();
+        arriving.set_pointer(from.place.pointer());
+        match replaced {
+            Some(entry) => self.overwrite(to, slot, &entry.node.set, &arriving)?,
+            None => {
+                let bytes = arriving.bytes();
+                self.write_slots(to, slot, bytes, group::ARRIVE, group::BEHIND)?;
+                self.enter(to, slot, set)?;
+            }
+        }
+        self.depart(from, place)?;
+        self.state.pending.moves.push(Move {
+            dir: from.dir,
+            from: from.place,
+            to: place,
+        });
+        Ok(place)
+    }
+
+    /// Puts a set over one that is not shorter, in one sector.
+    fn overwrite(&mut self, dir: NodeId, slot: u32, old: &EntrySet, set: &EntrySet) -> Result<()> {
+        if self.is_whole(slot, old) {
+            self.write_over(dir, slot, old, set, group::ARRIVE)
+        } else {
+            // The same name: only the head differs.
+            self.write_slots(dir, slot, set.head(), group::ARRIVE, group::ARRIVE)
+        }
+    }
+
+    /// Whether a set can stand in the place of another at once.
+    pub fn can_replace(&self, entry: &Entry, set: &EntrySet) -> bool {
+        let old = &entry.node.set;
+        match self.is_whole(entry.slot, old) {
+            true => count(set) <= count(old),
+            false => {
+                let names = |set: &EntrySet| set.bytes().get(2 * ENTRY..).map(<[u8]>::to_vec);
+                names(set) == names(old)
+            }
+        }
+    }
+
+    /// Marks a set as on its way to `place`.
+    fn depart(&mut self, from: &Here<'_>, place: Place) -> Result<()> {
+        let mut bytes = from.set.bytes().to_vec();
+        for entry in bytes.chunks_exact_mut(ENTRY) {
+            if let Some(kind) = entry.first_mut() {
+                *kind &= !kind::IN_USE;
+            }
+        }
+        let pointer = place.pointer().to_le_bytes();
+        let field = bytes.iter_mut().skip(25).take(POINTER_LEN);
+        for (to, byte) in field.zip(pointer) {
+            *to = byte;
+        }
+        let key = self.volume.name_key(&from.set.name());
+        self.index(from.dir)?.remove(key, from.slot);
+        let mut late = (from.dir, from.slot, count(from.set));
+        if self.is_tail(from.dir, from.slot, from.set)? {
+            // Nobody finds the parts in other sectors without the first.
+            if let Some(kind) = bytes.get_mut(ENTRY) {
+                *kind = kind::END;
+            }
+            let in_first = self.per_sector() - from.slot % self.per_sector();
+            let len = saturating_usize(in_first.into()) * ENTRY;
+            let first = bytes.get(..len).unwrap_or(&bytes);
+            self.write_slots(from.dir, from.slot, first, group::DEPART, group::DEPART)?;
+            self.clear_tail(from.dir, from.slot + in_first, group::LAST)?;
+            self.index(from.dir)?.end_at(from.slot + 1);
+            late.2 = 1;
+        } else {
+            self.write_slots(from.dir, from.slot, &bytes, group::DEPART, group::LAST)?;
+        }
+        self.state.pending.late_slots.push(late);
+        Ok(())
+    }
+
+    /// Whether a set of several sectors is the last of its directory.
+    ///
+    /// # Errors
+    /// Those of [`index`](Self::index).
+    pub fn is_tail(&mut self, dir: NodeId, slot: u32, set: &EntrySet) -> Result<bool> {
+        let after = slot + count(set);
+        Ok(!self.is_whole(slot, set) && self.index(dir)?.is_free_to_end(after))
+    }
+
+    /// Clears what is behind an end of a directory that comes before it.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn clear_tail(&mut self, dir: NodeId, from: u32, group: Group) -> Result<()> {
+        let end = self.index(dir)?.end;
+        let zeros = vec![0; saturating_usize(end.saturating_sub(from).into()) * ENTRY];
+        self.state.pending.ended = true;
+        self.write_slots(dir, from, &zeros, group, group)
+    }
+
+    /// The sets that were on their way are on the device: neither end needs to know of the other.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn arrived(&mut self) -> Result<()> {
+        for moved in std::mem::take(&mut self.state.pending.moves) {
+            let at = moved.from.offset + POINTER_AT;
+            self.write(group::FREE, at, &[0; POINTER_LEN])?;
+            let id = moved.to.id();
+            let mut set = dir::read_set(self.volume, id, moved.to)?;
+            set.set_pointer(0);
+            self.write(group::CLEAR, moved.to.offset, set.head())?;
+        }
+        Ok(())
+    }
+
+    /// Ends moves of a directory's sets that a power cut ended before.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn end_moves(
+        &mut self,
+        dir: NodeId,
+        stranded: &[(u32, EntrySet)],
+        departed: &[u32],
+    ) -> Result<()> {
+        if self.writable().is_err() {
+            return Ok(());
+        }
+        for (slot, set) in stranded {
+            self.write_slots(dir, *slot, set.bytes(), group::ENTRIES, group::BEHIND)?;
+        }
+        let chain = self.chain(dir)?;
+        for slot in departed {
+            let place = dir::place(self.volume, &chain, *slot, 1);
+            if let Some(place) = place.filter(|place| !self.state.pending.departs(*place)) {
+                let at = place.offset + POINTER_AT;
+                self.write(group::BEHIND, at, &[0; POINTER_LEN])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks name entries unused whose set a power cut took apart: the first sector of it was marked,
+    /// the others were not. Their slots are free once that is on the device.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn clear_strays(&mut self, dir: NodeId, strays: &[u32]) -> Result<()> {
+        if self.writable().is_err() || !self.volume.recovers {
+            return Ok(());
+        }
+        let chain = self.chain(dir)?;
+        for &slot in strays {
+            let Some(at) = dir::position(self.volume, &chain, slot) else {
+                continue;
+            };
+            let mut entry = [0];
+            self.volume.read(at, &mut entry)?;
+            self.write(group::BEHIND, at, &entry.map(|kind| kind & !kind::IN_USE))?;
+            if let Some(index) = self.known_index(dir) {
+                index.take(slot, 1);
+            }
+            self.state.pending.late_slots.push((dir, slot, 1));
+        }
+        Ok(())
+    }
+
+    /// Before a set that arrived just before a power cut changes: its old place must not be taken
+    /// for the one that counts.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn forget_origin(&mut self, node: &mut Node) -> Result<()> {
+        let (pointer, place) = (node.set.pointer(), node.place);
+        let Some(place) = place.filter(|_| pointer != 0 && self.volume.recovers) else {
+            return Ok(());
+        };
+        if self.state.pending.arrives(place) {
+            return Ok(());
+        }
+        let origin = Place::of_pointer(pointer);
+        if moving::points_to(self.volume, origin, kind::UNUSED, place)? {
+            let at = origin.offset + POINTER_AT;
+            self.write(group::BEHIND, at, &[0; POINTER_LEN])?;
+        }
+        node.set.set_pointer(0);
+        Ok(())
+    }
+
+    /// Brings moves to the device before names change that they have to do with.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn after_moves(&mut self) -> Result<()> {
+        match self.state.pending.moves.is_empty() && !self.state.pending.ended {
+            true => Ok(()),
+            false => self.commit(false),
+        }
+    }
+}

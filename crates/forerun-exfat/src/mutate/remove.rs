@@ -1,0 +1,160 @@
+//! Removing names, and what is left when the last is gone.
+
+use forerun_vfs::{Error, FileType, NodeId, Result};
+
+use super::set::now;
+use crate::change::group;
+use crate::dir::{Found, Slots};
+use crate::entry_set::{Allocation, primary_allocation};
+use crate::fat;
+use crate::session::{Node, Session};
+
+/// Clusters, as first and number of each run.
+type Clusters = Vec<(u32, u32)>;
+
+impl Session<'_> {
+    /// Removes a file's name.
+    ///
+    /// # Errors
+    /// Those of [`FileSystemMut::unlink`](forerun_vfs::FileSystemMut::unlink).
+    pub fn unlink(&mut self, dir: NodeId, name: &[u8]) -> Result<()> {
+        self.after_moves()?;
+        let mut entry = self.find(dir, name)?.ok_or(Error::NotFound)?;
+        if entry.node.set.file_type() == FileType::Directory {
+            return Err(Error::IsADirectory);
+        }
+        self.changeable_but_for_removal(dir)?;
+        self.remove(dir, entry.slot, &mut entry.node)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Those of [`FileSystemMut::rmdir`](forerun_vfs::FileSystemMut::rmdir).
+    pub fn rmdir(&mut self, dir: NodeId, name: &[u8]) -> Result<()> {
+        self.after_moves()?;
+        let mut entry = self.find(dir, name)?.ok_or(Error::NotFound)?;
+        if entry.node.set.file_type() != FileType::Directory {
+            return Err(Error::NotADirectory);
+        }
+        self.changeable_but_for_removal(dir)?;
+        self.is_empty(entry.node.id)?;
+        self.remove(dir, entry.slot, &mut entry.node)
+    }
+
+    fn changeable_but_for_removal(&mut self, dir: NodeId) -> Result<()> {
+        match self.changeable(dir) {
+            // Of those the names may still be removed (8.2).
+            Err(Error::Unsupported(_)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// # Errors
+    /// `NotEmpty`, `Corrupt` where that cannot be told.
+    pub fn is_empty(&mut self, dir: NodeId) -> Result<()> {
+        let index = self.index(dir)?;
+        match &index.damaged {
+            _ if !index.is_empty() => Err(Error::NotEmpty),
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn remove(&mut self, dir: NodeId, slot: u32, node: &mut Node) -> Result<()> {
+        self.forget_origin(node)?;
+        let clusters = self.clusters_to_free(node)?;
+        self.take_away(dir, slot, &node.set, (group::ENTRIES, group::LATE))?;
+        self.nameless(node, clusters)?;
+        self.touch(dir, now())
+    }
+
+    /// The clusters of a node whose name is about to go. Where they cannot be told and damage is to
+    /// be passed over, none: they stay marked used.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn clusters_to_free(&mut self, node: &Node) -> Result<Option<Clusters>> {
+        match self.clusters_of(node) {
+            Ok(clusters) => Ok(Some(clusters)),
+            Err(Error::Corrupt(_)) if self.store.is_some_and(|s| s.continue_on_error) => {
+                // What is left over is for a check to find.
+                self.state.pending.was_dirty = true;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn clusters_of(&mut self, node: &Node) -> Result<Clusters> {
+        let chain = self.chain(node.id)?;
+        let mut clusters: Clusters = chain.runs().iter().map(|r| (r.cluster, r.count)).collect();
+        let mut others = node.set.other_allocations();
+        if node.set.file_type() == FileType::Directory {
+            others.extend(self.allocations_within(node.id)?);
+        }
+        for data in others {
+            let chain = fat::chain(self.volume, Some(node.id), node.at(), data)?;
+            clusters.extend(chain.runs().iter().map(|r| (r.cluster, r.count)));
+        }
+        Ok(clusters)
+    }
+
+    /// What benign primary entries in an empty directory have allocated: it goes with them (8.2).
+    fn allocations_within(&mut self, dir: NodeId) -> Result<Vec<Allocation>> {
+        let chain = self.chain(dir)?;
+        let mut slots = Slots::new(self.volume, &chain, Some(dir));
+        let (mut slot, mut found) = (0, Vec::new());
+        while let Some((item, next)) = slots.next_item(slot)? {
+            if let Found::Other { entry } = item {
+                found.extend(primary_allocation(&entry));
+            }
+            slot = next;
+        }
+        Ok(found)
+    }
+
+    /// The last name of a node is gone: its clusters follow, now or at the end of its last use.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn nameless(&mut self, node: &Node, clusters: Option<Clusters>) -> Result<()> {
+        let is_directory = node.set.file_type() == FileType::Directory;
+        if is_directory {
+            self.drop_index(node.id);
+            self.state
+                .pending
+                .late_slots
+                .retain(|late| late.0 != node.id);
+        }
+        if let Some(place) = node.place {
+            self.state.nodes.remove(node.id, place);
+        }
+        if self.state.pending.is_open(node.id) {
+            self.state.pending.keep_orphan(node.id, node.set.clone());
+            return Ok(());
+        }
+        self.forget(node.id);
+        self.free(&clusters.unwrap_or_default(), is_directory)
+    }
+
+    fn forget(&mut self, id: NodeId) {
+        self.drop_chain(id);
+        self.state.pending.ahead.remove(&id);
+        self.state.pending.cut_nodes.remove(&id);
+    }
+
+    /// The last use of a node without a name ended.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn bury(&mut self, id: NodeId) -> Result<()> {
+        let node = self.load(id)?;
+        let clusters = self.clusters_to_free(&node)?;
+        self.state.pending.take_orphan(id);
+        let is_directory = node.set.file_type() == FileType::Directory;
+        self.drop_index(id);
+        self.forget(id);
+        self.free(&clusters.unwrap_or_default(), is_directory)
+    }
+}

@@ -1,0 +1,91 @@
+//! Longer and shorter files.
+
+use std::sync::Arc;
+
+use forerun_vfs::{Error, Result};
+
+use crate::chain::Chain;
+use crate::session::{Node, Session};
+
+impl Session<'_> {
+    /// Clusters that a file of that length has.
+    ///
+    /// # Errors
+    /// `NoSpace` for more than any volume has.
+    pub fn clusters_for(&self, len: u64) -> Result<u32> {
+        let clusters = self.volume.boot.clusters_for(len);
+        match u32::try_from(clusters) {
+            Ok(clusters) if clusters <= self.volume.boot.clusters => Ok(clusters),
+            _ => Err(Error::NoSpace),
+        }
+    }
+
+    /// Gives a file another length; its set is changed, but not brought anywhere. What is added is
+    /// not valid, and reads as zeros.
+    ///
+    /// # Errors
+    /// `NoSpace`, with nothing changed; `TooLarge`, `Io`.
+    pub fn resize(&mut self, node: &mut Node, len: u64) -> Result<()> {
+        let need = self.clusters_for(len)?;
+        let chain = self.chain(node.id)?;
+        let chain = match need > chain.clusters() {
+            true => self.grow_chain(node.id, need)?,
+            false => self.cut_chain(node, &chain, need)?,
+        };
+        let valid = node.set.valid_len().min(len);
+        self.describe_data(node, &chain, len, valid);
+        self.settle_chain(node, chain, len);
+        Ok(())
+    }
+
+    /// Says in a set where the data is.
+    pub fn describe_data(&self, node: &mut Node, chain: &Chain, len: u64, valid: u64) {
+        let mut data = node.set.data();
+        data.first = if len == 0 { 0 } else { chain.first() };
+        data.len = len;
+        data.contiguous = chain.is_contiguous();
+        node.set.set_data(data, valid);
+    }
+
+    /// Keeps the chain of a file whose set says `len` now.
+    pub fn settle_chain(&mut self, node: &Node, chain: Arc<Chain>, len: u64) {
+        let is_ahead = u64::from(chain.clusters()) > self.volume.boot.clusters_for(len);
+        match is_ahead {
+            true => self.state.pending.ahead.insert(node.id),
+            false => self.state.pending.ahead.remove(&node.id),
+        };
+        self.keep_chain(node.id, chain, is_ahead);
+    }
+
+    /// Cuts the chain of a file behind its first `keep` clusters.
+    fn cut_chain(&mut self, node: &Node, chain: &Arc<Chain>, keep: u32) -> Result<Arc<Chain>> {
+        if chain.clusters() == keep {
+            return Ok(Arc::clone(chain));
+        }
+        let mut left = chain.as_ref().clone();
+        let cut = left.truncate(keep);
+        if keep > 0 {
+            self.state.pending.cut_nodes.insert(node.id);
+        }
+        if let Some(last) = left.last()
+            && !left.is_contiguous()
+        {
+            self.state.pending.cuts.insert(last);
+        }
+        self.free(&cut, false)?;
+        Ok(Arc::new(left))
+    }
+
+    /// Gives back the clusters that a file has beyond its length.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn trim_ahead(&mut self, node: &Node) -> Result<()> {
+        let len = node.set.data().len;
+        let keep = self.clusters_for(len)?;
+        let chain = self.chain(node.id)?;
+        let chain = self.cut_chain(node, &chain, keep)?;
+        self.settle_chain(node, chain, len);
+        Ok(())
+    }
+}

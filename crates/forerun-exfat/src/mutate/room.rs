@@ -1,0 +1,245 @@
+//! Room for sets in directories.
+//!
+//! A set lies within one sector wherever it fits one, so that it is written whole or not at all. File
+//! entry and stream extension are always in the same sector: sizes and times change there. Behind a
+//! set the rest of its sector is marked unused, so that the end of the directory comes to a border
+//! and the next set needs no other sector.
+
+use std::sync::Arc;
+
+use forerun_io::saturating_usize;
+use forerun_vfs::{Error, NodeId, Result};
+
+use crate::change::group;
+use crate::dir::{self, Slots};
+use crate::nodes::ROOT;
+use crate::ondisk::{END_OF_CHAIN, ENTRY, kind};
+use crate::session::Session;
+
+/// What a directory grows by at least, in bytes.
+const PAGE: u64 = 4096;
+
+/// Bytes of entries that are not in use.
+pub fn unused(count: u32) -> Vec<u8> {
+    let mut entry = [0; ENTRY];
+    entry[0] = kind::UNUSED;
+    entry.repeat(saturating_usize(count.into()))
+}
+
+impl Session<'_> {
+    /// Slots for a set of `count` entries, in the sector of `near` where that can be. The directory
+    /// grows where it must. The slots are still free after.
+    ///
+    /// # Errors
+    /// `NoSpace`, with no set changed; `Io`.
+    pub fn find_room(&mut self, dir: NodeId, count: u32, near: Option<u32>) -> Result<u32> {
+        let per_sector = self.per_sector();
+        if count > per_sector && self.state.pending.touched {
+            // Its parts come before other changes of the same slots.
+            self.commit(false)?;
+        }
+        let index = self.index(dir)?;
+        let fitting = match near {
+            Some(near) => index.fit_in_sector(near, count),
+            None => None,
+        };
+        let fitting = fitting.or_else(|| match count <= per_sector {
+            true => index.fit(count),
+            false => index.fit_across(count),
+        });
+        match fitting {
+            Some(slot) => Ok(slot),
+            None => self.extend(dir, count),
+        }
+    }
+
+    /// Slots behind the end of the directory, which moves.
+    fn extend(&mut self, dir: NodeId, count: u32) -> Result<u32> {
+        let per = self.per_sector();
+        let index = self.index(dir)?;
+        let end = index.end;
+        let left = end.next_multiple_of(per) - end;
+        let skip = if left < count { left } else { 0 };
+        let (start, slots) = (end + skip, index.slots);
+        if start + count > slots {
+            self.grow_directory(dir, start + count - slots)?;
+        }
+        if skip > 0 {
+            // First: readers stop at the first slot that was never used.
+            self.write_slots(dir, end, &unused(skip), group::BEHIND, group::BEHIND)?;
+        }
+        let new_end = (start + count).next_multiple_of(per);
+        self.close_end(dir, new_end)?;
+        let tail = new_end - (start + count);
+        // With the set, where that is in the same sector.
+        let first = if count <= per {
+            group::ENTRIES
+        } else {
+            group::BEHIND
+        };
+        self.write_slots(dir, start + count, &unused(tail), first, group::BEHIND)?;
+        let index = self.index(dir)?;
+        index.end = new_end;
+        index.release(end, new_end - end);
+        Ok(start)
+    }
+
+    /// Makes sure that the directory ends at `slot` for readers once the slots before it are used.
+    fn close_end(&mut self, dir: NodeId, slot: u32) -> Result<()> {
+        let (per, chain) = (self.per_sector(), self.chain(dir)?);
+        let mut slots = Slots::new(self.volume, &chain, Some(dir));
+        match slots.entry(slot)? {
+            Some(entry) if entry[0] != kind::END => {
+                let zeros = vec![0; saturating_usize(per.into()) * ENTRY];
+                self.write_slots(dir, slot, &zeros, group::BEHIND, group::BEHIND)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds clusters for at least `slots` more.
+    fn grow_directory(&mut self, dir: NodeId, slots: u32) -> Result<()> {
+        if dir != ROOT {
+            self.load_to_change(dir)?;
+        }
+        let boot = &self.volume.boot;
+        let per_cluster = u32::try_from(boot.cluster_size() / 32).unwrap_or(1 << 20);
+        let count = slots.div_ceil(per_cluster);
+        let chain = self.chain(dir)?;
+        let len = u64::from(chain.clusters() + count) << boot.cluster_bits;
+        if len > crate::ondisk::MAX_DIRECTORY.saturating_sub(PAGE) {
+            return Err(Error::NoSpace);
+        }
+        // Small clusters by the page: a directory in fewer pieces grows in fewer steps.
+        let wished = u32::try_from(PAGE / boot.cluster_size())
+            .unwrap_or(1)
+            .max(count);
+        let clusters = match self.grow_chain(dir, chain.clusters() + wished) {
+            Err(Error::NoSpace) => self.grow_chain(dir, chain.clusters() + count)?,
+            grown => grown?,
+        };
+        let len = u64::from(clusters.clusters()) << boot.cluster_bits;
+        for index in chain.clusters()..clusters.clusters() {
+            if let Some((cluster, _)) = clusters.locate(index) {
+                self.clear_cluster(cluster)?;
+            }
+        }
+        if dir != ROOT {
+            let mut node = self.load(dir)?;
+            let mut data = node.set.data();
+            data.first = clusters.first();
+            data.len = len;
+            data.contiguous = clusters.is_contiguous();
+            node.set.set_data(data, len);
+            self.keep_chain(dir, clusters, false);
+            self.update(&node)?;
+        } else {
+            self.keep_chain(dir, clusters, false);
+        }
+        let slots = self.volume.slots(&*self.chain(dir)?);
+        self.index(dir)?.slots = slots;
+        Ok(())
+    }
+
+    /// Writes entries from `slot` on: those in the first sector in one group, those behind it in
+    /// another.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn write_slots(
+        &mut self,
+        dir: NodeId,
+        slot: u32,
+        bytes: &[u8],
+        first: forerun_io::Group,
+        behind: forerun_io::Group,
+    ) -> Result<()> {
+        let (per, chain) = (self.per_sector(), self.chain(dir)?);
+        let (mut slot, mut rest, mut group) = (slot, bytes, first);
+        while !rest.is_empty() {
+            let room = saturating_usize((per - slot % per).into()) * ENTRY;
+            let (now, then) = rest.split_at(room.min(rest.len()));
+            let offset = dir::position(self.volume, &chain, slot);
+            let offset = offset.ok_or(Error::StaleNode(dir))?;
+            self.write(group, offset, now)?;
+            slot += u32::try_from(now.len() / ENTRY).unwrap_or(u32::MAX);
+            (rest, group) = (then, behind);
+        }
+        Ok(())
+    }
+
+    /// Adds clusters to a node until it has `clusters`, links them where the FAT has to be asked, and
+    /// gives all. The set is left as it is.
+    ///
+    /// # Errors
+    /// `NoSpace`, with nothing taken; `Write`, `Io`.
+    pub fn grow_chain(&mut self, id: NodeId, clusters: u32) -> Result<Arc<crate::chain::Chain>> {
+        let old = self.chain(id)?;
+        let is_chained = match id {
+            ROOT => true,
+            _ => {
+                let data = self.load(id)?.set.data();
+                data.first != 0 && !data.contiguous
+            }
+        };
+        let goal = old.last().and_then(|last| last.checked_add(1));
+        let runs = self.take(clusters.saturating_sub(old.clusters()), goal)?;
+        let mut chain = old.as_ref().clone();
+        for &(cluster, count) in &runs {
+            chain.push(cluster, count);
+        }
+        // As long as all clusters follow each other the set says so, and the FAT nothing.
+        if id == ROOT || !chain.is_contiguous() {
+            if self.state.pending.cut_nodes.contains(&id) {
+                // The chain on the device is still that of the longer file.
+                self.commit(false)?;
+            }
+            let was_linked = (is_chained && !self.was_flipped(id, &old)) || id == ROOT;
+            let from = if was_linked { old.clusters() } else { 0 };
+            self.link(&chain, from)?;
+            // Links lead there: given back, they stay marked until none does.
+            let linked = chain.runs().iter().map(|run| (run.cluster, run.count));
+            let linked: Vec<_> = match from {
+                0 => linked.collect(),
+                _ => runs,
+            };
+            for (cluster, count) in linked {
+                self.state.pending.fresh.split(cluster, count);
+            }
+        }
+        Ok(Arc::new(chain))
+    }
+
+    /// Whether the FAT may say nothing of clusters that the set takes for chained: they were added
+    /// while all of them followed each other, and the set does not show it yet.
+    fn was_flipped(&self, id: NodeId, chain: &crate::chain::Chain) -> bool {
+        self.is_ahead(id) && chain.is_contiguous()
+    }
+
+    /// Brings the links of a chain from cluster number `from` on into the FAT. What nothing leads to
+    /// yet comes first; the link that leads there is a step of its own.
+    fn link(&mut self, chain: &crate::chain::Chain, from: u32) -> Result<()> {
+        let fat = self.volume.boot.active_fat();
+        let mut index = from;
+        while let Some((cluster, count)) = chain.locate(index) {
+            // Words of up to 64 KiB at once.
+            let count = count.min(16 << 10);
+            let mut words = Vec::with_capacity(saturating_usize(count.into()) * 4);
+            for number in 1..=count {
+                let next = chain.locate(index + number);
+                let next = next.map_or(END_OF_CHAIN, |(next, _)| next);
+                words.extend(next.to_le_bytes());
+            }
+            self.write(group::ALLOCATE, fat + u64::from(cluster) * 4, &words)?;
+            index += count;
+        }
+        let join = from.checked_sub(1).and_then(|index| chain.locate(index));
+        if let Some((cluster, _)) = join
+            && let Some((next, _)) = chain.locate(from)
+        {
+            let at = fat + u64::from(cluster) * 4;
+            self.write(group::LINK, at, &next.to_le_bytes())?;
+        }
+        Ok(())
+    }
+}

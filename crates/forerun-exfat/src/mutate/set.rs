@@ -1,0 +1,265 @@
+//! Sets in directories: putting one there, changing one, taking one away.
+
+use forerun_io::{Group, saturating_usize};
+use forerun_vfs::{Error, NodeId, Result, Timestamp};
+
+use super::moves::Here;
+use super::room::unused;
+use crate::change::group;
+use crate::dir::{self, Place};
+use crate::entry_set::EntrySet;
+use crate::nodes::ROOT;
+use crate::ondisk::{ENTRY, kind};
+use crate::session::{Node, Session};
+use crate::time::Stamp;
+
+/// Number of entries of a set.
+pub fn count(set: &EntrySet) -> u32 {
+    u32::try_from(set.entries()).unwrap_or(u32::MAX)
+}
+
+/// A moment as it comes from the clock of the machine.
+pub fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(0),
+        nanoseconds: since.subsec_nanos(),
+    }
+}
+
+impl Session<'_> {
+    /// A moment as sets keep it.
+    pub fn stamp(&self, time: Timestamp) -> Stamp {
+        Stamp::from_timestamp(time, self.volume.ownership.utc_offset)
+    }
+
+    /// A node whose set is about to change. One that could not be changed at once is moved first.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load), and of finding room.
+    pub fn load_to_change(&mut self, id: NodeId) -> Result<Node> {
+        let mut node = self.load(id)?;
+        if node.place.is_some_and(|place| self.is_split(place)) {
+            self.after_moves()?;
+            self.unsplit(&mut node)?;
+        }
+        self.forget_origin(&mut node)?;
+        Ok(node)
+    }
+
+    /// Brings the head of a changed set to where it is, or keeps it where it is nowhere.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn update(&mut self, node: &Node) -> Result<()> {
+        let Some(place) = node.place else {
+            self.state.pending.keep_orphan(node.id, node.set.clone());
+            return Ok(());
+        };
+        let group = match self.state.pending.arrives(place) {
+            true => group::ARRIVE,
+            false => group::ENTRIES,
+        };
+        let pieces = dir::set_pieces(self.volume, node.id, place, 2)?;
+        let mut rest = node.set.head().to_vec();
+        for (offset, len) in pieces {
+            let then = rest.split_off(saturating_usize(len).min(rest.len()));
+            self.write(group, offset, &rest)?;
+            rest = then;
+        }
+        Ok(())
+    }
+
+    /// Moves a set whose file entry and stream extension are in different sectors, as other drivers
+    /// leave them: it could not be changed at once. Where its directory is not known it stays.
+    fn unsplit(&mut self, node: &mut Node) -> Result<()> {
+        let Some((dir, place)) = self.state.nodes.parent(node.id).zip(node.place) else {
+            return Ok(());
+        };
+        let (key, entries) = (self.volume.name_key(&node.set.name()), node.set.entries());
+        let candidates: Vec<u32> = self.index(dir)?.candidates(key).collect();
+        let chain = self.chain(dir)?;
+        let mut candidates = candidates.into_iter();
+        let here = |&slot: &u32| dir::place(self.volume, &chain, slot, entries) == Some(place);
+        let Some(old) = candidates.find(here) else {
+            return Ok(());
+        };
+        let slot = self.find_room(dir, count(&node.set), None)?;
+        let set = node.set.clone();
+        let from = Here {
+            dir,
+            slot: old,
+            place,
+            set: &set,
+        };
+        let to = self.move_away(&from, dir, slot, None, &set)?;
+        node.set.set_pointer(place.pointer());
+        self.state.nodes.relocate(node.id, place, to);
+        node.place = Some(to);
+        Ok(())
+    }
+
+    /// Puts a set into free slots and the index.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn put(&mut self, dir: NodeId, slot: u32, set: &EntrySet) -> Result<Place> {
+        self.write_slots(dir, slot, set.bytes(), group::ENTRIES, group::BEHIND)?;
+        self.enter(dir, slot, set)?;
+        let chain = self.chain(dir)?;
+        let place = dir::place(self.volume, &chain, slot, set.entries());
+        place.ok_or(Error::StaleNode(dir))
+    }
+
+    /// Says in the index that a set is there.
+    ///
+    /// # Errors
+    /// Those of [`index`](Self::index).
+    pub fn enter(&mut self, dir: NodeId, slot: u32, set: &EntrySet) -> Result<()> {
+        let (key, entries) = (self.volume.name_key(&set.name()), count(set));
+        let index = self.index(dir)?;
+        index.take(slot, entries);
+        index.add(key, slot);
+        Ok(())
+    }
+
+    /// Takes a set out of its slots and the index. Slots whose change comes late are not free before
+    /// the next commit.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn take_away(
+        &mut self,
+        dir: NodeId,
+        slot: u32,
+        set: &EntrySet,
+        groups: (Group, Group),
+    ) -> Result<()> {
+        if self.is_tail(dir, slot, set)? {
+            // The directory ends here: nobody finds the parts in other sectors without the first.
+            let key = self.volume.name_key(&set.name());
+            let in_first = self.per_sector() - slot % self.per_sector();
+            let zeros = vec![0; saturating_usize(in_first.into()) * ENTRY];
+            self.write_slots(dir, slot, &zeros, groups.0, groups.0)?;
+            self.clear_tail(dir, slot + in_first, groups.1)?;
+            let index = self.index(dir)?;
+            index.remove(key, slot);
+            index.end_at(slot);
+            return Ok(());
+        }
+        let mut bytes = set.bytes().to_vec();
+        for entry in bytes.chunks_exact_mut(ENTRY) {
+            if let Some(kind) = entry.first_mut() {
+                *kind &= !kind::IN_USE;
+            }
+        }
+        self.write_slots(dir, slot, &bytes, groups.0, groups.1)?;
+        let (key, entries) = (self.volume.name_key(&set.name()), count(set));
+        let per = self.per_sector();
+        let in_first = (per - slot % per).min(entries);
+        let index = self.index(dir)?;
+        index.remove(key, slot);
+        let late = match groups.0 == group::ENTRIES {
+            true => {
+                index.release(slot, in_first);
+                (slot + in_first, entries - in_first)
+            }
+            false => (slot, entries),
+        };
+        if late.1 > 0 {
+            self.state.pending.late_slots.push((dir, late.0, late.1));
+        }
+        Ok(())
+    }
+
+    /// Puts a set over another one that is in a single sector and not shorter.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn put_over(
+        &mut self,
+        dir: NodeId,
+        slot: u32,
+        old: &EntrySet,
+        set: &EntrySet,
+    ) -> Result<Place> {
+        self.write_over(dir, slot, old, set, group::ENTRIES)?;
+        let chain = self.chain(dir)?;
+        let place = dir::place(self.volume, &chain, slot, set.entries());
+        place.ok_or(Error::StaleNode(dir))
+    }
+
+    /// As [`put_over`](Self::put_over), in a step of the caller's choice.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn write_over(
+        &mut self,
+        dir: NodeId,
+        slot: u32,
+        old: &EntrySet,
+        set: &EntrySet,
+        group: Group,
+    ) -> Result<()> {
+        let spare = count(old) - count(set);
+        let bytes = [set.bytes(), &unused(spare)].concat();
+        self.write_slots(dir, slot, &bytes, group, group)?;
+        let (old_key, key) = (
+            self.volume.name_key(&old.name()),
+            self.volume.name_key(&set.name()),
+        );
+        let after = slot + count(set);
+        let index = self.index(dir)?;
+        index.remove(old_key, slot);
+        index.add(key, slot);
+        if spare > 0 {
+            self.state.pending.late_slots.push((dir, after, spare));
+        }
+        Ok(())
+    }
+
+    /// Whether a set lies within one sector.
+    pub fn is_whole(&self, slot: u32, set: &EntrySet) -> bool {
+        let per = self.per_sector();
+        slot % per + count(set) <= per
+    }
+
+    /// The contents of a directory changed.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn touch(&mut self, dir: NodeId, time: Timestamp) -> Result<()> {
+        if dir == ROOT {
+            return Ok(());
+        }
+        let mut node = self.load(dir)?;
+        if node.place.is_some_and(|place| self.is_split(place)) {
+            // Not worth a move.
+            return Ok(());
+        }
+        let stamp = self.stamp(time);
+        node.set.set_modified(stamp);
+        node.set.set_accessed(stamp);
+        self.update(&node)
+    }
+
+    /// Whether names may be made in a directory.
+    ///
+    /// # Errors
+    /// `NotADirectory`, `NotFound` for one that is gone, `Unsupported`, and `Corrupt` for one that
+    /// was not understood, unless damage is to be passed over.
+    pub fn changeable(&mut self, dir: NodeId) -> Result<()> {
+        if self.state.pending.orphan(dir).is_some() {
+            return Err(Error::NotFound);
+        }
+        if dir != ROOT {
+            self.load(dir)?.recognized()?;
+        }
+        let goes_on = self.store.is_some_and(|store| store.continue_on_error);
+        match &self.index(dir)?.damaged {
+            Some(error) if !goes_on => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Ids of nodes: where the set was when it was first met.
+//!
+//! Only what has moved since, and what took the place of something else, is in a table; on a volume
+//! that is only read the tables stay empty.
+
+use std::collections::{HashMap, HashSet};
+
+use forerun_vfs::NodeId;
+
+use crate::dir::Place;
+
+/// The root directory, which has no set.
+pub const ROOT: NodeId = NodeId(1);
+/// Ids of new nodes where the one of their place is taken.
+const NUMBERED: u64 = 1 << 63;
+
+/// Where nodes are that are not where their id says.
+#[derive(Default)]
+pub struct Nodes {
+    moved: HashMap<NodeId, Place>,
+    /// By position of the file entry.
+    at: HashMap<u64, NodeId>,
+    /// Ids by place whose node is gone.
+    gone: HashSet<NodeId>,
+    /// The directory of a node: of directories, and of sets that must move before they change.
+    parents: HashMap<NodeId, NodeId>,
+    numbered: u64,
+}
+
+impl Nodes {
+    /// Where a node is; nothing for one that is gone.
+    pub fn place(&self, id: NodeId) -> Option<Place> {
+        if let Some(place) = self.moved.get(&id) {
+            return Some(*place);
+        }
+        let is_place = id.0 & NUMBERED == 0 && !self.gone.contains(&id);
+        is_place.then(|| Place::of(id))
+    }
+
+    /// The node at a place where there is one.
+    pub fn at(&self, place: Place) -> NodeId {
+        self.at.get(&place.offset).copied().unwrap_or(place.id())
+    }
+
+    /// A new node at a place.
+    pub fn add(&mut self, place: Place) -> NodeId {
+        let id = place.id();
+        if !self.gone.contains(&id) && !self.moved.contains_key(&id) {
+            return id;
+        }
+        let id = NodeId(NUMBERED | self.numbered);
+        self.numbered += 1;
+        self.moved.insert(id, place);
+        self.at.insert(place.offset, id);
+        id
+    }
+
+    /// A node has another place now.
+    pub fn relocate(&mut self, id: NodeId, from: Place, to: Place) {
+        self.at.remove(&from.offset);
+        if to.id() == id {
+            self.moved.remove(&id);
+            self.gone.remove(&id);
+            return;
+        }
+        self.moved.insert(id, to);
+        self.at.insert(to.offset, id);
+        if to.id() != from.id() {
+            // Whoever comes there later is somebody else.
+            self.gone.insert(to.id());
+        }
+    }
+
+    /// A node has no place any more.
+    pub fn remove(&mut self, id: NodeId, from: Place) {
+        self.at.remove(&from.offset);
+        self.moved.remove(&id);
+        self.parents.remove(&id);
+        if id.0 & NUMBERED == 0 {
+            self.gone.insert(id);
+        }
+        self.gone.insert(from.id());
+    }
+
+    /// The directory of a node, where it was noted.
+    pub fn parent(&self, id: NodeId) -> Option<NodeId> {
+        self.parents.get(&id).copied()
+    }
+
+    /// Notes the directory of a node.
+    pub fn set_parent(&mut self, id: NodeId, parent: NodeId) {
+        self.parents.insert(id, parent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(n: u64) -> Place {
+        Place {
+            offset: n * 32,
+            far: false,
+        }
+    }
+
+    #[test]
+    fn ids_stay_and_are_not_used_twice() {
+        let mut nodes = Nodes::default();
+        let a = nodes.add(place(100));
+        assert_eq!(a, NodeId(100));
+        nodes.relocate(a, place(100), place(200));
+        assert_eq!(
+            (nodes.place(a), nodes.at(place(200))),
+            (Some(place(200)), a)
+        );
+        let b = nodes.add(place(100));
+        assert_ne!(b, a);
+        assert_eq!(
+            (nodes.place(b), nodes.at(place(100))),
+            (Some(place(100)), b)
+        );
+        nodes.remove(b, place(100));
+        assert_eq!(nodes.place(b), None);
+        nodes.relocate(a, place(200), place(100));
+        assert_eq!(
+            (nodes.place(a), nodes.at(place(100))),
+            (Some(place(100)), a)
+        );
+        nodes.remove(a, place(100));
+        assert_eq!(nodes.place(a), None);
+        let c = nodes.add(place(100));
+        assert!(c != a && c != b);
+        let d = nodes.add(place(200));
+        assert_ne!(d, a);
+    }
+}

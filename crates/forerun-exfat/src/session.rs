@@ -1,0 +1,415 @@
+//! The driver at work: the volume, and what is known of it at the moment. One at a time has it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use forerun_vfs::{BlobId, Error, Extent, FileType, NodeId, Place as Where, Result};
+
+use crate::chain::Chain;
+use crate::change::{Pending, Store};
+use crate::dir::{self, Found, Place, Slots};
+use crate::entry_set::EntrySet;
+use crate::error::Check;
+use crate::fat;
+use crate::index::Index;
+use crate::name;
+use crate::nodes::{Nodes, ROOT};
+use crate::ondisk::ENTRY_LEN;
+use crate::volume::Volume;
+
+/// Runs of all chains that are kept, together: 12 MiB of them.
+const CHAIN_RUNS: usize = 1 << 20;
+/// Entries that one step of a listing takes.
+const LISTED: usize = 1024;
+
+/// Runs whose extents are given at once.
+const PIECES: usize = 4096;
+
+/// What is known of the volume at the moment.
+#[derive(Default)]
+pub struct State {
+    pub nodes: Nodes,
+    /// Clusters of files and directories. Some know more than the entries say: those stay.
+    chains: HashMap<NodeId, Known>,
+    chain_runs: usize,
+    indexes: HashMap<NodeId, (Index, u64)>,
+    clock: u64,
+    pub pending: Pending,
+}
+
+struct Known {
+    chain: Arc<Chain>,
+    pinned: bool,
+}
+
+/// The volume with its state.
+pub struct Session<'a> {
+    pub volume: &'a Volume,
+    pub state: &'a mut State,
+    pub store: Option<&'a Store>,
+}
+
+/// A node with its set.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub id: NodeId,
+    pub set: EntrySet,
+    /// Where the set is; nowhere once the last name is gone.
+    pub place: Option<Place>,
+}
+
+impl Node {
+    /// Where errors about it are: at its set.
+    pub fn at(&self) -> u64 {
+        self.place.map_or(0, |place| place.offset)
+    }
+
+    /// # Errors
+    /// `Unsupported` for sets of which only the frame is known.
+    pub fn recognized(&self) -> Result<()> {
+        match self.set.is_unrecognized() {
+            true => Err(Error::Unsupported(
+                "a file with critical entries of unknown type".into(),
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A name as it is listed.
+pub struct Listed {
+    pub name: Vec<u8>,
+    pub node: NodeId,
+    pub kind: FileType,
+    pub next: u64,
+}
+
+/// A name that was found.
+pub struct Entry {
+    pub node: Node,
+    pub slot: u32,
+}
+
+impl Session<'_> {
+    /// A node that is not the root.
+    ///
+    /// # Errors
+    /// `StaleNode`, `Corrupt`, `Io`.
+    pub fn load(&self, id: NodeId) -> Result<Node> {
+        if let Some(set) = self.state.pending.orphan(id) {
+            let set = set.clone();
+            return Ok(Node {
+                id,
+                set,
+                place: None,
+            });
+        }
+        let place = self.state.nodes.place(id).ok_or(Error::StaleNode(id))?;
+        let set = dir::read_set(self.volume, id, place)?;
+        Ok(Node {
+            id,
+            set,
+            place: Some(place),
+        })
+    }
+
+    /// The clusters of a node.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load), and of the FAT.
+    pub fn chain(&mut self, id: NodeId) -> Result<Arc<Chain>> {
+        if let Some(known) = self.state.chains.get(&id) {
+            return Ok(Arc::clone(&known.chain));
+        }
+        let chain = match id {
+            ROOT => fat::root_chain(self.volume)?,
+            _ => {
+                let node = self.load(id)?;
+                let data = node.set.data();
+                fat::chain(self.volume, Some(id), node.at(), data)?
+            }
+        };
+        let chain = Arc::new(chain);
+        self.keep_chain(id, Arc::clone(&chain), false);
+        Ok(chain)
+    }
+
+    /// A node has these clusters now. `pinned`: more than its set says.
+    pub fn keep_chain(&mut self, id: NodeId, chain: Arc<Chain>, pinned: bool) {
+        self.drop_chain(id);
+        let runs = chain.runs().len();
+        if self.state.chain_runs.saturating_add(runs) > CHAIN_RUNS {
+            let left = &mut self.state.chain_runs;
+            self.state.chains.retain(|_, known| {
+                if !known.pinned {
+                    *left -= known.chain.runs().len();
+                }
+                known.pinned
+            });
+        }
+        self.state.chain_runs += runs;
+        self.state.chains.insert(id, Known { chain, pinned });
+    }
+
+    /// The clusters of a node are not known any more.
+    pub fn drop_chain(&mut self, id: NodeId) {
+        if let Some(known) = self.state.chains.remove(&id) {
+            self.state.chain_runs -= known.chain.runs().len();
+        }
+    }
+
+    /// Whether a node has more clusters than its set says.
+    pub fn is_ahead(&self, id: NodeId) -> bool {
+        self.state.chains.get(&id).is_some_and(|known| known.pinned)
+    }
+
+    /// The clusters of a directory.
+    ///
+    /// # Errors
+    /// `NotADirectory`, and those of [`chain`](Self::chain).
+    pub fn directory(&mut self, id: NodeId) -> Result<Arc<Chain>> {
+        if id != ROOT {
+            let node = self.load(id)?;
+            if node.set.file_type() != FileType::Directory {
+                return Err(Error::NotADirectory);
+            }
+        }
+        self.chain(id)
+    }
+
+    /// Slots of what is written whole or not at all.
+    pub fn per_sector(&self) -> u32 {
+        let sector = self.volume.boot.sector_size();
+        let device = self.store.map_or(sector, Store::sector_size);
+        u32::try_from(sector.min(device) / ENTRY_LEN).unwrap_or(16)
+    }
+
+    /// The index of a directory, built where it is not there.
+    ///
+    /// # Errors
+    /// Those of [`directory`](Self::directory).
+    pub fn index(&mut self, dir: NodeId) -> Result<&mut Index> {
+        self.state.clock += 1;
+        if !self.state.indexes.contains_key(&dir) {
+            let chain = self.directory(dir)?;
+            let mut slots = Slots::new(self.volume, &chain, Some(dir));
+            let (count, per_sector) = (self.volume.slots(&chain), self.per_sector());
+            let mut index = Index::build(self.volume, &mut slots, count, per_sector)?;
+            for &(of, slot, count) in &self.state.pending.late_slots {
+                if of == dir {
+                    index.take(slot, count);
+                }
+            }
+            let stranded = std::mem::take(&mut index.stranded);
+            let departed = std::mem::take(&mut index.departed);
+            let strays = std::mem::take(&mut index.strays);
+            self.make_room(index.weight());
+            self.state.indexes.insert(dir, (index, self.state.clock));
+            self.end_moves(dir, &stranded, &departed)?;
+            self.clear_strays(dir, &strays)?;
+        }
+        let entry = self.state.indexes.get_mut(&dir);
+        let (index, used) = entry.ok_or(Error::StaleNode(dir))?;
+        *used = self.state.clock;
+        Ok(index)
+    }
+
+    /// The index of a directory, where it is there.
+    pub fn known_index(&mut self, dir: NodeId) -> Option<&mut Index> {
+        self.state.indexes.get_mut(&dir).map(|(index, _)| index)
+    }
+
+    /// A directory has changed in a way its index does not know.
+    pub fn drop_index(&mut self, dir: NodeId) {
+        self.state.indexes.remove(&dir);
+    }
+
+    /// Drops what was used longest ago until `weight` fits the budget; one index may exceed it.
+    fn make_room(&mut self, weight: usize) {
+        let indexes = &mut self.state.indexes;
+        let budget = self.volume.limits.dir_index_bytes;
+        let mut all = indexes
+            .values()
+            .map(|(index, _)| index.weight())
+            .sum::<usize>();
+        while all.saturating_add(weight) > budget {
+            let oldest = indexes.iter().min_by_key(|(_, (_, used))| *used);
+            let Some((&dir, (index, _))) = oldest else {
+                return;
+            };
+            all -= index.weight().min(all);
+            indexes.remove(&dir);
+        }
+    }
+
+    /// Finds a name.
+    ///
+    /// # Errors
+    /// `NotADirectory`, `Corrupt`, `Io`.
+    pub fn find(&mut self, dir: NodeId, name: &[u8]) -> Result<Option<Entry>> {
+        let keeps_dots = self.store.is_some_and(|store| store.keep_last_dots);
+        let Some(units) = name::to_units(name) else {
+            self.directory(dir)?;
+            return Ok(None);
+        };
+        if let Some(found) = self.find_units(dir, &units)? {
+            return Ok(Some(found));
+        }
+        let dots = units.iter().rev().take_while(|&&unit| unit == 0x2E).count();
+        let kept = units.get(..units.len() - dots).unwrap_or_default();
+        match dots == 0 || kept.is_empty() || keeps_dots {
+            true => Ok(None),
+            false => self.find_units(dir, kept),
+        }
+    }
+
+    fn find_units(&mut self, dir: NodeId, units: &[u16]) -> Result<Option<Entry>> {
+        let key = self.volume.name_key(units);
+        let candidates: Vec<u32> = self.index(dir)?.candidates(key).collect();
+        if candidates.is_empty() {
+            return Ok(None);
+        }
+        let chain = self.chain(dir)?;
+        let mut slots = Slots::new(self.volume, &chain, Some(dir));
+        for slot in candidates {
+            let Some((Found::Set(set) | Found::Stranded(set), _)) = slots.next_item(slot)? else {
+                continue;
+            };
+            if self.volume.upcase.same(&set.name(), units) && set.visible_name().is_ok() {
+                let place = slots.place(slot, set.entries());
+                let place = place.ok_or(Error::StaleNode(dir))?;
+                let id = self.note(dir, place, &set);
+                let place = Some(place);
+                let node = Node { id, set, place };
+                return Ok(Some(Entry { node, slot }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The node at a place, with its directory noted where that will be asked for.
+    fn note(&mut self, dir: NodeId, place: Place, set: &EntrySet) -> NodeId {
+        let id = self.state.nodes.at(place);
+        if self.store.is_some() && (set.file_type() == FileType::Directory || self.is_split(place))
+        {
+            self.state.nodes.set_parent(id, dir);
+        }
+        id
+    }
+
+    /// Whether file entry and stream extension of a set are in different sectors.
+    pub fn is_split(&self, place: Place) -> bool {
+        let sector = u64::from(self.per_sector()) * ENTRY_LEN;
+        place.offset % sector == sector - ENTRY_LEN
+    }
+
+    /// Some entries of a directory from slot `from` on; whether these were the last.
+    ///
+    /// # Errors
+    /// `NotADirectory`, `Io`. What is damaged is left out and told at the end.
+    pub fn list(&mut self, dir: NodeId, from: u64, out: &mut Vec<Listed>) -> Result<Option<Error>> {
+        let chain = self.directory(dir)?;
+        if self.volume.recovers && self.writable().is_ok() {
+            // Ends the moves and removals that a power cut ended before.
+            self.index(dir)?;
+        }
+        let mut slots = Slots::new(self.volume, &chain, Some(dir));
+        let Ok(mut slot) = u32::try_from(from) else {
+            return Ok(None);
+        };
+        let mut damaged = None;
+        while out.len() < LISTED {
+            let Some((found, next)) = slots.next_item(slot)? else {
+                break;
+            };
+            let mut damage = |check| {
+                damaged.get_or_insert_with(|| slots.error(check, slot));
+            };
+            match found {
+                Found::Set(set) | Found::Stranded(set) => {
+                    match (set.visible_name(), slots.place(slot, set.entries())) {
+                        (Ok(name), Some(place)) => out.push(Listed {
+                            name,
+                            node: self.note(dir, place, &set),
+                            kind: set.file_type(),
+                            next: next.into(),
+                        }),
+                        (Err(check), _) => damage(check),
+                        (_, None) => {}
+                    }
+                }
+                // An entry of no set hides nothing, and a cursor may have come to stand inside one.
+                Found::Damaged(Check::Stray { .. })
+                | Found::Free
+                | Found::Departed
+                | Found::Other { .. } => {}
+                Found::Damaged(check) => damage(check),
+            }
+            slot = next;
+        }
+        Ok(damaged)
+    }
+
+    /// Whether one step of a listing was cut short by its length.
+    pub const fn is_whole_step(listed: usize) -> bool {
+        listed < LISTED
+    }
+
+    /// The first extents of a file within `range`; none where it is empty.
+    ///
+    /// # Errors
+    /// `IsADirectory`, `Unsupported`, and those of [`chain`](Self::chain).
+    pub fn extents(&mut self, id: NodeId, range: Range<u64>) -> Result<Vec<Extent>> {
+        if id == ROOT {
+            return Err(Error::IsADirectory);
+        }
+        let node = self.load(id)?;
+        if node.set.file_type() == FileType::Directory {
+            return Err(Error::IsADirectory);
+        }
+        node.recognized()?;
+        let (len, valid) = (node.set.data().len, node.set.valid_len());
+        let chain = self.chain(id)?;
+        let (start, end) = (range.start, range.end.min(len));
+        let mut extents = Vec::new();
+        if start < end.min(valid) {
+            let far = pieces_end(self.volume, &chain, start).min(end).min(valid);
+            stored(self.volume, &chain, start..far, &mut extents);
+        }
+        let covered = extents.last().map_or(start, |extent| extent.logical.end);
+        let zeros = covered.max(valid)..end;
+        if zeros.start < zeros.end && (covered >= valid || start >= valid) {
+            extents.push(Extent {
+                logical: zeros,
+                place: Where::Zero,
+            });
+        }
+        Ok(extents)
+    }
+}
+
+/// How far `PIECES` runs reach from `start` on.
+fn pieces_end(volume: &Volume, chain: &Chain, start: u64) -> u64 {
+    let index = u32::try_from(start >> volume.boot.cluster_bits).unwrap_or(u32::MAX);
+    let after = chain.runs().partition_point(|run| run.index <= index);
+    let run = chain.runs().get(after.saturating_add(PIECES));
+    run.map_or(u64::MAX, |run| {
+        u64::from(run.index) << volume.boot.cluster_bits
+    })
+}
+
+/// Adds the extents of `range` of a file that has these clusters.
+pub fn stored(volume: &Volume, chain: &Chain, range: Range<u64>, extents: &mut Vec<Extent>) {
+    let mut at = range.start;
+    for (offset, len) in volume.pieces(chain, range.start, range.end - range.start) {
+        extents.push(Extent {
+            logical: at..at + len,
+            place: Where::Stored {
+                blob: BlobId::IMAGE,
+                offset,
+            },
+        });
+        at += len;
+    }
+}

@@ -1,0 +1,284 @@
+//! One open volume: boot sector, up-case table, the entries of the root directory that describe the
+//! volume, and reading of metadata. Nothing in here changes while the volume is open.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+
+use forerun_io::{Limits, ReadAt, saturating_usize};
+use forerun_vfs::{Error, Ownership, Result};
+
+use crate::boot::{self, Boot};
+use crate::chain::Chain;
+use crate::dir::{Found, Slots};
+use crate::entry_set::Allocation;
+use crate::error::Check;
+use crate::fat;
+use crate::ondisk::{
+    BitmapEntry, ENTRY, GuidEntry, LabelEntry, MAX_DIRECTORY, UpcaseEntry, kind, volume_flag,
+};
+use crate::upcase::{self, Upcase};
+
+/// Everything the driver's parts share.
+pub struct Volume {
+    pub boot: Boot,
+    pub source: Arc<dyn ReadAt>,
+    pub limits: Limits,
+    pub ownership: Ownership,
+    pub upcase: Upcase,
+    /// Where the active allocation bitmap is.
+    pub bitmap: Chain,
+    /// `VolumeGuid`, where there is one.
+    pub guid: Option<[u8; 16]>,
+    /// `VolumeDirty` was set: sets may have been on their way when the power failed.
+    pub recovers: bool,
+    /// Whether the backup boot region had to be used.
+    pub from_backup: bool,
+    hasher: RandomState,
+}
+
+/// The entries of the root directory that describe the volume.
+#[derive(Default)]
+struct System {
+    bitmap: Option<(u64, BitmapEntry)>,
+    upcase: Option<(u64, UpcaseEntry)>,
+    guid: Option<[u8; 16]>,
+}
+
+impl Volume {
+    /// # Errors
+    /// `UnknownFormat`, `Unsupported`, `Corrupt` where boot region, root, bitmap or up-case table
+    /// fail a check, `Io` where they cannot be read.
+    pub fn open(source: Arc<dyn ReadAt>, limits: Limits, ownership: Ownership) -> Result<Self> {
+        let (boot, from_backup) = read_boot(&*source)?;
+        if boot.volume_len > source.len() {
+            let (len, image) = (boot.volume_len, source.len());
+            return Err(Check::ShortImage { len, image }.at(None, 0));
+        }
+        let mut volume = Self {
+            boot,
+            source,
+            limits,
+            ownership,
+            upcase: Upcase::ascii(),
+            bitmap: Chain::default(),
+            guid: None,
+            recovers: false,
+            from_backup,
+            hasher: RandomState::new(),
+        };
+        let system = volume.read_root()?;
+        volume.recovers = volume.boot.flags & volume_flag::VOLUME_DIRTY != 0;
+        volume.guid = system.guid;
+        volume.bitmap = volume.find_bitmap(system.bitmap)?;
+        volume.upcase = volume.read_upcase(system.upcase)?;
+        Ok(volume)
+    }
+
+    /// Reads metadata.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let len = out.len();
+        let read = self.source.read_exact_at(offset, out);
+        read.map_err(|error| Error::io(offset, len, error))
+    }
+
+    /// A name's key in directory indexes: the same for names that differ in case only, and nobody
+    /// outside can make names that share one.
+    pub fn name_key(&self, name: &[u16]) -> u32 {
+        let mut hasher = self.hasher.build_hasher();
+        for &unit in name {
+            hasher.write_u16(self.upcase.unit(unit));
+        }
+        let [a, b, c, d, ..] = hasher.finish().to_le_bytes();
+        u32::from_le_bytes([a, b, c, d])
+    }
+
+    fn read_root(&self) -> Result<System> {
+        let chain = fat::root_chain(self)?;
+        let mut slots = Slots::new(self, &chain, None);
+        let mut system = System::default();
+        let mut slot = 0;
+        while let Some((found, next)) = slots.next_item(slot)? {
+            if let Found::Other { entry } = found {
+                let at = slots.position(slot).unwrap_or(0);
+                self.system_entry(&mut system, &entry, at)?;
+            }
+            slot = next;
+        }
+        Ok(system)
+    }
+
+    fn system_entry(&self, system: &mut System, entry: &[u8; ENTRY], at: u64) -> Result<()> {
+        let double = |what: &'static str| Err(Check::Double { what }.at(None, at));
+        let active = u8::from(self.boot.flags & volume_flag::ACTIVE_FAT != 0);
+        match entry[0] {
+            kind::BITMAP => {
+                let found: BitmapEntry = zerocopy::transmute!(*entry);
+                if found.bitmap_flags & 1 != active {
+                    return Ok(());
+                }
+                if system.bitmap.is_some() {
+                    return double("allocation bitmap");
+                }
+                system.bitmap = Some((at, found));
+            }
+            kind::UPCASE => {
+                if system.upcase.is_some() {
+                    return double("up-case table");
+                }
+                let found: UpcaseEntry = zerocopy::transmute!(*entry);
+                system.upcase = Some((at, found));
+            }
+            kind::LABEL => {
+                let found: LabelEntry = zerocopy::transmute!(*entry);
+                let count = found.character_count;
+                if usize::from(count) > found.volume_label.len() {
+                    return Err(Check::LabelLen { count }.at(None, at));
+                }
+            }
+            kind::GUID => {
+                let found: GuidEntry = zerocopy::transmute!(*entry);
+                system.guid = Some(found.volume_guid);
+            }
+            found if found & kind::BENIGN == 0 => {
+                return Err(Error::Unsupported(format!(
+                    "critical entry of type {found:#04x} in the root directory"
+                )));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn find_bitmap(&self, entry: Option<(u64, BitmapEntry)>) -> Result<Chain> {
+        let what = "allocation bitmap";
+        let Some((at, entry)) = entry else {
+            return Err(Check::Missing { what }.at(None, 0));
+        };
+        let (found, need) = (
+            entry.data_length.get(),
+            u64::from(self.boot.clusters).div_ceil(8),
+        );
+        if found < need {
+            return Err(Check::SystemLen { what, found, need }.at(None, at));
+        }
+        let data = Allocation {
+            first: entry.first_cluster.get(),
+            len: need,
+            contiguous: false,
+        };
+        fat::chain(self, None, at, data)
+    }
+
+    fn read_upcase(&self, entry: Option<(u64, UpcaseEntry)>) -> Result<Upcase> {
+        let what = "up-case table";
+        let Some((at, entry)) = entry else {
+            return Err(Check::Missing { what }.at(None, 0));
+        };
+        let len = entry.data_length.get();
+        if len == 0 || len > upcase::MAX_TABLE {
+            let need = upcase::MAX_TABLE;
+            let found = len;
+            return Err(Check::SystemLen { what, found, need }.at(None, at));
+        }
+        let data = Allocation {
+            first: entry.first_cluster.get(),
+            len,
+            contiguous: false,
+        };
+        let chain = fat::chain(self, None, at, data)?;
+        // At most MAX_TABLE.
+        let mut table = vec![0; saturating_usize(len)];
+        self.read_chain(&chain, 0, &mut table)?;
+        let (found, actual) = (entry.table_checksum.get(), upcase::checksum(&table));
+        if found != actual {
+            return Err(Check::UpcaseChecksum { found, actual }.at(None, at));
+        }
+        let start = self.boot.cluster_at(chain.first());
+        Upcase::parse(&table).map_err(|check| check.at(None, start))
+    }
+
+    /// The stretches of the volume that hold `len` bytes from `from` on of what has these clusters.
+    pub fn pieces(&self, chain: &Chain, from: u64, len: u64) -> Vec<(u64, u64)> {
+        let size = self.boot.cluster_size();
+        let mut pieces = Vec::new();
+        let (mut at, end) = (from, from.saturating_add(len));
+        while at < end {
+            let index = u32::try_from(at / size).ok();
+            let Some((cluster, count)) = index.and_then(|index| chain.locate(index)) else {
+                break;
+            };
+            let inside = at % size;
+            let room = u64::from(count) * size - inside;
+            let now = room.min(end - at);
+            pieces.push((self.boot.cluster_at(cluster) + inside, now));
+            at += now;
+        }
+        pieces
+    }
+
+    /// Reads bytes of what has these clusters.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn read_chain(&self, chain: &Chain, from: u64, out: &mut [u8]) -> Result<()> {
+        let mut out = out;
+        for (offset, len) in self.pieces(chain, from, forerun_io::u64_from(out.len())) {
+            let (now, rest) = out
+                .split_at_mut_checked(saturating_usize(len))
+                .unwrap_or_default();
+            self.read(offset, now)?;
+            out = rest;
+        }
+        Ok(())
+    }
+
+    /// Entries that a directory of so many clusters has.
+    pub fn slots(&self, chain: &Chain) -> u32 {
+        let len = u64::from(chain.clusters()) << self.boot.cluster_bits;
+        let len = len.min(MAX_DIRECTORY);
+        u32::try_from(len / crate::ondisk::ENTRY_LEN).unwrap_or(u32::MAX)
+    }
+}
+
+/// The main boot region; the backup where only that is sound.
+fn read_boot(source: &dyn ReadAt) -> Result<(Boot, bool)> {
+    let main = boot_region(source, 0);
+    let main = match main {
+        Err(error @ Error::Corrupt(_)) => error,
+        other => return other.map(|boot| (boot, false)),
+    };
+    for bits in 9..=12_u8 {
+        let offset = boot::REGION_SECTORS << bits;
+        if let Ok(found) = boot_region(source, offset)
+            && found.sector_bits == bits
+        {
+            return Ok((found, true));
+        }
+    }
+    Err(main)
+}
+
+fn boot_region(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
+    let mut sector = [0; 512];
+    let (len, need) = (source.len(), offset + 512);
+    if len < need {
+        return Err(Check::ShortBoot { len, need }.at(None, offset));
+    }
+    let read = source.read_exact_at(offset, &mut sector);
+    read.map_err(|error| Error::io(offset, sector.len(), error))?;
+    let boot = Boot::parse(&sector, offset)?;
+    let need = offset + boot.region_len();
+    if len < need {
+        return Err(Check::ShortBoot { len, need }.at(None, offset));
+    }
+    // Twelve sectors of at most 4 KiB.
+    let mut region = vec![0; saturating_usize(boot.region_len())];
+    let read = source.read_exact_at(offset, &mut region);
+    read.map_err(|error| Error::io(offset, region.len(), error))?;
+    boot::verify(&region, saturating_usize(boot.sector_size()))
+        .map_err(|check| check.at(None, offset))?;
+    Ok(boot)
+}

@@ -1,0 +1,217 @@
+//! Where the parts of the volume are, and how long it is.
+
+use forerun_engine::build::BuildError;
+
+use super::plan::Plan;
+use super::{ExfatOptions, cannot};
+use crate::boot::REGION_SECTORS;
+use crate::ondisk::{FIRST_CLUSTER, MAX_CLUSTERS};
+
+/// The format has no smaller volumes (3.1.5).
+const SMALLEST: u64 = 1 << 20;
+/// Default sizes of clusters, and the volumes they are for.
+const DEFAULTS: [(u64, u64); 3] = [
+    (256 << 20, 4 << 10),
+    (32 << 30, 32 << 10),
+    (u64::MAX, 128 << 10),
+];
+/// From here on everything is aligned to [`LARGE_ALIGN`].
+const LARGE: u64 = 64 << 20;
+const LARGE_ALIGN: u64 = 1 << 20;
+const SMALL_ALIGN: u64 = 4 << 10;
+
+/// Offsets and lengths in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    pub sector: u64,
+    pub cluster: u64,
+    pub volume: u64,
+    pub fat: u64,
+    pub fat_len: u64,
+    pub heap: u64,
+    pub clusters: u32,
+    /// Clusters of the bitmap, the first of the heap.
+    pub bitmap_clusters: u64,
+    /// Clusters of the up-case table, which follows.
+    pub upcase_clusters: u64,
+    /// Clusters in use.
+    pub used: u64,
+}
+
+impl Geometry {
+    pub fn new(options: &ExfatOptions, plan: &Plan, upcase: u64) -> Result<Self, BuildError> {
+        if let Some(cluster) = options.cluster_size {
+            return Self::with_cluster(options, plan, upcase, cluster.into());
+        }
+        let least = u64::from(options.sector_size);
+        let [smaller @ .., (_, last)] = &DEFAULTS;
+        for &(largest, cluster) in smaller {
+            if options.size.is_some_and(|size| size > largest) {
+                continue;
+            }
+            let geometry = Self::with_cluster(options, plan, upcase, cluster.max(least));
+            let fits = geometry.as_ref().is_ok_and(|at| at.volume <= largest);
+            if fits || options.size.is_some() {
+                return geometry;
+            }
+        }
+        Self::with_cluster(options, plan, upcase, (*last).max(least))
+    }
+
+    fn with_cluster(
+        options: &ExfatOptions,
+        plan: &Plan,
+        upcase: u64,
+        cluster: u64,
+    ) -> Result<Self, BuildError> {
+        let fixed = upcase.div_ceil(cluster);
+        let fixed = fixed.saturating_add(plan.all_clusters(cluster));
+        let geometry = match options.size {
+            Some(size) => Self::of_length(options, cluster, size)?,
+            None => {
+                let wanted = fixed.saturating_add(options.free.div_ceil(cluster));
+                Self::for_clusters(options, cluster, wanted)?
+            }
+        };
+        let used = fixed.saturating_add(geometry.bitmap_clusters);
+        if used > u64::from(geometry.clusters) {
+            let wanted = Self::for_clusters(options, cluster, fixed)?.volume;
+            let volume = geometry.volume;
+            return Err(cannot(format!(
+                "its contents take {wanted} bytes; the volume is to have {volume}"
+            )));
+        }
+        Ok(Self {
+            upcase_clusters: upcase.div_ceil(cluster),
+            used,
+            ..geometry
+        })
+    }
+
+    /// The volume that has so many clusters besides the bitmap, or a few more.
+    fn for_clusters(options: &ExfatOptions, cluster: u64, wanted: u64) -> Result<Self, BuildError> {
+        let mut clusters = wanted;
+        // The bitmap covers itself.
+        loop {
+            let bitmap = clusters.div_ceil(8).div_ceil(cluster);
+            let all = wanted.saturating_add(bitmap);
+            if all <= clusters {
+                break;
+            }
+            clusters = all;
+        }
+        if clusters > u64::from(MAX_CLUSTERS) {
+            return Err(too_long());
+        }
+        let bytes = clusters.checked_mul(cluster).ok_or_else(too_long)?;
+        let align = align(options, cluster, bytes);
+        let volume = heap_at(options, align, clusters).saturating_add(bytes);
+        if volume < SMALLEST {
+            return Self::of_length(options, cluster, SMALLEST);
+        }
+        Self::at(options, cluster, volume, align, clusters)
+    }
+
+    /// The volume of that length, rounded down to sectors.
+    fn of_length(options: &ExfatOptions, cluster: u64, len: u64) -> Result<Self, BuildError> {
+        let sector = u64::from(options.sector_size);
+        let volume = len / sector * sector;
+        if volume < SMALLEST {
+            return Err(cannot(format!(
+                "a volume of {len} bytes; the smallest has {SMALLEST}"
+            )));
+        }
+        let align = align(options, cluster, volume);
+        if volume / cluster > u64::from(MAX_CLUSTERS) {
+            return Err(too_long());
+        }
+        let fitting = |heap: u64| volume.saturating_sub(heap) / cluster;
+        // With a FAT as long as if it took no room itself; with a shorter one, if that does.
+        let longest = heap_at(options, align, volume / cluster);
+        let clusters = fitting(longest);
+        let shorter = heap_at(options, align, clusters);
+        match heap_at(options, align, fitting(shorter)) == shorter {
+            true => Self::at(options, cluster, volume, align, fitting(shorter)),
+            false => Self::at(options, cluster, volume, align, clusters).map(|at| Self {
+                heap: longest,
+                ..at
+            }),
+        }
+    }
+
+    fn at(
+        options: &ExfatOptions,
+        cluster: u64,
+        volume: u64,
+        align: u64,
+        clusters: u64,
+    ) -> Result<Self, BuildError> {
+        let sector = u64::from(options.sector_size);
+        let heap = heap_at(options, align, clusters);
+        let clusters = u32::try_from(clusters).map_err(|_| too_long())?;
+        if clusters == 0 {
+            return Err(cannot(format!(
+                "a volume of {volume} bytes has no cluster of {cluster}"
+            )));
+        }
+        if heap / sector > u64::from(u32::MAX) {
+            return Err(too_long());
+        }
+        Ok(Self {
+            sector,
+            cluster,
+            volume,
+            fat: fat_at(options, align),
+            fat_len: fat_len(sector, clusters.into()),
+            heap,
+            clusters,
+            bitmap_clusters: u64::from(clusters).div_ceil(8).div_ceil(cluster),
+            upcase_clusters: 0,
+            used: 0,
+        })
+    }
+
+    /// Where a cluster begins.
+    pub fn offset(&self, cluster: u32) -> u64 {
+        let index = u64::from(cluster.saturating_sub(FIRST_CLUSTER));
+        self.heap.saturating_add(index.saturating_mul(self.cluster))
+    }
+
+    /// The cluster of that index in the heap.
+    pub fn number(index: u64) -> u32 {
+        u32::try_from(index).map_or(u32::MAX, |index| index.saturating_add(FIRST_CLUSTER))
+    }
+
+    /// First cluster of the root directory.
+    pub fn root(&self) -> u32 {
+        Self::number(self.bitmap_clusters + self.upcase_clusters)
+    }
+}
+
+fn align(options: &ExfatOptions, cluster: u64, volume: u64) -> u64 {
+    match options.align {
+        Some(align) => align.into(),
+        None if volume >= LARGE => LARGE_ALIGN.max(cluster),
+        None => SMALL_ALIGN.max(cluster),
+    }
+}
+
+fn fat_at(options: &ExfatOptions, align: u64) -> u64 {
+    let boot = 2 * REGION_SECTORS * u64::from(options.sector_size);
+    boot.next_multiple_of(align)
+}
+
+fn fat_len(sector: u64, clusters: u64) -> u64 {
+    ((clusters + 2) * 4).next_multiple_of(sector)
+}
+
+fn heap_at(options: &ExfatOptions, align: u64, clusters: u64) -> u64 {
+    let fat_len = fat_len(options.sector_size.into(), clusters);
+    (fat_at(options, align) + fat_len).next_multiple_of(align)
+}
+
+fn too_long() -> BuildError {
+    cannot(format!(
+        "more than {MAX_CLUSTERS} clusters; larger ones would do"
+    ))
+}

@@ -1,0 +1,64 @@
+//! Makes exFAT volumes.
+//!
+//! Everything is laid out before a byte is written: boot regions, FAT, bitmap, up-case table, all
+//! directories, then all files, each in clusters that follow each other, so that the FAT says nothing
+//! of them and a reader reads forward. What is free is a hole in the image. The same tree gives the
+//! same volume. Owners, permissions but for the write bit, extended attributes, links and special
+//! files have no place in the format; [`not_kept`] lists what a tree has of them.
+
+mod default_upcase;
+mod directories;
+mod emit;
+mod geometry;
+mod head;
+mod kept;
+mod names;
+mod options;
+mod plan;
+
+use std::sync::Arc;
+
+use forerun_engine::build::{BuildError, ImageOutput, Tree};
+use forerun_io::Observer;
+
+pub use kept::{NotKept, WhatIsLost, not_kept};
+pub use options::ExfatOptions;
+
+use self::directories::Directories;
+use self::geometry::Geometry;
+use self::plan::Plan;
+
+/// Writes `tree` as an exFAT volume, and gives its length.
+///
+/// # Errors
+/// [`BuildError::Format`], before anything is written, for options out of their ranges, a size that
+/// is too small, directories over 256 MiB, and names that the format cannot hold or tell apart, all
+/// of them listed. [`BuildError::Content`] where a file cannot be read or has changed since it was
+/// scanned, and [`BuildError::Output`].
+pub fn write(
+    tree: &Tree,
+    options: &ExfatOptions,
+    out: &mut dyn ImageOutput,
+    observer: &Arc<Observer>,
+) -> Result<u64, BuildError> {
+    options.validate()?;
+    let upcase = default_upcase::table();
+    let plan = Plan::new(tree, options, &upcase)?;
+    let geometry = Geometry::new(options, &plan, default_upcase::LEN)?;
+    let directories = Directories::new(tree, options, &plan, &geometry, &upcase)?;
+    emit::emit(
+        tree,
+        options,
+        &plan,
+        &geometry,
+        directories,
+        (out, observer),
+    )
+}
+
+fn cannot(reason: String) -> BuildError {
+    BuildError::Format {
+        format: "exfat",
+        reason,
+    }
+}

@@ -1,0 +1,137 @@
+//! Devices that fail at one request: the volume takes no more changes, stays marked dirty, and is
+//! never worse than that.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
+
+mod common;
+
+use common::{Recorder, Request, create, fsck, mkdir, mkfs, open, open_mut, write};
+use forerun_exfat::Exfat;
+use forerun_vfs::{Error, FileSystem, FileSystemMut};
+
+/// A workload that touches everything; gives the first error.
+fn work(fs: &Exfat, device: &Recorder) -> Result<(), Error> {
+    let root = fs.root();
+    let a = create(fs, root, "a")?;
+    write(fs, device, a, 0, &[1; 3000])?;
+    let dir = mkdir(fs, root, "dir")?;
+    fs.rename((root, b"a"), (dir, b"b"), true)?;
+    let b = create(fs, dir, "c")?;
+    write(fs, device, b, 9000, b"x")?;
+    fs.unlink(dir, b"b")?;
+    fs.sync_all()
+}
+
+#[test]
+fn each_write_fails_once() {
+    let Some(image) = mkfs(4 << 20, &["-c", "512"]) else {
+        return;
+    };
+    for dirsync in [false, true] {
+        for n in 0..60 {
+            let device = Recorder::new(&image);
+            let fs = open_mut(&device, |with| with.dirsync = dirsync);
+            // Only metadata: the engine sees its own failures.
+            *device.fail_write.lock().unwrap() = None;
+            let outcome = {
+                let root = fs.root();
+                let made = create(&fs, root, "first");
+                *device.fail_write.lock().unwrap() = Some(n);
+                made.and_then(|_| mkdir(&fs, root, "dir"))
+                    .and_then(|dir| create(&fs, dir, "f").map(|f| (dir, f)))
+                    .and_then(|(dir, f)| fs.allocate(f, 0..9000, false).map(|()| dir))
+                    .and_then(|dir| fs.rename((root, b"first"), (dir, b"f"), true))
+                    .and_then(|()| fs.sync_all())
+            };
+            *device.fail_write.lock().unwrap() = None;
+            if outcome.is_ok() {
+                assert!(n > 4);
+                break;
+            }
+            assert!(matches!(outcome, Err(Error::Write { .. })), "{outcome:?}");
+            device.take_log();
+            let again = create(&fs, fs.root(), "more");
+            assert!(matches!(again, Err(Error::ReadOnly(_))), "{again:?}");
+            assert!(fs.sync_all().is_err());
+            // Nothing was written after the failure.
+            assert_eq!(device.take_log(), []);
+            open(&device.to_vec());
+        }
+    }
+}
+
+#[test]
+fn each_read_fails_once() {
+    let Some(image) = mkfs(4 << 20, &["-c", "4K"]) else {
+        return;
+    };
+    let device = Recorder::new(&image);
+    let fs = open_mut(&device, |_| {});
+    work(&fs, &device).unwrap();
+    let image = device.to_vec();
+    for n in 0..20 {
+        let device = Recorder::new(&image);
+        let fs = open_mut(&device, |with| with.cache = 0);
+        *device.fail_read.lock().unwrap() = Some(n);
+        let outcome = work(&fs, &device);
+        *device.fail_read.lock().unwrap() = None;
+        match outcome {
+            Ok(()) => break,
+            Err(Error::Io { .. }) => {
+                let again = create(&fs, fs.root(), "more");
+                // A listing that failed is no change that failed.
+                assert!(
+                    matches!(again, Ok(_) | Err(Error::ReadOnly(_))),
+                    "{again:?}"
+                );
+            }
+            Err(Error::Exists) => {}
+            Err(error) => panic!("{error}"),
+        }
+        drop(fs);
+        assert_eq!(fsck(&device.to_vec()), None);
+    }
+}
+
+#[test]
+fn damage_stops_changes_unless_told_otherwise() {
+    use forerun_exfat::fuzzing::{self, FAT};
+    let mut image = fuzzing::image();
+    // The chain of the file in pieces ends early.
+    image[FAT + 32..FAT + 36].copy_from_slice(&u32::MAX.to_le_bytes());
+    let device = Recorder::new(&image);
+    let fs = open_mut(&device, |_| {});
+    let outcome = fs.unlink(fs.root(), b"pieces");
+    assert!(matches!(outcome, Err(Error::Corrupt(_))), "{outcome:?}");
+    let outcome = fs.unlink(fs.root(), b"vendor");
+    assert!(matches!(outcome, Err(Error::ReadOnly(_))), "{outcome:?}");
+    assert_eq!(device.take_log(), []);
+
+    let fs = open_mut(&device, |with| with.continue_on_error = true);
+    let before = fs.space().unwrap().free;
+    fs.unlink(fs.root(), b"pieces").unwrap();
+    fs.unlink(fs.root(), b"vendor").unwrap();
+    fs.sync_all().unwrap();
+    assert_eq!(fs.lookup(fs.root(), b"pieces").unwrap(), None);
+    // Of the damaged file nothing is free, of the other its own allocation.
+    assert_eq!(fs.space().unwrap().free, before + 1);
+    assert_eq!(device.to_vec()[106] & 2, 2, "VolumeDirty");
+}
+
+#[test]
+fn volume_dirty_stays_where_it_was_set() {
+    let Some(mut image) = mkfs(4 << 20, &[]) else {
+        return;
+    };
+    image[106] |= 2;
+    let device = Recorder::new(&image);
+    let fs = open_mut(&device, |with| with.dirsync = true);
+    create(&fs, fs.root(), "a").unwrap();
+    fs.sync_all().unwrap();
+    assert_eq!(device.to_vec()[106] & 2, 2);
+    // The directory only.
+    let writes = device.take_log();
+    let writes = writes
+        .iter()
+        .filter(|request| matches!(request, Request::Write(_)));
+    assert_eq!(writes.count(), 1);
+}

@@ -52,6 +52,18 @@ impl Guest {
         self
     }
 
+    /// Attaches an image that the guest may write: `$DISK` in the script. What it writes stays there.
+    pub fn disk(&mut self, path: &Path) -> &mut Self {
+        self.options.extend(["--disk".into(), path.into()]);
+        self
+    }
+
+    /// Keeps what is written to `$DISK`, in the format of [`log_writes`](crate::powercut::log_writes).
+    pub fn log_writes(&mut self, path: &Path) -> &mut Self {
+        self.options.extend(["--log-writes".into(), path.into()]);
+        self
+    }
+
     /// Boots, runs `script` with busybox's shell and powers off. `None` where this machine lacks
     /// what it takes. The status is that of the script.
     ///

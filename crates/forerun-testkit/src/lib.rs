@@ -2,32 +2,43 @@
 //!
 //! - [`fault`]: sources that fail, are short or are slow at a chosen read;
 //! - [`memfs`]: a filesystem in memory that can produce every kind of extent, hostile ones included;
+//! - [`memvolume`]: a volume in memory that can be changed;
 //! - [`conformance`]: what every driver and every source must pass;
 //! - [`tree`]: models of a host tree and of an image's tree, and their difference;
 //! - [`generate`]: seeded trees of files, and [`genromfs()`] to make images of them;
+//! - [`trees`]: trees for writers that are made in memory, and outputs that fail;
+//! - [`mutate`]: bytes changed in the ways that bring most about, for hostile images;
 //! - [`everything`]: a tree of every kind of node, content and attribute, for writers to keep;
 //! - [`require`]: what a test needs of the machine, failing in CI where it is missing;
+//! - [`powercut`]: every state that a crash may leave of a volume, and what it must show;
+//! - [`exfat_judge`]: a checker of exFAT volumes that shares nothing with the driver;
 //! - [`guest`]: a Linux kernel in a virtual machine that mounts images with its own drivers.
 //!
-//! It knows no driver, no engine and no front end, so that all of them can test with it. It is for
-//! tests only: what cannot go on panics, which fails the test that called it.
+//! It knows no driver, no front end, and of the engine only the trees that writers take, so that all of
+//! them can test with it. It is for tests only: what cannot go on panics, which fails the test that called it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod conformance;
 pub mod everything;
+pub mod exfat_judge;
 pub mod fault;
 pub mod generate;
 pub mod genromfs;
 pub mod guest;
 pub mod memfs;
+pub mod memvolume;
+pub mod mutate;
+pub mod powercut;
 pub mod require;
 pub mod rng;
 mod temp;
 pub mod tree;
+pub mod trees;
 
 pub use fault::{CountingSource, FaultSource, Gate};
 pub use generate::Shape;
 pub use genromfs::genromfs;
 pub use memfs::{MemFs, MemFsBuilder, MemImage, Piece};
+pub use memvolume::MemVolume;
 pub use temp::{TempDir, forerun_binary, temp_dir, workspace_root};
 pub use tree::{Keeps, TreeModel};

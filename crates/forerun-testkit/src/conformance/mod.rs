@@ -1,13 +1,17 @@
 //! The contracts of the seam as tests: one suite for every [`FileSystem`](forerun_vfs::FileSystem),
-//! one for every [`ReadAt`](forerun_io::ReadAt).
+//! one for every [`FileSystemMut`](forerun_vfs::FileSystemMut), one for every
+//! [`ReadAt`](forerun_io::ReadAt).
 //!
-//! Both panic at the first breach, saying which node or range it was. They judge images and sources
+//! All panic at the first breach, saying which node or range it was. They judge images and sources
 //! that are sound; hostile ones are each driver's own tests.
 
 mod extents;
 mod filesystem;
 mod names;
 mod source;
+mod volume;
+mod volume_files;
 
 pub use filesystem::check_filesystem;
 pub use source::check_source;
+pub use volume::check_filesystem_mut;

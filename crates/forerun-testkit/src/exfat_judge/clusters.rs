@@ -1,0 +1,167 @@
+//! The FAT, and who owns each cluster (sections 4.1 and 7.1.5).
+
+use forerun_io::{ReadAt, saturating_usize, u64_from};
+
+use super::{Finding, Geometry, What, finding, read, u32_at};
+
+/// Findings of one kind that are written out; the rest is a number.
+const SHOWN: usize = 8;
+
+pub(super) struct Clusters<'a> {
+    device: &'a dyn ReadAt,
+    pub(super) geometry: Geometry,
+    fat: Vec<u8>,
+    /// Whether something owns the cluster, from number 2 on.
+    owned: Vec<bool>,
+    /// What has chains that go on behind their length, how long they should be, and where they go.
+    longer: Vec<(String, u64, u32)>,
+}
+
+/// How many clusters something should have.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted {
+    /// As many as the chain has.
+    Chain,
+    /// So many, along the FAT.
+    Fat(u64),
+    /// So many, one after the other.
+    Contiguous(u64),
+}
+
+impl<'a> Clusters<'a> {
+    pub(super) fn read(
+        device: &'a dyn ReadAt,
+        geometry: &Geometry,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Self, Finding> {
+        let fat = read(
+            device,
+            geometry.fat,
+            (u64::from(geometry.clusters) + 2) * 4,
+            What::FatHead,
+        )?;
+        if u32_at(&fat, 0) != 0xFFFF_FFF8 || u32_at(&fat, 4) != 0xFFFF_FFFF {
+            findings.push(finding(What::FatHead, format!("{:02x?}", &fat[..8])));
+        }
+        Ok(Self {
+            device,
+            geometry: *geometry,
+            fat,
+            owned: vec![false; saturating_usize(geometry.clusters.into())],
+            longer: Vec::new(),
+        })
+    }
+
+    /// The clusters of something, which owns them from now on. What is wrong with them is noted;
+    /// those before the damage are given.
+    pub(super) fn take(
+        &mut self,
+        first: u32,
+        wanted: Wanted,
+        owner: &str,
+        findings: &mut Vec<Finding>,
+    ) -> Vec<u32> {
+        let mut clusters = Vec::new();
+        let count = match wanted {
+            Wanted::Chain => u64::from(self.geometry.clusters),
+            Wanted::Fat(count) | Wanted::Contiguous(count) => count,
+        };
+        let mut next = first;
+        let mut complain = |what, detail: String| {
+            findings.push(finding(what, format!("{owner}: {detail}")));
+        };
+        while u64_from(clusters.len()) < count {
+            if !self.geometry.has(next) {
+                let at = clusters.len();
+                complain(What::Chain, format!("cluster {at} of {count} is {next:#x}"));
+                return clusters;
+            }
+            let index = saturating_usize(u64::from(next - 2));
+            if std::mem::replace(&mut self.owned[index], true) {
+                complain(What::CrossLink, format!("cluster {next} has another owner"));
+                return clusters;
+            }
+            clusters.push(next);
+            next = match wanted {
+                Wanted::Contiguous(_) => next + 1,
+                Wanted::Chain | Wanted::Fat(_) => self.next(next),
+            };
+            if next == END && matches!(wanted, Wanted::Chain) {
+                return clusters;
+            }
+        }
+        if matches!(wanted, Wanted::Fat(_)) && next != END {
+            self.longer.push((owner.to_owned(), count, next));
+        }
+        clusters
+    }
+
+    fn next(&self, number: u32) -> u32 {
+        u32_at(&self.fat, saturating_usize(u64::from(number)) * 4)
+    }
+
+    /// The bytes of these clusters.
+    pub(super) fn bytes(&self, clusters: &[u32], len: u64) -> Result<Vec<u8>, Finding> {
+        let mut bytes = Vec::new();
+        for &number in clusters {
+            let rest = len - u64_from(bytes.len());
+            let part = rest.min(self.geometry.cluster);
+            let offset = self.geometry.offset(number);
+            bytes.extend(read(self.device, offset, part, What::Directory)?);
+        }
+        Ok(bytes)
+    }
+
+    /// Whether a chain goes through marked clusters that nothing owns, and ends.
+    fn is_spare(&self, first: u32, bitmap: &[u8]) -> bool {
+        let mut next = first;
+        for _ in 0..self.owned.len() {
+            if !self.geometry.has(next) {
+                break;
+            }
+            let index = saturating_usize(u64::from(next - 2));
+            if self.owned[index] || !is_marked(bitmap, index) {
+                return false;
+            }
+            next = self.next(next);
+        }
+        next == END
+    }
+
+    /// What the bitmap says against who owns what.
+    pub(super) fn compare(&self, bitmap: &[u8], findings: &mut Vec<Finding>) {
+        let mut free = Vec::new();
+        let mut leaked = Vec::new();
+        for (index, &owned) in self.owned.iter().enumerate() {
+            match (owned, is_marked(bitmap, index)) {
+                (true, false) => free.push(index + 2),
+                (false, true) => leaked.push(index + 2),
+                _ => {}
+            }
+        }
+        for (owner, count, next) in &self.longer {
+            let what = match self.is_spare(*next, bitmap) {
+                true => What::LongChain,
+                false => What::Chain,
+            };
+            let detail = format!("{owner}: goes on with {next:#x} after {count} clusters");
+            findings.push(finding(what, detail));
+        }
+        for (what, found) in [(What::UsedButFree, free), (What::Leak, leaked)] {
+            for number in found.iter().take(SHOWN) {
+                findings.push(finding(what, format!("cluster {number}")));
+            }
+            if found.len() > SHOWN {
+                let more = found.len() - SHOWN;
+                findings.push(finding(what, format!("and {more} clusters more")));
+            }
+        }
+    }
+}
+
+fn is_marked(bitmap: &[u8], index: usize) -> bool {
+    let byte = bitmap.get(index / 8).copied().unwrap_or(0);
+    byte >> (index % 8) & 1 == 1
+}
+
+const END: u32 = 0xFFFF_FFFF;

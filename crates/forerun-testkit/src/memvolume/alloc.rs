@@ -1,0 +1,71 @@
+//! Clusters: which are free, and the extents that a list of them makes.
+
+use std::ops::{ControlFlow, Range};
+
+use forerun_io::{BlobId, saturating_usize, u64_from};
+use forerun_vfs::{Error, Extent, Place, Result};
+
+/// All clusters of the volume.
+pub struct Clusters {
+    used: Vec<bool>,
+}
+
+impl Clusters {
+    pub fn new(count: u64) -> Self {
+        Self {
+            used: vec![false; saturating_usize(count)],
+        }
+    }
+
+    pub fn count(&self) -> u64 {
+        u64_from(self.used.len())
+    }
+
+    pub fn free(&self) -> u64 {
+        u64_from(self.used.iter().filter(|used| !**used).count())
+    }
+
+    /// Makes `list` `wanted` clusters long, or changes nothing.
+    pub fn grow(&mut self, list: &mut Vec<u64>, wanted: u64) -> Result<()> {
+        let missing = wanted.saturating_sub(u64_from(list.len()));
+        if missing > self.free() {
+            return Err(Error::NoSpace);
+        }
+        let free = self.used.iter_mut().enumerate().filter(|(_, used)| !**used);
+        for (n, used) in free.take(saturating_usize(missing)) {
+            *used = true;
+            list.push(u64_from(n));
+        }
+        Ok(())
+    }
+
+    /// Frees what is behind the first `wanted` clusters.
+    pub fn shrink(&mut self, list: &mut Vec<u64>, wanted: u64) {
+        for cluster in list.drain(saturating_usize(wanted).min(list.len())..) {
+            self.used[saturating_usize(cluster)] = false;
+        }
+    }
+}
+
+/// Visits the stored extents of `range`, which `clusters` holds.
+pub fn visit(
+    clusters: &[u64],
+    cluster: u64,
+    range: Range<u64>,
+    visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let end = (at - at % cluster + cluster).min(range.end);
+        let offset = clusters[saturating_usize(at / cluster)] * cluster + at % cluster;
+        visit(Extent {
+            logical: at..end,
+            place: Place::Stored {
+                blob: BlobId::IMAGE,
+                offset,
+            },
+        })?;
+        at = end;
+    }
+    ControlFlow::Continue(())
+}

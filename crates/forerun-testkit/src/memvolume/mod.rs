@@ -1,0 +1,188 @@
+//! A volume whose metadata is in memory: the smallest thing that keeps the contract of
+//! [`FileSystemMut`](forerun_vfs::FileSystemMut), for tests of what lies above a driver.
+//!
+//! Contents of files are on a device, in clusters given out from the lowest free one up, and a file
+//! has a length up to which it was written, so that what is behind it is foreign bytes unless the
+//! mover fills it with zeros as it must. Nothing is ever written but contents.
+
+mod alloc;
+mod driver;
+mod driver_mut;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forerun_io::{BlockDevice, MemoryDevice};
+use forerun_vfs::{Error, FileType, Metadata, NodeId, Result, Timestamp};
+
+use alloc::Clusters;
+
+const ROOT: u64 = 1;
+const NAME_MAX: usize = 255;
+
+/// The driver.
+pub struct MemVolume {
+    device: Arc<dyn BlockDevice>,
+    state: Mutex<State>,
+    cluster: u64,
+    folds_case: bool,
+    syncs: AtomicU64,
+}
+
+struct State {
+    nodes: HashMap<u64, Node>,
+    next: u64,
+    clusters: Clusters,
+    label: Vec<u8>,
+    dirty: bool,
+    broken: bool,
+}
+
+struct Node {
+    metadata: Metadata,
+    accessed: Timestamp,
+    created: Timestamp,
+    /// Bytes that were written; the rest of the length reads as zeros.
+    valid: u64,
+    clusters: Vec<u64>,
+    /// By cookie, so that a listing goes on where it was whatever is removed.
+    entries: BTreeMap<u64, (Vec<u8>, u64)>,
+    next_cookie: u64,
+    parent: u64,
+    linked: bool,
+    uses: u32,
+}
+
+impl MemVolume {
+    /// On `device`, all of which is clusters of `cluster` bytes.
+    #[must_use]
+    pub fn new(device: Arc<dyn BlockDevice>, cluster: u64) -> Self {
+        let mut root = Node::new(FileType::Directory, 0o755, Timestamp::default());
+        root.parent = ROOT;
+        let count = device.len() / cluster;
+        Self {
+            device,
+            state: Mutex::new(State {
+                nodes: HashMap::from([(ROOT, root)]),
+                next: ROOT + 1,
+                clusters: Clusters::new(count),
+                label: Vec::new(),
+                dirty: false,
+                broken: false,
+            }),
+            cluster,
+            folds_case: false,
+            syncs: AtomicU64::new(0),
+        }
+    }
+
+    /// In memory, filled with bytes that no file may ever show.
+    #[must_use]
+    pub fn in_memory(len: usize, cluster: u64) -> Self {
+        Self::new(Arc::new(MemoryDevice::new(vec![0xee; len])), cluster)
+    }
+
+    /// Names that differ in the case of ASCII letters only are the same.
+    #[must_use]
+    pub const fn folding_case(mut self) -> Self {
+        self.folds_case = true;
+        self
+    }
+
+    /// What it was opened on.
+    #[must_use]
+    pub fn device(&self) -> Arc<dyn BlockDevice> {
+        Arc::clone(&self.device)
+    }
+
+    /// Calls of `sync` and `sync_all` so far.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+
+    /// Whether anything was changed since the last `sync_all`.
+    pub fn is_dirty(&self) -> bool {
+        self.state().dirty
+    }
+
+    /// From now on every change is refused, as after a device that failed.
+    pub fn break_down(&self) {
+        self.state().broken = true;
+    }
+
+    /// Nodes that take up memory: those with a name, and those in use.
+    pub fn nodes(&self) -> usize {
+        self.state().nodes.len()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn same(&self, one: &[u8], other: &[u8]) -> bool {
+        if self.folds_case {
+            one.eq_ignore_ascii_case(other)
+        } else {
+            one == other
+        }
+    }
+}
+
+impl Node {
+    fn new(kind: FileType, mode: u16, time: Timestamp) -> Self {
+        Self {
+            metadata: Metadata {
+                kind,
+                mode,
+                uid: 0,
+                gid: 0,
+                size: 0,
+                nlink: 1,
+                mtime: time,
+                device: forerun_vfs::Device::default(),
+            },
+            accessed: time,
+            created: time,
+            valid: 0,
+            clusters: Vec::new(),
+            entries: BTreeMap::new(),
+            next_cookie: 1,
+            parent: 0,
+            linked: true,
+            uses: 0,
+        }
+    }
+
+    const fn is_dir(&self) -> bool {
+        matches!(self.metadata.kind, FileType::Directory)
+    }
+}
+
+impl State {
+    fn node(&self, id: NodeId) -> Result<&Node> {
+        self.nodes.get(&id.0).ok_or(Error::StaleNode(id))
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> Result<&mut Node> {
+        self.nodes.get_mut(&id.0).ok_or(Error::StaleNode(id))
+    }
+
+    fn dir(&self, id: NodeId) -> Result<&Node> {
+        let node = self.node(id)?;
+        if node.is_dir() {
+            Ok(node)
+        } else {
+            Err(Error::NotADirectory)
+        }
+    }
+
+    fn file(&self, id: NodeId) -> Result<&Node> {
+        let node = self.node(id)?;
+        if node.is_dir() {
+            Err(Error::IsADirectory)
+        } else {
+            Ok(node)
+        }
+    }
+}

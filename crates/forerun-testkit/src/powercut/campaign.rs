@@ -1,0 +1,498 @@
+//! Many workloads, all their crash states, every judge, on all cores.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forerun_io::BlockDevice;
+use forerun_vfs::FileSystemMut;
+
+use super::workload::Open;
+use super::{
+    Bounds, Crash, Event, Found, Model, Operation, Place, Recorder, Scene, Snapshot, Stage, Trace,
+    Workload, crashes, run,
+};
+
+/// When a volume is judged as it lies on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The power failed, and nobody has opened it.
+    Cut,
+    /// After that it was opened, read and synced.
+    Recovered,
+}
+
+/// Says what is wrong with a volume as it lies on the device; where it can read the tree, that too.
+pub type Check<'a> = dyn Fn(&Snapshot, Moment) -> Result<Option<Found>, String> + Sync + 'a;
+
+/// What is judged.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// Opens a volume for change.
+    pub open: &'a Open<'a>,
+    /// Judges a volume without the driver. Where it reads the tree, it must find what the driver
+    /// finds once the driver has opened, read and synced the volume; before, nothing else, but files
+    /// that were being renamed may be missing.
+    pub check: &'a Check<'a>,
+}
+
+impl fmt::Debug for Subject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Subject")
+    }
+}
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Campaign {
+    /// Which states are built.
+    pub bounds: Bounds,
+    /// On one state of so many, work goes on, and the power fails again meanwhile.
+    pub recovery_one_in: u32,
+    /// Threads; 0 for as many as there are cores.
+    pub threads: usize,
+}
+
+impl Default for Campaign {
+    fn default() -> Self {
+        Self {
+            bounds: Bounds::default(),
+            recovery_one_in: 64,
+            threads: 0,
+        }
+    }
+}
+
+/// A state that should not be.
+#[derive(Clone, Debug)]
+pub struct Bad {
+    /// Name of the scene.
+    pub scene: String,
+    /// What was done.
+    pub workload: Workload,
+    /// What of it reached the device.
+    pub crash: String,
+    /// What is wrong with that.
+    pub reason: String,
+}
+
+impl fmt::Display for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dirsync = if self.workload.dirsync {
+            ", dirsync"
+        } else {
+            ""
+        };
+        write!(f, "{}{dirsync}, ", self.scene)?;
+        write!(
+            f,
+            "{:?}, {}: {}",
+            self.workload.operations, self.crash, self.reason
+        )
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Workloads run.
+    pub workloads: usize,
+    /// States built.
+    pub built: u64,
+    /// Of those, the ones with an expectation of their own: compared with the model.
+    pub compared: u64,
+    /// Different volumes among them: each judged by the check.
+    pub states: u64,
+    /// Of those, the ones in which a reader that knows nothing of the driver's ways misses a file.
+    pub between: u64,
+    /// States on which work went on.
+    pub recoveries: u64,
+    /// States of the second crash.
+    pub recovery_states: u64,
+    /// Number of bad states.
+    pub bad_states: u64,
+    /// How many of each kind: reasons without names and numbers.
+    pub kinds: BTreeMap<String, u64>,
+    /// The first of them, at most [`Outcome::SHOWN`] of a kind for a workload.
+    pub bad: Vec<Bad>,
+}
+
+impl Outcome {
+    /// Bad states of one kind and workload that are described.
+    pub const SHOWN: u64 = 2;
+
+    /// One line.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        format!(
+            "{} workloads, {} states built, {} compared with the model, {} different volumes \
+             checked, {} of them between two names, {} worked on, {} states of a second crash; {} bad",
+            self.workloads,
+            self.built,
+            self.compared,
+            self.states,
+            self.between,
+            self.recoveries,
+            self.recovery_states,
+            self.bad_states
+        )
+    }
+
+    /// Fails with the kinds of bad states and the first of each.
+    ///
+    /// # Panics
+    /// If there is one.
+    pub fn assert_good(&self) {
+        if self.bad_states == 0 {
+            return;
+        }
+        let mut text = self.summary();
+        for (of_kind, count) in &self.kinds {
+            let first = self.bad.iter().find(|bad| kind(&bad.reason) == *of_kind);
+            let first = first.map_or_else(String::new, ToString::to_string);
+            text += &format!("\n{count} x {of_kind}\n    {first}");
+        }
+        panic!("{text}");
+    }
+
+    fn add(&mut self, other: Self) {
+        self.workloads += other.workloads;
+        self.built += other.built;
+        self.compared += other.compared;
+        self.states += other.states;
+        self.between += other.between;
+        self.recoveries += other.recoveries;
+        self.recovery_states += other.recovery_states;
+        self.bad_states += other.bad_states;
+        for (kind, count) in other.kinds {
+            *self.kinds.entry(kind).or_default() += count;
+        }
+        self.bad.extend(other.bad);
+    }
+}
+
+/// A reason without what differs from state to state: what checkers start with, `Kind: `, or the
+/// words that are no names and numbers.
+fn kind(reason: &str) -> String {
+    let (first, _) = reason.split_once(": ").unwrap_or((reason, ""));
+    if first.starts_with(char::is_uppercase) && first.chars().all(char::is_alphabetic) {
+        return first.to_owned();
+    }
+    let words = reason.split(' ').map(|word| {
+        let own = word.contains('/') || word.chars().any(|c| c.is_ascii_digit());
+        if own { "*" } else { word }
+    });
+    let kind = words.collect::<Vec<_>>().join(" ");
+    kind.chars().take(120).collect()
+}
+
+impl Campaign {
+    /// Runs the workloads and judges every state. The outcome does not depend on the number of
+    /// threads, but for which workload an equal state is counted and judged with.
+    #[must_use]
+    pub fn run(&self, scenes: &[Scene], workloads: &[Workload], subject: Subject<'_>) -> Outcome {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = if self.threads == 0 {
+            cores
+        } else {
+            self.threads
+        };
+        let next = AtomicUsize::new(0);
+        let outcomes = Mutex::new(Vec::new());
+        let seen = Mutex::default();
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(workload) = workloads.get(index) else {
+                            return;
+                        };
+                        let scene = &scenes[workload.scene];
+                        let mut judge = Judge::new(self, scene, workload, subject, &seen);
+                        judge.workload(index);
+                        let mut outcomes = lock(&outcomes);
+                        outcomes.push((index, judge.outcome));
+                    }
+                });
+            }
+        });
+        let mut outcomes = std::mem::take(&mut *lock(&outcomes));
+        outcomes.sort_by_key(|(index, _)| *index);
+        let mut sum = Outcome::default();
+        outcomes
+            .into_iter()
+            .for_each(|(_, outcome)| sum.add(outcome));
+        sum
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One workload and its states.
+struct Judge<'a> {
+    campaign: &'a Campaign,
+    scene: &'a Scene,
+    workload: &'a Workload,
+    subject: Subject<'a>,
+    seen: &'a Mutex<HashSet<u128>>,
+    outcome: Outcome,
+}
+
+impl<'a> Judge<'a> {
+    fn new(
+        campaign: &'a Campaign,
+        scene: &'a Scene,
+        workload: &'a Workload,
+        subject: Subject<'a>,
+        seen: &'a Mutex<HashSet<u128>>,
+    ) -> Self {
+        Self {
+            campaign,
+            scene,
+            workload,
+            subject,
+            seen,
+            outcome: Outcome {
+                workloads: 1,
+                ..Outcome::default()
+            },
+        }
+    }
+
+    fn bad(&mut self, crash: &str, reason: String) {
+        self.outcome.bad_states += 1;
+        let of_kind = self.outcome.kinds.entry(kind(&reason)).or_default();
+        *of_kind += 1;
+        if *of_kind <= Outcome::SHOWN {
+            self.outcome.bad.push(Bad {
+                scene: self.scene.name.clone(),
+                workload: self.workload.clone(),
+                crash: crash.to_owned(),
+                reason,
+            });
+        }
+    }
+
+    fn workload(&mut self, index: usize) {
+        let mut model = self.scene.model.go_on(self.workload.dirsync);
+        let (trace, result) = self.record(&mut model);
+        if let Err(reason) = result {
+            self.bad("no crash", reason);
+            return;
+        }
+        let bounds = Bounds {
+            seed: self.campaign.bounds.seed ^ forerun_io::u64_from(index) << 20,
+            ..self.campaign.bounds
+        };
+        let steps = Steps::of(&trace);
+        let start = &self.scene.start;
+        self.outcome.built += crashes(start, &trace, &bounds, &mut |crash| {
+            self.outcome.compared += 1;
+            if let Err(reason) = self.state(&crash, &model, &steps) {
+                self.bad(&format!("{crash:?}"), reason);
+            }
+        });
+    }
+
+    /// Runs the workload, and compares what is there after it, opened anew.
+    fn record(&self, model: &mut Model) -> (Trace, Result<(), String>) {
+        let device = Arc::new(Recorder::new(self.scene.start.device()));
+        let mut operations = self.workload.operations.clone();
+        operations.push(Operation::SyncAll);
+        let opened = self.open_on(&device);
+        let result = match opened {
+            Ok(fs) => run(&*fs, &device, model, &operations),
+            Err(error) => Err(format!("opening: {error}")),
+        };
+        let trace = device.take();
+        let result = result.and_then(|()| {
+            let all = model.promises.len();
+            let found = self.read(&device.inner().snapshot())?;
+            model
+                .allows(&found, all, all)
+                .map_err(|reason| format!("opened again after all was synced: {reason}"))
+        });
+        (trace, result)
+    }
+
+    fn open_on<D: BlockDevice + 'static>(
+        &self,
+        device: &Arc<D>,
+    ) -> forerun_vfs::Result<Arc<dyn FileSystemMut>> {
+        let device: Arc<dyn BlockDevice> = Arc::<D>::clone(device);
+        (self.subject.open)(device, self.workload.dirsync)
+    }
+
+    fn read(&self, state: &Snapshot) -> Result<Found, String> {
+        self.open(state).map(|(found, _)| found)
+    }
+
+    /// What the driver shows, and the volume after the driver has synced it.
+    fn open(&self, state: &Snapshot) -> Result<(Found, Snapshot), String> {
+        let device = Arc::new(state.device());
+        let fs = self
+            .open_on(&device)
+            .map_err(|error| format!("does not open: {error}"))?;
+        let found =
+            Found::read(&*fs, &device).map_err(|error| format!("does not read: {error}"))?;
+        fs.sync_all()
+            .map_err(|error| format!("does not sync: {error}"))?;
+        drop(fs);
+        Ok((found, device.snapshot()))
+    }
+
+    fn state(&mut self, crash: &Crash, model: &Model, steps: &Steps) -> Result<(), String> {
+        let new = lock(self.seen).insert(crash.state.hash());
+        let (begun, acknowledged) = steps.before(crash.before);
+        if !new {
+            let found = self.read(&crash.state)?;
+            return model.allows(&found, begun, acknowledged);
+        }
+        self.outcome.states += 1;
+        let raw = (self.subject.check)(&crash.state, Moment::Cut)?;
+        let (found, after) = self.open(&crash.state)?;
+        model.allows(&found, begun, acknowledged)?;
+        if let Some(raw) = raw {
+            self.outcome.between += u64::from(self.less(&raw, &found)?);
+            let raw = match after.hash() == crash.state.hash() {
+                true => Some(raw),
+                false => (self.subject.check)(&after, Moment::Recovered)?,
+            };
+            if raw.is_none_or(|raw| raw.sorted() != found.sorted()) {
+                return Err("by the check, another tree after recovery".to_owned());
+            }
+        }
+        let draw = crash.state.hash() % u128::from(self.campaign.recovery_one_in.max(1));
+        if draw == 0 {
+            self.recover(crash, &found)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a tree lacks something of another; it has nothing else, and it lacks no more than
+    /// there are renames, and what is below that.
+    fn less(&self, raw: &Found, found: &Found) -> Result<bool, String> {
+        let (raw, all) = (raw.sorted(), found.sorted());
+        if let Some((path, ..)) = raw.iter().find(|node| !all.contains(node)) {
+            return Err(format!(
+                "by the check: {path}: the driver finds it otherwise"
+            ));
+        }
+        let lacks = |path: &str| raw.iter().all(|(other, ..)| other != path);
+        let lost = all.iter().filter(|(path, ..)| {
+            let above = path.rsplit_once('/').map(|(above, _)| above);
+            lacks(path) && !above.is_some_and(lacks)
+        });
+        let operations = self.workload.operations.iter();
+        let renames = operations.filter(|of| matches!(of, Operation::Rename { .. }));
+        let (lost, renames) = (lost.count(), renames.count());
+        match lost > renames {
+            true => Err(format!(
+                "by the check: {lost} files are gone and {renames} renamed"
+            )),
+            false => Ok(lost > 0),
+        }
+    }
+
+    /// The volume works: a file is made, written, synced and removed; and the power fails again at
+    /// any moment of it.
+    fn recover(&mut self, crash: &Crash, found: &Found) -> Result<(), String> {
+        self.outcome.recoveries += 1;
+        let device = Arc::new(Recorder::new(crash.state.device()));
+        let fs = self
+            .open_on(&device)
+            .map_err(|error| format!("does not open again: {error}"))?;
+        let mut model = Model::new(self.workload.dirsync);
+        let file = Place::from("after");
+        let operations = [
+            Operation::Create(file.clone()),
+            Operation::Write {
+                file: file.clone(),
+                offset: 0,
+                len: 700,
+            },
+            Operation::Sync(file.clone()),
+            Operation::Unlink(file),
+            Operation::SyncAll,
+        ];
+        run(&*fs, &device, &mut model, &operations).or_else(full)?;
+        drop(fs);
+        let after = self.read(&device.inner().snapshot())?;
+        if after.sorted() != found.sorted() {
+            return Err("work after the crash changed other files".to_owned());
+        }
+        let bounds = Bounds {
+            exhaustive: 6,
+            samples: 16,
+            ..self.campaign.bounds
+        };
+        let mut result = Ok(());
+        let trace = device.take();
+        crashes(&crash.state, &trace, &bounds, &mut |second| {
+            if result.is_ok() && lock(self.seen).insert(second.state.hash()) {
+                self.outcome.recovery_states += 1;
+                result = self
+                    .second(&second.state, found)
+                    .map_err(|reason| format!("and then {second:?}: {reason}"));
+            }
+        });
+        result
+    }
+
+    /// After a second crash the volume opens and reads. Where the check reads the tree, the other
+    /// files are what they were, also for the check once the driver has synced.
+    fn second(&self, state: &Snapshot, found: &Found) -> Result<(), String> {
+        let raw = (self.subject.check)(state, Moment::Cut)?;
+        let (again, after) = self.open(state)?;
+        if raw.is_none() {
+            return Ok(());
+        }
+        let mut others = again.sorted();
+        others.retain(|(path, ..)| path != "after");
+        if others != found.sorted() {
+            return Err("other files changed".to_owned());
+        }
+        let raw = (self.subject.check)(&after, Moment::Recovered)?;
+        match raw.is_some_and(|raw| raw.sorted() == again.sorted()) {
+            true => Ok(()),
+            false => Err("by the check, another tree after recovery".to_owned()),
+        }
+    }
+}
+
+/// A full volume has no room for the file, and then there is none to write.
+fn full(answer: String) -> Result<(), String> {
+    if answer.contains("not_found") {
+        return Ok(());
+    }
+    Err(answer)
+}
+
+/// Which operations had begun and returned before each event.
+struct Steps(Vec<(usize, usize)>);
+
+impl Steps {
+    fn of(trace: &Trace) -> Self {
+        let mut steps = vec![(0, 0)];
+        let (mut begun, mut returned) = (0, 0);
+        for event in &trace.events {
+            if let Event::Mark(mark) = event {
+                match mark.stage {
+                    Stage::Begun => begun += 1,
+                    Stage::Acknowledged | Stage::Failed => returned += 1,
+                }
+            }
+            steps.push((begun, returned));
+        }
+        Self(steps)
+    }
+
+    fn before(&self, event: usize) -> (usize, usize) {
+        self.0[event]
+    }
+}

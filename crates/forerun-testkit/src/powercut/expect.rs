@@ -1,0 +1,198 @@
+//! Which trees a crash may show.
+//!
+//! Every node has a window of states: from the one in which it was last made durable to the last
+//! that had begun. It must show a name that it had in some state of its window; it may be missing
+//! only if it was in one of them; its length is one of those in the window, and each of its bytes
+//! stood there in one of them. So a rename shows the old or the new name and never both or none,
+//! what was synced is there with its bytes, and bytes of others are found out. Nodes are told by
+//! their contents where a name could be that of several.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
+use forerun_io::u64_from;
+
+use super::model::{Id, Model, Node, Promise};
+use super::{Found, FoundNode};
+
+impl Model {
+    /// Whether a crash may show `found` once `begun` operations had begun and `acknowledged` of
+    /// them had returned.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn allows(&self, found: &Found, begun: usize, acknowledged: usize) -> Result<(), String> {
+        let mut search = Search {
+            model: self,
+            found,
+            windows: self.windows(begun, acknowledged),
+            assigned: Vec::new(),
+            used: BTreeSet::new(),
+            complaint: (0, String::new()),
+        };
+        if search.next() {
+            return Ok(());
+        }
+        Err(search.complaint.1)
+    }
+
+    /// First states of the windows of names and of contents, and the last state.
+    fn windows(&self, begun: usize, acknowledged: usize) -> Windows {
+        let mut windows = Windows {
+            names: BTreeMap::new(),
+            contents: BTreeMap::new(),
+            all: 0,
+            last: begun,
+        };
+        for (before, promise) in self.promises.iter().take(acknowledged).enumerate() {
+            let state = before + 1;
+            match promise {
+                Promise::Nothing => {}
+                Promise::Everything => windows.all = state,
+                Promise::Node(id) => {
+                    windows.names.insert(*id, state);
+                    windows.contents.insert(*id, state);
+                }
+                Promise::Names(ids) => {
+                    windows.names.extend(ids.iter().map(|&id| (id, state)));
+                }
+            }
+        }
+        windows
+    }
+}
+
+struct Windows {
+    names: BTreeMap<Id, usize>,
+    contents: BTreeMap<Id, usize>,
+    all: usize,
+    last: usize,
+}
+
+impl Windows {
+    fn of_name(&self, id: Id) -> RangeInclusive<usize> {
+        self.all.max(self.names.get(&id).copied().unwrap_or(0))..=self.last
+    }
+
+    fn of_contents(&self, id: Id) -> RangeInclusive<usize> {
+        self.all.max(self.contents.get(&id).copied().unwrap_or(0))..=self.last
+    }
+}
+
+/// Gives each name that was found a node of the model, by trying.
+struct Search<'a> {
+    model: &'a Model,
+    found: &'a Found,
+    windows: Windows,
+    /// Nodes of the names so far.
+    assigned: Vec<Id>,
+    used: BTreeSet<Id>,
+    /// What stopped the longest attempt.
+    complaint: (usize, String),
+}
+
+impl Search<'_> {
+    fn next(&mut self) -> bool {
+        let at = self.assigned.len();
+        let Some(node) = self.found.nodes.get(at) else {
+            return self.all_there();
+        };
+        let parent = node.parent.map_or(0, |parent| self.assigned[parent]);
+        let mut reasons = Vec::new();
+        for id in self.named(parent, &node.name) {
+            if self.used.contains(&id) {
+                reasons.push("it is there under another name".to_owned());
+                continue;
+            }
+            if let Err(reason) = self.fits(id, node) {
+                reasons.push(reason);
+                continue;
+            }
+            self.assigned.push(id);
+            self.used.insert(id);
+            if self.next() {
+                return true;
+            }
+            self.assigned.pop();
+            self.used.remove(&id);
+        }
+        if reasons.is_empty() {
+            reasons.push("no such name in any state that may show".to_owned());
+        }
+        self.complain(at, || {
+            format!("{}: {}", self.found.path(at), reasons.join("; or "))
+        });
+        false
+    }
+
+    fn complain(&mut self, at: usize, text: impl FnOnce() -> String) {
+        if self.complaint.1.is_empty() || at > self.complaint.0 {
+            self.complaint = (at, text());
+        }
+    }
+
+    /// Nodes that had this name in their window.
+    fn named(&self, parent: Id, name: &[u8]) -> BTreeSet<Id> {
+        let mut ids = BTreeSet::new();
+        for (number, state) in self.model.states.iter().enumerate() {
+            for (&id, node) in state {
+                if node.parent == parent
+                    && node.name == name
+                    && self.windows.of_name(id).contains(&number)
+                {
+                    ids.insert(id);
+                }
+            }
+        }
+        ids
+    }
+
+    fn fits(&self, id: Id, node: &FoundNode) -> Result<(), String> {
+        let states = &self.model.states[self.windows.of_contents(id)];
+        let nodes: Vec<&Node> = states
+            .iter()
+            .filter_map(|state| state.get(&id).map(|node| &**node))
+            .collect();
+        let files: Vec<&[u8]> = nodes
+            .iter()
+            .filter_map(|node| node.content.as_ref().map(|bytes| &bytes[..]))
+            .collect();
+        let Some(len) = node.len else {
+            return match files.is_empty() {
+                true => Ok(()),
+                false => Err("a directory where a file should be".to_owned()),
+            };
+        };
+        if files.is_empty() {
+            return Err("a file where a directory should be".to_owned());
+        }
+        if !files.iter().any(|bytes| u64_from(bytes.len()) == len) {
+            let lens: BTreeSet<usize> = files.iter().map(|bytes| bytes.len()).collect();
+            return Err(format!("{len} bytes long, not one of {lens:?}"));
+        }
+        let foreign = node.content.iter().enumerate().find(|(at, byte)| {
+            let stood = |bytes: &&[u8]| bytes.get(*at) == Some(*byte);
+            !files.iter().any(stood)
+        });
+        match foreign {
+            Some((at, byte)) => Err(format!("byte {at} is {byte:#04x}, which never stood there")),
+            None => Ok(()),
+        }
+    }
+
+    /// Nodes that are in every state of their window must have been found.
+    fn all_there(&mut self) -> bool {
+        let last = &self.model.states[self.windows.last];
+        for (&id, node) in last {
+            let mut window = self.model.states[self.windows.of_name(id)].iter();
+            if window.all(|state| state.contains_key(&id)) && !self.used.contains(&id) {
+                let name = super::operation::shown(&node.name);
+                self.complain(self.assigned.len() + 1, || {
+                    format!("{name} (node {id}) is gone, and nothing removed it")
+                });
+                return false;
+            }
+        }
+        true
+    }
+}

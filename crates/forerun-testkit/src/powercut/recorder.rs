@@ -1,0 +1,218 @@
+//! A device that remembers what was written to it, in order.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forerun_io::{BlockDevice, ReadAt, saturating_usize, u64_from};
+
+use super::SECTOR;
+
+/// What a discarded sector reads as: nobody's bytes.
+const DISCARDED: u8 = 0xDB;
+
+/// Where in a workload a mark stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// The operation begins: its writes may come from here on.
+    Begun,
+    /// The operation has returned without error: whatever it promises holds from here on.
+    Acknowledged,
+    /// The operation has returned an error.
+    Failed,
+}
+
+/// A step of the workload among the writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mark {
+    /// Number of the operation in its workload.
+    pub operation: u32,
+    /// What happened.
+    pub stage: Stage,
+}
+
+/// What reached the device.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Whole sectors.
+    Write {
+        /// Offset in bytes, a multiple of [`SECTOR`].
+        offset: u64,
+        /// As many bytes as were written, a multiple of [`SECTOR`].
+        data: Arc<[u8]>,
+        /// Durable when it returns, whatever else is (forced unit access).
+        forced: bool,
+        /// Contents of files: torn at one place only, as tearing it everywhere shows nothing new.
+        contents: bool,
+    },
+    /// Everything before is durable.
+    Flush,
+    /// A step of the workload.
+    Mark(Mark),
+    /// A remark that others put into the log.
+    Note(Vec<u8>),
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write {
+                offset,
+                data,
+                forced,
+                contents,
+            } => {
+                let kind = if *contents { "contents" } else { "write" };
+                let forced = if *forced { " fua" } else { "" };
+                write!(f, "{kind} {offset:#x}+{:#x}{forced}", data.len())
+            }
+            Self::Flush => f.write_str("flush"),
+            Self::Mark(mark) => write!(f, "operation {} {:?}", mark.operation, mark.stage),
+            Self::Note(note) => write!(f, "note {}", String::from_utf8_lossy(note)),
+        }
+    }
+}
+
+/// Everything that reached a device, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// Writes, flushes and marks.
+    pub events: Vec<Event>,
+}
+
+impl Trace {
+    /// Number of writes, of bytes written and of flushes.
+    #[must_use]
+    pub fn totals(&self) -> (u64, u64, u64) {
+        let mut totals = (0, 0, 0);
+        for event in &self.events {
+            match event {
+                Event::Write { data, .. } => {
+                    totals.0 += 1;
+                    totals.1 += u64_from(data.len());
+                }
+                Event::Flush => totals.2 += 1,
+                Event::Mark(_) | Event::Note(_) => {}
+            }
+        }
+        totals
+    }
+}
+
+/// A device that hands everything on and keeps it as a [`Trace`]. Writes that are not whole sectors
+/// are recorded as the sectors they change.
+#[derive(Debug)]
+pub struct Recorder<D> {
+    inner: D,
+    log: Mutex<Log>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    events: Vec<Event>,
+    /// Set while the caller writes contents of files.
+    contents: bool,
+}
+
+impl<D: BlockDevice> Recorder<D> {
+    /// Nothing recorded yet.
+    pub fn new(inner: D) -> Self {
+        Self {
+            inner,
+            log: Mutex::default(),
+        }
+    }
+
+    /// The device below.
+    pub const fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// Notes a step of the workload.
+    pub fn mark(&self, operation: u32, stage: Stage) {
+        let mark = Mark { operation, stage };
+        self.log().events.push(Event::Mark(mark));
+    }
+
+    /// Writes contents of a file, which the recorder cannot tell from metadata by itself.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn write_contents(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.log().contents = true;
+        let result = self.write_all_at(offset, data);
+        self.log().contents = false;
+        result
+    }
+
+    /// What was recorded; the record starts anew.
+    pub fn take(&self) -> Trace {
+        Trace {
+            events: std::mem::take(&mut self.log().events),
+        }
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: BlockDevice> ReadAt for Recorder<D> {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.inner.read_exact_at(offset, out)
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Recorder<D> {
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        // Held over the write, so that the order of the record is that of the device.
+        let mut log = self.log();
+        self.inner.write_all_at(offset, data)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let sector = u64_from(SECTOR);
+        let start = offset / sector * sector;
+        let end = (offset + u64_from(data.len())).div_ceil(sector) * sector;
+        let mut sectors = vec![0; saturating_usize(end - start)];
+        self.inner.read_exact_at(start, &mut sectors)?;
+        let contents = log.contents;
+        log.events.push(Event::Write {
+            offset: start,
+            data: sectors.into(),
+            forced: false,
+            contents,
+        });
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut log = self.log();
+        self.inner.flush()?;
+        log.events.push(Event::Flush);
+        Ok(())
+    }
+
+    /// What is discarded may read as anything: here as garbage that no writer would write.
+    fn discard(&self, range: Range<u64>) -> io::Result<bool> {
+        let sector = u64_from(SECTOR);
+        let (start, end) = (
+            range.start.div_ceil(sector) * sector,
+            range.end / sector * sector,
+        );
+        if start < end {
+            let garbage = vec![DISCARDED; saturating_usize(end - start)];
+            self.write_contents(start, &garbage)?;
+        }
+        Ok(true)
+    }
+}

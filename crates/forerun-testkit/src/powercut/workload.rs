@@ -1,0 +1,291 @@
+//! Workloads by bounded enumeration: all operations that a small tree allows, alone, in pairs, in
+//! triples.
+
+use std::sync::Arc;
+
+use forerun_io::{BlockDevice, u64_from};
+use forerun_vfs::{FileSystemMut, Result};
+
+use super::model::State;
+use super::{CowDevice, Model, Operation, Place, Recorder, Snapshot, run};
+use crate::rng::Rng;
+
+/// Opens a volume for change; with `true`, each operation on names is durable when it returns.
+pub type Open<'a> =
+    dyn Fn(Arc<dyn BlockDevice>, bool) -> Result<Arc<dyn FileSystemMut>> + Sync + 'a;
+
+/// A volume with a tree on it, from which workloads start.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// What it is called in reports.
+    pub name: String,
+    /// The volume, whole and closed.
+    pub start: Snapshot,
+    /// What is on it.
+    pub model: Model,
+    /// Unit of allocation in bytes: lengths are chosen around it.
+    pub cluster: u64,
+}
+
+/// A sequence of operations on a scene.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Workload {
+    /// Number of the scene.
+    pub scene: usize,
+    /// Whether the volume is opened with `dirsync`.
+    pub dirsync: bool,
+    /// What is done. [`Operation::SyncAll`] follows.
+    pub operations: Vec<Operation>,
+}
+
+/// The tree that workloads start from: two directories with two files each and some more for what
+/// an entry may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Unit of allocation in bytes.
+    pub cluster: u64,
+    /// Files in `B` before those that matter, so that the next lies across the end of a cluster.
+    pub fillers: u32,
+    /// Bytes of a file that leaves the volume nearly full; 0 for none.
+    pub ballast: u64,
+}
+
+/// A name of 255 UTF-16 units.
+#[must_use]
+pub fn long_name(first: char) -> Vec<u8> {
+    let rest = "long name ".chars().cycle().take(253);
+    let name: String = [first].into_iter().chain(rest).chain(['.']).collect();
+    name.replace('.', "z").into_bytes()
+}
+
+impl Scene {
+    /// Fills an empty volume as `setting` says, by the driver itself.
+    ///
+    /// # Errors
+    /// Where the driver does not do as the model.
+    pub fn prepare(
+        name: &str,
+        empty: &Snapshot,
+        setting: &Setting,
+        open: &Open<'_>,
+    ) -> std::result::Result<Self, String> {
+        let device = Arc::new(Recorder::new(empty.device()));
+        let shared: Arc<dyn BlockDevice> = Arc::<Recorder<_>>::clone(&device);
+        let fs = open(shared, false).map_err(|error| format!("opening {name}: {error}"))?;
+        let mut model = Model::new(false);
+        run(&*fs, &device, &mut model, &setting.operations())
+            .map_err(|error| format!("preparing {name}: {error}"))?;
+        drop(fs);
+        let bytes = CowDevice::snapshot(device.inner()).bytes();
+        Ok(Self {
+            name: name.to_owned(),
+            start: Snapshot::new(bytes),
+            model: model.go_on(false),
+            cluster: setting.cluster,
+        })
+    }
+
+    /// All single operations.
+    #[must_use]
+    pub fn singles(&self) -> Vec<Vec<Operation>> {
+        let one = |operation| vec![operation];
+        self.next_operations(&self.model)
+            .into_iter()
+            .map(one)
+            .collect()
+    }
+
+    /// All pairs, the second among what the first makes possible.
+    #[must_use]
+    pub fn pairs(&self) -> Vec<Vec<Operation>> {
+        let mut pairs = Vec::new();
+        for first in self.next_operations(&self.model) {
+            for second in self.next_operations(&self.after(std::slice::from_ref(&first))) {
+                pairs.push(vec![first.clone(), second]);
+            }
+        }
+        pairs
+    }
+
+    /// A sequence of `len` operations, by chance; one in four steps is followed by a sync.
+    #[must_use]
+    pub fn sample(&self, len: usize, rng: &mut Rng) -> Vec<Operation> {
+        let mut operations = Vec::new();
+        for step in 0..len {
+            let model = self.after(&operations);
+            operations.extend(pick(&self.next_operations(&model), rng));
+            if step + 1 < len && rng.below(4) == 0 {
+                let model = self.after(&operations);
+                operations.extend(pick(&syncs(model.now()), rng));
+            }
+        }
+        operations
+    }
+
+    fn after(&self, operations: &[Operation]) -> Model {
+        let mut model = self.model.go_on(false);
+        for operation in operations {
+            // Refused or not: what follows is drawn from what is there then.
+            let _refused = model.apply(operation);
+        }
+        model
+    }
+
+    /// Every operation on what is there and on names that are free.
+    fn next_operations(&self, model: &Model) -> Vec<Operation> {
+        let tree = Tree::of(model.now());
+        let mut operations = Vec::new();
+        for at in &tree.free {
+            operations.push(Operation::Create(at.clone()));
+            operations.push(Operation::Mkdir(at.clone()));
+        }
+        for (file, len) in &tree.files {
+            self.contents(file, *len, &mut operations);
+            operations.push(Operation::Unlink(file.clone()));
+            operations.push(Operation::Sync(file.clone()));
+            let targets = tree.files.iter().map(|(to, _)| to).chain(&tree.free);
+            for to in targets.filter(|to| *to != file) {
+                operations.push(Operation::Rename {
+                    from: file.clone(),
+                    to: to.clone(),
+                });
+            }
+        }
+        for dir in &tree.dirs {
+            operations.push(Operation::Rmdir(dir.clone()));
+            let beside = |to: &&Place| to.0.starts_with(&dir.0);
+            for to in tree.free.iter().chain(&tree.dirs).filter(|to| !beside(to)) {
+                operations.push(Operation::Rename {
+                    from: dir.clone(),
+                    to: to.clone(),
+                });
+            }
+        }
+        operations.push(Operation::SyncAll);
+        operations
+    }
+
+    /// Append, overwrite, growth behind the end, both truncations.
+    fn contents(&self, file: &Place, len: u64, operations: &mut Vec<Operation>) {
+        let cluster = self.cluster;
+        let writes = [
+            (len, 100),
+            (len, 2 * cluster + 1),
+            (0, 100),
+            (len / 2, cluster),
+            (len + cluster + 10, 100),
+        ];
+        for (offset, len) in writes {
+            let file = file.clone();
+            operations.push(Operation::Write { file, offset, len });
+        }
+        for to in [
+            0,
+            len / 2,
+            len.saturating_sub(1),
+            len + 1,
+            len + 2 * cluster,
+        ] {
+            let file = file.clone();
+            if to != len {
+                operations.push(Operation::Truncate { file, len: to });
+            }
+        }
+    }
+}
+
+fn pick(operations: &[Operation], rng: &mut Rng) -> Option<Operation> {
+    let index = rng.below(u64_from(operations.len()));
+    operations.get(forerun_io::saturating_usize(index)).cloned()
+}
+
+fn syncs(state: &State) -> Vec<Operation> {
+    let mut syncs = vec![Operation::SyncAll];
+    let files = Tree::of(state).files;
+    syncs.extend(files.into_iter().map(|(file, _)| Operation::Sync(file)));
+    syncs
+}
+
+/// What operations are drawn from. Fillers and ballast are left alone.
+struct Tree {
+    files: Vec<(Place, u64)>,
+    dirs: Vec<Place>,
+    /// Names that nothing has.
+    free: Vec<Place>,
+}
+
+impl Tree {
+    fn of(state: &State) -> Self {
+        let mut tree = Self {
+            files: Vec::new(),
+            dirs: Vec::new(),
+            free: Vec::new(),
+        };
+        for (id, node) in state {
+            let place = place(state, *id);
+            if place
+                .names()
+                .any(|name| name.starts_with(b"filler") || name == b"ballast")
+            {
+                continue;
+            }
+            match &node.content {
+                Some(content) => tree.files.push((place, u64_from(content.len()))),
+                None => tree.dirs.push(place),
+            }
+        }
+        let short = &b"new"[..];
+        let names = [short, &long_name('N')];
+        for dir in tree.dirs.iter().take(2) {
+            tree.free.extend(names.iter().map(|name| dir.join(name)));
+        }
+        tree.free.push(Place::from("top"));
+        tree.free
+            .retain(|at| super::model::find(state, at).is_err());
+        tree
+    }
+}
+
+fn place(state: &State, id: u32) -> Place {
+    match state.get(&id) {
+        Some(node) => place(state, node.parent).join(&node.name),
+        None => Place(Vec::new()),
+    }
+}
+
+impl Setting {
+    fn operations(&self) -> Vec<Operation> {
+        let mut operations = Vec::new();
+        let cluster = self.cluster;
+        let a = Place::from("A");
+        let b = Place::from("B");
+        operations.extend([a.clone(), b.clone(), "E".into()].map(Operation::Mkdir));
+        let mut file = |at: Place, len| {
+            operations.push(Operation::Create(at.clone()));
+            if len > 0 {
+                operations.push(Operation::Write {
+                    file: at,
+                    offset: 0,
+                    len,
+                });
+            }
+        };
+        file(a.join(b"one"), 2 * cluster + 100);
+        file(a.join(&long_name('L')), 600);
+        for filler in 0..self.fillers {
+            file(b.join(format!("filler{filler:02}").as_bytes()), 0);
+        }
+        file(b.join(b"cross"), cluster / 2);
+        let sparse = b.join(b"sparse");
+        file(sparse.clone(), 10);
+        if self.ballast > 0 {
+            file("ballast".into(), self.ballast);
+        }
+        operations.push(Operation::Truncate {
+            file: sparse,
+            len: 3 * cluster,
+        });
+        operations.push(Operation::SyncAll);
+        operations
+    }
+}

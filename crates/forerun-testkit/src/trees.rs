@@ -1,0 +1,146 @@
+//! Trees for the tests of writers, and outputs that fail.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use forerun_engine::build::{Content, ImageOutput, NewNode, NodeKind, ScanOptions, Tree, scan};
+
+use crate::generate;
+
+/// A regular file.
+#[must_use]
+pub fn file(bytes: &[u8]) -> NewNode {
+    claimed(u64::try_from(bytes.len()).unwrap(), bytes)
+}
+
+/// A regular file that is said to have `len` bytes, and has others.
+#[must_use]
+pub fn claimed(len: u64, bytes: &[u8]) -> NewNode {
+    let content = Content::Bytes(bytes.into());
+    NewNode::new(NodeKind::File { len, content }, 0o644)
+}
+
+/// Files in the root.
+///
+/// # Panics
+/// Where a name is there twice.
+#[must_use]
+pub fn tree_of(files: &[(&str, &[u8])]) -> Tree {
+    let mut tree = Tree::default();
+    for (name, bytes) in files {
+        tree.add(Tree::ROOT, name.as_bytes(), file(bytes)).unwrap();
+    }
+    tree
+}
+
+/// One node, as `dir/NAME`.
+///
+/// # Panics
+/// Where the tree refuses the name.
+#[must_use]
+pub fn tree_of_one(name: &[u8], node: NewNode) -> Tree {
+    let mut tree = Tree::default();
+    let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory()).unwrap();
+    tree.add(dir, name, node).unwrap();
+    tree
+}
+
+/// Directories of small files, files of some blocks, one of `long` bytes, twins of all, holes.
+///
+/// # Panics
+/// Never: the names differ.
+#[must_use]
+pub fn mixed(dirs: u64, long: usize) -> Tree {
+    let mut tree = Tree::default();
+    for dir in 0..dirs {
+        let name = format!("dir {dir}");
+        let parent = tree.add(Tree::ROOT, name.as_bytes(), NewNode::directory());
+        let parent = parent.unwrap();
+        for n in 0..40_u16 {
+            let seed = match n % 5 {
+                0 => u64::from(n),
+                _ => dir * 100 + u64::from(n),
+            };
+            let len = match n % 8 {
+                3 => 400_000,
+                _ => 700 * usize::from(n),
+            };
+            let mut node = file(&generate::bytes(seed, len));
+            node.uid = n.into();
+            let value = (n % 3).to_string().into_bytes();
+            node.xattrs.insert(b"user.n".to_vec(), value);
+            let name = format!("file {n}");
+            tree.add(parent, name.as_bytes(), node).unwrap();
+        }
+        let hole = file(&vec![0; 300_000]);
+        tree.add(parent, b"hole", hole).unwrap();
+        let bytes = generate::bytes(dir % 3, long);
+        tree.add(parent, b"long", file(&bytes)).unwrap();
+    }
+    tree
+}
+
+/// Trees with `dir/file`, which has fewer or more bytes than it had, some with a twin it had; and
+/// what the error must say.
+#[must_use]
+pub fn changed(len: u32) -> Vec<(Tree, &'static str)> {
+    let bytes = |len: u32| vec![7; usize::try_from(len).unwrap()];
+    let mut trees = Vec::new();
+    for twin in [false, true] {
+        for (now, expected) in [(len - 1, "shorter"), (len + 1, "longer"), (0, "shorter")] {
+            let mut tree = tree_of_one(b"file", claimed(len.into(), &bytes(now)));
+            if twin {
+                let dir = tree.child(Tree::ROOT, b"dir").unwrap();
+                tree.add(dir, b"a", file(&bytes(len))).unwrap();
+            }
+            trees.push((tree, expected));
+        }
+    }
+    trees
+}
+
+/// What a directory of the host holds, with its extended attributes.
+///
+/// # Panics
+/// Where it cannot be read.
+#[must_use]
+pub fn scanned(dir: &Path) -> Tree {
+    let options = ScanOptions {
+        xattrs: true,
+        ..ScanOptions::default()
+    };
+    scan(dir, &options).unwrap()
+}
+
+/// Takes so many bytes and so many patches.
+#[derive(Clone, Copy, Debug)]
+pub struct Full {
+    /// Bytes until there is no more room.
+    pub room: usize,
+    /// None, or as many as there are.
+    pub patches: usize,
+}
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.room == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let len = bytes.len().min(self.room);
+        self.room -= len;
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl ImageOutput for Full {
+    fn patch(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
+        match self.patches {
+            0 => Err(io::ErrorKind::StorageFull.into()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -42,18 +42,57 @@ fn main() -> Result<(), Box<dyn Error>> {
         "everything",
         &[parts.sets, parts.pairs].concat(),
     )?;
-    for (name, image) in forerun_erofs::fuzzing::seeds() {
+    for (name, image) in forerun_erofs::fuzzing::seeds()? {
         put("erofs_walk", name, &image)?;
         put("erofs_superblock", name, &image[1024..1152])?;
+    }
+    for (name, mut image) in golden()? {
+        // Without the checksum: or no change to the first block would get past it.
+        image[1024 + 8] &= !1;
+        put("erofs_walk", &name, &image)?;
     }
     let image = forerun_erofs::fuzzing::image();
     let (inodes, root, xattrs) = forerun_erofs::fuzzing::PIECES;
     put("erofs_inodes", "everything", &image[inodes])?;
     put("erofs_directories", "everything", &image[root])?;
     put("erofs_xattrs", "everything", &image[xattrs])?;
+    let image = forerun_exfat::fuzzing::image();
+    put("exfat_walk", "everything", &image)?;
+    let root = forerun_exfat::fuzzing::cluster(forerun_exfat::fuzzing::ROOT);
+    for slot in forerun_exfat::fuzzing::SLOTS {
+        let at = root + slot * 32;
+        put("exfat_parts", &format!("set-{slot}"), &image[at..at + 96])?;
+    }
+    for what in 0..10_u8 {
+        // Four of a kind, in the root, on the first names.
+        let operations = (0..4).flat_map(|which| [what, 0, which, 9]);
+        let input: Vec<u8> = std::iter::once(16).chain(operations).collect();
+        let name = format!("operation-{what}");
+        put("exfat_operations", &name, &[input, image.clone()].concat())?;
+    }
+    for (name, image) in forerun_composefs::fuzzing::seeds()? {
+        put("composefs_walk", name, &image)?;
+    }
+    for (name, bytes) in forerun_composefs::fuzzing::attribute_seeds() {
+        put("composefs_attributes", name, &bytes)?;
+    }
     put("tar_tree", "everything", &archive()?)?;
     println!("{count} seeds in {}", corpus.display());
     Ok(())
+}
+
+/// The EROFS images that are kept for tests: of features that the writer does not use.
+fn golden() -> io::Result<Vec<(String, Vec<u8>)>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/forerun-erofs/tests/golden");
+    let mut images = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "img") {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            images.push((name.into_owned(), fs::read(&path)?));
+        }
+    }
+    Ok(images)
 }
 
 /// One entry of each type.

@@ -42,12 +42,12 @@ fn each_is_told_what_where_and_what_to_try() {
         (
             &["ls", "a.gz"],
             3,
-            "forerun: a.gz: not a romfs or squashfs or composefs or erofs image: a gzip file\n  hint: decompress it first",
+            "forerun: a.gz: not a romfs or squashfs or composefs or erofs or exfat image: a gzip file\n  hint: decompress it first",
         ),
         (
             &["ls", "empty"],
             3,
-            "forerun: empty: not a romfs or squashfs or composefs or erofs image: no bytes at all\n  hint: if the image starts \
+            "forerun: empty: not a romfs or squashfs or composefs or erofs or exfat image: no bytes at all\n  hint: if the image starts \
              further in, say where with --offset",
         ),
         (&["cat", "short.img", "big"], 1, &shorter),
@@ -55,7 +55,7 @@ fn each_is_told_what_where_and_what_to_try() {
         (
             &["info", "--format", "ext9", "a.img"],
             2,
-            "forerun: a.img: unknown format \"ext9\"\n  hint: known: romfs, squashfs, composefs, erofs",
+            "forerun: a.img: unknown format \"ext9\"\n  hint: known: romfs, squashfs, composefs, erofs, exfat",
         ),
         (
             &["cat", "a.img", "/etc"],
@@ -207,7 +207,7 @@ fn usage_errors_come_from_the_command_line_parser() {
         (&["pack", "tree", "x"], "--format <NAME>"),
         (
             &["pack", "--format", "ntfs", "tree", "x"],
-            "[possible values: romfs, squashfs, erofs, composefs]",
+            "[possible values: romfs, squashfs, erofs, composefs, exfat]",
         ),
         (&["pack", "--format", "romfs", "tree"], "<OUTPUT>"),
         (

@@ -33,12 +33,15 @@ impl Composefs {
     /// # Errors
     /// Those of EROFS.
     pub fn open(with: OpenWith) -> Result<Self> {
-        let mut head = [0; HEADER_LEN];
-        let read = with.metadata.read_exact_at(0, &mut head);
-        read.map_err(|error| Error::io(0, HEADER_LEN, error))?;
+        let source = Arc::clone(&with.metadata);
         let objects = ObjectTable::new(Arc::clone(&with.blobs), with.verity);
+        // First, since it says what is wrong with an image that is too short for any header.
+        let metadata = Arc::new(forerun_erofs::Erofs::open(with)?);
+        let mut head = [0; HEADER_LEN];
+        let read = source.read_exact_at(0, &mut head);
+        read.map_err(|error| Error::io(0, HEADER_LEN, error))?;
         Ok(Self {
-            metadata: Arc::new(forerun_erofs::Erofs::open(with)?),
+            metadata,
             objects,
             header: Header::parse(&head),
         })

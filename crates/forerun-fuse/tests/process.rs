@@ -137,7 +137,7 @@ fn mistakes_are_told_by_the_caller_s_process() {
         (&["mount", "nowhere", "mnt"], "nowhere: No such file", 4),
         (
             &["mount", "tree/big", "mnt"],
-            "not a romfs or squashfs or composefs or erofs image",
+            "not a romfs or squashfs or composefs or erofs or exfat image",
             3,
         ),
         (

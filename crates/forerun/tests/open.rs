@@ -81,7 +81,7 @@ fn what_is_no_image_is_named() {
     for (bytes, expected) in [
         (
             vec![],
-            "not a romfs or squashfs or composefs or erofs image: no bytes at all",
+            "not a romfs or squashfs or composefs or erofs or exfat image: no bytes at all",
         ),
         (
             b"\x1f\x8b\x08\0".to_vec(),

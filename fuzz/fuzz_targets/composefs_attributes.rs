@@ -1,0 +1,7 @@
+//! Any bytes as the attributes that say where the contents of a file are. The same code runs over
+//! mutated seeds in a plain test of the driver, without a nightly compiler.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| forerun_composefs::fuzzing::attributes(bytes));

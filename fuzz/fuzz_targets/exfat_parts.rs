@@ -1,0 +1,7 @@
+//! Any bytes as an entry set and as an up-case table.
+#![no_main]
+
+use forerun_exfat::fuzzing;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| fuzzing::parts(bytes));

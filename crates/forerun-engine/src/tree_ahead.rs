@@ -236,6 +236,9 @@ impl TreeAhead {
             planned.push((node, cost));
             room = room.saturating_sub(cost);
         }
+        // The order of a listing is seldom that of the places, and a request for each file would cost
+        // more than the files.
+        plan.coalesce(MAX_GAP);
         let mut walk = lock(walk);
         walk.begins_in = None;
         walk.ahead += planned.iter().map(|&(_, cost)| cost).sum::<u64>();

@@ -1,0 +1,169 @@
+//! Defaults, every word with its value, words of fstab, and mistakes.
+
+use forerun::WriteOptions;
+
+use super::*;
+
+fn parse(list: &str) -> MountOptions {
+    MountOptions::parse(list).unwrap_or_else(|error| panic!("{list}: {error}"))
+}
+
+#[test]
+fn nothing_is_the_default() {
+    for list in [
+        "",
+        "defaults",
+        ",,",
+        ",,defaults",
+        "async",
+        "tz=UTC",
+        "iocharset=utf8",
+    ] {
+        assert_eq!(parse(list), MountOptions::default(), "{list}");
+    }
+    let read_only = MountOptions {
+        ro_asked: true,
+        ..MountOptions::default()
+    };
+    assert_eq!(parse("rw,ro,defaults"), read_only);
+    assert!(!MountOptions::default().suid && !MountOptions::default().dev);
+}
+
+#[test]
+fn every_value_is_set() {
+    let options = parse(
+        "ro,offset=1M,size=2G,device=/a,device=b\\,c,objects=/o,verity=require,uid=1000,gid=100,umask=027,allow_other,default_permissions,\
+         auto_unmount,readahead=16M,cache=1G,threads=3,nolargeblocks,fsname=x\\,y\\\\z,\
+         subtype=other,suid,dev,noexec",
+    );
+    let expected = MountOptions {
+        offset: 1 << 20,
+        size: Some(2 << 30),
+        devices: vec!["/a".into(), "b,c".into()],
+        objects: Some("/o".into()),
+        verity: forerun_vfs::Verity::Require,
+        uid: Some(1000),
+        gid: Some(100),
+        umask: Some(0o27),
+        allow_other: true,
+        default_permissions: true,
+        auto_unmount: true,
+        readahead: Some(16 << 20),
+        cache: Some(1 << 30),
+        threads: Some(3),
+        large_blocks: false,
+        fsname: Some("x,y\\z".to_string()),
+        subtype: "other".to_string(),
+        suid: true,
+        dev: true,
+        exec: false,
+        ro_asked: true,
+        ..MountOptions::default()
+    };
+    assert_eq!(options, expected);
+    let open = options.open_options();
+    assert_eq!((open.offset, open.size), (1 << 20, Some(2 << 30)));
+    let engine = open.engine;
+    assert!(!engine.large_blocks);
+    assert_eq!(
+        (engine.readahead, engine.cache, engine.threads),
+        (16 << 20, 1 << 30, 3)
+    );
+}
+
+#[test]
+fn later_words_win() {
+    assert!(parse("nolargeblocks,largeblocks").large_blocks);
+    assert!(!parse("suid,nosuid").suid);
+    assert!(!parse("suid,dev,user").suid);
+    assert!(parse("user,exec").exec);
+    assert!(!parse("rw,ro").rw_asked);
+    assert!(parse("ro,rw").rw_asked && !parse("ro,rw").ro_asked);
+}
+
+#[test]
+fn options_of_volumes_that_change() {
+    let options = parse(
+        "rw,uid=5,umask=077,dmask=022,iocharset=utf8,errors=continue,dirsync,discard,\
+         time_offset=-90,keep_last_dots",
+    );
+    let write = WriteOptions {
+        dirsync: true,
+        sync: false,
+        discard: true,
+        continue_on_error: true,
+        keep_last_dots: true,
+    };
+    assert_eq!(options.write, write);
+    let open = options.open_options().ownership;
+    assert_eq!((open.uid, open.gid, open.utc_offset), (5, 0, -90));
+    assert_eq!((open.file_mask, open.directory_mask), (0o77, 0o22));
+    assert!(parse("sync").write.sync && parse("sync").write.dirsync);
+    assert!(
+        !parse("errors=continue,errors=remount-ro")
+            .write
+            .continue_on_error
+    );
+    let plain = parse("").open_options().ownership;
+    assert_eq!(plain, forerun_vfs::Ownership::default());
+}
+
+#[test]
+fn words_of_fstab_are_accepted() {
+    let line = "rw,noauto,nofail,_netdev,x-systemd.automount,x-systemd.idle-timeout=10,\
+                X-mount.mkdir,comment=a,nosuid,nodev,noatime,relatime,nouser,user=alice";
+    let options = parse(line);
+    assert!(options.rw_asked && !options.exec);
+}
+
+#[test]
+fn mistakes_are_named() {
+    for (list, expected) in [
+        ("largeblock", "unknown mount option \"largeblock\""),
+        ("x=1", "unknown mount option \"x=1\""),
+        (
+            "ro=1",
+            "mount option ro takes no value, but was given \"1\"",
+        ),
+        (
+            "offset",
+            "mount option offset needs a value: offset=a number",
+        ),
+        ("uid=", "mount option uid needs a value"),
+        ("uid=root", "mount option uid=root: not a number from 0"),
+        ("uid=4294967295", "mount option uid=4294967295: not"),
+        ("umask=9", "mount option umask=9: not an octal number"),
+        (
+            "size=1Q",
+            "mount option size=1Q: not a number of bytes such as",
+        ),
+        (
+            "threads=0",
+            "mount option threads=0: not a number from 1 to 256",
+        ),
+        ("fsname=a\nb", "mount option fsname=a\nb: not a name"),
+        ("iocharset=cp437", "mount option iocharset=cp437: not utf8"),
+        (
+            "errors=panic",
+            "mount option errors=panic: not continue or remount-ro",
+        ),
+        (
+            "time_offset=1441",
+            "mount option time_offset=1441: not minutes",
+        ),
+        ("tz=CET", "mount option tz=CET: not UTC"),
+    ] {
+        let message = MountOptions::parse(list).unwrap_err().to_string();
+        assert!(message.starts_with(expected), "{list}: {message}");
+    }
+    let mut sloppy = MountOptions::default();
+    assert_eq!(
+        sloppy.apply_known("foo,ro,bar=1,umask=7").unwrap(),
+        ["foo", "bar=1"]
+    );
+    assert_eq!(sloppy.umask, Some(7));
+    assert!(sloppy.apply_known("umask=9").is_err());
+    let unknown = MountOptions::parse("foo").unwrap_err().to_string();
+    assert!(unknown.contains("offset=, size=") && unknown.contains("nolargeblocks"));
+    assert!(!unknown.contains("lazytime"));
+}

@@ -52,7 +52,15 @@ impl Volume {
     fn mount(&self, options: &str) -> Mount {
         let options = MountOptions::parse(options).unwrap();
         let open = options.open_options();
-        let volume = VolumeMut::open(&self.image(), &open, &options.write).unwrap();
+        let mut opened = None;
+        // A program that another test is just starting may hold a copy of the last lock until it runs.
+        common::eventually("the lock is free", || {
+            let now = VolumeMut::open(&self.image(), &open, &options.write);
+            let is_busy = matches!(&now, Err(error) if error.to_string().contains("in use"));
+            opened = Some(now);
+            !is_busy
+        });
+        let volume = opened.unwrap().unwrap();
         assert_eq!(volume.format(), "exfat");
         mount_volume(volume.volume().clone(), &self.place.mnt(), &options).unwrap()
     }

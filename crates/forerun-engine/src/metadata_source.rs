@@ -98,20 +98,18 @@ impl MetadataSource {
         }
     }
 
-    /// Reads `range` ahead in requests as large as may be. Stops where it would take more than half
-    /// the budget, and where the source fails: those who need the bytes will learn of it.
-    pub fn prefetch(&self, range: Range<u64>) {
+    /// Whether parts are known to be metadata.
+    #[must_use]
+    pub fn has_ranges(&self) -> bool {
+        self.dense.get().is_some()
+    }
+
+    /// Reads what is known to be metadata ahead, in requests as large as may be. Stops where it would
+    /// take more than half the budget, and where the source fails: those who need the bytes will
+    /// learn of it.
+    pub fn prefetch(&self) {
         if let Some(dense) = self.dense.get() {
-            let _left_to_the_reader = dense.prefetch(range, &|request| self.fill(&request));
-            return;
-        }
-        let end = range.end.min(range.start.saturating_add(self.budget / 2));
-        for request in self.geometry.requests(range.start..end) {
-            let start = request.start;
-            match self.load(request) {
-                Ok(first) => self.cache.offer(self.key(start), first),
-                Err(_) => return,
-            }
+            let _left_to_the_reader = dense.prefetch(&|request| self.fill(&request));
         }
     }
 

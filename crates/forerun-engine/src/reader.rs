@@ -161,16 +161,10 @@ impl Reader {
     /// when a walk seems to begin; [`walk`](Self::walk) does.
     pub fn prefetch_metadata(&self) {
         self.inner.prefetched.call_once(|| {
-            let ranges = self.fs().metadata_ranges();
-            if ranges.is_empty() || !self.options().large_blocks {
-                return;
+            if self.inner.metadata.has_ranges() {
+                let metadata = Arc::clone(&self.inner.metadata);
+                self.inner.moves.pool.submit(move || metadata.prefetch());
             }
-            let metadata = Arc::clone(&self.inner.metadata);
-            self.inner.moves.pool.submit(move || {
-                ranges
-                    .into_iter()
-                    .for_each(|range| metadata.prefetch(range));
-            });
         });
     }
 

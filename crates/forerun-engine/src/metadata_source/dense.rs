@@ -123,17 +123,17 @@ impl Dense {
         loaded.map(|first| (chunk.start, first))
     }
 
-    /// Reads `range` ahead, as far as half of what is kept can hold it.
-    pub fn prefetch(&self, range: Range<u64>, load: Load<'_>) -> Result<(), Arc<io::Error>> {
+    /// Reads all ranges ahead, of each as much as half of what is kept can hold.
+    pub fn prefetch(&self, load: Load<'_>) -> Result<(), Arc<io::Error>> {
         let half = CHUNK.saturating_mul(u64::try_from(self.most / 2).unwrap_or(u64::MAX));
-        let end = range.end.min(range.start.saturating_add(half));
-        let mut at = range.start;
-        while at < end {
-            let Some(chunk) = self.chunk(at) else {
-                return Ok(());
-            };
-            self.get_chunk(&chunk, self.max_ahead, load)?;
-            at = chunk.end;
+        for range in &self.ranges {
+            let end = range.end.min(range.start.saturating_add(half));
+            let mut at = range.start;
+            while at < end {
+                let Some(chunk) = self.chunk(at) else { break };
+                self.get_chunk(&chunk, self.max_ahead, load)?;
+                at = chunk.end;
+            }
         }
         Ok(())
     }

@@ -56,6 +56,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     put("erofs_inodes", "everything", &image[inodes])?;
     put("erofs_directories", "everything", &image[root])?;
     put("erofs_xattrs", "everything", &image[xattrs])?;
+    let (manifest, config) = (
+        forerun_remote::registry::fuzzing::manifest(),
+        forerun_remote::registry::fuzzing::config(),
+    );
+    put("remote_documents", "manifest", &manifest)?;
+    put("remote_documents", "config", &config)?;
+    for (number, text) in (0..).zip(forerun_remote::registry::fuzzing::TEXTS) {
+        put("remote_texts", &format!("text-{number}"), text.as_bytes())?;
+    }
     let image = forerun_exfat::fuzzing::image();
     put("exfat_walk", "everything", &image)?;
     let root = forerun_exfat::fuzzing::cluster(forerun_exfat::fuzzing::ROOT);

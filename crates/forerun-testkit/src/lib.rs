@@ -12,6 +12,8 @@
 //! - [`require`]: what a test needs of the machine, failing in CI where it is missing;
 //! - [`powercut`]: every state that a crash may leave of a volume, and what it must show;
 //! - [`exfat_judge`]: a checker of exFAT volumes that shares nothing with the driver;
+//! - [`servers`]: a web server, a registry and an object store, started on the loopback interface;
+//! - [`fault_proxy`]: a link of chosen latency and bandwidth to any of them, which fails as it is told;
 //! - [`guest`]: a Linux kernel in a virtual machine that mounts images with its own drivers.
 //!
 //! It knows no driver, no front end, and of the engine only the trees that writers take, so that all of
@@ -22,6 +24,7 @@ pub mod conformance;
 pub mod everything;
 pub mod exfat_judge;
 pub mod fault;
+pub mod fault_proxy;
 pub mod generate;
 pub mod genromfs;
 pub mod guest;
@@ -31,6 +34,7 @@ pub mod mutate;
 pub mod powercut;
 pub mod require;
 pub mod rng;
+pub mod servers;
 mod temp;
 pub mod tree;
 pub mod trees;

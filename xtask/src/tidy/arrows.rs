@@ -21,6 +21,8 @@ pub const FRONT_ENDS: &[&str] = &[
     "forerun-kernel",
     "forerun-python",
 ];
+/// Chunks on disk, below the crate that fetches them.
+const CACHE: &str = "forerun-cache";
 /// The only crate that opens sockets.
 pub const REMOTE: &str = "forerun-remote";
 /// The only crate that knows FUSE.
@@ -61,11 +63,12 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
     Some(match name {
         "forerun-io" | "forerun-codec" => Vec::new(),
         "forerun-vfs" => vec!["forerun-io", "forerun-codec", "forerun-vfs"],
-        "forerun-remote" => vec!["forerun-io"],
+        "forerun-cache" => vec!["forerun-io"],
+        "forerun-remote" => vec!["forerun-io", CACHE],
         "forerun-engine" | "forerun-romfs" | "forerun-squashfs" | "forerun-erofs"
         | "forerun-exfat" | "forerun-testkit" => BASE.to_vec(),
         "forerun-composefs" => [BASE, &["forerun-erofs"]].concat(),
-        "forerun" => [BASE, DRIVERS, &[REMOTE]].concat(),
+        "forerun" => [BASE, DRIVERS, &[CACHE, REMOTE]].concat(),
         "forerun-fuse" | "forerun-kernel" | "forerun-export" => [BASE, &["forerun"]].concat(),
         "forerun-cli" | "forerun-python" => {
             let fronts = ["forerun-export", "forerun-fuse", "forerun-kernel"];
@@ -76,7 +79,7 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
             BASE,
             DRIVERS,
             FRONT_ENDS,
-            &[REMOTE, "forerun", "forerun-testkit"],
+            &[CACHE, REMOTE, "forerun", "forerun-testkit"],
         ]
         .concat(),
         _ => return None,

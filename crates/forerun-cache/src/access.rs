@@ -1,0 +1,239 @@
+//! Which chunks a run of a program touches first, recorded once and fetched ahead the next time.
+//!
+//! A list is a text: a line that says what it is, the image and its chunk size, and then the chunks in
+//! the order of their first touch, one number or one ascending run `first-last` a line.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use crate::bitmap::Bitmap;
+use crate::geometry::{Geometry, MAX_CHUNKS};
+use crate::{CacheError, Result, runs};
+
+const HEAD: &str = "forerun access list 1";
+/// Longest list that is read.
+const LIMIT: usize = 64 << 20;
+
+/// Chunks in the order in which they were first touched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessList {
+    /// What names the image.
+    pub identity: String,
+    /// Chunk size that the numbers mean.
+    pub chunk_size: u32,
+    runs: Vec<Range<u64>>,
+}
+
+impl AccessList {
+    /// Runs of chunks, in order of first touch. They may lie behind the end of the image, if the list
+    /// was made for another version.
+    #[must_use]
+    pub fn runs(&self) -> &[Range<u64>] {
+        &self.runs
+    }
+
+    /// The runs for an image, which may be another version than was recorded or have other chunks:
+    /// the bytes are the same ones, what lies behind the end is left out.
+    #[must_use]
+    pub fn runs_for(&self, geometry: &Geometry) -> Vec<Range<u64>> {
+        let size = u64::from(self.chunk_size);
+        let bytes = |run: &Range<u64>| run.start.saturating_mul(size)..run.end.saturating_mul(size);
+        let chunks = |run| geometry.chunks_of(&bytes(run));
+        self.runs
+            .iter()
+            .map(chunks)
+            .filter(|run| !run.is_empty())
+            .collect()
+    }
+
+    /// Number of chunks.
+    #[must_use]
+    pub fn chunks(&self) -> u64 {
+        runs::total(&self.runs)
+    }
+
+    /// The list as text.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "{HEAD}\nimage: {}\nchunk: {}\n",
+            self.identity, self.chunk_size
+        );
+        for run in &self.runs {
+            // Writing to a string cannot fail.
+            let _ = match run.end - run.start {
+                1 => writeln!(text, "{}", run.start),
+                _ => writeln!(text, "{}-{}", run.start, run.end - 1),
+            };
+        }
+        text
+    }
+
+    /// Reads a list. Chunks that come twice count where they come first.
+    ///
+    /// # Errors
+    /// [`CacheError::List`] with the line that is wrong.
+    pub fn parse(text: &[u8]) -> Result<Self> {
+        let refuse = |line, reason| Err(CacheError::List { line, reason });
+        if text.len() > LIMIT {
+            return refuse(1, "the list is longer than 64 MiB");
+        }
+        let Ok(text) = std::str::from_utf8(text) else {
+            return refuse(1, "this is no text");
+        };
+        let mut lines = (1..).zip(text.lines());
+        if lines.next().map(|(_, line)| line) != Some(HEAD) {
+            return refuse(1, "this is no access list of forerun");
+        }
+        let mut field = |name: &str| {
+            let (_, line) = lines.next()?;
+            Some(line.strip_prefix(name)?.strip_prefix(": ")?.to_string())
+        };
+        let Some(identity) = field("image") else {
+            return refuse(2, "the image is missing");
+        };
+        let size = field("chunk").and_then(|size| size.parse().ok());
+        let Some(chunk_size) = size.filter(|size| Geometry::new(0, *size).is_ok()) else {
+            return refuse(3, "the chunk size is missing or none");
+        };
+        let mut list = Self {
+            identity,
+            chunk_size,
+            runs: Vec::new(),
+        };
+        for (number, line) in lines {
+            match parse_run(line) {
+                Some(run) => runs::push(&mut list.runs, run),
+                None => return refuse(number, "this is no chunk number and no run of chunks"),
+            }
+        }
+        Ok(list)
+    }
+}
+
+fn parse_run(line: &str) -> Option<Range<u64>> {
+    let number = |digits: &str| {
+        let plain = digits.bytes().all(|digit| digit.is_ascii_digit());
+        plain
+            .then(|| digits.parse::<u64>().ok())
+            .flatten()
+            .filter(|chunk| *chunk < MAX_CHUNKS)
+    };
+    let (first, last) = line.split_once('-').unwrap_or((line, line));
+    let (first, last) = (number(first)?, number(last)?);
+    (first <= last).then_some(first..last + 1)
+}
+
+/// Notes which chunks are touched, in order. A chunk that was touched before costs one look at a bitmap.
+#[derive(Debug)]
+pub struct AccessRecorder {
+    identity: String,
+    geometry: Geometry,
+    touched: Bitmap,
+    order: Mutex<Vec<Range<u64>>>,
+}
+
+impl AccessRecorder {
+    /// Nothing touched yet.
+    #[must_use]
+    pub fn new(identity: &str, geometry: Geometry) -> Self {
+        Self {
+            identity: identity.to_string(),
+            geometry,
+            touched: Bitmap::new(geometry.chunks()),
+            order: Mutex::default(),
+        }
+    }
+
+    /// The bytes of `range` are wanted.
+    pub fn touch(&self, range: &Range<u64>) {
+        let chunks = self.geometry.chunks_of(range);
+        if self.touched.all(chunks.clone()) {
+            return;
+        }
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        for chunk in chunks {
+            if self.touched.set(chunk) {
+                runs::push(&mut order, chunk..chunk + 1);
+            }
+        }
+    }
+
+    /// What was touched so far.
+    #[must_use]
+    pub fn list(&self) -> AccessList {
+        AccessList {
+            identity: self.identity.clone(),
+            chunk_size: self.geometry.chunk_size(),
+            runs: self
+                .order
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn touches_become_a_text_and_come_back() {
+        let geometry = Geometry::new(100 << 10, 1 << 10).unwrap();
+        let recorder = AccessRecorder::new("sha256:x", geometry);
+        for range in [5000..6000, 0..1, 5000..9000, 0..2048, 90_000..1 << 40, 7..7] {
+            recorder.touch(&range);
+        }
+        let list = recorder.list();
+        assert_eq!(list.runs(), [4..6, 0..1, 6..9, 1..2, 87..100]);
+        assert_eq!(list.chunks(), 20);
+        let text = list.to_text();
+        let expected =
+            "forerun access list 1\nimage: sha256:x\nchunk: 1024\n4-5\n0\n6-8\n1\n87-99\n";
+        assert_eq!(text, expected);
+        assert_eq!(AccessList::parse(text.as_bytes()).unwrap(), list);
+    }
+
+    #[test]
+    fn a_list_fits_other_versions_and_chunk_sizes() {
+        let list = b"forerun access list 1\nimage: x\nchunk: 1024\n4-5\n0\n87-99\n";
+        let list = AccessList::parse(list).unwrap();
+        let runs = |len, size| list.runs_for(&Geometry::new(len, size).unwrap());
+        assert_eq!(runs(100 << 10, 1 << 10), [4..6, 0..1, 87..100]);
+        assert_eq!(runs(90 << 10, 1 << 10), [4..6, 0..1, 87..90]);
+        assert_eq!(runs(5 << 10, 4 << 10), [1..2, 0..1]);
+        assert_eq!(runs(0, 4 << 10), []);
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused_with_its_line() {
+        let line = |text: &str| match AccessList::parse(text.as_bytes()) {
+            Err(CacheError::List { line, .. }) => line,
+            other => panic!("{text:?}: {other:?}"),
+        };
+        let head = "forerun access list 1\nimage: x\nchunk: 1024\n";
+        assert_eq!(line(""), 1);
+        assert_eq!(line("forerun access list 2\n"), 1);
+        assert_eq!(line("forerun access list 1\nchunk: 1024\n"), 2);
+        assert_eq!(line("forerun access list 1\nimage: x\nchunk: 1000\n"), 3);
+        for bad in [
+            "x",
+            "-1",
+            "+1",
+            "1-",
+            "2-1",
+            "1-2-3",
+            "",
+            " 1",
+            "268435456",
+            "99999999999999999999",
+        ] {
+            assert_eq!(line(&format!("{head}1\n{bad}\n")), 5, "{bad:?}");
+        }
+        assert_eq!(AccessList::parse(head.as_bytes()).unwrap().chunks(), 0);
+        assert!(AccessList::parse(&[0xff]).is_err());
+    }
+}

@@ -1,0 +1,220 @@
+//! Chunks that need no fetching: those that are in the cache already, of this image or another, and
+//! those of zeros.
+//!
+//! The records of all blobs name their chunks by the first bytes of their digests. They are read into
+//! an index when chunks are first looked for in it, bounded, the blobs used last first. A chunk is
+//! copied inside the kernel, which shares the blocks on disk where the filesystem can, and then read
+//! back and verified like one that came from elsewhere: neither index nor records are believed.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use forerun_io::{saturating_usize, u64_from};
+
+use crate::blob::CachedBlob;
+use crate::geometry::Geometry;
+use crate::info::Info;
+use crate::lock::open_existing;
+use crate::records::{Record, Records};
+use crate::table::padded_digest;
+use crate::{CacheError, Digest, Result, runs};
+
+/// Most chunks in the index: those of 32 GiB with chunks of 64 KiB, some 25 MiB of memory.
+const ENTRIES: usize = 1 << 19;
+/// Most records looked at for it.
+const LOOKED_AT: u64 = 8 << 20;
+/// After this long, others may have stored enough to look again.
+const STALE: Duration = Duration::from_secs(60);
+
+/// Where chunks of one size are in other blobs.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    sizes: HashMap<u32, OfSize>,
+}
+
+#[derive(Debug)]
+struct OfSize {
+    built: Instant,
+    dirs: Vec<PathBuf>,
+    /// Number of the directory, and of the chunk.
+    places: HashMap<Record, (usize, u64)>,
+}
+
+impl Index {
+    /// Gives the memory back: nobody has looked for a while, or nobody will.
+    pub(crate) fn forget(&mut self, all: bool) {
+        self.sizes
+            .retain(|_, index| !all && index.built.elapsed() <= STALE);
+    }
+}
+
+impl CachedBlob {
+    /// Takes what it can of `chunks` from where they are already, and what is all zeros from nowhere. To be
+    /// called for claimed chunks, before they are fetched. Gives the chunks that are here now; none
+    /// where there is no table.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`] where the cache cannot be written. Others' chunks that cannot be read, and
+    /// parts of the table that cannot, are left to who fetches.
+    pub fn adopt(&self, chunks: &[Range<u64>]) -> Result<Vec<Range<u64>>> {
+        let mut adopted = Vec::new();
+        let Some(table) = &self.table else {
+            return Ok(adopted);
+        };
+        let mut wanted = Vec::new();
+        'table: for run in chunks {
+            for chunk in self.present.runs(run.clone(), false).into_iter().flatten() {
+                match table.digest(chunk) {
+                    Ok(digest) => wanted.push((chunk, digest)),
+                    Err(error) => {
+                        tracing::debug!(%error, chunk, "adopting nothing behind this chunk");
+                        break 'table;
+                    }
+                }
+            }
+        }
+        let zeros = zero_digest(&self.geometry());
+        let mut files = HashMap::new();
+        for ((chunk, digest), place) in wanted.iter().zip(self.places(&wanted)) {
+            let copied = match place {
+                // Nothing was ever written there, or what follows finds out.
+                _ if *digest == zeros => true,
+                Some((dir, at)) => {
+                    let file = files.entry(dir).or_insert_with_key(|dir| open_data(dir));
+                    file.as_ref()
+                        .is_some_and(|file| self.copy(file, at, *chunk))
+                }
+                None => false,
+            };
+            if copied && self.take_if_right(*chunk, digest)? {
+                runs::push(&mut adopted, *chunk..*chunk + 1);
+            }
+        }
+        Ok(adopted)
+    }
+
+    /// The chunk was put into the data file, perhaps.
+    fn take_if_right(&self, chunk: u64, digest: &Digest) -> Result<bool> {
+        let failed = CacheError::io("read", &self.files.dir);
+        if self.stored_digest(chunk).map_err(&failed)? != *digest {
+            return Ok(false);
+        }
+        self.files
+            .records
+            .write(chunk, &[Record::of(digest)])
+            .map_err(&failed)?;
+        self.arrived(&(chunk..chunk + 1), self.geometry().len_of(chunk));
+        Ok(true)
+    }
+
+    /// Where else the chunks are.
+    fn places(&self, wanted: &[(u64, Digest)]) -> Vec<Option<(PathBuf, u64)>> {
+        let size = self.geometry().chunk_size();
+        let mut index = self
+            .cache
+            .index
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let known = index.sizes.get(&size);
+        if known.is_none_or(|known| known.built.elapsed() > STALE) {
+            let dirs = self.cache.layout.blob_dirs().unwrap_or_default();
+            index.sizes.insert(size, OfSize::build(dirs, size));
+        }
+        let known = index.sizes.get(&size);
+        let place = |digest: &Digest| {
+            let known = known?;
+            let (dir, chunk) = known.places.get(&Record::of(digest))?;
+            let dir = known.dirs.get(*dir)?;
+            Some((dir.clone(), *chunk))
+        };
+        wanted.iter().map(|(_, digest)| place(digest)).collect()
+    }
+
+    /// Copies a chunk of another data file to where it belongs here. False where that fails: then it
+    /// is fetched instead.
+    fn copy(&self, from: &File, at: u64, chunk: u64) -> bool {
+        let place = self.geometry().bytes_of(&(chunk..chunk + 1));
+        let mut from_offset = at.saturating_mul(self.geometry().size());
+        let mut to_offset = place.start;
+        while to_offset < place.end {
+            let left = saturating_usize(place.end - to_offset);
+            let (source, target) = (Some(&mut from_offset), Some(&mut to_offset));
+            match rustix::fs::copy_file_range(from, source, &self.files.data, target, left) {
+                // The other image ends here; zeros may be right.
+                Ok(0) => break,
+                Ok(_) => {}
+                // Some filesystems cannot; both offsets are where they were.
+                Err(_) => return self.copy_through_memory(from, from_offset, to_offset..place.end),
+            }
+        }
+        true
+    }
+
+    fn copy_through_memory(&self, from: &File, offset: u64, to: Range<u64>) -> bool {
+        let mut bytes = vec![0; saturating_usize(to.end - to.start)];
+        let got = crate::records::read_up_to(from, &mut bytes, offset).unwrap_or(0);
+        let bytes = bytes.get(..got).unwrap_or_default();
+        !bytes.is_empty() && self.files.data.write_all_at(bytes, to.start).is_ok()
+    }
+}
+
+impl OfSize {
+    /// Reads the records of all blobs with chunks of that size.
+    fn build(dirs: Vec<PathBuf>, size: u32) -> Self {
+        let mut blobs: Vec<_> = dirs
+            .into_iter()
+            .filter_map(|dir| {
+                let info = Info::read(&dir.join("info"))?;
+                let used = dir
+                    .join("use")
+                    .metadata()
+                    .and_then(|use_| use_.modified())
+                    .ok()?;
+                (info.geometry.chunk_size() == size).then_some((used, info.geometry, dir))
+            })
+            .collect();
+        blobs.sort_by_key(|(used, ..)| std::cmp::Reverse(*used));
+        let mut this = Self {
+            built: Instant::now(),
+            dirs: Vec::new(),
+            places: HashMap::new(),
+        };
+        let mut looked_at = 0_u64;
+        for (_, geometry, dir) in blobs {
+            let Ok(file) = open_existing(&dir.join("records")) else {
+                continue;
+            };
+            let number = this.dirs.len();
+            this.dirs.push(dir);
+            let places = &mut this.places;
+            let note = |chunk, record| {
+                if places.len() < ENTRIES {
+                    places.entry(record).or_insert((number, chunk));
+                }
+            };
+            let chunks = geometry.chunks().min(LOOKED_AT - looked_at);
+            if let Err(error) = Records::new(file).each(0..chunks, note) {
+                tracing::debug!(%error, "records of another image could not be read");
+            }
+            looked_at += chunks;
+            if looked_at >= LOOKED_AT || u64_from(this.places.len()) >= u64_from(ENTRIES) {
+                break;
+            }
+        }
+        this
+    }
+}
+
+fn open_data(dir: &Path) -> Option<File> {
+    open_existing(&dir.join("data")).ok()
+}
+
+/// The digest of a chunk of zeros.
+fn zero_digest(geometry: &Geometry) -> Digest {
+    padded_digest(geometry, &[])
+}

@@ -1,0 +1,277 @@
+//! One image in the cache, in use.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use forerun_io::{past_end, u64_from};
+
+use crate::bitmap::Bitmap;
+use crate::cache::Inner;
+use crate::claims::Claim;
+use crate::geometry::Geometry;
+use crate::info::Info;
+use crate::opening::BlobFiles;
+use crate::{CacheError, Result, VerifiedTable};
+
+/// Longest pause between two looks at what another process does.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// How a wait for somebody else's chunk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// It is there.
+    Present,
+    /// It is not there and nobody fetches it any more: claim it.
+    Free,
+    /// Somebody still fetches it.
+    TimedOut,
+}
+
+/// One image: its chunks that are here, and the means to add others. Dropped, it is flushed.
+#[derive(Debug)]
+pub struct CachedBlob {
+    pub(crate) files: BlobFiles,
+    pub(crate) table: Option<Arc<VerifiedTable>>,
+    pub(crate) cache: Arc<Inner>,
+    /// Chunks that may be served.
+    pub(crate) present: Bitmap,
+    /// Chunks that the state is known to have.
+    pub(crate) durable: Bitmap,
+    /// Chunks that are not present: never less than the bitmap shows.
+    pub(crate) missing: AtomicU64,
+    pub(crate) verified_whole: AtomicBool,
+    /// Chunks that are present and to be made durable.
+    pub(crate) pending: Mutex<Vec<Range<u64>>>,
+    /// One flush at a time.
+    pub(crate) flushing: Mutex<()>,
+    arrivals: Mutex<u64>,
+    arrived: Condvar,
+}
+
+impl CachedBlob {
+    pub(crate) fn new(
+        files: BlobFiles,
+        table: Option<Arc<VerifiedTable>>,
+        cache: Arc<Inner>,
+    ) -> Result<Self> {
+        let geometry = files.info.geometry;
+        let failed = CacheError::io("read", &files.dir);
+        let durable = files.state.load().map_err(failed)?;
+        if let Some(table) = &table
+            && let Ok(file) = files.table.try_clone()
+        {
+            table.keep_in(file);
+        }
+        let whole = table.is_none() && files.whole().is_some();
+        let present = Bitmap::new(geometry.chunks());
+        // Chunks without a table were never verified: each is compared with what was recorded of it.
+        if (table.is_some() || whole) && !cache.options.recheck {
+            present.copy_from(&durable);
+        }
+        let missing = geometry.chunks() - present.count();
+        let blob = Self {
+            files,
+            table,
+            cache,
+            present,
+            durable,
+            missing: AtomicU64::new(missing),
+            verified_whole: AtomicBool::new(whole),
+            pending: Mutex::default(),
+            flushing: Mutex::default(),
+            arrivals: Mutex::default(),
+            arrived: Condvar::new(),
+        };
+        blob.touch();
+        Ok(blob)
+    }
+
+    pub(crate) const fn info(&self) -> &Info {
+        &self.files.info
+    }
+
+    /// What names it.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.files.info.identity
+    }
+
+    /// Its length and chunks.
+    #[must_use]
+    pub const fn geometry(&self) -> Geometry {
+        self.files.info.geometry
+    }
+
+    /// The digests of its chunks.
+    #[must_use]
+    pub const fn table(&self) -> Option<&Arc<VerifiedTable>> {
+        self.table.as_ref()
+    }
+
+    /// Whether what is read was verified: each chunk by the table, or all of them together.
+    #[must_use]
+    pub fn is_verified(&self) -> bool {
+        self.table.is_some() || self.verified_whole.load(Ordering::Acquire)
+    }
+
+    /// Whether all chunks are here; then no reader will ever find one missing.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.missing.load(Ordering::Acquire) == 0
+    }
+
+    /// Bytes that are here, for progress; the last chunk counts as a full one.
+    #[must_use]
+    pub fn local_bytes(&self) -> u64 {
+        let geometry = self.geometry();
+        let chunks = geometry.chunks() - self.missing.load(Ordering::Acquire);
+        chunks.saturating_mul(geometry.size()).min(geometry.len())
+    }
+
+    /// The sparse file of the image's bytes. Where [`is_complete`](Self::is_complete) it may be read
+    /// by anyone; before, only where chunks are present. It must not be written.
+    #[must_use]
+    pub const fn data_file(&self) -> &File {
+        &self.files.data
+    }
+
+    /// Memory that this takes, the table aside.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        self.present.bytes() + self.durable.bytes()
+    }
+
+    /// Fills `out` from `offset` on if all of it is here, and says whether it was. For chunks that
+    /// this process knows to be present that costs one look at a bitmap and one `pread`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] past the end; what the disk reports.
+    pub fn read_if_present(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        let geometry = self.geometry();
+        past_end(offset, out.len(), geometry.len())?;
+        if !self.is_complete() {
+            let end = offset.saturating_add(u64_from(out.len()));
+            let chunks = geometry.chunks_of(&(offset..end));
+            if !self.present.all(chunks.clone()) && !self.look_for(chunks)? {
+                return Ok(false);
+            }
+        }
+        self.files.data.read_exact_at(out, offset)?;
+        Ok(true)
+    }
+
+    /// Fills `out` from `offset` on.
+    ///
+    /// # Errors
+    /// As [`read_if_present`](Self::read_if_present), and [`io::ErrorKind::WouldBlock`] with a
+    /// [`CacheError::Missing`] where a chunk is not here.
+    pub fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if self.read_if_present(offset, out)? {
+            return Ok(());
+        }
+        let end = offset.saturating_add(u64_from(out.len()));
+        let chunks = self.geometry().chunks_of(&(offset..end));
+        let missing = self.present.runs(chunks.clone(), false);
+        let chunk = missing.first().map_or(chunks.start, |run| run.start);
+        Err(CacheError::Missing { chunk }.into())
+    }
+
+    /// Claims what of `wanted` is missing and nobody fetches: what the claim says is mine, is to be
+    /// fetched by the caller, who drops the claim once it is stored or will not be.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`].
+    pub fn claim(self: &Arc<Self>, wanted: &[Range<u64>]) -> Result<Claim> {
+        let holder = self.cache.holder()?;
+        let missing = |run: &Range<u64>| self.missing(run.clone());
+        let taken = self.files.claims.take(wanted, holder, missing)?;
+        Ok(Claim::new(Arc::clone(self), taken))
+    }
+
+    /// Ends a claim and wakes who waits for it.
+    pub(crate) fn release(&self, mine: &[Range<u64>]) {
+        let released = self
+            .cache
+            .holder()
+            .and_then(|holder| self.files.claims.release(mine, holder.id()));
+        if let Err(error) = released {
+            // Others see it as claimed until this process ends, and fetch it after their time limit.
+            tracing::warn!(%error, "a claim could not be taken back");
+        }
+        self.wake();
+    }
+
+    /// What became of a chunk that somebody else has claimed, without waiting.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`].
+    pub fn poll(&self, chunk: u64) -> Result<Waited> {
+        if self.is_present(chunk)? {
+            return Ok(Waited::Present);
+        }
+        if self.files.claims.is_held(chunk, self.cache.holder()?)? {
+            return Ok(Waited::TimedOut);
+        }
+        // Stored and given back between the two looks?
+        match self.is_present(chunk)? {
+            true => Ok(Waited::Present),
+            false => Ok(Waited::Free),
+        }
+    }
+
+    /// Waits until a chunk that somebody else has claimed is there or free again. Chunks of this
+    /// process wake it; those of others are looked for every 20 ms at the least.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`].
+    pub fn wait(&self, chunk: u64, timeout: Duration) -> Result<Waited> {
+        let start = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let seen = *self.arrivals();
+            let waited = self.poll(chunk)?;
+            let left = timeout.saturating_sub(start.elapsed());
+            if waited != Waited::TimedOut || left.is_zero() {
+                return Ok(waited);
+            }
+            let arrivals = self.arrivals();
+            let nothing_new = |arrivals: &mut u64| *arrivals == seen;
+            drop(
+                self.arrived
+                    .wait_timeout_while(arrivals, pause.min(left), nothing_new),
+            );
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Something arrived or was given up.
+    pub(crate) fn wake(&self) {
+        *self.arrivals() += 1;
+        self.arrived.notify_all();
+    }
+
+    fn arrivals(&self) -> MutexGuard<'_, u64> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the blob was used just now.
+    pub(crate) fn touch(&self) {
+        if let Err(error) = self.files.in_use.set_modified(SystemTime::now()) {
+            tracing::debug!(%error, "the time of last use could not be noted");
+        }
+    }
+}
+
+impl Drop for CachedBlob {
+    fn drop(&mut self) {
+        if let Err(error) = self.flush() {
+            tracing::warn!(%error, identity = self.identity(), "chunks could not be made durable");
+        }
+        self.touch();
+    }
+}

@@ -1,0 +1,210 @@
+//! A cache directory, open.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use crate::adopt::Index;
+use crate::blob::CachedBlob;
+use crate::flusher::Flusher;
+use crate::geometry::Geometry;
+use crate::holder::Holder;
+use crate::info::Info;
+use crate::layout::Layout;
+use crate::{CacheError, Result, VerifiedTable, opening};
+
+/// How a cache behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheOptions {
+    /// Bytes on disk, as allocated, that the cache may take. What is in use is not evicted even if it
+    /// alone takes more: of an image in use no chunks are given up.
+    pub limit_bytes: u64,
+    /// Hash every chunk again when a process first reads it, instead of trusting what the state says
+    /// was verified and synced. Catches disks that lie; costs one read and one hash of each chunk.
+    pub recheck: bool,
+    /// Stored bytes that make the cache sync without waiting for [`flush_after`](Self::flush_after).
+    pub flush_bytes: u64,
+    /// How long stored chunks may wait to be made durable. A kill does not lose them, a power cut may.
+    pub flush_after: Duration,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        Self {
+            limit_bytes: u64::MAX,
+            recheck: false,
+            flush_bytes: 64 << 20,
+            flush_after: Duration::from_secs(2),
+        }
+    }
+}
+
+impl CacheOptions {
+    /// The defaults with a limit.
+    #[must_use]
+    pub fn with_limit(limit_bytes: u64) -> Self {
+        Self {
+            limit_bytes,
+            ..Self::default()
+        }
+    }
+}
+
+/// Which blob, and what is known of it.
+#[derive(Clone, Debug)]
+pub struct BlobSpec {
+    /// What names these very bytes: the root of their table, their digest, or address and version.
+    pub identity: String,
+    /// Length in bytes.
+    pub len: u64,
+    /// Chunk size; that of the table where there is one.
+    pub chunk_size: u32,
+    /// The digests of the chunks. Without, chunks are taken as they come.
+    pub table: Option<Arc<VerifiedTable>>,
+    /// What people call it, for lists.
+    pub label: String,
+}
+
+/// A cache directory. Clones are the same cache.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) layout: Layout,
+    pub(crate) options: CacheOptions,
+    pub(crate) flusher: Flusher,
+    pub(crate) index: Mutex<Index>,
+    /// Bytes stored since somebody looked whether the limit is kept.
+    pub(crate) stored: AtomicU64,
+    open: Mutex<HashMap<PathBuf, Weak<CachedBlob>>>,
+    holder: OnceLock<Holder>,
+    making_holder: Mutex<()>,
+}
+
+impl Cache {
+    /// Opens the cache in `dir`, making it if need be.
+    ///
+    /// # Errors
+    /// [`CacheError::Refused`] for a directory that is not the user's alone.
+    pub fn open(dir: &Path, options: CacheOptions) -> Result<Self> {
+        let layout = Layout::prepare(dir)?;
+        let inner = Arc::new(Inner {
+            layout,
+            flusher: Flusher::new(&options),
+            options,
+            index: Mutex::default(),
+            stored: AtomicU64::new(0),
+            open: Mutex::default(),
+            holder: OnceLock::new(),
+            making_holder: Mutex::default(),
+        });
+        Ok(Self { inner })
+    }
+
+    /// How it behaves.
+    #[must_use]
+    pub fn options(&self) -> &CacheOptions {
+        &self.inner.options
+    }
+
+    /// Where things are.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.inner.layout
+    }
+
+    /// The blob of `spec`, made if it is not there. It is in use, and so kept, until the last handle
+    /// is dropped. Asking twice gives the same one.
+    ///
+    /// # Errors
+    /// [`CacheError::Spec`] and [`CacheError::Geometry`] for a `spec` that cannot be;
+    /// [`CacheError::Conflict`] where another process uses a blob of the same identity and another
+    /// shape. A blob of another shape that nobody uses is replaced.
+    pub fn blob(&self, spec: BlobSpec) -> Result<Arc<CachedBlob>> {
+        let geometry = Geometry::new(spec.len, spec.chunk_size)?;
+        if let Some(table) = &spec.table
+            && table.geometry() != geometry
+        {
+            return Err(CacheError::Spec {
+                identity: spec.identity,
+                reason: "its chunk table is for another length or chunk size",
+            });
+        }
+        let root = spec.table.as_ref().map(|table| table.root());
+        let info = Info::new(&spec.identity, &spec.label, geometry, root)?;
+        let dir = self.inner.layout.blob(&info.identity);
+        // Kept locked, so that no blob is opened twice.
+        let mut open = self.inner.open_blobs();
+        open.retain(|_, blob| blob.strong_count() > 0);
+        if let Some(blob) = open.get(&dir).and_then(Weak::upgrade) {
+            if blob.info().is_same_blob(&info) {
+                return Ok(blob);
+            }
+            return Err(CacheError::Conflict {
+                identity: info.identity,
+            });
+        }
+        let files = opening::open(&self.inner.layout, &info)?;
+        let blob = Arc::new(CachedBlob::new(files, spec.table, Arc::clone(&self.inner))?);
+        open.insert(dir, Arc::downgrade(&blob));
+        Ok(blob)
+    }
+
+    /// Makes durable what all blobs of this cache have stored.
+    ///
+    /// # Errors
+    /// That of the first blob that fails; the others are flushed all the same.
+    pub fn flush(&self) -> Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl Inner {
+    /// Blobs that this process has open.
+    fn open_blobs(&self) -> MutexGuard<'_, HashMap<PathBuf, Weak<CachedBlob>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Handles on them.
+    pub(crate) fn handles(&self) -> Vec<Arc<CachedBlob>> {
+        let open = self.open_blobs();
+        open.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The open blob in that directory.
+    pub(crate) fn handle(&self, dir: &Path) -> Option<Arc<CachedBlob>> {
+        self.open_blobs().get(dir).and_then(Weak::upgrade)
+    }
+
+    pub(crate) fn flush(&self) -> Result<()> {
+        // Collected first, so that a last handle is not dropped under the lock.
+        let handles = self.handles();
+        let results: Vec<_> = handles.iter().map(|blob| blob.flush()).collect();
+        results.into_iter().collect()
+    }
+
+    /// This process as a holder of claims.
+    pub(crate) fn holder(&self) -> Result<&Holder> {
+        let _one_at_a_time = self
+            .making_holder
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(holder) = self.holder.get() {
+            return Ok(holder);
+        }
+        let holder = Holder::new(&self.layout.holders())?;
+        Ok(self.holder.get_or_init(|| holder))
+    }
+
+    /// Whether so much was stored since the last look at the limit that another one is due.
+    pub(crate) fn gc_is_due(&self) -> bool {
+        let limit = self.options.limit_bytes;
+        limit < u64::MAX && self.stored.load(Ordering::Relaxed) > (limit / 16).min(256 << 20)
+    }
+}

@@ -1,0 +1,261 @@
+//! Hashing again what is kept, and dropping what is wrong.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forerun_io::{ReadAt, saturating_usize, u64_from};
+use sha2::{Digest as _, Sha256};
+
+use crate::bitmap::Bitmap;
+use crate::blob::CachedBlob;
+use crate::cache::Cache;
+use crate::evict::in_use;
+use crate::records::Record;
+use crate::{CacheError, Digest, Result, VerifiedTable, opening, runs, store};
+
+/// Bytes hashed at a time for the digest of a whole blob.
+const STEP: usize = 1 << 20;
+
+/// What a check of one blob came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// What names it.
+    pub identity: String,
+    /// What people call it.
+    pub label: String,
+    /// Chunks that were hashed.
+    pub checked: u64,
+    /// Of these, chunks of which only what was recorded is known, because there is no table or the
+    /// part of it is not here.
+    pub unverified: u64,
+    /// Chunks that were wrong, and were dropped.
+    pub wrong: Vec<Range<u64>>,
+    /// Whether it was in use. Another process that uses it goes on to serve what it has taken for
+    /// right: mount again where something was wrong.
+    pub in_use: bool,
+}
+
+/// What is known of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Right,
+    AsRecorded,
+    Wrong,
+}
+
+/// A chunk table of which only the local part is to be had.
+struct NoSource(u64);
+
+impl ReadAt for NoSource {
+    fn len(&self) -> u64 {
+        self.0
+    }
+
+    fn read_exact_at(&self, _offset: u64, _out: &mut [u8]) -> io::Result<()> {
+        Err(io::Error::new(
+            io::ErrorKind::NotConnected,
+            "this part of the chunk table is not in the cache",
+        ))
+    }
+}
+
+impl Cache {
+    /// Hashes every chunk of every blob and drops those that are wrong; `seen` gets the report of each
+    /// blob as it is done.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`] where the directory cannot be read or what is wrong cannot be dropped.
+    pub fn verify(&self, mut seen: impl FnMut(CheckReport)) -> Result<()> {
+        for dir in self.inner.layout.blob_dirs()? {
+            if let Some(report) = self.verify_dir(&dir)? {
+                seen(report);
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_dir(&self, dir: &Path) -> Result<Option<CheckReport>> {
+        let in_use = in_use(dir);
+        if let Some(blob) = self.inner.handle(dir) {
+            return blob.check(in_use).map(Some);
+        }
+        let Some(files) = opening::open_any(dir)? else {
+            return Ok(None);
+        };
+        let geometry = files.info.geometry;
+        let table = |root| {
+            let source = Arc::new(NoSource(geometry.table_len()));
+            VerifiedTable::new(source, geometry, root).map(Arc::new)
+        };
+        let table = files.info.root.map(table).transpose()?;
+        let blob = CachedBlob::new(files, table, Arc::clone(&self.inner))?;
+        blob.check(in_use).map(Some)
+    }
+}
+
+impl CachedBlob {
+    /// Compares the whole blob, which must be complete, with its digest. Right, it counts as verified
+    /// from then on; wrong, all of it is dropped.
+    ///
+    /// # Errors
+    /// [`CacheError::WrongWhole`]; [`CacheError::Missing`] where it is not complete;
+    /// [`CacheError::Io`].
+    pub fn verify_whole(&self, expected: Digest) -> Result<()> {
+        let all = 0..self.geometry().chunks();
+        if let Some(run) = self.missing(all.clone())?.first() {
+            return Err(CacheError::Missing { chunk: run.start });
+        }
+        let found = self
+            .whole_digest()
+            .map_err(CacheError::io("read", &self.files.dir))?;
+        if found != expected {
+            self.drop_chunks(std::slice::from_ref(&all))?;
+            return Err(CacheError::WrongWhole { expected, found });
+        }
+        // The state must not come after what says that all of it can be trusted.
+        self.flush()?;
+        store::replace(&self.files.dir.join("whole"), &format!("{expected}\n"))?;
+        self.verified_whole.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn whole_digest(&self) -> io::Result<Digest> {
+        let mut hasher = Sha256::new();
+        let mut buffer = vec![0; STEP];
+        let (mut at, len) = (0, self.geometry().len());
+        while at < len {
+            let step = saturating_usize(len - at).min(STEP);
+            let bytes = buffer.get_mut(..step).unwrap_or_default();
+            self.files.data.read_exact_at(bytes, at)?;
+            hasher.update(&*bytes);
+            at += u64_from(step);
+        }
+        Ok(Digest(hasher.finalize().into()))
+    }
+
+    /// Hashes all chunks that are here and drops those that are wrong.
+    fn check(&self, in_use: bool) -> Result<CheckReport> {
+        let failed = CacheError::io("read", &self.files.dir);
+        let stored = Bitmap::new(self.present.len());
+        stored.copy_from(&self.present);
+        stored.copy_from(&self.files.state.load().map_err(&failed)?);
+        let mut records = std::collections::HashMap::new();
+        let note = |chunk, record| {
+            stored.set(chunk);
+            records.insert(chunk, record);
+        };
+        self.files
+            .records
+            .each(0..stored.len(), note)
+            .map_err(&failed)?;
+        let runs = stored.runs(0..stored.len(), true);
+        let chunks: Vec<u64> = runs.into_iter().flatten().collect();
+        let verdicts = self.verdicts(&chunks, &records).map_err(&failed)?;
+        let (mut wrong, mut unverified) = (Vec::new(), 0);
+        for (chunk, verdict) in chunks.iter().zip(verdicts) {
+            match verdict {
+                Verdict::Right => {}
+                Verdict::AsRecorded => unverified += 1,
+                Verdict::Wrong => runs::push(&mut wrong, *chunk..*chunk + 1),
+            }
+        }
+        if !wrong.is_empty() {
+            self.drop_chunks(&wrong)?;
+        }
+        Ok(CheckReport {
+            identity: self.identity().to_string(),
+            label: self.info().label.clone(),
+            checked: u64_from(chunks.len()),
+            unverified,
+            wrong,
+            in_use,
+        })
+    }
+
+    /// What is to be said of each of the chunks, by all cores.
+    fn verdicts(
+        &self,
+        chunks: &[u64],
+        records: &std::collections::HashMap<u64, Record>,
+    ) -> io::Result<Vec<Verdict>> {
+        let verdicts = Mutex::new(vec![Verdict::Right; chunks.len()]);
+        let next = AtomicUsize::new(0);
+        let work = || -> io::Result<()> {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(chunk) = chunks.get(at) else {
+                    return Ok(());
+                };
+                let verdict = self.verdict(*chunk, records.get(chunk).copied())?;
+                let mut verdicts = verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(slot) = verdicts.get_mut(at) {
+                    *slot = verdict;
+                }
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(16));
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().try_for_each(|thread| {
+                let broken = |_| Err(io::Error::other("a hashing thread panicked"));
+                thread.join().unwrap_or_else(broken)
+            })
+        })?;
+        Ok(verdicts
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn verdict(&self, chunk: u64, record: Option<Record>) -> io::Result<Verdict> {
+        let found = match self.stored_digest(chunk) {
+            Ok(found) => found,
+            // A disk that cannot read it back has lost it.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+                return Ok(Verdict::Wrong);
+            }
+            Err(error) => return Err(error),
+        };
+        let as_recorded = record == Some(Record::of(&found));
+        let by_record = if as_recorded {
+            Verdict::AsRecorded
+        } else {
+            Verdict::Wrong
+        };
+        let Some(table) = &self.table else {
+            let whole = self.verified_whole.load(Ordering::Acquire) && as_recorded;
+            return Ok(if whole { Verdict::Right } else { by_record });
+        };
+        Ok(match table.verify_digest(chunk, &found) {
+            Ok(()) => Verdict::Right,
+            Err(CacheError::WrongDigest { .. }) => Verdict::Wrong,
+            Err(_) => by_record,
+        })
+    }
+
+    /// Gives up chunks that are wrong, durably, so that they are fetched again.
+    fn drop_chunks(&self, wrong: &[Range<u64>]) -> Result<()> {
+        let failed = CacheError::io("write", &self.files.dir);
+        let _no_flush_meanwhile = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was verified as a whole is not the same whole once chunks were fetched again.
+        self.verified_whole.store(false, Ordering::Release);
+        match fs::remove_file(self.files.dir.join("whole")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            Err(_) => {}
+            Ok(()) => opening::sync_dir(&self.files.dir)?,
+        }
+        for chunk in wrong.iter().cloned().flatten() {
+            self.forget(chunk);
+            self.files
+                .records
+                .write(chunk, &[Record::NONE])
+                .map_err(&failed)?;
+        }
+        self.files.state.change(&[], wrong)
+    }
+}

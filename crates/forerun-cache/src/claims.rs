@@ -1,0 +1,213 @@
+//! Who fetches which chunks, so that each is fetched once however many processes want it.
+//!
+//! The protocol, for each blob:
+//! 1. Who wants chunks that are missing locks `claims`, reads it, leaves out what living holders have
+//!    claimed and what `records` shows to have come meanwhile, writes its own claims down, and unlocks.
+//! 2. It fetches and stores what it claimed: data, then records. Then it takes the claims back.
+//! 3. Who wants chunks that others have claimed looks at `records` from time to time, until they are
+//!    there or nobody claims them any more, and then claims them itself.
+//!
+//! A holder is alive for as long as it holds the lock on its file in `holders`, which the kernel drops
+//! when it dies, however it dies; claims of the dead do not count and are removed by whoever comes next.
+//!
+//! Claims save work and nothing depends on them: where the file is damaged, full, or locked for too
+//! long, chunks are fetched twice.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::blob::CachedBlob;
+use crate::holder::Holder;
+use crate::lock::{LockFile, LockGuard};
+use crate::records::read_up_to;
+use crate::{CacheError, Result, runs};
+
+const ENTRY: usize = 32;
+/// Most claims of one blob at a time.
+const ENTRIES: usize = 4096;
+const MAGIC: u64 = 0x6d69_616c_636b_7266;
+
+/// One run of chunks and who fetches it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    run: Range<u64>,
+    holder: u64,
+}
+
+/// The file of claims of one blob.
+#[derive(Debug)]
+pub(crate) struct Claims {
+    lock: LockFile,
+}
+
+/// What a [`Claims::take`] comes to.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) mine: Vec<Range<u64>>,
+    pub(crate) busy: Vec<Range<u64>>,
+}
+
+impl Claims {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let lock = LockFile::open(path)?;
+        Ok(Self { lock })
+    }
+
+    /// Claims what of `wanted` nobody alive has claimed and `missing` still finds missing; `missing` is
+    /// called while nobody else can claim.
+    pub(crate) fn take(
+        &self,
+        wanted: &[Range<u64>],
+        holder: &Holder,
+        missing: impl Fn(&Range<u64>) -> Result<Vec<Range<u64>>>,
+    ) -> Result<Taken> {
+        let guard = match self.lock.lock() {
+            Ok(guard) => Some(guard),
+            Err(error @ CacheError::Locked { .. }) => {
+                tracing::warn!(%error, "fetching without a claim");
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let mut entries = self.read()?;
+        let mut alive = HashMap::new();
+        entries.retain(|entry| {
+            let known = alive.entry(entry.holder);
+            *known.or_insert_with(|| holder.is_alive(entry.holder))
+        });
+        let claimed: Vec<_> = entries.iter().map(|entry| entry.run.clone()).collect();
+        let mut taken = Taken::default();
+        for run in wanted {
+            let (free, busy) = runs::split(run, &claimed);
+            for run in free {
+                taken.mine.extend(missing(&run)?);
+            }
+            taken.busy.extend(busy);
+        }
+        if let Some(guard) = &guard {
+            entries.extend(taken.mine.iter().map(|run| Entry {
+                run: run.clone(),
+                holder: holder.id(),
+            }));
+            self.write(&entries, guard)?;
+        }
+        Ok(taken)
+    }
+
+    /// Takes claims back.
+    pub(crate) fn release(&self, mine: &[Range<u64>], holder: u64) -> Result<()> {
+        if mine.is_empty() {
+            return Ok(());
+        }
+        let guard = self.lock.lock()?;
+        let mut entries = self.read()?;
+        for run in mine {
+            let ours = |entry: &Entry| entry.holder == holder && entry.run == *run;
+            if let Some(at) = entries.iter().position(ours) {
+                entries.swap_remove(at);
+            }
+        }
+        self.write(&entries, &guard)
+    }
+
+    /// Whether somebody alive has claimed the chunk. Read without the lock: who sees a file half
+    /// written takes a claim for free or not, and finds out when it claims.
+    pub(crate) fn is_held(&self, chunk: u64, holder: &Holder) -> Result<bool> {
+        let entries = self.read()?;
+        let mut covering = entries.iter().filter(|entry| entry.run.contains(&chunk));
+        Ok(covering.any(|entry| holder.is_alive(entry.holder)))
+    }
+
+    fn read(&self) -> Result<Vec<Entry>> {
+        // Mostly there are few.
+        let mut bytes = vec![0; ENTRY * 128];
+        let failed = CacheError::io("read", self.lock.path());
+        let mut got = read_up_to(self.lock.file(), &mut bytes, 0).map_err(&failed)?;
+        if got == bytes.len() {
+            bytes.resize(ENTRY * ENTRIES, 0);
+            got = read_up_to(self.lock.file(), &mut bytes, 0).map_err(&failed)?;
+        }
+        let (entries, _torn) = bytes.get(..got).unwrap_or_default().as_chunks::<ENTRY>();
+        Ok(entries.iter().filter_map(decode).collect())
+    }
+
+    fn write(&self, entries: &[Entry], _locked: &LockGuard<'_>) -> Result<()> {
+        let entries = entries.iter().take(ENTRIES);
+        let bytes: Vec<u8> = entries.flat_map(encode).collect();
+        let file = self.lock.file();
+        let written = file
+            .write_all_at(&bytes, 0)
+            .and_then(|()| file.set_len(forerun_io::u64_from(bytes.len())));
+        written.map_err(CacheError::io("write", self.lock.path()))
+    }
+}
+
+fn encode(entry: &Entry) -> [u8; ENTRY] {
+    let (start, end) = (entry.run.start, entry.run.end);
+    let fields = [start, end, entry.holder, check(start, end, entry.holder)];
+    let mut bytes = [0; ENTRY];
+    for (slot, field) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(fields) {
+        *slot = field.to_le_bytes();
+    }
+    bytes
+}
+
+fn decode(bytes: &[u8; ENTRY]) -> Option<Entry> {
+    let mut fields = bytes
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|field| u64::from_le_bytes(*field));
+    let (start, end, holder) = (fields.next()?, fields.next()?, fields.next()?);
+    let right = fields.next()? == check(start, end, holder) && start < end;
+    right.then_some(Entry {
+        run: start..end,
+        holder,
+    })
+}
+
+const fn check(start: u64, end: u64, holder: u64) -> u64 {
+    MAGIC ^ start.rotate_left(17) ^ end.rotate_left(39) ^ holder
+}
+
+/// Chunks that the owner of this is to fetch, and nobody else does. Given back when dropped, fetched
+/// or not.
+#[derive(Debug)]
+pub struct Claim {
+    blob: Arc<CachedBlob>,
+    taken: Taken,
+}
+
+impl Claim {
+    pub(crate) const fn new(blob: Arc<CachedBlob>, taken: Taken) -> Self {
+        Self { blob, taken }
+    }
+
+    /// Chunks to fetch, in ascending order if they were asked for so.
+    #[must_use]
+    pub fn mine(&self) -> &[Range<u64>] {
+        &self.taken.mine
+    }
+
+    /// Chunks that others fetch: wait for them with [`CachedBlob::wait`]. What was asked for and is in
+    /// neither list is there.
+    #[must_use]
+    pub fn busy(&self) -> &[Range<u64>] {
+        &self.taken.busy
+    }
+
+    /// The blob.
+    #[must_use]
+    pub const fn blob(&self) -> &Arc<CachedBlob> {
+        &self.blob
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.blob.release(&self.taken.mine);
+    }
+}

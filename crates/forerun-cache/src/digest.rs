@@ -1,0 +1,107 @@
+//! SHA-256 digests as values.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::{Digest as _, Sha256};
+
+/// A SHA-256 digest. Written and read as `sha256:` and 64 hexadecimal digits, as OCI has it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(pub [u8; 32]);
+
+/// A text that is no digest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no digest: sha256: and 64 hexadecimal digits are needed")]
+pub struct NoDigest {
+    text: String,
+}
+
+impl Digest {
+    /// The digest of `bytes`.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The 64 hexadecimal digits, in lower case.
+    #[must_use]
+    pub fn hex(&self) -> String {
+        use fmt::Write as _;
+        let mut text = String::with_capacity(64);
+        for byte in self.0 {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sha256:{}", self.hex())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Digest {
+    type Err = NoDigest;
+
+    fn from_str(text: &str) -> Result<Self, NoDigest> {
+        let none = || NoDigest {
+            text: text.chars().take(100).collect(),
+        };
+        let hex = text.strip_prefix("sha256:").ok_or_else(none)?.as_bytes();
+        let mut digest = [0; 32];
+        let (pairs, rest) = hex.as_chunks::<2>();
+        if pairs.len() != digest.len() || !rest.is_empty() {
+            return Err(none());
+        }
+        for (byte, &[high, low]) in digest.iter_mut().zip(pairs) {
+            let (high, low) = (nibble(high), nibble(low));
+            *byte = high
+                .zip(low)
+                .map(|(high, low)| high << 4 | low)
+                .ok_or_else(none)?;
+        }
+        Ok(Self(digest))
+    }
+}
+
+/// A hexadecimal digit in lower case, the only form OCI allows.
+const fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn texts_come_back_and_others_are_refused() {
+        let digest = Digest::of(b"abc");
+        let text = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digest.to_string(), text);
+        assert_eq!(text.parse::<Digest>().unwrap(), digest);
+        for bad in [
+            "",
+            "sha256:",
+            "ba7816bf",
+            &text[..70],
+            &format!("{text}0"),
+            &text.to_uppercase(),
+            &text.replace("sha256:", "sha512:"),
+        ] {
+            assert!(bad.parse::<Digest>().is_err(), "{bad}");
+        }
+    }
+}

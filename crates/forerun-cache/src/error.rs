@@ -1,0 +1,182 @@
+//! What goes wrong in a cache.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::{BadGeometry, Digest};
+
+/// Result of what may have to touch the disk.
+pub type Result<T> = std::result::Result<T, CacheError>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// The operating system refused something.
+    #[error("{}: cannot {what}", path.display())]
+    Io {
+        /// What was to be done.
+        what: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A directory that others may write, or that is no cache of this version.
+    #[error("{}: not used as a cache: {reason}", path.display())]
+    Refused {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A lock was held by others for too long.
+    #[error("{}: locked by another process for too long", path.display())]
+    Locked {
+        /// The locked file.
+        path: PathBuf,
+    },
+    /// A length or chunk size that cannot be.
+    #[error(transparent)]
+    Geometry(#[from] BadGeometry),
+    /// A blob that cannot be named or does not match its table.
+    #[error("{identity:?} cannot be kept: {reason}")]
+    Spec {
+        /// Its identity.
+        identity: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A blob is kept under this identity that differs in length, chunks or root, and is in use.
+    #[error("{identity:?} is in use with another length, chunk size or root")]
+    Conflict {
+        /// The identity.
+        identity: String,
+    },
+    /// A blob that cannot be removed now.
+    #[error("{identity:?} is in use")]
+    InUse {
+        /// Its identity.
+        identity: String,
+    },
+    /// No blob of this identity.
+    #[error("{identity:?} is not in the cache")]
+    Unknown {
+        /// The identity.
+        identity: String,
+    },
+    /// Bytes that are not those of the chunk.
+    #[error("the bytes of chunk {chunk} have digest {found}, not {expected}")]
+    WrongDigest {
+        /// Number of the chunk.
+        chunk: u64,
+        /// What the table says.
+        expected: Digest,
+        /// What came.
+        found: Digest,
+    },
+    /// A whole blob that is not what its digest names. All of it was dropped.
+    #[error("the whole blob has digest {found}, not {expected}")]
+    WrongWhole {
+        /// What it should be.
+        expected: Digest,
+        /// What it is.
+        found: Digest,
+    },
+    /// The chunk table could not be read or is wrong.
+    #[error("the chunk table cannot be used")]
+    Table(#[source] io::Error),
+    /// A part of a chunk table that does not lead to the root.
+    #[error("the chunk table is wrong at offset {offset}: it does not lead to {root}")]
+    WrongTable {
+        /// Offset in the table.
+        offset: u64,
+        /// The root.
+        root: Digest,
+    },
+    /// A chunk table of the wrong length.
+    #[error("the chunk table has {len} bytes, not {expected}")]
+    TableLength {
+        /// Its length.
+        len: u64,
+        /// What it must be for this image.
+        expected: u64,
+    },
+    /// A chunk behind the end.
+    #[error("there is no chunk {chunk}: the image has {chunks}")]
+    NoChunk {
+        /// The number.
+        chunk: u64,
+        /// Chunks of the image.
+        chunks: u64,
+    },
+    /// Bytes to store that do not end with a chunk.
+    #[error("{len} bytes from chunk {first} on do not end with a chunk")]
+    NotChunks {
+        /// The first chunk.
+        first: u64,
+        /// Bytes given.
+        len: u64,
+    },
+    /// Bytes were asked for that are not here.
+    #[error("chunk {chunk} is not in the cache")]
+    Missing {
+        /// The first chunk that is missing.
+        chunk: u64,
+    },
+    /// An access list that is none.
+    #[error("line {line} of the access list: {reason}")]
+    List {
+        /// Number of the line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
+impl CacheError {
+    /// An error of a table, without wrapping one of ours twice.
+    pub(crate) fn table(error: io::Error) -> Self {
+        match error.downcast::<Self>() {
+            Ok(ours) => ours,
+            Err(error) => Self::Table(error),
+        }
+    }
+
+    /// For `map_err`: what was to be done with which file.
+    pub(crate) fn io<'a>(
+        what: &'static str,
+        path: &'a Path,
+    ) -> impl Fn(io::Error) -> Self + use<'a> {
+        move |source| Self::Io {
+            what,
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Io { source, .. } | Self::Table(source) => source.kind(),
+            Self::Refused { .. } => io::ErrorKind::PermissionDenied,
+            Self::Locked { .. } => io::ErrorKind::TimedOut,
+            Self::Conflict { .. } | Self::InUse { .. } => io::ErrorKind::ResourceBusy,
+            Self::Unknown { .. } => io::ErrorKind::NotFound,
+            Self::WrongDigest { .. }
+            | Self::WrongWhole { .. }
+            | Self::WrongTable { .. }
+            | Self::TableLength { .. }
+            | Self::List { .. } => io::ErrorKind::InvalidData,
+            Self::Geometry(_)
+            | Self::Spec { .. }
+            | Self::NoChunk { .. }
+            | Self::NotChunks { .. } => io::ErrorKind::InvalidInput,
+            Self::Missing { .. } => io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+impl From<CacheError> for io::Error {
+    fn from(error: CacheError) -> Self {
+        Self::new(error.kind(), error)
+    }
+}

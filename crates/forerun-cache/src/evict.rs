@@ -1,0 +1,196 @@
+//! Keeping the limit: whole blobs go, the one used longest ago first, and never one in use.
+//!
+//! In use means locked shared, by any process. Of a blob in use no chunks are given up, even if it
+//! alone is larger than the limit: its readers count on what they have seen to be there.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use crate::cache::Cache;
+use crate::holder::{is_still, sweep};
+use crate::layout::{Layout, list};
+use crate::lock::open_existing;
+use crate::opening::discard;
+use crate::{CacheError, Result};
+
+/// A blob in the making that was not finished after this long never will be.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// What a collection came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GcReport {
+    /// Blobs that were removed.
+    pub removed: u64,
+    /// Bytes on disk that they took.
+    pub freed_bytes: u64,
+    /// Blobs that are in use and would have gone.
+    pub in_use: u64,
+    /// Bytes on disk that are left.
+    pub left_bytes: u64,
+    /// Whether another process is collecting, so that nothing was done.
+    pub busy: bool,
+}
+
+/// A blob as eviction sees it.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) dir: PathBuf,
+    pub(crate) last_used: SystemTime,
+    pub(crate) disk: u64,
+}
+
+impl Cache {
+    /// Brings the cache below its limit, as far as what is in use allows, and clears away what
+    /// crashes have left.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`] where the directory cannot be read.
+    pub fn gc(&self) -> Result<GcReport> {
+        self.shrink_to(self.inner.options.limit_bytes)
+    }
+
+    /// As [`gc`](Self::gc), to another limit: 0 removes all that is not in use.
+    ///
+    /// # Errors
+    /// As [`gc`](Self::gc).
+    pub fn shrink_to(&self, limit: u64) -> Result<GcReport> {
+        let layout = &self.inner.layout;
+        self.inner.stored.store(0, Ordering::Relaxed);
+        let lock = crate::lock::open_private(&layout.gc_lock())?;
+        if lock.try_lock().is_err() {
+            return Ok(GcReport {
+                busy: true,
+                ..GcReport::default()
+            });
+        }
+        clear_away(layout);
+        let mut found = scan(layout)?;
+        found.sort_by_key(|blob| blob.last_used);
+        let mut report = GcReport {
+            left_bytes: found.iter().map(|blob| blob.disk).sum(),
+            ..GcReport::default()
+        };
+        for blob in found {
+            if report.left_bytes <= limit {
+                break;
+            }
+            match remove_unused(layout, &blob.dir) {
+                Ok(true) => {
+                    report.removed += 1;
+                    report.freed_bytes += blob.disk;
+                    report.left_bytes = report.left_bytes.saturating_sub(blob.disk);
+                }
+                Ok(false) => report.in_use += 1,
+                Err(error) => tracing::warn!(%error, "a blob could not be evicted"),
+            }
+        }
+        Ok(report)
+    }
+
+    /// Removes one blob.
+    ///
+    /// # Errors
+    /// [`CacheError::Unknown`]; [`CacheError::InUse`]; [`CacheError::Io`].
+    pub fn remove(&self, identity: &str) -> Result<()> {
+        let identity = || identity.to_string();
+        let dir = self.inner.layout.blob(&identity());
+        if !dir.exists() {
+            return Err(CacheError::Unknown {
+                identity: identity(),
+            });
+        }
+        // Who lists the cache locks each blob for a moment.
+        for attempt in 0..3 {
+            thread::sleep(Duration::from_millis(attempt));
+            if remove_unused(&self.inner.layout, &dir)? {
+                return Ok(());
+            }
+        }
+        Err(CacheError::InUse {
+            identity: identity(),
+        })
+    }
+}
+
+/// All blobs.
+pub(crate) fn scan(layout: &Layout) -> Result<Vec<Found>> {
+    let mut found = Vec::new();
+    for dir in layout.blob_dirs()? {
+        let used = fs::metadata(dir.join("use")).and_then(|metadata| metadata.modified());
+        found.push(Found {
+            // Without the file it is broken and goes first.
+            last_used: used.unwrap_or(SystemTime::UNIX_EPOCH),
+            disk: disk_usage(&dir),
+            dir,
+        });
+    }
+    Ok(found)
+}
+
+/// Bytes on disk that the files of a directory take. What goes meanwhile takes none.
+fn disk_usage(dir: &Path) -> u64 {
+    let files = list(dir).unwrap_or_default();
+    let blocks = files
+        .iter()
+        .filter_map(|file| fs::symlink_metadata(file).ok());
+    blocks
+        .map(|metadata| metadata.blocks().saturating_mul(512))
+        .sum()
+}
+
+/// Removes the blob if nobody uses it, and says whether it is gone.
+fn remove_unused(layout: &Layout, dir: &Path) -> Result<bool> {
+    let path = dir.join("use");
+    let file = match open_existing(&path) {
+        Ok(file) => file,
+        Err(_) if !path.exists() && dir.exists() => {
+            discard(layout, dir)?;
+            return Ok(true);
+        }
+        Err(_) if !dir.exists() => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    if file.try_lock().is_err() {
+        return Ok(false);
+    }
+    // Otherwise somebody else has removed it, and perhaps a new one is in its place.
+    if is_still(&file, &path) {
+        discard(layout, dir)?;
+    }
+    Ok(true)
+}
+
+/// Removes what crashes have left: half-removed and half-made blobs, files of dead holders.
+fn clear_away(layout: &Layout) {
+    let gone = |result: std::io::Result<()>| {
+        if let Err(error) = result {
+            tracing::debug!(%error, "something left by a crash could not be removed");
+        }
+    };
+    list(&layout.trash())
+        .unwrap_or_default()
+        .iter()
+        .for_each(|dir| gone(fs::remove_dir_all(dir)));
+    for dir in list(&layout.new_blobs()).unwrap_or_default() {
+        let made = fs::metadata(&dir).and_then(|metadata| metadata.modified());
+        let age = made
+            .ok()
+            .and_then(|made| SystemTime::now().duration_since(made).ok());
+        if age.is_some_and(|age| age > ABANDONED) {
+            gone(fs::remove_dir_all(&dir));
+        }
+    }
+    if let Err(error) = sweep(&layout.holders()) {
+        tracing::debug!(%error, "files of dead holders could not be removed");
+    }
+}
+
+/// Whether somebody uses the blob in `dir`.
+pub(crate) fn in_use(dir: &Path) -> bool {
+    open_existing(&dir.join("use")).is_ok_and(|file| file.try_lock().is_err())
+}

@@ -1,0 +1,101 @@
+//! The thread that makes stored chunks durable, some seconds or some MiB later.
+//!
+//! It starts with the first chunk and ends with the cache. It holds the cache only while it works, so
+//! that a cache is closed when its users are gone.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use crate::CacheOptions;
+use crate::cache::Inner;
+
+/// What the thread is told.
+#[derive(Debug, Default)]
+struct Told {
+    dirty: u64,
+    running: bool,
+    end: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    told: Mutex<Told>,
+    changed: Condvar,
+    bytes: u64,
+    after: Duration,
+}
+
+/// A handle on the thread.
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    shared: Arc<Shared>,
+}
+
+impl Flusher {
+    pub(crate) fn new(options: &CacheOptions) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                told: Mutex::default(),
+                changed: Condvar::new(),
+                bytes: options.flush_bytes,
+                after: options.flush_after,
+            }),
+        }
+    }
+
+    /// So many bytes were stored.
+    pub(crate) fn dirtied(inner: &Arc<Inner>, bytes: u64) {
+        let shared = &inner.flusher.shared;
+        let mut told = shared.told();
+        let was = told.dirty;
+        told.dirty = was.saturating_add(bytes);
+        if !told.running {
+            let (inner, ours) = (Arc::downgrade(inner), Arc::clone(shared));
+            let thread = thread::Builder::new().name("cache-flush".into());
+            // Without a thread, chunks become durable when the blob is dropped.
+            told.running = thread.spawn(move || run(&ours, &inner)).is_ok();
+        }
+        if was == 0 || told.dirty >= shared.bytes {
+            shared.changed.notify_all();
+        }
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        self.shared.told().end = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn run(shared: &Shared, inner: &Weak<Inner>) {
+    loop {
+        let told = shared.told();
+        let idle = |told: &mut Told| told.dirty == 0 && !told.end;
+        let told = shared
+            .changed
+            .wait_while(told, idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        let few = |told: &mut Told| told.dirty < shared.bytes && !told.end;
+        let waited = shared.changed.wait_timeout_while(told, shared.after, few);
+        let (mut told, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if told.end {
+            return;
+        }
+        told.dirty = 0;
+        drop(told);
+        let Some(inner) = inner.upgrade() else {
+            return;
+        };
+        if crate::store::tend(&inner) {
+            shared.told().dirty += 1;
+        }
+    }
+}

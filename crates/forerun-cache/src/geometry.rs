@@ -1,0 +1,244 @@
+//! How an image is cut into chunks, and its chunk table into levels.
+//!
+//! A chunk is the unit of fetching, verification and presence; all but the last have the same length.
+//! The table is the Merkle tree of fs-verity with blocks of the chunk size: hash blocks hold the SHA-256
+//! digests of what lies below them, padded with zeros, and its levels follow each other from the top
+//! down, as the kernel keeps them.
+
+use std::ops::Range;
+
+use forerun_io::u64_from;
+
+/// Bytes of a digest.
+pub(crate) const DIGEST_LEN: u64 = 32;
+/// Smallest chunk: the smallest block of fs-verity.
+pub const MIN_CHUNK: u32 = 1 << 10;
+/// Largest chunk.
+pub const MAX_CHUNK: u32 = 1 << 20;
+/// Chunk size for who has no reason for another.
+pub const DEFAULT_CHUNK: u32 = 64 << 10;
+/// Most chunks of one image: what is known of them in memory stays below 64 MiB.
+pub const MAX_CHUNKS: u64 = 1 << 28;
+
+/// A length and chunk size that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadGeometry {
+    /// The chunk size is no power of two, or outside its bounds.
+    #[error("{0} is no chunk size: a power of two from {MIN_CHUNK} to {MAX_CHUNK} is needed")]
+    ChunkSize(u32),
+    /// More chunks than [`MAX_CHUNKS`].
+    #[error("{len} bytes in chunks of {chunk_size} are more than {MAX_CHUNKS} chunks")]
+    TooLong {
+        /// Length of the image.
+        len: u64,
+        /// Length of a chunk.
+        chunk_size: u32,
+    },
+}
+
+/// Length of an image and of its chunks, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Geometry {
+    len: u64,
+    chunk_size: u32,
+}
+
+/// One level of a chunk table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Level {
+    /// Where it starts in the table, in blocks.
+    pub(crate) start: u64,
+    /// Its hash blocks.
+    pub(crate) blocks: u64,
+}
+
+impl Geometry {
+    /// Checks both.
+    ///
+    /// # Errors
+    /// [`BadGeometry`] says which is wrong.
+    pub const fn new(len: u64, chunk_size: u32) -> Result<Self, BadGeometry> {
+        if !chunk_size.is_power_of_two() || chunk_size < MIN_CHUNK || chunk_size > MAX_CHUNK {
+            return Err(BadGeometry::ChunkSize(chunk_size));
+        }
+        let this = Self { len, chunk_size };
+        if this.chunks() > MAX_CHUNKS {
+            return Err(BadGeometry::TooLong { len, chunk_size });
+        }
+        Ok(this)
+    }
+
+    /// Length of the image in bytes.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the image has no byte at all.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Length of every chunk but the last.
+    #[must_use]
+    pub const fn chunk_size(&self) -> u32 {
+        self.chunk_size
+    }
+
+    /// Number of chunks.
+    #[must_use]
+    pub const fn chunks(&self) -> u64 {
+        self.len.div_ceil(self.size())
+    }
+
+    /// The chunk that holds the byte at `offset`.
+    #[must_use]
+    pub const fn chunk_at(&self, offset: u64) -> u64 {
+        offset / self.size()
+    }
+
+    /// The chunks that hold bytes of `range`, inside the image.
+    #[must_use]
+    pub fn chunks_of(&self, range: &Range<u64>) -> Range<u64> {
+        let end = range.end.min(self.len);
+        if range.start >= end {
+            let at = self.chunk_at(range.start.min(self.len));
+            return at..at;
+        }
+        self.chunk_at(range.start)..end.div_ceil(self.size())
+    }
+
+    /// The bytes of `chunks`, which ends with the image where the last chunk is among them.
+    #[must_use]
+    pub fn bytes_of(&self, chunks: &Range<u64>) -> Range<u64> {
+        let at = |chunk: u64| chunk.saturating_mul(self.size()).min(self.len);
+        at(chunks.start)..at(chunks.end)
+    }
+
+    /// Length of one chunk; 0 behind the end.
+    #[must_use]
+    pub fn len_of(&self, chunk: u64) -> u64 {
+        let range = self.bytes_of(&(chunk..chunk.saturating_add(1)));
+        range.end - range.start
+    }
+
+    /// Length of the chunk table in bytes. An image of one chunk has no tree in fs-verity; its table
+    /// is the digest of that chunk alone.
+    #[must_use]
+    pub fn table_len(&self) -> u64 {
+        match self.chunks() {
+            0 => 0,
+            1 => DIGEST_LEN,
+            _ => self.levels().iter().map(|level| level.blocks).sum::<u64>() * self.size(),
+        }
+    }
+
+    /// Digests in one hash block.
+    pub(crate) const fn arity(&self) -> u64 {
+        self.size() / DIGEST_LEN
+    }
+
+    /// The levels of the table from the leaves up; none for one chunk or less.
+    pub(crate) fn levels(&self) -> Vec<Level> {
+        let mut levels = Vec::new();
+        let mut below = self.chunks();
+        // The arity is 32 at least, so this ends after six rounds.
+        while below > 1 {
+            below = below.div_ceil(self.arity());
+            levels.push(Level {
+                start: 0,
+                blocks: below,
+            });
+        }
+        let mut start = 0;
+        for level in levels.iter_mut().rev() {
+            level.start = start;
+            start += level.blocks;
+        }
+        levels
+    }
+
+    /// Length of a full chunk, for arithmetic.
+    pub(crate) const fn size(&self) -> u64 {
+        // Widening; `From` is not const.
+        #[allow(clippy::as_conversions)]
+        {
+            self.chunk_size as u64
+        }
+    }
+
+    /// How many chunks `len` bytes from the start of chunk `first` on are, if they end with a chunk.
+    pub(crate) fn whole_chunks(&self, first: u64, len: usize) -> Option<Range<u64>> {
+        let start = first.checked_mul(self.size())?;
+        let end = start.checked_add(u64_from(len))?;
+        let whole = end == self.len || (end < self.len && end.is_multiple_of(self.size()));
+        (whole && len > 0).then(|| first..end.div_ceil(self.size()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for size in [0, 1, 512, 1023, 3 << 10, 2 << 20, u32::MAX] {
+            assert_eq!(Geometry::new(1, size), Err(BadGeometry::ChunkSize(size)));
+        }
+        assert!(Geometry::new(MAX_CHUNKS << 10, 1 << 10).is_ok());
+        for len in [(MAX_CHUNKS << 10) + 1, u64::MAX] {
+            assert!(Geometry::new(len, 1 << 10).is_err());
+        }
+    }
+
+    #[test]
+    fn chunks_and_bytes() {
+        let image = Geometry::new(2500, 1024).unwrap();
+        assert_eq!(image.chunks(), 3);
+        let lens: Vec<_> = (0..4).map(|chunk| image.len_of(chunk)).collect();
+        assert_eq!(lens, [1024, 1024, 452, 0]);
+        for (bytes, chunks) in [
+            (0..1, 0..1),
+            (0..1024, 0..1),
+            (1023..1025, 0..2),
+            (2048..9999, 2..3),
+            (5..5, 0..0),
+            (9999..10000, 2..2),
+        ] {
+            assert_eq!(image.chunks_of(&bytes), chunks, "{bytes:?}");
+        }
+        assert_eq!(image.whole_chunks(1, 1024), Some(1..2));
+        assert_eq!(image.whole_chunks(1, 1476), Some(1..3));
+        for (first, len) in [
+            (0, 0),
+            (0, 100),
+            (2, 451),
+            (2, 453),
+            (3, 1),
+            (u64::MAX, 1024),
+        ] {
+            assert_eq!(image.whole_chunks(first, len), None, "{first} {len}");
+        }
+    }
+
+    #[test]
+    fn levels_follow_from_the_top_down() {
+        // Blocks of 1 KiB hold 32 digests.
+        let blocks = |chunks: u64| {
+            let image = Geometry::new(chunks << 10, 1 << 10).unwrap();
+            let levels = image.levels();
+            let shape: Vec<_> = levels
+                .iter()
+                .map(|level| (level.start, level.blocks))
+                .collect();
+            (image.table_len(), shape)
+        };
+        assert_eq!(blocks(0), (0, vec![]));
+        assert_eq!(blocks(1), (32, vec![]));
+        assert_eq!(blocks(2), (1024, vec![(0, 1)]));
+        assert_eq!(blocks(32), (1024, vec![(0, 1)]));
+        assert_eq!(blocks(33), (3 << 10, vec![(1, 2), (0, 1)]));
+        assert_eq!(blocks(1025), (36 << 10, vec![(3, 33), (1, 2), (0, 1)]));
+    }
+}

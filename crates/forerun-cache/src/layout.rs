@@ -1,0 +1,148 @@
+//! What a cache directory holds.
+//!
+//! ```text
+//! DIR/                      owned by the user, not to be written by others
+//!   CACHEDIR.TAG            backup programs leave the directory out
+//!   v1/                     0700; another version is another directory
+//!     gc                    lock: one process collects at a time
+//!     blobs/NAME/           one image; NAME is the SHA-256 of its identity
+//!       info                text: identity, label, length, chunk size, root; never changed
+//!       use                 lock: shared by users; exclusive for who removes. mtime: last use
+//!       data                the image's bytes, sparse
+//!       records             8 bytes a chunk: start of the digest of what was stored. A hint
+//!       state               which chunks are durable (state.rs)
+//!       table               hash blocks of the chunk table that were verified. Verified on reading
+//!       claims              who fetches what (claims.rs)
+//!       whole               digest of the whole, once it was verified
+//!     holders/ID            locked by a process for as long as it may hold claims
+//!     new/                  blobs being made
+//!     trash/                blobs being removed
+//! ```
+//!
+//! A chunk may be served for one of two reasons. Either `state` says that it was verified, written and
+//! synced, in this order; or `records` says that somebody has stored it, and its bytes were read and
+//! hashed by this process and are right. So `records`, `data` and `table` may be torn or lost in any
+//! way, and `state` is written such that a crash leaves the old or the new one.
+//!
+//! A blob appears by renaming a complete directory into `blobs`, and goes by renaming it to `trash`,
+//! by a process that has locked `use` exclusively. Who opens one locks `use` shared and then looks
+//! whether the file is still the one in `blobs`.
+//!
+//! The directory is trusted as far as its owner is: there is no defence against who can write it.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::{CacheError, Digest, Result};
+
+/// Version of all that is below it; another one is another directory.
+const VERSION: &str = "v1";
+
+const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
+    # This directory holds copies of remote images made by forerun. It can be deleted.\n";
+
+/// Places inside a cache directory.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    top: PathBuf,
+}
+
+impl Layout {
+    /// Makes what is missing and checks that nobody else may write here.
+    ///
+    /// # Errors
+    /// [`CacheError::Refused`] for a directory of another user or open to others; [`CacheError::Io`].
+    pub(crate) fn prepare(dir: &Path) -> Result<Self> {
+        make(dir, true)?;
+        let dir = &dir.canonicalize().map_err(CacheError::io("find", dir))?;
+        check_owner(dir, 0o022, "others may write it; chmod go-w it")?;
+        let tag = dir.join("CACHEDIR.TAG");
+        if !tag.exists()
+            && let Err(error) = fs::write(&tag, TAG)
+        {
+            tracing::debug!(%error, "CACHEDIR.TAG could not be written");
+        }
+        let top = dir.join(VERSION);
+        for below in ["", "blobs", "holders", "new", "trash"] {
+            let below = top.join(below);
+            make(&below, false)?;
+            check_owner(&below, 0o077, "others may enter it; chmod 700 it")?;
+        }
+        Ok(Self { top })
+    }
+
+    /// Where the blobs are.
+    #[must_use]
+    pub fn blobs(&self) -> PathBuf {
+        self.top.join("blobs")
+    }
+
+    /// Directory of the blob with that identity.
+    #[must_use]
+    pub fn blob(&self, identity: &str) -> PathBuf {
+        self.blobs().join(Digest::of(identity.as_bytes()).hex())
+    }
+
+    pub(crate) fn holders(&self) -> PathBuf {
+        self.top.join("holders")
+    }
+
+    pub(crate) fn new_blobs(&self) -> PathBuf {
+        self.top.join("new")
+    }
+
+    pub(crate) fn trash(&self) -> PathBuf {
+        self.top.join("trash")
+    }
+
+    pub(crate) fn gc_lock(&self) -> PathBuf {
+        self.top.join("gc")
+    }
+
+    /// Directories of all blobs.
+    pub(crate) fn blob_dirs(&self) -> Result<Vec<PathBuf>> {
+        list(&self.blobs())
+    }
+}
+
+/// What is in a directory.
+pub(crate) fn list(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir).map_err(CacheError::io("list", dir))?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    paths
+        .collect::<std::io::Result<_>>()
+        .map_err(CacheError::io("list", dir))
+}
+
+fn make(dir: &Path, parents: bool) -> Result<()> {
+    if let Some(parent) = dir.parent()
+        && parents
+    {
+        fs::create_dir_all(parent).map_err(CacheError::io("make", parent))?;
+    }
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(CacheError::io("make", dir)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the directory is the user's, and its mode has nothing of `others`.
+fn check_owner(dir: &Path, others: u32, open: &'static str) -> Result<()> {
+    let metadata = fs::symlink_metadata(dir).map_err(CacheError::io("look at", dir))?;
+    let reason = if !metadata.is_dir() {
+        "it is no directory"
+    } else if metadata.uid() != rustix::process::geteuid().as_raw() {
+        "it belongs to another user"
+    } else if metadata.mode() & others != 0 {
+        open
+    } else {
+        return Ok(());
+    };
+    Err(CacheError::Refused {
+        path: dir.to_path_buf(),
+        reason,
+    })
+}

@@ -1,0 +1,49 @@
+//! What has arrived of images that lie elsewhere: chunks on disk, each verified once, shared by
+//! processes and images, safe against crashes.
+//!
+//! A [`Cache`] is a directory; in it every image is a [`CachedBlob`]: a sparse file of its bytes and
+//! what is known of its chunks. Chunks are verified against a [`VerifiedTable`], the Merkle tree of
+//! fs-verity over the image, or, where an image has none, as a whole once they are all there.
+//!
+//! What is on disk, and who may touch it when, is told in [`layout`](mod@layout); how processes share
+//! the work, in `claims.rs`; how power cuts are survived, in `state.rs`.
+//!
+//! No socket is opened here: who fetches is above (`forerun-remote`). There is no asynchronous code
+//! either; calls block for as long as the local disk takes, but where a time limit is given.
+
+mod access;
+mod adopt;
+mod bitmap;
+mod blob;
+mod cache;
+mod check;
+mod claims;
+mod digest;
+mod error;
+mod evict;
+mod flusher;
+mod geometry;
+mod holder;
+mod info;
+pub mod layout;
+mod list;
+mod lock;
+mod opening;
+mod presence;
+mod records;
+mod runs;
+mod state;
+mod store;
+mod table;
+
+pub use access::{AccessList, AccessRecorder};
+pub use blob::{CachedBlob, Waited};
+pub use cache::{BlobSpec, Cache, CacheOptions};
+pub use check::CheckReport;
+pub use claims::Claim;
+pub use digest::{Digest, NoDigest};
+pub use error::{CacheError, Result};
+pub use evict::GcReport;
+pub use geometry::{BadGeometry, DEFAULT_CHUNK, Geometry, MAX_CHUNK, MAX_CHUNKS, MIN_CHUNK};
+pub use list::{Entry, Verified};
+pub use table::{ChunkTable, TableBuilder, VerifiedTable};

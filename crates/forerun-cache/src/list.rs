@@ -1,0 +1,99 @@
+//! What is in the cache, for people.
+
+use std::time::SystemTime;
+
+use crate::bitmap::Bitmap;
+use crate::cache::Cache;
+use crate::evict::{Found, in_use, scan};
+use crate::info::Info;
+use crate::lock::open_existing;
+use crate::opening::whole;
+use crate::records::Records;
+use crate::state::StateFile;
+use crate::{Digest, Result};
+
+/// Why the bytes of a blob are believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verified {
+    /// Each chunk was verified against a table with this root.
+    Table(Digest),
+    /// The whole was compared with this digest.
+    Whole(Digest),
+    /// They are as they came.
+    No,
+}
+
+/// One blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// What names it.
+    pub identity: String,
+    /// What people call it.
+    pub label: String,
+    /// Length in bytes.
+    pub len: u64,
+    /// Length of a chunk.
+    pub chunk_size: u32,
+    /// Bytes of it that are here.
+    pub local_bytes: u64,
+    /// Bytes on disk that it takes.
+    pub disk_bytes: u64,
+    /// Whether a process uses it.
+    pub in_use: bool,
+    /// When it was opened, flushed or closed last.
+    pub last_used: SystemTime,
+    /// Why it is believed.
+    pub verified: Verified,
+}
+
+impl Cache {
+    /// All blobs, the one used last first. What is broken is left out; the next collection that needs
+    /// the space removes it.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`](crate::CacheError::Io) where the directory cannot be read.
+    pub fn list(&self) -> Result<Vec<Entry>> {
+        let found = scan(&self.inner.layout)?;
+        let mut entries: Vec<_> = found.iter().filter_map(entry).collect();
+        entries.sort_by(|a, b| (b.last_used, &a.identity).cmp(&(a.last_used, &b.identity)));
+        Ok(entries)
+    }
+}
+
+fn entry(found: &Found) -> Option<Entry> {
+    let dir = &found.dir;
+    let info = Info::read(&dir.join("info"))?;
+    let here = stored(found, &info)?;
+    let geometry = info.geometry;
+    let whole = whole(dir).map_or(Verified::No, Verified::Whole);
+    let runs = here.runs(0..here.len(), true);
+    let bytes = runs
+        .iter()
+        .map(|run| geometry.bytes_of(run))
+        .map(|bytes| bytes.end - bytes.start);
+    Some(Entry {
+        local_bytes: bytes.sum(),
+        disk_bytes: found.disk,
+        in_use: in_use(dir),
+        last_used: found.last_used,
+        verified: info.root.map_or(whole, Verified::Table),
+        identity: info.identity,
+        label: info.label,
+        len: geometry.len(),
+        chunk_size: geometry.chunk_size(),
+    })
+}
+
+/// The chunks that were stored, durable or not.
+fn stored(found: &Found, info: &Info) -> Option<Bitmap> {
+    let chunks = info.geometry.chunks();
+    let state = StateFile::open(&found.dir.join("state"), chunks).ok()?;
+    let stored = state.load().ok()?;
+    let records = Records::new(open_existing(&found.dir.join("records")).ok()?);
+    let note = |chunk, _| {
+        stored.set(chunk);
+    };
+    records.each(0..chunks, note).ok()?;
+    Some(stored)
+}

@@ -1,0 +1,117 @@
+//! Locks on files that are not waited for without end.
+//!
+//! `flock` belongs to an open file, not to a thread: two threads with one handle would both get it. So
+//! each lock file has a mutex in front. A process that is stopped while it holds a lock (by ^Z, a
+//! debugger) must not stop the others: they give up after a while and say so.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{CacheError, Result};
+
+/// How long short critical sections of others are waited for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A file that is locked to exclude other processes, and threads of this one.
+#[derive(Debug)]
+pub(crate) struct LockFile {
+    file: File,
+    path: PathBuf,
+    threads: Mutex<()>,
+}
+
+/// Held until dropped.
+#[derive(Debug)]
+pub(crate) struct LockGuard<'a> {
+    file: &'a File,
+    _threads: MutexGuard<'a, ()>,
+}
+
+impl LockFile {
+    /// Opens or makes the file.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        Ok(Self {
+            file: open_private(path)?,
+            path: path.to_path_buf(),
+            threads: Mutex::new(()),
+        })
+    }
+
+    /// The file itself.
+    pub(crate) const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits for at most [`PATIENCE`].
+    pub(crate) fn lock(&self) -> Result<LockGuard<'_>> {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        match within(PATIENCE, || self.file.try_lock()) {
+            Ok(true) => Ok(LockGuard {
+                file: &self.file,
+                _threads: threads,
+            }),
+            Ok(false) => Err(CacheError::Locked {
+                path: self.path.clone(),
+            }),
+            Err(error) => Err(CacheError::io("lock", &self.path)(error)),
+        }
+    }
+}
+
+impl Drop for LockGuard<'_> {
+    fn drop(&mut self) {
+        // Fails only for a file that is no file; closing it unlocks in any case.
+        let _unlocked_at_close = self.file.unlock();
+    }
+}
+
+/// Tries until it works, `patience` is over (false), or it fails for another reason.
+pub(crate) fn within(
+    patience: Duration,
+    attempt: impl Fn() -> std::result::Result<(), TryLockError>,
+) -> io::Result<bool> {
+    let start = Instant::now();
+    let mut pause = Duration::from_micros(100);
+    loop {
+        match attempt() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if start.elapsed() >= patience => return Ok(false),
+            Err(TryLockError::WouldBlock) => thread::sleep(pause),
+        }
+        pause = (pause * 2).min(Duration::from_millis(10));
+    }
+}
+
+/// Opens for reading and writing, making the file with mode 0600 if need be; never through a link.
+pub(crate) fn open_private(path: &Path) -> Result<File> {
+    open_with(path, true)
+}
+
+/// As [`open_private`], but the file must be there.
+pub(crate) fn open_existing(path: &Path) -> Result<File> {
+    open_with(path, false)
+}
+
+fn open_with(path: &Path, create: bool) -> Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(create)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(CacheError::io("open", path))
+}

@@ -1,0 +1,158 @@
+//! Which chunks are here: what this process knows, and what it finds when it looks.
+//!
+//! A bit in memory is enough to serve a chunk. Where there is none, the records are looked at, which
+//! costs one small read; a chunk that has one is read, hashed and compared. So chunks that another
+//! process has stored are found when they are wanted, and only then.
+
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use forerun_io::saturating_usize;
+
+use crate::blob::CachedBlob;
+use crate::records::Record;
+use crate::table::padded_digest;
+use crate::{CacheError, Digest, Result, runs};
+
+impl CachedBlob {
+    /// Whether the chunk is here.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`] where the cache cannot be read.
+    pub fn is_present(&self, chunk: u64) -> Result<bool> {
+        if self.present.get(chunk) {
+            return Ok(true);
+        }
+        let chunks = chunk..chunk.saturating_add(1);
+        let looked = self.look_for(chunks);
+        looked.map_err(CacheError::io("read", &self.files.dir))
+    }
+
+    /// The runs of `chunks` that are not here.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`] where the cache cannot be read.
+    pub fn missing(&self, chunks: Range<u64>) -> Result<Vec<Range<u64>>> {
+        if self.is_complete() {
+            return Ok(Vec::new());
+        }
+        let missing = self.present.runs(chunks.clone(), false);
+        if missing.is_empty() {
+            return Ok(missing);
+        }
+        for run in missing {
+            self.look_for(run)
+                .map_err(CacheError::io("read", &self.files.dir))?;
+        }
+        Ok(self.present.runs(chunks, false))
+    }
+
+    /// The runs of `chunks` that this process knows to be here, without looking further.
+    #[must_use]
+    pub fn known_present(&self, chunks: Range<u64>) -> Vec<Range<u64>> {
+        self.present.runs(chunks, true)
+    }
+
+    /// Looks whether others have stored what of `chunks` is missing, and whether all is here then.
+    pub(crate) fn look_for(&self, chunks: Range<u64>) -> io::Result<bool> {
+        let mut stored = Vec::new();
+        for run in self.present.runs(chunks.clone(), false) {
+            let note = |chunk, record| stored.push((chunk, record));
+            self.files.records.each(run, note)?;
+        }
+        let mut wrong = Vec::new();
+        for (chunk, record) in stored {
+            match self.is_as_recorded(chunk, record)? {
+                Some(true) => self.found(chunk),
+                Some(false) => runs::push(&mut wrong, chunk..chunk + 1),
+                None => {}
+            }
+        }
+        self.distrust(&wrong)?;
+        Ok(self.present.all(chunks))
+    }
+
+    /// Whether the bytes in the data file are those of the chunk, if that can be told.
+    fn is_as_recorded(&self, chunk: u64, record: Record) -> io::Result<Option<bool>> {
+        let found = self.stored_digest(chunk)?;
+        let verdict = match &self.table {
+            Some(table) => match table.verify_digest(chunk, &found) {
+                Ok(()) => Some(true),
+                Err(CacheError::WrongDigest { .. }) => Some(false),
+                // The chunk is fetched like any other, as far as that goes without a table.
+                Err(_) => None,
+            },
+            None => Some(Record::of(&found) == record),
+        };
+        if verdict == Some(false) {
+            tracing::debug!(
+                chunk,
+                "a stored chunk is torn or wrong and will be fetched again"
+            );
+        }
+        Ok(verdict)
+    }
+
+    /// Chunks were found to be wrong. Before anybody writes them anew the state must not say any more
+    /// that they are durable: a power cut could leave them half written.
+    fn distrust(&self, wrong: &[Range<u64>]) -> io::Result<()> {
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let _no_flush_meanwhile = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        wrong.iter().cloned().flatten().for_each(|chunk| {
+            self.durable.clear(chunk);
+        });
+        Ok(self.files.state.change(&[], wrong)?)
+    }
+
+    /// The digest of what the data file holds of a chunk.
+    pub(crate) fn stored_digest(&self, chunk: u64) -> io::Result<Digest> {
+        let geometry = self.geometry();
+        let mut bytes = vec![0; saturating_usize(geometry.len_of(chunk))];
+        let offset = geometry.bytes_of(&(chunk..chunk + 1)).start;
+        self.files.data.read_exact_at(&mut bytes, offset)?;
+        Ok(padded_digest(&geometry, &bytes))
+    }
+
+    /// A chunk in the data file was found to be right.
+    pub(crate) fn found(&self, chunk: u64) {
+        self.mark(&(chunk..chunk + 1));
+        self.wake();
+    }
+
+    /// Chunks are in the data file and right: they may be served from now on, and are to be made
+    /// durable. Gives the number of those that were not known before.
+    pub(crate) fn mark(&self, chunks: &Range<u64>) -> u64 {
+        let mut undurable = Vec::new();
+        let mut new = 0;
+        for chunk in chunks.clone() {
+            if self.present.set(chunk) {
+                new += 1;
+                if !self.durable.get(chunk) {
+                    runs::push(&mut undurable, chunk..chunk + 1);
+                }
+            }
+        }
+        if !undurable.is_empty() {
+            self.pending
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .extend(undurable);
+        }
+        self.missing.fetch_sub(new, Ordering::AcqRel);
+        new
+    }
+
+    /// A chunk is not to be served any more: it was found to be wrong.
+    pub(crate) fn forget(&self, chunk: u64) {
+        self.missing.fetch_add(1, Ordering::AcqRel);
+        if !self.present.clear(chunk) {
+            self.missing.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.durable.clear(chunk);
+    }
+}

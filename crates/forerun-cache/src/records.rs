@@ -1,0 +1,109 @@
+//! What was stored where: the first 8 bytes of each chunk's digest.
+//!
+//! Written after the chunk, never synced by itself, and so never believed: a record only says that it
+//! is worth while to read the chunk and hash it. That is how processes learn what others have fetched,
+//! how chunks survive a kill that came before they were durable, and how equal chunks of other images
+//! are found. For a blob without a table the record is also what its bytes are compared with, so there
+//! it is synced together with the data.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use forerun_io::{saturating_usize, u64_from};
+
+use crate::Digest;
+
+const LEN: u64 = 8;
+/// Records read at a time.
+const STEP: u64 = 8192;
+
+/// What is kept of a chunk's digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Record(u64);
+
+impl Record {
+    /// Of a chunk that nobody has stored.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// Of a chunk with that digest. Never [`NONE`](Self::NONE).
+    pub(crate) fn of(digest: &Digest) -> Self {
+        let start = digest.0.first_chunk().copied().unwrap_or_default();
+        Self(u64::from_le_bytes(start).max(1))
+    }
+}
+
+/// The file of them.
+#[derive(Debug)]
+pub(crate) struct Records {
+    file: File,
+}
+
+impl Records {
+    /// Length of the file for so many chunks.
+    pub(crate) const fn file_len(chunks: u64) -> u64 {
+        chunks.saturating_mul(LEN)
+    }
+
+    pub(crate) const fn new(file: File) -> Self {
+        Self { file }
+    }
+
+    /// Calls `visit` for each chunk of `range` that has a record. What the file does not hold has none.
+    pub(crate) fn each(
+        &self,
+        range: Range<u64>,
+        mut visit: impl FnMut(u64, Record),
+    ) -> io::Result<()> {
+        let mut buffer = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let step = STEP.min(range.end - at);
+            buffer.resize(saturating_usize(step * LEN), 0);
+            let got = read_up_to(&self.file, &mut buffer, at.saturating_mul(LEN))?;
+            let (records, _torn) = buffer.get(..got).unwrap_or_default().as_chunks::<8>();
+            for (chunk, bytes) in (at..).zip(records) {
+                let record = Record(u64::from_le_bytes(*bytes));
+                if record != Record::NONE {
+                    visit(chunk, record);
+                }
+            }
+            if u64_from(got) < step * LEN {
+                break;
+            }
+            at += step;
+        }
+        Ok(())
+    }
+
+    /// Sets the records from `first` on.
+    pub(crate) fn write(&self, first: u64, records: &[Record]) -> io::Result<()> {
+        let bytes: Vec<u8> = records
+            .iter()
+            .flat_map(|record| record.0.to_le_bytes())
+            .collect();
+        self.file.write_all_at(&bytes, first.saturating_mul(LEN))
+    }
+
+    /// Makes them durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+pub(crate) fn read_up_to(file: &File, out: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut got = 0;
+    while let Some(rest) = out.get_mut(got..)
+        && !rest.is_empty()
+    {
+        match file.read_at(rest, offset.saturating_add(u64_from(got))) {
+            Ok(0) => break,
+            Ok(n) => got += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}

@@ -1,0 +1,199 @@
+//! Bytes come in: verified, written, served, and later durable.
+
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use forerun_io::{saturating_usize, u64_from};
+
+use crate::blob::CachedBlob;
+use crate::cache::Inner;
+use crate::flusher::Flusher;
+use crate::records::Record;
+use crate::table::padded_digest;
+use crate::{CacheError, Digest, Result, runs};
+
+impl CachedBlob {
+    /// Keeps `bytes`, which start with the chunk `first` and end with a chunk. Each chunk is verified
+    /// where there is a table; what is right is kept even if another chunk is not. Chunks that are here
+    /// already stay as they are, whoever has stored them.
+    ///
+    /// # Errors
+    /// [`CacheError::WrongDigest`] for the first chunk that is wrong; [`CacheError::NotChunks`];
+    /// [`CacheError::Table`] where the table cannot tell; [`CacheError::Io`], a full disk among them.
+    pub fn store(&self, first: u64, bytes: &[u8]) -> Result<()> {
+        let geometry = self.geometry();
+        let Some(chunks) = geometry.whole_chunks(first, bytes.len()) else {
+            let len = u64_from(bytes.len());
+            return Err(CacheError::NotChunks { first, len });
+        };
+        // Another process may have them, too; its readers see what is written here.
+        let looked = self.look_for(chunks.clone());
+        looked.map_err(CacheError::io("read", &self.files.dir))?;
+        let mut digests = Vec::new();
+        let (mut right, mut wrong) = (Vec::new(), None);
+        let pieces = bytes.chunks(saturating_usize(geometry.size()));
+        for (chunk, piece) in chunks.zip(pieces) {
+            let digest = padded_digest(&geometry, piece);
+            digests.push(digest);
+            match self
+                .table
+                .as_ref()
+                .map(|table| table.verify_digest(chunk, &digest))
+            {
+                _ if self.present.get(chunk) => {}
+                None | Some(Ok(())) => runs::push(&mut right, chunk..chunk + 1),
+                Some(Err(error)) => wrong = wrong.or(Some(error)),
+            }
+        }
+        for run in right {
+            self.write_run(first, bytes, &digests, &run)?;
+        }
+        wrong.map_or(Ok(()), Err)
+    }
+
+    /// Writes a run of chunks that are right.
+    fn write_run(
+        &self,
+        first: u64,
+        bytes: &[u8],
+        digests: &[Digest],
+        run: &Range<u64>,
+    ) -> Result<()> {
+        let geometry = self.geometry();
+        let start = (run.start - first) * geometry.size();
+        let place = geometry.bytes_of(run);
+        let end = start + (place.end - place.start);
+        let piece = bytes.get(saturating_usize(start)..saturating_usize(end));
+        let failed = CacheError::io("write", &self.files.dir);
+        let piece = piece.unwrap_or_default();
+        self.files
+            .data
+            .write_all_at(piece, place.start)
+            .map_err(&failed)?;
+        let of_run = saturating_usize(run.start - first)..saturating_usize(run.end - first);
+        let records: Vec<_> = digests
+            .get(of_run)
+            .unwrap_or_default()
+            .iter()
+            .map(Record::of)
+            .collect();
+        // Only after the data: a record of a chunk that is not there would cost others a look at it.
+        self.files
+            .records
+            .write(run.start, &records)
+            .map_err(&failed)?;
+        self.arrived(run, u64_from(piece.len()));
+        Ok(())
+    }
+
+    /// Chunks were written and are right.
+    pub(crate) fn arrived(&self, run: &Range<u64>, bytes: u64) {
+        if self.mark(run) > 0 {
+            self.cache.stored.fetch_add(bytes, Ordering::Relaxed);
+            Flusher::dirtied(&self.cache, bytes);
+        }
+        self.wake();
+    }
+
+    /// Makes durable what was stored: after this no power cut loses it.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`] where the disk fails: chunks that could not be written are missing again. Where
+    /// only the state could not be written, the next flush tries again.
+    pub fn flush(&self) -> Result<()> {
+        let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = {
+            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *pending)
+        };
+        if pending.is_empty() {
+            return Ok(());
+        }
+        // What was found to be wrong meanwhile is not present any more.
+        pending = pending
+            .into_iter()
+            .flat_map(|run| self.present.runs(run, true))
+            .collect();
+        if let Err(error) = self.sync_data() {
+            self.lose(&pending);
+            return Err(error);
+        }
+        // Only after the data.
+        match self.files.state.change(&pending, &[]) {
+            Ok(()) => {
+                self.touch();
+                for chunk in pending.iter().cloned().flatten() {
+                    self.durable.set(chunk);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let mut again = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+                again.extend(pending);
+                Err(error)
+            }
+        }
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        let failed = CacheError::io("sync", &self.files.dir);
+        self.files.data.sync_data().map_err(&failed)?;
+        if self.table.is_none() {
+            self.files.records.sync().map_err(&failed)?;
+        }
+        Ok(())
+    }
+
+    /// Gives up chunks that could not be synced. The kernel forgets that they were to be written: the
+    /// next sync would succeed without them, and what is read later may be what was there before.
+    fn lose(&self, chunks: &[Range<u64>]) {
+        for chunk in chunks.iter().cloned().flatten() {
+            if let Err(error) = self.files.records.write(chunk, &[Record::NONE]) {
+                tracing::debug!(%error, chunk, "the record of a lost chunk is still there");
+            }
+            self.forget(chunk);
+        }
+    }
+}
+
+/// For the thread in the background: flushes all blobs and keeps the limit. Says whether to come again
+/// soon.
+pub(crate) fn tend(inner: &Arc<Inner>) -> bool {
+    let flushed = inner.flush();
+    if let Err(error) = &flushed {
+        tracing::warn!(%error, "chunks could not be made durable");
+    }
+    let idle = inner.handles().iter().all(|blob| blob.is_complete());
+    inner
+        .index
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .forget(idle);
+    if inner.gc_is_due() {
+        let cache = crate::Cache {
+            inner: Arc::clone(inner),
+        };
+        if let Err(error) = cache.gc() {
+            tracing::warn!(%error, "the cache could not be brought below its limit");
+        }
+    }
+    flushed.is_err()
+}
+
+/// Replaces a small file by another text, durably.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<()> {
+    use std::io::Write as _;
+    let dir = path.parent().unwrap_or(path);
+    let write = || -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().map_err(CacheError::io("write", path))?;
+    crate::opening::sync_dir(dir)
+}

@@ -1,0 +1,184 @@
+//! Making a chunk table: from bytes as they come, or from a source with all cores.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use forerun_io::{ReadAt, saturating_usize, u64_from};
+
+use super::descriptor::file_digest;
+use super::padded_digest;
+use crate::Digest;
+use crate::geometry::{BadGeometry, Geometry};
+
+/// A finished chunk table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkTable {
+    geometry: Geometry,
+    chunks: Vec<Digest>,
+    bytes: Vec<u8>,
+    root: Digest,
+}
+
+impl ChunkTable {
+    /// The table of which `chunks` are the leaves, one for each chunk of `geometry`.
+    fn of_chunks(geometry: Geometry, chunks: Vec<Digest>) -> Self {
+        let block = saturating_usize(geometry.size());
+        let mut levels: Vec<Vec<u8>> = Vec::new();
+        let mut below = chunks.clone();
+        while below.len() > 1 {
+            let arity = saturating_usize(geometry.arity());
+            let mut level = Vec::new();
+            for digests in below.chunks(arity) {
+                let start = level.len();
+                digests.iter().for_each(|digest| level.extend(digest.0));
+                level.resize(start + block, 0);
+            }
+            below = level.chunks(block).map(Digest::of).collect();
+            levels.push(level);
+        }
+        let top = below.first().copied().unwrap_or(Digest([0; 32]));
+        let bytes = match chunks.as_slice() {
+            [only] => only.0.to_vec(),
+            _ => levels.into_iter().rev().flatten().collect(),
+        };
+        Self {
+            geometry,
+            chunks,
+            bytes,
+            root: file_digest(&geometry, &top),
+        }
+    }
+
+    /// The table of all bytes of `source`, read and hashed by as many threads as there are cores.
+    ///
+    /// # Errors
+    /// A length or chunk size that cannot be, as [`io::ErrorKind::InvalidInput`]; what the source reports.
+    pub fn of_source(source: &dyn ReadAt, chunk_size: u32) -> io::Result<Self> {
+        let geometry = Geometry::new(source.len(), chunk_size)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        // Each thread takes some MiB at a time, so that requests stay large.
+        let step = (4 << 20) / geometry.size();
+        let next = AtomicU64::new(0);
+        let digests = Mutex::new(vec![Digest([0; 32]); saturating_usize(geometry.chunks())]);
+        let work = || -> io::Result<()> {
+            let mut buffer = Vec::new();
+            loop {
+                let first = next.fetch_add(step, Ordering::Relaxed);
+                if first >= geometry.chunks() {
+                    return Ok(());
+                }
+                let range = geometry.bytes_of(&(first..first + step));
+                buffer.resize(saturating_usize(range.end - range.start), 0);
+                source.read_exact_at(range.start, &mut buffer)?;
+                let size = saturating_usize(geometry.size());
+                let hash = |bytes| padded_digest(&geometry, bytes);
+                let found: Vec<_> = buffer.chunks(size).map(hash).collect();
+                let mut digests = digests.lock().unwrap_or_else(PoisonError::into_inner);
+                for (slot, digest) in digests.iter_mut().skip(saturating_usize(first)).zip(found) {
+                    *slot = digest;
+                }
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(16));
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().try_for_each(|thread| {
+                let broken = |_| Err(io::Error::other("a hashing thread panicked"));
+                thread.join().unwrap_or_else(broken)
+            })
+        })?;
+        let digests = digests.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Self::of_chunks(geometry, digests))
+    }
+
+    /// Length of the image and of its chunks.
+    #[must_use]
+    pub const fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The root: the fs-verity digest of the image, blocks being chunks.
+    #[must_use]
+    pub const fn root(&self) -> Digest {
+        self.root
+    }
+
+    /// The table as it is stored: hash blocks, highest level first.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// [`bytes`](Self::bytes), without a copy.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The digests of the chunks; of the last one with zeros behind it.
+    #[must_use]
+    pub fn chunk_digests(&self) -> &[Digest] {
+        &self.chunks
+    }
+}
+
+/// Makes a table of bytes as they come, whose number need not be known before.
+#[derive(Debug)]
+pub struct TableBuilder {
+    chunk_size: u32,
+    len: u64,
+    partial: Vec<u8>,
+    chunks: Vec<Digest>,
+}
+
+impl TableBuilder {
+    /// A table with chunks of that size.
+    ///
+    /// # Errors
+    /// [`BadGeometry::ChunkSize`].
+    pub fn new(chunk_size: u32) -> Result<Self, BadGeometry> {
+        Geometry::new(0, chunk_size)?;
+        Ok(Self {
+            chunk_size,
+            len: 0,
+            partial: Vec::new(),
+            chunks: Vec::new(),
+        })
+    }
+
+    /// Takes the next bytes of the image.
+    ///
+    /// # Errors
+    /// [`BadGeometry::TooLong`].
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), BadGeometry> {
+        self.len = self.len.saturating_add(u64_from(bytes.len()));
+        let geometry = Geometry::new(self.len, self.chunk_size)?;
+        let size = saturating_usize(geometry.size());
+        if !self.partial.is_empty() {
+            let (head, rest) = bytes.split_at(bytes.len().min(size - self.partial.len()));
+            self.partial.extend(head);
+            bytes = rest;
+            if self.partial.len() == size {
+                self.chunks.push(Digest::of(&self.partial));
+                self.partial.clear();
+            }
+        }
+        let whole = bytes.chunks_exact(size);
+        self.partial.extend(whole.remainder());
+        self.chunks.extend(whole.map(Digest::of));
+        Ok(())
+    }
+
+    /// The table of all that was pushed.
+    ///
+    /// # Errors
+    /// [`BadGeometry`], which `push` has given already.
+    pub fn finish(mut self) -> Result<ChunkTable, BadGeometry> {
+        let geometry = Geometry::new(self.len, self.chunk_size)?;
+        if !self.partial.is_empty() {
+            self.chunks.push(padded_digest(&geometry, &self.partial));
+        }
+        Ok(ChunkTable::of_chunks(geometry, self.chunks))
+    }
+}

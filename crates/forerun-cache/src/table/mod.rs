@@ -1,0 +1,33 @@
+//! The chunk table: a digest for every chunk, and one digest for all of them.
+//!
+//! It is the Merkle tree of fs-verity (SHA-256, no salt) with blocks of the chunk size, so the root is
+//! what the kernel and `fsverity digest` call the file digest, and a part of the table can be trusted
+//! without the rest: a hash block of 64 KiB speaks for 128 MiB of image. Described in the kernel's
+//! Documentation/filesystems/fsverity.rst.
+
+mod build;
+mod descriptor;
+mod verified;
+
+pub use build::{ChunkTable, TableBuilder};
+pub use verified::VerifiedTable;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::Digest;
+use crate::geometry::Geometry;
+
+/// The digest of a block, padded with zeros to the length of a chunk.
+pub(crate) fn padded_digest(geometry: &Geometry, bytes: &[u8]) -> Digest {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let mut hasher = Sha256::new();
+    hasher.update(bytes);
+    let size = forerun_io::saturating_usize(geometry.size());
+    let mut missing = size.saturating_sub(bytes.len());
+    while missing > 0 {
+        let step = missing.min(ZEROS.len());
+        hasher.update(ZEROS.get(..step).unwrap_or(&ZEROS));
+        missing -= step;
+    }
+    Digest(hasher.finalize().into())
+}

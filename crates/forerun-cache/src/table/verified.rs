@@ -1,0 +1,237 @@
+//! A chunk table of which nothing is believed before it is verified against the root.
+//!
+//! Hash blocks are read when a digest in them is first wanted, checked against the block above, and
+//! kept, bounded in bytes. A block that was checked is also kept in a local file where one was given:
+//! it is checked again when it is read back, so that file needs no care for crashes.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, OnceLock};
+
+use forerun_io::{BlobId, BlockCache, BlockKey, ReadAt, saturating_usize};
+
+use super::descriptor::file_digest;
+use super::padded_digest;
+use crate::geometry::{DIGEST_LEN, Geometry, Level};
+use crate::{CacheError, Digest};
+
+/// Bytes of verified hash blocks that one table keeps: those of 32 GiB with chunks of 64 KiB.
+const KEPT: u64 = 16 << 20;
+
+/// Errors are shared by all who waited for a block.
+type Block = Result<Arc<[u8]>, Arc<io::Error>>;
+
+/// Digests of chunks, verified against a root.
+pub struct VerifiedTable {
+    geometry: Geometry,
+    root: Digest,
+    levels: Vec<Level>,
+    source: Arc<dyn ReadAt>,
+    local: OnceLock<File>,
+    blocks: BlockCache<Arc<io::Error>>,
+}
+
+impl fmt::Debug for VerifiedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerifiedTable")
+            .field("geometry", &self.geometry)
+            .field("root", &self.root)
+            .finish_non_exhaustive()
+    }
+}
+
+impl VerifiedTable {
+    /// The table of an image with that `geometry`, whose bytes are `source` and whose root must be
+    /// `root`. Nothing is read yet.
+    ///
+    /// # Errors
+    /// [`CacheError::TableLength`] where the table is not as long as it must be.
+    pub fn new(
+        source: Arc<dyn ReadAt>,
+        geometry: Geometry,
+        root: Digest,
+    ) -> Result<Self, CacheError> {
+        let (len, expected) = (source.len(), geometry.table_len());
+        if len != expected {
+            return Err(CacheError::TableLength { len, expected });
+        }
+        // A cache of few shards refuses entries heavier than a shard: room for some blocks in each.
+        let budget = KEPT.max(geometry.size() * 16);
+        Ok(Self {
+            geometry,
+            root,
+            levels: geometry.levels(),
+            source,
+            local: OnceLock::new(),
+            blocks: BlockCache::new(budget, geometry.size()),
+        })
+    }
+
+    /// Length of the image and of its chunks.
+    #[must_use]
+    pub const fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The root: the fs-verity digest of the image.
+    #[must_use]
+    pub const fn root(&self) -> Digest {
+        self.root
+    }
+
+    /// Verified hash blocks are read from and written to this file too. The first file given counts.
+    pub fn keep_in(&self, file: File) {
+        let _first_counts = self.local.set(file);
+    }
+
+    /// The digest of a chunk, the last one padded with zeros.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for a chunk behind the end; [`io::ErrorKind::InvalidData`] with
+    /// a [`CacheError::WrongTable`] for a table that does not lead to the root; what the source reports.
+    pub fn digest(&self, chunk: u64) -> io::Result<Digest> {
+        if chunk >= self.geometry.chunks() {
+            let error = CacheError::NoChunk {
+                chunk,
+                chunks: self.geometry.chunks(),
+            };
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+        }
+        if self.levels.is_empty() {
+            let mut only = [0; 32];
+            let read = |out: &mut [u8]| self.source.read_exact_at(0, out);
+            let block = self.block_at(BlockKey::at(BlobId::IMAGE, 0), &mut only, read, |bytes| {
+                let digest = <[u8; 32]>::try_from(bytes).map(Digest);
+                digest.is_ok_and(|digest| file_digest(&self.geometry, &digest) == self.root)
+            });
+            return entry(&block.map_err(|error| again(&error))?, 0);
+        }
+        self.digest_in(0, chunk)
+    }
+
+    /// Whether `bytes` are those of `chunk`.
+    ///
+    /// # Errors
+    /// [`CacheError::WrongDigest`] where they are not; [`CacheError::Table`] where the table cannot
+    /// tell.
+    pub fn verify(&self, chunk: u64, bytes: &[u8]) -> Result<(), CacheError> {
+        self.verify_digest(chunk, &padded_digest(&self.geometry, bytes))
+    }
+
+    /// [`verify`](Self::verify), for who has hashed them already.
+    pub(crate) fn verify_digest(&self, chunk: u64, found: &Digest) -> Result<(), CacheError> {
+        let expected = self.digest(chunk).map_err(CacheError::table)?;
+        if expected == *found {
+            return Ok(());
+        }
+        Err(CacheError::WrongDigest {
+            chunk,
+            expected,
+            found: *found,
+        })
+    }
+
+    /// The `index`-th digest of a level, counted from the leaves up.
+    fn digest_in(&self, level: usize, index: u64) -> io::Result<Digest> {
+        let number = index / self.geometry.arity();
+        let block = self.block(level, number).map_err(|error| again(&error))?;
+        entry(&block, index % self.geometry.arity())
+    }
+
+    /// A hash block, verified against the one above it.
+    fn block(&self, level: usize, number: u64) -> Block {
+        let place = self.levels.get(level).ok_or_else(behind)?;
+        let offset = (place.start + number) * self.geometry.size();
+        let key = BlockKey::at(BlobId::IMAGE, offset);
+        if let Some(block) = self.blocks.get(key) {
+            return Ok(block);
+        }
+        // Before the load, which must not wait for another load of the same thread.
+        let top = level + 1 == self.levels.len();
+        let expected = match top {
+            true => None,
+            false => Some(self.digest_in(level + 1, number).map_err(Arc::new)?),
+        };
+        let mut buffer = vec![0; saturating_usize(self.geometry.size())];
+        let read = |out: &mut [u8]| self.source.read_exact_at(offset, out);
+        self.block_at(key, &mut buffer, read, |bytes| {
+            let found = Digest::of(bytes);
+            match expected {
+                Some(expected) => expected == found,
+                None => file_digest(&self.geometry, &found) == self.root,
+            }
+        })
+    }
+
+    /// A block of the table, from memory, the local file or the source, once however many ask.
+    fn block_at(
+        &self,
+        key: BlockKey,
+        buffer: &mut [u8],
+        read: impl Fn(&mut [u8]) -> io::Result<()>,
+        right: impl Fn(&[u8]) -> bool,
+    ) -> Block {
+        let load = || -> Block {
+            let offset = key.offset;
+            if let Some(file) = self.local.get()
+                && file.read_exact_at(buffer, offset).is_ok()
+                && right(buffer)
+            {
+                return Ok((&*buffer).into());
+            }
+            read(buffer)?;
+            if !right(buffer) {
+                let error = CacheError::WrongTable {
+                    offset,
+                    root: self.root,
+                };
+                return Err(Arc::new(io::Error::new(io::ErrorKind::InvalidData, error)));
+            }
+            if let Some(file) = self.local.get()
+                && let Err(error) = file.write_all_at(buffer, offset)
+            {
+                tracing::debug!(%error, offset, "a block of a chunk table could not be kept");
+            }
+            Ok((&*buffer).into())
+        };
+        self.blocks.get_or_load(key, load).map(|(block, _)| block)
+    }
+}
+
+/// The `index`-th digest of a hash block.
+fn entry(block: &[u8], index: u64) -> io::Result<Digest> {
+    let at = saturating_usize(index * DIGEST_LEN);
+    let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<32>());
+    bytes
+        .copied()
+        .map(Digest)
+        .ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+fn behind() -> Arc<io::Error> {
+    Arc::new(io::ErrorKind::InvalidInput.into())
+}
+
+/// An error that others have too, once more, with kind, number and text.
+fn again(error: &Arc<io::Error>) -> io::Error {
+    if let Some(number) = error.raw_os_error() {
+        return io::Error::from_raw_os_error(number);
+    }
+    match error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<CacheError>())
+    {
+        Some(CacheError::WrongTable { offset, root }) => {
+            let (offset, root) = (*offset, *root);
+            io::Error::new(error.kind(), CacheError::WrongTable { offset, root })
+        }
+        _ => io::Error::new(error.kind(), Shared(Arc::clone(error))),
+    }
+}
+
+/// An error behind a handle, as an error.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct Shared(Arc<io::Error>);

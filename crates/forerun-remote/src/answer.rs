@@ -1,0 +1,213 @@
+//! Answers to range requests: their heads judged, their bodies bounded.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use reqwest::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderName, RETRY_AFTER,
+};
+use reqwest::{Response, StatusCode};
+
+use crate::client::failure;
+use crate::{Body, RemoteError, Result};
+
+/// A `Content-Range`: which bytes, of how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentRange {
+    /// First byte and the one after the last; nothing in answers that say how long the blob is and
+    /// no more.
+    pub range: Option<(u64, u64)>,
+    /// Length of the blob, where it is said.
+    pub total: Option<u64>,
+}
+
+impl ContentRange {
+    /// Reads `bytes FIRST-LAST/TOTAL`, either side of the slash possibly `*`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (range, total) = text.trim().strip_prefix("bytes ")?.trim().split_once('/')?;
+        let total = match total {
+            "*" => None,
+            digits => Some(number(digits)?),
+        };
+        let range = match range {
+            "*" => None,
+            range => {
+                let (first, last) = range.split_once('-')?;
+                let (first, end) = (number(first)?, number(last)?.checked_add(1)?);
+                if end <= first || total.is_some_and(|total| end > total) {
+                    return None;
+                }
+                Some((first, end))
+            }
+        };
+        Some(Self { range, total })
+    }
+}
+
+/// A number in digits alone; `parse` would take a sign.
+fn number(text: &str) -> Option<u64> {
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())?
+}
+
+/// A header as text.
+#[must_use]
+pub fn header(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// What an answer other than the wanted one means.
+#[must_use]
+pub fn refusal(place: &str, status: StatusCode, headers: &HeaderMap) -> RemoteError {
+    let place = place.to_owned();
+    match status.as_u16() {
+        404 | 410 => RemoteError::NotFound { place },
+        code @ (401 | 403 | 407) => RemoteError::Denied {
+            place,
+            status: code,
+        },
+        412 | 416 => RemoteError::Changed { place },
+        code @ (408 | 421 | 425 | 429 | 500..=599) => RemoteError::Busy {
+            place,
+            status: code,
+            retry_after: header(headers, RETRY_AFTER).and_then(retry_after),
+        },
+        code => RemoteError::Refused {
+            place,
+            reason: format!("the server answered {code}"),
+        },
+    }
+}
+
+/// How long a `Retry-After` means, given in seconds or as a date.
+fn retry_after(text: &str) -> Option<Duration> {
+    if let Some(seconds) = number(text.trim()) {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(text.trim()).ok()?;
+    // A date gone by means now.
+    Some(
+        date.duration_since(std::time::SystemTime::now())
+            .unwrap_or_default(),
+    )
+}
+
+/// Checks the head of an answer to a request for `range` of a blob of `total` bytes, and gives its
+/// body, which ends after what the head promised at the latest.
+///
+/// # Errors
+/// What the head says went wrong; [`RemoteError::NoRanges`] for the whole blob in place of a part;
+/// [`RemoteError::Changed`] for another length of the blob.
+pub fn partial(place: &str, answer: Response, range: &Range<u64>, total: u64) -> Result<Body> {
+    let refused = |reason: String| RemoteError::Refused {
+        place: place.to_owned(),
+        reason,
+    };
+    let status = answer.status();
+    if status == StatusCode::OK {
+        return Err(RemoteError::NoRanges {
+            place: place.to_owned(),
+        });
+    }
+    if status != StatusCode::PARTIAL_CONTENT {
+        return Err(refusal(place, status, answer.headers()));
+    }
+    let headers = answer.headers();
+    if let Some(coding) = header(headers, CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+        return Err(refused(format!("the answer is encoded as {coding}")));
+    }
+    let told = header(headers, CONTENT_RANGE).unwrap_or_default();
+    let parsed = ContentRange::parse(told);
+    let Some((parsed, (first, end))) = parsed.and_then(|parsed| Some((parsed, parsed.range?)))
+    else {
+        return Err(refused(format!(
+            "part of the blob without a usable Content-Range: {told:?}"
+        )));
+    };
+    if parsed.total.is_some_and(|len| len != total) {
+        return Err(RemoteError::Changed {
+            place: place.to_owned(),
+        });
+    }
+    if first != range.start || end > range.end {
+        return Err(refused(format!(
+            "bytes {first}..{end} in answer to a request for {}..{}",
+            range.start, range.end
+        )));
+    }
+    let len = end.saturating_sub(first);
+    let wrong = |text: &&str| number(text) != Some(len);
+    if let Some(told) = header(headers, CONTENT_LENGTH).filter(wrong) {
+        return Err(refused(format!(
+            "Content-Length {told} of a part of {len} bytes"
+        )));
+    }
+    Ok(bounded(place.to_owned(), answer, len))
+}
+
+/// The body of `answer` up to `len` bytes; one that goes on is an error.
+#[must_use]
+pub fn bounded(place: String, answer: Response, len: u64) -> Body {
+    let mut left = len;
+    answer
+        .bytes_stream()
+        .map(move |piece: reqwest::Result<Bytes>| {
+            let piece = piece.map_err(|error| failure(&place, &error))?;
+            left = left
+                .checked_sub(forerun_io::u64_from(piece.len()))
+                .ok_or_else(|| RemoteError::Refused {
+                    place: place.clone(),
+                    reason: format!("more than the {len} bytes that were announced"),
+                })?;
+            Ok(piece)
+        })
+        .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_ranges_are_read_strictly() {
+        let range = |first, end, total| {
+            Some(ContentRange {
+                range: Some((first, end)),
+                total,
+            })
+        };
+        for (text, expected) in [
+            ("bytes 0-0/1", range(0, 1, Some(1))),
+            ("bytes 5-9/*", range(5, 10, None)),
+            (
+                "bytes */7",
+                Some(ContentRange {
+                    range: None,
+                    total: Some(7),
+                }),
+            ),
+            ("bytes 0-7/7", None),
+            ("bytes 5-4/7", None),
+            ("bytes +1-2/7", None),
+            ("bytes 0-18446744073709551615/*", None),
+            ("items 0-1/7", None),
+            ("", None),
+        ] {
+            assert_eq!(ContentRange::parse(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn waits_are_read_as_seconds_and_as_dates() {
+        assert_eq!(retry_after("3"), Some(Duration::from_secs(3)));
+        assert_eq!(
+            retry_after("Sun, 06 Nov 1994 08:49:37 GMT"),
+            Some(Duration::ZERO)
+        );
+        assert_eq!(retry_after("soon"), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! How HTTP clients are made: TLS roots, redirects, name, time to connect.
+//!
+//! A client follows no redirect, or follows with care: never from https down to http, and with
+//! credentials only as long as scheme, host and port stay the same. No total timeout is set here:
+//! bodies are as long as images; what watches them is the fetcher.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::redirect;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::{RemoteError, Result};
+
+/// A file of certificates in PEM form that are trusted besides those of the system.
+pub const CA_FILE_VARIABLE: &str = "FORERUN_CA_FILE";
+
+/// Redirects followed for one request.
+const REDIRECTS: usize = 8;
+
+/// How a client differs from the usual one.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// Further trusted certificates, PEM. Without it the variable [`CA_FILE_VARIABLE`] is asked.
+    pub ca_file: Option<PathBuf>,
+    /// Longest time for a connection to come about.
+    pub connect_timeout: Duration,
+    /// Whether redirects are followed; a caller that has to see where they lead follows them itself.
+    pub follow_redirects: bool,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            ca_file: None,
+            connect_timeout: Duration::from_secs(10),
+            follow_redirects: false,
+        }
+    }
+}
+
+/// Builds a client.
+///
+/// # Errors
+/// [`RemoteError::Reference`] naming the certificate file that cannot be used.
+pub fn build(options: &ClientOptions) -> Result<reqwest::Client> {
+    let failed = |reason: String| RemoteError::Reference {
+        text: "TLS".to_owned(),
+        reason,
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(error.to_string()))?
+        .with_root_certificates(roots(options)?)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let redirects = if options.follow_redirects {
+        redirect::Policy::custom(follow)
+    } else {
+        redirect::Policy::none()
+    };
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(redirects)
+        .user_agent(concat!("forerun/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(options.connect_timeout)
+        .tcp_keepalive(Duration::from_secs(30))
+        .pool_idle_timeout(Duration::from_secs(60))
+        .referer(false)
+        .build()
+        .map_err(|error| failed(describe(&error)))
+}
+
+/// Certificates of the system, and those of the user's file.
+fn roots(options: &ClientOptions) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let system = rustls_native_certs::load_native_certs();
+    for error in &system.errors {
+        tracing::debug!(%error, "a certificate of the system was left out");
+    }
+    roots.add_parsable_certificates(system.certs);
+    let file = options
+        .ca_file
+        .clone()
+        .or_else(|| std::env::var_os(CA_FILE_VARIABLE).map(PathBuf::from));
+    if let Some(file) = file {
+        let failed = |reason: String| RemoteError::Reference {
+            text: file.display().to_string(),
+            reason,
+        };
+        let certificates =
+            CertificateDer::pem_file_iter(&file).map_err(|error| failed(error.to_string()))?;
+        for certificate in certificates {
+            let certificate = certificate.map_err(|error| failed(error.to_string()))?;
+            roots
+                .add(certificate)
+                .map_err(|error| failed(error.to_string()))?;
+        }
+    }
+    Ok(roots)
+}
+
+/// Follows a redirect unless it gives up encryption or there were too many.
+fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let down = attempt.url().scheme() != "https"
+        && attempt.previous().iter().any(|url| url.scheme() == "https");
+    if down {
+        return attempt.error("a redirect from https to http is not followed");
+    }
+    if attempt.previous().len() > REDIRECTS {
+        return attempt.error("too many redirects");
+    }
+    attempt.follow()
+}
+
+/// An error of the client as text: all causes, no address (addresses may hold credentials).
+#[must_use]
+pub fn describe(error: &reqwest::Error) -> String {
+    use std::error::Error as _;
+    let mut text = String::new();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    if text.is_empty() {
+        text = match () {
+            () if error.is_timeout() => "timeout",
+            () if error.is_connect() => "cannot connect",
+            () if error.is_body() || error.is_decode() => "the answer broke off",
+            () => "the request failed",
+        }
+        .to_owned();
+    }
+    text
+}
+
+/// What the failure of a request or body means.
+#[must_use]
+pub fn failure(place: &str, error: &reqwest::Error) -> RemoteError {
+    let place = place.to_owned();
+    let reason = describe(error);
+    if error.is_redirect() || error.is_builder() {
+        return RemoteError::Refused { place, reason };
+    }
+    RemoteError::Network { place, reason }
+}

@@ -1,0 +1,121 @@
+//! Bytes of any length in, whole chunks out.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+/// The part of a range that is not there yet.
+pub struct Assembly {
+    chunk_len: u64,
+    /// Where the next byte belongs.
+    at: u64,
+    end: u64,
+    /// What has come of the chunk that holds `at`.
+    buffer: Vec<u8>,
+    /// Who sent it.
+    senders: HashSet<usize>,
+}
+
+impl Assembly {
+    /// Expects `range`, whose start is a multiple of `chunk_len`.
+    pub fn new(chunk_len: u32, range: Range<u64>) -> Self {
+        Self {
+            chunk_len: u64::from(chunk_len).max(1),
+            at: range.start,
+            end: range.end,
+            buffer: Vec::new(),
+            senders: HashSet::new(),
+        }
+    }
+
+    /// What is missing.
+    pub const fn missing(&self) -> Range<u64> {
+        self.at..self.end
+    }
+
+    /// Takes as much of `bytes` as belongs to the current chunk, and gives what is left of them and,
+    /// if it is whole now, the chunk with its place.
+    pub fn push<'a>(
+        &mut self,
+        sender: usize,
+        bytes: &'a [u8],
+    ) -> (&'a [u8], Option<(u64, Vec<u8>)>) {
+        let start = self
+            .at
+            .saturating_sub(forerun_io::u64_from(self.buffer.len()));
+        let end = start.saturating_add(self.chunk_len).min(self.end);
+        let wanted = forerun_io::saturating_usize(end.saturating_sub(self.at));
+        let (mine, rest) = bytes.split_at(wanted.min(bytes.len()));
+        if self.buffer.capacity() == 0 {
+            self.buffer.reserve_exact(wanted);
+        }
+        self.buffer.extend_from_slice(mine);
+        self.at = self.at.saturating_add(forerun_io::u64_from(mine.len()));
+        self.senders.insert(sender);
+        let whole =
+            (self.at == end && end > start).then(|| (start, std::mem::take(&mut self.buffer)));
+        (rest, whole)
+    }
+
+    /// The chunk that was given last was right: the next begins.
+    pub fn accept(&mut self) {
+        self.senders.clear();
+    }
+
+    /// The chunk from `start` on was wrong: it is missing again. Gives who is to blame, if that is
+    /// plain.
+    pub fn reject(&mut self, start: u64) -> Option<usize> {
+        self.at = start;
+        self.buffer = Vec::new();
+        let mut senders = self.senders.drain();
+        let first = senders.next();
+        let more = senders.next();
+        drop(senders);
+        self.senders.clear();
+        first.filter(|_| more.is_none())
+    }
+
+    /// Bytes that came and would be lost if nothing more came.
+    pub const fn pending(&self) -> usize {
+        self.buffer.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn chunks_come_out_whole_whatever_goes_in() {
+        for step in 1..9 {
+            let bytes: Vec<u8> = (0..10).collect();
+            let mut assembly = Assembly::new(4, 4..14);
+            let mut out = Vec::new();
+            for piece in bytes.chunks(step) {
+                let mut rest = piece;
+                while !rest.is_empty() {
+                    let (left, whole) = assembly.push(0, rest);
+                    rest = left;
+                    if let Some(chunk) = whole {
+                        assembly.accept();
+                        out.push(chunk);
+                    }
+                }
+            }
+            let expected = [(4, &bytes[..4]), (8, &bytes[4..8]), (12, &bytes[8..])];
+            assert_eq!(out, expected.map(|(at, bytes)| (at, bytes.to_vec())));
+            assert!(assembly.missing().is_empty());
+        }
+    }
+
+    #[test]
+    fn wrong_chunks_are_missing_again_and_blamed_on_one_sender_only() {
+        let mut assembly = Assembly::new(4, 0..8);
+        let (_, whole) = assembly.push(1, &[0; 4]);
+        assert_eq!(assembly.reject(whole.unwrap().0), Some(1));
+        assert_eq!(assembly.missing(), 0..8);
+        assembly.push(0, &[0; 2]);
+        let (_, whole) = assembly.push(1, &[0; 2]);
+        assert_eq!(assembly.reject(whole.unwrap().0), None);
+    }
+}

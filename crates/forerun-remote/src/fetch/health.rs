@@ -1,0 +1,160 @@
+//! Which mirror is asked next: the first of those that did well of late.
+//!
+//! Kept per position in the list of mirrors, not per blob: an image of a registry is many blobs at
+//! the same few servers.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::RemoteError;
+
+/// Longest time a mirror that failed comes after the others.
+const DEMOTED: Duration = Duration::from_secs(60);
+/// How long one comes last that sent wrong bytes.
+const DISTRUSTED: Duration = Duration::from_secs(600);
+
+#[derive(Clone, Copy, Default)]
+struct Mirror {
+    /// Failures in a row.
+    failures: u32,
+    /// Comes after others until then.
+    demoted: Option<Instant>,
+    /// Sent wrong bytes: comes last until then.
+    distrusted: Option<Instant>,
+    /// Asked to be left alone until then.
+    busy: Option<Instant>,
+}
+
+/// How each mirror did.
+#[derive(Default)]
+pub struct Health {
+    mirrors: Mutex<Vec<Mirror>>,
+}
+
+impl Health {
+    /// The mirror of `count` to ask now, and how long to wait before. Those in `out` are not asked;
+    /// those in `tried` only when no other is left. Nothing where all are out.
+    pub fn pick(
+        &self,
+        count: usize,
+        out: &HashSet<usize>,
+        tried: &HashSet<usize>,
+    ) -> Option<(usize, Duration)> {
+        let now = Instant::now();
+        let mirrors = self.lock(count);
+        let later = |until: Option<Instant>| until.is_some_and(|until| until > now);
+        let (index, mirror) = mirrors
+            .iter()
+            .enumerate()
+            .take(count)
+            .filter(|(index, _)| !out.contains(index))
+            .min_by_key(|(index, mirror)| {
+                let tried = tried.contains(index);
+                let busy = mirror.busy.filter(|until| *until > now);
+                (
+                    tried,
+                    busy,
+                    later(mirror.distrusted),
+                    later(mirror.demoted),
+                    *index,
+                )
+            })?;
+        let wait = mirror
+            .busy
+            .map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        Some((index, wait))
+    }
+
+    /// A request to mirror `index` succeeded.
+    pub fn succeeded(&self, index: usize) {
+        let mut mirrors = self.lock(index.saturating_add(1));
+        if let Some(mirror) = mirrors.get_mut(index) {
+            mirror.failures = 0;
+            mirror.demoted = None;
+            mirror.busy = None;
+        }
+    }
+
+    /// A request to mirror `index` failed with `error`.
+    pub fn failed(&self, index: usize, error: &RemoteError) {
+        let now = Instant::now();
+        let mut mirrors = self.lock(index.saturating_add(1));
+        let Some(mirror) = mirrors.get_mut(index) else {
+            return;
+        };
+        mirror.failures = mirror.failures.saturating_add(1);
+        let seconds = 1_u64 << mirror.failures.min(6);
+        mirror.demoted = now.checked_add(Duration::from_secs(seconds).min(DEMOTED));
+        match error {
+            RemoteError::WrongDigest { .. } => mirror.distrusted = now.checked_add(DISTRUSTED),
+            RemoteError::Busy {
+                retry_after: Some(wait),
+                ..
+            } => mirror.busy = now.checked_add(*wait),
+            _ => {}
+        }
+    }
+
+    /// Forgets all failures: the user has changed something.
+    pub fn forget(&self) {
+        self.mirrors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
+
+    fn lock(&self, count: usize) -> MutexGuard<'_, Vec<Mirror>> {
+        let mut mirrors = self.mirrors.lock().unwrap_or_else(PoisonError::into_inner);
+        if mirrors.len() < count {
+            mirrors.resize(count, Mirror::default());
+        }
+        mirrors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mirrors_that_fail_come_after_others_and_liars_last() {
+        let health = Health::default();
+        let none = HashSet::new();
+        let place = String::new();
+        let pick = |out: &HashSet<usize>| health.pick(3, out, &none).map(|(index, _)| index);
+        assert_eq!(pick(&none), Some(0));
+        let wrong = RemoteError::WrongDigest {
+            place: place.clone(),
+            range: 0..1,
+            expected: forerun_cache::Digest::of(b""),
+        };
+        health.failed(0, &wrong);
+        let failed = RemoteError::Network {
+            place: place.clone(),
+            reason: String::new(),
+        };
+        health.failed(1, &failed);
+        assert_eq!(pick(&none), Some(2));
+        assert_eq!(pick(&HashSet::from([2])), Some(1));
+        assert_eq!(pick(&HashSet::from([1, 2])), Some(0));
+        assert_eq!(pick(&HashSet::from([0, 1, 2])), None);
+        health.succeeded(1);
+        assert_eq!(pick(&none), Some(1));
+        let wait = Duration::from_secs(40);
+        for index in 0..3 {
+            let retry_after = Some(wait);
+            health.failed(
+                index,
+                &RemoteError::Busy {
+                    place: place.clone(),
+                    status: 429,
+                    retry_after,
+                },
+            );
+        }
+        let (index, waits) = health.pick(3, &none, &none).unwrap_or_default();
+        assert_eq!(index, 0);
+        assert!(waits > Duration::from_secs(30));
+    }
+}

@@ -1,0 +1,359 @@
+//! The bytes of a range, from one or more servers that hold the same image.
+//!
+//! An answer that ends early is taken up again where it ended, at the same server or the next one.
+//! Chunks are handed over one by one as they become whole; one that the taker calls wrong is fetched
+//! again, elsewhere if there is an elsewhere, and the server that sent it comes last from then on.
+//! What bounds the time: a request that stalls is given up, attempts without a byte are counted, and
+//! a range of which no chunk arrives for the whole timeout has failed, however busily bytes drip.
+//!
+//! Nothing here knows which ranges are wanted when; that is the scheduler.
+
+mod assembly;
+mod backoff;
+mod health;
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forerun_cache::Digest;
+use futures_util::StreamExt as _;
+
+use crate::layout::Part;
+use crate::stats::Counters;
+use crate::{RemoteError, Result};
+use assembly::Assembly;
+use backoff::Backoff;
+use health::Health;
+
+/// What became of a chunk that was handed over.
+#[derive(Clone, Debug)]
+pub enum Taken {
+    /// It is kept.
+    Kept,
+    /// It is not the chunk of that name.
+    Wrong(Digest),
+    /// It could not be judged or stored.
+    Failed(RemoteError),
+}
+
+/// Bounds on patience.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Longest time without a chunk.
+    pub timeout: Duration,
+    /// Longest time without a byte in one request.
+    pub stall: Duration,
+    /// Attempts in a row that bring nothing, after the first.
+    pub retries: u32,
+}
+
+/// Fetches ranges of one image.
+pub struct Fetcher {
+    parts: Vec<Part>,
+    chunk_len: u32,
+    patience: Patience,
+    health: Health,
+    counters: Arc<Counters>,
+}
+
+/// Whom to ask for which part, and how long it may say nothing.
+#[derive(Clone, Copy)]
+struct Ask<'a> {
+    part: &'a Part,
+    index: usize,
+    stall: Duration,
+}
+
+/// How one request ended that did not fail.
+struct Answered {
+    bytes: u64,
+}
+
+impl Fetcher {
+    /// For an image of `parts`, back to back, handed over in chunks of `chunk_len`.
+    #[must_use]
+    pub fn new(
+        parts: Vec<Part>,
+        chunk_len: u32,
+        patience: Patience,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            parts,
+            chunk_len,
+            patience,
+            health: Health::default(),
+            counters,
+        }
+    }
+
+    /// Reads credentials again and gives every mirror a new chance.
+    pub fn reload(&self) {
+        self.health.forget();
+        for origin in self.parts.iter().flat_map(|part| &part.blob.mirrors) {
+            origin.reload();
+        }
+    }
+
+    /// What came last for byte `at` was wrong: whoever is asked first now comes last.
+    pub fn distrust(&self, at: u64) {
+        let Some(part) = self.part(at) else {
+            return;
+        };
+        let none = HashSet::new();
+        if let Some((index, _)) = self.health.pick(part.blob.mirrors.len(), &none, &none) {
+            let error = RemoteError::WrongDigest {
+                place: place(part, index),
+                range: at..at,
+                expected: part.blob.description.digest.unwrap_or(Digest([0; 32])),
+            };
+            self.counters.error(&error);
+            self.health.failed(index, &error);
+        }
+    }
+
+    /// Where the part ends that holds byte `at`: requests do not cross that.
+    #[must_use]
+    pub fn part_end(&self, at: u64) -> u64 {
+        self.part(at).map_or(u64::MAX, |part| {
+            part.offset.saturating_add(part.blob.description.len)
+        })
+    }
+
+    fn part(&self, at: u64) -> Option<&Part> {
+        let after = self.parts.partition_point(|part| part.offset <= at);
+        self.parts.get(after.checked_sub(1)?)
+    }
+
+    /// Fetches `range`, which begins at a chunk, and hands over its chunks in order.
+    ///
+    /// # Errors
+    /// Of the last attempt, when no server is left or patience is at its end. Chunks handed over
+    /// before stay so.
+    pub async fn fetch<F, T>(&self, range: Range<u64>, mut take: F) -> Result<()>
+    where
+        F: FnMut(u64, Vec<u8>) -> T,
+        T: Future<Output = Taken>,
+    {
+        let mut assembly = Assembly::new(self.chunk_len, range);
+        let result = self.fill(&mut assembly, &mut take).await;
+        if result.is_err() {
+            self.counters.discarded(assembly.pending());
+        }
+        result
+    }
+
+    async fn fill<F, T>(&self, assembly: &mut Assembly, take: &mut F) -> Result<()>
+    where
+        F: FnMut(u64, Vec<u8>) -> T,
+        T: Future<Output = Taken>,
+    {
+        let mut out = HashSet::new();
+        let mut tried = HashSet::new();
+        let mut backoff = Backoff::new();
+        let mut deadline = after(self.patience.timeout);
+        let mut stall = self.patience.stall;
+        while !assembly.missing().is_empty() {
+            let before = assembly.missing().start;
+            let Some(part) = self.part(before) else {
+                return Err(self.lost(before));
+            };
+            let count = part.blob.mirrors.len();
+            let Some((index, wait)) = self.health.pick(count, &out, &tried) else {
+                return Err(self.lost(before));
+            };
+            if !wait.is_zero() {
+                if Instant::now()
+                    .checked_add(wait)
+                    .is_none_or(|then| then > deadline)
+                {
+                    return Err(late(part, index, wait));
+                }
+                tokio::time::sleep(wait).await;
+            }
+            let ask = Ask { part, index, stall };
+            let result = self.attempt(ask, assembly, take, &mut deadline).await;
+            let progress = assembly.missing().start > before;
+            if progress {
+                backoff = Backoff::new();
+                stall = self.patience.stall;
+                tried.clear();
+            }
+            let error = match result {
+                Ok(answered) if answered.bytes > 0 => {
+                    self.health.succeeded(index);
+                    continue;
+                }
+                Ok(_) => self.network(part, index, "the answer was empty"),
+                Err(error) => error,
+            };
+            self.counters.error(&error);
+            tracing::debug!(%error, "a request failed");
+            self.health.failed(index, &error);
+            if matches!(error, RemoteError::Cache { .. }) {
+                return Err(error);
+            }
+            if matches!(error, RemoteError::Timeout { .. }) {
+                // Too impatient for this link, perhaps.
+                stall = stall.saturating_mul(2);
+            }
+            if error.is_transient() {
+                tried.insert(index);
+            } else {
+                out.insert(index);
+            }
+            let left = (0..count).any(|other| !out.contains(&other));
+            if !left || backoff.count() >= self.patience.retries || Instant::now() >= deadline {
+                return Err(error);
+            }
+            self.counters.retry();
+            let fresh = (0..count).any(|other| !out.contains(&other) && !tried.contains(&other));
+            let pause = backoff.next();
+            if !fresh {
+                tried.clear();
+                let left = deadline.saturating_duration_since(Instant::now());
+                tokio::time::sleep(pause.min(left)).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// One request to one server, for all that is missing of the part it holds.
+    async fn attempt<F, T>(
+        &self,
+        ask: Ask<'_>,
+        assembly: &mut Assembly,
+        take: &mut F,
+        deadline: &mut Instant,
+    ) -> Result<Answered>
+    where
+        F: FnMut(u64, Vec<u8>) -> T,
+        T: Future<Output = Taken>,
+    {
+        let Ask { part, index, .. } = ask;
+        let Some(origin) = part.blob.mirrors.get(index) else {
+            return Err(self.lost(part.offset));
+        };
+        let missing = assembly.missing();
+        let part_end = part.offset.saturating_add(part.blob.description.len);
+        let start = missing.start.saturating_sub(part.offset);
+        let end = missing.end.min(part_end).saturating_sub(part.offset);
+        self.counters.request();
+        let answer = origin.fetch(start..end, &part.blob.description);
+        let mut body = self.patient(ask, *deadline, answer).await??;
+        let mut bytes = 0_u64;
+        while let Some(piece) = self.patient(ask, *deadline, body.next()).await? {
+            let piece = piece?;
+            bytes = bytes.saturating_add(forerun_io::u64_from(piece.len()));
+            self.counters.received(piece.len());
+            let mut rest: &[u8] = &piece;
+            while !rest.is_empty() {
+                let (left, whole) = assembly.push(index, rest);
+                rest = left;
+                if let Some((at, chunk)) = whole {
+                    let judged = self.hand_over(ask, assembly, take, at, chunk).await;
+                    if judged.is_err() {
+                        self.counters.discarded(rest.len());
+                    }
+                    judged?;
+                    *deadline = after(self.patience.timeout);
+                }
+            }
+        }
+        Ok(Answered { bytes })
+    }
+
+    /// Gives a chunk that has come whole to the taker; one that is not kept is missing again.
+    async fn hand_over<F, T>(
+        &self,
+        ask: Ask<'_>,
+        assembly: &mut Assembly,
+        take: &mut F,
+        at: u64,
+        chunk: Vec<u8>,
+    ) -> Result<()>
+    where
+        F: FnMut(u64, Vec<u8>) -> T,
+        T: Future<Output = Taken>,
+    {
+        let len = chunk.len();
+        match take(at, chunk).await {
+            Taken::Kept => {
+                assembly.accept();
+                Ok(())
+            }
+            Taken::Failed(error) => {
+                let _unjudged = assembly.reject(at);
+                self.counters.discarded(len);
+                Err(error)
+            }
+            Taken::Wrong(expected) => {
+                let len = forerun_io::u64_from(len);
+                self.counters.wrong(len);
+                Err(match assembly.reject(at) {
+                    Some(_) => RemoteError::WrongDigest {
+                        place: place(ask.part, ask.index),
+                        range: at..at.saturating_add(len),
+                        expected,
+                    },
+                    None => {
+                        let reason = "pieces of two answers do not fit";
+                        self.network(ask.part, ask.index, reason)
+                    }
+                })
+            }
+        }
+    }
+
+    /// `work`, unless it takes longer than a stall may or the deadline says.
+    async fn patient<T>(
+        &self,
+        ask: Ask<'_>,
+        deadline: Instant,
+        work: impl Future<Output = T>,
+    ) -> Result<T> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let patience = ask.stall.min(left);
+        tokio::time::timeout(patience, work)
+            .await
+            .map_err(|_| late(ask.part, ask.index, patience))
+    }
+
+    fn network(&self, part: &Part, index: usize, reason: &str) -> RemoteError {
+        RemoteError::Network {
+            place: place(part, index),
+            reason: reason.to_owned(),
+        }
+    }
+
+    /// No server has byte `at`; does not happen with a sound layout.
+    fn lost(&self, at: u64) -> RemoteError {
+        RemoteError::Refused {
+            place: self
+                .part(at)
+                .map_or_else(String::new, |part| place(part, 0)),
+            reason: format!("no server is known for byte {at}"),
+        }
+    }
+}
+
+fn place(part: &Part, index: usize) -> String {
+    let origin = part.blob.mirrors.get(index);
+    origin.map_or_else(String::new, |origin| origin.place().to_owned())
+}
+
+/// Nothing came for so long; a begun second counts as one.
+fn late(part: &Part, index: usize, time: Duration) -> RemoteError {
+    RemoteError::Timeout {
+        place: place(part, index),
+        seconds: time.saturating_add(Duration::from_millis(999)).as_secs(),
+    }
+}
+
+fn after(time: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(time).unwrap_or(now)
+}

@@ -1,0 +1,305 @@
+//! A remote image as a source like any other.
+
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forerun_cache::{AccessList, AccessRecorder, CachedBlob};
+use forerun_io::{FileSource, ReadAt, past_end, u64_from};
+
+use crate::fetch::{Fetcher, Patience};
+use crate::scheduler::Scheduler;
+use crate::stats::Counters;
+use crate::{
+    Identity, Layout, Readahead, Reference, RemoteError, RemoteOptions, RemoteStatus, Result,
+};
+
+/// The window of readers that wait for it. A longer one would keep them longer for bytes they may
+/// never want, which is why those that wait had short ones.
+const SYNC_WINDOW: u64 = 1 << 20;
+/// Pause before chunks are asked for again that could not be had.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// An image at servers, of which a growing part is here.
+///
+/// What is here costs a look at a bitmap and one `pread`. Who needs something else waits until just
+/// that has come and was verified, for the timeout at the longest.
+pub struct RemoteImage {
+    pub(crate) reference: Reference,
+    pub(crate) place: String,
+    pub(crate) identity: Identity,
+    pub(crate) format: Option<String>,
+    pub(crate) blob: Arc<CachedBlob>,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) recorder: Option<Recorder>,
+    pub(crate) patience: Patience,
+    pub(crate) readahead: Readahead,
+    /// The file of what is here, for hints to the kernel.
+    pub(crate) local: FileSource,
+}
+
+/// Which chunks are touched, and where that is written.
+pub(crate) struct Recorder {
+    pub(crate) touched: AccessRecorder,
+    pub(crate) path: PathBuf,
+}
+
+impl std::fmt::Debug for RemoteImage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RemoteImage")
+            .field("place", &self.place)
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RemoteImage {
+    /// Where it comes from, without credentials.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// What names it in the cache.
+    #[must_use]
+    pub const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Name of the format, where a manifest has one.
+    #[must_use]
+    pub fn format(&self) -> Option<&str> {
+        self.format.as_deref()
+    }
+
+    /// Its part of the cache.
+    #[must_use]
+    pub const fn blob(&self) -> &Arc<CachedBlob> {
+        &self.blob
+    }
+
+    /// How it is doing.
+    #[must_use]
+    pub fn status(&self) -> RemoteStatus {
+        let mut status = RemoteStatus {
+            place: self.place.clone(),
+            len: self.blob.geometry().len(),
+            local_bytes: self.blob.local_bytes(),
+            complete: self.blob.is_complete(),
+            verified: self.blob.is_verified(),
+            ..RemoteStatus::default()
+        };
+        self.counters.fill(&mut status);
+        self.scheduler.fill(&mut status);
+        status
+    }
+
+    /// Waits until all of it is here and nothing needs the network any more, for `timeout` at the
+    /// longest. Whether it came to that.
+    #[must_use]
+    pub fn wait_complete(&self, timeout: Duration) -> bool {
+        let start = Instant::now();
+        loop {
+            if self.status().detached {
+                return self.blob.is_complete();
+            }
+            if start.elapsed() >= timeout {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Fetches all that is missing, in the background.
+    pub fn prefetch_all(&self) {
+        self.scheduler.background();
+    }
+
+    /// Fetches the chunks of an access list in its order, in the background.
+    pub fn prefetch(&self, list: &AccessList) {
+        self.scheduler.listed(list.runs_for(&self.blob.geometry()));
+    }
+
+    /// What was touched so far, if it is recorded.
+    #[must_use]
+    pub fn accesses(&self) -> Option<AccessList> {
+        self.recorder
+            .as_ref()
+            .map(|recorder| recorder.touched.list())
+    }
+
+    /// Writes what was touched so far to the file it was to be recorded in. Also done when the image
+    /// is dropped.
+    ///
+    /// # Errors
+    /// What writing the file reports.
+    pub fn save_accesses(&self) -> io::Result<()> {
+        match &self.recorder {
+            Some(recorder) => std::fs::write(&recorder.path, recorder.touched.list().to_text()),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads credentials again, and gives servers that failed a new chance.
+    pub fn reload(&self) {
+        self.scheduler.reload();
+    }
+
+    /// Asks for the image anew, with the mirrors and credentials of `options`, and fetches from those
+    /// servers from now on. Chunk size, cache and limits stay as they are.
+    ///
+    /// # Errors
+    /// Why it cannot be had any more, or [`RemoteError::Changed`] if it is another one now; then
+    /// everything stays as it is.
+    pub fn reopen(&self, options: &RemoteOptions) -> Result<()> {
+        let resolved = crate::open::resolved(&self.reference, options)?;
+        let layout: Layout = resolved.layout;
+        let same = match (&self.identity, &layout.identity) {
+            // Another mirror may have answered first, and have another name for the same version.
+            (
+                Identity::Version { url, version },
+                Identity::Version {
+                    url: other,
+                    version: new,
+                },
+            ) => url != other || version == new,
+            (known, new) => known == new,
+        };
+        if !same || layout.len != self.blob.geometry().len() {
+            return Err(RemoteError::Changed {
+                place: layout.place,
+            });
+        }
+        let chunk_len = self.blob.geometry().chunk_size();
+        let counters = Arc::clone(&self.counters);
+        let fetcher = Fetcher::new(layout.parts, chunk_len, self.patience, counters);
+        self.scheduler.replace(fetcher, resolved.registry);
+        Ok(())
+    }
+
+    /// Fills `out` when what it needs has come.
+    fn fetch(&self, bytes: &Range<u64>, out: &mut [u8]) -> io::Result<()> {
+        let geometry = self.blob.geometry();
+        let start = Instant::now();
+        let wanted = match self.readahead {
+            Readahead::Async | Readahead::Off => geometry.chunks_of(bytes),
+            Readahead::Sync => {
+                let end = bytes.end.max(bytes.start.saturating_add(SYNC_WINDOW));
+                geometry.chunks_of(&(bytes.start..end))
+            }
+        };
+        let mut deadline = self.deadline();
+        let mut pause = PAUSE;
+        let mut touched = self.readahead != Readahead::Async;
+        loop {
+            let missing = self.blob.missing(wanted.clone())?;
+            if missing.is_empty() {
+                break;
+            }
+            let pending = self.scheduler.demand(&missing).map_err(failed)?;
+            // After the demand, so that it comes first; before the wait, so that nothing waits for it.
+            if !std::mem::replace(&mut touched, true) {
+                self.scheduler.touch(bytes);
+            }
+            let mut error = None;
+            for chunk in pending {
+                match chunk.wait(deadline) {
+                    Some(Ok(())) => deadline = self.deadline(),
+                    Some(Err(reason)) => error = Some(reason),
+                    None => return Err(self.late()),
+                }
+                if error.is_some() {
+                    break;
+                }
+            }
+            let Some(error) = error else {
+                continue;
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !error.is_transient() || left.is_zero() {
+                return Err(failed(error));
+            }
+            std::thread::sleep(pause.min(left));
+            pause = pause.saturating_mul(2).min(Duration::from_secs(2));
+        }
+        self.counters.waited(start.elapsed());
+        if self.blob.read_if_present(bytes.start, out)? {
+            return Ok(());
+        }
+        // It was here a moment ago: somebody found it to be wrong and dropped it.
+        Err(io::Error::other("the cache lost what was fetched"))
+    }
+
+    fn deadline(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_add(self.patience.timeout).unwrap_or(now)
+    }
+
+    /// The error of a reader that waited in vain, with what went wrong meanwhile.
+    fn late(&self) -> io::Error {
+        let seconds = self.patience.timeout.as_secs_f32();
+        let place = &self.place;
+        let last = self.status().last_error;
+        let text = match last {
+            Some(last) => format!("{place}: nothing came for {seconds} s; last error: {last}"),
+            None => format!("{place}: nothing came for {seconds} s"),
+        };
+        io::Error::new(io::ErrorKind::TimedOut, text)
+    }
+}
+
+fn failed(error: RemoteError) -> io::Error {
+    let kind = match error {
+        RemoteError::Timeout { .. } => io::ErrorKind::TimedOut,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}
+
+impl ReadAt for RemoteImage {
+    fn len(&self) -> u64 {
+        self.blob.geometry().len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        past_end(offset, out.len(), self.len())?;
+        let bytes = offset..offset.saturating_add(u64_from(out.len()));
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if let Some(recorder) = &self.recorder {
+            recorder.touched.touch(&bytes);
+        }
+        if !self.blob.read_if_present(offset, out)? {
+            return self.fetch(&bytes, out);
+        }
+        if !self.blob.is_complete() {
+            let chunks = self.blob.geometry().chunks_of(&bytes);
+            if self.scheduler.is_marked(&chunks) {
+                self.scheduler.touch(&bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn will_need(&self, range: Range<u64>) -> bool {
+        if self.blob.is_complete() {
+            return self.local.will_need(range);
+        }
+        if self.readahead != Readahead::Sync {
+            self.scheduler.hint(self.blob.geometry().chunks_of(&range));
+        }
+        true
+    }
+}
+
+impl Drop for RemoteImage {
+    fn drop(&mut self) {
+        if let Err(error) = self.save_accesses() {
+            tracing::warn!(%error, "the access list could not be written");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a reference turned out to be: one image, in one part or many, and what proves its bytes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use forerun_cache::Digest;
+
+use crate::{Description, Origin};
+
+/// What names an image in the cache. Its text is stable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// The root of its table.
+    Root(Digest),
+    /// The digest of all its bytes.
+    Blob(Digest),
+    /// Where it lies, and which version of what lies there.
+    Version {
+        /// Address, without credentials.
+        url: String,
+        /// What the server calls the version.
+        version: String,
+    },
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root(digest) => write!(f, "root {digest}"),
+            Self::Blob(digest) => write!(f, "blob {digest}"),
+            Self::Version { url, version } => write!(f, "url {url} version {version}"),
+        }
+    }
+}
+
+/// The same bytes at one or more servers.
+#[derive(Clone, Debug)]
+pub struct RemoteBlob {
+    /// Length, version and digest.
+    pub description: Description,
+    /// Where it can be had, the first to be asked first; never empty. An origin whose server calls the
+    /// version otherwise keeps that to itself.
+    pub mirrors: Vec<Arc<dyn Origin>>,
+}
+
+/// A run of bytes of the image that servers know as one blob.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Where in the image it begins.
+    pub offset: u64,
+    /// The blob that holds it; as long as the blob.
+    pub blob: RemoteBlob,
+}
+
+/// The digests of an image's chunks, as a blob.
+#[derive(Clone, Debug)]
+pub struct TableLayout {
+    /// Bytes in a chunk, and in a hash block.
+    pub chunk_size: u32,
+    /// The fs-verity digest of the image.
+    pub root: Digest,
+    /// Levels of the Merkle tree, the top one first, in blocks of chunk size.
+    pub blob: RemoteBlob,
+}
+
+/// An image as a concatenation of parts.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// For messages, without credentials.
+    pub place: String,
+    /// Length of the image in bytes.
+    pub len: u64,
+    /// What names it in the cache.
+    pub identity: Identity,
+    /// Back to back from 0 to [`len`](Self::len), none empty.
+    pub parts: Vec<Part>,
+    /// What proves its chunks, where there is something.
+    pub table: Option<TableLayout>,
+    /// Name of the format, where the manifest has one.
+    pub format: Option<String>,
+}
+
+impl Layout {
+    /// An image that is one blob.
+    #[must_use]
+    pub fn single(place: String, blob: RemoteBlob, identity: Identity) -> Self {
+        let len = blob.description.len;
+        let parts = if len == 0 {
+            Vec::new()
+        } else {
+            vec![Part { offset: 0, blob }]
+        };
+        Self {
+            place,
+            len,
+            identity,
+            parts,
+            table: None,
+            format: None,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Images in registries, object stores and on web servers, fetched on demand.
+//!
+//! The only crate that opens sockets; the asynchronous runtime hides in here. Users of it meet a
+//! [`ReadAt`](forerun_io::ReadAt).
+
+pub mod answer;
+pub mod client;
+mod error;
+mod fetch;
+mod image;
+mod layout;
+mod metrics;
+mod open;
+mod options;
+mod origin;
+mod progress;
+pub mod pull;
+pub mod push;
+mod reference;
+pub mod registry;
+mod resolve;
+pub mod runtime;
+mod scheduler;
+mod stats;
+mod table;
+mod transfer;
+
+pub use error::{RemoteError, Result};
+pub use fetch::{Fetcher, Patience, Taken};
+pub use image::RemoteImage;
+pub use layout::{Identity, Layout, Part, RemoteBlob, TableLayout};
+pub use metrics::serve_metrics;
+pub use open::open;
+pub use options::{Prefetch, Readahead, RemoteOptions};
+pub use origin::{Body, Description, HttpOrigin, Origin, Pinned, S3Origin};
+pub use progress::Progress;
+pub use reference::{Reference, place_of};
+pub use stats::{Counters, RemoteStatus};
+pub use transfer::{pull_to, push_to};

@@ -1,0 +1,124 @@
+//! A page of numbers for Prometheus, over HTTP.
+//!
+//! One page at one address, whatever path is asked for. Each connection is answered once and closed;
+//! who does not ask in time is cut off.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+
+use crate::{RemoteError, Result, runtime};
+
+/// Longest a connection lasts.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections at a time; further ones wait.
+const CONNECTIONS: usize = 8;
+
+/// Serves what `page` gives at `address` (`127.0.0.1:9000`; port 0 takes any), as long as the
+/// process lives. Gives the address it is at.
+///
+/// # Errors
+/// [`RemoteError::Refused`] where the address is none or is taken.
+pub fn serve_metrics(
+    address: &str,
+    page: impl Fn() -> String + Send + Sync + 'static,
+) -> Result<SocketAddr> {
+    let refused = |reason: String| RemoteError::Refused {
+        place: address.to_owned(),
+        reason,
+    };
+    let (listener, bound) = runtime::wait_for(async {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|error| refused(error.to_string()))?;
+        let bound = listener.local_addr();
+        let bound = bound.map_err(|error| refused(error.to_string()))?;
+        Ok((listener, bound))
+    })?;
+    let page: Arc<dyn Fn() -> String + Send + Sync> = Arc::new(page);
+    runtime::handle()?.spawn(accept(listener, page));
+    Ok(bound)
+}
+
+async fn accept(listener: TcpListener, page: Arc<dyn Fn() -> String + Send + Sync>) {
+    let room = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
+            return;
+        };
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of file descriptors, most likely: others may close some.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let page = Arc::clone(&page);
+        tokio::spawn(async move {
+            let _held_until_the_end = place;
+            let answer = hyper::service::service_fn(move |request| {
+                let answer = answer(&request, &*page);
+                async { Ok::<_, std::convert::Infallible>(answer) }
+            });
+            let mut server = hyper::server::conn::http1::Builder::new();
+            let server = server.keep_alive(false).timer(TokioTimer::new());
+            let connection = server.serve_connection(TokioIo::new(stream), answer);
+            // Whoever asked badly, or not in time, gets nothing.
+            let _gone = tokio::time::timeout(PATIENCE, connection).await;
+        });
+    }
+}
+
+fn answer<B>(request: &Request<B>, page: &dyn Fn() -> String) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET {
+        let mut refusal = Response::new(Full::default());
+        *refusal.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        return refusal;
+    }
+    let mut answer = Response::new(Full::new(Bytes::from(page())));
+    let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, text);
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+
+    fn ask(bound: SocketAddr, request: &str) -> String {
+        let mut stream = std::net::TcpStream::connect(bound).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn the_page_is_served_and_nothing_else() {
+        let bound = serve_metrics("127.0.0.1:0", || "a 1\n".to_owned()).unwrap();
+        let answer = ask(bound, "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert!(answer.ends_with("\r\n\r\na 1\n"), "{answer}");
+        let answer = ask(
+            bound,
+            "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n",
+        );
+        assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+        assert!(ask(bound, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    }
+
+    #[test]
+    fn an_address_that_is_taken_is_told() {
+        let bound = serve_metrics("127.0.0.1:0", String::new).unwrap();
+        let error = serve_metrics(&bound.to_string(), String::new).unwrap_err();
+        assert!(error.to_string().contains(&bound.to_string()), "{error}");
+        assert!(serve_metrics("nowhere", String::new).is_err());
+    }
+}

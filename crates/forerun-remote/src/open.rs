@@ -1,0 +1,165 @@
+//! Opening: a reference becomes a source.
+
+use std::sync::Arc;
+
+use forerun_cache::{AccessList, AccessRecorder, BlobSpec, Cache, CacheError, CacheOptions};
+use forerun_cache::{Geometry, VerifiedTable};
+use forerun_io::FileSource;
+
+use crate::fetch::{Fetcher, Patience};
+use crate::image::{Recorder, RemoteImage};
+use crate::resolve::{Resolved, resolve};
+use crate::scheduler::{Scheduler, Work};
+use crate::stats::Counters;
+use crate::table::TableSource;
+use crate::{Identity, Layout, Prefetch, Reference, RemoteError, RemoteOptions, Result, runtime};
+
+/// Opens the image that `reference` names. Asks its servers what it is, and nothing more.
+///
+/// # Errors
+/// What servers answer; a cache that cannot be used; an access list that cannot be read.
+pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
+    let resolved = resolved(reference, options)?;
+    assemble(reference, resolved, options)
+}
+
+/// What `reference` is, within the time that opening may take.
+pub(crate) fn resolved(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
+    runtime::wait_for(async {
+        let asked = tokio::time::timeout(options.timeout, resolve(reference, options));
+        asked.await.unwrap_or_else(|_elapsed| {
+            Err(RemoteError::Timeout {
+                place: reference.place(),
+                seconds: options.timeout.as_secs(),
+            })
+        })
+    })
+}
+
+/// The source over what a reference turned out to be.
+fn assemble(
+    reference: &Reference,
+    resolved: Resolved,
+    options: &RemoteOptions,
+) -> Result<Arc<RemoteImage>> {
+    let Resolved { layout, registry } = resolved;
+    let counters = Arc::new(Counters::default());
+    let patience = Patience {
+        timeout: options.timeout,
+        stall: options.stall,
+        retries: options.retries,
+    };
+    // Read before anything is fetched: a list that is none is an error of its own.
+    let list = match &options.prefetch {
+        Prefetch::List(path) => Some(read_list(path)?),
+        Prefetch::None | Prefetch::All => None,
+    };
+    let (blob, table) = cached(&layout, options, patience, &counters)?;
+    let geometry = blob.geometry();
+    let digest = match layout.identity {
+        Identity::Blob(digest) => Some(digest),
+        Identity::Root(_) | Identity::Version { .. } => None,
+    };
+    let chunk_len = geometry.chunk_size();
+    let scheduler = Scheduler::new(Work {
+        place: layout.place.clone(),
+        blob: Arc::clone(&blob),
+        fetcher: Fetcher::new(layout.parts, chunk_len, patience, Arc::clone(&counters)),
+        table,
+        digest,
+        requests: options.requests,
+        window: options.window,
+        patience: options.stall,
+        counters: Arc::clone(&counters),
+        registry,
+    })?;
+    let recorder = options.record.clone().map(|path| Recorder {
+        touched: AccessRecorder::new(&layout.identity.to_string(), geometry),
+        path,
+    });
+    let local = blob.data_file().try_clone().and_then(FileSource::from_file);
+    let local = local.map_err(|error| RemoteError::Cache {
+        reason: error.to_string(),
+    })?;
+    let image = Arc::new(RemoteImage {
+        reference: reference.clone(),
+        place: layout.place,
+        identity: layout.identity,
+        format: layout.format,
+        blob,
+        scheduler,
+        counters,
+        recorder,
+        patience,
+        readahead: options.readahead,
+        local,
+    });
+    image.scheduler.finish_if_complete();
+    if !image.blob.is_complete() {
+        image.scheduler.warm_table();
+    }
+    if options.prefetch == Prefetch::All {
+        image.prefetch_all();
+    }
+    if let Some(list) = list {
+        image.prefetch(&list);
+    }
+    Ok(image)
+}
+
+/// The image's part of the cache, and the source of its table.
+fn cached(
+    layout: &Layout,
+    options: &RemoteOptions,
+    patience: Patience,
+    counters: &Arc<Counters>,
+) -> Result<(Arc<forerun_cache::CachedBlob>, Option<Arc<TableSource>>)> {
+    let dir = options.cache_dir().ok_or_else(|| RemoteError::Cache {
+        reason: "there is no home directory to keep it in; name one".to_owned(),
+    })?;
+    let settings = options
+        .cache_limit
+        .map_or_else(CacheOptions::default, CacheOptions::with_limit);
+    let cache = Cache::open(&dir, settings).map_err(|error| cache_error(&error))?;
+    let mut chunk_size = options.chunk_len;
+    let mut source = None;
+    let mut table = None;
+    if let Some(proof) = &layout.table {
+        chunk_size = proof.chunk_size;
+        let geometry =
+            Geometry::new(layout.len, chunk_size).map_err(|error| RemoteError::Refused {
+                place: layout.place.clone(),
+                reason: error.to_string(),
+            })?;
+        let from = Arc::new(TableSource::new(proof, patience, Arc::clone(counters)));
+        let over: Arc<TableSource> = Arc::clone(&from);
+        let verified = VerifiedTable::new(over, geometry, proof.root);
+        let verified = verified.map_err(|error| RemoteError::Refused {
+            place: layout.place.clone(),
+            reason: error.to_string(),
+        })?;
+        source = Some(from);
+        table = Some(Arc::new(verified));
+    }
+    let blob = cache.blob(BlobSpec {
+        identity: layout.identity.to_string(),
+        len: layout.len,
+        chunk_size,
+        table,
+        label: layout.place.clone(),
+    });
+    Ok((blob.map_err(|error| cache_error(&error))?, source))
+}
+
+fn read_list(path: &std::path::Path) -> Result<AccessList> {
+    let bad = |reason: String| RemoteError::Reference {
+        text: path.display().to_string(),
+        reason,
+    };
+    let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
+    AccessList::parse(&text).map_err(|error| bad(error.to_string()))
+}
+
+fn cache_error(error: &CacheError) -> RemoteError {
+    crate::scheduler::cache_error(error)
+}

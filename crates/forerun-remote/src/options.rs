@@ -1,0 +1,111 @@
+//! How a remote image is opened.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::registry::RegistryOptions;
+
+/// What is done with data ahead of the reader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Readahead {
+    /// Windows are asked for without waiting; the reader goes on as soon as its own chunk is there.
+    #[default]
+    Async,
+    /// The reader waits for the whole window, as readers through a cache once did in the kernel. For
+    /// comparison only.
+    Sync,
+    /// Nothing is read ahead but what `will_need` names.
+    Off,
+}
+
+/// What is fetched before anybody asks for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Prefetch {
+    /// Nothing.
+    #[default]
+    None,
+    /// The whole image, in the background.
+    All,
+    /// The ranges of an access list that an earlier run recorded.
+    List(PathBuf),
+}
+
+/// Options of [`open`](crate::open).
+#[derive(Clone, Debug)]
+pub struct RemoteOptions {
+    /// Where chunks are kept; without it the user's cache directory.
+    pub cache_dir: Option<PathBuf>,
+    /// Bytes the cache may hold, all images together.
+    pub cache_limit: Option<u64>,
+    /// Other addresses of the same image, best first, tried after that of the reference; for a
+    /// registry the addresses of registries that mirror it, asked before it.
+    pub mirrors: Vec<String>,
+    /// Longest time a reader waits, and longest time opening takes.
+    pub timeout: Duration,
+    /// Longest time without a byte before a request is given up and made again.
+    pub stall: Duration,
+    /// Longest time for a connection to come about.
+    pub connect_timeout: Duration,
+    /// How often in a row a request is made again without getting anything.
+    pub retries: u32,
+    /// Whether images whose chunks cannot be verified one by one are refused.
+    pub require_verified: bool,
+    /// What is done ahead of readers.
+    pub readahead: Readahead,
+    /// What is fetched before anybody asks.
+    pub prefetch: Prefetch,
+    /// Where the order in which chunks are touched is written.
+    pub record: Option<PathBuf>,
+    /// Longest window that is read ahead of one reader, in bytes; up to two are on their way at a time.
+    /// Bandwidth times round trip is needed, which is 8 MiB at 100 MB/s and 80 ms.
+    pub window: u64,
+    /// How registries are spoken to.
+    pub registry: RegistryOptions,
+    /// Bytes in a chunk of images that have no table; a power of two, 4 KiB to 1 MiB.
+    pub chunk_len: u32,
+    /// Requests in flight at once, not counting those that readers wait for.
+    pub requests: usize,
+    /// Further trusted certificates, PEM.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Default for RemoteOptions {
+    fn default() -> Self {
+        Self {
+            cache_dir: None,
+            cache_limit: None,
+            mirrors: Vec::new(),
+            timeout: Duration::from_secs(30),
+            stall: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(5),
+            retries: 5,
+            require_verified: false,
+            readahead: Readahead::default(),
+            prefetch: Prefetch::default(),
+            record: None,
+            window: 8 << 20,
+            registry: RegistryOptions::default(),
+            chunk_len: 64 << 10,
+            requests: 12,
+            ca_file: None,
+        }
+    }
+}
+
+impl RemoteOptions {
+    /// The cache directory that holds: the given one, else `forerun` below `XDG_CACHE_HOME` or
+    /// `~/.cache`; nothing where there is no home.
+    #[must_use]
+    pub fn cache_dir(&self) -> Option<PathBuf> {
+        let set = |name: &str| {
+            std::env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        self.cache_dir.clone().or_else(|| {
+            set("XDG_CACHE_HOME")
+                .or_else(|| set("HOME").map(|home| home.join(".cache")))
+                .map(|cache| cache.join("forerun"))
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! The seam between protocols and everything above them: one blob at one server.
+
+mod http;
+mod pinned;
+mod s3;
+
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+use forerun_cache::Digest;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+
+use crate::Result;
+
+pub use http::HttpOrigin;
+pub use pinned::Pinned;
+pub use s3::S3Origin;
+
+/// The bytes of an answer as they come in.
+pub type Body = BoxStream<'static, Result<Bytes>>;
+
+/// What a server says about a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Length in bytes.
+    pub len: u64,
+    /// What tells this version from others at the same address, where the server gives it; part of
+    /// the blob's name in the cache and condition of later requests.
+    pub version: Option<String>,
+    /// Digest of the whole blob, where its name is one.
+    pub digest: Option<Digest>,
+}
+
+/// One blob at one server. Implementations ask once: trying again, other mirrors and timeouts of a
+/// stream that stalls are the caller's.
+pub trait Origin: Send + Sync + fmt::Debug {
+    /// The address for messages, without credentials.
+    fn place(&self) -> &str;
+
+    /// Asks for length and version. Servers that cannot send parts are refused here, before anything
+    /// depends on them.
+    fn describe(&self) -> BoxFuture<'_, Result<Description>>;
+
+    /// Asks for `range` of the blob as `description` has it. The answer's head is checked before the
+    /// body is given: status, range, total length, version. The body may be shorter than the range if
+    /// the connection ends; it is never longer.
+    fn fetch(&self, range: Range<u64>, description: &Description) -> BoxFuture<'_, Result<Body>>;
+
+    /// Reads credentials again from where they came, on the user's signal.
+    fn reload(&self) {}
+}

@@ -1,0 +1,213 @@
+//! A file on a web server that answers range requests.
+//!
+//! A HEAD is believed if it says all there is to know. Otherwise one byte is asked for: there are
+//! servers that take ranges and do not say so, and addresses that are signed for GET alone. What a
+//! strong ETag or, failing that, a date of change says is the version; later requests carry it as a
+//! condition, and answers that show another are refused. Addresses behind redirects are not
+//! remembered: they are often signed for minutes only.
+
+use std::ops::Range;
+
+use base64::Engine as _;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use reqwest::header::{
+    ACCEPT_ENCODING, ACCEPT_RANGES, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    ETAG, HeaderMap, HeaderValue, IF_MATCH, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE,
+};
+use reqwest::{Client, Method, RequestBuilder, StatusCode};
+use url::Url;
+
+use crate::answer::{ContentRange, header, partial, refusal};
+use crate::client::failure;
+use crate::reference::place_of;
+use crate::{Body, Description, Origin, RemoteError, Result};
+
+/// How versions begin that are dates of change rather than ETags.
+const MODIFIED: &str = "modified ";
+
+/// A file on a web server.
+pub struct HttpOrigin {
+    client: Client,
+    url: Url,
+    place: String,
+    authorization: Option<HeaderValue>,
+}
+
+impl std::fmt::Debug for HttpOrigin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HttpOrigin({})", self.place)
+    }
+}
+
+impl HttpOrigin {
+    /// An origin at `url`. User and password in it become basic authentication for that scheme, host
+    /// and port alone.
+    ///
+    /// # Errors
+    /// [`RemoteError::Reference`] for credentials that cannot be sent.
+    pub fn new(client: Client, mut url: Url) -> Result<Self> {
+        let place = place_of(&url);
+        let authorization = basic(&url).ok_or_else(|| RemoteError::Reference {
+            text: place.clone(),
+            reason: "the user or password in it cannot be sent".to_owned(),
+        })?;
+        // Both fail only for addresses without a host, which no client takes.
+        let _no_host = (url.set_username(""), url.set_password(None));
+        Ok(Self {
+            client,
+            url,
+            place,
+            authorization,
+        })
+    }
+
+    fn get(&self, range: &Range<u64>) -> RequestBuilder {
+        let last = range.end.saturating_sub(1);
+        self.request(Method::GET)
+            .header(RANGE, format!("bytes={}-{last}", range.start))
+    }
+
+    fn request(&self, method: Method) -> RequestBuilder {
+        let mut request = self
+            .client
+            .request(method, self.url.clone())
+            .header(ACCEPT_ENCODING, "identity");
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
+        request
+    }
+
+    async fn ask(&self) -> Result<Description> {
+        let answer = self.request(Method::HEAD).send().await;
+        let answer = answer.map_err(|error| failure(&self.place, &error))?;
+        let (status, headers) = (answer.status(), answer.headers());
+        let ranges = header(headers, ACCEPT_RANGES).is_some_and(|units| units.contains("bytes"));
+        let plain = header(headers, CONTENT_ENCODING).is_none_or(|coding| coding == "identity");
+        let len = header(headers, CONTENT_LENGTH).and_then(|len| len.parse().ok());
+        match len.filter(|_| status == StatusCode::OK && ranges && plain) {
+            Some(len) => Ok(Description {
+                len,
+                version: version(headers),
+                digest: None,
+            }),
+            None => match refusal(&self.place, status, headers) {
+                error @ (RemoteError::NotFound { .. } | RemoteError::Busy { .. }) => Err(error),
+                _ => self.probe().await,
+            },
+        }
+    }
+
+    /// Asks for the first byte.
+    async fn probe(&self) -> Result<Description> {
+        let answer = self.get(&(0..1)).send().await;
+        let answer = answer.map_err(|error| failure(&self.place, &error))?;
+        let (status, headers) = (answer.status(), answer.headers());
+        let range = header(headers, CONTENT_RANGE).and_then(ContentRange::parse);
+        let len = match status {
+            StatusCode::PARTIAL_CONTENT => range.and_then(|range| range.total),
+            // No first byte to be had: an empty file.
+            StatusCode::RANGE_NOT_SATISFIABLE => {
+                range.and_then(|range| range.total).filter(|len| *len == 0)
+            }
+            StatusCode::OK => {
+                return Err(RemoteError::NoRanges {
+                    place: self.place.clone(),
+                });
+            }
+            _ => return Err(refusal(&self.place, status, headers)),
+        };
+        let len = len.ok_or_else(|| RemoteError::Refused {
+            place: self.place.clone(),
+            reason: "the server does not say how long the file is".to_owned(),
+        })?;
+        let version = version(headers);
+        // One byte; read to the end so that the connection can be used again.
+        let _one_byte = answer.bytes().await;
+        Ok(Description {
+            len,
+            version,
+            digest: None,
+        })
+    }
+
+    async fn part(&self, range: Range<u64>, description: &Description) -> Result<Body> {
+        let mut request = self.get(&range);
+        if let Some(known) = &description.version {
+            request = match known.strip_prefix(MODIFIED) {
+                Some(date) => request.header(IF_UNMODIFIED_SINCE, date),
+                None => request.header(IF_MATCH, known),
+            };
+        }
+        let answer = request.send().await;
+        let answer = answer.map_err(|error| failure(&self.place, &error))?;
+        let told = version(answer.headers());
+        let other = answer.status().is_success()
+            && description.version.is_some()
+            && told.is_some()
+            && told != description.version;
+        if other {
+            return Err(RemoteError::Changed {
+                place: self.place.clone(),
+            });
+        }
+        partial(&self.place, answer, &range, description.len)
+    }
+}
+
+impl Origin for HttpOrigin {
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn describe(&self) -> BoxFuture<'_, Result<Description>> {
+        self.ask().boxed()
+    }
+
+    fn fetch(&self, range: Range<u64>, description: &Description) -> BoxFuture<'_, Result<Body>> {
+        let description = description.clone();
+        async move { self.part(range, &description).await }.boxed()
+    }
+}
+
+/// The strong ETag, else the date of change. A weak ETag says nothing about bytes.
+fn version(headers: &HeaderMap) -> Option<String> {
+    let etag = header(headers, ETAG).filter(|tag| tag.starts_with('"'));
+    etag.map(str::to_owned).or_else(|| {
+        let date = header(headers, LAST_MODIFIED)?;
+        Some(format!("{MODIFIED}{date}"))
+    })
+}
+
+/// Basic authentication from what the address holds; an inner nothing where it holds nothing.
+fn basic(url: &Url) -> Option<Option<HeaderValue>> {
+    if url.username().is_empty() && url.password().is_none() {
+        return Some(None);
+    }
+    let user = decoded(url.username())?;
+    let password = decoded(url.password().unwrap_or_default())?;
+    let pair = [user.as_slice(), b":", &password].concat();
+    let text = base64::engine::general_purpose::STANDARD.encode(pair);
+    let mut value = HeaderValue::from_str(&format!("Basic {text}")).ok()?;
+    value.set_sensitive(true);
+    Some(Some(value))
+}
+
+/// Percent-encoded text as bytes; nothing where an escape is broken.
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, tail) = tail.split_at_checked(2)?;
+        let digits = std::str::from_utf8(digits).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = tail;
+    }
+    Some(bytes)
+}

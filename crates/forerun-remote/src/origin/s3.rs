@@ -1,0 +1,212 @@
+//! An object in an S3-compatible store.
+//!
+//! Signing, endpoints and the sources of credentials are the object store library's: the usual
+//! `AWS_*` variables, web identity tokens, container and instance roles. Profile files are not read;
+//! tools that know them export variables. Endpoints of one's own (`AWS_ENDPOINT_URL`) are addressed
+//! by path. Requests go through our own client, for its TLS roots and redirect rules, and are not
+//! tried again here.
+
+use std::error::Error as _;
+use std::fmt;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _};
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::client::{
+    ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpService,
+};
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectStore as _, ObjectStoreExt as _, RetryConfig};
+use reqwest::Client;
+
+use crate::answer::refusal;
+use crate::client::failure;
+use crate::{Body, Description, Origin, RemoteError, Result};
+
+/// An object in a bucket.
+pub struct S3Origin {
+    store: Arc<AmazonS3>,
+    key: Path,
+    place: String,
+}
+
+impl fmt::Debug for S3Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "S3Origin({})", self.place)
+    }
+}
+
+/// Hands our client to the library, and says what it would not: that a server is busy, and for how
+/// long.
+#[derive(Clone, Debug)]
+struct OurClient {
+    client: Client,
+    place: String,
+}
+
+impl HttpConnector for OurClient {
+    fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+type Answer = std::result::Result<HttpResponse, HttpError>;
+
+impl HttpService for OurClient {
+    fn call<'life0, 'async_trait>(
+        &'life0 self,
+        request: HttpRequest,
+    ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        Box::pin(async move {
+            let answer = HttpService::call(&self.client, request).await?;
+            match refusal(&self.place, answer.status(), answer.headers()) {
+                busy @ RemoteError::Busy { .. } => {
+                    Err(HttpError::new(HttpErrorKind::Unknown, busy))
+                }
+                _ => Ok(answer),
+            }
+        })
+    }
+}
+
+impl S3Origin {
+    /// The object `key` of `bucket`, at the endpoint and with the credentials of the environment.
+    ///
+    /// # Errors
+    /// [`RemoteError::Reference`] if the environment is not enough or the name is none.
+    pub fn new(client: Client, bucket: &str, key: &str) -> Result<Self> {
+        let place = format!("s3://{bucket}/{key}");
+        let bad = |reason: String| RemoteError::Reference {
+            text: place.clone(),
+            reason,
+        };
+        let once = RetryConfig {
+            max_retries: 0,
+            ..RetryConfig::default()
+        };
+        let store = AmazonS3Builder::from_env()
+            .with_bucket_name(bucket)
+            .with_retry(once)
+            // The endpoint is the user's own word; where it says http, http is meant.
+            .with_allow_http(true)
+            .with_http_connector(OurClient {
+                client,
+                place: place.clone(),
+            })
+            .build()
+            .map_err(|error| bad(error.to_string()))?;
+        let key = Path::parse(key).map_err(|error| bad(error.to_string()))?;
+        Ok(Self {
+            store: Arc::new(store),
+            key,
+            place,
+        })
+    }
+
+    async fn ask(&self) -> Result<Description> {
+        let head = self.store.head(&self.key).await;
+        let head = head.map_err(|error| meaning(&self.place, &error))?;
+        Ok(Description {
+            len: head.size,
+            version: head.e_tag,
+            digest: None,
+        })
+    }
+
+    async fn part(&self, range: Range<u64>, description: Description) -> Result<Body> {
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            if_match: description.version,
+            ..GetOptions::default()
+        };
+        let answer = self.store.get_opts(&self.key, options).await;
+        let answer = answer.map_err(|error| meaning(&self.place, &error))?;
+        let place = self.place.clone();
+        if answer.meta.size != description.len {
+            return Err(RemoteError::Changed { place });
+        }
+        if answer.range.start != range.start || answer.range.end > range.end {
+            return Err(RemoteError::NoRanges { place });
+        }
+        let mut left = answer.range.end.saturating_sub(answer.range.start);
+        let body = answer.into_stream().map(move |piece| {
+            let piece = piece.map_err(|error| meaning(&place, &error))?;
+            left = left
+                .checked_sub(forerun_io::u64_from(piece.len()))
+                .ok_or_else(|| RemoteError::Refused {
+                    place: place.clone(),
+                    reason: "more bytes than were announced".to_owned(),
+                })?;
+            Ok(piece)
+        });
+        Ok(body.boxed())
+    }
+}
+
+impl Origin for S3Origin {
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn describe(&self) -> BoxFuture<'_, Result<Description>> {
+        self.ask().boxed()
+    }
+
+    fn fetch(&self, range: Range<u64>, description: &Description) -> BoxFuture<'_, Result<Body>> {
+        self.part(range, description.clone()).boxed()
+    }
+}
+
+/// What an error of the library means. Its texts are not repeated: they hold what servers answered,
+/// and that may be about keys.
+fn meaning(place: &str, error: &object_store::Error) -> RemoteError {
+    use object_store::Error;
+    let place = place.to_owned();
+    let refused = |reason: &str| RemoteError::Refused {
+        place: place.clone(),
+        reason: reason.to_owned(),
+    };
+    let denied = |status| RemoteError::Denied {
+        place: place.clone(),
+        status,
+    };
+    match error {
+        Error::NotFound { .. } => RemoteError::NotFound { place },
+        Error::Precondition { .. } | Error::NotModified { .. } => RemoteError::Changed { place },
+        Error::PermissionDenied { .. } => denied(403),
+        Error::Unauthenticated { .. } => denied(401),
+        Error::InvalidPath { .. } => refused("no name of an object"),
+        _ => {
+            let mut cause = error.source();
+            let mut last = None;
+            while let Some(this) = cause {
+                if let Some(busy) = this.downcast_ref::<RemoteError>() {
+                    return busy.clone();
+                }
+                if let Some(failed) = this.downcast_ref::<reqwest::Error>() {
+                    return failure(&place, failed);
+                }
+                last = Some(this);
+                cause = this.source();
+            }
+            let reason = last.map_or_else(|| error.to_string(), ToString::to_string);
+            match reason.find("non-2xx status code: ") {
+                Some(at) => refused(
+                    reason
+                        .get(at..)
+                        .and_then(|text| text.lines().next())
+                        .map_or("the store refused", |text| text.get(..25).unwrap_or(text)),
+                ),
+                None => RemoteError::Network { place, reason },
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The configuration and the manifest as bytes: the same for the same image, always.
+
+use std::collections::BTreeMap;
+
+use forerun_cache::Digest;
+use forerun_io::u64_from;
+use serde::Serialize;
+
+use crate::registry::artifact::ImageConfig;
+use crate::registry::media;
+
+/// A blob as a manifest names it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Descriptor {
+    media_type: &'static str,
+    digest: String,
+    size: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Manifest<'a> {
+    schema_version: u32,
+    media_type: &'static str,
+    artifact_type: &'static str,
+    config: &'a Descriptor,
+    layers: &'a [Descriptor],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: &'a BTreeMap<String, String>,
+}
+
+/// Names `bytes`, whose digest is known.
+pub(super) fn descriptor(media_type: &'static str, digest: Digest, bytes: &[u8]) -> Descriptor {
+    Descriptor {
+        media_type,
+        digest: digest.to_string(),
+        size: u64_from(bytes.len()),
+    }
+}
+
+/// The configuration as stored.
+pub(super) fn config(config: &ImageConfig) -> Vec<u8> {
+    json(config)
+}
+
+/// The manifest as stored.
+pub(super) fn manifest(
+    config: &Descriptor,
+    layers: &[Descriptor],
+    annotations: &BTreeMap<String, String>,
+) -> Vec<u8> {
+    json(&Manifest {
+        schema_version: 2,
+        media_type: media::OCI_MANIFEST,
+        artifact_type: media::ARTIFACT,
+        config,
+        layers,
+        annotations,
+    })
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    // Fails only for keys that are no text and writers that fail; here are neither.
+    serde_json::to_vec(value).unwrap_or_default()
+}

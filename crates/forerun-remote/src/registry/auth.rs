@@ -1,0 +1,210 @@
+//! What is sent in `Authorization`: found out when a registry asks, kept until it expires.
+//!
+//! One entry per registry, repository and kind of access. While one request obtains a token, others
+//! of the same entry wait for it instead of asking for their own. Only the registry itself is
+//! answered; see [`realm`](super::realm) for who else may see its credentials.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::header::HeaderValue;
+
+use super::challenge::{self, Challenge};
+use super::docker_config::{self, Credentials};
+use super::endpoint::{Endpoint, Site};
+use super::options::RegistryOptions;
+use super::token;
+use crate::{RemoteError, Result};
+
+/// What a request wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Access {
+    /// Read.
+    Pull,
+    /// Read and write.
+    Push,
+}
+
+type Key = (Site, String, Access);
+
+/// Headers that were obtained.
+#[derive(Debug)]
+pub(super) struct Auth {
+    client: reqwest::Client,
+    options: Arc<RegistryOptions>,
+    slots: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<Slot>>>>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// What the registry asked for last.
+    challenge: Option<Challenge>,
+    /// What answers it.
+    granted: Option<Granted>,
+}
+
+/// A header and how long it is good for.
+#[derive(Clone, Debug)]
+pub(super) struct Granted {
+    /// Marked as sensitive.
+    pub(super) header: HeaderValue,
+    /// From when on it is renewed rather than sent. Without: never by itself.
+    pub(super) until: Option<Instant>,
+}
+
+impl Granted {
+    fn is_good(&self) -> bool {
+        self.until.is_none_or(|until| Instant::now() < until)
+    }
+}
+
+impl Auth {
+    pub(super) fn new(client: reqwest::Client, options: Arc<RegistryOptions>) -> Self {
+        Self {
+            client,
+            options,
+            slots: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Forgets everything, so that credentials are read again.
+    pub(super) fn forget(&self) {
+        self.slots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
+
+    /// What to send to `endpoint` without being asked.
+    pub(super) async fn header(
+        &self,
+        endpoint: &Endpoint,
+        access: Access,
+    ) -> Result<Option<HeaderValue>> {
+        let slot = self.slot(endpoint, access);
+        let mut slot = slot.lock().await;
+        if let Some(granted) = slot.granted.as_ref().filter(|granted| granted.is_good()) {
+            return Ok(Some(granted.header.clone()));
+        }
+        match slot.challenge.clone() {
+            Some(challenge) => self
+                .obtain(&mut slot, challenge, endpoint, access)
+                .await
+                .map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// What to send after `endpoint` refused `sent` with `asked` in its `WWW-Authenticate` headers.
+    pub(super) async fn answer(
+        &self,
+        endpoint: &Endpoint,
+        access: Access,
+        sent: Option<&HeaderValue>,
+        asked: &[&str],
+    ) -> Result<HeaderValue> {
+        let slot = self.slot(endpoint, access);
+        let mut slot = slot.lock().await;
+        let renewed = slot
+            .granted
+            .as_ref()
+            .filter(|granted| granted.is_good() && Some(&granted.header) != sent);
+        if let Some(granted) = renewed {
+            return Ok(granted.header.clone());
+        }
+        let challenge = challenge::parse(&asked.join(", ")).ok_or_else(|| denied(endpoint))?;
+        self.obtain(&mut slot, challenge, endpoint, access).await
+    }
+
+    fn slot(&self, endpoint: &Endpoint, access: Access) -> Arc<tokio::sync::Mutex<Slot>> {
+        let key = (endpoint.site.clone(), endpoint.repository.clone(), access);
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(slots.entry(key).or_default())
+    }
+
+    async fn obtain(
+        &self,
+        slot: &mut Slot,
+        challenge: Challenge,
+        endpoint: &Endpoint,
+        access: Access,
+    ) -> Result<HeaderValue> {
+        slot.granted = None;
+        slot.challenge = Some(challenge.clone());
+        let credentials = self.credentials(endpoint).await;
+        let granted = match (challenge, credentials) {
+            (_, Some(Credentials::Bearer(token))) => Granted {
+                header: bearer(&token.0).ok_or_else(|| denied(endpoint))?,
+                until: None,
+            },
+            (Challenge::Basic, Some(Credentials::Password { user, password })) => Granted {
+                header: basic(&user, &password.0).ok_or_else(|| denied(endpoint))?,
+                until: None,
+            },
+            (Challenge::Basic, _) => return Err(denied(endpoint)),
+            (Challenge::Bearer { realm, service, .. }, credentials) => {
+                let wanted = token::Wanted {
+                    endpoint,
+                    realm,
+                    service,
+                    scope: scope(endpoint, access),
+                };
+                token::fetch(&self.client, &self.options, &wanted, credentials).await?
+            }
+        };
+        let header = granted.header.clone();
+        slot.granted = Some(granted);
+        Ok(header)
+    }
+
+    /// Credentials of the user, read now: they may have been renewed since the last time.
+    async fn credentials(&self, endpoint: &Endpoint) -> Option<Credentials> {
+        let files = self.options.auth_files.clone();
+        let (registry, repository) = (endpoint.credentials_of.clone(), endpoint.repository.clone());
+        let (sender, found) = tokio::sync::oneshot::channel();
+        // A thread of its own: the runtime's blocking threads may all be waiting for this answer.
+        std::thread::spawn(move || {
+            let files = files.unwrap_or_else(docker_config::usual_files);
+            // Nobody listens any more if the request was given up.
+            let _ = sender.send(docker_config::find(&files, &registry, &repository));
+        });
+        found.await.unwrap_or(None)
+    }
+}
+
+fn scope(endpoint: &Endpoint, access: Access) -> String {
+    let actions = match access {
+        Access::Pull => "pull",
+        Access::Push => "pull,push",
+    };
+    format!("repository:{}:{actions}", endpoint.repository)
+}
+
+fn denied(endpoint: &Endpoint) -> RemoteError {
+    RemoteError::Denied {
+        place: format!("{}/{}", endpoint.site, endpoint.repository),
+        status: 401,
+    }
+}
+
+/// `Bearer TOKEN`, if a token can be sent at all.
+pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
+    sensitive(&format!("Bearer {token}"))
+}
+
+/// `Basic`, user and password in base64.
+pub(super) fn basic(user: &str, password: &str) -> Option<HeaderValue> {
+    sensitive(&format!(
+        "Basic {}",
+        STANDARD.encode(format!("{user}:{password}"))
+    ))
+}
+
+fn sensitive(text: &str) -> Option<HeaderValue> {
+    let mut header = HeaderValue::from_str(text).ok()?;
+    header.set_sensitive(true);
+    Some(header)
+}

@@ -1,0 +1,195 @@
+//! A request to a registry: credentials when asked for, redirects followed by hand.
+//!
+//! `Authorization` goes to the registry's own scheme, host and port only. Redirects are followed
+//! for reading requests, never from https to http, and to this machine only from this machine.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{AUTHORIZATION, HeaderMap, LOCATION, WWW_AUTHENTICATE};
+use reqwest::{Method, Response, StatusCode};
+use url::Url;
+
+use super::Registry;
+use super::auth::Access;
+use super::endpoint::{Endpoint, Site};
+use super::wire;
+use crate::{RemoteError, Result, place_of};
+
+/// Redirects followed for one request.
+const REDIRECTS: usize = 5;
+
+/// A request.
+pub(super) struct Call<'a> {
+    /// The registry and repository it concerns.
+    pub(super) endpoint: &'a Endpoint,
+    /// What the token for it must allow.
+    pub(super) access: Access,
+    /// The method.
+    pub(super) method: Method,
+    /// The address.
+    pub(super) url: Url,
+    /// Headers but for `Authorization`.
+    pub(super) headers: HeaderMap,
+    /// What is sent.
+    pub(super) body: Option<Bytes>,
+    /// How long the head of the answer may take, from the first byte sent.
+    pub(super) patience: Duration,
+}
+
+/// An answer, of any status but 401 and redirects that were followed.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// The answer.
+    pub(super) response: Response,
+    /// Where it came from.
+    pub(super) url: Url,
+    /// The same for messages.
+    pub(super) place: String,
+}
+
+impl<'a> Call<'a> {
+    /// A reading request.
+    pub(super) fn get(endpoint: &'a Endpoint, url: Url, registry: &Registry) -> Self {
+        Self {
+            endpoint,
+            access: Access::Pull,
+            method: Method::GET,
+            url,
+            headers: HeaderMap::new(),
+            body: None,
+            patience: registry.options().timeout,
+        }
+    }
+}
+
+impl Registry {
+    /// Makes the request.
+    pub(super) async fn call(&self, call: Call<'_>) -> Result<Answer> {
+        let mut url = call.url.clone();
+        let mut redirects = 0;
+        let mut asked = false;
+        loop {
+            let place = place_of(&url);
+            let at_home = Site::of(&url).as_ref() == Some(&call.endpoint.site);
+            let sent = match at_home {
+                true => self.auth().header(call.endpoint, call.access).await?,
+                false => None,
+            };
+            let mut headers = call.headers.clone();
+            if let Some(header) = &sent {
+                headers.insert(AUTHORIZATION, header.clone());
+            }
+            let mut request = self
+                .client()
+                .request(call.method.clone(), url.clone())
+                .headers(headers);
+            if let Some(body) = &call.body {
+                request = request.body(body.clone());
+            }
+            let response = wire::send(request, &place, call.patience).await?;
+            let status = response.status();
+            if status == StatusCode::UNAUTHORIZED && at_home && !asked {
+                asked = true;
+                let texts: Vec<&str> = response
+                    .headers()
+                    .get_all(WWW_AUTHENTICATE)
+                    .iter()
+                    .filter_map(|value| value.to_str().ok())
+                    .collect();
+                self.auth()
+                    .answer(call.endpoint, call.access, sent.as_ref(), &texts)
+                    .await?;
+                continue;
+            }
+            let reading = matches!(call.method, Method::GET | Method::HEAD);
+            if reading && is_redirect(status) {
+                redirects += 1;
+                url = target(&url, &response, redirects)?;
+                continue;
+            }
+            return Ok(Answer {
+                response,
+                url,
+                place,
+            });
+        }
+    }
+}
+
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+/// Where a redirect leads, if it may be followed.
+fn target(from: &Url, response: &Response, redirects: usize) -> Result<Url> {
+    let refused = |reason: &str| RemoteError::Refused {
+        place: place_of(from),
+        reason: reason.to_string(),
+    };
+    if redirects > REDIRECTS {
+        return Err(refused("too many redirects"));
+    }
+    let location = response
+        .headers()
+        .get(LOCATION)
+        .and_then(|value| value.to_str().ok())
+        .ok_or_else(|| refused("a redirect that leads nowhere"))?;
+    follow(from, location)
+}
+
+/// The URL `location` means at `from`, if it may be gone to.
+pub(super) fn follow(from: &Url, location: &str) -> Result<Url> {
+    let refused = |reason: &str| RemoteError::Refused {
+        place: place_of(from),
+        reason: reason.to_string(),
+    };
+    let to = from
+        .join(location)
+        .map_err(|_| refused("a redirect to no URL"))?;
+    let (Some(old), Some(new)) = (Site::of(from), Site::of(&to)) else {
+        return Err(refused("a redirect to what is neither http nor https"));
+    };
+    if old.is_secure() && !new.is_secure() {
+        return Err(refused("a redirect from https to http is not followed"));
+    }
+    if new.is_loopback() && !old.is_loopback() {
+        return Err(refused("a redirect to this machine is not followed"));
+    }
+    if !to.username().is_empty() || to.password().is_some() {
+        return Err(refused("a redirect with credentials in it is not followed"));
+    }
+    Ok(to)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn redirects_that_lead_down_or_inward_are_refused() {
+        for (from, location, expected) in [
+            (
+                "https://a.org/v2/",
+                "https://cdn.org/x?y",
+                Some("https://cdn.org/x?y"),
+            ),
+            ("https://a.org/v2/", "/z", Some("https://a.org/z")),
+            ("https://a.org/v2/", "http://a.org/x", None),
+            ("https://a.org/v2/", "https://127.0.0.1/x", None),
+            ("https://a.org/v2/", "https://u:p@b.org/x", None),
+            ("https://a.org/v2/", "file:///etc/passwd", None),
+            (
+                "http://localhost:1/",
+                "http://127.0.0.1:2/x",
+                Some("http://127.0.0.1:2/x"),
+            ),
+            ("http://10.0.0.1/", "http://[::1]/x", None),
+        ] {
+            let from = Url::parse(from).unwrap();
+            let url = follow(&from, location).ok().map(|url| url.to_string());
+            assert_eq!(url.as_deref(), expected, "{from} {location}");
+        }
+    }
+}

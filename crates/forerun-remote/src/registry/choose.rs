@@ -1,0 +1,127 @@
+//! Which manifest of an index is meant.
+
+use super::manifest::{Entry, shown};
+use super::media;
+
+/// Entries named in a refusal.
+const MAX_NAMED: usize = 12;
+
+/// The entry to open: the one of our kind, the one for this machine, or the only one; else the
+/// reason why there is none.
+pub(super) fn choose(entries: &[Entry]) -> Result<&Entry, String> {
+    let ours: Vec<&Entry> = entries
+        .iter()
+        .filter(|entry| entry.artifact_type.as_deref() == Some(media::ARTIFACT))
+        .collect();
+    let among = match ours.is_empty() {
+        true => entries.iter().collect(),
+        false => ours,
+    };
+    if let [only] = *among {
+        return Ok(only);
+    }
+    let here: Vec<&Entry> = among
+        .iter()
+        .copied()
+        .filter(|entry| {
+            entry
+                .platform
+                .as_ref()
+                .is_some_and(|(os, arch)| os == "linux" && arch == architecture())
+        })
+        .collect();
+    match *here {
+        [only] => Ok(only),
+        _ => Err(reason(entries)),
+    }
+}
+
+/// This machine, in the words of Go, which OCI uses.
+const fn architecture() -> &'static str {
+    match std::env::consts::ARCH.as_bytes() {
+        b"x86_64" => "amd64",
+        b"aarch64" => "arm64",
+        b"x86" => "386",
+        _ => std::env::consts::ARCH,
+    }
+}
+
+fn reason(entries: &[Entry]) -> String {
+    if entries.is_empty() {
+        return "this is an index without manifests".to_string();
+    }
+    let named: Vec<String> = entries
+        .iter()
+        .take(MAX_NAMED)
+        .map(|entry| {
+            let kind = match (&entry.platform, &entry.artifact_type) {
+                (Some((os, arch)), _) => format!("{}/{}", shown(os), shown(arch)),
+                (None, Some(artifact)) => shown(artifact),
+                (None, None) => shown(&entry.descriptor.media_type),
+            };
+            format!("{kind} {}", entry.descriptor.digest)
+        })
+        .collect();
+    let more = match entries.len() > MAX_NAMED {
+        true => ", ...",
+        false => "",
+    };
+    format!(
+        "this is an index of {} manifests, none of which is the one meant for this machine; name \
+         one by its digest: {}{more}",
+        entries.len(),
+        named.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::registry::manifest::Descriptor;
+    use forerun_cache::Digest;
+
+    fn entry(name: &str, artifact: Option<&str>, platform: Option<(&str, &str)>) -> Entry {
+        Entry {
+            descriptor: Descriptor {
+                media_type: media::OCI_MANIFEST.to_string(),
+                digest: Digest::of(name.as_bytes()),
+                len: 1,
+            },
+            artifact_type: artifact.map(ToString::to_string),
+            platform: platform.map(|(os, arch)| (os.to_string(), arch.to_string())),
+        }
+    }
+
+    #[test]
+    fn ours_before_this_machines_before_the_only_one() {
+        let here = Some(("linux", architecture()));
+        let elsewhere = Some(("linux", "s390x"));
+        let unknown = Some(("unknown", "unknown"));
+        let a = |artifact, platform| entry("a", artifact, platform);
+        let b = |artifact, platform| entry("b", artifact, platform);
+        let wanted = Digest::of(b"a");
+        let ours = Some(media::ARTIFACT);
+        for (entries, found) in [
+            (vec![], false),
+            (vec![a(None, None)], true),
+            (vec![a(None, here), b(None, elsewhere)], true),
+            (vec![b(None, unknown), a(None, here)], true),
+            (vec![b(None, here), a(ours, None)], true),
+            (vec![b(ours, elsewhere), a(ours, here)], true),
+            (vec![b(ours, None), a(ours, None)], false),
+            (vec![b(None, here), a(None, here)], false),
+            (vec![b(None, elsewhere), a(None, unknown)], false),
+        ] {
+            let chosen = choose(&entries).map(|entry| entry.descriptor.digest);
+            assert_eq!(chosen.clone().ok(), found.then_some(wanted), "{entries:?}");
+            if let Err(reason) = chosen {
+                assert!(
+                    entries
+                        .iter()
+                        .all(|e| reason.contains(&e.descriptor.digest.hex()))
+                );
+            }
+        }
+    }
+}

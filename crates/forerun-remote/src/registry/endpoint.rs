@@ -1,0 +1,283 @@
+//! Where a registry is: scheme, host, port and the path its API lies under.
+//!
+//! Plain http is spoken on loopback and where the user said so, nowhere else.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use forerun_cache::Digest;
+use url::Url;
+
+use super::name::ImageName;
+use super::options::RegistryOptions;
+use crate::{RemoteError, Result};
+
+/// Scheme, host and port: whom credentials are for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Site {
+    scheme: String,
+    host: String,
+    port: u16,
+}
+
+impl Site {
+    /// The site of `url`, if it has one: http and https have.
+    pub(super) fn of(url: &Url) -> Option<Self> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return None;
+        }
+        Some(Self {
+            scheme: url.scheme().to_string(),
+            host: url.host_str()?.to_string(),
+            port: url.port_or_known_default()?,
+        })
+    }
+
+    /// Host without port.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Whether TLS protects what is sent.
+    pub(super) fn is_secure(&self) -> bool {
+        self.scheme == "https"
+    }
+
+    /// Whether the host is this machine, by name or number.
+    pub(super) fn is_loopback(&self) -> bool {
+        is_loopback(&self.host)
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}:{}", self.scheme, self.host, self.port)
+    }
+}
+
+/// A repository at one registry or mirror.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Endpoint {
+    /// Whom credentials are for.
+    pub(super) site: Site,
+    /// What credentials are stored under: host, and port where the name has one.
+    pub(super) credentials_of: String,
+    /// Path of the repository there.
+    pub(super) repository: String,
+    /// `scheme://host:port/v2/repository/`.
+    base: Url,
+}
+
+impl Endpoint {
+    /// The endpoints of `name`: its mirrors, then the registry itself.
+    pub(super) fn all(name: &ImageName, options: &RegistryOptions) -> Result<Vec<Self>> {
+        let mut endpoints = Vec::new();
+        for mirror in &options.mirrors {
+            if mirror.registry == name.registry {
+                endpoints.push(Self::of_mirror(&mirror.location, name)?);
+            }
+        }
+        endpoints.push(Self::of_registry(name, options)?);
+        Ok(endpoints)
+    }
+
+    /// The registry itself.
+    pub(super) fn of_registry(name: &ImageName, options: &RegistryOptions) -> Result<Self> {
+        let host = match &*name.registry {
+            "docker.io" => "registry-1.docker.io",
+            host => host,
+        };
+        let insecure = options.insecure.contains(&name.registry);
+        let without_port =
+            host.rsplit_once(':').map_or(
+                host,
+                |(before, port)| {
+                    if port.contains(']') { host } else { before }
+                },
+            );
+        let scheme = if insecure || is_loopback(without_port) {
+            "http"
+        } else {
+            "https"
+        };
+        let location = format!("{scheme}://{host}");
+        Self::at(&location, &name.registry, &name.repository)
+            .ok_or_else(|| bad(&name.to_string(), "its host makes no URL"))
+    }
+
+    fn of_mirror(location: &str, name: &ImageName) -> Result<Self> {
+        let refused = |reason: &str| bad(&without_credentials(location), reason);
+        let url = Url::parse(location).map_err(|_| refused("the mirror is no URL"))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(refused(
+                "credentials are not taken from URLs: log in with docker or podman instead",
+            ));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(refused("a mirror's URL has no query"));
+        }
+        let host = url
+            .host_str()
+            .ok_or_else(|| refused("the mirror's URL has no host"))?;
+        let known_as = match url.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_string(),
+        };
+        let prefix = url.path().trim_matches('/');
+        let repository = match prefix {
+            "" => name.repository.clone(),
+            prefix => format!("{prefix}/{}", name.repository),
+        };
+        let root = format!("{}://{known_as}", url.scheme());
+        Self::at(&root, &known_as, &repository)
+            .ok_or_else(|| refused("the mirror's URL is not one of http or https"))
+    }
+
+    fn at(root: &str, credentials_of: &str, repository: &str) -> Option<Self> {
+        let base = Url::parse(&format!("{root}/v2/{repository}/")).ok()?;
+        Some(Self {
+            site: Site::of(&base)?,
+            credentials_of: credentials_of.to_string(),
+            repository: repository.to_string(),
+            base,
+        })
+    }
+
+    /// Address of a manifest by tag or digest.
+    pub(super) fn manifest(&self, reference: &str) -> Result<Url> {
+        self.join(&format!("manifests/{reference}"))
+    }
+
+    /// Address of a blob.
+    pub(super) fn blob(&self, digest: &Digest) -> Result<Url> {
+        self.join(&format!("blobs/{digest}"))
+    }
+
+    /// Where uploads begin.
+    pub(super) fn uploads(&self) -> Result<Url> {
+        self.join("blobs/uploads/")
+    }
+
+    fn join(&self, path: &str) -> Result<Url> {
+        // A digest's colon would make a path without its own `./` an absolute URL.
+        self.base
+            .join(&format!("./{path}"))
+            .map_err(|_| bad(self.base.as_str(), "this makes no URL"))
+    }
+}
+
+fn bad(text: &str, reason: &str) -> RemoteError {
+    RemoteError::Reference {
+        text: text.to_string(),
+        reason: reason.to_string(),
+    }
+}
+
+/// `text`, but for what stands before an `@`.
+fn without_credentials(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    format!("{scheme}://{rest}")
+}
+
+/// Whether `host` (no port) is this machine.
+fn is_loopback(host: &str) -> bool {
+    let number = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || number.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::registry::options::Mirror;
+
+    fn urls(name: &str, options: &RegistryOptions) -> Vec<String> {
+        Endpoint::all(&name.parse().unwrap(), options)
+            .unwrap()
+            .iter()
+            .map(|endpoint| endpoint.manifest("t").unwrap().to_string())
+            .collect()
+    }
+
+    #[test]
+    fn plain_http_only_where_it_may_be() {
+        let mut options = RegistryOptions::default();
+        for (name, expected) in [
+            (
+                "oci://127.0.0.1:5000/a",
+                "http://127.0.0.1:5000/v2/a/manifests/t",
+            ),
+            ("oci://localhost/a", "http://localhost/v2/a/manifests/t"),
+            ("oci://[::1]:5000/a", "http://[::1]:5000/v2/a/manifests/t"),
+            (
+                "oci://localhost.example.org/a",
+                "https://localhost.example.org/v2/a/manifests/t",
+            ),
+            (
+                "oci://10.0.0.1:5000/a/b",
+                "https://10.0.0.1:5000/v2/a/b/manifests/t",
+            ),
+            (
+                "oci://docker.io/a",
+                "https://registry-1.docker.io/v2/library/a/manifests/t",
+            ),
+        ] {
+            assert_eq!(urls(name, &options), [expected], "{name}");
+        }
+        options.insecure = vec!["10.0.0.1:5000".to_string()];
+        assert_eq!(
+            urls("oci://10.0.0.1:5000/a", &options),
+            ["http://10.0.0.1:5000/v2/a/manifests/t"]
+        );
+    }
+
+    #[test]
+    fn mirrors_come_first_and_may_lie_below_a_path() {
+        let mirror = |registry: &str, location: &str| Mirror {
+            registry: registry.to_string(),
+            location: location.to_string(),
+        };
+        let options = RegistryOptions {
+            mirrors: vec![
+                mirror("a.org", "https://m.org:444/cache/"),
+                mirror("b.org", "https://other.org"),
+                mirror("a.org", "http://10.1.1.1"),
+            ],
+            ..RegistryOptions::default()
+        };
+        assert_eq!(
+            urls("oci://a.org/x", &options),
+            [
+                "https://m.org:444/v2/cache/x/manifests/t",
+                "http://10.1.1.1/v2/x/manifests/t",
+                "https://a.org/v2/x/manifests/t"
+            ]
+        );
+        for location in [
+            "m.org",
+            "ftp://m.org",
+            "https://u:secret@m.org",
+            "https://m.org/?a=secret",
+        ] {
+            let options = RegistryOptions {
+                mirrors: vec![mirror("a.org", location)],
+                ..RegistryOptions::default()
+            };
+            let error = Endpoint::all(&"oci://a.org/x".parse().unwrap(), &options).unwrap_err();
+            assert!(!error.to_string().contains("u:secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn blobs_are_below_the_repository() {
+        let endpoint = Endpoint::all(&"a.org/x".parse().unwrap(), &RegistryOptions::default())
+            .unwrap()
+            .remove(0);
+        let digest = Digest::of(b"");
+        assert_eq!(
+            endpoint.blob(&digest).unwrap().as_str(),
+            format!("https://a.org/v2/x/blobs/{digest}")
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! Manifests and indexes: bytes to validated values.
+//!
+//! Only what is used is kept. A document that could be read as both kinds, or whose type is another
+//! than the server said, is refused: two readers must not see two images in it.
+
+use forerun_cache::Digest;
+use serde::Deserialize;
+
+use super::media;
+
+/// Longest manifest that is read, as registries have it.
+pub(super) const MAX_MANIFEST: usize = 4 << 20;
+/// Most layers, and most entries of an index, that are taken.
+const MAX_ENTRIES: usize = 8192;
+
+/// What is wrong with a manifest or configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadDocument {
+    #[error("this is no JSON of the expected shape, at line {line}, column {column}")]
+    Json { line: usize, column: usize },
+    #[error("schemaVersion is {0}, not 2")]
+    Schema(u32),
+    #[error("the server calls it {told}, the document itself {own}")]
+    TypeMismatch { told: String, own: String },
+    #[error("documents of type {0} are not understood")]
+    Type(String),
+    #[error("it is both a manifest and an index")]
+    Ambiguous,
+    #[error("it has neither layers nor manifests")]
+    Empty,
+    #[error("it has {0} entries, more than are taken")]
+    TooMany(usize),
+    #[error("digest {0} is not of SHA-256")]
+    Digest(String),
+}
+
+impl BadDocument {
+    pub(super) fn json(error: &serde_json::Error) -> Self {
+        Self::Json {
+            line: error.line(),
+            column: error.column(),
+        }
+    }
+}
+
+/// A document that a reference leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Document {
+    /// One image.
+    Manifest(Manifest),
+    /// A choice of images.
+    Index(Vec<Entry>),
+}
+
+/// One image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Manifest {
+    /// What kind of thing it is, where it is no container image.
+    pub(super) artifact_type: Option<String>,
+    /// Its configuration.
+    pub(super) config: Descriptor,
+    /// Its contents.
+    pub(super) layers: Vec<Descriptor>,
+}
+
+/// A blob by digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Descriptor {
+    /// What it is.
+    pub(super) media_type: String,
+    /// Its name.
+    pub(super) digest: Digest,
+    /// Its length in bytes.
+    pub(super) len: u64,
+}
+
+/// A manifest in an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The manifest.
+    pub(super) descriptor: Descriptor,
+    /// What kind of thing it is.
+    pub(super) artifact_type: Option<String>,
+    /// Operating system and architecture it is for.
+    pub(super) platform: Option<(String, String)>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawDocument {
+    schema_version: u32,
+    media_type: Option<String>,
+    artifact_type: Option<String>,
+    config: Option<RawDescriptor>,
+    layers: Option<Vec<RawDescriptor>>,
+    manifests: Option<Vec<RawDescriptor>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawDescriptor {
+    media_type: String,
+    digest: String,
+    size: u64,
+    artifact_type: Option<String>,
+    platform: Option<RawPlatform>,
+}
+
+#[derive(Deserialize)]
+struct RawPlatform {
+    os: Option<String>,
+    architecture: Option<String>,
+}
+
+/// Reads a document which the server says is of type `told`.
+pub(super) fn parse(bytes: &[u8], told: Option<&str>) -> Result<Document, BadDocument> {
+    let raw: RawDocument =
+        serde_json::from_slice(bytes).map_err(|error| BadDocument::json(&error))?;
+    if raw.schema_version != 2 {
+        return Err(BadDocument::Schema(raw.schema_version));
+    }
+    let told = told.filter(|told| is_known(told));
+    let own = raw.media_type.as_deref();
+    if let (Some(told), Some(own)) = (told, own)
+        && told != own
+    {
+        return Err(BadDocument::TypeMismatch {
+            told: told.to_string(),
+            own: shown(own),
+        });
+    }
+    if let Some(own) = own.filter(|own| !is_known(own)) {
+        return Err(BadDocument::Type(shown(own)));
+    }
+    let is_index = own
+        .or(told)
+        .map(|kind| matches!(kind, media::OCI_INDEX | media::DOCKER_LIST));
+    match (raw.config, raw.layers, raw.manifests) {
+        (Some(config), Some(layers), None) if is_index != Some(true) => {
+            bounded(layers.len())?;
+            let layers = layers.into_iter().map(descriptor);
+            Ok(Document::Manifest(Manifest {
+                // Before artifactType there was, the type of the configuration said it.
+                artifact_type: raw
+                    .artifact_type
+                    .or_else(|| Some(config.media_type.clone())),
+                config: descriptor(config)?,
+                layers: layers.collect::<Result<_, _>>()?,
+            }))
+        }
+        (None, None, Some(manifests)) if is_index != Some(false) => {
+            bounded(manifests.len())?;
+            let entries = manifests.into_iter().map(entry);
+            Ok(Document::Index(entries.collect::<Result<_, _>>()?))
+        }
+        (None, None, None) => Err(BadDocument::Empty),
+        _ => Err(BadDocument::Ambiguous),
+    }
+}
+
+fn is_known(media_type: &str) -> bool {
+    matches!(
+        media_type,
+        media::OCI_MANIFEST | media::OCI_INDEX | media::DOCKER_MANIFEST | media::DOCKER_LIST
+    )
+}
+
+fn bounded(count: usize) -> Result<(), BadDocument> {
+    match count {
+        0..=MAX_ENTRIES => Ok(()),
+        count => Err(BadDocument::TooMany(count)),
+    }
+}
+
+fn descriptor(raw: RawDescriptor) -> Result<Descriptor, BadDocument> {
+    Ok(Descriptor {
+        digest: raw
+            .digest
+            .parse()
+            .map_err(|_| BadDocument::Digest(shown(&raw.digest)))?,
+        media_type: raw.media_type,
+        len: raw.size,
+    })
+}
+
+fn entry(mut raw: RawDescriptor) -> Result<Entry, BadDocument> {
+    let platform = raw
+        .platform
+        .take()
+        .and_then(|platform| Some((platform.os?, platform.architecture?)));
+    Ok(Entry {
+        artifact_type: raw.artifact_type.take(),
+        platform,
+        descriptor: descriptor(raw)?,
+    })
+}
+
+/// Text of a document, made safe to print.
+pub(super) fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(120).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const D: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    fn manifest(fields: &str) -> Result<Document, BadDocument> {
+        parse(format!("{{{}}}", fields.replace("$D", D)).as_bytes(), None)
+    }
+
+    #[test]
+    fn documents_are_of_one_kind() {
+        let part = r#"{"mediaType":"x","digest":"$D","size":3}"#;
+        let config = format!(r#""schemaVersion":2,"config":{part}"#);
+        let good = manifest(&format!(
+            r#"{config},"layers":[{part}],"annotations":{{"a":"b"}}"#
+        ));
+        let Document::Manifest(good) = good.unwrap() else {
+            unreachable!("it has layers");
+        };
+        assert_eq!((good.layers.len(), good.layers[0].len), (1, 3));
+        assert_eq!(good.artifact_type.as_deref(), Some("x"));
+        for (text, expected) in [
+            (
+                format!(r#"{config},"layers":[],"manifests":[]"#),
+                BadDocument::Ambiguous,
+            ),
+            (
+                r#""schemaVersion":1,"layers":[]"#.to_string(),
+                BadDocument::Schema(1),
+            ),
+            (r#""schemaVersion":2"#.to_string(), BadDocument::Empty),
+            (
+                format!(r#"{config},"layers":[],"mediaType":"{}""#, media::OCI_INDEX),
+                BadDocument::Ambiguous,
+            ),
+            (
+                format!(r#"{config},"layers":[],"mediaType":"y""#),
+                BadDocument::Type("y".into()),
+            ),
+            (
+                format!(r#"{config},"layers":[{}]"#, part.replace("$D", "sha512:00")),
+                BadDocument::Digest("sha512:00".into()),
+            ),
+            (
+                format!(r#"{config},"layers":[{}]"#, vec![part; 8193].join(",")),
+                BadDocument::TooMany(8193),
+            ),
+        ] {
+            assert_eq!(manifest(&text), Err(expected));
+        }
+        for text in [
+            format!(r#"{config},"layers":[{}]"#, part.replace('3', "-3")),
+            format!(r#"{config},"layers":[],"layers":[]"#),
+            format!(r#"{config},"layers":7"#),
+            r#""schemaVersion":2,"layers":"#.to_string() + &"[".repeat(100_000),
+        ] {
+            let error = manifest(&text).unwrap_err();
+            assert!(matches!(error, BadDocument::Json { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_server_and_the_document_agree_on_its_type() {
+        let text = format!(
+            r#"{{"schemaVersion":2,"mediaType":"{}","manifests":[]}}"#,
+            media::OCI_INDEX
+        );
+        assert!(parse(text.as_bytes(), Some(media::OCI_INDEX)).is_ok());
+        assert!(parse(text.as_bytes(), Some("application/json")).is_ok());
+        let error = parse(text.as_bytes(), Some(media::OCI_MANIFEST)).unwrap_err();
+        assert!(matches!(error, BadDocument::TypeMismatch { .. }), "{error}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Registries of the OCI distribution specification: reading manifests and blobs, pushing them.
+//!
+//! A client of our own over the crate's one HTTP client. The library there is for this,
+//! `oci-client`, brings a client of its own, sends a registry's password to any token server it
+//! names, reads manifests of any length, keeps a token that was refused, and knows neither refresh
+//! tokens nor mirrors; little of it would have been left.
+
+pub(crate) mod artifact;
+mod auth;
+mod blob;
+mod call;
+mod challenge;
+mod choose;
+mod credential_helper;
+mod docker_config;
+mod endpoint;
+pub mod fuzzing;
+mod manifest;
+pub mod media;
+mod name;
+mod open;
+mod options;
+mod read;
+mod realm;
+mod retry;
+mod secret;
+mod token;
+mod upload;
+mod wire;
+
+use std::sync::Arc;
+
+use auth::Auth;
+
+pub use name::ImageName;
+pub use options::{Mirror, RegistryOptions};
+pub(crate) use upload::Repository;
+
+/// All registries as one user sees them: the client that speaks to them, and what was obtained to be
+/// let in.
+#[derive(Debug)]
+pub struct Registry {
+    client: reqwest::Client,
+    options: Arc<RegistryOptions>,
+    auth: Auth,
+}
+
+impl Registry {
+    /// Registries spoken to by `client`, which must not follow redirects by itself: where they lead
+    /// is judged here.
+    #[must_use]
+    pub fn new(client: reqwest::Client, options: RegistryOptions) -> Arc<Self> {
+        let options = Arc::new(options);
+        Arc::new(Self {
+            auth: Auth::new(client.clone(), Arc::clone(&options)),
+            client,
+            options,
+        })
+    }
+
+    /// Forgets tokens and passwords, so that the user's files are read again.
+    pub fn reload(&self) {
+        self.auth.forget();
+    }
+
+    fn client(&self) -> &reqwest::Client {
+        &self.client
+    }
+
+    fn options(&self) -> &RegistryOptions {
+        &self.options
+    }
+
+    fn auth(&self) -> &Auth {
+        &self.auth
+    }
+}

@@ -1,0 +1,285 @@
+//! A name in a registry becomes the layout of an image.
+//!
+//! The tag is asked once; from then on everything is named by digest, so that a tag that moves
+//! meanwhile changes nothing. An image is one of three things: the form we push, a manifest whose
+//! only layer is an image as it is, or a blob named by its digest.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forerun_cache::Digest;
+
+use super::Registry;
+use super::artifact::{self, Artifact};
+use super::auth::Access;
+use super::blob::RegistryBlob;
+use super::choose::choose;
+use super::endpoint::Endpoint;
+use super::manifest::{self, Descriptor, Document, MAX_MANIFEST, Manifest, shown};
+use super::media::{self, Layer};
+use super::name::ImageName;
+use super::read::RawManifest;
+use crate::{
+    Description, Identity, Layout, Origin, Part, RemoteBlob, RemoteError, Result, TableLayout,
+};
+
+impl Registry {
+    /// Finds out what the image `name` is made of. With `require_verified`, images whose chunks
+    /// nothing proves one by one are refused.
+    ///
+    /// # Errors
+    /// What the registry answers; [`RemoteError::Refused`] saying why what it has cannot be opened;
+    /// [`RemoteError::WrongDigest`] for other bytes than were named.
+    pub async fn open(
+        self: &Arc<Self>,
+        name: &ImageName,
+        require_verified: bool,
+    ) -> Result<Layout> {
+        let endpoints: Vec<Arc<Endpoint>> = Endpoint::all(name, self.options())?
+            .into_iter()
+            .map(Arc::new)
+            .collect();
+        let opening = Opening {
+            registry: self,
+            place: name.to_string(),
+            endpoints,
+        };
+        let layout = opening.layout(name).await?;
+        if require_verified && layout.table.is_none() {
+            return Err(opening.refused(
+                "the image came without a table of its chunks, so they cannot be verified one by \
+                 one; forerun push stores it with one",
+            ));
+        }
+        Ok(layout)
+    }
+}
+
+struct Opening<'a> {
+    registry: &'a Arc<Registry>,
+    place: String,
+    endpoints: Vec<Arc<Endpoint>>,
+}
+
+impl Opening<'_> {
+    fn refused(&self, reason: &str) -> RemoteError {
+        RemoteError::Refused {
+            place: self.place.clone(),
+            reason: reason.to_string(),
+        }
+    }
+
+    async fn layout(&self, name: &ImageName) -> Result<Layout> {
+        let raw = match name.digest {
+            None => {
+                self.registry
+                    .manifest(&self.endpoints, &name.reference(), None)
+                    .await?
+            }
+            Some(digest) => match self.by_digest(digest).await? {
+                Named::Manifest(raw) => raw,
+                Named::Blob(len) => {
+                    let media_type = String::new();
+                    return self.whole(&Descriptor {
+                        media_type,
+                        digest,
+                        len,
+                    });
+                }
+            },
+        };
+        let manifest = self.parse(&raw)?;
+        let manifest = match manifest {
+            Document::Manifest(manifest) => manifest,
+            Document::Index(entries) => {
+                let entry = choose(&entries).map_err(|reason| self.refused(&reason))?;
+                self.chosen(entry.descriptor.digest).await?
+            }
+        };
+        match is_ours(&manifest) {
+            true => self.ours(&manifest).await,
+            false => self.single(&manifest),
+        }
+    }
+
+    fn parse(&self, raw: &RawManifest) -> Result<Document> {
+        tracing::debug!(place = raw.place, digest = %raw.digest, "manifest");
+        manifest::parse(&raw.bytes, raw.media_type.as_deref()).map_err(|error| {
+            RemoteError::Refused {
+                place: raw.place.clone(),
+                reason: format!("manifest {}: {error}", raw.digest),
+            }
+        })
+    }
+
+    /// The manifest that an index names by `digest`.
+    async fn chosen(&self, digest: Digest) -> Result<Manifest> {
+        let raw = self
+            .registry
+            .manifest(&self.endpoints, &digest.to_string(), Some(digest))
+            .await?;
+        match self.parse(&raw)? {
+            Document::Manifest(manifest) => Ok(manifest),
+            Document::Index(_) => Err(self.refused("an index within an index is not opened")),
+        }
+    }
+
+    /// An image in our form.
+    async fn ours(&self, manifest: &Manifest) -> Result<Layout> {
+        let config = self
+            .registry
+            .small_blob(&self.endpoints, &manifest.config, MAX_MANIFEST)
+            .await?;
+        let artifact = artifact::check(&config, manifest)
+            .map_err(|error| self.refused(&format!("the image is not as it says: {error}")))?;
+        let Artifact {
+            len,
+            chunk_size,
+            root,
+            format,
+            table,
+            parts,
+        } = artifact;
+        let mut known = HashMap::new();
+        let table = self.blob(&table, &mut known)?;
+        let mut offset = 0;
+        let mut placed = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let blob = self.blob(part, &mut known)?;
+            placed.push(Part { offset, blob });
+            offset += part.len;
+        }
+        Ok(Layout {
+            place: self.place.clone(),
+            len,
+            identity: Identity::Root(root),
+            parts: placed,
+            table: Some(TableLayout {
+                chunk_size,
+                root,
+                blob: table,
+            }),
+            format,
+        })
+    }
+
+    /// A manifest whose only layer is an image as it is.
+    fn single(&self, manifest: &Manifest) -> Result<Layout> {
+        let [layer] = &*manifest.layers else {
+            return Err(self.refused(&several(manifest)));
+        };
+        match media::layer(&layer.media_type) {
+            Layer::Image => self.whole(layer),
+            Layer::Tar => Err(self.refused(
+                "its layer is a tar archive as container images have them, not a filesystem image; \
+                 make an image of its files first",
+            )),
+            Layer::Wrapped => Err(self.refused(&format!(
+                "its layer {} is compressed or encrypted as a whole, so no part of it can be read \
+                 alone",
+                shown(&layer.media_type)
+            ))),
+        }
+    }
+
+    fn whole(&self, layer: &Descriptor) -> Result<Layout> {
+        let blob = self.blob(layer, &mut HashMap::new())?;
+        let identity = Identity::Blob(layer.digest);
+        Ok(Layout::single(self.place.clone(), blob, identity))
+    }
+
+    /// What is called `digest`. Some registries serve manifests as blobs too, and some fail when they
+    /// are asked for a blob as a manifest: what is no manifest at the first attempt, and is a blob, is
+    /// a blob.
+    async fn by_digest(&self, digest: Digest) -> Result<Named> {
+        let reference = digest.to_string();
+        for endpoint in &self.endpoints {
+            let manifest = self
+                .registry
+                .manifest_at(endpoint, &reference, Some(digest))
+                .await;
+            match manifest {
+                Ok(raw) => return Ok(Named::Manifest(raw)),
+                Err(
+                    RemoteError::NotFound { .. }
+                    | RemoteError::Refused { .. }
+                    | RemoteError::Busy { status: 500, .. },
+                ) => (),
+                Err(_) => continue,
+            }
+            let blob = self
+                .registry
+                .blob_len(endpoint, Access::Pull, &digest)
+                .await;
+            if let Ok(Some(len)) = blob {
+                return Ok(Named::Blob(len));
+            }
+        }
+        let manifest = self
+            .registry
+            .manifest(&self.endpoints, &reference, Some(digest));
+        manifest.await.map(Named::Manifest)
+    }
+
+    fn blob(&self, descriptor: &Descriptor, known: &mut Known) -> Result<RemoteBlob> {
+        let mirrors = match known.get(&descriptor.digest) {
+            Some(mirrors) => mirrors.clone(),
+            None => {
+                let mirrors = self
+                    .endpoints
+                    .iter()
+                    .map(|endpoint| -> Result<Arc<dyn Origin>> {
+                        Ok(Arc::new(RegistryBlob::new(
+                            Arc::clone(self.registry),
+                            Arc::clone(endpoint),
+                            descriptor.digest,
+                        )?))
+                    })
+                    .collect::<Result<Vec<_>>>()?;
+                known.insert(descriptor.digest, mirrors.clone());
+                mirrors
+            }
+        };
+        Ok(RemoteBlob {
+            description: Description {
+                len: descriptor.len,
+                version: None,
+                digest: Some(descriptor.digest),
+            },
+            mirrors,
+        })
+    }
+}
+
+/// What a digest names.
+enum Named {
+    Manifest(RawManifest),
+    /// A blob of that length.
+    Blob(u64),
+}
+
+/// Origins of blobs, so that equal parts of an image share them.
+type Known = HashMap<Digest, Vec<Arc<dyn Origin>>>;
+
+fn is_ours(manifest: &Manifest) -> bool {
+    manifest.artifact_type.as_deref() == Some(media::ARTIFACT)
+        || manifest.config.media_type == media::CONFIG
+}
+
+fn several(manifest: &Manifest) -> String {
+    let Some(first) = manifest.layers.first() else {
+        return "its manifest has no layers".to_string();
+    };
+    let count = manifest.layers.len();
+    let kind = match media::layer(&first.media_type) {
+        Layer::Tar => {
+            "this is a container image of tar layers, not a filesystem image; make an image \
+                       of its files first"
+        }
+        Layer::Image | Layer::Wrapped => "an image is one layer, or was stored by forerun push",
+    };
+    format!(
+        "its manifest has {count} layers, the first a {}: {kind}",
+        shown(&first.media_type)
+    )
+}

@@ -1,0 +1,49 @@
+//! What users decide about registries.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where images of a registry may also be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mirror {
+    /// The registry as names have it: `host` or `host:port`.
+    pub registry: String,
+    /// Who is asked before it: `https://host`, `http://host:port`, and a path where repositories lie
+    /// below one.
+    pub location: String,
+}
+
+/// Settings of all registries.
+#[derive(Clone, Debug)]
+pub struct RegistryOptions {
+    /// Mirrors, asked in this order before the registry itself. Only reading uses them.
+    pub mirrors: Vec<Mirror>,
+    /// Hosts (`host` or `host:port`) that are spoken to without TLS. Loopback always is.
+    pub insecure: Vec<String>,
+    /// Hosts that may be given a registry's credentials to make a token of them, besides the
+    /// registry's own domain.
+    pub auth_realms: Vec<String>,
+    /// Files in the form of Docker's `config.json`, the first that knows a registry wins. Without a
+    /// list those of podman and Docker in their usual places.
+    pub auth_files: Option<Vec<PathBuf>>,
+    /// How long nothing may come before a request is given up.
+    pub timeout: Duration,
+    /// How often a request for a manifest, token or upload is made before it has failed.
+    pub attempts: u32,
+    /// Pause before the second attempt; doubled before each further one.
+    pub backoff: Duration,
+}
+
+impl Default for RegistryOptions {
+    fn default() -> Self {
+        Self {
+            mirrors: Vec::new(),
+            insecure: Vec::new(),
+            auth_realms: Vec::new(),
+            auth_files: None,
+            timeout: Duration::from_secs(30),
+            attempts: 5,
+            backoff: Duration::from_millis(200),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Small things read whole: manifests and configurations, checked against their digests.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forerun_cache::Digest;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Method, StatusCode};
+
+use super::Registry;
+use super::call::{Answer, Call};
+use super::endpoint::Endpoint;
+use super::manifest::{Descriptor, MAX_MANIFEST};
+use super::media;
+use super::retry::retry;
+use super::wire;
+use crate::{RemoteError, Result, answer};
+
+/// Where registries say the digest of a manifest.
+const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
+
+/// A manifest as it came.
+#[derive(Clone, Debug)]
+pub(super) struct RawManifest {
+    /// Its bytes.
+    pub(super) bytes: Bytes,
+    /// Their digest, computed here.
+    pub(super) digest: Digest,
+    /// Its type, as the server says.
+    pub(super) media_type: Option<String>,
+    /// Where it came from.
+    pub(super) place: String,
+}
+
+impl Registry {
+    /// The manifest `reference` (a tag, or the digest `expected`) from the first endpoint that has it.
+    pub(super) async fn manifest(
+        &self,
+        endpoints: &[Arc<Endpoint>],
+        reference: &str,
+        expected: Option<Digest>,
+    ) -> Result<RawManifest> {
+        first_of(endpoints, |endpoint| {
+            retry(self.options(), move || {
+                self.manifest_at(endpoint, reference, expected)
+            })
+        })
+        .await
+    }
+
+    /// The manifest from that endpoint, asked once.
+    pub(super) async fn manifest_at(
+        &self,
+        endpoint: &Endpoint,
+        reference: &str,
+        expected: Option<Digest>,
+    ) -> Result<RawManifest> {
+        let mut call = Call::get(endpoint, endpoint.manifest(reference)?, self);
+        for media_type in [
+            media::OCI_MANIFEST,
+            media::OCI_INDEX,
+            media::DOCKER_MANIFEST,
+            media::DOCKER_LIST,
+        ] {
+            call.headers
+                .append(ACCEPT, HeaderValue::from_static(media_type));
+        }
+        let patience = self.options().timeout;
+        let Answer {
+            response, place, ..
+        } = self.call(call).await?;
+        if response.status() != StatusCode::OK {
+            return Err(wire::failure(response, &place, patience).await);
+        }
+        let told = answer::header(response.headers(), CONTENT_DIGEST)
+            .and_then(|text| text.parse::<Digest>().ok());
+        let media_type = answer::header(response.headers(), CONTENT_TYPE)
+            .map(|text| text.split(';').next().unwrap_or(text).trim().to_string());
+        let bytes = wire::collect(response, &place, MAX_MANIFEST, patience).await?;
+        let digest = verified(&bytes, expected.or(told), &place)?;
+        Ok(RawManifest {
+            bytes,
+            digest,
+            media_type,
+            place,
+        })
+    }
+
+    /// The blob `descriptor`, of which at most `limit` bytes are taken, from the first endpoint that
+    /// has it.
+    pub(super) async fn small_blob(
+        &self,
+        endpoints: &[Arc<Endpoint>],
+        descriptor: &Descriptor,
+        limit: usize,
+    ) -> Result<Bytes> {
+        first_of(endpoints, |endpoint| {
+            retry(self.options(), move || {
+                self.small_blob_at(endpoint, descriptor, limit)
+            })
+        })
+        .await
+    }
+
+    async fn small_blob_at(
+        &self,
+        endpoint: &Endpoint,
+        descriptor: &Descriptor,
+        limit: usize,
+    ) -> Result<Bytes> {
+        let call = Call::get(endpoint, endpoint.blob(&descriptor.digest)?, self);
+        let Answer {
+            response, place, ..
+        } = self.call(call).await?;
+        if response.status() != StatusCode::OK {
+            return Err(wire::failure(response, &place, self.options().timeout).await);
+        }
+        let bytes = wire::collect(response, &place, limit, self.options().timeout).await?;
+        verified(&bytes, Some(descriptor.digest), &place)?;
+        Ok(bytes)
+    }
+
+    /// Whether `endpoint` has the blob, and how long it is there.
+    pub(super) async fn blob_len(
+        &self,
+        endpoint: &Endpoint,
+        access: super::auth::Access,
+        digest: &Digest,
+    ) -> Result<Option<u64>> {
+        let mut call = Call::get(endpoint, endpoint.blob(digest)?, self);
+        call.method = Method::HEAD;
+        call.access = access;
+        let Answer {
+            response, place, ..
+        } = self.call(call).await?;
+        match response.status() {
+            StatusCode::OK => Ok(Some(
+                answer::header(response.headers(), reqwest::header::CONTENT_LENGTH)
+                    .and_then(|text| text.parse().ok())
+                    .ok_or_else(|| RemoteError::Refused {
+                        place,
+                        reason: "the server does not say how long the blob is".to_string(),
+                    })?,
+            )),
+            StatusCode::NOT_FOUND => Ok(None),
+            _ => Err(wire::failure(response, &place, self.options().timeout).await),
+        }
+    }
+}
+
+/// What the first endpoint gives that gives anything; the last one's error, which is the registry's
+/// own, if none does.
+async fn first_of<'a, T, F>(
+    endpoints: &'a [Arc<Endpoint>],
+    mut ask: impl FnMut(&'a Endpoint) -> F,
+) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let mut failed = None;
+    for endpoint in endpoints {
+        if let Some(error) = failed.take() {
+            tracing::warn!(%error, "a mirror gave nothing, the next one is asked");
+        }
+        match ask(endpoint).await {
+            Ok(found) => return Ok(found),
+            Err(error) => failed = Some(error),
+        }
+    }
+    Err(failed.unwrap_or_else(|| RemoteError::NotFound {
+        place: "registry".to_string(),
+    }))
+}
+
+/// The digest of `bytes`, which is `expected` if that is known.
+fn verified(bytes: &[u8], expected: Option<Digest>, place: &str) -> Result<Digest> {
+    let digest = Digest::of(bytes);
+    match expected {
+        Some(expected) if expected != digest => Err(RemoteError::WrongDigest {
+            place: place.to_string(),
+            range: 0..forerun_io::u64_from(bytes.len()),
+            expected,
+        }),
+        _ => Ok(digest),
+    }
+}

@@ -1,0 +1,45 @@
+//! Trying again what failed for now.
+//!
+//! For requests that are made once per image or upload: manifests, tokens, uploads. Reading of blobs
+//! is tried again by whoever reads. Pauses double, and half of each is left to chance so that many
+//! clients do not come back together.
+
+use std::future::Future;
+use std::time::Duration;
+
+use super::options::RegistryOptions;
+use crate::{RemoteError, Result};
+
+/// Longest pause, a server's own wish included.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// Runs `attempt` until it succeeds, fails for good, or has failed as often as `options` has it.
+pub(crate) async fn retry<T, F>(
+    options: &RegistryOptions,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let mut pause = options.backoff;
+    for _ in 1..options.attempts {
+        let error = match attempt().await {
+            Err(error) if error.is_transient() => error,
+            outcome => return outcome,
+        };
+        let wait = pause_after(&error, pause);
+        tracing::debug!(%error, ?wait, "a request is made again");
+        tokio::time::sleep(wait).await;
+        pause = pause.saturating_mul(2).min(MAX_PAUSE);
+    }
+    attempt().await
+}
+
+fn pause_after(error: &RemoteError, pause: Duration) -> Duration {
+    let wished = match error {
+        RemoteError::Busy { retry_after, .. } => *retry_after,
+        _ => None,
+    };
+    let jittered = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+    wished.unwrap_or_default().max(jittered).min(MAX_PAUSE)
+}

@@ -1,0 +1,181 @@
+//! Writing to a repository: blobs and manifests.
+//!
+//! A blob is asked for before it is sent, and again before it is sent again, so that what arrived
+//! although its answer was lost is not sent twice. Short blobs are sent in one request, long ones in
+//! several, as proxies before registries bound the length of one. Mirrors are not written to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forerun_cache::Digest;
+use forerun_io::u64_from;
+use reqwest::header::{
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION,
+};
+use reqwest::{Method, StatusCode};
+use url::Url;
+
+use super::auth::Access;
+use super::call::{Answer, Call, follow};
+use super::endpoint::Endpoint;
+use super::manifest::MAX_MANIFEST;
+use super::retry::retry;
+use super::{ImageName, Registry, media, wire};
+use crate::{RemoteError, Result, answer};
+
+/// Longest body of one request.
+const MAX_BODY: usize = 16 << 20;
+/// Bytes a second below which sending has stalled.
+const SLOWEST: u64 = 16 << 10;
+/// What the registry found to be the digest of what was sent.
+const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
+
+/// A repository to write to.
+#[derive(Clone, Debug)]
+pub(crate) struct Repository {
+    registry: Arc<Registry>,
+    endpoint: Arc<Endpoint>,
+}
+
+impl Repository {
+    /// The repository of `name`.
+    pub(crate) fn new(registry: &Arc<Registry>, name: &ImageName) -> Result<Self> {
+        Ok(Self {
+            endpoint: Arc::new(Endpoint::of_registry(name, registry.options())?),
+            registry: Arc::clone(registry),
+        })
+    }
+
+    /// Sees to it that the repository has the blob of `digest`; gives whether it had to be sent.
+    pub(crate) async fn put_blob(&self, digest: Digest, bytes: &Bytes) -> Result<bool> {
+        retry(self.registry.options(), || {
+            self.put_blob_once(digest, bytes)
+        })
+        .await
+    }
+
+    async fn put_blob_once(&self, digest: Digest, bytes: &Bytes) -> Result<bool> {
+        let there = self
+            .registry
+            .blob_len(&self.endpoint, Access::Push, &digest)
+            .await?;
+        if there == Some(u64_from(bytes.len())) {
+            return Ok(false);
+        }
+        let begin = self.call(Method::POST, self.endpoint.uploads()?, Some(Bytes::new()));
+        let (mut location, _) = self.expect(begin, StatusCode::ACCEPTED).await?;
+        let mut rest = bytes.clone();
+        if rest.len() > MAX_BODY {
+            let mut sent = 0;
+            while !rest.is_empty() {
+                let piece = rest.split_to(rest.len().min(MAX_BODY));
+                let end = sent + u64_from(piece.len());
+                let mut patch = self.call(Method::PATCH, location, Some(piece));
+                patch.headers = binary();
+                patch.headers.insert(CONTENT_RANGE, range(sent, end));
+                (location, _) = self.expect(patch, StatusCode::ACCEPTED).await?;
+                sent = end;
+            }
+        }
+        location
+            .query_pairs_mut()
+            .append_pair("digest", &digest.to_string());
+        let mut put = self.call(Method::PUT, location, Some(rest));
+        put.headers = binary();
+        self.finish(put, digest).await?;
+        Ok(true)
+    }
+
+    /// Stores a manifest under a tag.
+    pub(crate) async fn put_manifest(&self, tag: &str, bytes: &Bytes) -> Result<Digest> {
+        let digest = Digest::of(bytes);
+        let url = self.endpoint.manifest(tag)?;
+        if bytes.len() > MAX_MANIFEST {
+            return Err(RemoteError::Refused {
+                place: crate::place_of(&url),
+                reason: format!(
+                    "a manifest of {} bytes is more than registries take",
+                    bytes.len()
+                ),
+            });
+        }
+        retry(self.registry.options(), || {
+            let mut put = self.call(Method::PUT, url.clone(), Some(bytes.clone()));
+            put.headers
+                .insert(CONTENT_TYPE, HeaderValue::from_static(media::OCI_MANIFEST));
+            self.finish(put, digest)
+        })
+        .await?;
+        Ok(digest)
+    }
+
+    fn call(&self, method: Method, url: Url, body: Option<Bytes>) -> Call<'_> {
+        let mut call = Call::get(&self.endpoint, url, &self.registry);
+        let len = body.as_ref().map_or(0, Bytes::len);
+        call.patience += Duration::from_secs(u64_from(len) / SLOWEST);
+        call.access = Access::Push;
+        call.method = method;
+        call.body = body;
+        if len == 0 {
+            // Some registries insist on it.
+            call.headers
+                .insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        call
+    }
+
+    /// Makes a request that is answered by where to go on.
+    async fn expect(&self, call: Call<'_>, status: StatusCode) -> Result<(Url, HeaderMap)> {
+        let Answer {
+            response,
+            url,
+            place,
+        } = self.registry.call(call).await?;
+        if response.status() != status {
+            let patience = self.registry.options().timeout;
+            return Err(wire::failure(response, &place, patience).await);
+        }
+        let headers = response.headers().clone();
+        let location = answer::header(&headers, LOCATION).ok_or_else(|| RemoteError::Refused {
+            place,
+            reason: "the registry does not say where to send the blob".to_string(),
+        })?;
+        Ok((follow(&url, location)?, headers))
+    }
+
+    /// Makes the request that ends an upload, and compares digests where the registry says its own.
+    async fn finish(&self, call: Call<'_>, digest: Digest) -> Result<()> {
+        let Answer {
+            response, place, ..
+        } = self.registry.call(call).await?;
+        if response.status() != StatusCode::CREATED {
+            let patience = self.registry.options().timeout;
+            return Err(wire::failure(response, &place, patience).await);
+        }
+        let told = answer::header(response.headers(), CONTENT_DIGEST)
+            .and_then(|text| text.parse::<Digest>().ok());
+        match told {
+            Some(told) if told != digest => Err(RemoteError::Refused {
+                place,
+                reason: format!("the registry stored {told} in place of {digest}"),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn binary() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
+    headers
+}
+
+/// `first-last`, as the distribution specification has it: no unit, no total.
+fn range(start: u64, end: u64) -> HeaderValue {
+    let text = format!("{start}-{}", end.saturating_sub(1));
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("0-0"))
+}

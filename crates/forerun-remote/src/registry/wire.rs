@@ -1,0 +1,114 @@
+//! One HTTP request and its answer, bounded in time and size, with our errors.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use reqwest::{RequestBuilder, Response};
+use serde::Deserialize;
+
+use crate::{RemoteError, Result, answer, client};
+
+/// How much of an error's text is read.
+const MAX_ERROR: usize = 16 * 1024;
+/// How much of it is shown.
+const MAX_SHOWN: usize = 200;
+
+/// Sends a request and waits for the head of its answer.
+pub(super) async fn send(
+    request: RequestBuilder,
+    place: &str,
+    patience: Duration,
+) -> Result<Response> {
+    match tokio::time::timeout(patience, request.send()).await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(error)) => Err(client::failure(place, &error)),
+        Err(_) => Err(timeout(place, patience)),
+    }
+}
+
+/// All of an answer's body, which may have up to `limit` bytes.
+pub(super) async fn collect(
+    response: Response,
+    place: &str,
+    limit: usize,
+    patience: Duration,
+) -> Result<Bytes> {
+    let too_long = || RemoteError::Refused {
+        place: place.to_string(),
+        reason: format!("the answer is longer than {limit} bytes"),
+    };
+    let mut body = response.bytes_stream();
+    let mut bytes = BytesMut::new();
+    loop {
+        let next = tokio::time::timeout(patience, body.next())
+            .await
+            .map_err(|_| timeout(place, patience))?;
+        let Some(piece) = next else {
+            return Ok(bytes.freeze());
+        };
+        let piece = piece.map_err(|error| client::failure(place, &error))?;
+        if piece.len() > limit - bytes.len() {
+            return Err(too_long());
+        }
+        bytes.extend_from_slice(&piece);
+    }
+}
+
+fn timeout(place: &str, patience: Duration) -> RemoteError {
+    RemoteError::Timeout {
+        place: place.to_string(),
+        seconds: patience.as_secs(),
+    }
+}
+
+/// What an answer means that is not the one hoped for.
+pub(super) async fn failure(response: Response, place: &str, patience: Duration) -> RemoteError {
+    match answer::refusal(place, response.status(), response.headers()) {
+        RemoteError::Refused { place, reason } => {
+            let text = text_of(response, &place, patience).await;
+            let reason = format!("{reason}{text}");
+            RemoteError::Refused { place, reason }
+        }
+        error => error,
+    }
+}
+
+#[derive(Deserialize)]
+struct Errors {
+    errors: Vec<ErrorEntry>,
+}
+
+#[derive(Deserialize)]
+struct ErrorEntry {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
+/// What the server says about its error, in the form of the distribution specification, made safe to
+/// print.
+async fn text_of(response: Response, place: &str, patience: Duration) -> String {
+    let Ok(body) = collect(response, place, MAX_ERROR, patience).await else {
+        return String::new();
+    };
+    let Ok(Errors { errors }) = serde_json::from_slice(&body) else {
+        return String::new();
+    };
+    let texts = errors.iter().map(|error| {
+        format!("{} {}", error.code, error.message)
+            .trim()
+            .to_string()
+    });
+    let text = texts.collect::<Vec<_>>().join("; ");
+    if text.is_empty() {
+        return String::new();
+    }
+    let shown: String = text
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_SHOWN)
+        .collect();
+    format!(": {shown}")
+}

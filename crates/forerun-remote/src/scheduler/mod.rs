@@ -1,0 +1,326 @@
+//! What is fetched when: demand before readahead before background, many requests at once.
+//!
+//! Readers wait for chunks, not for requests: each chunk is served as soon as its own bytes have come
+//! and were verified. Readahead is asked for and left alone. One lock guards the queue; readers of
+//! what is here never take it.
+
+mod marks;
+mod pending;
+mod queue;
+mod request;
+mod streams;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use forerun_cache::{CachedBlob, Digest};
+use tokio::runtime::Handle;
+
+use crate::fetch::Fetcher;
+use crate::registry::Registry;
+use crate::stats::{Counters, RemoteStatus};
+use crate::table::TableSource;
+use crate::{RemoteError, Result, runtime};
+
+use marks::Marks;
+pub use pending::Pending;
+use queue::{HINTED, Queue, View};
+pub use request::cache_error;
+use streams::Streams;
+
+/// What a scheduler works on.
+pub struct Work {
+    /// Address for messages.
+    pub place: String,
+    /// Where chunks go.
+    pub blob: Arc<CachedBlob>,
+    /// Where they come from.
+    pub fetcher: Fetcher,
+    /// Where the parts of the table come from that are not here.
+    pub table: Option<Arc<TableSource>>,
+    /// The digest of the image, where it is known and there is no table.
+    pub digest: Option<Digest>,
+    /// Requests in flight that nobody waits for.
+    pub requests: usize,
+    /// Longest window ahead of a reader.
+    pub window: u64,
+    /// How long another process may take for a chunk without bringing it.
+    pub patience: Duration,
+    /// What all of it costs.
+    pub counters: Arc<Counters>,
+    /// The registry it comes from, whose tokens and passwords may be read again.
+    pub registry: Option<Arc<Registry>>,
+}
+
+/// The scheduler of one image. Dropped, it gives up what is queued.
+pub struct Scheduler {
+    shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    place: String,
+    blob: Arc<CachedBlob>,
+    /// Gone once no network is needed any more.
+    fetcher: Mutex<Option<Arc<Fetcher>>>,
+    registry: Mutex<Option<Arc<Registry>>>,
+    table: Option<Arc<TableSource>>,
+    digest: Option<Digest>,
+    patience: Duration,
+    counters: Arc<Counters>,
+    queue: Mutex<Queue>,
+    streams: Mutex<Streams>,
+    marks: Marks,
+    runtime: &'static Handle,
+    closed: AtomicBool,
+    finishing: AtomicBool,
+    /// The whole was compared with its digest and is something else.
+    broken: Mutex<Option<RemoteError>>,
+}
+
+impl View for Shared {
+    fn present(&self, chunks: Range<u64>) -> Vec<Range<u64>> {
+        self.blob.known_present(chunks)
+    }
+
+    fn part_end(&self, chunk: u64) -> u64 {
+        let size = u64::from(self.blob.geometry().chunk_size());
+        let fetcher = self.fetcher();
+        fetcher.map_or(u64::MAX, |fetcher| {
+            fetcher.part_end(chunk.saturating_mul(size)).div_ceil(size)
+        })
+    }
+}
+
+impl Scheduler {
+    /// Nothing is fetched yet.
+    ///
+    /// # Errors
+    /// If there is no runtime.
+    pub fn new(work: Work) -> Result<Self> {
+        let geometry = work.blob.geometry();
+        let chunk = u64::from(geometry.chunk_size());
+        let shared = Arc::new(Shared {
+            place: work.place,
+            fetcher: Mutex::new(Some(Arc::new(work.fetcher))),
+            registry: Mutex::new(work.registry),
+            table: work.table,
+            digest: work.digest,
+            patience: work.patience,
+            counters: work.counters,
+            queue: Mutex::new(Queue::new(geometry.chunk_size(), work.requests)),
+            streams: Mutex::new(Streams::new(geometry.len(), chunk, work.window)),
+            marks: Marks::new(geometry.chunks()),
+            runtime: runtime::handle()?,
+            closed: AtomicBool::new(false),
+            finishing: AtomicBool::new(false),
+            broken: Mutex::default(),
+            blob: work.blob,
+        });
+        Ok(Self { shared })
+    }
+
+    /// A reader wants the chunks of `runs`, which are missing, and will wait for what this gives.
+    ///
+    /// # Errors
+    /// If the image is known not to be what its digest names.
+    pub fn demand(&self, runs: &[Range<u64>]) -> Result<Vec<Arc<Pending>>> {
+        if let Some(error) = &*self.shared.broken() {
+            return Err(error.clone());
+        }
+        let mut queue = self.shared.queue();
+        let wanted = runs.iter().flat_map(Clone::clone);
+        let pending = wanted.map(|chunk| queue.demand(chunk)).collect();
+        self.shared.pump(&mut queue);
+        Ok(pending)
+    }
+
+    /// A read of `bytes` found something missing, or came by a mark: fetches ahead of it.
+    pub fn touch(&self, bytes: &Range<u64>) {
+        let geometry = self.shared.blob.geometry();
+        self.shared.marks.clear(&geometry.chunks_of(bytes));
+        let mut streams = self.shared.streams();
+        let advance = streams.touch(bytes);
+        let dropped = streams.dropped();
+        drop(streams);
+        if advance.is_none() && dropped.is_none() {
+            return;
+        }
+        let mut queue = self.shared.queue();
+        if let Some(stream) = dropped {
+            queue.cancel(stream);
+        }
+        if let Some(advance) = advance {
+            queue.ahead(advance.stream, geometry.chunks_of(&advance.range));
+            let size = u64::from(geometry.chunk_size());
+            self.shared.marks.set(advance.mark / size);
+        }
+        self.shared.pump(&mut queue);
+    }
+
+    /// Whether a read of `chunks` comes by a mark.
+    pub fn is_marked(&self, chunks: &Range<u64>) -> bool {
+        self.shared.marks.any(chunks)
+    }
+
+    /// `chunks` will be wanted soon.
+    pub fn hint(&self, chunks: Range<u64>) {
+        let mut queue = self.shared.queue();
+        queue.ahead(HINTED, chunks);
+        self.shared.pump(&mut queue);
+    }
+
+    /// `runs` are wanted in this order, when nobody waits.
+    pub fn listed(&self, runs: Vec<Range<u64>>) {
+        let mut queue = self.shared.queue();
+        queue.listed(runs);
+        self.shared.pump(&mut queue);
+    }
+
+    /// All of the image is wanted some time.
+    pub fn background(&self) {
+        let mut queue = self.shared.queue();
+        queue.background(0..self.shared.blob.geometry().chunks());
+        self.shared.pump(&mut queue);
+        drop(queue);
+        // There may be nothing to fetch.
+        self.shared.finish_if_complete();
+    }
+
+    /// Finishes an image of which everything is here already.
+    pub fn finish_if_complete(&self) {
+        self.shared.finish_if_complete();
+    }
+
+    /// Begins to fetch the top of the table, which the first chunk needs.
+    pub fn warm_table(&self) {
+        self.shared.warm_table(0);
+    }
+
+    /// Fetches from other servers from now on, unless nothing is left to fetch.
+    pub fn replace(&self, fetcher: Fetcher, registry: Option<Arc<Registry>>) {
+        let mut slot = self
+            .shared
+            .fetcher
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if slot.is_some() {
+            *slot = Some(Arc::new(fetcher));
+            *self.shared.registry() = registry;
+        }
+    }
+
+    /// Reads credentials again and gives all mirrors a new chance.
+    pub fn reload(&self) {
+        let registry = self.shared.registry().clone();
+        if let Some(registry) = registry {
+            registry.reload();
+        }
+        if let Some(fetcher) = self.shared.fetcher() {
+            fetcher.reload();
+        }
+    }
+
+    /// Adds what the scheduler knows to `status`.
+    pub fn fill(&self, status: &mut RemoteStatus) {
+        let depth = self.shared.queue().depth();
+        status.in_flight = depth.in_flight;
+        status.demand_queue = depth.demand;
+        status.readahead_queue = depth.ahead;
+        status.background_queue = depth.background;
+        status.detached = self.shared.fetcher().is_none();
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.queue().close(&self.shared.gone());
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn broken(&self) -> MutexGuard<'_, Option<RemoteError>> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Option<Arc<Registry>>> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fetcher(&self) -> Option<Arc<Fetcher>> {
+        let fetcher = self.fetcher.lock().unwrap_or_else(PoisonError::into_inner);
+        fetcher.clone()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The image is not in use any more.
+    fn gone(&self) -> RemoteError {
+        RemoteError::Network {
+            place: self.place.clone(),
+            reason: "the image was closed".to_owned(),
+        }
+    }
+
+    /// Starts as many requests as may be in flight now.
+    fn pump(self: &Arc<Self>, queue: &mut Queue) {
+        while !self.is_closed() {
+            let Some(job) = queue.next(&**self) else {
+                break;
+            };
+            let shared = Arc::clone(self);
+            drop(self.runtime.spawn(request::run(shared, job)));
+        }
+    }
+
+    /// Where everything has come, compares it with its digest if that was not done chunk by chunk, and
+    /// lets go of the network.
+    fn finish_if_complete(self: &Arc<Self>) {
+        if !self.blob.is_complete() || self.finishing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let shared = Arc::clone(self);
+        drop(self.runtime.spawn_blocking(move || shared.finish()));
+    }
+
+    fn finish(&self) {
+        if let Some(digest) = self.digest.filter(|_| !self.blob.is_verified())
+            && let Err(error) = self.blob.verify_whole(digest)
+        {
+            tracing::error!(%error, place = self.place, "the whole image is not what it should be");
+            let error = match error {
+                forerun_cache::CacheError::WrongWhole { .. } => RemoteError::WrongDigest {
+                    place: self.place.clone(),
+                    range: 0..self.blob.geometry().len(),
+                    expected: digest,
+                },
+                other => cache_error(&other),
+            };
+            self.counters.error(&error);
+            *self.broken() = Some(error);
+        }
+        if let Err(error) = self.blob.flush() {
+            tracing::warn!(%error, place = self.place, "chunks could not be made durable");
+        }
+        *self.fetcher.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.registry() = None;
+        if let Some(table) = &self.table {
+            table.close();
+        }
+        if self.blob.is_complete() {
+            tracing::info!(place = self.place, "all of the image is here");
+        }
+    }
+}

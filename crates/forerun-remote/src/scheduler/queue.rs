@@ -1,0 +1,356 @@
+//! What is wanted, in which order it is asked for, and what is asked for together.
+//!
+//! Pure bookkeeping, without time and network, so that order and merging can be tested. A chunk has a
+//! slot from when a reader wants it or a request for it starts until it has landed or failed; what is
+//! merely wanted ahead or in the background is kept as ranges.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use forerun_io::u64_from;
+
+use super::pending::{Pending, settle};
+use crate::{RemoteError, Result};
+
+/// Bytes of one request at the most, by class.
+const DEMAND_BYTES: u64 = 1 << 20;
+const AHEAD_BYTES: u64 = 2 << 20;
+const BACKGROUND_BYTES: u64 = 4 << 20;
+/// Chunks that wait to be read ahead; hints beyond are dropped, the oldest first.
+const AHEAD_BYTES_QUEUED: u64 = 128 << 20;
+/// Hints come without a stream.
+pub const HINTED: u64 = 0;
+
+/// Why chunks are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A reader waits.
+    Demand,
+    /// A reader is on its way.
+    Ahead,
+    /// An access list has them.
+    Listed,
+    /// All of the image is wanted.
+    Background,
+}
+
+/// Chunks to ask for in one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    pub chunks: Range<u64>,
+    pub class: Class,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    flying: bool,
+    pending: Option<Arc<Pending>>,
+}
+
+#[derive(Debug)]
+struct Ahead {
+    stream: u64,
+    chunks: Range<u64>,
+}
+
+/// What the queue needs to know of the image.
+pub trait View {
+    /// The runs of `chunks` that are known to be here.
+    fn present(&self, chunks: Range<u64>) -> Vec<Range<u64>>;
+    /// The chunk at which a request from `chunk` on has to end.
+    fn part_end(&self, chunk: u64) -> u64;
+}
+
+/// The queue of one image.
+#[derive(Debug)]
+pub struct Queue {
+    chunk_len: u64,
+    requests: usize,
+    slots: HashMap<u64, Slot>,
+    demand: VecDeque<u64>,
+    ahead: VecDeque<Ahead>,
+    listed: VecDeque<Range<u64>>,
+    background: VecDeque<Range<u64>>,
+    in_flight: usize,
+    /// Whether everything is wanted: then nothing that failed is forgotten.
+    all: bool,
+}
+
+/// How much waits, in chunks, and requests in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    pub demand: u64,
+    pub ahead: u64,
+    pub background: u64,
+    pub in_flight: u64,
+}
+
+impl Queue {
+    /// Nothing wanted. `requests` may be in flight for what nobody waits for, twice as many in all.
+    pub fn new(chunk_len: u32, requests: usize) -> Self {
+        Self {
+            chunk_len: u64::from(chunk_len).max(1),
+            requests: requests.max(1),
+            slots: HashMap::new(),
+            demand: VecDeque::new(),
+            ahead: VecDeque::new(),
+            listed: VecDeque::new(),
+            background: VecDeque::new(),
+            in_flight: 0,
+            all: false,
+        }
+    }
+
+    /// A reader wants `chunk`, and waits for what it gets.
+    pub fn demand(&mut self, chunk: u64) -> Arc<Pending> {
+        let slot = self.slots.entry(chunk).or_insert_with(|| {
+            self.demand.push_back(chunk);
+            Slot::default()
+        });
+        Arc::clone(slot.pending.get_or_insert_default())
+    }
+
+    /// A reader will want `chunks`.
+    pub fn ahead(&mut self, stream: u64, chunks: Range<u64>) {
+        let most = AHEAD_BYTES_QUEUED / self.chunk_len;
+        let chunks = chunks.start..chunks.end.min(chunks.start.saturating_add(most));
+        if chunks.is_empty() {
+            return;
+        }
+        self.ahead.push_back(Ahead { stream, chunks });
+        while total(self.ahead.iter().map(|ahead| &ahead.chunks)) > most && self.ahead.len() > 1 {
+            self.ahead.pop_front();
+        }
+    }
+
+    /// Nobody will come for what was wanted ahead of `stream`.
+    pub fn cancel(&mut self, stream: u64) {
+        self.ahead.retain(|ahead| ahead.stream != stream);
+    }
+
+    /// Chunks of an access list, in its order.
+    pub fn listed(&mut self, runs: impl IntoIterator<Item = Range<u64>>) {
+        self.listed.extend(runs);
+    }
+
+    /// All of `chunks` are wanted some time.
+    pub fn background(&mut self, chunks: Range<u64>) {
+        self.all = true;
+        self.background.push_back(chunks);
+    }
+
+    /// The request to make next, if one may be made now.
+    pub fn next(&mut self, view: &dyn View) -> Option<Job> {
+        let job = self.next_demand(view).or_else(|| self.next_other(view))?;
+        for chunk in job.chunks.clone() {
+            self.slots.entry(chunk).or_default().flying = true;
+        }
+        self.in_flight = self.in_flight.saturating_add(1);
+        Some(job)
+    }
+
+    fn next_demand(&mut self, view: &dyn View) -> Option<Job> {
+        if self.in_flight >= self.requests.saturating_mul(2) {
+            return None;
+        }
+        loop {
+            let first = self.demand.pop_front()?;
+            if self.slots.get(&first).is_none_or(|slot| slot.flying) {
+                continue;
+            }
+            if !view.present(first..first.saturating_add(1)).is_empty() {
+                settle(
+                    self.slots.remove(&first).and_then(|slot| slot.pending),
+                    Ok(()),
+                );
+                continue;
+            }
+            let wanted = |queue: &Self, chunk: u64| {
+                queue.slots.contains_key(&chunk)
+                    || queue
+                        .ahead
+                        .iter()
+                        .any(|ahead| ahead.chunks.contains(&chunk))
+            };
+            let limit = first.saturating_add((DEMAND_BYTES / self.chunk_len).max(1));
+            let chunks = self.run(first, limit, view, wanted);
+            return Some(Job {
+                chunks,
+                class: Class::Demand,
+            });
+        }
+    }
+
+    fn next_other(&mut self, view: &dyn View) -> Option<Job> {
+        if self.in_flight >= self.requests {
+            return None;
+        }
+        while let Some(ahead) = self.ahead.pop_front() {
+            let (job, rest) = self.cut(ahead.chunks, AHEAD_BYTES, view, Class::Ahead);
+            if !rest.is_empty() {
+                let (stream, chunks) = (ahead.stream, rest);
+                self.ahead.push_front(Ahead { stream, chunks });
+            }
+            if job.is_some() {
+                return job;
+            }
+        }
+        while let Some(chunks) = self.listed.pop_front() {
+            let (job, rest) = self.cut(chunks, BACKGROUND_BYTES, view, Class::Listed);
+            if !rest.is_empty() {
+                self.listed.push_front(rest);
+            }
+            if job.is_some() {
+                return job;
+            }
+        }
+        // What nobody waits for leaves room on the link for what somebody may come for.
+        if self.in_flight > self.requests / 2 {
+            return None;
+        }
+        while let Some(chunks) = self.background.pop_front() {
+            let (job, rest) = self.cut(chunks, BACKGROUND_BYTES, view, Class::Background);
+            if !rest.is_empty() {
+                self.background.push_front(rest);
+            }
+            if job.is_some() {
+                return job;
+            }
+        }
+        None
+    }
+
+    /// The first run of `chunks` that is neither here nor on its way, and what comes after it.
+    fn cut(
+        &self,
+        chunks: Range<u64>,
+        bytes: u64,
+        view: &dyn View,
+        class: Class,
+    ) -> (Option<Job>, Range<u64>) {
+        /// Chunks looked at a time.
+        const STEP: u64 = 4096;
+        let mut at = chunks.start;
+        while at < chunks.end {
+            let step = at.saturating_add(STEP).min(chunks.end);
+            let here = view.present(at..step);
+            let flying = |chunk: &u64| self.slots.get(chunk).is_some_and(|slot| slot.flying);
+            let present = |chunk: &u64| here.iter().any(|run| run.contains(chunk));
+            // Runs that are here are passed as a whole.
+            while at < step {
+                if let Some(run) = here.iter().find(|run| run.contains(&at)) {
+                    at = run.end;
+                } else if flying(&at) || present(&at) {
+                    at = at.saturating_add(1);
+                } else {
+                    break;
+                }
+            }
+            if at >= step {
+                continue;
+            }
+            let most = (bytes / self.chunk_len).max(1);
+            let limit = at.saturating_add(most).min(chunks.end);
+            let run = self.run(at, limit, view, |_, _| true);
+            let rest = run.end..chunks.end;
+            return (Some(Job { chunks: run, class }), rest);
+        }
+        (None, chunks.end..chunks.end)
+    }
+
+    /// The chunks from `first` on that are wanted, not here and not on their way, before `limit` and
+    /// the end of the part. The first one counts as all of that.
+    fn run(
+        &self,
+        first: u64,
+        limit: u64,
+        view: &dyn View,
+        wanted: impl Fn(&Self, u64) -> bool,
+    ) -> Range<u64> {
+        let next = first.saturating_add(1);
+        let limit = limit.min(view.part_end(first)).max(next);
+        let here = view.present(next..limit);
+        let limit = here.first().map_or(limit, |run| run.start.min(limit));
+        let flying = |chunk: &u64| self.slots.get(chunk).is_some_and(|slot| slot.flying);
+        let end = (next..limit).find(|chunk| flying(chunk) || !wanted(self, *chunk));
+        first..end.unwrap_or(limit)
+    }
+
+    /// A chunk is here.
+    pub fn landed(&mut self, chunk: u64) {
+        settle(
+            self.slots.remove(&chunk).and_then(|slot| slot.pending),
+            Ok(()),
+        );
+    }
+
+    /// `chunks` are not on their way any more; who waits for those that did not land gets `error`, or
+    /// is put in the queue again if there is none.
+    pub fn failed(&mut self, chunks: Range<u64>, error: Option<&RemoteError>) {
+        for chunk in chunks {
+            let Some(slot) = self.slots.get_mut(&chunk).filter(|slot| slot.flying) else {
+                continue;
+            };
+            if let (None, Some(_)) = (error, &slot.pending) {
+                slot.flying = false;
+                self.demand.push_front(chunk);
+                continue;
+            }
+            let outcome: Result<()> = error.map_or(Ok(()), |error| Err(error.clone()));
+            settle(
+                self.slots.remove(&chunk).and_then(|slot| slot.pending),
+                outcome,
+            );
+        }
+    }
+
+    /// Whether chunks of a request of `class` that failed are wanted nevertheless, some time.
+    pub fn keeps(&self, class: Class) -> bool {
+        self.all || class == Class::Listed
+    }
+
+    /// Chunks that failed are wanted again, after all others.
+    pub fn again(&mut self, class: Class, chunks: Range<u64>) {
+        match class {
+            Class::Listed if !self.all => self.listed.push_back(chunks),
+            _ => self.background.push_back(chunks),
+        }
+    }
+
+    /// A request ended, well or not.
+    pub const fn ended(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// Everything is given up with `error`.
+    pub fn close(&mut self, error: &RemoteError) {
+        for (_, slot) in self.slots.drain() {
+            settle(slot.pending, Err(error.clone()));
+        }
+        self.demand.clear();
+        self.ahead.clear();
+        self.listed.clear();
+        self.background.clear();
+    }
+
+    /// How much waits.
+    pub fn depth(&self) -> Depth {
+        Depth {
+            demand: u64_from(self.demand.len()),
+            ahead: total(self.ahead.iter().map(|ahead| &ahead.chunks)),
+            background: total(self.listed.iter().chain(&self.background)),
+            in_flight: u64_from(self.in_flight),
+        }
+    }
+}
+
+fn total<'a>(runs: impl Iterator<Item = &'a Range<u64>>) -> u64 {
+    runs.fold(0, |sum, run| {
+        sum.saturating_add(run.end.saturating_sub(run.start))
+    })
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

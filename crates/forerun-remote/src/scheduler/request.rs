@@ -1,0 +1,293 @@
+//! One request on its way: claimed, looked for nearby, fetched, stored, and reported.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use forerun_cache::{CacheError, CachedBlob, Claim, Waited};
+
+use super::Shared;
+use super::queue::{Class, Job};
+use crate::fetch::{Fetcher, Taken};
+use crate::{RemoteError, Result};
+
+/// Pauses between looks at what another process does.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+const LONGEST_LOOK: Duration = Duration::from_millis(20);
+/// How often parts of the table are asked for that do not lead to the root.
+const TABLE_TRIES: usize = 3;
+/// How long chunks that nobody waits for are left alone after they could not be fetched.
+const BACKGROUND_PAUSE: Duration = Duration::from_secs(2);
+
+/// Chunks that are on their way. Whatever happens to the request, readers hear of it.
+struct Flight {
+    shared: Arc<Shared>,
+    runs: Vec<Range<u64>>,
+    class: Class,
+    /// Whether it takes up one of the requests that may be in flight.
+    counted: bool,
+    outcome: Option<RemoteError>,
+    /// Chunks that did not come are to be asked for again.
+    again: bool,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue();
+        let again = self.again && !self.shared.is_closed();
+        let failed = self.outcome.take();
+        let permanent = failed.as_ref().is_some_and(|error| !error.is_transient());
+        let keeps = (again || failed.is_some()) && !permanent && queue.keeps(self.class);
+        let error = failed.unwrap_or_else(|| self.shared.gone());
+        for run in std::mem::take(&mut self.runs) {
+            queue.failed(run.clone(), (!again).then_some(&error));
+            if keeps {
+                self.shared.later(self.class, run);
+            }
+        }
+        if self.counted {
+            queue.ended();
+        }
+        self.shared.pump(&mut queue);
+        drop(queue);
+        self.shared.finish_if_complete();
+    }
+}
+
+/// Gets the chunks of `job` from wherever they are.
+pub(super) async fn run(shared: Arc<Shared>, job: Job) {
+    let mut flight = Flight {
+        shared: Arc::clone(&shared),
+        runs: vec![job.chunks.clone()],
+        class: job.class,
+        counted: true,
+        outcome: None,
+        again: false,
+    };
+    tracing::trace!(?job, "request");
+    if let Err(error) = get(&shared, &job, &mut flight).await {
+        tracing::debug!(%error, ?job, "chunks could not be fetched");
+        flight.outcome = Some(error);
+    }
+    drop(flight);
+}
+
+async fn get(shared: &Arc<Shared>, job: &Job, flight: &mut Flight) -> Result<()> {
+    let Some(fetcher) = shared.fetcher() else {
+        return Err(shared.gone());
+    };
+    let (claim, mine) = claim(shared, job.chunks.clone()).await?;
+    // The others are here, or somebody else's.
+    flight.runs = mine.clone();
+    for run in claim.busy() {
+        let flight = Flight {
+            shared: Arc::clone(shared),
+            runs: vec![run.clone()],
+            class: job.class,
+            counted: false,
+            outcome: None,
+            again: true,
+        };
+        drop(shared.runtime.spawn(elsewhere(flight)));
+    }
+    let result = fetch(shared, &fetcher, mine).await;
+    // Giving a claim back takes a lock on disk.
+    drop(shared.runtime.spawn_blocking(move || drop(claim)));
+    result
+}
+
+/// Fetches and stores `runs`.
+async fn fetch(
+    shared: &Arc<Shared>,
+    fetcher: &Fetcher,
+    runs: impl IntoIterator<Item = Range<u64>> + Send,
+) -> Result<()> {
+    let size = u64::from(shared.blob.geometry().chunk_size());
+    // Collected: an iterator need not be of the kind that tasks may hold.
+    let runs: Vec<_> = runs.into_iter().collect();
+    for run in runs {
+        shared.warm_table(run.start);
+        let bytes = shared.blob.geometry().bytes_of(&run);
+        let take = |at: u64, bytes| take(Arc::clone(shared), at / size, bytes);
+        fetcher.fetch(bytes, take).await?;
+    }
+    Ok(())
+}
+
+/// Claims what of `chunks` is to be fetched, after what is here or nearby; what is here is reported.
+async fn claim(shared: &Arc<Shared>, chunks: Range<u64>) -> Result<(Claim, Vec<Range<u64>>)> {
+    let this = Arc::clone(shared);
+    let work = move || -> forerun_cache::Result<_> {
+        let claim = this.blob.claim(std::slice::from_ref(&chunks))?;
+        if this.adopts() {
+            let adopted = this.blob.adopt(claim.mine())?;
+            for run in adopted {
+                let bytes = this.blob.geometry().bytes_of(&run);
+                this.counters.adopted(bytes.end.saturating_sub(bytes.start));
+            }
+        }
+        let mut mine = Vec::new();
+        for run in claim.mine() {
+            mine.extend(this.blob.missing(run.clone())?);
+        }
+        let mut queue = this.queue();
+        for run in this.blob.known_present(chunks) {
+            run.for_each(|chunk| queue.landed(chunk));
+        }
+        drop(queue);
+        Ok((claim, mine))
+    };
+    match shared.runtime.spawn_blocking(work).await {
+        Ok(Ok(claimed)) => Ok(claimed),
+        Ok(Err(error)) => Err(cache_error(&error)),
+        Err(_panicked) => Err(lost()),
+    }
+}
+
+/// Stores a chunk that has come whole.
+async fn take(shared: Arc<Shared>, chunk: u64, bytes: Vec<u8>) -> Taken {
+    if shared.is_closed() {
+        return Taken::Failed(shared.gone());
+    }
+    let blob = Arc::clone(&shared.blob);
+    let stored = shared
+        .runtime
+        .spawn_blocking(move || store(&blob, chunk, &bytes));
+    match stored.await {
+        Ok(Ok(())) => {
+            shared.queue().landed(chunk);
+            Taken::Kept
+        }
+        Ok(Err(CacheError::WrongDigest { expected, .. })) => Taken::Wrong(expected),
+        Ok(Err(error)) => Taken::Failed(cache_error(&error)),
+        Err(_panicked) => Taken::Failed(lost()),
+    }
+}
+
+fn store(blob: &CachedBlob, chunk: u64, bytes: &[u8]) -> forerun_cache::Result<()> {
+    let mut result = blob.store(chunk, bytes);
+    for _ in 1..TABLE_TRIES {
+        // Asked again, the table comes from another mirror.
+        if !matches!(result, Err(CacheError::WrongTable { .. })) {
+            break;
+        }
+        result = blob.store(chunk, bytes);
+    }
+    result
+}
+
+/// Waits for chunks that another process fetches. Those it gives up are asked for again; if it stops
+/// without giving them up, they are fetched here.
+async fn elsewhere(mut flight: Flight) {
+    let shared = Arc::clone(&flight.shared);
+    let mut pause = FIRST_LOOK;
+    let mut since = Instant::now();
+    let Some(Range {
+        start: mut first,
+        end,
+    }) = flight.runs.first().cloned()
+    else {
+        return;
+    };
+    while first < end && !shared.is_closed() {
+        let blob = Arc::clone(&shared.blob);
+        let looked = shared
+            .runtime
+            .spawn_blocking(move || blob.poll(first))
+            .await;
+        let error = match looked {
+            Ok(Ok(Waited::Present)) => {
+                shared.queue().landed(first);
+                first = first.saturating_add(1);
+                (pause, since) = (FIRST_LOOK, Instant::now());
+                continue;
+            }
+            Ok(Ok(Waited::TimedOut)) if since.elapsed() < shared.patience => {
+                tokio::time::sleep(pause).await;
+                pause = pause.saturating_mul(2).min(LONGEST_LOOK);
+                continue;
+            }
+            Ok(Ok(Waited::TimedOut)) => {
+                tracing::warn!(place = shared.place, "another process stopped in mid-fetch");
+                let Some(fetcher) = shared.fetcher() else {
+                    return;
+                };
+                match fetch(&shared, &fetcher, std::iter::once(first..end)).await {
+                    Ok(()) => return,
+                    Err(error) => error,
+                }
+            }
+            Ok(Ok(Waited::Free)) | Err(_) => return,
+            Ok(Err(error)) => cache_error(&error),
+        };
+        flight.outcome = Some(error);
+        flight.again = false;
+        return;
+    }
+}
+
+impl Shared {
+    /// Wants `chunks` again after a while, those of them that are not here by then.
+    fn later(self: &Arc<Self>, class: Class, chunks: Range<u64>) {
+        let shared = Arc::clone(self);
+        drop(self.runtime.spawn(async move {
+            tokio::time::sleep(BACKGROUND_PAUSE).await;
+            let mut queue = shared.queue();
+            queue.again(class, chunks);
+            shared.pump(&mut queue);
+        }));
+    }
+
+    /// Whether chunks may be found nearby: only a table tells them apart.
+    fn adopts(&self) -> bool {
+        self.blob.table().is_some()
+    }
+
+    /// Has the part of the table fetched that `chunk` needs, and the one after that when readers come
+    /// near it, so that chunks need not wait for it.
+    pub(super) fn warm_table(&self, chunk: u64) {
+        let Some(table) = self.blob.table().cloned() else {
+            return;
+        };
+        let geometry = self.blob.geometry();
+        let arity = u64::from(geometry.chunk_size()) / 32;
+        let ahead = chunk.saturating_add(arity / 4);
+        let last = geometry.chunks().saturating_sub(1);
+        drop(self.runtime.spawn_blocking(move || {
+            // Failures are those of whoever needs the digest.
+            let _warmed = table.digest(chunk.min(last));
+            if ahead / arity != chunk / arity && ahead <= last {
+                let _warmed = table.digest(ahead);
+            }
+        }));
+    }
+}
+
+/// What an error of the cache is to readers.
+pub fn cache_error(error: &CacheError) -> RemoteError {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(cause) = source {
+        if let Some(remote) = cause.downcast_ref::<RemoteError>() {
+            return remote.clone();
+        }
+        // An I/O error shows what it wraps only when asked for it.
+        let inner = cause
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::get_ref);
+        source = match inner {
+            Some(inner) => Some(inner),
+            None => cause.source(),
+        };
+    }
+    let mut reason = error.to_string();
+    if let Some(cause) = std::error::Error::source(error) {
+        reason = format!("{reason}: {cause}");
+    }
+    RemoteError::Cache { reason }
+}
+
+fn lost() -> RemoteError {
+    RemoteError::Cache {
+        reason: "a task of ours failed".to_owned(),
+    }
+}

@@ -1,0 +1,248 @@
+//! What fetching an image has cost so far.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::RemoteError;
+
+/// Seconds over which the rate is taken.
+const RATE_SECONDS: usize = 4;
+
+/// Counters of one image. All only grow.
+#[derive(Debug)]
+pub struct Counters {
+    requests: AtomicU64,
+    fetched: AtomicU64,
+    discarded: AtomicU64,
+    wrong: AtomicU64,
+    errors: AtomicU64,
+    retries: AtomicU64,
+    waits: AtomicU64,
+    waited_micros: AtomicU64,
+    adopted: AtomicU64,
+    last_error: Mutex<Option<String>>,
+    started: Instant,
+    rate: Mutex<Rate>,
+}
+
+/// Bytes of the last seconds: by second, the newest in the slot of its number.
+#[derive(Debug, Default)]
+struct Rate {
+    second: u64,
+    bytes: [u64; RATE_SECONDS],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            requests: AtomicU64::new(0),
+            fetched: AtomicU64::new(0),
+            discarded: AtomicU64::new(0),
+            wrong: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            waited_micros: AtomicU64::new(0),
+            adopted: AtomicU64::new(0),
+            last_error: Mutex::default(),
+            started: Instant::now(),
+            rate: Mutex::default(),
+        }
+    }
+}
+
+impl Counters {
+    pub(crate) fn request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn received(&self, bytes: usize) {
+        let bytes = forerun_io::u64_from(bytes);
+        self.fetched.fetch_add(bytes, Ordering::Relaxed);
+        let mut rate = self.rate();
+        if let Some(slot) = rate.current() {
+            *slot = slot.saturating_add(bytes);
+        }
+    }
+
+    /// Bytes that came and have to come again.
+    pub(crate) fn discarded(&self, bytes: usize) {
+        self.discarded
+            .fetch_add(forerun_io::u64_from(bytes), Ordering::Relaxed);
+    }
+
+    /// Bytes that were not what they should be.
+    pub(crate) fn wrong(&self, bytes: u64) {
+        self.wrong.fetch_add(bytes, Ordering::Relaxed);
+        self.discarded.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn error(&self, error: &RemoteError) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        let mut last = self
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *last = Some(error.to_string());
+    }
+
+    pub(crate) fn retry(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A reader had to wait.
+    pub(crate) fn waited(&self, time: Duration) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.waited_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// Bytes taken from other images in the cache.
+    pub(crate) fn adopted(&self, bytes: u64) {
+        self.adopted.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The counters in `status`.
+    pub(crate) fn fill(&self, status: &mut RemoteStatus) {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        status.requests = get(&self.requests);
+        status.fetched_bytes = get(&self.fetched);
+        status.refetched_bytes = get(&self.discarded);
+        status.wrong_bytes = get(&self.wrong);
+        status.errors = get(&self.errors);
+        status.retries = get(&self.retries);
+        status.waits = get(&self.waits);
+        status.waited = Duration::from_micros(get(&self.waited_micros));
+        status.adopted_bytes = get(&self.adopted);
+        let last = self
+            .last_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        status.last_error.clone_from(&last);
+        drop(last);
+        status.rate = self.bytes_per_second();
+    }
+
+    fn bytes_per_second(&self) -> u64 {
+        let elapsed = self.started.elapsed();
+        let mut rate = self.rate();
+        // The second that runs now counts for as much of it as has gone by.
+        let _now = rate.current();
+        let bytes = rate
+            .bytes
+            .iter()
+            .fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
+        let whole = forerun_io::u64_from(RATE_SECONDS).saturating_sub(1);
+        let begun = Duration::from_nanos(u64::from(elapsed.subsec_nanos()));
+        let span = (Duration::from_secs(whole).saturating_add(begun)).min(elapsed);
+        let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1);
+        bytes.saturating_mul(1000) / millis
+    }
+
+    fn rate(&self) -> MovingRate<'_> {
+        MovingRate {
+            second: self.started.elapsed().as_secs(),
+            rate: self.rate.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+/// A rate under its lock, with the second it is now.
+struct MovingRate<'a> {
+    second: u64,
+    rate: MutexGuard<'a, Rate>,
+}
+
+impl MovingRate<'_> {
+    /// The slot of this second; those of seconds gone by too long ago are emptied.
+    fn current(&mut self) -> Option<&mut u64> {
+        let slots = forerun_io::u64_from(RATE_SECONDS);
+        let new = self.second.saturating_sub(self.rate.second).min(slots);
+        for step in 0..new {
+            let slot = forerun_io::saturating_usize(self.second.saturating_sub(step) % slots);
+            if let Some(slot) = self.rate.bytes.get_mut(slot) {
+                *slot = 0;
+            }
+        }
+        self.rate.second = self.second.max(self.rate.second);
+        let slot = forerun_io::saturating_usize(self.rate.second % slots);
+        self.rate.bytes.get_mut(slot)
+    }
+}
+
+impl std::ops::Deref for MovingRate<'_> {
+    type Target = Rate;
+
+    fn deref(&self) -> &Rate {
+        &self.rate
+    }
+}
+
+/// How an image that is fetched is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemoteStatus {
+    /// Where it comes from, without credentials.
+    pub place: String,
+    /// Length of the image in bytes.
+    pub len: u64,
+    /// Bytes of it that are here.
+    pub local_bytes: u64,
+    /// Bytes that servers sent, hash blocks of the table among them.
+    pub fetched_bytes: u64,
+    /// Of these, bytes that came in vain, so that they had to come again: wrong ones, and beginnings of
+    /// chunks of requests that were given up. 0 as long as nothing goes wrong.
+    pub refetched_bytes: u64,
+    /// Of these, bytes that were not what they should be.
+    pub wrong_bytes: u64,
+    /// Bytes that needed no fetching: found in other images of the cache, or zeros.
+    pub adopted_bytes: u64,
+    /// Requests made to servers.
+    pub requests: u64,
+    /// Requests in flight.
+    pub in_flight: u64,
+    /// Chunks waiting to be asked for because a reader needs them.
+    pub demand_queue: u64,
+    /// Chunks waiting to be asked for ahead of readers.
+    pub readahead_queue: u64,
+    /// Chunks waiting to be asked for in the background.
+    pub background_queue: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Requests made again after that.
+    pub retries: u64,
+    /// Reads that had to wait.
+    pub waits: u64,
+    /// How long they waited, all together.
+    pub waited: Duration,
+    /// Bytes per second over the last seconds.
+    pub rate: u64,
+    /// Whether all of it is here.
+    pub complete: bool,
+    /// Whether no network is needed any more.
+    pub detached: bool,
+    /// Whether what is read was verified against a digest.
+    pub verified: bool,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_forgets() {
+        let counters = Counters::default();
+        counters.received(1000);
+        assert!(counters.bytes_per_second() >= 1000);
+        let mut rate = counters.rate();
+        rate.second = 2;
+        assert_eq!(rate.current(), Some(&mut 0));
+        assert_eq!(rate.bytes, [1000, 0, 0, 0]);
+        rate.second = 9;
+        assert_eq!(rate.current(), Some(&mut 0));
+        assert_eq!(rate.bytes, [0; 4]);
+    }
+}

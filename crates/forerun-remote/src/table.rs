@@ -1,0 +1,100 @@
+//! The blob of a chunk table as a source: hash blocks are fetched when a digest in them is wanted.
+//!
+//! What comes is judged by who reads it. A block that is read again was wrong, so it comes from
+//! another mirror then.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use forerun_io::{ReadAt, past_end, saturating_usize, u64_from};
+
+use crate::fetch::{Fetcher, Patience, Taken};
+use crate::layout::{Part, TableLayout};
+use crate::stats::Counters;
+use crate::{RemoteError, runtime};
+
+/// A chunk table at servers.
+pub struct TableSource {
+    len: u64,
+    place: String,
+    fetcher: Mutex<Option<Arc<Fetcher>>>,
+    read: Mutex<HashSet<u64>>,
+}
+
+impl TableSource {
+    /// The table of `layout`.
+    #[must_use]
+    pub fn new(layout: &TableLayout, patience: Patience, counters: Arc<Counters>) -> Self {
+        let blob = layout.blob.clone();
+        let place = blob
+            .mirrors
+            .first()
+            .map_or_else(String::new, |origin| origin.place().to_owned());
+        let len = blob.description.len;
+        let parts = vec![Part { offset: 0, blob }];
+        let fetcher = Fetcher::new(parts, layout.chunk_size, patience, counters);
+        Self {
+            len,
+            place,
+            fetcher: Mutex::new(Some(Arc::new(fetcher))),
+            read: Mutex::default(),
+        }
+    }
+
+    /// Lets go of the network.
+    pub fn close(&self) {
+        *self.fetcher.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn fetcher(&self) -> Option<Arc<Fetcher>> {
+        self.fetcher
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl ReadAt for TableSource {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        past_end(offset, out.len(), self.len)?;
+        let Some(fetcher) = self.fetcher() else {
+            let place = self.place.clone();
+            let reason = "the table was let go of".to_owned();
+            return Err(io::Error::other(RemoteError::Refused { place, reason }));
+        };
+        let again = {
+            let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+            !read.insert(offset)
+        };
+        if again {
+            fetcher.distrust(offset);
+        }
+        let end = offset.saturating_add(u64_from(out.len()));
+        let mut got = Vec::with_capacity(out.len());
+        let take = |at: u64, bytes: Vec<u8>| {
+            // Handed over in order; a piece that comes again follows one that was kept.
+            got.truncate(saturating_usize(at.saturating_sub(offset)));
+            got.extend_from_slice(&bytes);
+            std::future::ready(Taken::Kept)
+        };
+        let fetched = runtime::wait_for(fetcher.fetch(offset..end, take));
+        if let Err(error) = fetched {
+            // It was not wrong, it did not come.
+            self.read
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(&offset);
+            return Err(io::Error::other(error));
+        }
+        if got.len() != out.len() {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+        }
+        out.copy_from_slice(&got);
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! Images on a web server: nginx, plain, with a password, and with TLS.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::as_conversions,
+    clippy::single_range_in_vec_init
+)]
+
+mod support;
+
+use forerun_io::ReadAt;
+use forerun_testkit::fault_proxy::FaultProxy;
+use forerun_testkit::servers::{Nginx, NginxOptions, PASSWORD, USER};
+use forerun_testkit::temp_dir;
+use support::{noise, options, read, try_open, try_read};
+
+const LEN: usize = 1_000_001;
+
+#[test]
+fn an_image_is_read_on_demand_and_each_byte_comes_once() {
+    let dir = temp_dir("nginx-files");
+    let bytes = noise(LEN, 1);
+    std::fs::write(dir.path().join("image"), &bytes).unwrap();
+    let Some(nginx) = Nginx::serve(dir.path()) else {
+        return;
+    };
+    let proxy = FaultProxy::start(&nginx.url());
+    let cache = temp_dir("cache");
+    let options = options(cache.path());
+    let image = try_open(&proxy.url_of("image"), &options).unwrap();
+    assert_eq!(image.len(), bytes.len() as u64);
+    for (at, len) in [(0, 1), (LEN - 1, 1), (65_535, 2), (300_000, 200_000)] {
+        read(&image, &bytes, at, len);
+    }
+    for at in (0..LEN).step_by(4096) {
+        read(&image, &bytes, at, 4096.min(LEN - at));
+    }
+    assert!(image.wait_complete(support::TIMEOUT));
+    let log = proxy.log();
+    assert_eq!(log.union("/image"), [0..bytes.len() as u64]);
+    assert_eq!(log.sent_twice("/image"), 0);
+    let status = image.status();
+    assert_eq!((status.refetched_bytes, status.wrong_bytes), (0, 0));
+    assert_eq!(status.fetched_bytes, bytes.len() as u64);
+    assert!(status.complete);
+    drop(image);
+
+    // Another time, nothing of it is asked for again.
+    proxy.forget();
+    let image = try_open(&proxy.url_of("image"), &options).unwrap();
+    read(&image, &bytes, 0, LEN);
+    assert_eq!(proxy.log().sent(), 0);
+}
+
+#[test]
+fn the_wrong_password_is_refused_and_not_told() {
+    let dir = temp_dir("nginx-files");
+    let bytes = noise(100_000, 2);
+    std::fs::write(dir.path().join("image"), &bytes).unwrap();
+    let wanted = NginxOptions {
+        basic_auth: true,
+        ..NginxOptions::default()
+    };
+    let Some(nginx) = Nginx::start(dir.path(), &wanted) else {
+        return;
+    };
+    let with = |user: &str| nginx.url_of("image").replace("://", &format!("://{user}"));
+    let cache = temp_dir("cache");
+    let options = options(cache.path());
+    for user in ["", "tester:not-the-password@"] {
+        let error = try_open(&with(user), &options).unwrap_err();
+        assert!(error.contains("401"), "{error}");
+        assert!(!error.contains("not-the-password"), "{error}");
+    }
+    let image = try_open(&with(&format!("{USER}:{PASSWORD}@")), &options).unwrap();
+    assert!(!image.place().contains(PASSWORD), "{}", image.place());
+    read(&image, &bytes, 0, bytes.len());
+}
+
+#[test]
+fn only_known_authorities_are_trusted() {
+    let dir = temp_dir("nginx-files");
+    let bytes = noise(300_000, 3);
+    std::fs::write(dir.path().join("image"), &bytes).unwrap();
+    let wanted = NginxOptions {
+        tls: true,
+        ..NginxOptions::default()
+    };
+    let Some(nginx) = Nginx::start(dir.path(), &wanted) else {
+        return;
+    };
+    let cache = temp_dir("cache");
+    let mut options = options(cache.path());
+    options.retries = 1;
+    try_open(&nginx.url_of("image"), &options).unwrap_err();
+    options.ca_file = nginx.ca().map(Into::into);
+    let image = try_open(&nginx.url_of("image"), &options).unwrap();
+    read(&image, &bytes, 0, bytes.len());
+}
+
+#[test]
+fn what_is_not_there_and_what_has_no_parts_is_refused() {
+    let dir = temp_dir("nginx-files");
+    std::fs::write(dir.path().join("image"), noise(100_000, 4)).unwrap();
+    let wanted = NginxOptions {
+        directives: "max_ranges 0;".to_string(),
+        ..NginxOptions::default()
+    };
+    let Some(nginx) = Nginx::start(dir.path(), &wanted) else {
+        return;
+    };
+    let cache = temp_dir("cache");
+    let error = try_open(&nginx.url_of("other"), &options(cache.path())).unwrap_err();
+    assert!(error.contains("not found"), "{error}");
+    let error = try_open(&nginx.url_of("image"), &options(cache.path())).unwrap_err();
+    assert!(error.contains("range"), "{error}");
+}
+
+#[test]
+fn an_image_that_changes_is_not_mixed_with_what_it_was() {
+    let dir = temp_dir("nginx-files");
+    let old = noise(LEN, 5);
+    let path = dir.path().join("image");
+    std::fs::write(&path, &old).unwrap();
+    let Some(nginx) = Nginx::serve(dir.path()) else {
+        return;
+    };
+    let cache = temp_dir("cache");
+    let mut options = options(cache.path());
+    options.window = 64 << 10;
+    let image = try_open(&nginx.url_of("image"), &options).unwrap();
+    read(&image, &old, 0, 1000);
+    let local = image.status().local_bytes as usize;
+    // nginx tells versions by length and second.
+    let new = noise(LEN + 1, 6);
+    std::fs::write(dir.path().join("new"), &new).unwrap();
+    std::fs::rename(dir.path().join("new"), &path).unwrap();
+    let error = try_read(&image, &old, LEN - 1000, 1000, support::TIMEOUT).unwrap_err();
+    assert!(error.contains("changed"), "{error}");
+    // What came before is still that.
+    assert!(local < LEN);
+    read(&image, &old, 0, 1000);
+    let image = try_open(&nginx.url_of("image"), &options).unwrap();
+    read(&image, &new, 0, LEN + 1);
+}

@@ -1,0 +1,107 @@
+//! What can go wrong with an answer, and who chooses.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use super::Exchange;
+
+/// How one answer is spoilt. Offsets and counts are of the answer's body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection is reset, and nothing answered. The server never saw the request.
+    ResetBeforeHead,
+    /// The connection is reset right after the answer's head.
+    ResetAfterHead,
+    /// The connection is reset in the body.
+    ResetAt {
+        /// After so many bytes.
+        after: u64,
+    },
+    /// The connection is closed before the body has the length that was announced.
+    Truncate {
+        /// After so many bytes.
+        after: u64,
+    },
+    /// Some bytes are others: each of their bits is.
+    WrongBytes {
+        /// The first of them.
+        offset: u64,
+        /// How many.
+        len: u64,
+    },
+    /// Another answer than the server's, without a body.
+    Status {
+        /// 429, 500, 503 and so on.
+        code: u16,
+        /// Seconds, as `Retry-After`.
+        retry_after: Option<u64>,
+    },
+    /// 401: a token that has expired.
+    Unauthorized {
+        /// The value of `WWW-Authenticate`.
+        challenge: String,
+    },
+    /// No answer until the client gives up.
+    Stall,
+    /// No more of the body until the client gives up.
+    StallAt {
+        /// After so many bytes.
+        after: u64,
+    },
+    /// The answer comes later than it would.
+    Delay {
+        /// By so much.
+        by: Duration,
+    },
+    /// The body comes in drops.
+    Drip {
+        /// So fast.
+        bytes_per_second: u64,
+    },
+    /// `Content-Range` says that the body begins one byte further on than it does.
+    WrongContentRange,
+    /// `Content-Range` says that the whole is one byte longer than it is.
+    WrongTotal,
+    /// 200 and the whole, though a part was asked for.
+    Whole,
+    /// A part that says of itself that it is shorter than was asked for, which HTTP allows.
+    Short {
+        /// Its length.
+        len: u64,
+    },
+    /// 307 to somewhere else.
+    Redirect {
+        /// Where.
+        location: String,
+    },
+    /// What is not HTTP, and the end of the connection.
+    Garbage,
+}
+
+/// Chooses faults by what is asked.
+type Choose = Box<dyn Fn(&Exchange) -> Option<Fault> + Send>;
+
+/// Which requests are answered wrongly.
+#[derive(Default)]
+pub struct Faults {
+    /// By number.
+    pub at: HashMap<usize, Fault>,
+    /// The others.
+    pub choose: Option<Choose>,
+}
+
+impl Faults {
+    /// What is to happen to a request.
+    pub fn of(&self, request: &Exchange) -> Option<Fault> {
+        let by_number = self.at.get(&request.number).cloned();
+        by_number.or_else(|| self.choose.as_ref()?(request))
+    }
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let choose = self.choose.as_ref().map(|_| "by a function");
+        write!(f, "Faults({:?}, {choose:?})", self.at)
+    }
+}

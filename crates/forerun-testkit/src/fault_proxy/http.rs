@@ -1,0 +1,273 @@
+//! As much of HTTP/1.1 as it takes to know where messages end.
+
+use std::io::{self, BufRead, Read};
+
+/// No head is longer.
+const MAX_HEAD: u64 = 1 << 20;
+
+/// The head of a request or an answer.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// The first line.
+    pub first: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Head {
+    /// A head with no headers yet.
+    pub fn new(first: &str) -> Self {
+        Self {
+            first: first.to_string(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// Reads one; `None` where the connection ends before it.
+    pub fn read(from: &mut impl BufRead) -> io::Result<Option<Self>> {
+        let mut from = from.take(MAX_HEAD);
+        let Some(first) = line(&mut from)? else {
+            return Ok(None);
+        };
+        let mut head = Self::new(&first);
+        loop {
+            let line = line(&mut from)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            if line.is_empty() {
+                return Ok(Some(head));
+            }
+            let (name, value) = line.split_once(':').ok_or(io::ErrorKind::InvalidData)?;
+            head.headers
+                .push((name.to_string(), value.trim().to_string()));
+        }
+    }
+
+    /// A word of the first line.
+    pub fn word(&self, index: usize) -> &str {
+        self.first.split(' ').nth(index).unwrap_or_default()
+    }
+
+    /// The status of an answer.
+    pub fn status(&self) -> u16 {
+        self.word(1).parse().unwrap_or(0)
+    }
+
+    /// A header's value.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let header = self
+            .headers
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name));
+        header.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a header's value is `value` whatever the case.
+    pub fn says(&self, name: &str, value: &str) -> bool {
+        self.get(name)
+            .is_some_and(|known| known.eq_ignore_ascii_case(value))
+    }
+
+    /// Replaces a header, or adds it.
+    pub fn set(&mut self, name: &str, value: impl ToString) {
+        self.remove(name);
+        self.headers.push((name.to_string(), value.to_string()));
+    }
+
+    /// Removes a header.
+    pub fn remove(&mut self, name: &str) {
+        self.headers
+            .retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+    }
+
+    /// The headers, names in lower case.
+    pub fn lower(&self) -> Vec<(String, String)> {
+        let lower = |(name, value): &(String, String)| (name.to_ascii_lowercase(), value.clone());
+        self.headers.iter().map(lower).collect()
+    }
+
+    /// As it is sent.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut text = format!("{}\r\n", self.first);
+        for (name, value) in &self.headers {
+            text += &format!("{name}: {value}\r\n");
+        }
+        text += "\r\n";
+        text.into_bytes()
+    }
+
+    /// First and last byte of a request's `Range`, where it is one range from the start.
+    pub fn range(&self) -> Option<(u64, Option<u64>)> {
+        let (first, last) = self.get("range")?.strip_prefix("bytes=")?.split_once('-')?;
+        let last = match last {
+            "" => None,
+            last => Some(last.parse().ok()?),
+        };
+        Some((first.parse().ok()?, last))
+    }
+
+    /// First byte, last byte and total of an answer's `Content-Range`.
+    pub fn content_range(&self) -> Option<(u64, u64, u64)> {
+        let value = self.get("content-range")?.strip_prefix("bytes ")?;
+        let (range, total) = value.split_once('/')?;
+        let (first, last) = range.split_once('-')?;
+        Some((first.parse().ok()?, last.parse().ok()?, total.parse().ok()?))
+    }
+
+    /// How long the body of this request is.
+    pub fn request_body(&self) -> Framing {
+        self.framing().unwrap_or(Framing::Bytes(0))
+    }
+
+    /// How long the body of this answer is.
+    pub fn answer_body(&self, method: &str) -> Framing {
+        match self.status() {
+            100..200 | 204 | 304 => Framing::Bytes(0),
+            _ if method == "HEAD" => Framing::Bytes(0),
+            _ => self.framing().unwrap_or(Framing::UntilClose),
+        }
+    }
+
+    fn framing(&self) -> Option<Framing> {
+        if self.says("transfer-encoding", "chunked") {
+            return Some(Framing::Chunked);
+        }
+        let len = self.get("content-length")?.parse().ok()?;
+        Some(Framing::Bytes(len))
+    }
+}
+
+/// How the end of a body is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// By its length.
+    Bytes(u64),
+    /// It comes in chunks, the last of which is empty.
+    Chunked,
+    /// By the end of the connection.
+    UntilClose,
+}
+
+/// A body as it is read.
+#[derive(Debug)]
+pub struct Body {
+    framing: Framing,
+    /// Bytes that the body, or the chunk, still has.
+    left: u64,
+    ended: bool,
+}
+
+impl Body {
+    /// Before its first byte.
+    pub const fn new(framing: Framing) -> Self {
+        let (left, ended) = match framing {
+            Framing::Bytes(len) => (len, len == 0),
+            Framing::Chunked => (0, false),
+            Framing::UntilClose => (u64::MAX, false),
+        };
+        Self {
+            framing,
+            left,
+            ended,
+        }
+    }
+
+    /// Reads some of it; nothing at its end.
+    pub fn read(&mut self, from: &mut impl BufRead, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.ended {
+            return Ok(0);
+        }
+        if self.framing == Framing::Chunked && self.left == 0 {
+            self.left = chunk_len(from)?;
+            if self.left == 0 {
+                // Trailers, which nobody needs.
+                while line(from)?.is_some_and(|line| !line.is_empty()) {}
+                self.ended = true;
+                return Ok(0);
+            }
+        }
+        let read = from.take(self.left).read(buffer)?;
+        match (read, self.framing) {
+            (0, Framing::UntilClose) => self.ended = true,
+            (0, _) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => {}
+        }
+        self.left -= u64::try_from(read).unwrap_or(0);
+        if self.left == 0 {
+            match self.framing {
+                Framing::Chunked => _ = line(from)?,
+                Framing::Bytes(_) | Framing::UntilClose => self.ended = true,
+            }
+        }
+        Ok(read)
+    }
+}
+
+fn chunk_len(from: &mut impl BufRead) -> io::Result<u64> {
+    let line = line(from)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let digits = line.split(';').next().unwrap_or_default().trim();
+    u64::from_str_radix(digits, 16).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// A line without its end; `None` at the end of the connection.
+fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    match from.read_line(&mut line)? {
+        0 => Ok(None),
+        _ if !line.ends_with('\n') => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(Some(line.trim_end_matches(['\r', '\n']).to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(text: &str, framing: Framing) -> (String, String) {
+        let mut from = text.as_bytes();
+        let mut body = Body::new(framing);
+        let (mut all, mut buffer) = (String::new(), [0; 3]);
+        loop {
+            match body.read(&mut from, &mut buffer).unwrap() {
+                0 => return (all, String::from_utf8(from.to_vec()).unwrap()),
+                read => all += std::str::from_utf8(&buffer[..read]).unwrap(),
+            }
+        }
+    }
+
+    #[test]
+    fn bodies_end_where_they_end() {
+        let check = |text, framing, body: &str, rest: &str| {
+            let expected = (body.to_string(), rest.to_string());
+            assert_eq!(read_all(text, framing), expected, "{text}");
+        };
+        check("hello, world", Framing::Bytes(5), "hello", ", world");
+        check("hello", Framing::Bytes(0), "", "hello");
+        check("hello", Framing::UntilClose, "hello", "");
+        let chunked = "5\r\nhello\r\nA;x=y\r\n, world ok\r\n0\r\nX: y\r\n\r\nHTTP";
+        check(chunked, Framing::Chunked, "hello, world ok", "HTTP");
+    }
+
+    #[test]
+    fn heads_are_read_and_written() {
+        let text = "GET /a?b HTTP/1.1\r\nHost: x\r\nRange: bytes=5-9\r\n\r\nrest";
+        let mut from = text.as_bytes();
+        let mut head = Head::read(&mut from).unwrap().unwrap();
+        assert_eq!(from, b"rest");
+        assert_eq!((head.word(0), head.word(1)), ("GET", "/a?b"));
+        assert_eq!(head.range(), Some((5, Some(9))));
+        assert_eq!(head.request_body(), Framing::Bytes(0));
+        head.remove("range");
+        head.set("HOST", "y");
+        assert_eq!(head.to_bytes(), b"GET /a?b HTTP/1.1\r\nHOST: y\r\n\r\n");
+
+        let text =
+            "HTTP/1.1 206 Partial\r\nContent-Range: bytes 5-9/100\r\ncontent-length: 5\r\n\r\n";
+        let head = Head::read(&mut text.as_bytes()).unwrap().unwrap();
+        assert_eq!(
+            (head.status(), head.content_range()),
+            (206, Some((5, 9, 100)))
+        );
+        assert_eq!(head.answer_body("GET"), Framing::Bytes(5));
+        assert_eq!(head.answer_body("HEAD"), Framing::Bytes(0));
+        assert!(Head::read(&mut &b""[..]).unwrap().is_none());
+        assert!(Head::read(&mut &b"GET / HTTP/1.1\r\nHos"[..]).is_err());
+    }
+}

@@ -1,0 +1,106 @@
+//! Latency, and a line that all connections share.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a link is like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The time from a request to the first byte of its answer, and what a new connection takes.
+    pub rtt: Duration,
+    /// Bytes that pass each second, in each direction; no limit where `None`.
+    pub bytes_per_second: Option<u64>,
+}
+
+/// Bytes that pass at once: a third of a millisecond at 100 MB/s. Shorter pauses than that are not
+/// kept exactly.
+pub const SLICE: usize = 32 << 10;
+
+/// A sender that was late, because it or its server had no CPU, may catch up with so much of the
+/// line's time: what queues in a real network do. The average stays exact.
+const QUEUE: Duration = Duration::from_millis(5);
+
+/// The two directions of a link.
+#[derive(Debug)]
+pub struct Lines {
+    link: Mutex<Link>,
+    /// To the server.
+    pub up: Line,
+    /// To the client.
+    pub down: Line,
+}
+
+/// One direction.
+#[derive(Debug)]
+pub struct Line {
+    /// When all that was sent so far has passed.
+    free: Mutex<Instant>,
+}
+
+impl Lines {
+    /// No latency, no limit.
+    pub fn new() -> Self {
+        let line = || Line {
+            free: Mutex::new(Instant::now()),
+        };
+        Self {
+            link: Mutex::default(),
+            up: line(),
+            down: line(),
+        }
+    }
+
+    /// Another link from now on.
+    pub fn set(&self, link: Link) {
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
+    }
+
+    /// The link now.
+    pub fn link(&self) -> Link {
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `bytes` have passed on one of the two lines.
+    pub fn pass(&self, line: &Line, bytes: usize) {
+        if let Some(rate) = self.link().bytes_per_second {
+            let passed = line.reserve(bytes, rate, Instant::now());
+            thread::sleep(passed.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
+impl Line {
+    /// When bytes that are sent `now` will have passed, after all before them.
+    fn reserve(&self, bytes: usize, rate: u64, now: Instant) -> Instant {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let nanos = bytes.saturating_mul(1_000_000_000) / rate.max(1);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let earliest = now.checked_sub(QUEUE).unwrap_or(now);
+        *free = (*free).max(earliest) + Duration::from_nanos(nanos);
+        *free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_take_their_time_one_after_the_other() {
+        let lines = Lines::new();
+        let start = Instant::now() + Duration::from_secs(1);
+        let sent = |bytes, at| lines.down.reserve(bytes, 1_000_000, at) - start;
+        // An idle line lets a queue's worth pass at once.
+        let first = lines.down.reserve(1000, 1_000_000, start);
+        assert_eq!(first, start - Duration::from_millis(4));
+        for _ in 0..4 {
+            sent(1000, start);
+        }
+        // Then each byte takes its time, whoever sends it, and lost time is caught up with.
+        assert_eq!(sent(1000, start), Duration::from_millis(1));
+        assert_eq!(sent(2000, start), Duration::from_millis(3));
+        let late = start + Duration::from_millis(7);
+        assert_eq!(sent(1000, late), Duration::from_millis(4));
+    }
+}

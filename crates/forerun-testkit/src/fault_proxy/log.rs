@@ -1,0 +1,159 @@
+//! What passed through the proxy.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::Fault;
+
+/// One request, and what became of it.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// Its number, from 0, in the order in which requests came in.
+    pub number: usize,
+    /// The number of its connection, from 0, of all that the proxy had.
+    pub connection: usize,
+    /// GET, HEAD and so on.
+    pub method: String,
+    /// What was asked for, without the query.
+    pub path: String,
+    /// What follows `?`.
+    pub query: String,
+    /// First and last byte asked for; no last byte where the range is open.
+    pub range: Option<(u64, Option<u64>)>,
+    /// The request's headers, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The status that the client was answered.
+    pub status: Option<u16>,
+    /// Where in the whole the answer's body begins.
+    pub start: u64,
+    /// Bytes of the body that the client was sent.
+    pub sent: u64,
+    /// What was done to it.
+    pub fault: Option<Fault>,
+    /// Whether all was sent that was to be.
+    pub finished: bool,
+    /// When the request came, since the proxy started.
+    pub at: Duration,
+}
+
+impl Exchange {
+    /// A header of the request.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let header = self.headers.iter().find(|(known, _)| known == name);
+        header.map(|(_, value)| value.as_str())
+    }
+
+    /// The bytes of the whole that the client was sent, if it asked for content.
+    fn content(&self) -> Option<Range<u64>> {
+        let has_content = self.method == "GET" && matches!(self.status, Some(200 | 206));
+        has_content.then(|| self.start..self.start + self.sent)
+    }
+}
+
+/// All requests, in the order in which they came.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// The requests.
+    pub entries: Vec<Exchange>,
+}
+
+impl Log {
+    /// How many there were.
+    #[must_use]
+    pub const fn requests(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes of all bodies that clients were sent.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.sent).sum()
+    }
+
+    /// Those about one path.
+    pub fn of<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Exchange> {
+        self.entries.iter().filter(move |entry| entry.path == path)
+    }
+
+    /// The bytes of `path` that were sent at least once: ranges in order, with gaps between them.
+    #[must_use]
+    pub fn union(&self, path: &str) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = self.of(path).filter_map(Exchange::content).collect();
+        ranges.retain(|range| !range.is_empty());
+        ranges.sort_by_key(|range| range.start);
+        let mut union: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            match union.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => union.push(range),
+            }
+        }
+        union
+    }
+
+    /// Bytes of `path` that were sent again after they had been sent.
+    #[must_use]
+    pub fn sent_twice(&self, path: &str) -> u64 {
+        let all: u64 = self
+            .of(path)
+            .filter_map(Exchange::content)
+            .map(|range| range.end - range.start)
+            .sum();
+        let once: u64 = self.union(path).iter().map(|r| r.end - r.start).sum();
+        all - once
+    }
+
+    /// The same of all paths together.
+    #[must_use]
+    pub fn all_sent_twice(&self) -> u64 {
+        let mut paths: Vec<&str> = self.entries.iter().map(|e| e.path.as_str()).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        paths.iter().map(|path| self.sent_twice(path)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn got(path: &str, method: &str, status: u16, start: u64, sent: u64) -> Exchange {
+        Exchange {
+            number: 0,
+            connection: 0,
+            method: method.to_string(),
+            path: path.to_string(),
+            query: String::new(),
+            range: None,
+            headers: Vec::new(),
+            status: Some(status),
+            start,
+            sent,
+            fault: None,
+            finished: true,
+            at: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn bytes_are_counted_once_and_twice() {
+        let log = Log {
+            entries: vec![
+                got("/a", "GET", 206, 0, 10),
+                got("/a", "GET", 206, 20, 10),
+                got("/a", "GET", 206, 10, 10),
+                got("/a", "GET", 206, 5, 2),
+                got("/a", "GET", 206, 40, 1),
+                got("/a", "GET", 503, 0, 9),
+                got("/a", "HEAD", 200, 0, 0),
+                got("/b", "GET", 200, 0, 7),
+                got("/b", "GET", 200, 0, 7),
+            ],
+        };
+        assert_eq!(log.union("/a"), [0..30, 40..41]);
+        assert_eq!(log.sent_twice("/a"), 2);
+        assert_eq!(log.all_sent_twice(), 9);
+        assert_eq!(log.sent(), 10 + 10 + 10 + 2 + 1 + 9 + 14);
+    }
+}

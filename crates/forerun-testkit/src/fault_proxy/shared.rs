@@ -1,0 +1,224 @@
+//! What the connections of a proxy have in common.
+
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::fault::Faults;
+use super::link::Lines;
+use super::{Exchange, Log, Network};
+
+/// Everything but the threads.
+#[derive(Debug)]
+pub struct Shared {
+    /// `HOST:PORT` of the server.
+    pub upstream: String,
+    /// The link.
+    pub lines: Lines,
+    faults: Mutex<Faults>,
+    state: Mutex<State>,
+    changed: Condvar,
+    started: Instant,
+}
+
+#[derive(Debug)]
+struct State {
+    network: Network,
+    is_listening: bool,
+    is_stopped: bool,
+    /// Open connections, to clients and to the server.
+    streams: Vec<Weak<TcpStream>>,
+    log: Log,
+    /// Grows when the log is forgotten: what began before is not of the new one.
+    generation: usize,
+}
+
+/// A request's place in the log.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    generation: usize,
+    number: usize,
+}
+
+impl Shared {
+    /// Of a proxy that listens.
+    pub fn new(upstream: &str) -> Self {
+        Self {
+            upstream: upstream.to_string(),
+            lines: Lines::new(),
+            faults: Mutex::default(),
+            state: Mutex::new(State {
+                network: Network::Up,
+                is_listening: true,
+                is_stopped: false,
+                streams: Vec::new(),
+                log: Log::default(),
+                generation: 0,
+            }),
+            changed: Condvar::new(),
+            started: Instant::now(),
+        }
+    }
+
+    /// The faults.
+    pub fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait(state);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the network, and waits until the port is closed or open as that wants it.
+    pub fn set_network(&self, network: Network, port: u16) {
+        let mut state = self.state();
+        state.network = network;
+        self.changed.notify_all();
+        if network == Network::Refused {
+            cut(&mut state.streams);
+            drop(state);
+            wake(port);
+            state = self.state();
+        }
+        while state.is_listening != (network != Network::Refused) && !state.is_stopped {
+            state = self.wait(state);
+        }
+    }
+
+    /// Ends everything.
+    pub fn stop(&self, port: u16) {
+        let mut state = self.state();
+        state.is_stopped = true;
+        cut(&mut state.streams);
+        self.changed.notify_all();
+        drop(state);
+        wake(port);
+    }
+
+    /// Whether the acceptor is to go on.
+    pub fn is_listening_wanted(&self) -> bool {
+        let state = self.state();
+        !state.is_stopped && state.network != Network::Refused
+    }
+
+    /// For the acceptor, when it has closed its port: waits until there is a network. `false` if the
+    /// proxy has stopped.
+    pub fn wait_for_network(&self) -> bool {
+        let mut state = self.state();
+        state.is_listening = false;
+        self.changed.notify_all();
+        while state.network == Network::Refused && !state.is_stopped {
+            state = self.wait(state);
+        }
+        !state.is_stopped
+    }
+
+    /// From the acceptor.
+    pub fn is_listening_again(&self) {
+        self.state().is_listening = true;
+        self.changed.notify_all();
+    }
+
+    /// Takes note of an open connection; `None` where it is to be closed at once.
+    pub fn keep(&self, stream: TcpStream) -> Option<Arc<TcpStream>> {
+        let stream = Arc::new(stream);
+        let mut state = self.state();
+        if state.is_stopped || state.network == Network::Refused {
+            return None;
+        }
+        state.streams.retain(|known| known.strong_count() > 0);
+        state.streams.push(Arc::downgrade(&stream));
+        Some(stream)
+    }
+
+    /// Waits while nothing moves. `false` if connections are cut meanwhile.
+    pub fn moves(&self) -> bool {
+        let mut state = self.state();
+        while state.network == Network::Silent && !state.is_stopped {
+            state = self.wait(state);
+        }
+        !state.is_stopped && state.network == Network::Up
+    }
+
+    /// Waits for `time`, or until there is no network. Gives whether there is.
+    pub fn pause(&self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        let mut state = self.state();
+        while !state.is_stopped && state.network != Network::Refused {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        false
+    }
+
+    /// Enters a request in the log, with the number and the time that it gets there.
+    pub fn enter(&self, exchange: &mut Exchange) -> Ticket {
+        exchange.at = self.started.elapsed();
+        let mut state = self.state();
+        exchange.number = state.log.entries.len();
+        exchange.fault = self.faults().of(exchange);
+        state.log.entries.push(exchange.clone());
+        self.changed.notify_all();
+        Ticket {
+            generation: state.generation,
+            number: exchange.number,
+        }
+    }
+
+    /// Changes what the log says of a request.
+    pub fn note(&self, ticket: Ticket, change: impl FnOnce(&mut Exchange)) {
+        let mut state = self.state();
+        if state.generation == ticket.generation
+            && let Some(entry) = state.log.entries.get_mut(ticket.number)
+        {
+            change(entry);
+        }
+    }
+
+    /// A copy of the log.
+    pub fn log(&self) -> Log {
+        self.state().log.clone()
+    }
+
+    /// An empty log.
+    pub fn forget(&self) {
+        let mut state = self.state();
+        state.generation += 1;
+        state.log = Log::default();
+    }
+
+    /// Waits for requests.
+    pub fn wait_for_requests(&self, requests: usize, at_most: Duration) -> bool {
+        let end = Instant::now() + at_most;
+        let mut state = self.state();
+        while state.log.requests() < requests {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        true
+    }
+}
+
+fn cut(streams: &mut Vec<Weak<TcpStream>>) {
+    for stream in streams.drain(..).filter_map(|stream| stream.upgrade()) {
+        let _it_may_be_closed = stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Lets the acceptor look at the state.
+fn wake(port: u16) {
+    let _it_may_be_gone = TcpStream::connect(("127.0.0.1", port));
+}

@@ -1,0 +1,26 @@
+//! Real servers for the tests of what fetches: each on a free port of the loopback interface, in a
+//! directory of its own, waited for until it answers, and ended when dropped.
+//!
+//! [`Nginx`] serves files, [`DockerRegistry`] blobs and manifests, [`S3Server`] objects.
+//! They give `None` where the machine lacks the program, which in CI is a failure.
+
+mod get;
+mod nginx;
+mod port;
+mod process;
+mod registry;
+mod s3;
+mod tls;
+mod token;
+
+pub use get::get;
+pub use nginx::{Nginx, NginxOptions};
+pub use port::free_port;
+pub(crate) use port::listen;
+pub use registry::{Auth, DockerRegistry};
+pub use s3::S3Server;
+
+/// The user that servers know where they ask for one.
+pub const USER: &str = "tester";
+/// The password of that user.
+pub const PASSWORD: &str = "open-sesame";

@@ -1,0 +1,52 @@
+//! Ports to listen on.
+//!
+//! Not those that the kernel gives away by itself: a port that is let go for a moment, by a server
+//! that starts again or a proxy that plays dead, could be given to somebody's connection meanwhile.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
+
+/// First of the ports below those of outgoing connections, which begin at 32768.
+const FIRST: u16 = 12_000;
+/// How many there are.
+const COUNT: u16 = 20_000;
+
+/// A port of the loopback interface that nobody listens on now.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn free_port() -> u16 {
+    let (_listener, port) = listen();
+    port
+}
+
+/// Listens on a free port of the loopback interface.
+pub fn listen() -> (TcpListener, u16) {
+    let found = (0..COUNT).find_map(|_| {
+        let port = next();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()?;
+        Some((listener, port))
+    });
+    found.expect("a free port")
+}
+
+/// Ports in turn, from where no other process is likely to have begun.
+fn next() -> u16 {
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    let turn = TURN.fetch_add(1, Ordering::Relaxed);
+    let nanos = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.subsec_nanos());
+    let start = match turn {
+        0 => {
+            let start = nanos.rotate_left(7) ^ std::process::id().wrapping_mul(0x9E37_79B9);
+            TURN.store(start.wrapping_add(1), Ordering::Relaxed);
+            start
+        }
+        turn => turn,
+    };
+    let offset = start % u32::from(COUNT);
+    FIRST + u16::try_from(offset).expect("below the count")
+}

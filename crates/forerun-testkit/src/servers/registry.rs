@@ -1,0 +1,105 @@
+//! docker-registry, the reference implementation of what OCI registries speak.
+
+use std::fs;
+use std::process::Command;
+
+use super::process::Server;
+use super::token::TokenService;
+use super::{PASSWORD, USER};
+use crate::{TempDir, require, temp_dir};
+
+/// `htpasswd -Bb` of the user and the password, at the least cost: only bcrypt will do, and Debian's
+/// base system cannot make it.
+const HTPASSWD: &str = "$2b$04$abcdefghijklmnopqrstuuXcjcm5avyCiJoD2uS24xa2lb6fjMB3G";
+
+/// Whom a registry lets in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// Everybody.
+    None,
+    /// User and password, by basic authentication.
+    Basic,
+    /// Tokens of a service of its own, which gives those for reading to everybody and those for
+    /// writing to the user.
+    Token,
+}
+
+/// A running docker-registry, empty at first.
+#[derive(Debug)]
+pub struct DockerRegistry {
+    server: Server,
+    tokens: Option<TokenService>,
+    _dir: TempDir,
+}
+
+impl DockerRegistry {
+    /// Starts one.
+    ///
+    /// # Panics
+    /// If it does not start, and in CI if it is not installed.
+    #[must_use]
+    pub fn start(auth: Auth) -> Option<Self> {
+        let program = require::program("docker-registry")?;
+        let dir = temp_dir("registry");
+        let tokens = match auth {
+            Auth::Token => {
+                let openssl = require::program("openssl")?;
+                Some(TokenService::start(openssl, dir.path()))
+            }
+            Auth::None | Auth::Basic => None,
+        };
+        let of_auth = match (auth, &tokens) {
+            (Auth::Basic, _) => {
+                let users = dir.path().join("users");
+                let line = format!("{USER}:{HTPASSWD}\n");
+                assert_eq!(PASSWORD, "open-sesame", "the hash is of this password");
+                fs::write(&users, line).expect("the user is written");
+                format!(
+                    "auth: {{htpasswd: {{realm: test, path: {}}}}}\n",
+                    users.display()
+                )
+            }
+            (_, Some(tokens)) => tokens.configuration(),
+            (_, None) => String::new(),
+        };
+        let blobs = dir.path().join("blobs");
+        let server = Server::start(dir.path(), "/v2/", |port| {
+            let text = format!(
+                "version: 0.1\nlog: {{level: error, accesslog: {{disabled: true}}}}\n\
+                 storage:\n  filesystem: {{rootdirectory: {}}}\n  delete: {{enabled: true}}\n\
+                 http: {{addr: '127.0.0.1:{port}'}}\n{of_auth}",
+                blobs.display()
+            );
+            let path = dir.path().join("registry.yml");
+            fs::write(&path, text).expect("the configuration is written");
+            let mut command = Command::new(&program);
+            command.arg("serve").arg(path);
+            // It would look for a collector of traces.
+            command.env("OTEL_TRACES_EXPORTER", "none");
+            command
+        });
+        Some(Self {
+            server,
+            tokens,
+            _dir: dir,
+        })
+    }
+
+    /// `127.0.0.1:PORT`, as in a reference.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        format!("127.0.0.1:{}", self.server.port())
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.authority())
+    }
+
+    /// How many tokens were given so far, where there are any.
+    #[must_use]
+    pub fn tokens_given(&self) -> usize {
+        self.tokens.as_ref().map_or(0, TokenService::given)
+    }
+}

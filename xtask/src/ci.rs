@@ -10,7 +10,7 @@ use crate::{deny, packages, process, tidy};
 
 /// Runs all of them, up to the first that fails.
 pub fn run(root: &Path) -> Result<()> {
-    step("packages", || packages::install_missing(root))?;
+    step("packages", || packages::install(root))?;
     step("format", || {
         each_workspace(root, |cargo| cargo.args(["fmt", "--all", "--check"]))
     })?;

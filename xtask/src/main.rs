@@ -61,7 +61,7 @@ fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
         Command::Ci => ci::run(root),
         Command::Tidy => tidy::run(root),
         Command::Deny => deny::run(root),
-        Command::Packages => packages::install_missing(root),
+        Command::Packages => packages::install(root),
         Command::Bench { what } => bench::run(root, what),
         Command::Fuzz(options) => fuzz::run(root, options),
     }

@@ -1,4 +1,5 @@
-//! The Debian packages that the tests use, listed in `tools/debian-packages.txt` only.
+//! What the tests use and the workspace does not hold: Debian packages, listed in
+//! `tools/debian-packages.txt` only, and an object store from crates.io.
 
 use std::fs;
 use std::path::Path;
@@ -9,9 +10,31 @@ use forerun_testkit::require;
 
 use crate::process;
 
+/// The object store that tests start: a version, which crates.io never changes, and the versions and
+/// digests of all it depends on in the lock file that it brings along.
+const OBJECT_STORE: &[&str] = &["s3s-fs", "--version", "=0.14.1", "--features", "binary"];
+
+/// Installs all of it.
+pub fn install(root: &Path) -> Result<()> {
+    install_missing(root)?;
+    install_object_store(root)
+}
+
+/// Builds it into `target/tools`, where that has not been done.
+fn install_object_store(root: &Path) -> Result<()> {
+    let mut install = process::cargo(root);
+    install.args(["install", "--locked", "--debug", "--quiet"]);
+    install.args(OBJECT_STORE);
+    install.arg("--root").arg(root.join("target/tools"));
+    // A debug build takes less than half the time. What is built on the way is thrown away.
+    install.env("CARGO_PROFILE_DEV_DEBUG", "0");
+    install.env_remove("CARGO_TARGET_DIR");
+    process::run(&mut install)
+}
+
 /// Installs what is missing, if this is Debian and the user is root. Elsewhere it says what to
 /// install; in CI that is an error.
-pub fn install_missing(root: &Path) -> Result<()> {
+fn install_missing(root: &Path) -> Result<()> {
     let path = root.join("tools/debian-packages.txt");
     let list = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let wanted = parse(&list);
@@ -28,7 +51,7 @@ pub fn install_missing(root: &Path) -> Result<()> {
         return Ok(());
     }
     if is_debian && rustix::process::geteuid().is_root() {
-        return install(&missing);
+        return install_packages(&missing);
     }
     let names = missing.join(" ");
     let advice = match is_debian {
@@ -55,7 +78,7 @@ fn is_installed(package: &str) -> bool {
     query.is_ok_and(|output| output.stdout == b"installed")
 }
 
-fn install(packages: &[&str]) -> Result<()> {
+fn install_packages(packages: &[&str]) -> Result<()> {
     println!("installing {}", packages.join(" "));
     // A fresh machine may be installing something at its first boot: wait for that.
     let apt = || {

@@ -25,18 +25,22 @@ pub mod group {
     pub const BEHIND: Group = Group(3);
     /// Sets, new, changed and removed.
     pub const ENTRIES: Group = Group(4);
-    /// Sets that go to another sector are marked as on their way.
-    pub const DEPART: Group = Group(5);
+    /// Sets that go to another sector are marked as on their way: with those that stay.
+    pub const DEPART: Group = ENTRIES;
     /// They are there.
     pub const ARRIVE: Group = Group(6);
     /// Sets that others replaced; parts of removed sets behind their first sector.
     pub const LATE: Group = Group(7);
     /// Parts behind the first sector of those.
     pub const LAST: Group = Group(8);
-    /// Chains are cut, clusters are marked free; what was on its way is not any more.
-    pub const FREE: Group = Group(9);
-    /// `VolumeDirty` is cleared, and so is what sets that were on their way remember of it.
-    pub const CLEAR: Group = Group(10);
+    /// Sets that went to another sector are forgotten where they were.
+    pub const LEFT: Group = Group(9);
+    /// What may become durable at any time from the commit on that it follows from: chains are cut,
+    /// clusters are marked free, sets that arrived forget where they came from. It goes along with
+    /// the next commit.
+    pub const FREE: Group = Group(10);
+    /// `VolumeDirty` is cleared.
+    pub const CLEAR: Group = Group(11);
 }
 
 /// The device, and how it is to be used.
@@ -97,6 +101,8 @@ pub struct Move {
     pub dir: NodeId,
     pub from: Place,
     pub to: Place,
+    /// Entries behind the first of the old place that are to become zeros.
+    pub behind_end: u32,
 }
 
 /// Changes under way.
@@ -129,6 +135,8 @@ pub struct Pending {
     orphans: HashMap<NodeId, EntrySet>,
     /// Nodes with more clusters than their set says.
     pub ahead: HashSet<NodeId>,
+    /// Ids that nobody holds, but changes under way go by.
+    pub forgotten: HashSet<NodeId>,
 }
 
 impl Pending {
@@ -189,6 +197,14 @@ impl Pending {
     pub fn departs(&self, place: Place) -> bool {
         let mut moves = self.moves.iter();
         moves.any(|moved| moved.from.offset == place.offset)
+    }
+
+    /// Whether changes under way go by the id of a node.
+    pub fn goes_by(&self, id: NodeId) -> bool {
+        self.cut_nodes.contains(&id)
+            || self.ahead.contains(&id)
+            || self.late_slots.iter().any(|late| late.0 == id)
+            || self.moves.iter().any(|moved| moved.dir == id)
     }
 
     /// Whether every cluster that is marked used belongs to an entry, once all is written.

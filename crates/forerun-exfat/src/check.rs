@@ -1,25 +1,28 @@
-//! What can be checked beyond reading everything: entries against what they say of each other, and
-//! the bitmap against what the directories lead to.
+//! What can be checked beyond reading everything: the entries of a node against what they say of each
+//! other here, the volume as a whole in [`whole`].
+
+mod whole;
 
 use std::collections::HashSet;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::u64_from;
 use forerun_vfs::{Error, FileType, NodeId, Problem, Result};
 
-use crate::boot::PERCENT_UNKNOWN;
 use crate::chain::Chain;
 use crate::dir::{Found, Slots};
-use crate::entry_set::{Allocation, EntrySet, primary_allocation};
+use crate::entry_set::EntrySet;
 use crate::error::Check;
-use crate::fat::{self, Fat};
+use crate::fat::Fat;
 use crate::name::is_allowed;
 use crate::nodes::ROOT;
-use crate::ondisk::{BAD_CLUSTER, END_OF_CHAIN, FIRST_CLUSTER, attribute, kind, volume_flag};
+use crate::ondisk::{END_OF_CHAIN, ENTRY, attribute, flag, kind};
 use crate::session::Session;
 use crate::volume::Volume;
 
-/// Runs of leaked clusters that are told one by one.
-const TOLD: usize = 1000;
+pub use whole::{count_free, volume};
+
+/// Entries that are looked at behind the end of a directory: about what was read along with it.
+pub const LOOKED_BEHIND: u32 = 2048;
 
 /// Who collects what is found.
 struct Report<'a> {
@@ -83,6 +86,13 @@ fn set(volume: &Volume, set: &EntrySet, at: u64, report: &mut Report<'_>) {
     if found != actual {
         add(true, Check::NameHash { found, actual });
     }
+    let plain = set.renamed(&name, &volume.upcase);
+    if plain.bytes().get(2 * ENTRY..) != set.bytes().get(2 * ENTRY..) {
+        let entries = set.bytes().chunks_exact(ENTRY);
+        let entries = entries.filter(|entry| entry.first() == Some(&kind::NAME));
+        let (len, entries) = (stream.name_length, entries.count());
+        add(false, Check::NameForm { len, entries });
+    }
     if let Some(&unit) = name.iter().find(|&&unit| !is_allowed(unit)) {
         let name = String::from_utf16_lossy(&name);
         add(true, Check::NameCharacter { name, unit });
@@ -100,6 +110,7 @@ fn set(volume: &Volume, set: &EntrySet, at: u64, report: &mut Report<'_>) {
     let reserved = [
         ("FileAttributes", u64::from(attributes)),
         ("Reserved1", file.reserved1.get().into()),
+        ("Reserved1 of the stream", stream.reserved1.into()),
         ("Reserved2 of the stream", stream.reserved2.get().into()),
         ("Reserved3 of the stream", stream.reserved3.get().into()),
     ];
@@ -107,6 +118,10 @@ fn set(volume: &Volume, set: &EntrySet, at: u64, report: &mut Report<'_>) {
         if value != 0 {
             add(false, Check::Reserved { field, value });
         }
+    }
+    let found = stream.general_secondary_flags;
+    if found & !flag::NO_FAT_CHAIN != flag::ALLOCATION_POSSIBLE {
+        add(false, Check::StreamFlags { found });
     }
     for stamp in [set.created(), set.modified(), set.accessed()] {
         if !stamp.is_sound() {
@@ -167,280 +182,22 @@ fn entries(session: &mut Session<'_>, id: NodeId, report: &mut Report<'_>) -> Re
         }
         slot = next;
     }
-    Ok(())
+    behind(&mut slots, slot, report)
 }
 
-/// The volume as a whole: what the boot sector says of its state, the backup boot region, and the
-/// bitmap against everything that has clusters.
-pub fn volume(session: &mut Session<'_>, problems: &mut Vec<Problem>) -> Result<()> {
-    let volume = session.volume;
-    let mut report = Report {
-        node: None,
-        problems,
-    };
-    let flags = session.state.pending.flags;
-    if flags & volume_flag::VOLUME_DIRTY != 0 {
-        report.add(false, Check::Dirty.at(None, 0));
-    }
-    if flags & volume_flag::MEDIA_FAILURE != 0 {
-        report.add(false, Check::MediaFailure.at(None, 0));
-    }
-    backup(volume, &mut report)?;
-    let mut used = Used::new(volume)?;
-    used.system(&mut report)?;
-    used.tree(&mut report)?;
-    for (id, data) in session.state.pending.known_orphans() {
-        let chain = fat::chain(volume, Some(id), 0, data);
-        used.take(chain, Some(id), 0, &mut report)?;
-    }
-    used.compare(&mut report)
-}
-
-fn backup(volume: &Volume, report: &mut Report<'_>) -> Result<()> {
-    let len = saturating_usize(volume.boot.region_len());
-    // Twelve sectors of at most 4 KiB.
-    let (mut main, mut backup) = (vec![0; len], vec![0; len]);
-    volume.read(0, &mut main)?;
-    volume.read(volume.boot.region_len(), &mut backup)?;
-    for changing in [
-        crate::boot::FLAGS_AT,
-        crate::boot::FLAGS_AT + 1,
-        crate::boot::PERCENT_AT,
-    ] {
-        if let (Some(main), Some(backup)) = (main.get_mut(changing), backup.get(changing)) {
-            *main = *backup;
-        }
-    }
-    if main != backup {
-        let at = volume.boot.region_len();
-        report.add(false, Check::BackupDiffers.at(None, at));
-    }
-    Ok(())
-}
-
-/// Which clusters something leads to.
-struct Used<'a> {
-    volume: &'a Volume,
-    bits: Vec<u8>,
-}
-
-impl<'a> Used<'a> {
-    fn new(volume: &'a Volume) -> Result<Self> {
-        let len = volume.boot.clusters.div_ceil(8);
-        let mut bits = Vec::new();
-        // As long as the volume's own bitmap, which is on it; memory may still be shorter.
-        if bits
-            .try_reserve_exact(saturating_usize(len.into()))
-            .is_err()
-        {
-            return Err(Error::limit("bytes of the allocation bitmap", len.into()));
-        }
-        bits.resize(saturating_usize(len.into()), 0);
-        Ok(Self { volume, bits })
-    }
-
-    /// Takes clusters; whether the first of them was there already.
-    fn take(
-        &mut self,
-        chain: Result<Chain>,
-        node: Option<NodeId>,
-        at: u64,
-        report: &mut Report<'_>,
-    ) -> Result<bool> {
-        report.node = node;
-        let chain = match chain {
-            Ok(chain) => chain,
-            Err(error) => return report.damage(error).map(|()| false),
+/// Whether something stands behind the end of a directory, which is at `end`.
+fn behind(slots: &mut Slots<'_>, end: u32, report: &mut Report<'_>) -> Result<()> {
+    for slot in end..end.saturating_add(LOOKED_BEHIND) {
+        let Some(entry) = slots.entry(slot)? else {
+            break;
         };
-        let mut double = None;
-        for run in chain.runs() {
-            for cluster in run.cluster..run.cluster + run.count {
-                let index = cluster.saturating_sub(FIRST_CLUSTER);
-                let mask = 1_u8 << (index % 8);
-                if let Some(byte) = self.bits.get_mut(saturating_usize((index / 8).into())) {
-                    if *byte & mask != 0 {
-                        double.get_or_insert(cluster);
-                    }
-                    *byte |= mask;
-                }
-            }
-        }
-        if let Some(cluster) = double {
-            report.add(true, Check::CrossLink { cluster }.at(node, at));
-        }
-        Ok(double.is_none())
-    }
-
-    /// What the root directory leads to that is no file.
-    fn system(&mut self, report: &mut Report<'_>) -> Result<()> {
-        let volume = self.volume;
-        let chain = fat::root_chain(volume)?;
-        let mut slots = Slots::new(volume, &chain, None);
-        let mut slot = 0;
-        while let Some((found, next)) = slots.next_item(slot)? {
-            if let Found::Other { entry } = found
-                && matches!(entry[0], kind::BITMAP | kind::UPCASE)
-            {
-                let at = slots.position(slot).unwrap_or(0);
-                let data = crate::entry_set::secondary_allocation(&system_entry(entry));
-                if let Some(data) = data {
-                    let chain = fat::chain(volume, None, at, data);
-                    self.take(chain, None, at, report)?;
-                }
-            }
-            slot = next;
-        }
-        Ok(())
-    }
-
-    /// Everything that directories lead to, without recursion.
-    fn tree(&mut self, report: &mut Report<'_>) -> Result<()> {
-        let root = fat::root_chain(self.volume);
-        let mut left = vec![(ROOT, root.clone()?)];
-        self.take(root, Some(ROOT), 0, report)?;
-        let mut names = 0_u64;
-        while let Some((id, chain)) = left.pop() {
-            let mut slots = Slots::new(self.volume, &chain, Some(id));
-            let mut slot = 0;
-            while let Some((found, next)) = slots.next_item(slot)? {
-                let at = slots.position(slot).unwrap_or(0);
-                match found {
-                    Found::Set(set) | Found::Stranded(set) => {
-                        let place = slots.place(slot, set.entries());
-                        let child = place.map_or(id, crate::dir::Place::id);
-                        if let Some(chain) = self.set(child, &set, at, report)? {
-                            left.push((child, chain));
-                        }
-                        names += 1;
-                    }
-                    Found::Other { entry } if entry[0] & kind::BENIGN != 0 => {
-                        self.other(id, primary_allocation(&entry), at, report)?;
-                    }
-                    Found::Other { .. } | Found::Free | Found::Departed | Found::Damaged(_) => {}
-                }
-                slot = next;
-            }
-            if names > self.volume.limits.tree_entries {
-                let limit = self.volume.limits.tree_entries;
-                return Err(Error::limit("entries of all directories", limit));
-            }
-        }
-        report.node = None;
-        Ok(())
-    }
-
-    /// The clusters of a set; given back where they are those of a directory met the first time.
-    fn set(
-        &mut self,
-        id: NodeId,
-        set: &EntrySet,
-        at: u64,
-        report: &mut Report<'_>,
-    ) -> Result<Option<Chain>> {
-        let chain = fat::chain(self.volume, Some(id), at, set.data());
-        let entered = chain.as_ref().ok().cloned();
-        let is_first = self.take(chain, Some(id), at, report)?;
-        for data in set.other_allocations() {
-            self.other(id, Some(data), at, report)?;
-        }
-        let enter = is_first && set.file_type() == FileType::Directory;
-        Ok(entered.filter(|_| enter))
-    }
-
-    fn other(
-        &mut self,
-        id: NodeId,
-        data: Option<Allocation>,
-        at: u64,
-        report: &mut Report<'_>,
-    ) -> Result<()> {
-        if let Some(data) = data {
-            let chain = fat::chain(self.volume, Some(id), at, data);
-            self.take(chain, Some(id), at, report)?;
-        }
-        Ok(())
-    }
-
-    /// Holds the bitmap against what was met.
-    fn compare(&self, report: &mut Report<'_>) -> Result<()> {
-        report.node = None;
-        let volume = self.volume;
-        let mut bitmap = vec![0; self.bits.len()];
-        volume.read_chain(&volume.bitmap, 0, &mut bitmap)?;
-        let mut fat = Fat::new(volume);
-        let (mut leak, mut leaks, mut in_use): (Option<(u32, u32)>, _, _) =
-            (None, Vec::new(), 0_u64);
-        for index in 0..volume.boot.clusters {
-            let (byte, mask) = (saturating_usize((index / 8).into()), 1_u8 << (index % 8));
-            let is = |bits: &[u8]| bits.get(byte).is_some_and(|bits| bits & mask != 0);
-            let (marked, met) = (is(&bitmap), is(&self.bits));
-            in_use += u64::from(marked);
-            let cluster = index + FIRST_CLUSTER;
-            if met && !marked {
-                report.add(
-                    true,
-                    Check::UsedFree { cluster }.at(None, self.position(index)),
-                );
-            }
-            if marked && !met && fat.next(cluster)? != BAD_CLUSTER {
-                leak = match leak {
-                    Some((first, count)) if first + count == cluster => Some((first, count + 1)),
-                    other => {
-                        leaks.extend(other);
-                        Some((cluster, 1))
-                    }
-                };
-            }
-        }
-        leaks.extend(leak);
-        for (first, count) in leaks.into_iter().take(TOLD) {
-            let at = self.position(first - FIRST_CLUSTER);
-            report.add(false, Check::Leaked { first, count }.at(None, at));
-        }
-        self.percent(in_use, report);
-        Ok(())
-    }
-
-    fn percent(&self, in_use: u64, report: &mut Report<'_>) {
-        let boot = &self.volume.boot;
-        let actual = in_use * 100 / u64::from(boot.clusters).max(1);
-        let actual = u8::try_from(actual).unwrap_or(100);
-        let found = boot.percent;
-        if found > 100 && found != PERCENT_UNKNOWN {
-            report.add(false, Check::Percent { found, actual }.at(None, 0));
+        let found = entry[0];
+        if found != kind::END {
+            report.add(false, slots.error(Check::BehindEnd { found }, slot));
+            break;
         }
     }
-
-    fn position(&self, index: u32) -> u64 {
-        let pieces = self
-            .volume
-            .pieces(&self.volume.bitmap, u64::from(index / 8), 1);
-        pieces.first().map_or(0, |&(offset, _)| offset)
-    }
-}
-
-/// A bitmap's or table's entry as if it had the byte of flags that others have.
-const fn system_entry(mut entry: [u8; 32]) -> [u8; 32] {
-    entry[1] = crate::ondisk::flag::ALLOCATION_POSSIBLE;
-    entry
-}
-
-/// Free clusters by the bitmap.
-pub fn count_free(volume: &Volume) -> Result<u64> {
-    let (mut at, mut used) = (0_u64, 0_u64);
-    let len = u64::from(volume.boot.clusters).div_ceil(8);
-    let mut bytes = vec![0; saturating_usize(len.min(1 << 20))];
-    while at < len {
-        let now = saturating_usize((len - at).min(1 << 20));
-        let now = bytes.get_mut(..now).unwrap_or_default();
-        volume.read_chain(&volume.bitmap, at, now)?;
-        used += now
-            .iter()
-            .map(|byte| u64::from(byte.count_ones()))
-            .sum::<u64>();
-        at += u64_from(now.len()).max(1);
-    }
-    Ok(u64::from(volume.boot.clusters).saturating_sub(used))
+    Ok(())
 }
 
 fn left_to_the_reader(error: Error) -> Result<()> {

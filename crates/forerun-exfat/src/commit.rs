@@ -1,7 +1,7 @@
 //! Bringing changes to the device, in the order that leaves the volume consistent wherever the power
 //! fails.
 
-use forerun_io::{CommitError, saturating_usize};
+use forerun_io::{CommitError, CommitOrder, saturating_usize};
 use forerun_vfs::{Error, Result};
 
 use crate::alloc::Allocator;
@@ -12,6 +12,8 @@ use crate::session::Session;
 
 /// Dirty bytes in memory from which on changes are brought to the device by themselves.
 const MOST_DIRTY: u64 = 16 << 20;
+/// Clusters that are marked free before it is seen how much is dirty: 8 MiB of the bitmap.
+const FREED_AT_ONCE: u32 = 1 << 26;
 
 impl<'a> Session<'a> {
     /// The device, where the volume may be changed.
@@ -39,16 +41,21 @@ impl<'a> Session<'a> {
         let outcome = run(self);
         match &outcome {
             Ok(_) => {}
-            Err(Error::Io { .. } | Error::Write { .. }) => self.stop(Stopped::Failed),
-            Err(Error::Corrupt(_)) if !store.continue_on_error => self.stop(Stopped::Damaged),
+            Err(error @ (Error::Io { .. } | Error::Write { .. })) => {
+                self.stop(Stopped::Failed);
+                self.mark_failure(error);
+            }
+            Err(Error::Corrupt(_)) => {
+                if !store.continue_on_error {
+                    self.stop(Stopped::Damaged);
+                }
+                // Nothing here resolves it (3.1.13.2).
+                self.mark(volume_flag::VOLUME_DIRTY);
+            }
             Err(_) => {}
         }
-        if outcome.is_ok() {
-            if durable {
-                self.commit(true)?;
-            } else if store.back.dirty_bytes() > MOST_DIRTY {
-                self.commit(false)?;
-            }
+        if outcome.is_ok() && (durable || store.back.dirty_bytes() > MOST_DIRTY) {
+            self.commit(false)?;
         }
         outcome
     }
@@ -74,8 +81,10 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Makes everything durable. With `clear`, `VolumeDirty` is cleared after, where it was not set
-    /// when the volume was opened and nothing is left over that belongs to no entry.
+    /// Makes every change durable but for what only gives space back: that goes along with the next
+    /// commit, so that a removal costs one flush. With `clear` nothing is left, and `VolumeDirty` is
+    /// cleared, where it was not set when the volume was opened and nothing is left over that belongs
+    /// to no entry.
     ///
     /// # Errors
     /// `Write` and `Io`: no more changes are taken then, and `VolumeDirty` stays.
@@ -86,69 +95,109 @@ impl<'a> Session<'a> {
         if self.state.pending.stopped == Some(Stopped::Failed) {
             return Err(Stopped::Failed.error());
         }
-        let outcome = self.commit_all(store, clear);
-        if outcome.is_err() {
+        let outcome = self.commit_changes(store);
+        let outcome = outcome.and_then(|()| match clear {
+            true => self.commit_rest(store),
+            false => Ok(()),
+        });
+        outcome.inspect_err(|error| {
             self.stop(Stopped::Failed);
-        }
-        outcome
+            self.mark_failure(error);
+        })
     }
 
-    fn commit_all(&mut self, store: &Store, clear: bool) -> Result<()> {
-        let is_dirty = |flags: u16| flags & volume_flag::VOLUME_DIRTY != 0;
+    /// Where `error` is one of the device, `MediaFailure` is set on it if it still takes that
+    /// (3.1.13.3), and `VolumeDirty`, which stays.
+    pub fn mark_failure(&mut self, error: &Error) {
+        if is_of_device(error) {
+            self.mark(volume_flag::MEDIA_FAILURE | volume_flag::VOLUME_DIRTY);
+        }
+    }
+
+    /// Sets flags of the volume at once, and leaves it dirty.
+    fn mark(&mut self, flags: u16) {
+        let Some(store) = self.store else {
+            return;
+        };
+        let pending = &mut self.state.pending;
+        pending.was_dirty = true;
+        let before = pending.flags;
+        pending.flags |= flags;
+        pending.flags &= !volume_flag::CLEAR_TO_ZERO;
+        if pending.flags == before {
+            return;
+        }
+        let flags = pending.flags.to_le_bytes();
+        let order = CommitOrder {
+            before_data: &[group::MARK],
+            after_data: &[],
+            along: None,
+        };
+        if store.back.write(group::MARK, len(FLAGS_AT), &flags).is_ok() {
+            // The caller has an error to report already.
+            let _tried = store.back.commit_ordered(&order);
+        }
+    }
+
+    fn commit_changes(&mut self, store: &Store) -> Result<()> {
         if self.state.pending.touched && !is_dirty(self.state.pending.flags) {
             let flags = self.state.pending.flags | volume_flag::VOLUME_DIRTY;
             let flags = flags & !volume_flag::CLEAR_TO_ZERO;
             self.write(group::MARK, len(FLAGS_AT), &flags.to_le_bytes())?;
             self.state.pending.flags = flags;
         }
-        let first = [
-            group::MARK,
-            group::ALLOCATE,
-            group::LINK,
-            group::BEHIND,
-            group::ENTRIES,
-            group::DEPART,
-            group::ARRIVE,
-            group::LATE,
-            group::LAST,
-        ];
-        store.back.commit(&first).map_err(failed)?;
-        self.arrived()?;
-        let damaged = self.free_clusters(store)?;
-        if damaged {
-            self.stop(Stopped::Damaged);
-        }
+        let order = CommitOrder {
+            before_data: &[group::MARK, group::ALLOCATE, group::LINK, group::BEHIND],
+            after_data: &[group::ENTRIES, group::ARRIVE, group::LATE, group::LAST],
+            along: Some(group::FREE),
+        };
+        store.back.commit_ordered(&order).map_err(failed)?;
+        self.arrived(store)?;
+        self.free_clusters(store)?;
+        self.settle(store)
+    }
+
+    /// What changes have left behind, and `VolumeDirty`.
+    fn commit_rest(&mut self, store: &Store) -> Result<()> {
+        store.back.commit(&[group::FREE]).map_err(failed)?;
         let pending = &self.state.pending;
-        let may_clear = clear && !pending.was_dirty && pending.is_settled() && !damaged;
-        if may_clear && pending.stopped.is_none() && is_dirty(pending.flags) {
+        let may_clear = !pending.was_dirty && pending.is_settled() && pending.stopped.is_none();
+        if may_clear && is_dirty(pending.flags) {
             let flags = pending.flags & !volume_flag::VOLUME_DIRTY;
             let percent = self.percent_in_use()?;
             self.write(group::CLEAR, len(FLAGS_AT), &flags.to_le_bytes())?;
             self.write(group::CLEAR, len(PERCENT_AT), &[percent])?;
+            store.back.commit(&[group::CLEAR]).map_err(failed)?;
             self.state.pending.flags = flags;
+            self.state.pending.touched = false;
         }
-        let last = [group::FREE, group::CLEAR];
-        store.back.commit(&last).map_err(failed)?;
-        self.settle(store)
+        Ok(())
     }
 
-    /// Cuts chains and marks clusters free; whether some were free already.
-    fn free_clusters(&mut self, store: &Store) -> Result<bool> {
+    /// Cuts chains and marks clusters free: no entry on the device leads there any more.
+    fn free_clusters(&mut self, store: &Store) -> Result<()> {
         for cluster in std::mem::take(&mut self.state.pending.cuts) {
             let at = self.volume.boot.active_fat() + u64::from(cluster) * 4;
             self.write(group::FREE, at, &END_OF_CHAIN.to_le_bytes())?;
         }
-        let mut damaged = false;
         let runs: Vec<_> = self.state.pending.frees.iter().collect();
-        for (cluster, count) in runs {
-            match self.allocator()?.release(cluster, count) {
-                Ok(()) => {}
-                Err(Error::Corrupt(_)) if store.continue_on_error => {}
-                Err(Error::Corrupt(_)) => damaged = true,
-                Err(error) => return Err(error),
+        for (first, count) in runs {
+            let mut at = 0;
+            while at < count {
+                let now = (count - at).min(FREED_AT_ONCE);
+                match self.allocator()?.release(first + at, now) {
+                    Ok(()) => {}
+                    Err(Error::Corrupt(_)) if store.continue_on_error => {}
+                    Err(Error::Corrupt(_)) => self.stop(Stopped::Damaged),
+                    Err(error) => return Err(error),
+                }
+                if store.back.dirty_bytes() > MOST_DIRTY {
+                    store.back.commit(&[group::FREE]).map_err(failed)?;
+                }
+                at += now;
             }
         }
-        Ok(damaged)
+        Ok(())
     }
 
     /// What became possible by the commit.
@@ -164,6 +213,7 @@ impl<'a> Session<'a> {
                 index.release(slot, count);
             }
         }
+        self.forget_ids();
         if store.discard {
             for (cluster, count) in frees.iter() {
                 let start = self.volume.boot.cluster_at(cluster);
@@ -255,6 +305,28 @@ impl<'a> Session<'a> {
         }
         Ok(())
     }
+}
+
+const fn is_dirty(flags: u16) -> bool {
+    flags & volume_flag::VOLUME_DIRTY != 0
+}
+
+/// Whether the device itself is to blame, and not who is asked for room on it or for permission.
+fn is_of_device(error: &Error) -> bool {
+    use std::io::ErrorKind as Kind;
+    let (Error::Io { source, .. } | Error::Write { source, .. }) = error else {
+        return false;
+    };
+    !matches!(
+        source.kind(),
+        Kind::StorageFull
+            | Kind::QuotaExceeded
+            | Kind::FileTooLarge
+            | Kind::PermissionDenied
+            | Kind::ReadOnlyFilesystem
+            | Kind::OutOfMemory
+            | Kind::Interrupted
+    )
 }
 
 const fn len(offset: usize) -> u64 {

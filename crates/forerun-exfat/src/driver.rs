@@ -183,7 +183,10 @@ impl FileSystem for Exfat {
     }
 
     fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
-        let found = self.session(|session| session.find(dir, name))?;
+        let found = self.session(|session| {
+            let found = session.find(dir, name);
+            found.inspect_err(|error| session.mark_failure(error))
+        })?;
         Ok(found.map(|entry| entry.node.id))
     }
 
@@ -197,7 +200,10 @@ impl FileSystem for Exfat {
         loop {
             let mut listed = Vec::new();
             // The visitor may call back: it does so without the lock.
-            let damage = self.session(|session| session.list(dir, from, &mut listed))?;
+            let damage = self.session(|session| {
+                let damage = session.list(dir, from, &mut listed);
+                damage.inspect_err(|error| session.mark_failure(error))
+            })?;
             damaged = damaged.or(damage);
             for entry in &listed {
                 from = entry.next;
@@ -271,22 +277,26 @@ fn visit_all(
 impl FileSystemMut for Exfat {
     fn usage(&self, node: NodeId) -> Result<Usage> {
         self.session(|session| {
-            let clusters = u64::from(session.chain(node)?.clusters());
-            let allocated = clusters << self.volume.boot.cluster_bits;
-            let (accessed, created) = match node {
-                ROOT => Default::default(),
-                node => {
-                    let set = session.load(node)?.set;
-                    (
-                        self.timestamp(set.accessed()),
-                        self.timestamp(set.created()),
-                    )
-                }
+            let size = self.volume.boot.cluster_size();
+            if node == ROOT {
+                let clusters = u64::from(session.chain(ROOT)?.clusters());
+                return Ok(Usage {
+                    accessed: Timestamp::default(),
+                    created: Timestamp::default(),
+                    allocated: clusters * size,
+                });
+            }
+            let set = session.load(node)?.set;
+            // What the set says, without a look at the FAT: that may be damaged, and the file is to
+            // be removed all the same.
+            let clusters = match session.is_ahead(node) {
+                true => session.chain(node)?.clusters().into(),
+                false => self.volume.boot.clusters_for(set.data().len),
             };
             Ok(Usage {
-                accessed,
-                created,
-                allocated,
+                accessed: self.timestamp(set.accessed()),
+                created: self.timestamp(set.created()),
+                allocated: clusters.saturating_mul(size),
             })
         })
     }
@@ -356,6 +366,14 @@ impl FileSystemMut for Exfat {
             }
             false => self.change_names(|session| session.release(node)),
         }
+    }
+
+    fn forget(&self, node: NodeId) {
+        self.session(|session| session.forget_id(node));
+    }
+
+    fn device_failed(&self, error: &Error) {
+        self.session(|session| session.mark_failure(error));
     }
 
     fn sync(&self, node: NodeId) -> Result<()> {

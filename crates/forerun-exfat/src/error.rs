@@ -61,6 +61,8 @@ pub enum Check {
     ChainShort { found: u64, need: u64 },
     #[error("the chain goes on after the {need} clusters of the data")]
     ChainLong { need: u64 },
+    #[error("the chain of the {what} goes on after {need} clusters")]
+    SystemLong { what: &'static str, need: u64 },
     #[error("cluster {cluster}, after {found} clusters of the chain, leads to {next:#x}")]
     ChainLink { cluster: u32, found: u64, next: u32 },
     #[error("the chain comes back to cluster {cluster}")]
@@ -91,6 +93,8 @@ pub enum Check {
     SetOrder { index: usize, found: u8, need: u8 },
     #[error("name of {len} characters in {entries} entries")]
     NameLen { len: u8, entries: usize },
+    #[error("name of {len} characters in {entries} entries that hold more")]
+    NameForm { len: u8, entries: usize },
     #[error("{source}: {name:?}")]
     Name { name: String, source: NameError },
     #[error("character {unit:#06x} in the name {name:?}")]
@@ -101,6 +105,8 @@ pub enum Check {
     NameTwice { name: String },
     #[error("{valid} bytes of {len} are valid")]
     ValidLen { valid: u64, len: u64 },
+    #[error("attributes {found:#06x} do not fit what the clusters hold")]
+    WrongKind { found: u16 },
     #[error("{len} bytes of data, and no cluster")]
     NoCluster { len: u64 },
     #[error("no data, but clusters from {cluster} on")]
@@ -109,10 +115,34 @@ pub enum Check {
     DataLen { len: u64, most: u64 },
     #[error("cluster {cluster} is in use and marked free")]
     UsedFree { cluster: u32 },
+    #[error("{count} clusters from {first} on are in use and marked free")]
+    UsedFreeRun { first: u32, count: u32 },
     #[error("cluster {cluster} belongs to something else as well")]
     CrossLink { cluster: u32 },
+    #[error("cluster {cluster} of {path:?} belongs to something else as well")]
+    CrossLinkOf { cluster: u32, path: String },
     #[error("{count} clusters from {first} on belong to nothing and are not free")]
     Leaked { first: u32, count: u32 },
+    #[error("the main boot region is none")]
+    NoMainBoot,
+    #[error("the main boot region is damaged; the backup is used")]
+    MainBoot,
+    #[error("the FAT begins with {found:#018x} instead of 0xfffffffffffffff8")]
+    FatHead { found: u64 },
+    #[error("the up-case table is damaged")]
+    Table,
+    #[error("entries from one of type {found:#04x} on are behind the end of the directory")]
+    BehindEnd { found: u8 },
+    #[error("the directory ends, and files that nothing else has are behind it")]
+    EarlyEnd,
+    #[error("critical entry of unknown type {found:#04x} in the root directory")]
+    UnknownEntry { found: u8 },
+    #[error("flags {found:#04x} of the stream extension; 0x01 or 0x03 are allowed")]
+    StreamFlags { found: u8 },
+    #[error("a set was on its way to another sector when the power failed")]
+    Stranded,
+    #[error("what was repaired is wrong again each time")]
+    NoEnd,
     #[error("the volume is marked dirty")]
     Dirty,
     #[error("the volume is marked as having failed")]

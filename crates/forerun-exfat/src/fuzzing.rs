@@ -4,6 +4,7 @@
 //! ordinary tests. They panic only where the driver broke its contract.
 
 mod parts;
+mod repairing;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use forerun_vfs::exercise::limits;
 pub use parts::{
     CLUSTERS, DIR, FAT, HEAP, PIECES, ROOT, SECTOR, SLOTS, WHOLE, cluster, image, seal,
 };
+pub use repairing::mend;
 
 /// The check behind an error, as text; nothing for other errors. For tests of exact errors.
 #[must_use]
@@ -109,7 +111,7 @@ fn operate(fs: &Exfat, operation: &[u8]) -> Result<()> {
     let name = names.get(usize::from(which % 7)).copied().unwrap_or(&long);
     let number = u64::from(number);
     let node = || fs.lookup(dir, name)?.ok_or(Error::NotFound);
-    match what % 10 {
+    match what % 11 {
         0 => fs.create(dir, name, &new(FileType::Regular)).map(|_| ()),
         1 => fs.create(dir, name, &new(FileType::Directory)).map(|_| ()),
         2 => fs.unlink(dir, name),
@@ -138,6 +140,10 @@ fn operate(fs: &Exfat, operation: &[u8]) -> Result<()> {
             removed
         }
         8 => fs.set_label(name),
+        9 => {
+            fs.forget(node()?);
+            Ok(())
+        }
         _ => fs.sync(fs.root()),
     }
 }

@@ -4,6 +4,7 @@
 mod attributes;
 mod create;
 mod data;
+mod forget;
 mod label;
 mod moves;
 mod remove;

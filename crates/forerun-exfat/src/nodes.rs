@@ -60,15 +60,10 @@ impl Nodes {
         self.at.remove(&from.offset);
         if to.id() == id {
             self.moved.remove(&id);
-            self.gone.remove(&id);
             return;
         }
         self.moved.insert(id, to);
         self.at.insert(to.offset, id);
-        if to.id() != from.id() {
-            // Whoever comes there later is somebody else.
-            self.gone.insert(to.id());
-        }
     }
 
     /// A node has no place any more.
@@ -79,7 +74,32 @@ impl Nodes {
         if id.0 & NUMBERED == 0 {
             self.gone.insert(id);
         }
-        self.gone.insert(from.id());
+    }
+
+    /// Whether a node that is there goes by another id once its present one is forgotten.
+    pub fn is_renamed_by_forgetting(&self, id: NodeId) -> bool {
+        self.moved.get(&id).is_some_and(|place| {
+            let own = place.id();
+            !self.gone.contains(&own) && !self.moved.contains_key(&own)
+        })
+    }
+
+    /// Nobody holds the id any more: who is at its place goes by that, and an id of a node that is
+    /// gone can be given out again.
+    pub fn forget(&mut self, id: NodeId) {
+        self.gone.remove(&id);
+        self.parents.remove(&id);
+        if self.is_renamed_by_forgetting(id)
+            && let Some(place) = self.moved.remove(&id)
+        {
+            self.at.remove(&place.offset);
+        }
+    }
+
+    /// Ids that are kept, of whatever kind.
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        self.moved.len() + self.at.len() + self.gone.len() + self.parents.len()
     }
 
     /// The directory of a node, where it was noted.
@@ -133,5 +153,43 @@ mod tests {
         assert!(c != a && c != b);
         let d = nodes.add(place(200));
         assert_ne!(d, a);
+    }
+
+    #[test]
+    fn what_nobody_holds_is_not_kept() {
+        let mut nodes = Nodes::default();
+        let a = nodes.add(place(100));
+        nodes.remove(a, place(100));
+        // Somebody still holds the first.
+        let b = nodes.add(place(100));
+        assert_ne!(b, a);
+        nodes.forget(b);
+        assert_eq!(
+            nodes.at(place(100)),
+            b,
+            "its place is still the id of another"
+        );
+        nodes.forget(a);
+        nodes.forget(b);
+        assert_eq!((nodes.at(place(100)), nodes.kept()), (a, 0));
+        nodes.relocate(a, place(100), place(200));
+        let c = nodes.add(place(100));
+        nodes.forget(c);
+        assert_eq!(
+            nodes.place(c),
+            Some(place(100)),
+            "its place is the id of what moved"
+        );
+        nodes.forget(a);
+        assert_eq!(nodes.at(place(200)), NodeId(200));
+        nodes.forget(c);
+        assert_eq!((nodes.at(place(100)), nodes.kept()), (NodeId(100), 0));
+        for n in 0..1000 {
+            let id = nodes.add(place(n % 10));
+            nodes.set_parent(id, NodeId(1));
+            nodes.remove(id, place(n % 10));
+            nodes.forget(id);
+        }
+        assert_eq!(nodes.kept(), 0);
     }
 }

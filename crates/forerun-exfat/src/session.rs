@@ -18,7 +18,7 @@ use crate::nodes::{Nodes, ROOT};
 use crate::ondisk::ENTRY_LEN;
 use crate::volume::Volume;
 
-/// Runs of all chains that are kept, together: 12 MiB of them.
+/// Runs of all chains that are kept, together: 12 MiB of them, and as much for each chain as four.
 const CHAIN_RUNS: usize = 1 << 20;
 /// Entries that one step of a listing takes.
 const LISTED: usize = 1024;
@@ -138,12 +138,12 @@ impl Session<'_> {
     /// A node has these clusters now. `pinned`: more than its set says.
     pub fn keep_chain(&mut self, id: NodeId, chain: Arc<Chain>, pinned: bool) {
         self.drop_chain(id);
-        let runs = chain.runs().len();
+        let runs = weight(&chain);
         if self.state.chain_runs.saturating_add(runs) > CHAIN_RUNS {
             let left = &mut self.state.chain_runs;
             self.state.chains.retain(|_, known| {
                 if !known.pinned {
-                    *left -= known.chain.runs().len();
+                    *left -= weight(&known.chain);
                 }
                 known.pinned
             });
@@ -155,7 +155,7 @@ impl Session<'_> {
     /// The clusters of a node are not known any more.
     pub fn drop_chain(&mut self, id: NodeId) {
         if let Some(known) = self.state.chains.remove(&id) {
-            self.state.chain_runs -= known.chain.runs().len();
+            self.state.chain_runs -= weight(&known.chain);
         }
     }
 
@@ -291,6 +291,7 @@ impl Session<'_> {
     /// The node at a place, with its directory noted where that will be asked for.
     fn note(&mut self, dir: NodeId, place: Place, set: &EntrySet) -> NodeId {
         let id = self.state.nodes.at(place);
+        self.state.pending.forgotten.remove(&id);
         if self.store.is_some() && (set.file_type() == FileType::Directory || self.is_split(place))
         {
             self.state.nodes.set_parent(id, dir);
@@ -387,6 +388,11 @@ impl Session<'_> {
         }
         Ok(extents)
     }
+}
+
+/// Runs that a chain counts for: it takes memory even where it has none.
+fn weight(chain: &Chain) -> usize {
+    chain.runs().len() + 4
 }
 
 /// How far `PIECES` runs reach from `start` on.

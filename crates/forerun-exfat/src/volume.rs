@@ -74,6 +74,23 @@ impl Volume {
         Ok(volume)
     }
 
+    /// A volume of which nothing but the boot sector is known, for who looks for the rest: without
+    /// bitmap, and with an up-case table for ASCII only.
+    pub(crate) fn bare(source: Arc<dyn ReadAt>, limits: Limits, boot: Boot) -> Self {
+        Self {
+            recovers: boot.flags & volume_flag::VOLUME_DIRTY != 0,
+            boot,
+            source,
+            limits,
+            ownership: Ownership::default(),
+            upcase: Upcase::ascii(),
+            bitmap: Chain::default(),
+            guid: None,
+            from_backup: false,
+            hasher: RandomState::new(),
+        }
+    }
+
     /// Reads metadata.
     ///
     /// # Errors
@@ -261,7 +278,11 @@ fn read_boot(source: &dyn ReadAt) -> Result<(Boot, bool)> {
     Err(main)
 }
 
-fn boot_region(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
+/// The boot sector of the region at `offset`, where all of that is sound.
+///
+/// # Errors
+/// As [`Boot::parse`]; `Io`.
+pub(crate) fn boot_region(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
     let mut sector = [0; 512];
     let (len, need) = (source.len(), offset + 512);
     if len < need {

@@ -3,8 +3,10 @@
 
 mod common;
 
-use common::{Recorder, Request, assert_sound, create, list, mkdir, mkfs, open_mut};
-use forerun_vfs::{Changes, FileSystem, FileSystemMut};
+use common::{Recorder, Request, assert_sound, create, list, mkdir, mkfs, open, open_mut, write};
+use forerun_vfs::{Changes, FileSystem, FileSystemMut, NodeId};
+
+const ROOT: NodeId = NodeId(1);
 
 fn writes(log: &[Request]) -> Vec<(u64, u64)> {
     let writes = log.iter().filter_map(|request| match request {
@@ -27,11 +29,15 @@ fn a_long_contiguous_file_goes_in_four_writes() {
     let fs = open_mut(&device, |with| with.dirsync = true);
     let node = create(&fs, fs.root(), "big").unwrap();
     fs.allocate(node, 0..32_768 * 512, false).unwrap();
+    fs.sync_all().unwrap();
     drop(fs);
     let fs = open_mut(&device, |with| with.dirsync = true);
     device.take_log();
     device.reads.lock().unwrap().clear();
     fs.unlink(fs.root(), b"big").unwrap();
+    // It is gone for good already; VolumeDirty and what gives the space back follow.
+    assert!(list(&open(&device.to_vec()), ROOT).is_empty());
+    fs.sync_all().unwrap();
     let writes = writes(&device.take_log());
     let bytes: u64 = writes.iter().map(|(_, len)| len).sum();
     assert!(writes.len() <= 4, "{writes:?}");
@@ -85,10 +91,81 @@ fn a_chain_between_two_sectors_writes_each_once() {
     let device = Recorder::new(&image);
     let fs = open_mut(&device, |with| with.dirsync = true);
     fs.unlink(fs.root(), b"zigzag").unwrap();
+    fs.sync_all().unwrap();
     let writes = writes(&device.take_log());
     assert_eq!(writes.len(), 5, "{writes:?}");
     assert!(writes.iter().all(|&(_, len)| len == 512), "{writes:?}");
     drop(fs);
+    assert_sound(&device.to_vec());
+}
+
+fn flushes(log: &[Request]) -> usize {
+    log.iter().filter(|r| **r == Request::Flush).count()
+}
+
+/// With `dirsync`, what each operation asks for once `VolumeDirty` is set.
+#[test]
+fn durable_operations_take_as_few_flushes_as_their_order_allows() {
+    let Some(image) = mkfs(32 << 20, &["-c", "4K"]) else {
+        return;
+    };
+    let device = Recorder::new(&image);
+    let fs = open_mut(&device, |with| with.dirsync = true);
+    let root = fs.root();
+    let first = create(&fs, root, "first").unwrap();
+    let taken = |expected: (usize, usize), what: &str| {
+        let log = device.take_log();
+        assert_eq!(
+            (writes(&log).len(), flushes(&log)),
+            expected,
+            "{what}: {log:?}"
+        );
+    };
+    taken((2, 2), "VolumeDirty and a set");
+    create(&fs, root, "second").unwrap();
+    taken((1, 1), "create");
+    let dir = mkdir(&fs, root, "dir").unwrap();
+    taken((3, 2), "mkdir: bitmap and a cluster of zeros, then the set");
+    let mut nodes = Vec::new();
+    for n in 0..50 {
+        nodes.push(create(&fs, dir, &format!("file {n}")).unwrap());
+    }
+    device.take_log();
+    for &node in &nodes {
+        write(&fs, &*device, node, 0, &[1; 5000]).unwrap();
+    }
+    assert!(
+        writes(&device.take_log())
+            .iter()
+            .all(|&(_, len)| len == 5000)
+    );
+    fs.sync(first).unwrap();
+    // Data and bitmap; the sets of the directory.
+    assert_eq!(flushes(&device.take_log()), 2);
+    for n in 0..50 {
+        fs.unlink(dir, format!("file {n}").as_bytes()).unwrap();
+    }
+    let log = device.take_log();
+    // The set, the directory's own set in its parent, and the bitmap of the one before.
+    assert_eq!(flushes(&log), 50, "{log:?}");
+    assert!(writes(&log).len() <= 150, "{log:?}");
+    fs.rename((root, b"first"), (root, b"other"), true).unwrap();
+    taken(
+        (2, 1),
+        "rename within a sector, and the bitmap of the last removal",
+    );
+    fs.rename((root, b"other"), (dir, b"other"), true).unwrap();
+    assert_eq!(
+        flushes(&device.take_log()),
+        3,
+        "old place, new place, old place forgotten"
+    );
+    fs.unlink(dir, b"other").unwrap();
+    device.take_log();
+    fs.rmdir(root, b"dir").unwrap();
+    taken((1, 1), "rmdir");
+    fs.sync_all().unwrap();
+    taken((2, 2), "bitmap, VolumeDirty");
     assert_sound(&device.to_vec());
 }
 

@@ -46,4 +46,4 @@ pub use trace::{Event, EventKind, EventLog, EventSink, Purpose, Structure};
 pub use trace_file::{TraceWriter, line as trace_line, parse_line as parse_trace_line};
 pub use trace_summary::{TraceRow, TraceSummary};
 pub use window::Window;
-pub use write_back::{CommitError, Group, WriteBack};
+pub use write_back::{CommitError, CommitOrder, Group, WriteBack};

@@ -160,6 +160,12 @@ pub trait FileSystemMut: FileSystem {
         let _ = node;
     }
 
+    /// The device failed a request for the contents of a file. What the driver itself asks for it
+    /// knows of; the format may have a place to say so.
+    fn device_failed(&self, error: &crate::Error) {
+        let _ = error;
+    }
+
     /// Makes `node` durable: contents, attributes and the name it was reached by.
     ///
     /// # Errors

@@ -33,8 +33,11 @@ mod identify;
 mod image;
 mod payload;
 mod registry;
+pub mod repair;
 mod volume;
 
+/// Chunks of remote images on disk.
+pub use forerun_cache as cache;
 pub use forerun_codec::{
     Bcj, BcjSet, Encoding, FillEncoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
 };
@@ -49,6 +52,8 @@ pub use forerun_io::{
     Limits, MemoryDevice, MemorySource, Observer, Purpose, ReadAt, StatsSnapshot, Structure,
     TraceRow, TraceSummary, TraceWriter, Window, parse_trace_line,
 };
+/// Images at servers, as sources.
+pub use forerun_remote as remote;
 pub use forerun_romfs::RomfsOptions;
 pub use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 pub use forerun_vfs as vfs;

@@ -50,18 +50,7 @@ impl VolumeMut {
     /// As [`from_device`](Self::from_device); [`Error::Io`] where the file cannot be opened for
     /// writing, or somebody else has it open as a volume.
     pub fn open(path: &Path, options: &OpenOptions, how: &WriteOptions) -> Result<Self> {
-        let failed = |error| Error::io(0, 0, error);
-        let device = FileDevice::open(path).map_err(failed)?;
-        // Goes with the file descriptor, however we end.
-        device.file().try_lock().map_err(|error| {
-            failed(match error {
-                TryLockError::WouldBlock => io::Error::new(
-                    io::ErrorKind::ResourceBusy,
-                    "in use by another read-write mount",
-                ),
-                TryLockError::Error(error) => error,
-            })
-        })?;
+        let device = locked(path)?;
         Self::from_device(Arc::new(device), options, how)
     }
 
@@ -120,8 +109,26 @@ impl VolumeMut {
     }
 }
 
+/// A device that nobody else of us has open for writing. The lock goes with its file descriptor,
+/// however we end.
+pub fn locked(path: &Path) -> Result<FileDevice> {
+    let failed = |error| Error::io(0, 0, error);
+    let device = FileDevice::open(path).map_err(failed)?;
+    device.file().try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => busy(),
+        TryLockError::Error(error) => failed(error),
+    })?;
+    Ok(device)
+}
+
+/// Somebody else has the volume open for writing.
+pub fn busy() -> Error {
+    let why = "in use by another read-write mount";
+    Error::io(0, 0, io::Error::new(io::ErrorKind::ResourceBusy, why))
+}
+
 /// The part of the device that the options name.
-fn part<S: ReadAt>(whole: S, options: &OpenOptions) -> Result<Arc<Window<S>>> {
+pub fn part<S: ReadAt>(whole: S, options: &OpenOptions) -> Result<Arc<Window<S>>> {
     let window = Window::new(whole, options.offset, options.size);
     let window = window.map_err(|error| Error::io(options.offset, 0, error))?;
     Ok(Arc::new(window))

@@ -3,11 +3,13 @@
 mod caches;
 mod comparison;
 mod erofs;
+mod exfat;
 mod generated;
 mod host;
 mod inputs;
 mod metadata;
 mod mount;
+mod ondemand;
 mod other;
 mod program;
 mod report;
@@ -36,6 +38,11 @@ pub enum Bench {
     /// Reading, listing, extracting and packing EROFS and composefs against the kernel's drivers,
     /// erofsfuse, fsck.erofs and mkfs.erofs
     Erofs(erofs::Options),
+    /// Changing exFAT volumes against exfat-fuse, and what reaches the device
+    Exfat(exfat::Options),
+    /// Images at servers: once they are here against local files, and while they come against the
+    /// link
+    Ondemand(ondemand::Options),
     /// Listing a tree, uncached and cached, in all ways that EROFS and composefs images are read
     Metadata(metadata::Options),
     /// What the measured processes do: not for people
@@ -53,6 +60,8 @@ pub fn run(root: &Path, what: &Bench) -> Result<()> {
         Bench::Romfs(options) => romfs::run(root, options),
         Bench::Squashfs(options) => squashfs::run(root, options),
         Bench::Erofs(options) => erofs::run(root, options),
+        Bench::Exfat(options) => exfat::run(root, options),
+        Bench::Ondemand(options) => ondemand::run(root, options),
         Bench::Metadata(options) => metadata::run(root, options),
         Bench::Work { work } => work::run(work),
     }

@@ -88,6 +88,18 @@ impl Mounted {
         access: Access,
         objects: Option<&Path>,
     ) -> Result<Self> {
+        let objects = objects.map(|objects| ["-o".into(), objects_option(objects)]);
+        let arguments: Vec<OsString> = objects.into_iter().flatten().collect();
+        Self::with_arguments(forerun, image, access, &arguments)
+    }
+
+    /// The same, with any arguments; the image may be one at a server.
+    pub fn with_arguments(
+        forerun: &Path,
+        image: &Path,
+        access: Access,
+        arguments: &[OsString],
+    ) -> Result<Self> {
         let dir = temp_dir("bench");
         let point = dir.path().join("mnt");
         fs::create_dir(&point)?;
@@ -98,9 +110,7 @@ impl Mounted {
         let log = File::create(dir.path().join("log"))?;
         let mut command = access.command(forerun);
         command.args(["mount", "-f", "--stats", "-o", access.option()]);
-        if let Some(objects) = objects {
-            command.arg("-o").arg(objects_option(objects));
-        }
+        command.args(arguments);
         command.arg(image).arg(&point).stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);
         let daemon = command

@@ -108,7 +108,7 @@ impl Volume {
                 Some(place) => self
                     .device
                     .read(place, part, Purpose::Demand, Structure::Data)
-                    .map_err(|error| Error::io(place, part.len(), error))?,
+                    .map_err(|error| self.failed(Error::io(place, part.len(), error)))?,
             }
             at = run.logical.end;
         }
@@ -178,7 +178,8 @@ impl Volume {
         let len = range.end - range.start;
         if len >= LONG_GAP {
             let made = self.device.write_zeros(range.clone(), Structure::Data);
-            if made.map_err(|error| Error::write(range.start, saturating_usize(len), error))? {
+            let failed = |error| Error::write(range.start, saturating_usize(len), error);
+            if made.map_err(|error| self.failed(failed(error)))? {
                 return Ok(());
             }
         }
@@ -195,7 +196,13 @@ impl Volume {
     fn store(&self, place: u64, bytes: &[u8]) -> Result<()> {
         self.device
             .write(place, bytes, Structure::Data)
-            .map_err(|error| Error::write(place, bytes.len(), error))
+            .map_err(|error| self.failed(Error::write(place, bytes.len(), error)))
+    }
+
+    /// The driver is told.
+    fn failed(&self, error: Error) -> Error {
+        self.fs.device_failed(&error);
+        error
     }
 
     /// As [`FileSystemMut::change`], while nobody reads or writes the file.

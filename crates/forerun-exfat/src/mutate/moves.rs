@@ -4,7 +4,7 @@ use forerun_io::{Group, saturating_usize};
 use forerun_vfs::{Error, NodeId, Result};
 
 use super::set::count;
-use crate::change::{Move, group};
+use crate::change::{Move, Store, group};
 use crate::dir::{self, Place};
 use crate::entry_set::EntrySet;
 use crate::moving::{self, POINTER_AT, POINTER_LEN};
@@ -46,11 +46,12 @@ impl Session<'_> {
                 self.enter(to, slot, set)?;
             }
         }
-        self.depart(from, place)?;
+        let behind_end = self.depart(from, place)?;
         self.state.pending.moves.push(Move {
             dir: from.dir,
             from: from.place,
             to: place,
+            behind_end,
         });
         Ok(place)
     }
@@ -77,8 +78,9 @@ impl Session<'_> {
         }
     }
 
-    /// Marks a set as on its way to `place`.
-    fn depart(&mut self, from: &Here<'_>, place: Place) -> Result<()> {
+    /// Marks a set as on its way to `place`. Gives how many entries behind its first are behind an
+    /// end of the directory now, in the same sector: they are needed until the set has arrived.
+    fn depart(&mut self, from: &Here<'_>, place: Place) -> Result<u32> {
         let mut bytes = from.set.bytes().to_vec();
         for entry in bytes.chunks_exact_mut(ENTRY) {
             if let Some(kind) = entry.first_mut() {
@@ -93,6 +95,7 @@ impl Session<'_> {
         let key = self.volume.name_key(&from.set.name());
         self.index(from.dir)?.remove(key, from.slot);
         let mut late = (from.dir, from.slot, count(from.set));
+        let mut behind_end = 0;
         if self.is_tail(from.dir, from.slot, from.set)? {
             // Nobody finds the parts in other sectors without the first.
             if let Some(kind) = bytes.get_mut(ENTRY) {
@@ -105,11 +108,12 @@ impl Session<'_> {
             self.clear_tail(from.dir, from.slot + in_first, group::LAST)?;
             self.index(from.dir)?.end_at(from.slot + 1);
             late.2 = 1;
+            behind_end = in_first - 1;
         } else {
             self.write_slots(from.dir, from.slot, &bytes, group::DEPART, group::LAST)?;
         }
         self.state.pending.late_slots.push(late);
-        Ok(())
+        Ok(behind_end)
     }
 
     /// Whether a set of several sectors is the last of its directory.
@@ -132,18 +136,28 @@ impl Session<'_> {
         self.write_slots(dir, from, &zeros, group, group)
     }
 
-    /// The sets that were on their way are on the device: neither end needs to know of the other.
+    /// The sets that were on their way are on the device: neither end needs to know of the other. The
+    /// old ones first: one that nobody points back to is the one that counts.
     ///
     /// # Errors
-    /// `Io`.
-    pub fn arrived(&mut self) -> Result<()> {
-        for moved in std::mem::take(&mut self.state.pending.moves) {
+    /// `Write`, `Io`.
+    pub fn arrived(&mut self, store: &Store) -> Result<()> {
+        let moves = std::mem::take(&mut self.state.pending.moves);
+        for moved in &moves {
             let at = moved.from.offset + POINTER_AT;
-            self.write(group::FREE, at, &[0; POINTER_LEN])?;
+            self.write(group::LEFT, at, &[0; POINTER_LEN])?;
+        }
+        let left = store.back.commit(&[group::LEFT]);
+        left.map_err(|error| Error::write(error.offset, error.len, error.source))?;
+        for moved in &moves {
             let id = moved.to.id();
             let mut set = dir::read_set(self.volume, id, moved.to)?;
             set.set_pointer(0);
-            self.write(group::CLEAR, moved.to.offset, set.head())?;
+            self.write(group::FREE, moved.to.offset, set.head())?;
+            // What is behind the end is to be zeros (6.2.1).
+            let zeros = vec![0; saturating_usize(moved.behind_end.into()) * ENTRY];
+            let behind = moved.from.offset + forerun_io::u64_from(ENTRY);
+            self.write(group::FREE, behind, &zeros)?;
         }
         Ok(())
     }

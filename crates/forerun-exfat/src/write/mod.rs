@@ -6,7 +6,7 @@
 //! same volume. Owners, permissions but for the write bit, extended attributes, links and special
 //! files have no place in the format; [`not_kept`] lists what a tree has of them.
 
-mod default_upcase;
+pub(crate) mod default_upcase;
 mod directories;
 mod emit;
 mod geometry;

@@ -40,6 +40,20 @@ impl From<CommitError> for io::Error {
     }
 }
 
+/// What a commit does in which order. Everything of one group is durable before anything of the next
+/// is written.
+#[derive(Clone, Copy, Debug)]
+pub struct CommitOrder<'a> {
+    /// Groups that say nothing of what was written past us: it need not be durable before them, and
+    /// their flushes serve for it too.
+    pub before_data: &'a [Group],
+    /// Groups that may.
+    pub after_data: &'a [Group],
+    /// A group that may become durable at any time: it goes along with the first of the others that
+    /// has anything to write, at no flush of its own, and stays dirty where none has.
+    pub along: Option<Group>,
+}
+
 /// A sector as a commit found it.
 struct Taken {
     index: u64,
@@ -61,30 +75,78 @@ impl WriteBack {
     /// The first write or flush that failed. The sectors of its group stay dirty, and so do those of
     /// the groups behind it; which of them are on the device is not known.
     pub fn commit(&self, order: &[Group]) -> Result<(), CommitError> {
+        self.commit_ordered(&CommitOrder {
+            before_data: &[],
+            after_data: order,
+            along: None,
+        })
+    }
+
+    /// As [`commit`](Self::commit), with what was written past us made durable between two groups,
+    /// and one group on the way with others.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn commit_ordered(&self, order: &CommitOrder<'_>) -> Result<(), CommitError> {
         let _one_at_a_time = self
             .committing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        self.flush_data()?;
-        for &group in order {
-            let taken = self.take(group);
-            if taken.is_empty() {
-                continue;
+        let mut along = order.along;
+        let has_data = self.take_data_written();
+        let groups = self.commit_groups(order.before_data, &mut along);
+        let flushed = groups.and_then(|flushed| match has_data && !flushed {
+            true => self.flush(),
+            false => Ok(()),
+        });
+        flushed.inspect_err(|_| {
+            if has_data {
+                self.note_data_written();
             }
-            self.write_out(&taken)?;
-            self.flush()?;
-            self.settle(group, &taken);
-        }
+        })?;
+        self.commit_groups(order.after_data, &mut along)?;
         Ok(())
     }
 
-    fn flush_data(&self) -> Result<(), CommitError> {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if !std::mem::take(&mut state.data_written) {
-            return Ok(());
+    /// Gives whether anything was flushed.
+    fn commit_groups(
+        &self,
+        order: &[Group],
+        along: &mut Option<Group>,
+    ) -> Result<bool, CommitError> {
+        let mut flushed = false;
+        for &group in order {
+            if !self.has(group) {
+                continue;
+            }
+            if let Some(along) = along.take() {
+                self.join(along, group);
+            }
+            let taken = self.take(group);
+            self.write_out(&taken)?;
+            self.flush()?;
+            self.settle(group, &taken);
+            flushed = true;
         }
-        drop(state);
-        self.flush().inspect_err(|_| self.note_data_written())
+        Ok(flushed)
+    }
+
+    fn take_data_written(&self) -> bool {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut state.data_written)
+    }
+
+    fn has(&self, group: Group) -> bool {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.sectors.values().any(|sector| sector.is_of(group))
+    }
+
+    /// What one group has changed counts as changed by another.
+    fn join(&self, from: Group, into: Group) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        for sector in state.sectors.values_mut() {
+            sector.join(from, into);
+        }
     }
 
     fn flush(&self) -> Result<(), CommitError> {

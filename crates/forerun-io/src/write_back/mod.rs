@@ -32,7 +32,7 @@ use crate::{
     BlockDevice, CountedDevice, Observer, ReadAt, Structure, past_end, saturating_usize, u64_from,
 };
 use clean::{Clean, give};
-pub use commit::CommitError;
+pub use commit::{CommitError, CommitOrder};
 use sector::Sector;
 
 /// What is written together: a step of the order in which changes become durable. Only names one;

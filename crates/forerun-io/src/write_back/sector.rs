@@ -44,6 +44,16 @@ impl Layer {
         }
     }
 
+    /// Takes over the changes of another layer that are younger than its own.
+    fn overlay(&mut self, other: &Self) {
+        let changes = other.values.iter().zip(&other.stamps).enumerate();
+        for (at, (value, stamp)) in changes {
+            if self.stamps.get(at).is_some_and(|own| own < stamp) {
+                self.set(at, *value, *stamp);
+            }
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.stamps.iter().all(|&stamp| stamp == 0)
     }
@@ -119,6 +129,25 @@ impl Sector {
         }
         for (byte, value) in self.current.iter_mut().skip(at).zip(data) {
             *byte = *value;
+        }
+    }
+
+    /// What `from` has changed counts as changed by `into`.
+    pub fn join(&mut self, from: Group, into: Group) {
+        match &mut self.parts {
+            Parts::One(only) if *only == from => *only = into,
+            Parts::One(_) => {}
+            Parts::Many { layers, .. } => {
+                let Some(index) = layers.iter().position(|layer| layer.group == from) else {
+                    return;
+                };
+                let mut moved = layers.swap_remove(index);
+                moved.group = into;
+                match layers.iter_mut().find(|layer| layer.group == into) {
+                    Some(layer) => layer.overlay(&moved),
+                    None => layers.push(moved),
+                }
+            }
         }
     }
 

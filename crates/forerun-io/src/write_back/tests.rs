@@ -134,6 +134,62 @@ fn data_is_flushed_before_the_first_group() {
 }
 
 #[test]
+fn data_is_flushed_with_groups_that_say_nothing_of_it() {
+    let order = CommitOrder {
+        before_data: &[FIRST],
+        after_data: &[SECOND],
+        along: None,
+    };
+    let (device, back) = new(1 << 20);
+    back.note_data_written();
+    back.write(FIRST, 0, &[1; 512]).unwrap();
+    back.write(SECOND, 512, &[1; 512]).unwrap();
+    back.commit_ordered(&order).unwrap();
+    assert_eq!(device.shape(), [(0, 512), (0, 0), (512, 512), (0, 0)]);
+    back.note_data_written();
+    back.write(SECOND, 512, &[2; 512]).unwrap();
+    back.commit_ordered(&order).unwrap();
+    assert_eq!(device.shape(), [(0, 0), (512, 512), (0, 0)]);
+    back.note_data_written();
+    device.fail_flushes.store(true, Ordering::Relaxed);
+    back.write(FIRST, 0, &[2; 512]).unwrap();
+    assert!(back.commit_ordered(&order).is_err());
+    device.fail_flushes.store(false, Ordering::Relaxed);
+    device.shape();
+    back.commit_ordered(&order).unwrap();
+    assert_eq!(device.shape(), [(0, 512), (0, 0)]);
+    assert!(!back.is_dirty());
+}
+
+#[test]
+fn what_may_be_late_goes_along_with_something() {
+    let late = Group(2);
+    let order = CommitOrder {
+        before_data: &[FIRST],
+        after_data: &[SECOND],
+        along: Some(late),
+    };
+    let (device, back) = new(1 << 20);
+    back.write(late, 0, &[1; 3]).unwrap();
+    back.commit_ordered(&order).unwrap();
+    assert!(device.shape().is_empty());
+    assert!(back.is_dirty());
+    back.write(FIRST, 2, &[2; 3]).unwrap();
+    back.write(SECOND, 3, &[3]).unwrap();
+    back.write(SECOND, 512, &[4]).unwrap();
+    back.commit_ordered(&order).unwrap();
+    assert_eq!(device.shape(), [(0, 512), (0, 0), (0, 1024), (0, 0)]);
+    assert_eq!(device.memory.to_vec()[..6], [1, 1, 2, 3, 2, 0]);
+    assert!(!back.is_dirty());
+    // A later change of the same bytes is the one that counts.
+    back.write(SECOND, 0, &[5]).unwrap();
+    back.write(late, 0, &[6]).unwrap();
+    back.commit_ordered(&order).unwrap();
+    assert_eq!(device.memory.to_vec()[0], 6);
+    assert!(!back.is_dirty());
+}
+
+#[test]
 fn reads_show_what_is_dirty_on_top_of_what_is_not() {
     let (device, back) = new(10_000);
     device.memory.write_all_at(0, &[9; 10_000]).unwrap();

@@ -1,0 +1,354 @@
+//! The volume as a whole: boot regions and FAT, and the bitmap against everything that directories lead
+//! to.
+//!
+//! What is known of each cluster is one bit, whatever leads to it: who comes second to a cluster is
+//! told, who was first is not known any more.
+
+use std::rc::Rc;
+
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{Error, FileType, NodeId, Problem, Result};
+
+use super::Report;
+use crate::boot::PERCENT_UNKNOWN;
+use crate::chain::Chain;
+use crate::dir::{Found, Slots};
+use crate::entry_set::{Allocation, EntrySet, primary_allocation};
+use crate::error::Check;
+use crate::fat::{self, Fat};
+use crate::nodes::ROOT;
+use crate::ondisk::{BAD_CLUSTER, END_OF_CHAIN, FIRST_CLUSTER, kind, volume_flag};
+use crate::repair::used_free;
+use crate::session::Session;
+use crate::steps::Step;
+use crate::volume::Volume;
+
+/// Runs of clusters that are told one by one, of each kind.
+const TOLD: usize = 1000;
+/// Kind of medium, and the end of a chain.
+const FAT_HEAD: u64 = 0xFFFF_FFFF_FFFF_FFF8;
+
+/// The volume as a whole: what the boot sector says of its state, the backup boot region, and the
+/// bitmap against everything that has clusters.
+pub fn volume(session: &mut Session<'_>, problems: &mut Vec<Problem>) -> Result<()> {
+    let volume = session.volume;
+    let mut report = Report {
+        node: None,
+        problems,
+    };
+    let flags = session.state.pending.flags;
+    if flags & volume_flag::VOLUME_DIRTY != 0 {
+        report.add(false, Check::Dirty.at(None, 0));
+    }
+    if flags & volume_flag::MEDIA_FAILURE != 0 {
+        report.add(false, Check::MediaFailure.at(None, 0));
+    }
+    backup(volume, &mut report)?;
+    fat_head(volume, &mut report)?;
+    let mut used = Used::new(volume)?;
+    used.system(&mut report)?;
+    used.tree(&mut report)?;
+    for (id, data) in session.state.pending.known_orphans() {
+        let chain = fat::chain(volume, Some(id), 0, data);
+        used.take(chain, (Some(id), 0), &|| Vec::new(), &mut report)?;
+    }
+    used.compare(&mut report)
+}
+
+/// The first two words of the FAT, which belong to no cluster.
+fn fat_head(volume: &Volume, report: &mut Report<'_>) -> Result<()> {
+    let at = volume.boot.active_fat();
+    let mut words = [0; 8];
+    volume.read(at, &mut words)?;
+    let found = u64::from_le_bytes(words);
+    if found != FAT_HEAD {
+        report.add(false, Check::FatHead { found }.at(None, at));
+    }
+    Ok(())
+}
+
+fn backup(volume: &Volume, report: &mut Report<'_>) -> Result<()> {
+    if volume.from_backup {
+        report.add(true, Check::MainBoot.at(None, 0));
+        return Ok(());
+    }
+    let len = saturating_usize(volume.boot.region_len());
+    // Twelve sectors of at most 4 KiB.
+    let (mut main, mut backup) = (vec![0; len], vec![0; len]);
+    volume.read(0, &mut main)?;
+    volume.read(volume.boot.region_len(), &mut backup)?;
+    for changing in [
+        crate::boot::FLAGS_AT,
+        crate::boot::FLAGS_AT + 1,
+        crate::boot::PERCENT_AT,
+    ] {
+        if let (Some(main), Some(backup)) = (main.get_mut(changing), backup.get(changing)) {
+            *main = *backup;
+        }
+    }
+    if main != backup {
+        let at = volume.boot.region_len();
+        report.add(false, Check::BackupDiffers.at(None, at));
+    }
+    Ok(())
+}
+
+/// Which clusters something leads to.
+struct Used<'a> {
+    volume: &'a Volume,
+    bits: Vec<u8>,
+}
+
+impl<'a> Used<'a> {
+    fn new(volume: &'a Volume) -> Result<Self> {
+        let len = volume.boot.clusters.div_ceil(8);
+        let mut bits = Vec::new();
+        // As long as the volume's own bitmap, which is on it; memory may still be shorter.
+        if bits
+            .try_reserve_exact(saturating_usize(len.into()))
+            .is_err()
+        {
+            return Err(Error::limit("bytes of the allocation bitmap", len.into()));
+        }
+        bits.resize(saturating_usize(len.into()), 0);
+        Ok(Self { volume, bits })
+    }
+
+    /// Takes clusters, which what is at `path` has; whether nothing else has them.
+    fn take(
+        &mut self,
+        chain: Result<Chain>,
+        (node, at): (Option<NodeId>, u64),
+        path: &dyn Fn() -> Vec<u8>,
+        report: &mut Report<'_>,
+    ) -> Result<bool> {
+        report.node = node;
+        let chain = match chain {
+            Ok(chain) => chain,
+            Err(error) => return report.damage(error).map(|()| false),
+        };
+        let mut double = None;
+        for run in chain.runs() {
+            for cluster in run.cluster..run.cluster + run.count {
+                let index = cluster.saturating_sub(FIRST_CLUSTER);
+                let mask = 1_u8 << (index % 8);
+                if let Some(byte) = self.bits.get_mut(saturating_usize((index / 8).into())) {
+                    if *byte & mask != 0 {
+                        double.get_or_insert(cluster);
+                    }
+                    *byte |= mask;
+                }
+            }
+        }
+        if let Some(cluster) = double {
+            let path = String::from_utf8_lossy(&path()).into_owned();
+            report.add(true, Check::CrossLinkOf { cluster, path }.at(node, at));
+        }
+        Ok(double.is_none())
+    }
+
+    /// What the root directory leads to that is no file.
+    fn system(&mut self, report: &mut Report<'_>) -> Result<()> {
+        let volume = self.volume;
+        let chain = fat::root_chain(volume)?;
+        let mut slots = Slots::new(volume, &chain, None);
+        let mut slot = 0;
+        while let Some((found, next)) = slots.next_item(slot)? {
+            if let Found::Other { entry } = found
+                && matches!(entry[0], kind::BITMAP | kind::UPCASE)
+            {
+                let at = slots.position(slot).unwrap_or(0);
+                let data = crate::entry_set::secondary_allocation(&system_entry(entry));
+                if let Some(data) = data {
+                    let what = match entry[0] {
+                        kind::BITMAP => "allocation bitmap",
+                        _ => "up-case table",
+                    };
+                    let chain = fat::chain(volume, None, at, data);
+                    if let Ok(chain) = &chain {
+                        self.ends(chain, what, report)?;
+                    }
+                    self.take(chain, (None, at), &|| what.into(), report)?;
+                }
+            }
+            slot = next;
+        }
+        Ok(())
+    }
+
+    /// That the chain of one of these ends with its last cluster.
+    fn ends(&self, chain: &Chain, what: &'static str, report: &mut Report<'_>) -> Result<()> {
+        let Some(last) = chain.last() else {
+            return Ok(());
+        };
+        if Fat::new(self.volume).next(last)? != END_OF_CHAIN {
+            let need = chain.clusters().into();
+            let at = self.volume.boot.active_fat() + u64::from(last) * 4;
+            report.add(false, Check::SystemLong { what, need }.at(None, at));
+        }
+        Ok(())
+    }
+
+    /// Everything that directories lead to, without recursion.
+    fn tree(&mut self, report: &mut Report<'_>) -> Result<()> {
+        let root = fat::root_chain(self.volume);
+        let mut left = vec![(ROOT, root.clone()?, None)];
+        self.take(root, (Some(ROOT), 0), &|| b"/".to_vec(), report)?;
+        let mut names = 0_u64;
+        while let Some((id, chain, step)) = left.pop() {
+            let mut slots = Slots::new(self.volume, &chain, Some(id));
+            let mut slot = 0;
+            while let Some((found, next)) = slots.next_item(slot)? {
+                let at = slots.position(slot).unwrap_or(0);
+                match found {
+                    Found::Set(set) | Found::Stranded(set) => {
+                        let place = slots.place(slot, set.entries());
+                        let child = place.map_or(id, crate::dir::Place::id);
+                        let name = crate::name::to_bytes(&set.name());
+                        let step = Step::below(step.as_ref(), name);
+                        if let Some(chain) = self.set(child, &set, (at, &step), report)? {
+                            left.push((child, chain, Some(step)));
+                        }
+                        names += 1;
+                    }
+                    Found::Other { entry } if entry[0] & kind::BENIGN != 0 => {
+                        let path = || {
+                            step.as_ref()
+                                .map_or_else(Vec::new, |step: &Rc<Step>| step.path())
+                        };
+                        self.other((id, at), primary_allocation(&entry), &path, report)?;
+                    }
+                    Found::Other { .. } | Found::Free | Found::Departed | Found::Damaged(_) => {}
+                }
+                slot = next;
+            }
+            if names > self.volume.limits.tree_entries {
+                let limit = self.volume.limits.tree_entries;
+                return Err(Error::limit("entries of all directories", limit));
+            }
+        }
+        report.node = None;
+        Ok(())
+    }
+
+    /// The clusters of a set; given back where they are those of a directory met the first time.
+    fn set(
+        &mut self,
+        id: NodeId,
+        set: &EntrySet,
+        (at, step): (u64, &Step),
+        report: &mut Report<'_>,
+    ) -> Result<Option<Chain>> {
+        let path = || step.path();
+        let chain = fat::chain(self.volume, Some(id), at, set.data());
+        let entered = chain.as_ref().ok().cloned();
+        let is_first = match chain {
+            // Who goes through the nodes is told so there, with the path.
+            Err(Error::Corrupt(_)) => false,
+            chain => self.take(chain, (Some(id), at), &path, report)?,
+        };
+        for data in set.other_allocations() {
+            self.other((id, at), Some(data), &path, report)?;
+        }
+        let enter = is_first && set.file_type() == FileType::Directory;
+        Ok(entered.filter(|_| enter))
+    }
+
+    fn other(
+        &mut self,
+        (id, at): (NodeId, u64),
+        data: Option<Allocation>,
+        path: &dyn Fn() -> Vec<u8>,
+        report: &mut Report<'_>,
+    ) -> Result<()> {
+        if let Some(data) = data {
+            let chain = fat::chain(self.volume, Some(id), at, data);
+            self.take(chain, (Some(id), at), path, report)?;
+        }
+        Ok(())
+    }
+
+    /// Holds the bitmap against what was met.
+    fn compare(&self, report: &mut Report<'_>) -> Result<()> {
+        report.node = None;
+        let volume = self.volume;
+        let mut bitmap = vec![0; self.bits.len()];
+        volume.read_chain(&volume.bitmap, 0, &mut bitmap)?;
+        let mut fat = Fat::new(volume);
+        let (mut leaks, mut unmarked, mut in_use) = (Vec::new(), Vec::new(), 0_u64);
+        for index in 0..volume.boot.clusters {
+            let (byte, mask) = (saturating_usize((index / 8).into()), 1_u8 << (index % 8));
+            let is = |bits: &[u8]| bits.get(byte).is_some_and(|bits| bits & mask != 0);
+            let (marked, met) = (is(&bitmap), is(&self.bits));
+            in_use += u64::from(marked);
+            let cluster = index + FIRST_CLUSTER;
+            if met && !marked {
+                extend(&mut unmarked, cluster);
+            }
+            if marked && !met && fat.next(cluster)? != BAD_CLUSTER {
+                extend(&mut leaks, cluster);
+            }
+        }
+        for (first, count) in unmarked {
+            let at = self.position(first - FIRST_CLUSTER);
+            report.add(true, used_free(first, count).at(None, at));
+        }
+        for (first, count) in leaks {
+            let at = self.position(first - FIRST_CLUSTER);
+            report.add(false, Check::Leaked { first, count }.at(None, at));
+        }
+        self.percent(in_use, report);
+        Ok(())
+    }
+
+    fn percent(&self, in_use: u64, report: &mut Report<'_>) {
+        let boot = &self.volume.boot;
+        let actual = in_use * 100 / u64::from(boot.clusters).max(1);
+        let actual = u8::try_from(actual).unwrap_or(100);
+        let found = boot.percent;
+        if found > 100 && found != PERCENT_UNKNOWN {
+            report.add(false, Check::Percent { found, actual }.at(None, 0));
+        }
+    }
+
+    fn position(&self, index: u32) -> u64 {
+        let pieces = self
+            .volume
+            .pieces(&self.volume.bitmap, u64::from(index / 8), 1);
+        pieces.first().map_or(0, |&(offset, _)| offset)
+    }
+}
+
+/// Adds a cluster to runs of them, as far as these are told.
+fn extend(runs: &mut Vec<(u32, u32)>, cluster: u32) {
+    let told = runs.len();
+    match runs.last_mut() {
+        Some((first, count)) if *first + *count == cluster => *count += 1,
+        _ if told < TOLD => runs.push((cluster, 1)),
+        _ => {}
+    }
+}
+
+/// A bitmap's or table's entry as if it had the byte of flags that others have.
+const fn system_entry(mut entry: [u8; 32]) -> [u8; 32] {
+    entry[1] = crate::ondisk::flag::ALLOCATION_POSSIBLE;
+    entry
+}
+
+/// Free clusters by the bitmap.
+pub fn count_free(volume: &Volume) -> Result<u64> {
+    let (mut at, mut used) = (0_u64, 0_u64);
+    let len = u64::from(volume.boot.clusters).div_ceil(8);
+    let mut bytes = vec![0; saturating_usize(len.min(1 << 20))];
+    while at < len {
+        let now = saturating_usize((len - at).min(1 << 20));
+        let now = bytes.get_mut(..now).unwrap_or_default();
+        volume.read_chain(&volume.bitmap, at, now)?;
+        used += now
+            .iter()
+            .map(|byte| u64::from(byte.count_ones()))
+            .sum::<u64>();
+        at += u64_from(now.len()).max(1);
+    }
+    Ok(u64::from(volume.boot.clusters).saturating_sub(used))
+}

@@ -1,0 +1,40 @@
+//! Repair of whatever bytes there are.
+
+use std::sync::Arc;
+
+use forerun_io::{BlockDevice, MemoryDevice};
+use forerun_vfs::Error;
+
+use super::{limits, seal, walk};
+use crate::repair::{Answer, Finding, RepairOptions, repair};
+
+/// Takes `bytes` as an image, with the checksums of the boot regions made right, and repairs it: with
+/// `answers` to one finding after the other, bit by bit, and then with yes to all. Gives what `check`
+/// reports of a volume of which nothing is said to be left.
+pub fn mend(bytes: &[u8], answers: u64) -> Vec<Error> {
+    let mut bytes = bytes.to_vec();
+    seal(&mut bytes);
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let shared: Arc<dyn BlockDevice> = Arc::<MemoryDevice>::clone(&device);
+    let mut options = RepairOptions {
+        limits: limits(),
+        keep_lost: answers & 1 != 0,
+        ..RepairOptions::default()
+    };
+    let mut answers = answers;
+    let mut some = |_: &Finding| {
+        answers = answers.rotate_right(1);
+        match answers & 1 {
+            0 => Answer::No,
+            _ => Answer::Yes,
+        }
+    };
+    let _summary = repair(&shared, &Arc::default(), &options, &mut some);
+    options.keep_lost = false;
+    let summary = repair(&shared, &Arc::default(), &options, &mut |_| Answer::Yes);
+    let is_whole = summary.is_ok_and(|summary| summary.remains() == 0);
+    match is_whole {
+        true => walk(&device.to_vec()),
+        false => Vec::new(),
+    }
+}

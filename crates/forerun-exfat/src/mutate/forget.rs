@@ -1,0 +1,34 @@
+//! Ids that nobody holds any more.
+
+use forerun_vfs::NodeId;
+
+use crate::session::Session;
+
+impl Session<'_> {
+    /// Drops what is only remembered for who holds the id of a node. Where changes are under way
+    /// that go by the id, that waits for the next commit.
+    pub fn forget_id(&mut self, id: NodeId) {
+        let pending = &self.state.pending;
+        if pending.is_open(id) || pending.orphan(id).is_some() {
+            return;
+        }
+        if self.state.nodes.is_renamed_by_forgetting(id) {
+            if self.state.pending.goes_by(id) {
+                self.state.pending.forgotten.insert(id);
+                return;
+            }
+            self.drop_index(id);
+        }
+        self.state.nodes.forget(id);
+        if !self.is_ahead(id) {
+            self.drop_chain(id);
+        }
+    }
+
+    /// As [`forget_id`](Self::forget_id), for those that waited.
+    pub fn forget_ids(&mut self) {
+        for id in std::mem::take(&mut self.state.pending.forgotten) {
+            self.forget_id(id);
+        }
+    }
+}

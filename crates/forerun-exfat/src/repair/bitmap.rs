@@ -1,0 +1,128 @@
+//! The allocation bitmap against what has clusters, and what to do with the rest.
+
+use std::rc::Rc;
+
+use forerun_vfs::Result;
+
+use super::bits::Bits;
+use super::lost;
+use super::report::Kind;
+use super::room::Free;
+use super::work::{FREE, Work, commit};
+use crate::chain::Chain;
+use crate::error::Check;
+use crate::ondisk::FIRST_CLUSTER;
+
+/// Dirty bytes of the bitmap from which on they are brought to the device.
+const MOST_DIRTY: u64 = 16 << 20;
+
+/// A run of clusters: the first, and how many.
+type Run = (u32, u32);
+
+/// Marks what is in use.
+///
+/// # Errors
+/// `Io`.
+pub fn mark_used(work: &mut Work<'_, '_>) -> Result<()> {
+    let volume = Rc::clone(&work.volume);
+    let mut free = Free::new(&volume);
+    let mut at = FIRST_CLUSTER;
+    while let Some((first, count)) = next_run(work, &mut free, &mut at, false)? {
+        let check = used_free(first, count);
+        let position = work.bit_at(first).map_or(0, |(at, _)| at);
+        if work.ask(Kind::UsedFree, None, (check, position), "mark them used") {
+            for cluster in first..first + count {
+                work.mark_cluster(cluster, true)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Frees what belongs to nothing, or makes files of it.
+///
+/// # Errors
+/// `Io`, `Write`, `Limit`.
+pub fn give_back(work: &mut Work<'_, '_>, root: &Chain) -> Result<()> {
+    let volume = Rc::clone(&work.volume);
+    let mut free = Free::new(&volume);
+    let keeps = work.keeps_lost || work.desk.gave_up;
+    let mut kept: Option<Bits> = None;
+    let mut at = FIRST_CLUSTER;
+    while let Some((first, count)) = next_run(work, &mut free, &mut at, true)? {
+        let check = Check::Leaked { first, count };
+        let position = work.bit_at(first).map_or(0, |(at, _)| at);
+        if !work.desk.is_certain() {
+            // They may be those of something that was not gone through.
+            work.leave(Kind::Leaked, None, check, position);
+            continue;
+        }
+        let remedy = match keeps {
+            true => "keep them as files",
+            false => "mark them free",
+        };
+        if !work.ask(Kind::Leaked, None, (check, position), remedy) {
+            continue;
+        }
+        if keeps && kept.is_none() {
+            kept = Some(Bits::new(volume.boot.clusters)?);
+        }
+        for cluster in first..first + count {
+            match &mut kept {
+                Some(kept) => kept.set(cluster),
+                None => work.mark_cluster(cluster, false)?,
+            }
+        }
+        if work.back.dirty_bytes() > MOST_DIRTY {
+            commit(&work.back, &[FREE])?;
+        }
+    }
+    if let Some(kept) = kept
+        && !lost::keep(work, root, kept)?
+    {
+        work.desk.undo(Kind::Leaked);
+    }
+    commit(&work.back, &[FREE])
+}
+
+/// What is said of clusters that are in use and marked free.
+pub fn used_free(first: u32, count: u32) -> Check {
+    match count {
+        1 => Check::UsedFree { cluster: first },
+        _ => Check::UsedFreeRun { first, count },
+    }
+}
+
+/// The next run of clusters that are marked used and belong to nothing (`leaked`), or the other way
+/// round.
+fn next_run(
+    work: &Work<'_, '_>,
+    free: &mut Free<'_>,
+    at: &mut u32,
+    leaked: bool,
+) -> Result<Option<Run>> {
+    let end = work.claimed.all().end;
+    let mut run: Option<Run> = None;
+    while *at < end {
+        let cluster = *at;
+        let index = cluster - FIRST_CLUSTER;
+        if run.is_none() && index.is_multiple_of(8) {
+            let byte = u64::from(index / 8);
+            if work.claimed.byte(byte) == free.byte(byte)? {
+                *at = cluster.saturating_add(8);
+                continue;
+            }
+        }
+        let (used, claimed) = (free.is_used(cluster)?, work.claimed.has(cluster));
+        let wanted = used != claimed && used == leaked;
+        let wanted = wanted && !(leaked && free.is_bad(cluster)?);
+        match (&mut run, wanted) {
+            (Some((_, count)), true) => *count += 1,
+            (Some(_), false) => break,
+            (None, true) => run = Some((cluster, 1)),
+            (None, false) => {}
+        }
+        *at = cluster.saturating_add(1);
+    }
+    Ok(run)
+}

@@ -1,0 +1,111 @@
+//! The two boot regions: each is made anew from the other.
+
+use std::sync::Arc;
+
+use forerun_io::{WriteBack, saturating_usize, u64_from};
+use forerun_vfs::{Error, Result};
+
+use super::report::{Desk, Finding, Kind};
+use super::work::{BOOT, put};
+use crate::boot::{Boot, FLAGS_AT, PERCENT_AT, REGION_SECTORS};
+use crate::error::Check;
+use crate::ondisk::volume_flag;
+use crate::volume::boot_region;
+
+/// The boot sector of the volume, from a region that is sound; nothing where none is, or where the
+/// main one is to stay damaged.
+///
+/// # Errors
+/// `UnknownFormat` and `Unsupported` where neither region is of a volume this knows; `Io`.
+pub fn settle(back: &Arc<WriteBack>, desk: &mut Desk<'_>, dry: bool) -> Result<Option<Boot>> {
+    let damage = match boot_region(&**back, 0) {
+        Ok(boot) => {
+            backup(back, desk, dry, &boot)?;
+            return Ok(Some(boot));
+        }
+        Err(error @ (Error::Corrupt(_) | Error::UnknownFormat { .. })) => error,
+        Err(error) => return Err(error),
+    };
+    let Some(mut boot) = find_backup(&**back) else {
+        return match damage {
+            Error::Corrupt(_) => {
+                desk.leave(Kind::MainBoot, None, damage);
+                Ok(None)
+            }
+            error => Err(error),
+        };
+    };
+    let remedy = Some("write it anew from the backup".to_string());
+    let finding = Finding {
+        kind: Kind::MainBoot,
+        path: None,
+        error: match damage {
+            Error::UnknownFormat { .. } => Check::NoMainBoot.at(None, 0),
+            damage => damage,
+        },
+        remedy,
+    };
+    if !desk.ask(finding) {
+        return Ok(None);
+    }
+    // Nobody knows whether it was.
+    boot.flags |= volume_flag::VOLUME_DIRTY;
+    if !dry {
+        let mut region = read(back, boot.region_len(), boot.region_len())?;
+        let flags = boot.flags.to_le_bytes();
+        for (to, byte) in region.iter_mut().skip(FLAGS_AT).zip(flags) {
+            *to = byte;
+        }
+        put(back, BOOT, 0, &region)?;
+    }
+    Ok(Some(boot))
+}
+
+/// A sound backup region of sectors of any size.
+pub fn find_backup(source: &dyn forerun_io::ReadAt) -> Option<Boot> {
+    (9..=12_u8).find_map(|bits| {
+        let boot = boot_region(source, REGION_SECTORS << bits).ok()?;
+        (boot.sector_bits == bits).then_some(boot)
+    })
+}
+
+fn backup(back: &Arc<WriteBack>, desk: &mut Desk<'_>, dry: bool, boot: &Boot) -> Result<()> {
+    let len = boot.region_len();
+    if back_len(back) < 2 * len {
+        return Ok(());
+    }
+    let (mut main, mut found) = (read(back, 0, len)?, read(back, len, len)?);
+    for at in [FLAGS_AT, FLAGS_AT + 1, PERCENT_AT] {
+        for region in [&mut main, &mut found] {
+            if let Some(byte) = region.get_mut(at) {
+                *byte = 0;
+            }
+        }
+    }
+    if main == found {
+        return Ok(());
+    }
+    let finding = Finding {
+        kind: Kind::BackupBoot,
+        path: None,
+        error: Check::BackupDiffers.at(None, len),
+        remedy: Some("write it anew from the main one".to_string()),
+    };
+    if desk.ask(finding) && !dry {
+        put(back, BOOT, len, &main)?;
+    }
+    Ok(())
+}
+
+fn back_len(back: &WriteBack) -> u64 {
+    forerun_io::ReadAt::len(back)
+}
+
+/// A boot region, which has twelve sectors of at most 4 KiB.
+fn read(back: &WriteBack, offset: u64, len: u64) -> Result<Vec<u8>> {
+    let mut region = vec![0; saturating_usize(len)];
+    let read = forerun_io::ReadAt::read_exact_at(back, offset, &mut region);
+    read.map_err(|error| Error::io(offset, region.len(), error))?;
+    debug_assert_eq!(u64_from(region.len()), len);
+    Ok(region)
+}

@@ -1,0 +1,418 @@
+//! Where a set's data is: lengths and clusters that fit each other, and that nothing else has.
+//!
+//! Who is met first keeps its clusters. Who is met later gets a copy of all of its data, in clusters
+//! that are free: the chains of both go through the same words of the FAT, so that none of them can
+//! be changed for one only. A directory that has clusters of another one is cut instead, since what
+//! is in them has its place already, and a directory inside itself has no end.
+
+use std::rc::Rc;
+
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{FileType, Result};
+
+use super::bits::clusters;
+use super::extent;
+use super::fields::{Doubt, Here, edited, path_of};
+use super::follow::{Followed, Stop, follow};
+use super::report::Kind;
+use super::work::{TAKE, Work};
+use crate::chain::Chain;
+use crate::entry_set::{Allocation, EntrySet};
+use crate::error::Check;
+use crate::ondisk::{ENTRY, FIRST_CLUSTER};
+
+const VALID_AT: usize = ENTRY + 8;
+/// Bytes that are copied at once.
+const COPIED: u64 = 1 << 20;
+
+/// A set with the clusters it has now.
+pub struct Settled {
+    pub set: EntrySet,
+    /// Of a directory that is to be gone through.
+    pub chain: Option<Chain>,
+}
+
+/// A set with the clusters that its length takes.
+pub struct Sized {
+    pub set: EntrySet,
+    pub chain: Chain,
+    /// The first that something else has, and its number.
+    pub shared: Option<(u32, u32)>,
+    /// Where the chain is to be cut.
+    pub end: Option<u32>,
+}
+
+/// Makes lengths and clusters of a set right, and claims these.
+///
+/// # Errors
+/// `Io`, `Write`, `Limit`.
+pub fn settle(
+    work: &mut Work<'_, '_>,
+    here: &Here<'_>,
+    set: EntrySet,
+    doubt: Doubt,
+) -> Result<Settled> {
+    let path = path_of(here, &set);
+    let set = first_cluster(work, here, &path, set)?;
+    let set = match doubt {
+        Doubt::None => set,
+        Doubt::Damaged | Doubt::Nameless => extent::kind(work, here, &path, set)?,
+    };
+    let data = set.data();
+    let is_directory = set.file_type() == FileType::Directory;
+    if data.len == 0 || !work.volume.boot.has_cluster(data.first) {
+        let is_empty = data.len == 0 && data.first == 0;
+        let set = valid_length(work, here, &path, set);
+        return match is_directory && is_empty {
+            true => Ok(empty_directory(work, here, &path, set)?),
+            false => Ok(Settled { set, chain: None }),
+        };
+    }
+    let sized = length(work, here, &path, set)?;
+    let sized = extent::written(work, here, &path, sized, doubt)?;
+    let (set, chain) = alone(work, here, &path, sized)?;
+    let set = valid_length(work, here, &path, set);
+    work.claimed.set_all(&chain);
+    if is_directory {
+        work.directories.set_all(&chain);
+    }
+    let chain = Some(chain).filter(|chain| is_directory && chain.clusters() > 0);
+    Ok(Settled { set, chain })
+}
+
+/// Length 0 and first cluster 0 go together.
+fn first_cluster(
+    work: &mut Work<'_, '_>,
+    here: &Here<'_>,
+    path: &[u8],
+    set: EntrySet,
+) -> Result<EntrySet> {
+    let data = set.data();
+    let boot = &work.volume.boot;
+    let is_there = boot.has_cluster(data.first);
+    let (check, to) = match (data.len, data.first) {
+        (0, 0) => return Ok(set),
+        (0, cluster) => {
+            let check = Check::UnusedClusters { cluster };
+            let is_directory = set.file_type() == FileType::Directory;
+            if is_directory && is_there && !work.claimed.has(cluster) {
+                let chain = follow(&work.volume, cluster, None)?.chain;
+                let len = u64::from(chain.clusters()) << work.volume.boot.cluster_bits;
+                let remedy = format!("make the directory {len} bytes long");
+                if work.ask(Kind::Length, Some(path), (check, here.at), remedy) {
+                    let mut set = set;
+                    let contiguous = false;
+                    set.set_data(
+                        Allocation {
+                            len,
+                            contiguous,
+                            ..data
+                        },
+                        len,
+                    );
+                    return Ok(set);
+                }
+                return Ok(set);
+            }
+            (check, "say that it has no cluster")
+        }
+        (len, 0) => (Check::NoCluster { len }, "make it empty"),
+        (_, cluster) if !is_there => {
+            let (what, count) = ("data", boot.clusters);
+            let check = Check::ClusterRange {
+                what,
+                cluster,
+                count,
+            };
+            (check, "make it empty")
+        }
+        _ => return Ok(set),
+    };
+    if !work.ask(Kind::Length, Some(path), (check, here.at), to) {
+        return Ok(set);
+    }
+    let mut set = set;
+    work.desk.gave_up |= data.len > 0;
+    set.set_data(Allocation::default(), 0);
+    Ok(set)
+}
+
+/// A directory takes one cluster at least.
+fn empty_directory(
+    work: &mut Work<'_, '_>,
+    here: &Here<'_>,
+    path: &[u8],
+    set: EntrySet,
+) -> Result<Settled> {
+    let check = Check::NoCluster { len: 0 };
+    let mut set = set;
+    if !work.has_room(1)? {
+        work.leave(Kind::Length, Some(path), check, here.at);
+    } else if work.ask(
+        Kind::Length,
+        Some(path),
+        (check, here.at),
+        "give it a cluster",
+    ) && let Some(chain) = new_cluster(work, &mut set)?
+    {
+        work.directories.set_all(&chain);
+    }
+    Ok(Settled { set, chain: None })
+}
+
+/// Clusters as many as the length takes, or a length that the clusters suffice for.
+fn length(work: &mut Work<'_, '_>, here: &Here<'_>, path: &[u8], set: EntrySet) -> Result<Sized> {
+    let volume = Rc::clone(&work.volume);
+    let boot = &volume.boot;
+    let data = set.data();
+    let (most, cluster) = (boot.heap_len(), boot.cluster_size());
+    let wanted = boot.clusters_for(data.len);
+    let need = u32::try_from(wanted.min(boot.clusters.into())).unwrap_or(u32::MAX);
+    let mut set = set;
+    let (followed, mut check) = if data.contiguous {
+        let end = boot.clusters.saturating_add(FIRST_CLUSTER);
+        let count = need.min(end.saturating_sub(data.first));
+        let check = (u64::from(count) < wanted).then_some(Check::RunRange {
+            first: data.first,
+            count: wanted,
+            clusters: boot.clusters,
+        });
+        let chain = Chain::contiguous(data.first, count);
+        let chain = match check {
+            Some(_) => extent::likely(work, &set, chain)?,
+            None => chain,
+        };
+        let followed = Followed {
+            chain,
+            stop: Stop::Whole,
+            goes_on: false,
+        };
+        (followed, check)
+    } else {
+        let followed = follow(&volume, data.first, Some(need))?;
+        let check = followed.check(need);
+        (followed, check)
+    };
+    if followed.stop == Stop::TooLong {
+        let check = check.unwrap_or(Check::DataLen {
+            len: data.len,
+            most,
+        });
+        work.leave(Kind::Unreadable, Some(path), check, here.at);
+        let (chain, shared, end) = (followed.chain, None, None);
+        return Ok(Sized {
+            set,
+            chain,
+            shared,
+            end,
+        });
+    }
+    if data.len > most {
+        check = Some(Check::DataLen {
+            len: data.len,
+            most,
+        });
+    }
+    let there = u64::from(followed.chain.clusters()) * cluster;
+    let shared = first_shared(work, &followed.chain);
+    let mut end = None;
+    if let Some(check) = check {
+        let len = data.len.min(there);
+        let remedy = format!("make it {len} bytes long");
+        if work.ask(Kind::Chain, Some(path), (check, here.at), remedy) {
+            set.set_data(Allocation { len, ..data }, valid_of(&set, len));
+            work.desk.gave_up = true;
+            let is_open = !matches!(followed.stop, Stop::Whole | Stop::Early);
+            end = followed.chain.last().filter(|_| is_open);
+        }
+    } else if followed.goes_on && shared.is_none() {
+        let check = Check::ChainLong { need: need.into() };
+        if work.ask(
+            Kind::ChainLong,
+            Some(path),
+            (check, here.at),
+            "cut it there",
+        ) {
+            end = followed.chain.last();
+        }
+    }
+    let len = set.data().len;
+    if set.file_type() == FileType::Directory && !len.is_multiple_of(cluster) {
+        let check = Check::DirectoryUneven { len, cluster };
+        let remedy = format!("make it {there} bytes long");
+        if work.ask(Kind::Length, Some(path), (check, here.at), remedy) {
+            set.set_data(Allocation { len: there, ..data }, there);
+        }
+    }
+    let chain = followed.chain;
+    Ok(Sized {
+        set,
+        chain,
+        shared,
+        end,
+    })
+}
+
+/// The first of these clusters that something has already, and its number.
+pub fn first_shared(work: &Work<'_, '_>, chain: &Chain) -> Option<(u32, u32)> {
+    let mut numbered = clusters(chain).zip(0_u32..);
+    numbered.find(|&(cluster, _)| work.claimed.has(cluster))
+}
+
+/// Clusters that nothing else has.
+fn alone(
+    work: &mut Work<'_, '_>,
+    here: &Here<'_>,
+    path: &[u8],
+    sized: Sized,
+) -> Result<(EntrySet, Chain)> {
+    let (set, chain) = (sized.set, sized.chain);
+    let Some((cluster, index)) = sized.shared else {
+        work.cuts.extend(sized.end);
+        return Ok((set, chain));
+    };
+    let check = Check::CrossLink { cluster };
+    let is_directory = set.file_type() == FileType::Directory;
+    if is_directory && work.directories.has(cluster) {
+        let remedy = "end it before what another directory has";
+        if work.ask(Kind::CrossLink, Some(path), (check, here.at), remedy) {
+            return cut(work, set, chain, index);
+        }
+        // What is in it is gone through where it belongs.
+        return Ok((set, before(chain, index)));
+    }
+    if work.has_room(chain.clusters())? {
+        let remedy = format!("give it a copy of its {} clusters", chain.clusters());
+        if !work.ask(Kind::CrossLink, Some(path), (check, here.at), remedy) {
+            return Ok((set, chain));
+        }
+        return copied(work, set, chain);
+    }
+    let remedy = "there is no room for a copy: cut off what is shared";
+    if work.ask(Kind::CrossLinkCut, Some(path), (check, here.at), remedy) {
+        return cut(work, set, chain, index);
+    }
+    Ok((set, chain))
+}
+
+/// The set with a copy of its data, of which nothing else knows.
+fn copied(work: &mut Work<'_, '_>, set: EntrySet, chain: Chain) -> Result<(EntrySet, Chain)> {
+    let Some(copy) = work.take(chain.clusters())? else {
+        work.desk.undo(Kind::CrossLink);
+        return Ok((set, chain));
+    };
+    let is_directory = set.file_type() == FileType::Directory;
+    let len = set.data().len;
+    let valid = if is_directory { len } else { set.valid_len() };
+    duplicate(work, &chain, &copy, valid)?;
+    let mut set = set;
+    let data = Allocation {
+        first: copy.first(),
+        len,
+        contiguous: copy.is_contiguous(),
+    };
+    set.set_data(data, set.stream().valid_data_length.get());
+    // What is not written cannot be gone through.
+    Ok((set, if work.dry { chain } else { copy }))
+}
+
+/// Copies the first `len` bytes, as whole clusters.
+fn duplicate(work: &mut Work<'_, '_>, from: &Chain, to: &Chain, len: u64) -> Result<()> {
+    if work.dry {
+        return Ok(());
+    }
+    let volume = Rc::clone(&work.volume);
+    let size = volume.boot.cluster_size();
+    let len = volume.boot.clusters_for(len) * size;
+    let mut buffer = vec![0; saturating_usize(len.min(COPIED))];
+    let mut at = 0;
+    while at < len {
+        let now = saturating_usize((len - at).min(COPIED));
+        let bytes = buffer.get_mut(..now).unwrap_or_default();
+        volume.read_chain(from, at, bytes)?;
+        let mut rest: &[u8] = bytes;
+        for (offset, len) in volume.pieces(to, at, u64_from(now)) {
+            let (piece, after) = rest
+                .split_at_checked(saturating_usize(len))
+                .unwrap_or_default();
+            work.write(TAKE, offset, piece)?;
+            rest = after;
+        }
+        work.breathe()?;
+        at += u64_from(now).max(1);
+    }
+    Ok(())
+}
+
+/// The set without its clusters from number `index` on.
+fn cut(
+    work: &mut Work<'_, '_>,
+    set: EntrySet,
+    chain: Chain,
+    index: u32,
+) -> Result<(EntrySet, Chain)> {
+    let data = set.data();
+    let there = u64::from(index) << work.volume.boot.cluster_bits;
+    let chain = before(chain, index);
+    let mut set = set;
+    work.desk.gave_up = true;
+    if index > 0 {
+        let len = data.len.min(there);
+        set.set_data(Allocation { len, ..data }, valid_of(&set, len));
+        if let Some(last) = chain.last().filter(|_| !data.contiguous) {
+            work.cuts.push(last);
+        }
+        return Ok((set, chain));
+    }
+    set.set_data(Allocation::default(), 0);
+    if set.file_type() == FileType::Directory
+        && let Some(new) = new_cluster(work, &mut set)?
+    {
+        return Ok((set, new));
+    }
+    Ok((set, Chain::default()))
+}
+
+/// A cluster of zeros for an empty directory.
+fn new_cluster(work: &mut Work<'_, '_>, set: &mut EntrySet) -> Result<Option<Chain>> {
+    let Some(chain) = work.take(1)? else {
+        return Ok(None);
+    };
+    work.clear_cluster(chain.first())?;
+    let len = work.volume.boot.cluster_size();
+    let data = Allocation {
+        first: chain.first(),
+        len,
+        contiguous: true,
+    };
+    set.set_data(data, len);
+    Ok(Some(chain))
+}
+
+fn before(chain: Chain, index: u32) -> Chain {
+    let mut chain = chain;
+    chain.truncate(index);
+    chain
+}
+
+/// `ValidDataLength` of data that is `len` bytes long now.
+pub fn valid_of(set: &EntrySet, len: u64) -> u64 {
+    match set.file_type() {
+        FileType::Directory => len,
+        _ => set.stream().valid_data_length.get(),
+    }
+}
+
+fn valid_length(work: &mut Work<'_, '_>, here: &Here<'_>, path: &[u8], set: EntrySet) -> EntrySet {
+    let (valid, len) = (set.stream().valid_data_length.get(), set.data().len);
+    let is_directory = set.file_type() == FileType::Directory;
+    if valid <= len && (!is_directory || valid == len) {
+        return set;
+    }
+    let check = Check::ValidLen { valid, len };
+    let remedy = format!("say that all {len} bytes are valid");
+    match work.ask(Kind::Length, Some(path), (check, here.at), remedy) {
+        true => edited(set, &[(VALID_AT, &len.to_le_bytes())]),
+        false => set,
+    }
+}

@@ -1,0 +1,144 @@
+//! Chains as far as they are sound: what the driver refuses whole is followed here to where it breaks.
+
+use std::collections::BTreeMap;
+
+use forerun_vfs::Result;
+
+use crate::chain::Chain;
+use crate::error::Check;
+use crate::fat::Fat;
+use crate::ondisk::{END_OF_CHAIN, MAX_DIRECTORY};
+use crate::volume::Volume;
+
+/// Most runs of one chain: as many as the driver keeps.
+const MAX_RUNS: usize = 4 << 20;
+
+/// Why a chain was not followed further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It has as many clusters as are needed, or has ended where none were said.
+    Whole,
+    /// It ends too early.
+    Early,
+    /// Its last cluster leads to none.
+    Link { next: u32 },
+    /// It comes back.
+    Loop { cluster: u32 },
+    /// In more pieces, or longer, than the driver takes.
+    TooLong,
+}
+
+/// A chain as far as it is sound: each cluster is on the volume, and there once.
+pub struct Followed {
+    pub chain: Chain,
+    pub stop: Stop,
+    /// The last of the needed clusters leads somewhere.
+    pub goes_on: bool,
+}
+
+impl Followed {
+    /// What the driver would say of it.
+    pub fn check(&self, need: u32) -> Option<Check> {
+        let found = u64::from(self.chain.clusters());
+        let need = u64::from(need);
+        match self.stop {
+            Stop::Whole => None,
+            Stop::Early => Some(Check::ChainShort { found, need }),
+            Stop::Link { next } => Some(Check::ChainLink {
+                cluster: self.chain.last().unwrap_or(0),
+                found,
+                next,
+            }),
+            Stop::Loop { cluster } => Some(Check::ChainLoop { cluster }),
+            Stop::TooLong => Some(Check::DirectoryLen {
+                limit: MAX_DIRECTORY,
+            }),
+        }
+    }
+}
+
+/// Follows the chain from `first`, a cluster of the volume, for `need` clusters or to its end.
+///
+/// # Errors
+/// `Io`.
+pub fn follow(volume: &Volume, first: u32, need: Option<u32>) -> Result<Followed> {
+    let longest = volume.boot.clusters_for(MAX_DIRECTORY);
+    let mut fat = Fat::new(volume);
+    let mut chain = Chain::contiguous(first, 1);
+    let (mut cluster, mut stop) = (first, Stop::Whole);
+    while need.is_none_or(|need| chain.clusters() < need) {
+        let next = fat.next(cluster)?;
+        if next == END_OF_CHAIN {
+            stop = need.map_or(Stop::Whole, |_| Stop::Early);
+            break;
+        }
+        if !volume.boot.has_cluster(next) {
+            stop = Stop::Link { next };
+            break;
+        }
+        let runs = chain.runs().len();
+        chain.push(next, 1);
+        cluster = next;
+        let len = chain.runs().len();
+        // Each time around a loop begins a run, so that one is found soon.
+        if len > runs && len.is_power_of_two() && chain.double().is_some() {
+            break;
+        }
+        let is_long = need.is_none() && u64::from(chain.clusters()) > longest;
+        if is_long || len > MAX_RUNS {
+            stop = Stop::TooLong;
+            break;
+        }
+    }
+    if let Some(cluster) = cut_loop(&mut chain) {
+        stop = Stop::Loop { cluster };
+    }
+    let goes_on = match (stop, chain.last()) {
+        (Stop::Whole, Some(last)) => fat.next(last)? != END_OF_CHAIN,
+        _ => false,
+    };
+    Ok(Followed {
+        chain,
+        stop,
+        goes_on,
+    })
+}
+
+/// Cuts a chain before the first cluster that is in it already; gives that.
+fn cut_loop(chain: &mut Chain) -> Option<u32> {
+    chain.double()?;
+    let mut seen = BTreeMap::new();
+    let mut found = None;
+    for run in chain.runs() {
+        let end = run.cluster.saturating_add(run.count);
+        let before = seen.range(..=run.cluster).next_back();
+        let at = match before {
+            Some((_, &seen_end)) if seen_end > run.cluster => Some(run.cluster),
+            _ => seen.range(run.cluster..end).next().map(|(&start, _)| start),
+        };
+        if let Some(at) = at {
+            found = Some((run.index + (at - run.cluster), at));
+            break;
+        }
+        seen.insert(run.cluster, end);
+    }
+    let (index, cluster) = found?;
+    chain.truncate(index);
+    Some(cluster)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_are_cut_where_they_close() {
+        let mut chain = Chain::default();
+        for (cluster, count) in [(10, 3), (20, 2), (8, 4)] {
+            chain.push(cluster, count);
+        }
+        assert_eq!(cut_loop(&mut chain), Some(10));
+        assert_eq!((chain.clusters(), chain.last()), (7, Some(9)));
+        assert_eq!(cut_loop(&mut chain), None);
+    }
+}

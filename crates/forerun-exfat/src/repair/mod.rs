@@ -1,0 +1,189 @@
+//! Repair of volumes: what `check` finds is made right as far as that is possible, and nothing that
+//! can be reached is lost.
+//!
+//! A repair works on bytes, not on the driver, which refuses what is to be repaired. It goes through
+//! the volume in rounds: each finds what is wrong, asks, and writes; the last finds nothing that it
+//! may repair. What that one finds is what is left.
+//!
+//! What is written when is told in [`work`]; a power cut at any moment leaves a volume that another
+//! run repairs to the same files. `VolumeDirty` is set before the first write, and cleared after the
+//! last where nothing is left that makes the volume inconsistent.
+
+mod bitmap;
+mod bits;
+mod boot;
+mod data;
+mod extent;
+mod fields;
+mod follow;
+mod lost;
+mod names;
+mod report;
+mod room;
+mod salvage;
+mod slots;
+mod system;
+mod tree;
+mod work;
+
+use std::sync::Arc;
+
+use forerun_io::{BlockDevice, Group, Limits, Observer, ReadAt, WriteBack, u64_from};
+use forerun_vfs::{Error, Result};
+
+use crate::boot::{Boot, FLAGS_AT, PERCENT_AT, PERCENT_UNKNOWN};
+use crate::error::Check;
+use crate::ondisk::volume_flag;
+use crate::volume::Volume;
+use report::Desk;
+use work::{BOOT, CLEAR, CUTS, ENTRIES, LINK, MARK, TAKE, Work, commit};
+
+pub(crate) use bitmap::used_free;
+pub use report::{Answer, Finding, Kind, Summary};
+
+/// The groups but for those in which clusters become free and marks are cleared.
+const GROUPS: &[Group] = &[BOOT, MARK, TAKE, LINK, ENTRIES, CUTS];
+/// Rounds after which what is wrong is not likely to become right.
+const ROUNDS: u32 = 10;
+
+/// How to repair.
+#[derive(Clone, Debug, Default)]
+pub struct RepairOptions {
+    /// Nothing is written; answers say what would be.
+    pub dry_run: bool,
+    /// Clusters that belong to nothing become files. Without, they become free, unless data had to be
+    /// given up in the same run.
+    pub keep_lost: bool,
+    /// Bounds on what the volume may ask for.
+    pub limits: Limits,
+}
+
+/// Whether the bytes are those of a volume whose backup boot region is sound, though the main one may
+/// not even look like one.
+#[must_use]
+pub fn has_backup(source: &dyn ReadAt) -> bool {
+    boot::find_backup(source).is_some()
+}
+
+/// Repairs the volume on a device that nobody else has open. Each finding is told to `decide`, which
+/// says whether it is to be repaired.
+///
+/// # Errors
+/// [`Error::UnknownFormat`] where neither boot region is one, [`Error::Unsupported`] and
+/// [`Error::ReadOnly`] for volumes that forerun does not change, [`Error::Limit`], and
+/// [`Error::Io`] or [`Error::Write`] where the device fails: what was written until then leaves the
+/// volume no worse, and `VolumeDirty` set.
+pub fn repair(
+    device: &Arc<dyn BlockDevice>,
+    observer: &Arc<Observer>,
+    options: &RepairOptions,
+    decide: &mut dyn FnMut(&Finding) -> Answer,
+) -> Result<Summary> {
+    let back = WriteBack::new(Arc::clone(device), Arc::clone(observer), 8 << 20);
+    let back = Arc::new(back);
+    let mut desk = Desk::new(decide);
+    let mut flags = None;
+    for round in 1..=ROUNDS {
+        desk.begin();
+        let Some(boot) = boot::settle(&back, &mut desk, options.dry_run)? else {
+            break;
+        };
+        let found = *flags.get_or_insert(boot.flags);
+        let Some(mut work) = begin(&back, &mut desk, boot, found, options)? else {
+            break;
+        };
+        one_round(&mut work)?;
+        let is_settled = work.desk.repaired == 0 && !work.again;
+        if is_settled || work.is_stuck || options.dry_run {
+            finish(&mut work, found)?;
+            break;
+        }
+        if round == ROUNDS {
+            work.leave(Kind::Unreadable, None, Check::NoEnd, 0);
+        }
+    }
+    Ok(desk.summary)
+}
+
+/// The volume as it is now, where it can be changed.
+fn begin<'w, 'd>(
+    back: &Arc<WriteBack>,
+    desk: &'w mut Desk<'d>,
+    boot: Boot,
+    flags: u16,
+    options: &RepairOptions,
+) -> Result<Option<Work<'w, 'd>>> {
+    if boot.fats > 1 {
+        return Err(Error::ReadOnly("it has two FATs (TexFAT)".into()));
+    }
+    let (len, image) = (boot.volume_len, ReadAt::len(&**back));
+    if len > image {
+        let error = Check::ShortImage { len, image }.at(None, 0);
+        desk.leave(Kind::Unreadable, None, error);
+        return Ok(None);
+    }
+    let source: Arc<dyn ReadAt> = Arc::<WriteBack>::clone(back);
+    let mut volume = Volume::bare(source, options.limits.clone(), boot);
+    // Not what a round before has set.
+    volume.recovers = flags & volume_flag::VOLUME_DIRTY != 0;
+    let back = Arc::clone(back);
+    Work::new(volume, back, desk, options.dry_run, options.keep_lost).map(Some)
+}
+
+fn one_round(work: &mut Work<'_, '_>) -> Result<()> {
+    let Some(root) = system::settle(work)? else {
+        return work.settle();
+    };
+    tree::walk(work, root.clone())?;
+    work.catch_up()?;
+    bitmap::mark_used(work)?;
+    work.settle()?;
+    bitmap::give_back(work, &root)
+}
+
+/// What the boot sector says of the volume as a whole, once the rest is as it will be.
+fn finish(work: &mut Work<'_, '_>, found: u16) -> Result<()> {
+    let flags = work.volume.boot.flags;
+    if found & volume_flag::MEDIA_FAILURE != 0 {
+        work.leave(Kind::MediaFailure, None, Check::MediaFailure, 0);
+    }
+    let (percent, at) = (work.volume.boot.percent, u64_from(PERCENT_AT));
+    let is_odd = percent > 100 && percent != PERCENT_UNKNOWN;
+    let actual = percent_in_use(work)?;
+    let check = Check::Percent {
+        found: percent,
+        actual,
+    };
+    let sets = is_odd && work.ask(Kind::Percent, None, (check, at), "correct it");
+    let was_dirty = found & volume_flag::VOLUME_DIRTY != 0;
+    let mut clears = work.desk.is_consistent();
+    if was_dirty && !clears {
+        work.leave(Kind::Dirty, None, Check::Dirty, u64_from(FLAGS_AT));
+    } else if was_dirty {
+        let at = (Check::Dirty, u64_from(FLAGS_AT));
+        clears = work.ask(Kind::Dirty, None, at, "clear the mark");
+    }
+    if work.dry {
+        return Ok(());
+    }
+    let is_dirty = flags & volume_flag::VOLUME_DIRTY != 0;
+    if sets || (clears && is_dirty) {
+        work::put(&work.back, CLEAR, at, &[actual])?;
+    }
+    if clears && is_dirty {
+        let flags = (flags & !volume_flag::VOLUME_DIRTY).to_le_bytes();
+        work::put(&work.back, CLEAR, u64_from(FLAGS_AT), &flags)?;
+    }
+    commit(&work.back, GROUPS)?;
+    commit(&work.back, &[CLEAR])
+}
+
+fn percent_in_use(work: &Work<'_, '_>) -> Result<u8> {
+    if work.volume.bitmap.clusters() == 0 {
+        return Ok(PERCENT_UNKNOWN);
+    }
+    let clusters = u64::from(work.volume.boot.clusters);
+    let free = crate::check::count_free(&work.volume)?;
+    let percent = clusters.saturating_sub(free) * 100 / clusters.max(1);
+    Ok(u8::try_from(percent).unwrap_or(PERCENT_UNKNOWN))
+}

@@ -1,0 +1,206 @@
+//! Names that files may have, and that are there once.
+
+use std::collections::{BTreeSet, HashMap};
+
+use forerun_vfs::Result;
+
+use crate::chain::Chain;
+use crate::dir::Slots;
+use crate::entry_set::{EntrySet, name_entries};
+use crate::name;
+use crate::ondisk::{NAME_UNITS, kind};
+use crate::volume::Volume;
+
+use super::salvage::{self, Read};
+
+/// Takes the place of what no name may hold.
+const INSTEAD: u16 = 0x5F;
+const DOT: u16 = 0x2E;
+
+/// The name with what is not allowed replaced; nothing where all of it is.
+pub fn allowed(units: &[u16]) -> Option<Vec<u16>> {
+    let mut new: Vec<u16> = units.to_vec();
+    for unit in &mut new {
+        if !name::is_allowed(*unit) {
+            *unit = INSTEAD;
+        }
+    }
+    if name::visible(&new).is_err() {
+        // `.` and `..`.
+        new.fill(INSTEAD);
+    }
+    (new != units).then_some(new)
+}
+
+/// The names of a directory: those that were gone through, and on demand all of them.
+#[derive(Default)]
+pub struct Names {
+    met: BTreeSet<(u32, u32)>,
+    /// How many sets have a key.
+    all: Option<HashMap<u32, u32>>,
+}
+
+impl Names {
+    /// Number of names that were gone through.
+    pub fn len(&self) -> usize {
+        self.met.len()
+    }
+
+    /// A set with that name is at `slot`.
+    pub fn add(&mut self, volume: &Volume, units: &[u16], slot: u32) {
+        let key = volume.name_key(units);
+        self.met.insert((key, slot));
+        if let Some(all) = &mut self.all {
+            all.entry(key).or_insert(1);
+        }
+    }
+
+    /// Whether a set that was gone through has that name.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn has(&self, volume: &Volume, chain: &Chain, units: &[u16]) -> Result<bool> {
+        let key = volume.name_key(units);
+        for &(_, slot) in self.met.range((key, 0)..=(key, u32::MAX)) {
+            let mut slots = Slots::new(volume, chain, None);
+            if let Read::Set(taken) = salvage::read(&mut slots, slot)?
+                && volume.upcase.same(&taken.set.name(), units)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether more than one set of the directory has that name.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn are(&mut self, volume: &Volume, chain: &Chain, units: &[u16]) -> Result<bool> {
+        if self.all.is_none() {
+            self.all = Some(all(volume, chain)?);
+        }
+        let count = self
+            .all
+            .as_ref()
+            .and_then(|all| all.get(&volume.name_key(units)));
+        Ok(count.is_some_and(|&count| count > 1))
+    }
+
+    /// A name like this one that no set of the directory has, and that takes as many entries.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn unique(&mut self, volume: &Volume, chain: &Chain, units: &[u16]) -> Result<Vec<u16>> {
+        if self.all.is_none() {
+            self.all = Some(all(volume, chain)?);
+        }
+        let taken = |name: &[u16]| {
+            let key = volume.name_key(name);
+            self.all.as_ref().is_some_and(|all| all.contains_key(&key))
+        };
+        let mut number = 1_u64;
+        loop {
+            let name = numbered(units, number);
+            // No directory has as many names as there are numbers.
+            if !taken(&name) || number > u64::from(u32::MAX) {
+                return Ok(name);
+            }
+            number += 1;
+        }
+    }
+}
+
+/// That name, or one like it where the directory has it already.
+///
+/// # Errors
+/// `Io`.
+pub fn fresh(volume: &Volume, chain: &Chain, units: &[u16]) -> Result<Vec<u16>> {
+    let mut names = Names {
+        met: BTreeSet::new(),
+        all: Some(all(volume, chain)?),
+    };
+    let is_there = names.all.as_ref();
+    match is_there.is_some_and(|all| all.contains_key(&volume.name_key(units))) {
+        true => names.unique(volume, chain, units),
+        false => Ok(units.to_vec()),
+    }
+}
+
+/// Keys of all names of a directory.
+fn all(volume: &Volume, chain: &Chain) -> Result<HashMap<u32, u32>> {
+    let mut slots = Slots::new(volume, chain, None);
+    let (mut keys, mut slot) = (HashMap::new(), 0_u32);
+    while let Some(entry) = slots.entry(slot)? {
+        let mut next = slot.saturating_add(1);
+        match entry[0] {
+            kind::END => break,
+            kind::FILE => {
+                if let Read::Set(taken) = salvage::read(&mut slots, slot)? {
+                    let key = volume.name_key(&taken.set.name());
+                    *keys.entry(key).or_insert(0_u32) += 1;
+                    next = slot.saturating_add(taken.entries);
+                }
+            }
+            _ => {}
+        }
+        slot = next;
+    }
+    Ok(keys)
+}
+
+/// `name~1.txt` for `name.txt`, within as many name entries.
+fn numbered(units: &[u16], number: u64) -> Vec<u16> {
+    let room = name_entries(units.len().max(1)) * NAME_UNITS;
+    let room = room.min(crate::ondisk::MAX_NAME);
+    let mark: Vec<u16> = format!("~{number}").encode_utf16().collect();
+    let dot = units.iter().rposition(|&unit| unit == DOT);
+    let dot = dot.filter(|&dot| dot > 0 && units.len() - dot + mark.len() < room);
+    let (stem, end) = units.split_at(dot.unwrap_or(units.len()));
+    let keep = room.saturating_sub(end.len() + mark.len()).min(stem.len());
+    let stem = stem.get(..keep).unwrap_or_default();
+    [stem, &mark, end].concat()
+}
+
+/// The set under another name, where as many entries are taken by it.
+pub fn renamed(volume: &Volume, set: &EntrySet, units: &[u16]) -> EntrySet {
+    set.renamed(units, &volume.upcase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn units(text: &str) -> Vec<u16> {
+        text.encode_utf16().collect()
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_replaced() {
+        for (name, expected) in [
+            ("a/b", Some("a_b")),
+            (".", Some("_")),
+            ("..", Some("__")),
+            ("a\0:", Some("a__")),
+            ("fine.txt", None),
+            ("...", None),
+        ] {
+            assert_eq!(allowed(&units(name)), expected.map(units), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_fit_the_entries() {
+        for (name, expected) in [
+            ("a", "a~7"),
+            ("name.txt", "name~7.txt"),
+            (".hidden", ".hidden~7"),
+            ("fifteen letters", "fifteen lette~7"),
+            ("fifteen let.txt", "fifteen l~7.txt"),
+            ("a.all of it ext", "a.all of it e~7"),
+        ] {
+            assert_eq!(numbered(&units(name), 7), units(expected));
+        }
+        assert_eq!(numbered(&[0x61; 255], u64::from(u32::MAX)).len(), 255);
+    }
+}

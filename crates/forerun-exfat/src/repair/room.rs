@@ -1,0 +1,306 @@
+//! Clusters for what a repair has to make: free by the bitmap, and led to by nothing.
+//!
+//! The bitmap may be what is wrong. So before the first cluster is taken, all that entries lead to is
+//! gone through once.
+
+use std::rc::Rc;
+
+use forerun_io::saturating_usize;
+use forerun_vfs::Result;
+
+use super::bits::Bits;
+use super::follow::follow;
+use super::salvage::{self, Read};
+use super::work::{TAKE, Work};
+use crate::chain::Chain;
+use crate::dir::Slots;
+use crate::entry_set::{Allocation, EntrySet, primary_allocation};
+use crate::fat::Fat;
+use crate::ondisk::{BAD_CLUSTER, kind};
+use crate::volume::Volume;
+
+/// Bytes of the bitmap that are read at once.
+const WINDOW: usize = 64 << 10;
+
+impl Work<'_, '_> {
+    /// Takes clusters: in one run where there is one, in pieces otherwise; none where there are too
+    /// few. They are marked used, and their chain is written where they are in pieces.
+    ///
+    /// # Errors
+    /// `Io`, `Limit`.
+    pub fn take(&mut self, count: u32) -> Result<Option<Chain>> {
+        let Some(chain) = self.find(count)? else {
+            return Ok(None);
+        };
+        self.claimed.set_all(&chain);
+        self.mark_taken(&chain)?;
+        if !chain.is_contiguous() {
+            self.write_chain(&chain)?;
+        }
+        Ok(Some(chain))
+    }
+
+    /// Whether there are so many clusters to take.
+    ///
+    /// # Errors
+    /// `Io`, `Limit`.
+    pub fn has_room(&mut self, count: u32) -> Result<bool> {
+        Ok(self.find(count)?.is_some())
+    }
+
+    fn find(&mut self, count: u32) -> Result<Option<Chain>> {
+        self.look_around()?;
+        let volume = Rc::clone(&self.volume);
+        let mut free = Free::new(&volume);
+        let mut pieces = Chain::default();
+        let mut run = (0_u32, 0_u32);
+        for cluster in self.claimed.all() {
+            if self.is_led_to(cluster) || !free.is_free(cluster)? {
+                continue;
+            }
+            run = match run {
+                (first, len) if len > 0 && first + len == cluster => (first, len + 1),
+                _ => (cluster, 1),
+            };
+            if pieces.clusters() < count {
+                pieces.push(cluster, 1);
+            }
+            if run.1 == count {
+                return Ok(Some(Chain::contiguous(run.0, count)));
+            }
+        }
+        Ok((pieces.clusters() == count).then_some(pieces))
+    }
+
+    /// Whether something has a cluster, or leads to it.
+    pub fn is_led_to(&self, cluster: u32) -> bool {
+        let reach = self.reach.as_ref();
+        self.claimed.has(cluster) || reach.is_some_and(|reach| reach.all.has(cluster))
+    }
+
+    /// Whether something has a cluster, or more than one entry leads to it.
+    pub fn is_disputed(&self, cluster: u32) -> bool {
+        let reach = self.reach.as_ref();
+        self.claimed.has(cluster) || reach.is_some_and(|reach| reach.twice.has(cluster))
+    }
+
+    /// Whether more than one entry leads to the cluster at an offset.
+    pub fn is_shared(&self, offset: u64) -> bool {
+        let cluster = self.volume.boot.cluster_of(offset).unwrap_or(0);
+        let reach = self.reach.as_ref();
+        reach.is_some_and(|reach| reach.twice.has(cluster))
+    }
+
+    /// Whether some file leads to a cluster.
+    pub fn is_of_file(&self, cluster: u32) -> bool {
+        let reach = self.reach.as_ref();
+        reach.is_some_and(|reach| reach.files.has(cluster))
+    }
+
+    /// Goes through all that entries lead to, once.
+    ///
+    /// # Errors
+    /// `Io`, `Limit`.
+    pub fn look_around(&mut self) -> Result<()> {
+        if self.reach.is_none() {
+            self.reach = Some(reach(&self.volume)?);
+        }
+        Ok(())
+    }
+
+    /// Writes zeros over a cluster that was taken.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn clear_cluster(&mut self, cluster: u32) -> Result<()> {
+        let (start, size) = (
+            self.volume.boot.cluster_at(cluster),
+            self.volume.boot.cluster_size(),
+        );
+        // At most 32 MiB, a mebibyte at a time.
+        let zeros = vec![0; saturating_usize(size.min(1 << 20))];
+        let mut at = 0;
+        while at < size {
+            self.write(TAKE, start + at, &zeros)?;
+            at += forerun_io::u64_from(zeros.len());
+        }
+        Ok(())
+    }
+}
+
+/// Reads the bitmap in order, and the FAT for bad clusters.
+pub struct Free<'a> {
+    volume: &'a Volume,
+    fat: Fat<'a>,
+    start: u64,
+    window: Vec<u8>,
+}
+
+impl<'a> Free<'a> {
+    pub const fn new(volume: &'a Volume) -> Self {
+        Self {
+            volume,
+            fat: Fat::new(volume),
+            start: 0,
+            window: Vec::new(),
+        }
+    }
+
+    /// The byte of the bitmap with that index.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn byte(&mut self, index: u64) -> Result<u8> {
+        let inside = index.checked_sub(self.start).map(saturating_usize);
+        if let Some(&byte) = inside.and_then(|at| self.window.get(at)) {
+            return Ok(byte);
+        }
+        let len = u64::from(self.volume.boot.clusters).div_ceil(8);
+        let len = saturating_usize(len.saturating_sub(index)).min(WINDOW);
+        let mut window = vec![0; len];
+        let bitmap = &self.volume.bitmap;
+        self.volume.read_chain(bitmap, index, &mut window)?;
+        self.start = index;
+        self.window = window;
+        Ok(self.window.first().copied().unwrap_or(0))
+    }
+
+    /// Whether a cluster is marked used.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn is_used(&mut self, cluster: u32) -> Result<bool> {
+        let index = cluster.saturating_sub(crate::ondisk::FIRST_CLUSTER);
+        let byte = self.byte(u64::from(index / 8))?;
+        Ok(byte >> (index % 8) & 1 == 1)
+    }
+
+    /// Whether a cluster is marked bad.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn is_bad(&mut self, cluster: u32) -> Result<bool> {
+        Ok(self.fat.next(cluster)? == BAD_CLUSTER)
+    }
+
+    fn is_free(&mut self, cluster: u32) -> Result<bool> {
+        Ok(!self.is_used(cluster)? && !self.is_bad(cluster)?)
+    }
+}
+
+/// Clusters that entries lead to, sound or not.
+pub struct Reach {
+    all: Bits,
+    /// Those that are not of directories only.
+    files: Bits,
+    /// Those that more than one entry leads to.
+    twice: Bits,
+}
+
+fn reach(volume: &Volume) -> Result<Reach> {
+    let mut bits = Bits::new(volume.boot.clusters)?;
+    let mut files = Bits::new(volume.boot.clusters)?;
+    let mut twice = Bits::new(volume.boot.clusters)?;
+    let mut entered = Bits::new(volume.boot.clusters)?;
+    let root = follow(volume, volume.boot.root, None)?.chain;
+    bits.set_all(&root);
+    entered.set(root.first());
+    let mut left = vec![root];
+    while let Some(directory) = left.pop() {
+        let mut slots = Slots::new(volume, &directory, None);
+        let mut slot = 0_u32;
+        while let Some(entry) = slots.entry(slot)? {
+            let mut next = slot.saturating_add(1);
+            let set = match entry[0] {
+                kind::FILE => match salvage::read(&mut slots, slot)? {
+                    Read::Set(taken) => {
+                        next = slot.saturating_add(taken.entries.max(1));
+                        Some(taken.set)
+                    }
+                    Read::Lost(_) => None,
+                },
+                kind::UNUSED => stranded(volume, &mut slots, slot)?,
+                kind::END => match salvage::with_type(&mut slots, slot)? {
+                    None => break,
+                    set => set,
+                },
+                kind if kind & kind::IN_USE != 0 && kind & kind::BENIGN != 0 => {
+                    let chain = spread(volume, primary_allocation(&entry), &mut bits, &mut twice)?;
+                    files.set_all(&chain.unwrap_or_default());
+                    None
+                }
+                _ => salvage::with_type(&mut slots, slot)?,
+            };
+            if let Some(set) = set {
+                for data in set.other_allocations() {
+                    let chain = spread(volume, Some(data), &mut bits, &mut twice)?;
+                    files.set_all(&chain.unwrap_or_default());
+                }
+                let chain = spread(volume, Some(set.data()), &mut bits, &mut twice)?;
+                let is_directory = set.file_type() == forerun_vfs::FileType::Directory;
+                if let Some(chain) = chain.as_ref().filter(|_| !is_directory) {
+                    files.set_all(chain);
+                }
+                if let Some(chain) = chain.filter(|_| is_directory)
+                    && !entered.has(chain.first())
+                {
+                    entered.set(chain.first());
+                    left.push(chain);
+                }
+            }
+            slot = next;
+        }
+    }
+    Ok(Reach {
+        all: bits,
+        files,
+        twice,
+    })
+}
+
+/// A set on its way to another sector, which is still the one that counts.
+fn stranded(volume: &Volume, slots: &mut Slots<'_>, slot: u32) -> Result<Option<EntrySet>> {
+    if !volume.recovers {
+        return Ok(None);
+    }
+    Ok(match slots.next_item(slot)? {
+        Some((crate::dir::Found::Stranded(set), _)) => Some(set),
+        _ => None,
+    })
+}
+
+/// Adds the clusters of an allocation as far as they are on the volume.
+fn spread(
+    volume: &Volume,
+    data: Option<Allocation>,
+    bits: &mut Bits,
+    twice: &mut Bits,
+) -> Result<Option<Chain>> {
+    let Some(data) = data.filter(|data| volume.boot.has_cluster(data.first)) else {
+        return Ok(None);
+    };
+    let chain = lenient(volume, data)?;
+    for cluster in super::bits::clusters(&chain) {
+        match bits.has(cluster) {
+            true => twice.set(cluster),
+            false => bits.set(cluster),
+        }
+    }
+    Ok(Some(chain))
+}
+
+/// The clusters of an allocation that begins on the volume, as far as they are sound.
+///
+/// # Errors
+/// `Io`.
+pub fn lenient(volume: &Volume, data: Allocation) -> Result<Chain> {
+    let boot = &volume.boot;
+    let need = boot.clusters_for(data.len).clamp(1, boot.clusters.into());
+    let need = u32::try_from(need).unwrap_or(u32::MAX);
+    if data.contiguous {
+        let end = boot.clusters.saturating_add(crate::ondisk::FIRST_CLUSTER);
+        let count = need.min(end.saturating_sub(data.first));
+        return Ok(Chain::contiguous(data.first, count));
+    }
+    Ok(follow(volume, data.first, Some(need))?.chain)
+}

@@ -1,0 +1,84 @@
+//! Room in the root directory for what a repair adds.
+
+use std::rc::Rc;
+
+use forerun_vfs::Result;
+
+use super::work::{LINK, TAKE, Work};
+use crate::chain::Chain;
+use crate::dir::{Slots, position};
+use crate::moving;
+use crate::ondisk::{END_OF_CHAIN, ENTRY, kind};
+
+impl Work<'_, '_> {
+    /// Position of `count` unused entries of the root directory in one sector, which grows where it
+    /// has none; none where it cannot. They are written before anything else is asked for.
+    ///
+    /// # Errors
+    /// `Io`, `Limit`.
+    pub fn entries_for(&mut self, root: &Chain, count: u32) -> Result<Option<u64>> {
+        let volume = Rc::clone(&self.volume);
+        let per_sector = u32::try_from(volume.boot.sector_size() / 32).unwrap_or(16);
+        let mut slots = Slots::new(&volume, root, None);
+        let (mut slot, mut run) = (0_u32, 0_u32);
+        let mut end = None;
+        while let Some(entry) = slots.entry(slot)? {
+            if slot % per_sector == 0 {
+                run = 0;
+            }
+            if entry[0] == kind::END {
+                end = Some(slot);
+                break;
+            }
+            let is_free = entry[0] & kind::IN_USE == 0;
+            run = match is_free && !moving::may_be_stranded(&volume, &entry) {
+                true => run + 1,
+                false => 0,
+            };
+            slot += 1;
+            if run == count {
+                return Ok(position(&volume, root, slot - count));
+            }
+        }
+        let total = volume.slots(root);
+        if let Some(end) = end {
+            let start = end - run;
+            let start = match start % per_sector + count <= per_sector {
+                true => start,
+                false => end.div_ceil(per_sector) * per_sector,
+            };
+            if start + count <= total {
+                return self.at_end(root, end, start, count);
+            }
+        }
+        self.grow(root)
+    }
+
+    /// Moves the end of the directory behind entries that are about to be written.
+    fn at_end(&mut self, root: &Chain, end: u32, start: u32, count: u32) -> Result<Option<u64>> {
+        let volume = Rc::clone(&self.volume);
+        for slot in end..start {
+            if let Some(at) = position(&volume, root, slot) {
+                self.edit(at, &[kind::UNUSED])?;
+            }
+        }
+        // What was behind the end is behind it still.
+        if let Some(at) = position(&volume, root, start + count) {
+            self.write(TAKE, at, &[0; ENTRY])?;
+        }
+        Ok(position(&volume, root, start))
+    }
+
+    /// One cluster more.
+    fn grow(&mut self, root: &Chain) -> Result<Option<u64>> {
+        let (Some(new), Some(last)) = (self.take(1)?, root.last()) else {
+            return Ok(None);
+        };
+        self.clear_cluster(new.first())?;
+        let end = END_OF_CHAIN.to_le_bytes();
+        self.write(TAKE, self.fat_at(new.first()), &end)?;
+        self.write(LINK, self.fat_at(last), &new.first().to_le_bytes())?;
+        self.directories.set_all(&new);
+        Ok(Some(self.volume.boot.cluster_at(new.first())))
+    }
+}

@@ -1,0 +1,499 @@
+//! What the rest of a repair stands on: the root directory's chain, the allocation bitmap, the
+//! up-case table.
+
+use std::rc::Rc;
+
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::Result;
+use zerocopy::IntoBytes;
+
+use super::extent;
+use super::follow::{Stop, follow};
+use super::report::Kind;
+use super::work::{TAKE, Work};
+use crate::chain::Chain;
+use crate::dir::{Found, Slots, position};
+use crate::error::Check;
+use crate::fat::Fat;
+use crate::ondisk::{
+    BitmapEntry, END_OF_CHAIN, ENTRY, FIRST_CLUSTER, LabelEntry, UpcaseEntry, kind,
+};
+use crate::upcase::{self, Upcase};
+use crate::volume::Volume;
+use crate::write::default_upcase;
+
+/// The word of cluster 0: the kind of medium. That of cluster 1 is as the end of a chain.
+const MEDIA: u32 = 0xFFFF_FFF8;
+
+/// An entry of the root directory.
+type Entry = (u32, [u8; ENTRY]);
+
+/// Makes these right; gives the clusters of the root directory. Nothing where the rest would not be
+/// worth much.
+///
+/// # Errors
+/// `Io`, `Write`, `Limit`.
+pub fn settle(work: &mut Work<'_, '_>) -> Result<Option<Chain>> {
+    fat_head(work)?;
+    let Some(root) = root(work)? else {
+        return Ok(None);
+    };
+    let Some(bitmap) = bitmap(work, &root)? else {
+        return Ok(None);
+    };
+    work.claimed.set_all(&bitmap);
+    end_chain(work, "allocation bitmap", &bitmap)?;
+    change(work, |volume| volume.bitmap = bitmap);
+    let Some(upcase) = table(work, &root)? else {
+        return Ok(None);
+    };
+    change(work, |volume| volume.upcase = upcase);
+    label(work, &root)?;
+    Ok(Some(root))
+}
+
+fn change(work: &mut Work<'_, '_>, change: impl FnOnce(&mut Volume)) {
+    // Nobody else has it yet.
+    if let Some(volume) = Rc::get_mut(&mut work.volume) {
+        change(volume);
+    }
+}
+
+/// Has the chain end with its last cluster, which nobody needs to follow further.
+fn end_chain(work: &mut Work<'_, '_>, what: &'static str, chain: &Chain) -> Result<()> {
+    let Some(last) = chain.last() else {
+        return Ok(());
+    };
+    if Fat::new(&work.volume).next(last)? != END_OF_CHAIN {
+        let need = chain.clusters().into();
+        let at = (Check::SystemLong { what, need }, work.fat_at(last));
+        if work.ask(Kind::ChainLong, None, at, "cut it there") {
+            work.cuts.push(last);
+        }
+    }
+    Ok(())
+}
+
+fn fat_head(work: &mut Work<'_, '_>) -> Result<()> {
+    let at = work.volume.boot.active_fat();
+    let mut words = [0; 8];
+    work.volume.read(at, &mut words)?;
+    let expected = [MEDIA.to_le_bytes(), END_OF_CHAIN.to_le_bytes()].concat();
+    if words.as_slice() != expected {
+        let found = u64::from_le_bytes(words);
+        let check = Check::FatHead { found };
+        if work.ask(Kind::FatHead, None, (check, at), "write them anew") {
+            work.write(TAKE, at, &expected)?;
+        }
+    }
+    Ok(())
+}
+
+fn root(work: &mut Work<'_, '_>) -> Result<Option<Chain>> {
+    let first = work.volume.boot.root;
+    let followed = follow(&work.volume, first, None)?;
+    let at = work.fat_at(followed.chain.last().unwrap_or(first));
+    if let Some(check) = followed.check(0) {
+        if followed.stop == Stop::TooLong {
+            work.leave(Kind::Unreadable, Some(b""), check, at);
+            return Ok(None);
+        }
+        if work.ask(Kind::Chain, Some(b""), (check, at), "end it there") {
+            work.desk.gave_up = true;
+            work.cuts.extend(followed.chain.last());
+        }
+    }
+    let chain = without_others(work, followed.chain)?;
+    work.claimed.set_all(&chain);
+    work.directories.set_all(&chain);
+    Ok(Some(chain))
+}
+
+/// The chain of the root directory up to clusters behind its end that others lead to as well.
+fn without_others(work: &mut Work<'_, '_>, chain: Chain) -> Result<Chain> {
+    let used = extent::used_of_directory(&work.volume, &chain)?;
+    if used == chain.clusters() {
+        return Ok(chain);
+    }
+    work.look_around()?;
+    let found = {
+        let mut numbered = super::bits::clusters(&chain).zip(0_u32..);
+        numbered.find(|&(cluster, index)| index >= used && work.is_disputed(cluster))
+    };
+    let Some((cluster, index)) = found else {
+        return Ok(chain);
+    };
+    let at = (Check::CrossLink { cluster }, work.fat_at(cluster));
+    let mut chain = chain;
+    if work.ask(Kind::CrossLink, Some(b""), at, "end it before that") {
+        chain.truncate(index);
+        work.cuts.extend(chain.last());
+    }
+    Ok(chain)
+}
+
+/// The entry of a kind: the first that is sound, or else the first. Others of it are marked unused.
+fn only(
+    work: &mut Work<'_, '_>,
+    root: &Chain,
+    wanted: u8,
+    what: &'static str,
+    is_sound: &dyn Fn(&Volume, &[u8; ENTRY]) -> Result<bool>,
+) -> Result<Option<(Entry, bool)>> {
+    let volume = &work.volume;
+    let mut best: Option<(Entry, bool)> = None;
+    let mut several = false;
+    each(volume, root, wanted, &mut |slot, entry| {
+        several |= best.is_some();
+        if !best.is_some_and(|(_, sound)| sound) {
+            let sound = is_sound(volume, &entry)?;
+            if sound || best.is_none() {
+                best = Some(((slot, entry), sound));
+            }
+        }
+        Ok(())
+    })?;
+    let Some(((kept, _), _)) = best.filter(|_| several) else {
+        return Ok(best);
+    };
+    let mut others = Vec::new();
+    each(volume, root, wanted, &mut |slot, _| {
+        // A directory full of them is no directory.
+        if slot != kept && others.len() < 1024 {
+            others.push(slot);
+        }
+        Ok(())
+    })?;
+    for slot in others {
+        let at = position(&work.volume, root, slot).unwrap_or(0);
+        let check = Check::Double { what };
+        if work.ask(Kind::Double, Some(b""), (check, at), "mark it unused") {
+            work.edit(at, &[wanted & !kind::IN_USE])?;
+        }
+    }
+    Ok(best)
+}
+
+/// Visits the entries of a kind in the root directory. Of bitmaps only the first one's.
+fn each(
+    volume: &Volume,
+    root: &Chain,
+    wanted: u8,
+    visit: &mut dyn FnMut(u32, [u8; ENTRY]) -> Result<()>,
+) -> Result<()> {
+    let mut slots = Slots::new(volume, root, None);
+    let mut slot = 0;
+    while let Some((found, next)) = slots.next_item(slot)? {
+        if let Found::Other { entry } = found
+            && entry[0] == wanted
+            && (wanted != kind::BITMAP || entry[1] & 1 == 0)
+        {
+            visit(slot, entry)?;
+        }
+        slot = next;
+    }
+    Ok(())
+}
+
+/// An entry that is one of that kind but for its type.
+fn disguised(
+    work: &Work<'_, '_>,
+    root: &Chain,
+    wanted: u8,
+    is_sound: &dyn Fn(&Volume, &[u8; ENTRY]) -> Result<bool>,
+) -> Result<Option<Entry>> {
+    let mut slots = Slots::new(&work.volume, root, None);
+    let mut slot = 0;
+    while let Some(mut entry) = slots.entry(slot)? {
+        if entry[0] == kind::END {
+            break;
+        }
+        entry[0] = wanted;
+        if is_sound(&work.volume, &entry)? {
+            return Ok(Some((slot, entry)));
+        }
+        slot += 1;
+    }
+    Ok(None)
+}
+
+fn bitmap_len(volume: &Volume) -> u64 {
+    u64::from(volume.boot.clusters).div_ceil(8)
+}
+
+/// The clusters of a bitmap or a table, where its chain is sound.
+fn system_chain(volume: &Volume, first: u32, len: u64) -> Result<Option<Chain>> {
+    let need = u32::try_from(volume.boot.clusters_for(len)).unwrap_or(u32::MAX);
+    if !volume.boot.has_cluster(first) || need == 0 || need > volume.boot.clusters {
+        return Ok(None);
+    }
+    let followed = follow(volume, first, Some(need))?;
+    Ok((followed.stop == Stop::Whole).then_some(followed.chain))
+}
+
+fn is_bitmap(volume: &Volume, entry: &[u8; ENTRY]) -> Result<bool> {
+    let entry: BitmapEntry = zerocopy::transmute!(*entry);
+    let need = bitmap_len(volume);
+    let is_long = entry.data_length.get() == need && entry.bitmap_flags == 0;
+    let is_plain = entry.reserved == [0; 18];
+    Ok(is_long && is_plain && system_chain(volume, entry.first_cluster.get(), need)?.is_some())
+}
+
+fn bitmap(work: &mut Work<'_, '_>, root: &Chain) -> Result<Option<Chain>> {
+    let what = "allocation bitmap";
+    let need = bitmap_len(&work.volume);
+    let is_sound = |volume: &Volume, entry: &[u8; ENTRY]| {
+        let entry: BitmapEntry = zerocopy::transmute!(*entry);
+        let chain = system_chain(volume, entry.first_cluster.get(), need)?;
+        let most = volume.boot.clusters_for(need) << volume.boot.cluster_bits;
+        Ok((need..=most).contains(&entry.data_length.get()) && chain.is_some())
+    };
+    let found = only(work, root, kind::BITMAP, what, &is_sound)?;
+    let (slot, entry, sound) = match found {
+        Some(((slot, entry), sound)) => (slot, entry, sound),
+        None => {
+            let missing = Check::Missing { what };
+            let Some((slot, entry)) = disguised(work, root, kind::BITMAP, &is_bitmap)? else {
+                work.leave(Kind::BitmapEntry, None, missing, 0);
+                return Ok(None);
+            };
+            let at = position(&work.volume, root, slot).unwrap_or(0);
+            let remedy = "take this entry for its";
+            if !work.ask(Kind::BitmapEntry, None, (missing, at), remedy) {
+                return Ok(None);
+            }
+            work.edit(at, &entry)?;
+            (slot, entry, true)
+        }
+    };
+    let fields: BitmapEntry = zerocopy::transmute!(entry);
+    let first = fields.first_cluster.get();
+    let at = position(&work.volume, root, slot).unwrap_or(0);
+    let own = system_chain(&work.volume, first, need)?;
+    let (chain, sound) = match own {
+        Some(chain) if chain.is_contiguous() => (Some(chain), sound),
+        own => {
+            // Where its chain goes through what others have, it is the chain that is wrong.
+            work.look_around()?;
+            let own = own.filter(|own| !super::bits::clusters(own).any(|c| work.is_led_to(c)));
+            match own {
+                Some(chain) => (Some(chain), sound),
+                None => (in_a_row(work, first, need)?, false),
+            }
+        }
+    };
+    let chain = chain.filter(|chain| !super::bits::clusters(chain).any(|c| work.claimed.has(c)));
+    let Some(chain) = chain else {
+        let found = fields.data_length.get();
+        let check = Check::SystemLen { what, found, need };
+        work.leave(Kind::BitmapEntry, None, check, at);
+        return Ok(None);
+    };
+    if !sound {
+        let check = crate::fat::chain(
+            &work.volume,
+            None,
+            at,
+            crate::entry_set::Allocation {
+                first,
+                len: need,
+                contiguous: false,
+            },
+        );
+        let found = fields.data_length.get();
+        let error = check.err().unwrap_or_else(|| {
+            let check = Check::SystemLen { what, found, need };
+            check.at(None, at)
+        });
+        let finding = super::report::Finding {
+            kind: Kind::BitmapEntry,
+            path: None,
+            error,
+            remedy: Some("write its chain and length anew".into()),
+        };
+        if !work.desk.ask(finding) {
+            return Ok(None);
+        }
+        work.write_chain(&chain)?;
+        let mut fields = fields;
+        fields.data_length = need.into();
+        work.edit(at, fields.as_bytes())?;
+    }
+    Ok(Some(chain))
+}
+
+/// The clusters that a bitmap has where they follow each other, as every formatter makes it, and
+/// nothing else leads to them.
+fn in_a_row(work: &mut Work<'_, '_>, first: u32, len: u64) -> Result<Option<Chain>> {
+    let boot = &work.volume.boot;
+    let need = u32::try_from(boot.clusters_for(len)).unwrap_or(u32::MAX);
+    let end = boot.clusters.saturating_add(FIRST_CLUSTER);
+    if !boot.has_cluster(first) || need > end.saturating_sub(first) {
+        return Ok(None);
+    }
+    let chain = Chain::contiguous(first, need);
+    work.look_around()?;
+    let is_taken = super::bits::clusters(&chain).any(|cluster| work.is_led_to(cluster));
+    Ok((!is_taken).then_some(chain))
+}
+
+fn read_table(volume: &Volume, entry: &[u8; ENTRY]) -> Result<Option<(Chain, Upcase)>> {
+    let entry: UpcaseEntry = zerocopy::transmute!(*entry);
+    let len = entry.data_length.get();
+    if len == 0 || len > upcase::MAX_TABLE {
+        return Ok(None);
+    }
+    let Some(chain) = system_chain(volume, entry.first_cluster.get(), len)? else {
+        return Ok(None);
+    };
+    // At most MAX_TABLE.
+    let mut table = vec![0; saturating_usize(len)];
+    volume.read_chain(&chain, 0, &mut table)?;
+    if upcase::checksum(&table) != entry.table_checksum.get() {
+        return Ok(None);
+    }
+    Ok(Upcase::parse(&table).ok().map(|upcase| (chain, upcase)))
+}
+
+fn table(work: &mut Work<'_, '_>, root: &Chain) -> Result<Option<Upcase>> {
+    let what = "up-case table";
+    let is_sound = |volume: &Volume, entry: &[u8; ENTRY]| {
+        read_table(volume, entry).map(|found| found.is_some())
+    };
+    let found = only(work, root, kind::UPCASE, what, &is_sound)?;
+    let mut at = None;
+    let mut check = Check::Missing { what };
+    let mut entry = [0; ENTRY];
+    if let Some(((slot, found), _)) = found {
+        if let Some((chain, upcase)) = read_table(&work.volume, &found)?
+            && !super::bits::clusters(&chain).any(|cluster| work.claimed.has(cluster))
+        {
+            work.claimed.set_all(&chain);
+            end_chain(work, what, &chain)?;
+            return Ok(Some(upcase));
+        }
+        if let Some(upcase) = unchained(work, &found, (root, slot))? {
+            return Ok(Some(upcase));
+        }
+        at = position(&work.volume, root, slot);
+        entry = found;
+        check = Check::Table;
+    } else if let Some((slot, found)) = disguised(work, root, kind::UPCASE, &is_sound)?
+        && let Some((chain, upcase)) = read_table(&work.volume, &found)?
+    {
+        let at = position(&work.volume, root, slot).unwrap_or(0);
+        let remedy = "take this entry for its";
+        if !work.ask(Kind::UpcaseTable, None, (check, at), remedy) {
+            return Ok(None);
+        }
+        work.edit(at, &found)?;
+        work.claimed.set_all(&chain);
+        return Ok(Some(upcase));
+    }
+    let at = match at {
+        Some(at) => Some(at),
+        None => work.entries_for(root, 1)?,
+    };
+    let Some(at) = at else {
+        work.leave(Kind::UpcaseTable, None, check, 0);
+        return Ok(None);
+    };
+    new_table(work, at, entry, check)
+}
+
+/// The table where its bytes are right, and only its chain is not.
+fn unchained(
+    work: &mut Work<'_, '_>,
+    entry: &[u8; ENTRY],
+    (root, slot): (&Chain, u32),
+) -> Result<Option<Upcase>> {
+    let fields: UpcaseEntry = zerocopy::transmute!(*entry);
+    let len = fields.data_length.get();
+    if len == 0 || len > upcase::MAX_TABLE {
+        return Ok(None);
+    }
+    let Some(chain) = in_a_row(work, fields.first_cluster.get(), len)? else {
+        return Ok(None);
+    };
+    // At most MAX_TABLE.
+    let mut table = vec![0; saturating_usize(len)];
+    work.volume.read_chain(&chain, 0, &mut table)?;
+    let Ok(upcase) = Upcase::parse(&table) else {
+        return Ok(None);
+    };
+    if upcase::checksum(&table) != fields.table_checksum.get() {
+        return Ok(None);
+    }
+    let at = position(&work.volume, root, slot).unwrap_or(0);
+    let remedy = "write its chain anew";
+    if !work.ask(Kind::UpcaseTable, None, (Check::Table, at), remedy) {
+        return Ok(None);
+    }
+    work.write_chain(&chain)?;
+    work.claimed.set_all(&chain);
+    Ok(Some(upcase))
+}
+
+/// Writes the table that the specification recommends, where the old one was if that is its own.
+fn new_table(
+    work: &mut Work<'_, '_>,
+    at: u64,
+    old: [u8; ENTRY],
+    check: Check,
+) -> Result<Option<Upcase>> {
+    let table = default_upcase::compressed();
+    let len = u64_from(table.len());
+    let need = u32::try_from(work.volume.boot.clusters_for(len)).unwrap_or(u32::MAX);
+    let mut fields: UpcaseEntry = zerocopy::transmute!(old);
+    let own = in_a_row(work, fields.first_cluster.get(), len)?;
+    if own.is_none() && !work.has_room(need)? {
+        work.leave(Kind::UpcaseTable, None, check, at);
+        return Ok(None);
+    }
+    let remedy = "write the table that the specification recommends";
+    if !work.ask(Kind::UpcaseTable, None, (check, at), remedy) {
+        return Ok(None);
+    }
+    let chain = match own {
+        Some(chain) => chain,
+        None => work.take(need)?.unwrap_or_default(),
+    };
+    work.claimed.set_all(&chain);
+    work.write_chain(&chain)?;
+    let mut rest = table.as_slice();
+    for (offset, len) in work.volume.pieces(&chain, 0, len) {
+        let (now, after) = rest
+            .split_at_checked(saturating_usize(len))
+            .unwrap_or_default();
+        work.write(TAKE, offset, now)?;
+        rest = after;
+    }
+    fields.entry_type = kind::UPCASE;
+    fields.table_checksum = upcase::checksum(&table).into();
+    fields.first_cluster = chain.first().into();
+    fields.data_length = len.into();
+    work.edit(at, fields.as_bytes())?;
+    Ok(Some(default_upcase::table()))
+}
+
+fn label(work: &mut Work<'_, '_>, root: &Chain) -> Result<()> {
+    let is_sound = |_: &Volume, entry: &[u8; ENTRY]| {
+        let label: LabelEntry = zerocopy::transmute!(*entry);
+        Ok(usize::from(label.character_count) <= label.volume_label.len())
+    };
+    let found = only(work, root, kind::LABEL, "volume label", &is_sound)?;
+    let Some(((slot, entry), false)) = found else {
+        return Ok(());
+    };
+    let at = position(&work.volume, root, slot).unwrap_or(0);
+    let label: LabelEntry = zerocopy::transmute!(entry);
+    let count = label.character_count;
+    let units = label.volume_label.iter();
+    let len = units.take_while(|unit| unit.get() != 0).count();
+    let remedy = format!("make it {len} characters long");
+    if work.ask(Kind::Label, None, (Check::LabelLen { count }, at), remedy) {
+        let len = u8::try_from(len).unwrap_or(0);
+        work.edit(at + 1, &[len])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! A round of a repair: the volume as it is now, what is known of its clusters, and the way of
+//! changes to the device.
+//!
+//! **Order.** Changes are kept in memory and brought to the device in groups, each durable before
+//! the next is begun, so that a power cut leaves the volume as damaged as it was or less, and another
+//! run finishes the work:
+//!
+//! | group | what |
+//! |---|---|
+//! | BOOT | boot regions |
+//! | MARK | `VolumeDirty` |
+//! | TAKE | bits of clusters in use, and of new ones; what is in these, and their chains |
+//! | LINK | the cluster by which the root directory grows |
+//! | ENTRIES | sets and other entries |
+//! | CUTS | ends of chains |
+//! | FREE | bits of what belongs to nothing |
+//! | CLEAR | `VolumeDirty` and `PercentInUse` |
+//!
+//! Chains are cut last since others may go through the same clusters: by then each of those has a
+//! copy of its own, or an entry that says so.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use forerun_io::{CommitError, Group, WriteBack, u64_from};
+use forerun_vfs::{Error, Result};
+
+use super::bits::{Bits, clusters};
+use super::report::{Desk, Finding, Kind};
+use super::room::Reach;
+use crate::boot::FLAGS_AT;
+use crate::chain::Chain;
+use crate::error::Check;
+use crate::ondisk::{END_OF_CHAIN, FIRST_CLUSTER, volume_flag};
+use crate::volume::Volume;
+
+pub const BOOT: Group = Group(0);
+pub const MARK: Group = Group(1);
+pub const TAKE: Group = Group(2);
+pub const LINK: Group = Group(3);
+pub const ENTRIES: Group = Group(4);
+pub const CUTS: Group = Group(5);
+pub const FREE: Group = Group(6);
+pub const CLEAR: Group = Group(7);
+
+/// Dirty bytes in memory from which on changes are brought to the device.
+const MOST_DIRTY: u64 = 16 << 20;
+
+/// Changes that may wait for others.
+const MOST_LATER: usize = 1 << 16;
+
+/// A round.
+pub struct Work<'w, 'd> {
+    pub volume: Rc<Volume>,
+    pub back: Arc<WriteBack>,
+    pub desk: &'w mut Desk<'d>,
+    /// Nothing is written.
+    pub dry: bool,
+    /// Clusters that belong to nothing are kept as files.
+    pub keeps_lost: bool,
+    /// Clusters that something has.
+    pub claimed: Bits,
+    /// Those that directories have.
+    pub directories: Bits,
+    /// Clusters that some entry leads to, found when clusters are to be taken.
+    pub reach: Option<Reach>,
+    /// Entries in clusters that files lead to as well: written once each of these has a copy.
+    later: Vec<(u64, Vec<u8>)>,
+    /// As the bits of clusters that were taken, where the bitmap is in such clusters.
+    unmarked: Vec<Chain>,
+    /// Clusters that are to be the last of their chain.
+    pub cuts: Vec<u32>,
+    /// What was asked for could not be done for what was left: another round would find the same.
+    pub is_stuck: bool,
+    /// Another round is needed, whatever was found in this one.
+    pub again: bool,
+}
+
+impl<'w, 'd> Work<'w, 'd> {
+    /// # Errors
+    /// `Limit` where memory is short.
+    pub fn new(
+        volume: Volume,
+        back: Arc<WriteBack>,
+        desk: &'w mut Desk<'d>,
+        dry: bool,
+        keeps_lost: bool,
+    ) -> Result<Self> {
+        let clusters = volume.boot.clusters;
+        Ok(Self {
+            volume: Rc::new(volume),
+            back,
+            desk,
+            dry,
+            keeps_lost,
+            claimed: Bits::new(clusters)?,
+            directories: Bits::new(clusters)?,
+            reach: None,
+            later: Vec::new(),
+            unmarked: Vec::new(),
+            cuts: Vec::new(),
+            again: false,
+            is_stuck: false,
+        })
+    }
+
+    /// Tells a finding with its remedy; whether that is wanted.
+    pub fn ask(
+        &mut self,
+        kind: Kind,
+        path: Option<&[u8]>,
+        (check, offset): (Check, u64),
+        remedy: impl Into<String>,
+    ) -> bool {
+        self.desk.ask(Finding {
+            kind,
+            path: path.map(<[u8]>::to_vec),
+            error: check.at(None, offset),
+            remedy: Some(remedy.into()),
+        })
+    }
+
+    /// Tells a finding that stays.
+    pub fn leave(&mut self, kind: Kind, path: Option<&[u8]>, check: Check, offset: u64) {
+        let error = check.at(None, offset);
+        self.desk.leave(kind, path.map(<[u8]>::to_vec), error);
+    }
+
+    /// Changes metadata.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn write(&mut self, group: Group, offset: u64, bytes: &[u8]) -> Result<()> {
+        if self.dry {
+            return Ok(());
+        }
+        self.mark()?;
+        put(&self.back, group, offset, bytes)
+    }
+
+    /// Changes entries of a directory.
+    ///
+    /// # Errors
+    /// `Io`, `Limit`.
+    pub fn edit(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        if self.dry {
+            return Ok(());
+        }
+        self.look_around()?;
+        let cluster = self.volume.boot.cluster_of(offset);
+        match cluster.is_some_and(|cluster| self.is_of_file(cluster)) {
+            true => self.later.push((offset, bytes.to_vec())),
+            false => self.write(ENTRIES, offset, bytes)?,
+        }
+        match self.later.len() > MOST_LATER {
+            true => Err(Error::limit(
+                "changes in shared clusters",
+                u64_from(MOST_LATER),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Marks clusters that were taken.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn mark_taken(&mut self, chain: &Chain) -> Result<()> {
+        if clusters(&self.volume.bitmap).any(|cluster| self.is_of_file(cluster)) {
+            self.unmarked.push(chain.clone());
+            return Ok(());
+        }
+        clusters(chain).try_for_each(|cluster| self.mark_cluster(cluster, true))
+    }
+
+    /// Writes what waited until everything has clusters of its own.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn catch_up(&mut self) -> Result<()> {
+        if !self.later.is_empty() && !self.desk.is_certain() {
+            // What is in these clusters may be somebody's still.
+            self.later.clear();
+            self.is_stuck = true;
+        }
+        for (offset, bytes) in std::mem::take(&mut self.later) {
+            self.write(ENTRIES, offset, &bytes)?;
+        }
+        for chain in std::mem::take(&mut self.unmarked) {
+            clusters(&chain).try_for_each(|cluster| self.mark_cluster(cluster, true))?;
+        }
+        Ok(())
+    }
+
+    /// Sets `VolumeDirty`.
+    fn mark(&self) -> Result<()> {
+        let at = u64_from(FLAGS_AT);
+        let mut flags = [0; 2];
+        self.volume.read(at, &mut flags)?;
+        let found = u16::from_le_bytes(flags);
+        let flags = (found | volume_flag::VOLUME_DIRTY) & !volume_flag::CLEAR_TO_ZERO;
+        match flags == found {
+            true => Ok(()),
+            false => put(&self.back, MARK, at, &flags.to_le_bytes()),
+        }
+    }
+
+    /// Where the word of a cluster is.
+    pub fn fat_at(&self, cluster: u32) -> u64 {
+        self.volume.boot.active_fat() + u64::from(cluster) * 4
+    }
+
+    /// Writes the chain of clusters that nothing leads to yet.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn write_chain(&mut self, chain: &Chain) -> Result<()> {
+        let mut runs = chain.runs().iter().peekable();
+        while let Some(run) = runs.next() {
+            let last = run.cluster + (run.count - 1);
+            let next = runs.peek().map_or(END_OF_CHAIN, |next| next.cluster);
+            for cluster in run.cluster..last {
+                self.write(TAKE, self.fat_at(cluster), &(cluster + 1).to_le_bytes())?;
+            }
+            self.write(TAKE, self.fat_at(last), &next.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Marks a cluster in the bitmap, used or free.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn mark_cluster(&mut self, cluster: u32, used: bool) -> Result<()> {
+        let Some((offset, mask)) = self.bit_at(cluster) else {
+            return Ok(());
+        };
+        let mut byte = [0];
+        self.volume.read(offset, &mut byte)?;
+        let (byte, group) = match used {
+            true => (byte.map(|bits| bits | mask), TAKE),
+            false => (byte.map(|bits| bits & !mask), FREE),
+        };
+        self.write(group, offset, &byte)
+    }
+
+    /// Where the bit of a cluster is.
+    pub fn bit_at(&self, cluster: u32) -> Option<(u64, u8)> {
+        let index = cluster.checked_sub(FIRST_CLUSTER)?;
+        let bitmap = &self.volume.bitmap;
+        let pieces = self.volume.pieces(bitmap, u64::from(index / 8), 1);
+        let &(offset, _) = pieces.first()?;
+        Some((offset, 1 << (index % 8)))
+    }
+
+    /// Brings changes to the device where many have gathered: between sets only.
+    ///
+    /// # Errors
+    /// `Write`, `Io`.
+    pub fn breathe(&mut self) -> Result<()> {
+        match self.back.dirty_bytes() > MOST_DIRTY {
+            true => commit(&self.back, &[BOOT, MARK, TAKE, LINK, ENTRIES]),
+            false => Ok(()),
+        }
+    }
+
+    /// Cuts what is to be cut, and brings everything but what becomes free to the device.
+    ///
+    /// # Errors
+    /// `Write`, `Io`.
+    pub fn settle(&mut self) -> Result<()> {
+        let cuts = std::mem::take(&mut self.cuts);
+        // Where somebody may have the same clusters still, chains are left alone.
+        if self.desk.is_certain() {
+            for cluster in cuts {
+                self.write(CUTS, self.fat_at(cluster), &END_OF_CHAIN.to_le_bytes())?;
+            }
+        }
+        commit(&self.back, &[BOOT, MARK, TAKE, LINK, ENTRIES, CUTS])
+    }
+}
+
+/// Changes metadata.
+///
+/// # Errors
+/// `Io`.
+pub fn put(back: &WriteBack, group: Group, offset: u64, bytes: &[u8]) -> Result<()> {
+    let written = back.write(group, offset, bytes);
+    written.map_err(|error| Error::io(offset, bytes.len(), error))
+}
+
+/// Brings groups to the device.
+///
+/// # Errors
+/// `Write`.
+pub fn commit(back: &WriteBack, order: &[Group]) -> Result<()> {
+    let failed = |error: CommitError| Error::write(error.offset, error.len, error.source);
+    back.commit(order).map_err(failed)
+}

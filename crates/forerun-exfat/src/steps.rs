@@ -1,0 +1,48 @@
+//! Paths of what a walk meets, without a copy of the whole path for each.
+
+use std::rc::Rc;
+
+/// A directory or file on the way from the root.
+pub struct Step {
+    above: Option<Rc<Self>>,
+    name: Vec<u8>,
+    /// Number of directories above it, the root left out.
+    pub depth: usize,
+}
+
+impl Step {
+    /// What has that name in `above`; in the root where that is nothing.
+    pub fn below(above: Option<&Rc<Self>>, name: Vec<u8>) -> Rc<Self> {
+        Rc::new(Self {
+            depth: above.map_or(1, |above| above.depth + 1),
+            above: above.cloned(),
+            name,
+        })
+    }
+
+    /// The path, without a slash in front.
+    pub fn path(&self) -> Vec<u8> {
+        let mut names = vec![self.name.as_slice()];
+        let mut above = self.above.as_deref();
+        while let Some(step) = above {
+            names.push(&step.name);
+            above = step.above.as_deref();
+        }
+        names.reverse();
+        names.join(&b'/')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        let a = Step::below(None, b"a".to_vec());
+        let b = Step::below(Some(&a), b"b".to_vec());
+        let c = Step::below(Some(&b), b"c".to_vec());
+        assert_eq!((c.path(), c.depth), (b"a/b/c".to_vec(), 3));
+        assert_eq!(a.path(), b"a");
+    }
+}

@@ -1,0 +1,97 @@
+//! Repair of volumes that can be changed: which driver does it, on which device, under which lock.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use forerun_exfat::repair::{Answer, Finding, Kind, RepairOptions, Summary};
+use forerun_io::{BlockDevice, FileSource, Observer, ReadAt, saturating_usize};
+use forerun_vfs::{Error, Result};
+
+use crate::OpenOptions;
+use crate::identify::{find_format, named, probe_len, unknown};
+use crate::volume::{busy, locked, part};
+
+/// The one format that is repaired.
+const EXFAT: &str = "exfat";
+
+/// Repairs the volume in a file or block device, which nobody else may have open for writing
+/// meanwhile. Each finding is told to `decide`, which says whether it is to be repaired. A dry run
+/// only needs to read.
+///
+/// # Errors
+/// [`Error::Unsupported`] for formats that are never changed, [`Error::UnknownFormat`],
+/// [`Error::Io`] where the file cannot be opened or is in use, and those of the repair.
+pub fn repair(
+    path: &Path,
+    options: &OpenOptions,
+    how: &RepairOptions,
+    observer: &Arc<Observer>,
+    decide: &mut dyn FnMut(&Finding) -> Answer,
+) -> Result<Summary> {
+    let device: Arc<dyn BlockDevice> = match how.dry_run {
+        true => part(ReadOnly::open(path)?, options)?,
+        false => part(locked(path)?, options)?,
+    };
+    is_repaired(&device, options)?;
+    forerun_exfat::repair::repair(&device, observer, how, decide)
+}
+
+/// Whether the bytes are of a format that can be repaired, damaged as they are.
+fn is_repaired(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
+    let wanted = options.format.as_deref();
+    let mut head = vec![0; probe_len().min(saturating_usize(source.len()))];
+    let read = source.read_exact_at(0, &mut head);
+    read.map_err(|error| Error::io(0, head.len(), error))?;
+    let format = find_format(&head, wanted).or_else(|| named(wanted));
+    match format {
+        Some(format) if format.name == EXFAT => Ok(()),
+        Some(format) => Err(Error::Unsupported(format!(
+            "repair of {} images, which are never changed once made",
+            format.name
+        ))),
+        None if forerun_exfat::repair::has_backup(source) => Ok(()),
+        None => Err(unknown(wanted, &head, None, options.offset)),
+    }
+}
+
+/// A file that is looked at only.
+struct ReadOnly(FileSource);
+
+impl ReadOnly {
+    fn open(path: &Path) -> Result<Self> {
+        let failed = |error| Error::io(0, 0, error);
+        let file = File::open(path).map_err(failed)?;
+        file.try_lock_shared().map_err(|error| match error {
+            TryLockError::WouldBlock => busy(),
+            TryLockError::Error(error) => failed(error),
+        })?;
+        FileSource::from_file(file).map(Self).map_err(failed)
+    }
+}
+
+impl ReadAt for ReadOnly {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(offset, out)
+    }
+}
+
+impl BlockDevice for ReadOnly {
+    fn write_all_at(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn write_zeros(&self, _range: Range<u64>) -> io::Result<bool> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! What is measured, against whom, and how much of their time it may take.
+
+use std::fmt;
+
+use clap::ValueEnum;
+
+/// A measured piece of work: a row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Row {
+    /// A contiguous file of 4 GB removed with dirsync, volume of 256 GB, clusters of 128 KiB
+    RemoveBig,
+    /// The same of a file in pieces of one cluster
+    RemovePieces,
+    /// 1 GB written and made durable
+    Write,
+    /// 1 GB read
+    Read,
+    /// 10,000 files of 4,000 bytes made in 100 directories
+    Create,
+    /// These removed
+    Remove,
+    /// These removed with dirsync
+    RemoveDirsync,
+}
+
+/// Who does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Who {
+    /// This project.
+    Forerun,
+    /// `mount.exfat-fuse`.
+    ExfatFuse,
+    /// The same, and the device is flushed after each removal.
+    ExfatFuseFlushed,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Forerun => "forerun",
+            Self::ExfatFuse => "exfat-fuse",
+            Self::ExfatFuseFlushed => "exfat-fuse + flushes",
+        })
+    }
+}
+
+impl crate::bench::comparison::Row for Row {
+    type Who = Who;
+
+    const BENCH: &'static str = "exfat";
+    const OURS: Who = Who::Forerun;
+
+    fn what(self) -> &'static str {
+        match self {
+            Self::RemoveBig => "remove 4 GB, dirsync",
+            Self::RemovePieces => "remove 4 GB in pieces, dirsync",
+            Self::Write => "write 1 GB",
+            Self::Read => "read 1 GB",
+            Self::Create => "create 10,000 files",
+            Self::Remove => "remove 10,000 files",
+            Self::RemoveDirsync => "remove 10,000 files, dirsync",
+        }
+    }
+
+    fn targets(self) -> &'static [(Who, f64)] {
+        match self {
+            Self::RemoveBig | Self::RemovePieces => {
+                &[(Who::ExfatFuse, 1.0), (Who::ExfatFuseFlushed, 1.0)]
+            }
+            Self::Write | Self::Read => &[(Who::ExfatFuse, 0.8)],
+            Self::Create => &[(Who::ExfatFuse, 0.5)],
+            Self::Remove => &[(Who::ExfatFuse, 1.0)],
+            Self::RemoveDirsync => &[(Who::ExfatFuse, 0.2), (Who::ExfatFuseFlushed, 0.2)],
+        }
+    }
+
+    fn size_target(self) -> Option<f64> {
+        None
+    }
+}
+
+impl Row {
+    /// The mount options of it.
+    pub const fn options(self) -> &'static str {
+        match self {
+            Self::RemoveBig | Self::RemovePieces | Self::RemoveDirsync => "rw,dirsync",
+            Self::Write | Self::Read | Self::Create | Self::Remove => "rw",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::comparison::Row as _;
+
+    #[test]
+    fn names_are_those_of_the_option() {
+        for row in Row::value_variants() {
+            assert_eq!(Row::from_str(&row.name(), false), Ok(*row));
+            assert!(!row.targets().is_empty());
+        }
+    }
+}

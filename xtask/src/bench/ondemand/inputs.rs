@@ -1,0 +1,197 @@
+//! The images that are measured, the server that has them, and what was found about them.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use forerun_testkit::fault_proxy::Log;
+use forerun_testkit::rng::Rng;
+use forerun_testkit::servers::Nginx;
+use serde_json::{Value, json};
+
+use super::rows::{Image, Row, Who};
+use super::{Options, interpreter};
+use crate::bench::comparison::Row as _;
+use crate::bench::program::program_in;
+use crate::bench::tree::remove;
+use crate::process;
+
+/// What is measured and with what.
+pub struct Inputs {
+    /// Where everything is kept.
+    pub dir: PathBuf,
+    /// The program.
+    pub forerun: PathBuf,
+    /// Who has the images.
+    pub server: Nginx,
+    /// What the link carried in the last run of each kind.
+    carried: RefCell<BTreeMap<(Row, Who), Carried>>,
+}
+
+/// What the link carried.
+#[derive(Clone, Copy, Debug)]
+struct Carried {
+    requests: usize,
+    bytes: u64,
+    twice: u64,
+    image: u64,
+}
+
+impl Inputs {
+    /// Makes what is not there, and starts the server.
+    pub fn prepare(root: &Path, options: &Options, rows: &[Row]) -> Result<Self> {
+        let dir = options.dir.clone();
+        let forerun = program_in(root, &dir, options.program.as_deref())?;
+        let served = dir.join("served");
+        fs::create_dir_all(&served).with_context(|| served.display().to_string())?;
+        let server =
+            Nginx::serve(&served).context("nginx serves the images: install nginx-light")?;
+        let inputs = Self {
+            dir,
+            forerun,
+            server,
+            carried: RefCell::default(),
+        };
+        // Of another run, whose server and images were others.
+        remove(&inputs.complete_cache())?;
+        remove(&inputs.list())?;
+        for image in Image::ALL {
+            if rows.iter().any(|row| row.image() == image) {
+                let megabytes = match image {
+                    Image::Local => options.local,
+                    Image::Coming => options.coming,
+                    Image::Interpreter => 0,
+                };
+                inputs.make(image, megabytes * 1_000_000)?;
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// The image as it is served.
+    pub fn image(&self, image: Image) -> PathBuf {
+        self.dir.join("served").join(image.name())
+    }
+
+    /// What it was made of.
+    pub fn source(&self, image: Image) -> PathBuf {
+        self.dir.join("sources").join(image.name())
+    }
+
+    /// The cache that is filled before anything is measured.
+    pub fn complete_cache(&self) -> PathBuf {
+        self.dir.join("cache")
+    }
+
+    /// The list of what the interpreter needs.
+    pub fn list(&self) -> PathBuf {
+        self.dir.join("accesses")
+    }
+
+    fn make(&self, image: Image, len: u64) -> Result<()> {
+        let (source, path) = (self.source(image), self.image(image));
+        let file = source.join("file");
+        let is_made = match image {
+            Image::Local | Image::Coming => file.metadata().is_ok_and(|known| known.len() == len),
+            Image::Interpreter => source.is_dir(),
+        };
+        if !is_made {
+            eprintln!("making {}", source.display());
+            remove(&source)?;
+            remove(&path)?;
+            let part = source.with_extension("part");
+            remove(&part)?;
+            fs::create_dir_all(&part)?;
+            match image {
+                Image::Local | Image::Coming => noise(&part.join("file"), len)?,
+                Image::Interpreter => interpreter::copy_to(&part)?,
+            }
+            fs::rename(&part, &source)?;
+        }
+        // Made anew each time: another program may lay it out differently.
+        let mut pack = Command::new(&self.forerun);
+        pack.args(["pack", "--quiet", "--force", "--format", "erofs"]);
+        process::output(pack.arg(&source).arg(&path))?;
+        Ok(())
+    }
+
+    /// Takes note of what the link carried.
+    pub fn carried(&self, row: Row, who: Who, log: &Log) -> Result<()> {
+        let carried = Carried {
+            requests: log.requests(),
+            bytes: log.sent(),
+            twice: log.all_sent_twice(),
+            image: self.image(row.image()).metadata()?.len(),
+        };
+        self.carried.borrow_mut().insert((row, who), carried);
+        Ok(())
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let images = Image::ALL.iter().filter_map(|&image| {
+            let len = self.image(image).metadata().ok()?.len();
+            Some(format!("{} of {} MB", image.name(), len / 1_000_000))
+        });
+        let images: Vec<String> = images.collect();
+        format!("images {}", images.join(", "))
+    }
+
+    /// What the link carried, for people.
+    pub fn remarks(&self) -> String {
+        let carried = self.carried.borrow();
+        let lines = carried.iter().map(|((row, who), carried)| {
+            let Carried {
+                requests,
+                bytes,
+                twice,
+                image,
+            } = carried;
+            let verdict = match twice {
+                0 => "met",
+                _ => "MISSED",
+            };
+            format!(
+                "Carried for {}, {who}: {bytes} bytes of an image of {image}, in {requests} \
+                 requests; twice: {twice}, {verdict}.\n",
+                row.what()
+            )
+        });
+        lines.collect()
+    }
+
+    /// The same for programs.
+    pub fn facts(&self) -> Value {
+        let carried = self.carried.borrow();
+        let all = carried.iter().map(|((row, who), carried)| {
+            json!({
+                "row": row.name(),
+                "who": who.to_string(),
+                "requests": carried.requests,
+                "bytes": carried.bytes,
+                "bytes_twice": carried.twice,
+                "image_bytes": carried.image,
+            })
+        });
+        json!({ "carried": all.collect::<Vec<_>>() })
+    }
+}
+
+/// A file that nothing can make smaller.
+fn noise(path: &Path, len: u64) -> Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    let mut rng = Rng::new(1);
+    let mut left = usize::try_from(len)?;
+    while left > 0 {
+        let bytes = rng.next_u64().to_le_bytes();
+        let part = bytes.len().min(left);
+        out.write_all(&bytes[..part])?;
+        left -= part;
+    }
+    out.flush()?;
+    Ok(())
+}

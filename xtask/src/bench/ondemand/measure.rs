@@ -1,0 +1,216 @@
+//! One run of one piece of work.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use forerun_testkit::{require, temp_dir};
+use serde_json::Value;
+
+use super::inputs::Inputs;
+use super::interpreter;
+use super::remote::{RATE, link, mount, mount_complete};
+use super::rows::{Image, Row, Who};
+use crate::bench::caches::drop_all;
+use crate::bench::mount::{Counters, Mounted};
+use crate::bench::run::{Run, own};
+use crate::process;
+
+/// Why somebody cannot take part.
+pub fn missing(inputs: &Inputs, row: Row, who: Who) -> Option<String> {
+    if row.image() == Image::Local && require::find_program("fio").is_none() {
+        return Some("fio is not installed".to_string());
+    }
+    match (row, who) {
+        (Row::Kernel, Who::Forerun) => {
+            let tried = via_kernel(inputs).and_then(|(_dir, point)| unmount(inputs, &point));
+            let error = tried.err()?;
+            let said = format!("{error:#}").replace('\n', "; ");
+            Some(format!("mount --via kernel: {said}"))
+        }
+        _ => None,
+    }
+}
+
+/// Does it.
+pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
+    match (row, who) {
+        (Row::Kernel, Who::Forerun) => {
+            let (_dir, point) = via_kernel(inputs)?;
+            let run = pages(row, &point.join("file"));
+            unmount(inputs, &point)?;
+            run
+        }
+        (Row::Sequential | Row::SequentialWarm | Row::Random, Who::Forerun) => {
+            let mounted = mount_complete(inputs, Image::Local)?;
+            let run = pages(row, &mounted.path().join("file"))?;
+            counted(run, mounted)
+        }
+        (_, Who::Backing) => pages(row, &inputs.source(row.image()).join("file")),
+        (_, Who::Link) => at_link_speed(inputs),
+        (Row::First, _) => first(inputs, who),
+        (Row::Start, _) => start(inputs, who),
+        _ => bail!("{who} does not take part"),
+    }
+}
+
+/// fio, as issue reports about this have it: one job, synchronous reads of 4 KiB, buffered.
+fn pages(row: Row, file: &Path) -> Result<Run> {
+    let mut fio = Command::new("fio");
+    fio.args(["--name=pages", "--ioengine=psync", "--bs=4k", "--direct=0"]);
+    fio.args([
+        "--readonly",
+        "--thread",
+        "--output-format=json",
+        "--invalidate=0",
+    ]);
+    match row {
+        // As many reads as the file has pages, some of them twice: no map of those that were read.
+        Row::Random => fio.args(["--rw=randread", "--norandommap", "--randrepeat=1"]),
+        _ => fio.arg("--rw=read"),
+    };
+    fio.arg(format!("--filename={}", file.display()));
+    drop_all()?;
+    if matches!(row, Row::SequentialWarm | Row::Random) {
+        own(&["files"], file)?;
+    }
+    let said = process::output(&mut fio)?;
+    // Notes may stand before it.
+    let json = said.find('{').map_or("", |at| &said[at..]);
+    let json: Value = serde_json::from_str(json).context("output of fio")?;
+    let read = &json["jobs"][0]["read"];
+    let seconds = read["runtime"].as_f64().context("fio told no runtime")? / 1000.0;
+    let bytes = read["io_bytes"].as_u64().context("fio told no bytes")?;
+    ensure!(bytes > 0 && json["jobs"][0]["error"] == 0, "fio: {read}");
+    Ok(run_of(seconds, format!("{bytes} bytes")))
+}
+
+/// What the bytes of the file take at the least.
+#[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Lengths far below 2^53.
+fn at_link_speed(inputs: &Inputs) -> Result<Run> {
+    let len = inputs.source(Image::Coming).join("file").metadata()?.len();
+    Ok(run_of(len as f64 / RATE as f64, format!("1 {len}")))
+}
+
+/// A file is read from the start to its end, and none of it was here before.
+fn first(inputs: &Inputs, who: Who) -> Result<Run> {
+    let cache = temp_cache(inputs)?;
+    let proxy = link(inputs);
+    let mode = match who {
+        Who::Synchronous => "sync",
+        _ => "async",
+    };
+    let options = ["--fetch-ahead", mode].map(OsString::from);
+    drop_all()?;
+    let mounted = mount(inputs, &proxy.url(), Image::Coming, cache.path(), &options)?;
+    let file = mounted.path().join("file");
+    let start = Instant::now();
+    let found = own(&["files"], &file)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let run = counted(run_of(seconds, found), mounted)?;
+    inputs.carried(Row::First, who, &proxy.log())?;
+    Ok(run)
+}
+
+/// The interpreter starts, the mounting included: what is fetched ahead is fetched from then on.
+fn start(inputs: &Inputs, who: Who) -> Result<Run> {
+    let list = inputs.list();
+    if !list.exists() {
+        record(inputs)?;
+    }
+    let cache = temp_cache(inputs)?;
+    let proxy = link(inputs);
+    let options = match who {
+        Who::Forerun => vec!["--prefetch".into(), list.into()],
+        _ => Vec::new(),
+    };
+    drop_all()?;
+    // What is measured is not how the program gets into memory.
+    process::output(Command::new(&inputs.forerun).arg("--version"))?;
+    let start = Instant::now();
+    let image = Image::Interpreter;
+    let mounted = mount(inputs, &proxy.url(), image, cache.path(), &options)?;
+    let said = interpreter::start(&mounted.path(), &[])?;
+    let seconds = start.elapsed().as_secs_f64();
+    let run = counted(run_of(seconds, said), mounted)?;
+    inputs.carried(Row::Start, who, &proxy.log())?;
+    Ok(run)
+}
+
+/// A start without the link, of which the list is made.
+fn record(inputs: &Inputs) -> Result<()> {
+    let cache = temp_cache(inputs)?;
+    let list = inputs.list();
+    let options = ["--record".into(), list.clone().into()];
+    let base = inputs.server.url();
+    // Else what is in memory of an earlier mount would not be asked for.
+    drop_all()?;
+    let mounted = mount(inputs, &base, Image::Interpreter, cache.path(), &options)?;
+    interpreter::start(&mounted.path(), &[])?;
+    mounted.finish()?;
+    let len = list.metadata().context("no list was recorded")?.len();
+    ensure!(len > 0, "the recorded list is empty");
+    Ok(())
+}
+
+/// The kernel's mount of the image that is all here.
+fn via_kernel(inputs: &Inputs) -> Result<(forerun_testkit::TempDir, std::path::PathBuf)> {
+    mount_complete(inputs, Image::Local)?.finish()?;
+    let dir = temp_dir("bench");
+    let point = dir.path().join("mnt");
+    std::fs::create_dir(&point)?;
+    let mut command = Command::new(&inputs.forerun);
+    command.args(["mount", "--via", "kernel", "--cache-dir"]);
+    command.arg(inputs.complete_cache());
+    command.arg(inputs.server.url_of(Image::Local.name()));
+    process::output(command.arg(&point))?;
+    Ok((dir, point))
+}
+
+fn unmount(inputs: &Inputs, point: &Path) -> Result<()> {
+    process::run(Command::new(&inputs.forerun).arg("umount").arg(point))
+}
+
+/// A cache on the same disk as everything else, gone when dropped.
+fn temp_cache(inputs: &Inputs) -> Result<TempCache> {
+    let path = inputs.dir.join("cold-cache");
+    crate::bench::tree::remove(&path)?;
+    Ok(TempCache(path))
+}
+
+struct TempCache(std::path::PathBuf);
+
+impl TempCache {
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempCache {
+    fn drop(&mut self) {
+        let _the_next_run_removes_it = crate::bench::tree::remove(&self.0);
+    }
+}
+
+fn run_of(seconds: f64, found: String) -> Run {
+    Run {
+        seconds,
+        counters: Counters::new(),
+        peak: None,
+        made: None,
+        found,
+    }
+}
+
+/// The run with what the daemon counted.
+fn counted(run: Run, mounted: Mounted) -> Result<Run> {
+    let peak = Some(mounted.peak()?);
+    let counters = mounted.finish()?;
+    Ok(Run {
+        counters,
+        peak,
+        ..run
+    })
+}

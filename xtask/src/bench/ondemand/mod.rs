@@ -1,0 +1,76 @@
+//! Images at servers, read on demand: against local files once they are here, against the link while
+//! they come.
+//!
+//! A web server on this machine has the images. For what is measured as they come, a proxy stands
+//! before it and plays a link of 100 MB/s and 20 ms; both take CPU time of this machine, as a kernel's
+//! network stack would.
+
+mod inputs;
+mod interpreter;
+mod measure;
+mod remote;
+mod rows;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+
+use super::comparison::{or_all, rounds};
+use super::host::Host;
+use super::table::Report;
+use inputs::Inputs;
+use rows::Row;
+
+/// Where images are kept, unless somebody says otherwise.
+const DIR: &str = "/var/tmp/forerun-bench-ondemand";
+/// The programs.
+const PROGRAMS: &[(&str, &str)] = &[("fio", "--version"), ("nginx", "-v")];
+
+/// How to measure.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Rounds; medians are reported
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Measure this program and not a release build of the tree
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Print JSON and no table
+    #[arg(long)]
+    json: bool,
+    /// Where images are kept between runs: a disk with 7 GB to spare, not memory
+    #[arg(long, default_value = DIR)]
+    dir: PathBuf,
+    /// Measure only these, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "ROWS")]
+    rows: Vec<Row>,
+    /// Length of the file that is read when it is here, in MB
+    #[arg(long, default_value_t = 2000, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
+    local: u64,
+    /// Length of the file that is read while it comes, in MB
+    #[arg(long, default_value_t = 500, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
+    coming: u64,
+}
+
+/// Measures and prints. Fails at the end where a run did, so that the others are not lost.
+pub fn run(root: &Path, options: &Options) -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "needs root: mounts of root are measured, and all caches dropped"
+    );
+    let rows = or_all(&options.rows);
+    let inputs = Inputs::prepare(root, options, rows)?;
+    let host = Host::look(&inputs.forerun, &[], PROGRAMS);
+    let missing = |row, who| measure::missing(&inputs, row, who);
+    let measure = |row, who| measure::measure(&inputs, row, who);
+    let series = rounds(rows, options.rounds, missing, measure);
+    let report = Report {
+        host,
+        tree: inputs.text(),
+        about: format!("link: {}", remote::LINK_TEXT),
+        remarks: inputs.remarks(),
+        facts: inputs.facts(),
+        series,
+    };
+    report.print(options.json)
+}

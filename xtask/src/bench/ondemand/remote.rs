@@ -1,0 +1,69 @@
+//! Images mounted from the server, and the link to it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use forerun_testkit::fault_proxy::{FaultProxy, Link};
+use serde_json::Value;
+
+use super::inputs::Inputs;
+use super::rows::Image;
+use crate::bench::mount::{Access, Mounted};
+use crate::process;
+
+/// Bytes that the link carries in a second.
+pub const RATE: u64 = 100_000_000;
+/// For people.
+pub const LINK_TEXT: &str = "100 MB/s, 20 ms";
+/// What filling the cache may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The link.
+pub fn link(inputs: &Inputs) -> FaultProxy {
+    let proxy = FaultProxy::start(&inputs.server.url());
+    proxy.set_link(Link {
+        rtt: Duration::from_millis(20),
+        bytes_per_second: Some(RATE),
+    });
+    proxy
+}
+
+/// Mounts an image of the server at `base`, with a cache and further options.
+pub fn mount(
+    inputs: &Inputs,
+    base: &str,
+    image: Image,
+    cache: &Path,
+    options: &[OsString],
+) -> Result<Mounted> {
+    let mut arguments = vec![OsString::from("--cache-dir"), cache.into()];
+    arguments.extend_from_slice(options);
+    let url = PathBuf::from(format!("{base}/{}", image.name()));
+    Mounted::with_arguments(&inputs.forerun, &url, Access::ROOT, &arguments)
+}
+
+/// Mounts an image that is all here: fetched now if it is not.
+pub fn mount_complete(inputs: &Inputs, image: Image) -> Result<Mounted> {
+    let options = ["--prefetch", "all"].map(OsString::from);
+    let (base, cache) = (inputs.server.url(), inputs.complete_cache());
+    let mounted = mount(inputs, &base, image, &cache, &options)?;
+    let start = Instant::now();
+    while !is_detached(inputs, &mounted.path())? {
+        ensure!(start.elapsed() < PATIENCE, "not all here in {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(mounted)
+}
+
+/// Whether `forerun status` says that the mount needs no network.
+fn is_detached(inputs: &Inputs, point: &Path) -> Result<bool> {
+    let said = process::output(Command::new(&inputs.forerun).args(["status", "--json"]))?;
+    let mounts: Value = serde_json::from_str(&said).context("forerun status --json")?;
+    let mut mounts = mounts.as_array().into_iter().flatten();
+    let mount = mounts.find(|mount| mount["dir"].as_str().map(Path::new) == Some(point));
+    Ok(mount.is_some_and(|mount| mount["remote"]["detached"] == true))
+}

@@ -1,0 +1,132 @@
+//! What is measured, against whom, and how much of their time it may take.
+
+use std::fmt;
+
+use clap::ValueEnum;
+
+/// A measured piece of work: a row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Row {
+    /// The large file in pages one after the other, the image all here, nothing in memory
+    Sequential,
+    /// The same with all of it in memory
+    SequentialWarm,
+    /// The same as the first through `mount --via kernel`
+    Kernel,
+    /// The large file in pages at random places, the image all here and in memory
+    Random,
+    /// A file read for the first time, through the link
+    First,
+    /// An interpreter started from an image, with its library, through the link
+    Start,
+}
+
+/// Who does it, or how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    /// This project.
+    Forerun,
+    /// The same file outside any image.
+    Backing,
+    /// The time that the bytes take at the link's speed.
+    Link,
+    /// This project, whose readers wait for what is read ahead.
+    Synchronous,
+    /// This project, without a list of what will be needed.
+    WithoutList,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Forerun => "forerun",
+            Self::Backing => "backing filesystem",
+            Self::Link => "speed of the link",
+            Self::Synchronous => "synchronous readahead",
+            Self::WithoutList => "without a recorded list",
+        })
+    }
+}
+
+impl crate::bench::comparison::Row for Row {
+    type Who = Who;
+
+    const BENCH: &'static str = "ondemand";
+    const OURS: Who = Who::Forerun;
+
+    fn what(self) -> &'static str {
+        match self {
+            Self::Sequential => "all here: 4 KiB sequential, cold",
+            Self::SequentialWarm => "all here: 4 KiB sequential, warm",
+            Self::Kernel => "all here: 4 KiB sequential, cold, --via kernel",
+            Self::Random => "all here: 4 KiB random, warm",
+            Self::First => "first read through the link",
+            Self::Start => "start of an interpreter through the link",
+        }
+    }
+
+    fn targets(self) -> &'static [(Who, f64)] {
+        match self {
+            Self::Sequential | Self::SequentialWarm => &[(Who::Backing, 1.08)],
+            Self::Kernel => &[(Who::Backing, 1.03)],
+            Self::Random => &[(Who::Backing, 1.05)],
+            // Synchronous readahead takes at least 1.5 times as long.
+            Self::First => &[(Who::Link, 1.10), (Who::Synchronous, 1.0 / 1.5)],
+            Self::Start => &[(Who::WithoutList, 0.5)],
+        }
+    }
+
+    fn size_target(self) -> Option<f64> {
+        None
+    }
+}
+
+/// An image that is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Image {
+    /// One large file.
+    Local,
+    /// One file that is read through the link.
+    Coming,
+    /// An interpreter and its library.
+    Interpreter,
+}
+
+impl Row {
+    /// What is read.
+    pub const fn image(self) -> Image {
+        match self {
+            Self::Sequential | Self::SequentialWarm | Self::Kernel | Self::Random => Image::Local,
+            Self::First => Image::Coming,
+            Self::Start => Image::Interpreter,
+        }
+    }
+}
+
+impl Image {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Local, Self::Coming, Self::Interpreter];
+
+    /// File name, and that of the directory it is made of.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Coming => "coming",
+            Self::Interpreter => "interpreter",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::comparison::Row as _;
+
+    #[test]
+    fn names_are_those_of_the_option() {
+        for row in Row::value_variants() {
+            assert_eq!(Row::from_str(&row.name(), false), Ok(*row));
+            assert!(!row.targets().is_empty());
+        }
+    }
+}

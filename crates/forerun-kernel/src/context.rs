@@ -14,6 +14,7 @@ use rustix::path::Arg;
 use crate::error::{Error, Refusal};
 use crate::kernel_log::KernelLog;
 use crate::options::Options;
+use crate::readahead::Before;
 
 /// The longest message in the log of a context.
 const MESSAGE_LEN: usize = 4096;
@@ -87,9 +88,11 @@ impl Context {
 
     /// The superblock, mounted nowhere yet.
     pub fn mount(self, options: &Options) -> Result<OwnedFd, Error> {
+        let before = Before::look();
         if let Err(error) = fsconfig_create(&self.context) {
             return Err(self.refused(String::new(), error));
         }
+        before.lift();
         let attributes = attributes(options);
         match fsmount(&self.context, FsMountFlags::FSMOUNT_CLOEXEC, attributes) {
             Ok(mount) => Ok(mount),

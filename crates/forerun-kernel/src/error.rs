@@ -98,6 +98,31 @@ pub enum Error {
         /// An object of the store.
         object: PathBuf,
     },
+    /// An image that the kernel cannot read while parts of it are missing.
+    #[error("the kernel cannot mount this image while it is being fetched: {reason}")]
+    NotOnDemand {
+        /// What it is about the image.
+        reason: &'static str,
+    },
+    /// The kernel does not ask before it reads.
+    #[error(
+        "the kernel tells of no reads of the cache's file before they happen: that takes Linux 6.14 and a cache on ext4, btrfs or XFS"
+    )]
+    NoPreContent,
+    /// The metadata of an image at a server cannot all be read.
+    #[error("reading all metadata of the image: {source}")]
+    Metadata {
+        /// What was found.
+        source: forerun::Error,
+    },
+    /// Something that filling the cache on demand takes cannot be had.
+    #[error("{what}: {source}")]
+    OnDemand {
+        /// It.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
     /// Everything is ready, but cannot be attached to the directory.
     #[error("mounting on {}: {source}", path.display())]
     Attach {
@@ -123,6 +148,13 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+}
+
+impl Error {
+    pub(crate) fn on_demand(what: &'static str, source: impl Into<io::Error>) -> Self {
+        let source = source.into();
+        Self::OnDemand { what, source }
+    }
 }
 
 /// What the kernel said to one attempt.

@@ -7,12 +7,16 @@
 //! of it by the new mount API, so that nothing but the finished mount is ever seen, and nothing is
 //! left behind by a failure. [`umount`](fn@umount) takes such mounts down.
 //!
+//! [`mount_remote`] has the kernel mount an EROFS image of which only a part was fetched. Then a
+//! process stays: it is asked before the kernel reads, until everything is here ([`OnDemand`]).
+//!
 //! It parses no image and knows no format but by name: which driver of the kernel has it. Loop
 //! devices are set up by losetup(8), which needs no unsafe code here. The kernel's drivers trust
 //! images more than ours do: what comes from strangers is better mounted through FUSE.
 
 mod context;
 mod error;
+mod filler;
 mod kernel_log;
 mod loop_device;
 mod mark;
@@ -21,10 +25,12 @@ mod named;
 mod options;
 mod overlay;
 mod prefetch;
+mod readahead;
 mod umount;
 mod verity;
 
 pub use error::{Error, Refusal};
+pub use filler::{Asked, Ended, GuardArgs, OnDemand, mount_remote, run_guard};
 pub use mark::{image_of, is_ours};
 pub use mount::{Mounted, Way, mount};
 pub use options::{Options, Route};

@@ -46,6 +46,23 @@ pub enum Way {
     Device,
     /// Through a loop device, which goes with the mount.
     Loop(PathBuf),
+    /// From the file in the cache that is filled before it is read.
+    OnDemand,
+    /// From the file in the cache, in which everything is.
+    Cache,
+}
+
+impl Mounted {
+    /// EROFS, without anything on top.
+    pub(crate) const fn by_erofs(way: Way, prefetched: u64) -> Self {
+        Self {
+            fstype: "erofs",
+            way,
+            overlay: false,
+            prefetched,
+            refusals: Vec::new(),
+        }
+    }
 }
 
 impl fmt::Display for Mounted {
@@ -55,6 +72,8 @@ impl fmt::Display for Mounted {
             Way::File => f.write_str(" from the file")?,
             Way::Device => f.write_str(" from the device")?,
             Way::Loop(device) => write!(f, " through {}", device.display())?,
+            Way::OnDemand => f.write_str(" from the cache, on demand")?,
+            Way::Cache => f.write_str(" from the cache, where all of it is")?,
         }
         if self.overlay {
             f.write_str(", overlayfs with the objects on top")?;
@@ -99,7 +118,7 @@ pub fn mount(image: &Image, path: &Path, dir: &Path, options: &Options) -> Resul
 }
 
 /// The absolute path of a directory.
-fn mountpoint(dir: &Path) -> Result<PathBuf, Error> {
+pub fn mountpoint(dir: &Path) -> Result<PathBuf, Error> {
     let unusable = |source| Error::Mountpoint {
         path: dir.to_path_buf(),
         source,

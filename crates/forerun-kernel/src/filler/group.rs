@@ -1,0 +1,149 @@
+//! A fanotify group that is asked before a file is read, and the mark that makes it so.
+//!
+//! What is marked is not the file but a mount of the file that only the kernel's filesystem driver
+//! reads through. So nobody else is held up who reads or fills the same file: neither we nor other
+//! processes that share the cache.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+
+use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
+use rustix::fs::CWD;
+use rustix::io::Errno;
+use rustix::mount::{OpenTreeFlags, open_tree};
+
+use super::event::{Event, Verdict, parse, response};
+use crate::error::Error;
+
+/// FAN_PRE_ACCESS of Linux 6.14: before bytes are read.
+const PRE_ACCESS: MaskFlags = MaskFlags::from_bits_retain(0x0010_0000);
+/// Room for the events of one read(2).
+const BUFFER: usize = 16 << 10;
+
+/// A file as a mount of its own, attached nowhere.
+#[derive(Debug)]
+pub struct PrivateMount {
+    tree: OwnedFd,
+}
+
+impl PrivateMount {
+    /// Of `file`, which stays as it is.
+    pub fn of(file: &File) -> Result<Self, Error> {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH;
+        let tree = open_tree(file, "", flags).map_err(|error| match error {
+            Errno::PERM => Error::NotPermitted { fstype: "erofs" },
+            error => Error::on_demand("a mount of the cache's file", error),
+        })?;
+        Ok(Self { tree })
+    }
+
+    /// What leads to the file through this mount, for this process.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.tree.as_raw_fd()).into()
+    }
+}
+
+impl AsFd for PrivateMount {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tree.as_fd()
+    }
+}
+
+/// A group, which answers nothing by itself: each event must be [answered](answer). When its last
+/// descriptor is closed, the kernel lets everybody go on, also where there is nothing to read.
+#[derive(Debug)]
+pub struct Group {
+    fanotify: Fanotify,
+}
+
+impl Group {
+    /// Asked before bytes are read through `mount`.
+    pub fn of(mount: &PrivateMount) -> Result<Self, Error> {
+        // With a limited queue the kernel would let reads go on that find it full.
+        let flags = InitFlags::FAN_CLASS_PRE_CONTENT
+            | InitFlags::FAN_CLOEXEC
+            | InitFlags::FAN_NONBLOCK
+            | InitFlags::FAN_UNLIMITED_QUEUE;
+        let of_events = EventFFlags::O_RDONLY | EventFFlags::O_CLOEXEC | EventFFlags::O_LARGEFILE;
+        let fanotify = Fanotify::init(flags, of_events).map_err(|error| match error {
+            nix::Error::EPERM => Error::NotPermitted { fstype: "erofs" },
+            nix::Error::EINVAL | nix::Error::ENOSYS => Error::NoPreContent,
+            error => Error::on_demand("fanotify_init", error),
+        })?;
+        let group = Self { fanotify };
+        group
+            .mark(MarkFlags::FAN_MARK_ADD, mount)
+            .map_err(|error| match error {
+                nix::Error::EINVAL | nix::Error::EOPNOTSUPP => Error::NoPreContent,
+                error => Error::on_demand("fanotify_mark", error),
+            })?;
+        Ok(group)
+    }
+
+    /// Not asked any more; what waits still has to be answered.
+    pub fn forget(&self, mount: &PrivateMount) -> io::Result<()> {
+        Ok(self.mark(MarkFlags::FAN_MARK_REMOVE, mount)?)
+    }
+
+    fn mark(&self, flags: MarkFlags, mount: &PrivateMount) -> nix::Result<()> {
+        let flags = flags | MarkFlags::FAN_MARK_MOUNT;
+        self.fanotify
+            .mark(flags, PRE_ACCESS, CWD, Some(&mount.path()))
+    }
+}
+
+impl AsFd for Group {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fanotify.as_fd()
+    }
+}
+
+/// The events that have come, each of which waits for an [`answer`]; none where none has come.
+pub fn read(group: BorrowedFd<'_>) -> io::Result<Vec<Event>> {
+    let mut buffer = [0; BUFFER];
+    let len = match rustix::io::read(group, &mut buffer) {
+        Ok(len) => len,
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let (events, whole) = parse(buffer.get(..len).unwrap_or_default());
+    if !whole {
+        tracing::error!("the kernel sent events that are not understood");
+    }
+    Ok(events)
+}
+
+/// Answers an event that was [read](read) by this process. Only once: its number is free afterwards.
+pub fn answer(group: BorrowedFd<'_>, event: RawFd, verdict: Verdict) {
+    if event < 0 {
+        return;
+    }
+    if let Err(error) = send(group, event, verdict) {
+        tracing::error!(%error, "an answer was not taken");
+    }
+    // The kernel has opened it for whoever answers.
+    if let Err(error) = nix::unistd::close(event) {
+        tracing::error!(%error, "the descriptor of an event");
+    }
+}
+
+/// Fails all reads that were handed to a process that is gone. It took the numbers of their events
+/// along, which are below `limit`.
+pub fn fail_all(group: BorrowedFd<'_>, limit: RawFd) {
+    for event in 0..limit {
+        // ENOENT for all numbers but those of events.
+        let _ = send(group, event, Verdict::Fail);
+    }
+}
+
+fn send(group: BorrowedFd<'_>, event: RawFd, verdict: Verdict) -> rustix::io::Result<()> {
+    let sent = rustix::io::retry_on_intr(|| rustix::io::write(group, &response(event, verdict)));
+    match sent {
+        Err(Errno::INVAL) if verdict == Verdict::Fail => send(group, event, Verdict::Deny),
+        sent => sent.map(drop),
+    }
+}

@@ -1,0 +1,70 @@
+//! Having all metadata of an image in the cache before the kernel's driver sees it.
+//!
+//! The driver reads metadata through the page cache, and kernels before 7.1 raise no events for
+//! that: where it was not fetched they would read zeros. So our own driver reads all of it first: the
+//! parts that it can name in large steps, and then everything it comes by on a walk over the whole
+//! tree, which is what the kernel's driver could ever ask for.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use forerun::remote::RemoteImage;
+use forerun::vfs::{FileType, Walk};
+use forerun::{Image, ReadAt};
+
+use crate::error::Error;
+use crate::prefetch;
+
+/// Longest piece that is read at once.
+const PIECE: u64 = 1 << 20;
+
+/// Returns when all of it is here. Gives the bytes that were read of the parts that can be named.
+pub fn fetch_metadata(image: &Image, remote: &RemoteImage) -> Result<u64, Error> {
+    if remote.blob().is_complete() {
+        return Ok(0);
+    }
+    let fs = image.reader().fs();
+    for range in prefetch::ranges(fs) {
+        remote.will_need(range);
+    }
+    let mut read = 0_u64;
+    let mut buffer = Vec::new();
+    for range in fs.metadata_ranges() {
+        let end = range.end.min(remote.len());
+        let mut at = range.start;
+        while at < end {
+            let len = (end - at).min(PIECE);
+            fetch(remote, at, len, &mut buffer)
+                .map_err(|error| Error::on_demand("fetching the metadata", error))?;
+            at += len;
+            read = read.saturating_add(len);
+        }
+    }
+    walk(image).map_err(|source| Error::Metadata { source })?;
+    Ok(read)
+}
+
+fn fetch(remote: &RemoteImage, at: u64, len: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
+    buffer.resize(usize::try_from(len).map_err(io::Error::other)?, 0);
+    remote.read_exact_at(at, buffer)
+}
+
+/// Looks at everything that is not file data.
+fn walk(image: &Image) -> Result<(), forerun::Error> {
+    let fs = image.reader().fs();
+    for entry in Walk::new(fs, fs.root(), image.reader().limits()) {
+        let entry = entry?;
+        let metadata = entry.metadata?;
+        fs.xattrs(entry.node, &mut |_, _| ())?;
+        match metadata.kind {
+            FileType::Regular => {
+                fs.map(entry.node, 0..metadata.size, &mut |_| {
+                    ControlFlow::Continue(())
+                })?;
+            }
+            FileType::Symlink => drop(fs.read_link(entry.node)?),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,268 @@
+//! EROFS images at servers, mounted by the kernel's own driver while they are being fetched.
+//!
+//! The driver mounts the sparse file of the cache. Before it reads from that, the kernel asks a
+//! fanotify group of ours (pre-content events, Linux 6.14), and we answer when the range is there. When
+//! all of the image is there, the kernel stops asking and nothing of us stays.
+//!
+//! Three things need care, and each has its file: metadata is read without asking ([`local`]); a
+//! group that dies lets everybody read zeros ([`guard`]); and whoever fills the file must not be asked
+//! in turn ([`group`]: what is marked is a private mount of the file).
+
+mod channel;
+mod event;
+mod group;
+mod guard;
+mod local;
+mod serve;
+mod watch;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use forerun::Image;
+use forerun::remote::RemoteImage;
+use tempfile::TempDir;
+
+use crate::context::{Context, check_permission};
+use crate::error::Error;
+use crate::mark::marked;
+use crate::mount::{Mounted, Way, mountpoint};
+use crate::named::Named;
+use crate::options::Options;
+use crate::overlay;
+use group::{Group, PrivateMount};
+pub use guard::{GuardArgs, run_guard};
+use serve::{Counts, Shared};
+use watch::Watch;
+
+const FSTYPE: &str = "erofs";
+/// Longest part of an image's place that is shown as the source of its mount.
+const SHOWN: usize = 120;
+
+/// A mount that is filled on demand. Whoever has it must stay and [`wait`](Self::wait): when this
+/// process ends before, all reads of the mount fail that the kernel does not have in memory.
+#[must_use]
+pub struct OnDemand {
+    mounted: Mounted,
+    serving: Option<Serving>,
+}
+
+struct Serving {
+    shared: Arc<Shared>,
+    /// Until it was waited for.
+    server: Option<JoinHandle<Ended>>,
+    /// Closed, it stops the server.
+    _stop: OwnedFd,
+}
+
+/// Why a mount needs nobody any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Everything is here. The mount goes on without us.
+    Complete,
+    /// It was unmounted, and its last user is gone.
+    Unmounted,
+}
+
+/// What the kernel has asked so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Reads that it has asked for.
+    pub events: u64,
+    /// Those of them for which something had to be fetched.
+    pub fetched: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// The process that guards the mount, if there is one now.
+    pub guard: Option<u32>,
+}
+
+impl fmt::Debug for OnDemand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnDemand")
+            .field("mounted", &self.mounted)
+            .field("asked", &self.asked())
+            .finish_non_exhaustive()
+    }
+}
+
+impl OnDemand {
+    /// The mount.
+    #[must_use]
+    pub const fn mounted(&self) -> &Mounted {
+        &self.mounted
+    }
+
+    /// What the kernel has asked so far.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        let Some(serving) = &self.serving else {
+            return Asked::default();
+        };
+        let counts: &Counts = &serving.shared.counts;
+        let guard = counts.guard.load(Ordering::Acquire);
+        Asked {
+            events: counts.events.load(Ordering::Relaxed),
+            fetched: counts.fetched.load(Ordering::Relaxed),
+            failed: counts.failed.load(Ordering::Relaxed),
+            guard: u32::try_from(guard).ok().filter(|id| *id != 0),
+        }
+    }
+
+    /// Answers the kernel until the image is complete or unmounted.
+    pub fn wait(&mut self) -> Ended {
+        let server = self
+            .serving
+            .as_mut()
+            .and_then(|serving| serving.server.take());
+        match server {
+            // It has no reason to panic. If it does, this process ends soon, and the guard takes over.
+            Some(server) => server.join().unwrap_or(Ended::Unmounted),
+            None => Ended::Complete,
+        }
+    }
+}
+
+/// Has the kernel mount `image`, which was opened on `remote`, on `dir`. Fetches all its metadata
+/// first. Nothing stays of a mount that fails.
+///
+/// Starts a second process: this program with the arguments of `guard`, which has to call
+/// [`run_guard`] before it does anything else.
+///
+/// # Errors
+/// [`Error::NotOnDemand`] for what is not EROFS from its first byte on; [`Error::NoPreContent`];
+/// [`Error::Metadata`] where metadata is damaged or cannot be fetched; and those of
+/// [`mount`](crate::mount()).
+pub fn mount_remote(
+    image: &Image,
+    remote: &Arc<RemoteImage>,
+    dir: &Path,
+    options: &Options,
+    guard: GuardArgs,
+) -> Result<OnDemand, Error> {
+    let unfit = |reason| Err(Error::NotOnDemand { reason });
+    if image.format() != FSTYPE {
+        return unfit("only EROFS can be; forerun pull fetches it whole");
+    }
+    if image.offset() != 0 {
+        return unfit("it does not begin with the first byte");
+    }
+    let dir = mountpoint(dir)?;
+    check_permission(FSTYPE)?;
+    let mount = PrivateMount::of(remote.blob().data_file())?;
+    if remote.status().detached {
+        let superblock = superblock(remote, &mount, options)?;
+        attach(&superblock, dir)?;
+        return Ok(OnDemand {
+            mounted: Mounted::by_erofs(Way::Cache, 0),
+            serving: None,
+        });
+    }
+    // Before much is fetched in vain.
+    let group = Group::of(&mount)?;
+    let fetched = local::fetch_metadata(image, remote)?;
+    let shared = Arc::new(Shared {
+        remote: Arc::clone(remote),
+        group,
+        mount,
+        watch: Watch::new().map_err(|error| Error::on_demand("inotify", error))?,
+        guard_args: guard,
+        counts: Counts::default(),
+    });
+    let serving = Serving::start(shared)?;
+    serving.mount(dir, options)?;
+    Ok(OnDemand {
+        mounted: Mounted::by_erofs(Way::OnDemand, fetched),
+        serving: Some(serving),
+    })
+}
+
+impl Serving {
+    fn start(shared: Arc<Shared>) -> Result<Self, Error> {
+        let failed = |error| Error::on_demand("the process that guards the mount", error);
+        // Before the guard is started, which goes by the same limit.
+        serve::raise_limit();
+        let guard = shared.start_guard().map_err(failed)?;
+        let (stopped, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|error| Error::on_demand("a pipe", error))?;
+        let server = serve::start(Arc::clone(&shared), guard, stopped);
+        let server = server.map_err(|error| Error::on_demand("starting threads", error))?;
+        Ok(Self {
+            shared,
+            server: Some(server),
+            _stop: stop,
+        })
+    }
+
+    /// Makes the mount. What fails leaves no superblock, and dropping this ends the threads.
+    fn mount(&self, dir: PathBuf, options: &Options) -> Result<(), Error> {
+        let shared = &self.shared;
+        let superblock = superblock(&shared.remote, &shared.mount, options)?;
+        let watched = shared.watch.set(&superblock);
+        watched.map_err(|error| Error::on_demand("inotify", error))?;
+        attach(&superblock, dir)
+    }
+}
+
+/// The superblock, mounted nowhere yet.
+fn superblock(
+    remote: &RemoteImage,
+    file: &PrivateMount,
+    options: &Options,
+) -> Result<OwnedFd, Error> {
+    let failed = |error| Error::on_demand("a name for the mount's source", error);
+    let name = SourceName::of(remote.place(), file).map_err(failed)?;
+    let what = format!("{FSTYPE} from the cache");
+    let mut context = Context::open(FSTYPE, what)?
+        .set_flag("ro")?
+        .set("source", &*name.source)?;
+    let devices: Vec<_> = options
+        .devices
+        .iter()
+        .map(|path| Named::open(path))
+        .collect();
+    for device in devices {
+        let device = device?;
+        let name: &OsStr = &device.name();
+        context = context.set("device", name)?;
+    }
+    context.mount(options)
+}
+
+fn attach(superblock: &OwnedFd, dir: PathBuf) -> Result<(), Error> {
+    overlay::attach(superblock, &dir).map_err(|error| Error::Attach {
+        path: dir,
+        source: error.into(),
+    })
+}
+
+/// A name that leads to the file while the mount is made, and tells people afterwards what it is of.
+struct SourceName {
+    source: OsString,
+    _dir: TempDir,
+}
+
+impl SourceName {
+    fn of(place: &str, file: &PrivateMount) -> std::io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("forerun-").tempdir()?;
+        let plain = |c: char| match c {
+            '/' => '!',
+            c if c.is_ascii_graphic() => c,
+            _ => '_',
+        };
+        let path = dir
+            .path()
+            .join(place.chars().take(SHOWN).map(plain).collect::<String>());
+        symlink(file.path(), &path)?;
+        Ok(Self {
+            source: marked(&path),
+            _dir: dir,
+        })
+    }
+}

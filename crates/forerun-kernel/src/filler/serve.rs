@@ -1,0 +1,280 @@
+//! Answering: each read of the kernel's driver waits until what it is about to read was fetched.
+//!
+//! One thread takes events in and answers at once where everything is here. What has to be fetched is
+//! waited for by a pool of threads. An event that is dropped by any of them in any way fails the read.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use forerun::ReadAt;
+use forerun::remote::RemoteImage;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use super::Ended;
+use super::event::Verdict;
+use super::group::{Group, PrivateMount, answer, read};
+use super::guard::{Guard, GuardArgs};
+use super::watch::Watch;
+
+/// Reads that are waited for at once. More wait for these.
+const WORKERS: usize = 32;
+/// Longest piece that is taken into memory at once.
+const PIECE: u64 = 1 << 20;
+/// How often it is looked whether everything is here, or a guard can be had again.
+const TICK: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
+
+/// What the answering threads share.
+#[derive(Debug)]
+pub struct Shared {
+    pub remote: Arc<RemoteImage>,
+    pub group: Group,
+    pub mount: PrivateMount,
+    pub watch: Watch,
+    pub guard_args: GuardArgs,
+    pub counts: Counts,
+}
+
+/// What was asked and answered.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Reads that asked.
+    pub events: AtomicU64,
+    /// Those of them for which something had to be fetched.
+    pub fetched: AtomicU64,
+    /// Those that failed.
+    pub failed: AtomicU64,
+    /// The process of the guard; 0 while there is none.
+    pub guard: AtomicU64,
+}
+
+impl Shared {
+    /// Starts a guard that holds all that it needs.
+    pub fn start_guard(&self) -> io::Result<Guard> {
+        let descriptors = [self.group.as_fd(), self.watch.as_fd(), self.mount.as_fd()];
+        let guard = Guard::start(&self.guard_args, &descriptors)?;
+        self.counts
+            .guard
+            .store(guard.id().into(), Ordering::Release);
+        Ok(guard)
+    }
+}
+
+/// A read that waits for its answer.
+struct Asked {
+    shared: Arc<Shared>,
+    event: RawFd,
+    range: Option<Range<u64>>,
+    verdict: Verdict,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if self.verdict != Verdict::Allow {
+            self.shared.counts.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        answer(self.shared.group.as_fd(), self.event, self.verdict);
+    }
+}
+
+/// Lets this process have as many descriptors as it may: each read that waits takes one, and the
+/// kernel fails those for which there is none.
+pub fn raise_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(%error, "the number of open files stays limited");
+    }
+}
+
+/// The threads that answer. They end when the filesystem does, when everything is here, or when
+/// `stop` is closed at its other end.
+pub fn start(shared: Arc<Shared>, guard: Guard, stop: OwnedFd) -> io::Result<JoinHandle<Ended>> {
+    let (queue, asked) = unbounded::<Asked>();
+    for _ in 0..WORKERS {
+        let asked = asked.clone();
+        std::thread::Builder::new()
+            .name("forerun-fill".to_string())
+            .spawn(move || work(&asked))?;
+    }
+    let server = Server {
+        shared,
+        queue,
+        guard: Some(guard),
+        marked: true,
+        buffer: Vec::new(),
+    };
+    std::thread::Builder::new()
+        .name("forerun-events".to_string())
+        .spawn(move || server.run(&stop))
+}
+
+struct Server {
+    shared: Arc<Shared>,
+    queue: Sender<Asked>,
+    guard: Option<Guard>,
+    /// Whether reads ask us.
+    marked: bool,
+    buffer: Vec<u8>,
+}
+
+impl Server {
+    fn run(mut self, stop: &OwnedFd) -> Ended {
+        let ended = loop {
+            if let Some(ended) = self.step(stop) {
+                break ended;
+            }
+        };
+        if let Some(guard) = self.guard.take() {
+            guard.dismiss();
+        }
+        ended
+    }
+
+    fn step(&mut self, stop: &OwnedFd) -> Option<Ended> {
+        let (events, watch, stopped, guard) = self.wait(stop);
+        if watch || stopped {
+            return Some(Ended::Unmounted);
+        }
+        if guard {
+            tracing::error!("the process that guards the mount has died; starting another one");
+            if let Some(guard) = self.guard.take() {
+                self.shared.counts.guard.store(0, Ordering::Release);
+                guard.bury();
+            }
+        }
+        if self.guard.is_none() {
+            match self.shared.start_guard() {
+                Ok(guard) => self.guard = Some(guard),
+                Err(error) => tracing::error!(%error, "there is no guard of the mount"),
+            }
+        }
+        if events {
+            self.take_events();
+        }
+        if self.marked && self.shared.remote.status().detached {
+            match self.shared.group.forget(&self.shared.mount) {
+                Ok(()) => self.marked = false,
+                Err(error) => tracing::error!(%error, "reads still ask for what is here"),
+            }
+            return None;
+        }
+        // Nobody asks any more. Who still waits for a worker finds everything here in any case.
+        (!self.marked && !events).then_some(Ended::Complete)
+    }
+
+    /// Whether there are events, the filesystem has ended, we are to stop, and the guard is gone.
+    fn wait(&self, stop: &OwnedFd) -> (bool, bool, bool, bool) {
+        let shared = &self.shared;
+        let mut waiting = vec![
+            PollFd::new(&shared.group, PollFlags::IN),
+            PollFd::new(&shared.watch, PollFlags::IN),
+            PollFd::new(stop, PollFlags::IN),
+        ];
+        waiting.extend(
+            self.guard
+                .as_ref()
+                .map(|guard| PollFd::new(guard, PollFlags::IN)),
+        );
+        let tick = match self.marked {
+            true => TICK,
+            // The last of those that asked.
+            false => Timespec::default(),
+        };
+        match poll(&mut waiting, Some(&tick)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => tracing::error!(%error, "waiting for events"),
+        }
+        let mut ready = waiting.iter().map(|waiting| !waiting.revents().is_empty());
+        let mut next = || ready.next().unwrap_or(false);
+        (next(), next(), next(), next())
+    }
+
+    /// Takes in what has come.
+    fn take_events(&mut self) {
+        let group = self.shared.group.as_fd();
+        let events = read(group).unwrap_or_else(|error| {
+            tracing::error!(%error, "reading events");
+            Vec::new()
+        });
+        for event in events {
+            self.shared.counts.events.fetch_add(1, Ordering::Relaxed);
+            let asked = Asked {
+                shared: Arc::clone(&self.shared),
+                event: event.fd,
+                range: event.range,
+                verdict: Verdict::Fail,
+            };
+            if is_here(&asked) {
+                work_on(asked, &mut self.buffer);
+            } else {
+                self.shared.counts.fetched.fetch_add(1, Ordering::Relaxed);
+                // Without workers it is dropped, which fails the read.
+                let _ = self.queue.send(asked);
+            }
+        }
+    }
+}
+
+fn is_here(asked: &Asked) -> bool {
+    let blob = asked.shared.remote.blob();
+    let Some(range) = &asked.range else {
+        return false;
+    };
+    let chunks = blob.geometry().chunks_of(range);
+    let here = blob.known_present(chunks.clone());
+    chunks.is_empty() || here.first() == Some(&chunks)
+}
+
+fn work(asked: &Receiver<Asked>) {
+    let mut buffer = Vec::new();
+    for asked in asked {
+        work_on(asked, &mut buffer);
+    }
+}
+
+fn work_on(mut asked: Asked, buffer: &mut Vec<u8>) {
+    let Some(range) = asked.range.clone() else {
+        tracing::error!("a read of unknown extent is refused");
+        return;
+    };
+    let remote = Arc::clone(&asked.shared.remote);
+    // A panic concerns this read only.
+    let filled = catch_unwind(AssertUnwindSafe(|| fill(&remote, &range, buffer)));
+    match filled {
+        Ok(Ok(())) => asked.verdict = Verdict::Allow,
+        Ok(Err(error)) => {
+            let (start, end) = (range.start, range.end);
+            tracing::warn!(%error, start, end, "could not be fetched");
+        }
+        Err(_) => tracing::error!("filling the cache panicked"),
+    }
+}
+
+/// Returns when `range` is in the cache's file. It is read from there, so that the cache sees the
+/// use of it, and the kernel finds it in memory.
+fn fill(remote: &RemoteImage, range: &Range<u64>, buffer: &mut Vec<u8>) -> io::Result<()> {
+    // The driver reads whole blocks, also behind the end.
+    let end = range.end.min(remote.len());
+    if end.saturating_sub(range.start) > PIECE {
+        remote.will_need(range.start..end);
+    }
+    let mut at = range.start;
+    while at < end {
+        let len = (end - at).min(PIECE);
+        buffer.resize(usize::try_from(len).map_err(io::Error::other)?, 0);
+        remote.read_exact_at(at, buffer)?;
+        at += len;
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! Finding out that a filesystem has ended: that its last mount is gone, and the last user of it.
+//!
+//! A mount that was detached lazily is in no list any more and is still read. inotify(7) tells of the
+//! end itself (IN_UNMOUNT), and a watch keeps nothing alive.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+
+/// Readable once what it was set on has ended; by all who have a copy of the descriptor, since
+/// nobody takes the event.
+#[derive(Debug)]
+pub struct Watch {
+    inotify: OwnedFd,
+}
+
+impl Watch {
+    /// Of nothing yet.
+    pub fn new() -> io::Result<Self> {
+        let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
+        let inotify = inotify::init(flags)?;
+        Ok(Self { inotify })
+    }
+
+    /// Watches the filesystem that `mount` is of.
+    pub fn set(&self, mount: &OwnedFd) -> io::Result<()> {
+        let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
+        // The end is told in any case; of the rest, this never happens on a read-only filesystem.
+        inotify::add_watch(&self.inotify, path, WatchFlags::DELETE_SELF)?;
+        Ok(())
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+}
+
+/// Whether a watch was never set: what it was to be set on was not made, and is not going to be.
+pub fn is_of_nothing(watch: BorrowedFd<'_>) -> io::Result<bool> {
+    let path = format!("/proc/self/fdinfo/{}", watch.as_raw_fd());
+    // One line for each thing that is watched; and the end, when it came, is still to be read.
+    let watched = std::fs::read_to_string(path)?
+        .lines()
+        .any(|line| line.starts_with("inotify "));
+    let mut waiting = [PollFd::from_borrowed_fd(watch, PollFlags::IN)];
+    let ended = poll(&mut waiting, Some(&Timespec::default()))? > 0;
+    Ok(!watched && !ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use forerun_testkit::temp_dir;
+
+    use super::*;
+
+    #[test]
+    fn of_nothing_and_of_something() {
+        let watch = Watch::new().unwrap();
+        assert!(is_of_nothing(watch.as_fd()).unwrap());
+        let dir = temp_dir("kernel-watch");
+        let file = std::fs::File::open(dir.path()).unwrap();
+        watch.set(&file.into()).unwrap();
+        assert!(!is_of_nothing(watch.as_fd()).unwrap());
+        // As the end of a filesystem, an event that stays, and a watch that does not.
+        drop(dir);
+        assert!(!is_of_nothing(watch.as_fd()).unwrap());
+    }
+}

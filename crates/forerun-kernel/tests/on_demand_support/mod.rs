@@ -1,0 +1,251 @@
+//! An image behind a server and a proxy, and the process that fills a mount of it, to be killed.
+// Each part of it is used by the tests of one file.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::as_conversions
+)]
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use forerun::remote::{self, Readahead, Reference, RemoteImage, RemoteOptions};
+use forerun::{Image, OpenOptions};
+use forerun_kernel::{Error, GuardArgs, Options, mount_remote, umount};
+use forerun_testkit::fault_proxy::{FaultProxy, Link};
+use forerun_testkit::servers::Nginx;
+use rustix::fs::Advice;
+
+use crate::common::Place;
+
+const BIG: usize = 8 << 20;
+/// What tells a process of this program to fill: URL, cache, mountpoint.
+const FILLER: &str = "FORERUN_TEST_FILLER";
+const BLOCK: usize = 4096;
+
+pub struct Served {
+    pub place: Place,
+    pub proxy: FaultProxy,
+    _nginx: Nginx,
+}
+
+/// Bytes without a run of zeros.
+pub fn big() -> Vec<u8> {
+    (0..BIG as u64)
+        .map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 | 1)
+        .collect()
+}
+
+pub fn guard_args() -> GuardArgs {
+    let args = ["guard_process", "--exact", "--test-threads=1"];
+    GuardArgs {
+        args: args.map(Into::into).to_vec(),
+    }
+}
+
+impl Served {
+    /// A tree of everything with `big` in it; nothing where there is no server.
+    pub fn new(name: &str) -> Option<Self> {
+        let place = Place::new(name);
+        fs::write(place.path("tree/big"), big()).unwrap();
+        let nginx = Nginx::serve(&place.path(""))?;
+        let proxy = FaultProxy::start(&nginx.url());
+        Some(Self {
+            place,
+            proxy,
+            _nginx: nginx,
+        })
+    }
+
+    pub fn reference(&self, name: &str) -> Reference {
+        Reference::parse(&self.proxy.url_of(name)).unwrap()
+    }
+
+    /// With a cache of that name.
+    pub fn open(&self, name: &str, cache: &str) -> (Image, Arc<RemoteImage>) {
+        open_remote(
+            &self.reference(name),
+            &self.place.path(&format!("cache-{cache}")),
+        )
+    }
+
+    pub fn start_filler(&self, name: &str, cache: &str) -> Filler {
+        // Reads are under way when the end comes.
+        self.proxy.set_link(Link {
+            rtt: Duration::from_millis(3),
+            bytes_per_second: Some(20_000_000),
+        });
+        let words = [
+            self.proxy.url_of(name),
+            self.place
+                .path(&format!("cache-{cache}"))
+                .display()
+                .to_string(),
+            self.place.mnt().display().to_string(),
+        ];
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "filler_process",
+                "--exact",
+                "--nocapture",
+                "--test-threads=1",
+            ])
+            .env(FILLER, words.join("\t"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut filler = Filler {
+            child,
+            lines,
+            guard: 0,
+        };
+        filler.await_other_guard();
+        filler
+    }
+}
+
+fn open_remote(reference: &Reference, cache: &Path) -> (Image, Arc<RemoteImage>) {
+    let options = RemoteOptions {
+        cache_dir: Some(cache.to_path_buf()),
+        timeout: Duration::from_secs(2),
+        readahead: Readahead::Off,
+        ..RemoteOptions::default()
+    };
+    let remote = remote::open(reference, &options).unwrap();
+    let image = Image::from_source(remote.clone(), &OpenOptions::default()).unwrap();
+    (image, remote)
+}
+
+/// Has the kernel forget what it read, as far as that can be asked for.
+pub fn forget(mnt: &Path, remote: &RemoteImage) {
+    remote.blob().flush().unwrap();
+    for file in [
+        &File::open(mnt.join("big")).unwrap(),
+        remote.blob().data_file(),
+    ] {
+        rustix::fs::fadvise(file, 0, None, Advice::DontNeed).unwrap();
+    }
+}
+
+/// Unmounts. Processes that other tests start have copies of our open files until they execute.
+pub fn end(mnt: &Path) {
+    let patience = Instant::now() + Duration::from_secs(20);
+    loop {
+        match umount(mnt, false) {
+            Err(Error::Busy { .. }) if Instant::now() < patience => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            ended => return ended.unwrap(),
+        }
+    }
+}
+
+/// Waits until there is such a file, or none.
+pub fn wait_for_file(path: &str, there: bool) {
+    let patience = Instant::now() + Duration::from_secs(20);
+    while fs::read_link(path).is_ok() != there {
+        assert!(Instant::now() < patience, "{path}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Fills a mount and tells which process guards it, whenever that is another one.
+#[allow(clippy::print_stdout)]
+pub fn filler_process() {
+    let Ok(words) = std::env::var(FILLER) else {
+        return;
+    };
+    let words: Vec<_> = words.split('\t').collect();
+    let (image, remote) = open_remote(&Reference::parse(words[0]).unwrap(), Path::new(words[1]));
+    let options = Options::default();
+    let mounted = mount_remote(&image, &remote, Path::new(words[2]), &options, guard_args());
+    let mounted = mounted.unwrap();
+    let mut told = None;
+    loop {
+        let guard = mounted.asked().guard;
+        if let Some(guard) = guard.filter(|guard| Some(*guard) != told) {
+            println!("\nguard {guard}");
+            told = Some(guard);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub struct Filler {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    /// The process that guards its mount.
+    pub guard: u32,
+}
+
+impl Filler {
+    /// Waits until it tells of a guard.
+    pub fn await_other_guard(&mut self) {
+        loop {
+            let mut line = String::new();
+            assert!(
+                self.lines.read_line(&mut line).unwrap() > 0,
+                "the filler has ended"
+            );
+            if let Some(id) = line.strip_prefix("guard ") {
+                self.guard = id.trim().parse().unwrap();
+                return;
+            }
+        }
+    }
+
+    /// Readers read all over the place; after so many reads it is killed, and they go on. Gives the
+    /// reads that were right and those that failed.
+    pub fn read_and_kill(&mut self, mnt: &Path, reads: usize) -> (usize, usize) {
+        let (right, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let done = AtomicBool::new(false);
+        let expected = big();
+        std::thread::scope(|scope| {
+            for reader in 0..6_usize {
+                let (right, failed, done, expected) = (&right, &failed, &done, &expected);
+                scope.spawn(move || {
+                    let file = File::open(mnt.join("big")).unwrap();
+                    let mut block = [0; BLOCK];
+                    let blocks = BIG / BLOCK;
+                    for step in 0..4 * blocks {
+                        let at = (step * 769 + reader * 331) % blocks * BLOCK;
+                        match file.read_exact_at(&mut block, at as u64) {
+                            Ok(()) if block[..] == expected[at..][..BLOCK] => right,
+                            Ok(()) => panic!("wrong bytes at {at}: {:?}...", &block[..8]),
+                            Err(error) => {
+                                assert_eq!(error.raw_os_error(), Some(5), "{error}");
+                                failed
+                            }
+                        }
+                        .fetch_add(1, Ordering::AcqRel);
+                        if done.load(Ordering::Acquire) && step > blocks {
+                            return;
+                        }
+                    }
+                });
+            }
+            while right.load(Ordering::Acquire) < reads {
+                std::hint::spin_loop();
+            }
+            self.child.kill().unwrap();
+            self.child.wait().unwrap();
+            done.store(true, Ordering::Release);
+        });
+        (right.into_inner(), failed.into_inner())
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -24,6 +24,7 @@ use crate::attr;
 use crate::core::{Core, Seek, Xattr};
 use crate::counts::Operation;
 use crate::errno::errno;
+use crate::handover::Negotiated;
 use crate::push::Pusher;
 use crate::push_tree::TreePusher;
 use crate::workers::Workers;
@@ -76,6 +77,7 @@ impl Adapter {
 
 impl Filesystem for Adapter {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let mut asked = InitFlags::empty();
         // Each on its own: an old kernel may lack some, and works without.
         for wanted in [
             InitFlags::FUSE_ASYNC_READ,
@@ -87,17 +89,20 @@ impl Filesystem for Adapter {
             InitFlags::FUSE_EXPLICIT_INVAL_DATA,
             InitFlags::FUSE_MAX_PAGES,
         ] {
+            asked |= wanted;
             if let Err(missing) = config.add_capabilities(wanted) {
                 tracing::debug!(?missing, "the kernel's FUSE lacks a capability");
             }
         }
         if self.core.volume.opens {
+            asked |= InitFlags::FUSE_PASSTHROUGH;
             let added = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH);
             let depth = config.set_max_stack_depth(self.core.backings.depth());
             if added.is_err() || depth.is_err() {
                 self.core.backings.unavailable();
             }
         }
+        let _is_set_once = self.core.negotiated.set(Negotiated::new(config, asked));
         // The largest requests that the kernel's limit allows come of `fuser`'s largest write size;
         // readahead stays at the most that the kernel offers unless it is to be off. One byte means
         // no page.

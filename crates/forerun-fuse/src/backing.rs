@@ -60,6 +60,30 @@ impl Backings {
         self.wanted.store(false, Ordering::Relaxed);
     }
 
+    /// Whether the kernel is asked to read files by itself.
+    pub fn wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Open files that the kernel reads by itself.
+    pub fn registered(&self) -> usize {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        count_registered(&open)
+    }
+
+    /// Opens no file any more: who asks waits, and is answered by another process. Fails with the
+    /// number of files that are registered, and that only this process can keep.
+    pub fn close(&self) -> std::result::Result<(), usize> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        match count_registered(&open) {
+            0 => {
+                std::mem::forget(open);
+                Ok(())
+            }
+            count => Err(count),
+        }
+    }
+
     /// Answers an OPEN: opens the data outside the image, and gives it to the kernel if it takes it.
     pub fn open(&self, core: &Core, number: u64, reply: ReplyOpen) {
         let opened = core.reader.open(core.node(number));
@@ -118,4 +142,9 @@ impl Backings {
             }
         }
     }
+}
+
+fn count_registered(open: &HashMap<u64, OpenFile>) -> usize {
+    let registered = |file: &&OpenFile| file.backing.is_some();
+    open.values().filter(registered).count()
 }

@@ -1,5 +1,7 @@
 //! What each request means, in terms of the engine: no kernel, no threads, no replies.
 
+use std::sync::OnceLock;
+
 use forerun::Reader;
 use forerun_engine::Data;
 use forerun_vfs::{Error, NodeId, Result, VolumeInfo};
@@ -10,6 +12,7 @@ use crate::attr::Ownership;
 use crate::backing::Backings;
 use crate::counts::{Counts, Operation};
 use crate::failures::Failures;
+use crate::handover::Negotiated;
 use crate::inode::Inodes;
 
 /// One image under one set of mount options.
@@ -24,6 +27,8 @@ pub struct Core {
     pub backings: Backings,
     /// Nodes as inode numbers.
     pub inodes: Inodes,
+    /// What was agreed with the kernel, once it was.
+    pub negotiated: OnceLock<Negotiated>,
     owners: Ownership,
     failures: Failures,
 }
@@ -78,9 +83,20 @@ impl Core {
             backings: Backings::new(options.objects.as_deref()),
             counts: Counts::default(),
             failures: Failures::default(),
+            negotiated: OnceLock::new(),
             reader,
             volume,
         }
+    }
+
+    /// What two openings of one image have in common, for who knows no more of it.
+    pub fn likeness(&self) -> Vec<u8> {
+        let (format, len) = (self.volume.format, self.volume.image_len);
+        let (root, block) = (self.reader.fs().root().0, self.volume.block_size);
+        let mut likeness = format!("{format} {len} {root} {block} ").into_bytes();
+        likeness.extend_from_slice(&self.volume.label);
+        likeness.retain(|byte| *byte != b'\n');
+        likeness
     }
 
     /// The node of an inode number.

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::HandoverError;
+
 /// Why an image could not be mounted, or its mount ended badly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -101,6 +103,9 @@ pub enum MountError {
     /// The mount could not be taken down.
     #[error(transparent)]
     Umount(#[from] UmountError),
+    /// The mount could not be taken over from the process that served it.
+    #[error(transparent)]
+    Handover(#[from] HandoverError),
 }
 
 /// Why a mount could not be taken down.

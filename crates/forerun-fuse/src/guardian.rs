@@ -7,7 +7,9 @@
 //! ask as a user who may not look. The shell asks nothing: the device number in
 //! `/proc/self/mountinfo` says whether the mount is ours.
 
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -27,14 +29,16 @@ done < /proc/self/mountinfo
 /// The process. Dropping it lets it go without unmounting.
 #[derive(Debug)]
 pub struct Guardian {
-    process: Child,
+    /// Nothing where another process has started it.
+    process: Option<Child>,
+    pipe: Option<File>,
 }
 
 impl Guardian {
     /// Starts it for the mount of this device on `path`.
     pub fn start(path: &Path, device: (u32, u32)) -> io::Result<Self> {
         let (major, minor) = device;
-        let process = Command::new("/bin/sh")
+        let mut process = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "forerun-auto-unmount"])
             .arg(path)
             .arg(format!("{major}:{minor}"))
@@ -44,17 +48,36 @@ impl Guardian {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()?;
-        Ok(Self { process })
+        let pipe = process.stdin.take();
+        Ok(Self {
+            process: Some(process),
+            pipe: pipe.map(|pipe| File::from(OwnedFd::from(pipe))),
+        })
+    }
+
+    /// One that another process has started, which holds the pipe too, or has held it. What ends the
+    /// pipe is the end of the last who holds it.
+    pub fn inherited(pipe: OwnedFd) -> Self {
+        Self {
+            process: None,
+            pipe: Some(File::from(pipe)),
+        }
+    }
+
+    /// The pipe, to be held by another process as well.
+    pub fn share(&self) -> io::Result<Option<OwnedFd>> {
+        let pipe = self.pipe.as_ref().map(File::try_clone).transpose()?;
+        Ok(pipe.map(OwnedFd::from))
     }
 }
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        if let Some(mut pipe) = self.process.stdin.take() {
+        if let Some(mut pipe) = self.pipe.take() {
             // If it is gone already there is nobody to tell.
             let _gone = pipe.write_all(b"done\n");
         }
-        if let Err(error) = self.process.wait() {
+        if let Some(Err(error)) = self.process.as_mut().map(Child::wait) {
             tracing::debug!("waiting for the auto_unmount process: {error}");
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! [`mount`] attaches the image and returns once it answers; [`Mount`] waits for its end or brings
 //! it about; [`umount`] takes down a mount that another process serves, dead ones included.
-//! [`MountOptions`] is what `-o` and `/etc/fstab` can say.
+//! [`MountOptions`] is what `-o` and `/etc/fstab` can say. A [`Giver`] hands a live mount to another
+//! process, which [`take_over`]s.
 //!
 //! This is the only crate that knows the FUSE protocol (through `fuser`, behind an adapter) and
 //! errno. It knows no format and moves no file data: that is the engine's. Images do not change, so
@@ -23,6 +24,7 @@ mod errno;
 mod error;
 mod failures;
 mod guardian;
+mod handover;
 mod inode;
 mod mount;
 mod mountinfo;
@@ -38,7 +40,8 @@ mod workers;
 pub use counts::{Operation, RequestCounts};
 pub use error::{MountError, UmountError};
 pub use forerun::{Image, Reader, Volume, VolumeMut};
-pub use mount::{Mount, mount, mount_reader, mount_volume};
+pub use handover::{Giver, HandoverError, Inherited, Offered, take_over};
+pub use mount::{Monitor, Mount, mount, mount_reader, mount_volume};
 pub use mountinfo::{MountEntry, mounts};
 pub use options::{MountOptions, OptionError, parse_size};
 pub use umount::{UmountOptions, umount};

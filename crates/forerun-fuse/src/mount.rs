@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 
 use forerun::{EngineOptions, Image, Reader, StatsSnapshot, Volume};
@@ -15,6 +15,7 @@ use crate::attach::attach;
 use crate::core::Core;
 use crate::counts::RequestCounts;
 use crate::error::{MountError, UmountError};
+use crate::handover::Giver;
 use crate::mountpoint::prepare;
 use crate::push::Pusher;
 use crate::push_tree::TreePusher;
@@ -39,9 +40,51 @@ pub struct Mount {
 
 /// What the requests are about.
 #[derive(Debug)]
-enum Served {
+pub enum Served {
+    /// An image, for reading.
     Image(Arc<Core>),
+    /// A volume, for writing as well.
     Volume(Arc<CoreMut>),
+}
+
+impl Served {
+    fn stats(&self) -> StatsSnapshot {
+        match self {
+            Self::Image(core) => core.reader.observer().stats().snapshot(),
+            Self::Volume(core) => core.volume.observer().stats().snapshot(),
+        }
+    }
+
+    fn requests(&self) -> RequestCounts {
+        match self {
+            Self::Image(core) => core.counts.snapshot(),
+            Self::Volume(core) => core.counts.snapshot(),
+        }
+    }
+}
+
+/// Tells of a mount as long as it lasts, without keeping it.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    served: Watched,
+}
+
+#[derive(Clone, Debug)]
+enum Watched {
+    Image(Weak<Core>),
+    Volume(Weak<CoreMut>),
+}
+
+impl Monitor {
+    /// The engine's counters and the requests of the kernel; nothing once the mount has ended.
+    #[must_use]
+    pub fn counters(&self) -> Option<(StatsSnapshot, RequestCounts)> {
+        let served = match &self.served {
+            Watched::Image(core) => Served::Image(core.upgrade()?),
+            Watched::Volume(core) => Served::Volume(core.upgrade()?),
+        };
+        Some((served.stats(), served.requests()))
+    }
 }
 
 /// Mounts `image` on `dir`, and returns once the mount answers.
@@ -65,6 +108,17 @@ pub fn mount_reader(
     options: &MountOptions,
 ) -> Result<Mount, MountError> {
     let path = prepare(dir)?;
+    show(reader, options, |adapter, served| {
+        serve(adapter, served, path, options, false)
+    })
+}
+
+/// An image, by a session that `begin` makes, with all that goes on beside the answers.
+pub fn show(
+    reader: Reader,
+    options: &MountOptions,
+    begin: impl FnOnce(Adapter, Served) -> Result<(Mount, Notifier), MountError>,
+) -> Result<Mount, MountError> {
     let core = Arc::new(Core::new(reader, options));
     let takers = takers(options);
     let pusher = Arc::new(OnceLock::new());
@@ -77,7 +131,7 @@ pub fn mount_reader(
         options.large_blocks,
     );
     let served = Served::Image(Arc::clone(&core));
-    let (mut mount, notifier) = serve(adapter, served, path, options, false)?;
+    let (mut mount, notifier) = begin(adapter, served)?;
     let readahead = core.reader.options().readahead;
     if options.large_blocks && readahead > 0 {
         mount.lifted = options.lift_readahead && bdi::lift(mount.unmounter.device(), readahead);
@@ -139,17 +193,9 @@ fn serve(
     let connection = attach(&path, &OsString::from(source), options, writable)?;
     // From here on a failure takes the mount down again: dropping this does.
     let unmounter = Unmounter::new(path.clone(), &connection, options.auto_unmount)?;
-    let mut mount = Mount {
-        unmounter: unmounter.clone(),
-        served,
-        session: None,
-        lifted: false,
-        pushing: false,
-    };
-    let mut config = Config::default();
-    config.n_threads = Some(takers(options));
+    let mut mount = Mount::new(unmounter.clone(), served);
     // Who may look is the kernel's business, which knows who mounted and whether others may.
-    let session = Session::from_fd(adapter, connection, SessionACL::All, config)
+    let session = Session::from_fd(adapter, connection, SessionACL::All, config(options))
         .map_err(MountError::Handshake)?;
     let notifier = session.notifier();
     let thread = std::thread::Builder::new().name("forerun-fuse".to_string());
@@ -167,6 +213,13 @@ fn serve(
     Ok((mount, notifier))
 }
 
+/// How `fuser` is to work.
+pub fn config(options: &MountOptions) -> Config {
+    let mut config = Config::default();
+    config.n_threads = Some(takers(options));
+    config
+}
+
 fn takers(options: &MountOptions) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let wanted = options.threads.unwrap_or(2 * cpus);
@@ -174,6 +227,32 @@ fn takers(options: &MountOptions) -> usize {
 }
 
 impl Mount {
+    /// One that nobody serves yet.
+    pub(crate) const fn new(unmounter: Unmounter, served: Served) -> Self {
+        Self {
+            unmounter,
+            served,
+            session: None,
+            lifted: false,
+            pushing: false,
+        }
+    }
+
+    /// It is served by this thread.
+    pub(crate) fn serve_by(&mut self, thread: JoinHandle<io::Result<()>>) {
+        self.session = Some(thread);
+    }
+
+    /// What hands it to another process.
+    #[must_use]
+    pub fn giver(&self) -> Giver {
+        let core = match &self.served {
+            Served::Image(core) => Some(core),
+            Served::Volume(_) => None,
+        };
+        Giver::new(core, self.unmounter.clone())
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -201,19 +280,23 @@ impl Mount {
     /// The engine's counters.
     #[must_use]
     pub fn stats(&self) -> StatsSnapshot {
-        match &self.served {
-            Served::Image(core) => core.reader.observer().stats().snapshot(),
-            Served::Volume(core) => core.volume.observer().stats().snapshot(),
-        }
+        self.served.stats()
     }
 
     /// The requests of the kernel.
     #[must_use]
     pub fn requests(&self) -> RequestCounts {
-        match &self.served {
-            Served::Image(core) => core.counts.snapshot(),
-            Served::Volume(core) => core.counts.snapshot(),
-        }
+        self.served.requests()
+    }
+
+    /// What tells of it from other threads.
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        let served = match &self.served {
+            Served::Image(core) => Watched::Image(Arc::downgrade(core)),
+            Served::Volume(core) => Watched::Volume(Arc::downgrade(core)),
+        };
+        Monitor { served }
     }
 
     /// Returns when the mount has ended: unmounted by anybody, and no file of it open any more.

@@ -81,6 +81,38 @@ impl Unmounter {
         })
     }
 
+    /// For a mount that another process has made, and still serves.
+    pub(crate) fn inherited(
+        path: PathBuf,
+        device: (u32, u32),
+        connection: &OwnedFd,
+    ) -> io::Result<Self> {
+        let held = Held {
+            connection: Some(connection.try_clone()?),
+            guardian: None,
+        };
+        Ok(Self {
+            path,
+            device,
+            held: Arc::new(Mutex::new(held)),
+        })
+    }
+
+    /// Takes on the guardian that watched over the other process.
+    pub(crate) fn adopt(&self, guardian: Option<Guardian>) {
+        self.lock().guardian = guardian;
+    }
+
+    /// What another process needs to hold: the connection, if there still is one, and the pipe to
+    /// the guardian.
+    pub(crate) fn share(&self) -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
+        let held = self.lock();
+        let connection = held.connection.as_ref().filter(|fd| is_connected(fd));
+        let connection = connection.map(OwnedFd::try_clone).transpose()?;
+        let guardian = held.guardian.as_ref().map(Guardian::share).transpose()?;
+        Ok((connection, guardian.flatten()))
+    }
+
     /// Where the mount is, or was.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -149,7 +181,7 @@ impl Unmounter {
 }
 
 /// FUSE signals an error on a connection that has no mount any more.
-fn is_connected(connection: &OwnedFd) -> bool {
+pub fn is_connected(connection: &OwnedFd) -> bool {
     let mut connection = [PollFd::new(connection, PollFlags::empty())];
     let at_once = Timespec {
         tv_sec: 0,

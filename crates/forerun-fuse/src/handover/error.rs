@@ -1,0 +1,61 @@
+//! Why a mount was not handed over.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a mount was not handed over. It is served by who served it before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HandoverError {
+    /// The mount can be written to.
+    #[error(
+        "the volume is mounted for writing, and what is not written yet is known to its process \
+         only; unmount it and mount it again"
+    )]
+    Volume,
+    /// Requests under way would be lost.
+    #[error(
+        "this kernel cannot send requests again that a process took and did not answer (Linux 6.9 \
+         and later can), so those under way would be lost; unmount it and mount it again"
+    )]
+    Kernel,
+    /// The kernel reads files by itself.
+    #[error(
+        "{count} files are open that the kernel reads by itself, which only the process that \
+         opened them can keep; try again when they are closed"
+    )]
+    OpenFiles {
+        /// How many.
+        count: usize,
+    },
+    /// The mount has ended.
+    #[error("the mount has ended")]
+    Ended,
+    /// The other process could not be spoken to.
+    #[error("the other process: {0}")]
+    Socket(#[source] io::Error),
+    /// The other process is of a version that says other things.
+    #[error("the other process is of another version of forerun, which takes nothing over")]
+    Version,
+    /// The new process did not become ready.
+    #[error("the new process ended before it was ready")]
+    NotReady,
+    /// The new process does not become ready.
+    #[error("the new process was not ready within {seconds} seconds")]
+    TooLate {
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The old process has thought better of it.
+    #[error("the process that serves the mount goes on serving it")]
+    Refused,
+    /// The image is another one than the one that is mounted.
+    #[error(
+        "the image is not the one that is mounted on {} any more: it was changed or replaced",
+        path.display()
+    )]
+    OtherImage {
+        /// Where it is mounted.
+        path: PathBuf,
+    },
+}

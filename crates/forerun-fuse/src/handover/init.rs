@@ -1,0 +1,143 @@
+//! The handshake of a connection that has long had it.
+//!
+//! `fuser` begins every session by answering the INIT request, which the kernel sends once in the
+//! life of a connection. So the session is made on a socket on which an INIT request lies, offering
+//! what was agreed before and nothing else; its answer is dropped, and the connection is put in the
+//! socket's place under the same descriptor number before anything else is read.
+//!
+//! That takes dup3(2) onto a descriptor that `fuser` owns and keeps to itself, which only a function
+//! that takes plain numbers can do. Version 0.29 of nix is the last to have one that is not `unsafe`.
+//! It is sound here: the session exists, nobody uses the descriptor meanwhile, and the owner of the
+//! number stays the owner, of another file. No other way was found: the descriptor that `fuser` is
+//! given cannot be seen again as one that rustix or the standard library would replace.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use fuser::{Config, Filesystem, InitFlags, KernelConfig, Session, SessionACL};
+use nix_numbers::fcntl::OFlag;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+/// Number of the INIT request.
+const INIT: u32 = 26;
+/// The protocol's major version, the only one there is.
+const MAJOR: u32 = 7;
+/// Bytes of a request's header, and of what follows it in INIT.
+const HEADER: usize = 40;
+const BODY: usize = 64;
+/// What is offered as the longest readahead. The answer to it reaches nobody.
+const READAHEAD: u32 = 128 << 10;
+/// What `fuser` asks for besides what its filesystem does.
+const BY_FUSER: InitFlags = InitFlags::FUSE_ASYNC_READ
+    .union(InitFlags::FUSE_BIG_WRITES)
+    .union(InitFlags::FUSE_MAX_PAGES);
+
+/// What was agreed with the kernel when the mount began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Negotiated {
+    /// Minor version of the kernel's protocol.
+    pub abi: u32,
+    /// The capabilities that both sides have, and that of sending requests again, which need not be
+    /// asked for.
+    pub flags: u64,
+}
+
+impl Negotiated {
+    /// What comes of asking for `wanted`.
+    pub fn new(config: &KernelConfig, wanted: InitFlags) -> Self {
+        let known = wanted | BY_FUSER | InitFlags::FUSE_HAS_RESEND;
+        Self {
+            abi: config.kernel_abi().1,
+            flags: (config.capabilities() & known).bits(),
+        }
+    }
+
+    /// Whether the kernel sends requests again when asked.
+    pub const fn resends(self) -> bool {
+        self.flags & InitFlags::FUSE_HAS_RESEND.bits() != 0
+    }
+}
+
+/// A session on `connection`, about which `negotiated` was agreed. It has read nothing yet.
+pub fn session<F: Filesystem>(
+    adapter: F,
+    connection: &OwnedFd,
+    negotiated: Negotiated,
+    config: Config,
+) -> io::Result<Session<F>> {
+    let (kernel, ours) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    rustix::io::write(&kernel, &request(negotiated))?;
+    let session = Session::from_fd(adapter, ours, SessionACL::All, config)?;
+    let number = session.as_fd().as_raw_fd();
+    nix_numbers::unistd::dup3(connection.as_raw_fd(), number, OFlag::O_CLOEXEC)?;
+    Ok(session)
+}
+
+/// An INIT request as the kernel would send it.
+fn request(negotiated: Negotiated) -> Vec<u8> {
+    let flags = negotiated.flags | InitFlags::FUSE_INIT_EXT.bits();
+    let low = u32::try_from(flags & u64::from(u32::MAX)).unwrap_or(0);
+    let high = u32::try_from(flags >> 32).unwrap_or(0);
+    let len = u32::try_from(HEADER + BODY).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(HEADER + BODY);
+    let mut put = |word: u32| bytes.extend_from_slice(&word.to_ne_bytes());
+    put(len);
+    put(INIT);
+    // A unique number that is not 0, no node, nobody's request.
+    [2, 0, 0, 0, 0, 0, 0, 0].into_iter().for_each(&mut put);
+    for word in [MAJOR, negotiated.abi, READAHEAD, low, high] {
+        put(word);
+    }
+    bytes.resize(HEADER + BODY, 0);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Seek};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    struct Asks(Arc<Mutex<Option<(u32, u64)>>>);
+
+    impl Filesystem for Asks {
+        fn init(&mut self, _req: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
+            let told = (config.kernel_abi().1, config.capabilities().bits());
+            *self.0.lock().unwrap() = Some(told);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_session_without_a_kernel_and_then_on_another_file() {
+        let told = Arc::default();
+        let flags = InitFlags::FUSE_HAS_RESEND | InitFlags::FUSE_ASYNC_READ;
+        let negotiated = Negotiated {
+            abi: 41,
+            flags: flags.bits(),
+        };
+        let mut file = File::from(
+            rustix::fs::memfd_create("connection", rustix::fs::MemfdFlags::CLOEXEC).unwrap(),
+        );
+        let connection = file.try_clone().unwrap().into();
+        let adapter = Asks(Arc::clone(&told));
+        let session = session(adapter, &connection, negotiated, Config::default()).unwrap();
+        assert_eq!(*told.lock().unwrap(), Some((41, flags.bits())));
+        // The answer to INIT went elsewhere; what is sent from now on does not.
+        assert_eq!(file.metadata().unwrap().len(), 0);
+        session.notifier().poll(fuser::PollHandle(1)).unwrap();
+        let mut bytes = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes.len(), 24);
+        let flags = rustix::io::fcntl_getfd(session.as_fd()).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    }
+}

@@ -9,12 +9,14 @@ use forerun::vfs::Verity;
 use forerun::{EngineOptions, Limits, OpenOptions};
 
 use crate::commands::{
-    cat::CatArgs, check::CheckArgs, completions::CompletionsArgs, convert::ConvertArgs,
-    demo::DemoArgs, diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs, gc::GcArgs,
-    info::InfoArgs, label::LabelArgs, ls::LsArgs, man::ManArgs, pack::PackArgs, tar::TarArgs,
+    cache::CacheCommandArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
+    convert::ConvertArgs, demo::DemoArgs, diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs,
+    gc::GcArgs, info::InfoArgs, label::LabelArgs, ls::LsArgs, man::ManArgs, pack::PackArgs,
+    pull::PullArgs, push::PushArgs, restart::RestartArgs, status::StatusArgs, tar::TarArgs,
     trace::TraceArgs,
 };
 use crate::mount::MountArgs;
+use crate::remote::{FetchAhead, RemoteArgs};
 use crate::size;
 use crate::umount::UmountArgs;
 
@@ -28,7 +30,7 @@ Examples:
 
 Exit status: 0 done; 1 the image stood in the way (no such path, damage, a limit);
 2 usage; 3 not an image of a known format; 4 the source could not be read; 5 the output
-could not be written; 6 done in part; 7 not mounted.";
+could not be written; 6 done in part; 7 not mounted; 8 all that was wrong was repaired.";
 
 /// Open filesystem images without the kernel's drivers and without root: list, read, extract,
 /// mount, make and check them
@@ -63,6 +65,8 @@ pub struct Global {
 }
 
 /// What to do.
+// There is one of it in a run.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Info(InfoArgs),
@@ -73,8 +77,13 @@ pub enum Command {
     Tar(TarArgs),
     Mount(MountArgs),
     Umount(UmountArgs),
+    Status(StatusArgs),
+    Restart(RestartArgs),
     Pack(PackArgs),
     Convert(ConvertArgs),
+    Push(PushArgs),
+    Pull(PullArgs),
+    Cache(CacheCommandArgs),
     Check(CheckArgs),
     Diff(DiffArgs),
     Dump(DumpArgs),
@@ -89,7 +98,8 @@ pub enum Command {
 /// The image to read, and how.
 #[derive(Args, Clone, Debug)]
 pub struct ImageArgs {
-    /// File or block device with the image; - for standard input
+    /// File or block device with the image; - for standard input; or where it can be fetched from:
+    /// https://, s3:// or oci:// and a name
     #[arg(value_name = "IMAGE", value_hint = clap::ValueHint::FilePath)]
     pub image: PathBuf,
     #[command(flatten)]
@@ -128,6 +138,8 @@ pub struct SourceArgs {
     /// Read in the legacy way: 1 KiB blocks, one at a time, nothing ahead
     #[arg(help_heading = "Image", long)]
     pub no_large_blocks: bool,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
 }
 
 /// The objects of a composefs image.
@@ -201,7 +213,7 @@ impl ImageArgs {
             large_blocks: !self.source.no_large_blocks,
             ..EngineOptions::default()
         };
-        if let Some(readahead) = self.source.readahead {
+        if let Some(readahead) = self.source.readahead() {
             engine.readahead = readahead;
         }
         if let Some(cache) = self.source.cache {
@@ -226,6 +238,15 @@ impl ImageArgs {
                 .unwrap_or_default(),
             ..OpenOptions::default()
         }
+    }
+}
+
+impl SourceArgs {
+    /// How far to read ahead. Who has readers wait for what is fetched ahead has nothing else read
+    /// ahead beside that.
+    pub fn readahead(&self) -> Option<u64> {
+        let waits = self.remote.fetch_ahead == Some(FetchAhead::Sync);
+        self.readahead.or(waits.then_some(0))
     }
 }
 

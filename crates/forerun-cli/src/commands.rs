@@ -1,5 +1,6 @@
 //! One file per subcommand: its arguments, and what it does with them.
 
+pub mod cache;
 pub mod cat;
 pub mod check;
 pub mod completions;
@@ -15,6 +16,11 @@ pub mod ls;
 pub mod man;
 mod owners;
 pub mod pack;
+pub mod pull;
+pub mod push;
+pub mod repair;
+pub mod restart;
 mod select;
+pub mod status;
 pub mod tar;
 pub mod trace;

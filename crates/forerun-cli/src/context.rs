@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
+use forerun::remote::RemoteImage;
 use forerun::{EventSink, Image, Observer};
 
 use crate::args::{Global, ImageArgs};
@@ -18,6 +19,7 @@ pub struct Context {
     /// The global options.
     pub global: Global,
     observers: RefCell<Vec<Arc<Observer>>>,
+    remotes: RefCell<Vec<Arc<RemoteImage>>>,
 }
 
 impl Context {
@@ -26,6 +28,7 @@ impl Context {
         Self {
             global,
             observers: RefCell::new(Vec::new()),
+            remotes: RefCell::new(Vec::new()),
         }
     }
 
@@ -50,11 +53,37 @@ impl Context {
         self.observers.borrow_mut().push(Arc::clone(observer));
     }
 
+    /// The same for an image that is fetched.
+    pub fn observe_remote(&self, image: &Arc<RemoteImage>) {
+        self.remotes.borrow_mut().push(Arc::clone(image));
+    }
+
+    /// The images that are fetched, in the order in which they were opened.
+    pub fn remotes(&self) -> Vec<Arc<RemoteImage>> {
+        self.remotes.borrow().clone()
+    }
+
+    /// Writes down what images that are fetched would when dropped: threads that serve until the
+    /// process ends hold them too, and nothing is dropped then.
+    pub fn finish_remotes(&self) {
+        for image in self.remotes.borrow().iter() {
+            if let Err(error) = image.save_accesses() {
+                tracing::warn!("the access list could not be written: {error}");
+            }
+            if let Err(error) = image.blob().flush() {
+                tracing::warn!("chunks could not be made durable: {error}");
+            }
+        }
+    }
+
     /// Prints the counters, where they are wanted.
     pub fn print_stats(&self) {
         if self.global.stats {
             for observer in self.observers.borrow().iter() {
                 crate::output::print_stats(self, &observer.stats().snapshot());
+            }
+            for image in self.remotes.borrow().iter() {
+                crate::remote::print_stats(self, &image.status());
             }
         }
     }
@@ -111,6 +140,6 @@ pub fn image_name(args: &ImageArgs) -> String {
     if source::is_stdin(&args.image) {
         "standard input".to_string()
     } else {
-        args.image.display().to_string()
+        crate::remote::shown(&args.image)
     }
 }

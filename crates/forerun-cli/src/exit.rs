@@ -22,6 +22,8 @@ pub enum Exit {
     Partial,
     /// The image could not be mounted or unmounted.
     Mount,
+    /// `check --repair` found errors, and repaired all of them.
+    Repaired,
     /// Ended by a signal that asked it to.
     Interrupted,
     /// Nobody reads standard output any more, as in `forerun ls ... | head`.
@@ -56,6 +58,10 @@ impl Exit {
         ),
         (Self::Mount, "The image could not be mounted or unmounted."),
         (
+            Self::Repaired,
+            "From check --repair: problems were found, and all of them were repaired.",
+        ),
+        (
             Self::Interrupted,
             "Interrupted; nothing half-made was left.",
         ),
@@ -76,6 +82,7 @@ impl Exit {
             Self::Output => 5,
             Self::Partial => 6,
             Self::Mount => 7,
+            Self::Repaired => 8,
             // As a shell reports death by SIGINT and SIGPIPE.
             Self::Interrupted => 130,
             Self::BrokenPipe => 141,

@@ -17,5 +17,7 @@ pub fn init(verbose: u8, to_file: bool) {
         .with_writer(std::io::stderr)
         .with_ansi(!to_file && std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_target(false)
+        // To standard error, which is what failed: that would be a panic.
+        .log_internal_errors(false)
         .try_init();
 }

@@ -17,6 +17,7 @@ mod log;
 mod mount;
 mod output;
 mod progress;
+mod remote;
 mod size;
 mod source;
 mod target;
@@ -33,6 +34,10 @@ use error::Result;
 use exit::Exit;
 
 fn main() -> ExitCode {
+    // The second process of a mount that the kernel reads on demand.
+    if let Some(code) = forerun_kernel::run_guard() {
+        return code;
+    }
     let argv: Vec<_> = std::env::args_os().collect();
     let call = mount::as_mount_helper(&argv, &is_command);
     let status = match call {
@@ -57,6 +62,7 @@ fn main() -> ExitCode {
         }
     };
     let exit = result.unwrap_or_else(|failure| context.report(&failure));
+    context.finish_remotes();
     context.print_stats();
     ExitCode::from(status(exit))
 }
@@ -71,12 +77,17 @@ fn run(context: &Context, command: &Command) -> Result {
         Command::Info(args) => commands::info::run(context, args),
         Command::Label(args) => commands::label::run(context, args),
         Command::Ls(args) => commands::ls::run(context, args),
+        Command::Cache(args) => commands::cache::run(context, args),
         Command::Cat(args) => commands::cat::run(context, args),
         Command::Extract(args) => commands::extract::run(context, args),
         Command::Tar(args) => commands::tar::run(context, args),
         Command::Mount(args) => mount::run(context, args),
         Command::Umount(args) => umount::run(context, args),
         Command::Pack(args) => commands::pack::run(context, args),
+        Command::Push(args) => commands::push::run(context, args),
+        Command::Pull(args) => commands::pull::run(context, args),
+        Command::Status(args) => commands::status::run(context, args),
+        Command::Restart(args) => commands::restart::run(context, args),
         Command::Convert(args) => commands::convert::run(context, args),
         Command::Check(args) => commands::check::run(context, args),
         Command::Diff(args) => commands::diff::run(context, args),

@@ -4,17 +4,23 @@
 //! mount answers, or with what went wrong.
 
 mod daemon;
+mod handover;
 mod helper;
+mod on_demand;
 mod present;
+mod report;
 mod via;
 mod volume;
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, ValueHint};
-use forerun_fuse::{Mount, MountOptions, Unmounted, Unmounter};
+use forerun::TraceWriter;
+use forerun::remote::RemoteImage;
+use forerun_fuse::{Inherited, Mount, MountOptions, Unmounted, Unmounter};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -22,9 +28,14 @@ use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
+use crate::remote::{self, RemoteArgs};
+
+use handover::Succession;
+use report::{Report, Telling};
 
 pub use helper::{as_mount_helper, helper_status};
 pub use present::umount as umount_by_kernel;
+pub use report::{ask as ask_process, directory as report_directory};
 pub use via::Via;
 
 const OPTIONS_HELP: &str = "\
@@ -77,13 +88,19 @@ pub struct MountArgs {
     /// Record each request to the image or device in this file; forerun trace sums it up
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
+    /// Serve counters for Prometheus at this address, such as 127.0.0.1:9000
+    #[arg(long, value_name = "ADDR")]
+    pub metrics: Option<String>,
     /// Append what the serving process has to say to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
     /// Open the image as this format, whatever it looks like
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
-    /// File or block device with the image
+    #[command(flatten)]
+    pub remote: RemoteArgs,
+    /// File or block device with the image, or where it can be fetched from: https://, s3:// or
+    /// oci:// and a name
     #[arg(value_hint = ValueHint::FilePath)]
     pub image: PathBuf,
     /// The directory to show it on
@@ -110,7 +127,13 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
         let hint = "save it to a file first; a file of that name is ./-";
         return Err(Failure::usage("standard input cannot be mounted").hint(hint));
     }
-    let in_background = daemon::is_child();
+    let inherited = handover::inherited()?;
+    if inherited.is_none()
+        && let Some(exit) = on_demand::run(context, args, &options, via)?
+    {
+        return Ok(exit);
+    }
+    let in_background = inherited.is_some() || daemon::is_child();
     if !in_background {
         present::refuse(&args.dir, via)?;
         if let Some(exit) = via::by_kernel(context, args, &options, via)? {
@@ -135,18 +158,21 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     if options.fsname.is_none() {
         options.fsname = Some(fsname(&args.image));
     }
-    let mounted = match volume::open(context, args, &options, trace.as_ref())? {
-        Some(volume) => forerun_fuse::mount_volume(volume.volume().clone(), &args.dir, &options),
-        None => {
-            let events = trace.as_ref().map(volume::as_sink);
-            let image = context.open_traced(&image_args(args, &options), events)?;
-            forerun_fuse::mount(&image, &args.dir, &options)
-        }
-    };
-    let mut mount = mounted.map_err(|error| mount_failure(&error, args))?;
-    watch(signals, mount.unmounter())?;
+    let is_successor = inherited.is_some();
+    let (trace_to, log_to) = (trace.as_ref(), log.as_ref());
+    let mounted = open_and_mount(context, args, &options, trace_to, inherited, log_to)?;
+    let (mut mount, succession) = mounted;
+    let remote = context.remotes().first().map(Arc::clone);
+    watch(
+        signals,
+        mount.unmounter(),
+        remote.clone().map(|image| (image, args.remote.clone())),
+    )?;
+    let _until_the_end = tell(args, &mount, remote, &succession, is_successor)?;
     // From here on nobody listens on the terminal but in the foreground.
-    if in_background {
+    if is_successor {
+        daemon::ready_to_go_on(log)?;
+    } else if in_background {
         daemon::ready(log)?;
     } else if let Some(log) = log {
         let redirected = rustix::stdio::dup2_stderr(log);
@@ -159,6 +185,68 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     }
     ended.map_err(|error| mount_failure(&error, args))?;
     Ok(Exit::Ok)
+}
+
+/// Begins to tell of the mount to who asks.
+fn tell(
+    args: &MountArgs,
+    mount: &Mount,
+    remote: Option<Arc<RemoteImage>>,
+    succession: &Arc<Succession>,
+    is_successor: bool,
+) -> Result<Option<Telling>> {
+    let image = remote::shown(&args.image);
+    let report = Arc::new(Report::new(mount.path(), image, mount.monitor(), remote));
+    if let Some(address) = &args.metrics {
+        match report::serve_metrics(&report, address) {
+            // The mount is in use: it goes on without.
+            Err(error) if is_successor => tracing::error!("no metrics: {error}"),
+            served => {
+                let failed = |error| Failure::new(Exit::Mount, "metrics", format!("{error}"));
+                served.map_err(failed)?;
+            }
+        }
+    }
+    let told = report::tell(&report, succession);
+    let told = told.inspect_err(|error| {
+        tracing::warn!("forerun status will not know of this mount: {error}");
+    });
+    Ok(told.ok())
+}
+
+/// Opens what is to be mounted, and mounts it, or takes it over from another process.
+fn open_and_mount(
+    context: &Context,
+    args: &MountArgs,
+    options: &MountOptions,
+    trace: Option<&Arc<TraceWriter>>,
+    inherited: Option<Inherited>,
+    log: Option<&File>,
+) -> Result<(Mount, Arc<Succession>)> {
+    // Only images are inherited, whatever could be done with them now.
+    let volume = match inherited {
+        None => volume::open(context, args, options, trace)?,
+        Some(_) => None,
+    };
+    let mut identity = Vec::new();
+    let mounted = match volume {
+        Some(volume) => forerun_fuse::mount_volume(volume.volume().clone(), &args.dir, options),
+        None => {
+            let events = trace.map(volume::as_sink);
+            let image = context.open_traced(&image_args(args, options), events)?;
+            identity = handover::identity(args, options, context.remotes().first());
+            match inherited {
+                None => forerun_fuse::mount(&image, &args.dir, options),
+                Some(inherited) => {
+                    let settle = || daemon::settle_stderr(log);
+                    forerun_fuse::take_over(&image, inherited, &identity, options, settle)
+                }
+            }
+        }
+    };
+    let mount = mounted.map_err(|error| mount_failure(&error, args))?;
+    let succession = Succession::new(args, &mount, identity);
+    Ok((mount, Arc::new(succession)))
 }
 
 /// The system refused what a mount needs besides mounting.
@@ -213,6 +301,7 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             cache: options.cache,
             threads: options.threads.and_then(|n| u16::try_from(n).ok()),
             no_large_blocks: !options.large_blocks,
+            remote: args.remote.clone(),
         },
         limits: LimitArgs {
             max_total_bytes: None,
@@ -224,6 +313,9 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
 
 /// The image as `df` shows it: its absolute path, where that can be told.
 fn fsname(image: &Path) -> String {
+    if remote::is_remote(image) {
+        return remote::shown(image).replace('\n', "?");
+    }
     let path = image.canonicalize().unwrap_or_else(|_| image.to_path_buf());
     path.display().to_string().replace('\n', "?")
 }
@@ -251,11 +343,24 @@ fn mount_failure(error: &forerun_fuse::MountError, args: &MountArgs) -> Failure 
 
 /// The first signal unmounts. If the mount is in use it goes on being served, out of sight, until
 /// its last user is gone; the second signal ends the process at once.
-fn watch(mut signals: Signals, unmounter: Unmounter) -> Result<()> {
+///
+/// SIGHUP is another matter where the image is at a server: it has mirrors and credentials read again.
+fn watch(
+    mut signals: Signals,
+    unmounter: Unmounter,
+    remote: Option<(Arc<RemoteImage>, RemoteArgs)>,
+) -> Result<()> {
     let thread = std::thread::Builder::new().name("signals".to_string());
     let watching = thread.spawn(move || {
         let mut asked = false;
         for signal in signals.forever() {
+            if let Some((image, args)) = remote.as_ref().filter(|_| signal == SIGHUP) {
+                match image.reopen(&args.options()) {
+                    Ok(()) => tracing::info!("mirrors and credentials were read again"),
+                    Err(error) => tracing::error!("mirrors and credentials stay: {error}"),
+                }
+                continue;
+            }
             if asked {
                 std::process::exit(i32::from(Exit::Interrupted.code()));
             }

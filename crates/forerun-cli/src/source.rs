@@ -15,7 +15,7 @@ use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
-use crate::size;
+use crate::{remote, size};
 
 /// Whether a name stands for standard input or output.
 pub fn is_stdin(path: &Path) -> bool {
@@ -29,16 +29,17 @@ pub fn open(
     events: Option<Arc<dyn EventSink>>,
 ) -> Result<Image> {
     let name = image_name(args);
-    let file = if is_stdin(&args.image) {
-        stdin(context)?
+    let source: Arc<dyn ReadAt> = if is_stdin(&args.image) {
+        Arc::new(stdin(context)?)
+    } else if let Some(reference) = remote::reference(&args.image)? {
+        remote::open(context, &reference, &args.source.remote)?
     } else {
-        open_file(&args.image).map_err(|failure| failure.of(&name))?
+        Arc::new(open_file(&args.image).map_err(|failure| failure.of(&name))?)
     };
     let mut options = args.open_options();
     options.events = events;
-    check_range(&file, &options).map_err(|failure| failure.of(&name))?;
-    Image::from_source(Arc::new(file), &options)
-        .map_err(|error| from_open(error, &options).of(&name))
+    check_range(&*source, &options).map_err(|failure| failure.of(&name))?;
+    Image::from_source(source, &options).map_err(|error| from_open(error, &options).of(&name))
 }
 
 fn open_file(path: &Path) -> Result<FileSource> {
@@ -62,8 +63,8 @@ fn cannot_open(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-fn check_range(file: &FileSource, options: &OpenOptions) -> Result<()> {
-    let len = file.len();
+fn check_range(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
+    let len = source.len();
     let end = match options.size {
         Some(size) => options.offset.checked_add(size),
         None => Some(options.offset),

@@ -19,17 +19,49 @@ use crate::{json, size};
 ///
 /// Exit status 1 if anything cannot be read as it should be. Deviations from the format that lose
 /// nothing are shown as warnings and do not change the status.
+///
+/// With --repair an exFAT volume is repaired in place: on a terminal each kind of problem is asked
+/// about, --yes repairs all but what would lose data, and without either nothing is written. It
+/// must not be mounted. Exit status 8 if all that was wrong was repaired, 1 if errors are left.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun check firmware.img
+  forerun check --repair card.img               ask before each kind of repair
+  forerun check --repair --yes /dev/sdb1        repair all that can be without loss
+  forerun check --repair --dry-run card.img     say what would be done")]
 pub struct CheckArgs {
     #[command(flatten)]
     pub image: ImageArgs,
     /// Look at headers and directories only; do not read the files
     #[arg(long)]
     pub quick: bool,
+    /// Repair what is wrong, in place (exFAT only); metadata only, files are not read
+    #[arg(help_heading = "Repair", long)]
+    pub repair: bool,
+    /// Repair without asking, but for what would lose data
+    #[arg(
+        help_heading = "Repair",
+        short,
+        long,
+        requires = "repair",
+        conflicts_with = "dry_run"
+    )]
+    pub yes: bool,
+    /// Say what would be repaired, and write nothing
+    #[arg(help_heading = "Repair", short = 'n', long, requires = "repair")]
+    pub dry_run: bool,
+    /// Keep clusters that belong to nothing as files in a new directory FORERUN.LOST, instead of
+    /// freeing them; done anyway where data had to be given up
+    #[arg(help_heading = "Repair", long, requires = "repair")]
+    pub lost_found: bool,
 }
 
 /// Runs it.
 pub fn run(context: &Context, args: &CheckArgs) -> Result {
+    if args.repair {
+        return super::repair::run(context, args);
+    }
     let image = context.open(&args.image)?;
     let name = image_name(&args.image);
     let mut out = Output::stdout()?;
@@ -139,7 +171,7 @@ fn sentence(summary: &CheckSummary, quick: bool) -> String {
     format!("{verdict} ({entries}, {files}, {read})")
 }
 
-fn counted(n: u64, one: &str, many: &str) -> String {
+pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 

@@ -9,6 +9,7 @@ use super::pack::{ChangeArgs, ExcludeArgs, FormatArgs, OutputArgs, make};
 use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs, VerityMode};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
+use crate::remote::RemoteArgs;
 use crate::size;
 use crate::target::{Target, is_same_file};
 
@@ -77,6 +78,8 @@ pub struct FromArgs {
     /// Memory that cached blocks may take [default: 256M, or an eighth of the memory]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub cache: Option<u64>,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
 }
 
 /// Runs it.
@@ -131,6 +134,7 @@ impl ConvertArgs {
                 cache: from.cache,
                 threads: self.format.threads,
                 no_large_blocks: false,
+                remote: from.remote.clone(),
             },
             limits: self.limits.clone(),
         }

@@ -5,8 +5,10 @@
 //! answers. Until then its errors go to the caller's standard error like those of any command; if it
 //! ends without the byte, its exit code becomes the caller's.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -27,15 +29,7 @@ pub fn is_child() -> bool {
 
 /// Starts it, and returns when its mount answers, or it has failed.
 pub fn start() -> Result {
-    let mut argv = std::env::args_os();
-    let mut command = Command::new(program());
-    if let Some(name) = argv.next() {
-        // mount(8)'s helper is told by its name.
-        command.arg0(name);
-    }
-    let mut child = command
-        .args(argv)
-        .env(PARENT, std::process::id().to_string())
+    let mut child = command(program())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -67,6 +61,35 @@ pub fn start() -> Result {
     Ok(same.unwrap_or(Exit::Mount))
 }
 
+/// `program` with the arguments of this process, as its child in the background.
+pub fn command(program: PathBuf) -> Command {
+    let mut argv = std::env::args_os();
+    let mut command = Command::new(program);
+    if let Some(name) = argv.next() {
+        // mount(8)'s helper is told by its name.
+        command.arg0(name);
+    }
+    command
+        .args(argv)
+        .env(PARENT, std::process::id().to_string());
+    command
+}
+
+/// What lies where this program was started from: after an upgrade, the new one.
+pub fn newest_program() -> PathBuf {
+    let Ok(itself) = std::env::current_exe() else {
+        return program();
+    };
+    // The system's mark of a file that is there no more.
+    let named = itself.as_os_str().as_bytes();
+    let named = named.strip_suffix(b" (deleted)").unwrap_or(named);
+    let named = PathBuf::from(OsStr::from_bytes(named));
+    match named.is_file() {
+        true => named,
+        false => program(),
+    }
+}
+
 /// This program, by a path that keeps its name in the list of processes if it still leads here.
 fn program() -> PathBuf {
     let itself = PathBuf::from("/proc/self/exe");
@@ -84,6 +107,27 @@ pub fn become_session_leader() -> Result<()> {
 /// Tells the caller that the mount answers, and lets go of whatever could be in its way: the
 /// directory we were started in, and the three standard files.
 pub fn ready(log: Option<File>) -> Result<()> {
+    settle(log, true)
+}
+
+/// The same for a mount that was taken over, which stays whether or not anybody listens.
+pub fn ready_to_go_on(log: Option<File>) -> Result<()> {
+    settle(log, false)
+}
+
+/// Lets go of the old process's pipe, which ends with it.
+pub fn settle_stderr(log: Option<&File>) {
+    let null = File::options().write(true).open("/dev/null");
+    let redirected = match (log, &null) {
+        (Some(file), _) | (None, Ok(file)) => rustix::stdio::dup2_stderr(file),
+        (None, Err(_)) => Ok(()),
+    };
+    if let Err(error) = redirected {
+        tracing::warn!("redirecting standard error: {error}");
+    }
+}
+
+fn settle(log: Option<File>, caller_is_needed: bool) -> Result<()> {
     let redirecting = |error: rustix::io::Errno| failed("redirecting output", &error.into());
     let null = File::options().read(true).write(true).open("/dev/null");
     let null = null.map_err(|error| failed("/dev/null", &error))?;
@@ -92,7 +136,12 @@ pub fn ready(log: Option<File>) -> Result<()> {
     let mut stdout = std::io::stdout();
     // A caller that is gone was interrupted, and wants no mount: the error unmounts.
     let told = stdout.write_all(READY).and_then(|()| stdout.flush());
-    told.map_err(|error| failed("telling the caller", &error))?;
+    match told {
+        Err(error) if !caller_is_needed => {
+            tracing::debug!("nobody waits for the new process: {error}")
+        }
+        told => told.map_err(|error| failed("telling the caller", &error))?,
+    }
     rustix::stdio::dup2_stdout(&null).map_err(redirecting)?;
     Ok(())
 }

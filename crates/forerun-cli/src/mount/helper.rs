@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use super::{HelperCall, MountArgs};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::remote::RemoteArgs;
 
 const NAMES: &[&str] = &["mount.fuse.forerun", "mount.fuse3.forerun", "mount.forerun"];
 const USAGE: &str = "mount.fuse.forerun IMAGE DIR [-sfnv] [-o OPTIONS] [-t TYPE]";
@@ -109,7 +110,9 @@ fn arguments(image: &OsStr, dir: &OsStr, options: Vec<String>, call: HelperCall)
         via: None,
         trace: None,
         log: None,
+        metrics: None,
         format: None,
+        remote: RemoteArgs::default(),
         image: PathBuf::from(image),
         dir: PathBuf::from(dir),
         helper: Some(call),

@@ -64,6 +64,11 @@ pub fn by_kernel(
     if via == Via::Fuse {
         return Ok(None);
     }
+    if via == Via::Auto && crate::remote::is_remote(&args.image) {
+        // By the kernel it is not the same: what is not here yet has to be asked for.
+        context.note("mounting through FUSE: the image is at a server");
+        return Ok(None);
+    }
     if let Some(option) = for_fuse_only(args, options) {
         let message = format!("{option} has no meaning for a mount by the kernel");
         if via == Via::Kernel {
@@ -120,6 +125,15 @@ fn told(context: &Context, mounted: &Mounted, via: Via) {
     }
 }
 
+/// Refuses options that only FUSE can honour.
+pub fn refuse_fuse_only(args: &MountArgs, options: &MountOptions) -> Result<()> {
+    let Some(option) = for_fuse_only(args, options) else {
+        return Ok(());
+    };
+    let message = format!("{option} has no meaning for a mount by the kernel");
+    Err(Failure::usage(message).hint("leave it out, or use --via fuse"))
+}
+
 /// The option that only a process of ours can honour, as it was given.
 fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static str> {
     let default = MountOptions::default();
@@ -127,6 +141,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
         (args.foreground, "--foreground"),
         (args.log.is_some(), "--log"),
         (args.trace.is_some(), "--trace"),
+        (args.metrics.is_some(), "--metrics"),
         (options.uid.is_some(), "uid="),
         (options.gid.is_some(), "gid="),
         (options.umask.is_some(), "umask="),
@@ -157,7 +172,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
 
 /// `allow_other` and `default_permissions` are what every mount of the kernel has; offset and size
 /// are known to the image.
-fn kernel_options(options: &MountOptions) -> Options {
+pub fn kernel_options(options: &MountOptions) -> Options {
     let mut kernel = Options::default();
     kernel.devices.clone_from(&options.devices);
     kernel.objects.clone_from(&options.objects);
@@ -176,7 +191,7 @@ const fn is_of_place(error: &Error) -> bool {
     )
 }
 
-fn failure(error: &Error, args: &MountArgs) -> Failure {
+pub fn failure(error: &Error, args: &MountArgs) -> Failure {
     let failure = Failure::new(Exit::Mount, "mount", without_errno(&error.to_string()));
     match error {
         Error::Mountpoint { source, .. } if source.kind() == ErrorKind::NotFound => {
@@ -189,6 +204,9 @@ fn failure(error: &Error, args: &MountArgs) -> Failure {
         Error::NotPermitted { .. } => failure.hint("--via fuse needs no root"),
         Error::NoDriver { .. } => failure.of(args.image.display()).hint(WITHOUT),
         Error::NoVerity { .. } => failure.hint("--via fuse computes the digests itself"),
+        Error::NoPreContent | Error::NotOnDemand { .. } => {
+            failure.of(crate::remote::shown(&args.image)).hint(WITHOUT)
+        }
         Error::UnknownFormat { .. } | Error::Refused(_) => {
             failure.of(args.image.display()).hint(WITHOUT)
         }

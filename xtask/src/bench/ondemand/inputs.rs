@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use forerun_testkit::fault_proxy::Log;
 use forerun_testkit::rng::Rng;
-use forerun_testkit::servers::Nginx;
+use forerun_testkit::servers::{Auth, DockerRegistry, Nginx};
 use serde_json::{Value, json};
 
 use super::rows::{Image, Row, Who};
@@ -26,8 +26,11 @@ pub struct Inputs {
     pub dir: PathBuf,
     /// The program.
     pub forerun: PathBuf,
-    /// Who has the images.
+    /// Who has the images that come through the link.
     pub server: Nginx,
+    /// Who has the image that is all here before anything is measured, where one is: of what comes
+    /// from a registry every chunk is verified as it comes, and never again.
+    registry: Option<DockerRegistry>,
     /// What the link carried in the last run of each kind.
     carried: RefCell<BTreeMap<(Row, Who), Carried>>,
 }
@@ -50,10 +53,11 @@ impl Inputs {
         fs::create_dir_all(&served).with_context(|| served.display().to_string())?;
         let server =
             Nginx::serve(&served).context("nginx serves the images: install nginx-light")?;
-        let inputs = Self {
+        let mut inputs = Self {
             dir,
             forerun,
             server,
+            registry: None,
             carried: RefCell::default(),
         };
         // Of another run, whose server and images were others.
@@ -69,12 +73,29 @@ impl Inputs {
                 inputs.make(image, megabytes * 1_000_000)?;
             }
         }
+        if rows.iter().any(|row| row.image() == Image::Local) {
+            let registry = DockerRegistry::start(Auth::None);
+            inputs.registry = Some(registry.context("install docker-registry")?);
+            let mut push = Command::new(&inputs.forerun);
+            push.args(["push", "--quiet"])
+                .arg(inputs.image(Image::Local));
+            process::output(push.arg(inputs.address(Image::Local)))?;
+        }
         Ok(inputs)
     }
 
     /// The image as it is served.
     pub fn image(&self, image: Image) -> PathBuf {
         self.dir.join("served").join(image.name())
+    }
+
+    /// Where it is had from without the link.
+    pub fn address(&self, image: Image) -> String {
+        let registry = self.registry.as_ref().filter(|_| image == Image::Local);
+        match registry {
+            Some(registry) => format!("oci://{}/bench/local:1", registry.authority()),
+            None => self.server.url_of(image.name()),
+        }
     }
 
     /// What it was made of.

@@ -104,7 +104,12 @@ fn first(inputs: &Inputs, who: Who) -> Result<Run> {
     };
     let options = ["--fetch-ahead", mode].map(OsString::from);
     drop_all()?;
-    let mounted = mount(inputs, &proxy.url(), Image::Coming, cache.path(), &options)?;
+    let mounted = mount(
+        inputs,
+        proxy.url_of(Image::Coming.name()),
+        cache.path(),
+        &options,
+    )?;
     let file = mounted.path().join("file");
     let start = Instant::now();
     let found = own(&["files"], &file)?;
@@ -131,7 +136,7 @@ fn start(inputs: &Inputs, who: Who) -> Result<Run> {
     process::output(Command::new(&inputs.forerun).arg("--version"))?;
     let start = Instant::now();
     let image = Image::Interpreter;
-    let mounted = mount(inputs, &proxy.url(), image, cache.path(), &options)?;
+    let mounted = mount(inputs, proxy.url_of(image.name()), cache.path(), &options)?;
     let said = interpreter::start(&mounted.path(), &[])?;
     let seconds = start.elapsed().as_secs_f64();
     let run = counted(run_of(seconds, said), mounted)?;
@@ -144,10 +149,10 @@ fn record(inputs: &Inputs) -> Result<()> {
     let cache = temp_cache(inputs)?;
     let list = inputs.list();
     let options = ["--record".into(), list.clone().into()];
-    let base = inputs.server.url();
+    let address = inputs.address(Image::Interpreter);
     // Else what is in memory of an earlier mount would not be asked for.
     drop_all()?;
-    let mounted = mount(inputs, &base, Image::Interpreter, cache.path(), &options)?;
+    let mounted = mount(inputs, address, cache.path(), &options)?;
     interpreter::start(&mounted.path(), &[])?;
     mounted.finish()?;
     let len = list.metadata().context("no list was recorded")?.len();
@@ -164,7 +169,7 @@ fn via_kernel(inputs: &Inputs) -> Result<(forerun_testkit::TempDir, std::path::P
     let mut command = Command::new(&inputs.forerun);
     command.args(["mount", "--via", "kernel", "--cache-dir"]);
     command.arg(inputs.complete_cache());
-    command.arg(inputs.server.url_of(Image::Local.name()));
+    command.arg(inputs.address(Image::Local));
     process::output(command.arg(&point))?;
     Ok((dir, point))
 }

@@ -24,7 +24,11 @@ use rows::Row;
 /// Where images are kept, unless somebody says otherwise.
 const DIR: &str = "/var/tmp/forerun-bench-ondemand";
 /// The programs.
-const PROGRAMS: &[(&str, &str)] = &[("fio", "--version"), ("nginx", "-v")];
+const PROGRAMS: &[(&str, &str)] = &[
+    ("fio", "--version"),
+    ("nginx", "-v"),
+    ("docker-registry", "--version"),
+];
 
 /// How to measure.
 #[derive(clap::Args)]

@@ -32,25 +32,24 @@ pub fn link(inputs: &Inputs) -> FaultProxy {
     proxy
 }
 
-/// Mounts an image of the server at `base`, with a cache and further options.
+/// Mounts an image by its address, with a cache and further options.
 pub fn mount(
     inputs: &Inputs,
-    base: &str,
-    image: Image,
+    address: String,
     cache: &Path,
     options: &[OsString],
 ) -> Result<Mounted> {
     let mut arguments = vec![OsString::from("--cache-dir"), cache.into()];
     arguments.extend_from_slice(options);
-    let url = PathBuf::from(format!("{base}/{}", image.name()));
-    Mounted::with_arguments(&inputs.forerun, &url, Access::ROOT, &arguments)
+    let address = PathBuf::from(address);
+    Mounted::with_arguments(&inputs.forerun, &address, Access::ROOT, &arguments)
 }
 
 /// Mounts an image that is all here: fetched now if it is not.
 pub fn mount_complete(inputs: &Inputs, image: Image) -> Result<Mounted> {
     let options = ["--prefetch", "all"].map(OsString::from);
-    let (base, cache) = (inputs.server.url(), inputs.complete_cache());
-    let mounted = mount(inputs, &base, image, &cache, &options)?;
+    let cache = inputs.complete_cache();
+    let mounted = mount(inputs, inputs.address(image), &cache, &options)?;
     let start = Instant::now();
     while !is_detached(inputs, &mounted.path())? {
         ensure!(start.elapsed() < PATIENCE, "not all here in {PATIENCE:?}");

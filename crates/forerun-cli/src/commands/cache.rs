@@ -1,0 +1,273 @@
+//! `forerun cache`: what was fetched of images at servers, on this disk.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use forerun::cache::{Cache, CacheOptions, Entry, Verified};
+use forerun::remote::RemoteOptions;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::remote::{self, CacheArgs, RemoteArgs};
+use crate::size;
+
+/// Look after what was fetched of images at servers
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun cache ls
+  forerun cache prefetch oci://registry.example/app:1.0     then it mounts without a network
+  forerun cache gc --to 10G
+  forerun cache verify")]
+pub struct CacheCommandArgs {
+    #[command(subcommand)]
+    pub command: CacheCommand,
+}
+
+/// What to do with it.
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// List the images, the one used last first
+    Ls(PlaceArgs),
+    /// Remove images that are not in use, those unused for longest first
+    Gc(GcArgs),
+    /// Read everything again, and drop what is not what it should be
+    Verify(PlaceArgs),
+    /// Fetch all of an image, or what an access list names
+    Prefetch(PrefetchArgs),
+}
+
+/// Which cache.
+#[derive(Args, Debug)]
+pub struct PlaceArgs {
+    #[command(flatten)]
+    pub cache: CacheArgs,
+}
+
+/// How much to remove.
+#[derive(Args, Debug)]
+pub struct GcArgs {
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    /// Remove until no more than this is left [default: --cache-limit, else everything]
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub to: Option<u64>,
+}
+
+/// What to fetch.
+#[derive(Args, Debug)]
+pub struct PrefetchArgs {
+    /// The image: oci://, s3:// or https:// and a name
+    #[arg(value_name = "NAME")]
+    pub name: PathBuf,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &CacheCommandArgs) -> Result {
+    match &args.command {
+        CacheCommand::Ls(args) => list(context, &open(&args.cache)?),
+        CacheCommand::Gc(args) => collect(context, args),
+        CacheCommand::Verify(args) => verify(context, &open(&args.cache)?),
+        CacheCommand::Prefetch(args) => prefetch(context, args),
+    }
+}
+
+fn open(args: &CacheArgs) -> Result<Cache> {
+    let options = RemoteOptions {
+        cache_dir: args.cache_dir.clone(),
+        ..RemoteOptions::default()
+    };
+    let dir = options.cache_dir();
+    let dir = dir.ok_or_else(|| {
+        Failure::usage("there is no home directory with a cache").hint("name one: --cache-dir DIR")
+    })?;
+    let settings = args
+        .cache_limit
+        .map_or_else(CacheOptions::default, CacheOptions::with_limit);
+    Cache::open(&dir, settings).map_err(|error| failed(&error).of(dir.display()))
+}
+
+fn failed(error: &forerun::cache::CacheError) -> Failure {
+    Failure::new(
+        Exit::Source,
+        "cache",
+        crate::error::without_errno(&error.to_string()),
+    )
+}
+
+fn list(context: &Context, cache: &Cache) -> Result {
+    let entries = cache.list().map_err(|error| failed(&error))?;
+    let mut out = Output::stdout()?;
+    if context.global.json {
+        let entries: Vec<_> = entries.iter().map(entry_json).collect();
+        out.json(&json!(entries))?;
+        out.finish()?;
+        return Ok(Exit::Ok);
+    }
+    for entry in &entries {
+        let used = match entry.in_use {
+            true => "in use",
+            false => "-",
+        };
+        let verified = match entry.verified {
+            Verified::Table(_) | Verified::Whole(_) => "verified",
+            _ => "unverified",
+        };
+        out.line(format!(
+            "{:>10} of {:>10}  {verified:<10}  {used:<6}  {}",
+            remote::human(entry.local_bytes),
+            remote::human(entry.len),
+            crate::escape::printable(&entry.label),
+        ))?;
+    }
+    out.finish()?;
+    let bytes = entries.iter().map(|entry| entry.disk_bytes).sum();
+    context.note(&format!(
+        "{} images, {} on disk",
+        entries.len(),
+        size::human(bytes)
+    ));
+    Ok(Exit::Ok)
+}
+
+fn entry_json(entry: &Entry) -> serde_json::Value {
+    let verified = match &entry.verified {
+        Verified::Table(root) => json!({ "table": root.to_string() }),
+        Verified::Whole(digest) => json!({ "whole": digest.to_string() }),
+        _ => json!(null),
+    };
+    let since = entry.last_used.duration_since(std::time::UNIX_EPOCH);
+    json!({
+        "identity": entry.identity,
+        "place": entry.label,
+        "bytes": entry.len,
+        "local_bytes": entry.local_bytes,
+        "disk_bytes": entry.disk_bytes,
+        "chunk_size": entry.chunk_size,
+        "in_use": entry.in_use,
+        "last_used": since.map_or(0, |since| since.as_secs()),
+        "verified": verified,
+    })
+}
+
+fn collect(context: &Context, args: &GcArgs) -> Result {
+    let cache = open(&args.cache)?;
+    let to = args.to.or(args.cache.cache_limit).unwrap_or(0);
+    let report = cache.shrink_to(to).map_err(|error| failed(&error))?;
+    let mut out = Output::stdout()?;
+    if context.global.json {
+        out.json(&json!({
+            "removed": report.removed,
+            "freed_bytes": report.freed_bytes,
+            "left_bytes": report.left_bytes,
+            "in_use": report.in_use,
+        }))?;
+    }
+    out.finish()?;
+    if report.busy {
+        context.note("another process is at it already: nothing was removed");
+        return Ok(Exit::Partial);
+    }
+    context.note(&format!(
+        "{} images removed, {}; {} left, {} of them in use",
+        report.removed,
+        size::human(report.freed_bytes),
+        size::human(report.left_bytes),
+        report.in_use,
+    ));
+    Ok(Exit::Ok)
+}
+
+fn verify(context: &Context, cache: &Cache) -> Result {
+    let mut out = Output::stdout()?;
+    let (mut failure, mut wrong, mut rows) = (None, 0, Vec::new());
+    let checked = cache.verify(|report| {
+        wrong += report.wrong.len();
+        if context.global.json {
+            let wrong: Vec<_> = report
+                .wrong
+                .iter()
+                .map(|run| [run.start, run.end])
+                .collect();
+            rows.push(json!({
+                "identity": report.identity,
+                "place": report.label,
+                "checked_chunks": report.checked,
+                "unverified_chunks": report.unverified,
+                "wrong_chunks": wrong,
+            }));
+            return;
+        }
+        let mut say = |text: String| {
+            if failure.is_none() {
+                failure = out.line(text).err();
+            }
+        };
+        let label = crate::escape::printable(&report.label);
+        for run in &report.wrong {
+            let (first, last) = (run.start, run.end.saturating_sub(1));
+            say(format!(
+                "{label}: chunks {first} to {last} were wrong and are dropped"
+            ));
+        }
+        if report.wrong.is_empty() {
+            say(format!("{label}: {} chunks are right", report.checked));
+        }
+        if !report.wrong.is_empty() && report.in_use {
+            say(format!("{label}: is in use; mount it again"));
+        }
+    });
+    checked.map_err(|error| failed(&error))?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if context.global.json {
+        out.json(&json!(rows))?;
+    }
+    out.finish()?;
+    Ok(if wrong > 0 { Exit::Image } else { Exit::Ok })
+}
+
+fn prefetch(context: &Context, args: &PrefetchArgs) -> Result {
+    let reference = remote::reference(&args.name)?;
+    let reference = reference
+        .ok_or_else(|| Failure::usage(format!("{} is not at a server", args.name.display())))?;
+    let image = remote::open(context, &reference, &args.remote)?;
+    if args.remote.prefetch.is_none() {
+        image.prefetch_all();
+    }
+    let bar = Progress::new(context, "fetching", image.status().len);
+    let mut before = 0;
+    loop {
+        let status = image.status();
+        bar.add(status.local_bytes.saturating_sub(before));
+        before = before.max(status.local_bytes);
+        let queued = status.in_flight + status.readahead_queue + status.background_queue;
+        if status.complete || queued == 0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    drop(bar);
+    let status = image.status();
+    image.blob().flush().map_err(|error| failed(&error))?;
+    if !status.complete && args.remote.prefetch.is_none() {
+        let reason = status
+            .last_error
+            .unwrap_or_else(|| "not all of it came".to_string());
+        return Err(Failure::new(Exit::Source, "remote", reason));
+    }
+    context.note(&format!(
+        "{} of {} are here; {} fetched",
+        size::human(status.local_bytes),
+        size::human(status.len),
+        size::human(status.fetched_bytes),
+    ));
+    Ok(Exit::Ok)
+}

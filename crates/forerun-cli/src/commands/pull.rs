@@ -1,0 +1,81 @@
+//! `forerun pull`: a whole image from a server into a file.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::remote::{self, ServerArgs};
+use crate::size;
+
+/// Fetch a whole image from a registry, object store or web server into a file
+///
+/// The file gets its name when all of it is there and, where there is a digest, has been verified.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun pull oci://registry.example/app:1.0 app.erofs
+  forerun pull https://example.org/data.squashfs data.squashfs")]
+pub struct PullArgs {
+    /// What: oci://, s3:// or https:// and a name
+    #[arg(value_name = "NAME")]
+    pub name: PathBuf,
+    /// The file to write
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// Replace the file if there is one
+    #[arg(short, long)]
+    pub force: bool,
+    /// Refuse images that come without a digest
+    #[arg(help_heading = "Images at servers", long)]
+    pub require_verified: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &PullArgs) -> Result {
+    let reference = remote::reference(&args.name)?;
+    let reference = reference.ok_or_else(|| {
+        Failure::usage(format!("{} is not at a server", args.name.display()))
+            .hint("oci://HOST/NAME:TAG, s3://BUCKET/KEY or https://HOST/PATH")
+    })?;
+    if !args.force && args.output.symlink_metadata().is_ok() {
+        let failure = Failure::new(Exit::Output, "output", "exists already");
+        return Err(failure
+            .of(args.output.display())
+            .hint("--force replaces it"));
+    }
+    let mut options = args.server.options();
+    options.require_verified = args.require_verified;
+    let (mut bar, mut before) = (None, 0);
+    let pulled = forerun::remote::pull_to(
+        &reference,
+        &args.output,
+        &options,
+        args.force,
+        &mut |progress| {
+            let bar = bar.get_or_insert_with(|| Progress::new(context, "pulling", progress.total));
+            bar.add(progress.done.saturating_sub(before));
+            before = progress.done;
+        },
+    );
+    drop(bar);
+    let pulled = pulled.map_err(|error| remote::failure(&error))?;
+    let mut out = Output::stdout()?;
+    if context.global.json {
+        out.json(&json!({ "bytes": pulled.len, "verified": pulled.verified }))?;
+    }
+    out.finish()?;
+    let verified = match pulled.verified {
+        true => "verified",
+        false => "not verified: it came without a digest",
+    };
+    context.note(&format!("{}, {verified}", size::human(pulled.len)));
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,127 @@
+//! `forerun push`: an image into a registry.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, ValueHint};
+use forerun::remote::push::PushOptions;
+use forerun::{FileSource, Image, OpenOptions, ReadAt};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::remote::{self, ServerArgs};
+use crate::size;
+
+/// Store an image in a registry, so that it can be mounted from there
+///
+/// The image is cut into parts, and a second version of it sends only the parts that changed. A table
+/// of digests goes along: whoever reads the image verifies each chunk of it before using it.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun push app.erofs oci://registry.example/app:1.0
+  forerun mount oci://registry.example/app:1.0 /mnt
+
+Passwords are those of docker login and podman login.")]
+pub struct PushArgs {
+    /// The image: a file or block device
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub image: PathBuf,
+    /// Where to: oci://HOST/NAME:TAG
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Length of a part; doubled for images of more than 4,096 parts [default: 4M]
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub part_size: Option<u64>,
+    /// Bytes that are fetched and verified together at the least: a power of two from 4K to 1M
+    /// [default: 64K]
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub chunk_size: Option<u64>,
+    /// An annotation of the manifest; again for more
+    #[arg(long, value_name = "KEY=VALUE", value_parser = annotation)]
+    pub annotation: Vec<(String, String)>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+fn annotation(text: &str) -> std::result::Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_string(), value.to_string())),
+        _ => Err("KEY=VALUE is needed".to_string()),
+    }
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &PushArgs) -> Result {
+    let reference = remote::reference(PathBuf::from(&args.name).as_path())?;
+    let reference = reference.ok_or_else(|| {
+        Failure::usage(format!("{}: not a name in a registry", args.name))
+            .hint("oci://HOST/NAME:TAG")
+    })?;
+    let of_image = |failure: Failure| failure.of(args.image.display());
+    let source = FileSource::open(&args.image);
+    let source = Arc::new(source.map_err(|error| of_image(Failure::source(&error)))?);
+    let shared: Arc<dyn ReadAt> = Arc::<FileSource>::clone(&source);
+    // What nobody could read is stored nowhere.
+    let image = Image::from_source(shared, &OpenOptions::default());
+    let format = image
+        .map_err(|error| of_image(Failure::from(error)))?
+        .format();
+    let mut how = PushOptions {
+        format: Some(format.to_string()),
+        annotations: args.annotation.iter().cloned().collect::<BTreeMap<_, _>>(),
+        ..PushOptions::default()
+    };
+    if let Some(bytes) = args.part_size {
+        how.part_len = bytes;
+    }
+    if let Some(bytes) = args.chunk_size {
+        how.chunk_size = chunk_size(bytes)?;
+    }
+    let bar = Progress::new(context, "pushing", source.len());
+    let mut before = 0;
+    let pushed = forerun::remote::push_to(
+        &*source,
+        &reference,
+        &args.server.options(),
+        &how,
+        &mut |progress| {
+            bar.add(progress.done.saturating_sub(before));
+            before = progress.done;
+        },
+    );
+    drop(bar);
+    let pushed = pushed.map_err(|error| remote::failure(&error))?;
+    let mut out = Output::stdout()?;
+    if context.global.json {
+        out.json(&json!({
+            "name": pushed.name.to_string(),
+            "verity_root": pushed.root.to_string(),
+            "bytes": pushed.len,
+            "parts": pushed.parts,
+            "uploaded_parts": pushed.uploaded,
+            "uploaded_bytes": pushed.uploaded_bytes,
+        }))?;
+    } else {
+        out.line(pushed.name.to_string())?;
+    }
+    out.finish()?;
+    context.note(&format!(
+        "{} of {} parts sent, {}; the others were there",
+        pushed.uploaded,
+        pushed.parts,
+        size::human(pushed.uploaded_bytes)
+    ));
+    Ok(Exit::Ok)
+}
+
+fn chunk_size(bytes: u64) -> Result<u32> {
+    let size = u32::try_from(bytes).ok();
+    let size = size.filter(|size| size.is_power_of_two() && (4096..=1 << 20).contains(size));
+    size.ok_or_else(|| Failure::usage("--chunk-size is a power of two from 4K to 1M"))
+}

@@ -1,0 +1,323 @@
+//! `forerun check --repair`: who is asked, what is told, and with which status it ends.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::Arc;
+
+use forerun::Observer;
+use forerun::repair::{Answer, Finding, Kind, RepairOptions, Summary, repair};
+use forerun_export::{CheckOptions, check};
+use serde_json::{Map, Value};
+
+use super::check::{CheckArgs, counted};
+use crate::advice::absolute;
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result};
+use crate::escape::{escape, printable};
+use crate::exit::Exit;
+use crate::json;
+use crate::output::{JsonArray, Output};
+use crate::progress::Progress;
+use crate::source::is_stdin;
+
+/// Where answers come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// From a person.
+    Ask,
+    /// Yes to all that loses nothing.
+    Yes,
+    /// Yes, but nothing is written.
+    DryRun,
+    /// Nobody can be asked: nothing is repaired.
+    Nobody,
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &CheckArgs) -> Result {
+    if is_stdin(&args.image.image) {
+        return Err(Failure::usage("standard input cannot be repaired"));
+    }
+    let is_asked = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let mode = match (args.dry_run, args.yes) {
+        (true, _) => Mode::DryRun,
+        (_, true) => Mode::Yes,
+        _ if is_asked && !context.global.json => Mode::Ask,
+        _ => Mode::Nobody,
+    };
+    let name = image_name(&args.image);
+    let mut out = Output::stdout()?;
+    let mut desk = Desk {
+        mode,
+        json: context.global.json,
+        out: &mut out,
+        array: JsonArray::default(),
+        known: HashMap::new(),
+        shown: Ok(()),
+    };
+    desk.begin(&name)?;
+    let summary = mend(context, args, &mut desk);
+    let summary = summary.map_err(|failure| failure.of(&name))?;
+    desk.shown.clone()?;
+    let still = match mode {
+        Mode::Ask | Mode::Yes if errors_left(&summary) == 0 => verify(context, args, &mut desk)?,
+        _ => 0,
+    };
+    let errors = errors_left(&summary) + still;
+    desk.end(context, &name, &summary, errors)?;
+    out.finish()?;
+    Ok(match (errors, summary.repairs(), mode) {
+        (0, 0, _) => Exit::Ok,
+        (0, _, Mode::Ask | Mode::Yes) => Exit::Repaired,
+        (0, _, _) if would_be_errors(&summary) == 0 => Exit::Ok,
+        _ => Exit::Image,
+    })
+}
+
+fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summary> {
+    let options = args.image.open_options();
+    let observer = Arc::new(Observer::default());
+    context.observe(&observer);
+    let how = RepairOptions {
+        dry_run: matches!(desk.mode, Mode::DryRun | Mode::Nobody),
+        keep_lost: args.lost_found,
+        limits: options.limits.clone(),
+    };
+    let path = &args.image.image;
+    let summary = repair(path, &options, &how, &observer, &mut |finding| {
+        let answer = desk.answer(finding);
+        if desk.shown.is_ok() {
+            desk.shown = desk.show(finding, answer);
+        }
+        answer
+    })?;
+    Ok(summary)
+}
+
+/// What the ordinary check says of the volume now: the repair is not believed without it.
+fn verify(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<u64> {
+    let image = context.open(&args.image)?;
+    let options = CheckOptions { quick: true };
+    let progress = Progress::new(context, "checking", 0);
+    let mut shown = Ok(());
+    let summary = check(image.reader(), options, &progress, &mut |finding| {
+        if shown.is_ok() {
+            let failure = Failure::from(finding.error);
+            let path = finding.path.as_deref();
+            shown = desk.line("still", finding.fatal, path, &failure, None);
+        }
+    });
+    shown.map(|()| summary.errors)
+}
+
+fn errors_left(summary: &Summary) -> u64 {
+    let left = summary.left.iter();
+    left.filter(|(kind, _)| !kind.is_harmless())
+        .map(|(_, count)| count)
+        .sum()
+}
+
+fn would_be_errors(summary: &Summary) -> u64 {
+    let repaired = summary.repaired.iter();
+    repaired
+        .filter(|(kind, _)| !kind.is_harmless())
+        .map(|(_, count)| count)
+        .sum()
+}
+
+/// Tells findings, and gets answers.
+struct Desk<'o> {
+    mode: Mode,
+    json: bool,
+    out: &'o mut Output,
+    array: JsonArray,
+    /// Answers for all of a kind.
+    known: HashMap<Kind, Answer>,
+    shown: Result<()>,
+}
+
+impl Desk<'_> {
+    fn answer(&mut self, finding: &Finding) -> Answer {
+        let Some(remedy) = &finding.remedy else {
+            return Answer::No;
+        };
+        match self.mode {
+            Mode::Nobody => Answer::No,
+            Mode::Yes | Mode::DryRun if finding.kind.loses_data() => Answer::No,
+            Mode::Yes | Mode::DryRun => Answer::Yes,
+            Mode::Ask => match self.known.get(&finding.kind) {
+                Some(answer) => *answer,
+                None => self.ask(finding, remedy),
+            },
+        }
+    }
+
+    /// Asks a person. Who is not there any more says no.
+    fn ask(&mut self, finding: &Finding, remedy: &str) -> Answer {
+        let failure = Failure::from(finding.error.clone());
+        let text = text(finding.path.as_deref(), &failure);
+        let mut tell = io::stderr();
+        let _unseen = self.out.finish();
+        let _unseen = writeln!(tell, "{}: {text}", severity(!finding.kind.is_harmless()));
+        let loses = match finding.kind.loses_data() {
+            true => " (this loses data)",
+            false => "",
+        };
+        loop {
+            let _unseen = write!(
+                tell,
+                "  {}{loses}? [y]es, [n]o, [a]ll of this kind, n[o]ne of this kind: ",
+                printable(remedy)
+            );
+            let _unseen = tell.flush();
+            let mut line = String::new();
+            if !matches!(io::stdin().lock().read_line(&mut line), Ok(1..)) {
+                self.known.insert(finding.kind, Answer::No);
+                return Answer::No;
+            }
+            let (answer, is_for_all) = match line.trim() {
+                "y" | "yes" => (Answer::Yes, false),
+                "n" | "no" => (Answer::No, false),
+                "a" | "all" => (Answer::Yes, true),
+                "o" | "none" => (Answer::No, true),
+                _ => continue,
+            };
+            if is_for_all {
+                self.known.insert(finding.kind, answer);
+            }
+            return answer;
+        }
+    }
+
+    fn show(&mut self, finding: &Finding, answer: Answer) -> Result<()> {
+        let failure = Failure::from(finding.error.clone());
+        let outcome = match (answer, self.mode, &finding.remedy) {
+            (Answer::Yes, Mode::DryRun, Some(remedy)) => format!("would {remedy}"),
+            (Answer::Yes, _, Some(remedy)) => format!("repaired: {remedy}"),
+            (_, Mode::Yes, Some(remedy)) => {
+                format!("left, as it may lose something; run without --yes to {remedy}")
+            }
+            (_, _, Some(remedy)) => format!("left; can be repaired: {remedy}"),
+            (_, _, None) => "left".to_string(),
+        };
+        let fatal = !finding.kind.is_harmless();
+        if self.json {
+            let value = to_json(finding, &failure, answer, self.mode);
+            return self.array.push(self.out, &value);
+        }
+        let path = finding.path.as_deref();
+        self.line(severity(fatal), fatal, path, &failure, Some(&outcome))
+    }
+
+    fn line(
+        &mut self,
+        word: &str,
+        fatal: bool,
+        path: Option<&[u8]>,
+        failure: &Failure,
+        outcome: Option<&str>,
+    ) -> Result<()> {
+        if self.json {
+            let mut object = Map::new();
+            object.insert("severity".into(), severity(fatal).into());
+            object.insert("kind".into(), failure.kind.into());
+            if let Some(path) = path {
+                json::put_bytes(&mut object, "path", &absolute(path));
+            }
+            object.insert("message".into(), failure.message.clone().into());
+            object.insert("outcome".into(), "left".into());
+            return self.array.push(self.out, &object.into());
+        }
+        self.out.line(format!("{word}: {}", text(path, failure)))?;
+        if let Some(outcome) = outcome {
+            self.out.line(format!("  {}", printable(outcome)))?;
+        }
+        // A person sees each finding as it comes.
+        match self.out.is_terminal {
+            true => self.out.finish(),
+            false => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, name: &str) -> Result<()> {
+        if !self.json {
+            return Ok(());
+        }
+        let is_dry = matches!(self.mode, Mode::DryRun | Mode::Nobody);
+        self.out.text(format!(
+            "{{\"image\":{},\"format\":\"exfat\",\"repair\":true,\"dry_run\":{is_dry},\n\"findings\":",
+            Value::from(name),
+        ))
+    }
+
+    fn end(&mut self, context: &Context, name: &str, summary: &Summary, errors: u64) -> Result<()> {
+        if self.json {
+            self.array.close(self.out)?;
+            let mut object = Map::new();
+            object.insert("entries".into(), summary.entries.into());
+            object.insert("repaired".into(), summary.repairs().into());
+            object.insert("left".into(), summary.remains().into());
+            object.insert("errors".into(), errors.into());
+            if let Some(kept) = &summary.kept_in {
+                json::put_bytes(&mut object, "kept_in", &absolute(kept));
+            }
+            let rest = Value::Object(object).to_string();
+            let rest = rest.strip_prefix('{').unwrap_or(&rest);
+            return self.out.line(format!(",\n{rest}"));
+        }
+        if self.mode == Mode::Nobody && summary.remains() > 0 {
+            context.note(
+                "nothing was repaired: nobody can be asked here; --yes repairs, --dry-run says what",
+            );
+        }
+        if let Some(kept) = &summary.kept_in {
+            context.note(&format!(
+                "clusters that belonged to nothing are files in {} now",
+                escape(&absolute(kept))
+            ));
+        }
+        if context.global.quiet {
+            return Ok(());
+        }
+        let verdict = match (summary.repairs(), summary.remains(), self.mode) {
+            (0, 0, _) => "no problems".to_string(),
+            (done, 0, Mode::DryRun) => format!("{done} would be repaired"),
+            (done, left, Mode::DryRun) => format!("{done} would be repaired, {left} left"),
+            (done, 0, _) => format!("{done} repaired"),
+            (done, left, _) => format!("{done} repaired, {left} left"),
+        };
+        let entries = counted(summary.entries, "entry", "entries");
+        self.out.line(format!("{name}: {verdict} ({entries})"))
+    }
+}
+
+const fn severity(fatal: bool) -> &'static str {
+    if fatal { "error" } else { "warning" }
+}
+
+fn text(path: Option<&[u8]>, failure: &Failure) -> String {
+    let path = path.map(|path| format!("{}: ", escape(&absolute(path))));
+    path.unwrap_or_default() + &printable(&failure.message)
+}
+
+fn to_json(finding: &Finding, failure: &Failure, answer: Answer, mode: Mode) -> Value {
+    let mut object = Map::new();
+    let fatal = !finding.kind.is_harmless();
+    object.insert("severity".into(), severity(fatal).into());
+    object.insert("kind".into(), finding.kind.name().into());
+    if let Some(path) = &finding.path {
+        json::put_bytes(&mut object, "path", &absolute(path));
+    }
+    if let forerun::Error::Corrupt(corrupt) = &finding.error {
+        object.insert("offset".into(), corrupt.offset().into());
+    }
+    object.insert("message".into(), failure.message.clone().into());
+    object.insert("remedy".into(), finding.remedy.clone().into());
+    let outcome = match (answer, mode) {
+        (Answer::Yes, Mode::DryRun) => "would_be_repaired",
+        (Answer::Yes, _) => "repaired",
+        (Answer::No, _) => "left",
+    };
+    object.insert("outcome".into(), outcome.into());
+    object.into()
+}

@@ -1,0 +1,125 @@
+//! `forerun restart`: another process goes on serving a mount.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueHint};
+use forerun_fuse::MountEntry;
+use serde_json::{Value, json};
+
+use super::status::{ask_all, number, text};
+use crate::context::Context;
+use crate::error::{Failure, Result, reason};
+use crate::exit::Exit;
+use crate::mount::{ask_process, report_directory};
+use crate::output::Output;
+
+/// Longer than the old process waits for the new one.
+const PATIENCE: Duration = Duration::from_secs(150);
+/// What the new process says when it serves the mount.
+const DONE: &str = ".";
+
+/// Have a mount served by a new process, without unmounting it
+///
+/// The new process is the program that is installed now, with the options of the mount. Programs
+/// that use the mount go on: open files stay open, and what they wait for they get. If the new
+/// process cannot serve the mount, the old one goes on. Takes Linux 6.9 or later.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun restart /mnt                after an upgrade of forerun
+  forerun status                      which process serves which mount")]
+pub struct RestartArgs {
+    /// Where it is mounted
+    #[arg(required = true, value_hint = ValueHint::DirPath)]
+    pub dirs: Vec<PathBuf>,
+}
+
+/// Restarts all of them, as far as possible.
+pub fn run(context: &Context, args: &RestartArgs) -> Result {
+    let mut exit = Exit::Ok;
+    let mut done = Vec::new();
+    for dir in &args.dirs {
+        match restart(dir) {
+            Ok(pid) => {
+                context.note(&format!("{}: served by process {pid}", dir.display()));
+                done.push(json!({ "dir": dir.display().to_string(), "pid": pid }));
+            }
+            Err(failure) => exit = exit.and(context.report(&failure.of(dir.display()))),
+        }
+    }
+    if context.global.json {
+        let mut out = Output::stdout()?;
+        out.json(&Value::from(done))?;
+        out.finish()?;
+    }
+    Ok(exit)
+}
+
+/// Gives the number of the new process.
+fn restart(dir: &Path) -> Result<u64> {
+    let entry = entry(dir)?;
+    let path = entry.mount_point.display().to_string();
+    let sockets = report_directory();
+    let (major, minor) = entry.device;
+    let device = format!("{major}:{minor}");
+    for old in ask_all(&sockets)
+        .iter()
+        .filter(|old| text(old, "dir") == path)
+    {
+        let socket = sockets.join(format!("{}.sock", number(old, "pid")));
+        let answer = ask_process(&socket, &device, PATIENCE);
+        let answer = answer.map_err(|error| failure(format!("its process: {}", reason(&error))))?;
+        match answer.as_str() {
+            "another mount" => {}
+            DONE => return new_process(&sockets, &path, number(old, "pid")),
+            "" => return Err(failure("its process has ended").hint(remount(dir))),
+            why => return Err(failure(why)),
+        }
+    }
+    let failure = failure("no process of yours serves it");
+    Err(failure.hint(format!(
+        "{}; forerun status lists those there are",
+        remount(dir)
+    )))
+}
+
+/// The mount on `dir`, if it is one that a process of forerun serves.
+fn entry(dir: &Path) -> Result<MountEntry> {
+    // Of a dead mount there is an error instead of a path; its name is one by itself.
+    let path = dir.canonicalize().or_else(|_| std::path::absolute(dir));
+    let path = path.map_err(|error| failure(reason(&error)))?;
+    let mounts = forerun_fuse::mounts();
+    let mut mounts = mounts.map_err(|error| failure(format!("mounts: {}", reason(&error))))?;
+    mounts.retain(|entry| entry.mount_point == path);
+    let Some(entry) = mounts.pop() else {
+        return Err(failure("nothing is mounted there"));
+    };
+    if forerun_kernel::is_ours(&entry.fstype, &entry.source) {
+        return Err(failure("the kernel serves it, and no process"));
+    }
+    if !entry.fstype.starts_with("fuse") {
+        let fstype = entry.fstype;
+        return Err(failure(format!(
+            "is a mount of type {fstype}, not one of forerun's"
+        )));
+    }
+    Ok(entry)
+}
+
+/// The process that has taken over from `old`.
+fn new_process(sockets: &Path, path: &str, old: u64) -> Result<u64> {
+    let mounts = ask_all(sockets);
+    let mut of_path = mounts.iter().filter(|mount| text(mount, "dir") == path);
+    let new = of_path.find_map(|mount| Some(number(mount, "pid")).filter(|pid| *pid != old));
+    new.ok_or_else(|| failure("its new process does not tell of itself"))
+}
+
+fn remount(dir: &Path) -> String {
+    let dir = dir.display();
+    format!("unmount it and mount it again: forerun umount {dir}")
+}
+
+fn failure(message: impl Into<String>) -> Failure {
+    Failure::new(Exit::Mount, "restart", message)
+}

@@ -1,0 +1,285 @@
+//! Images that are at servers: their options, how they are opened, and what is told of them.
+//!
+//! Nothing is fetched here; that is the library's work.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use clap::{Args, ValueHint};
+use forerun::remote::{
+    Prefetch, Readahead, Reference, RemoteError, RemoteImage, RemoteOptions, RemoteStatus,
+};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+use crate::size;
+
+/// How an image at a server is fetched.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RemoteArgs {
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Refuse images whose chunks cannot be verified one by one as they come
+    #[arg(help_heading = "Images at servers", long)]
+    pub require_verified: bool,
+    /// What is fetched ahead of readers: async does not keep them waiting (default), sync does, off
+    /// fetches what they need and no more
+    #[arg(help_heading = "Images at servers", long, value_name = "MODE")]
+    pub fetch_ahead: Option<FetchAhead>,
+    /// Fetch before anybody asks: none (default), all, or what the access list in a file says
+    #[arg(help_heading = "Images at servers", long, value_name = "none|all|FILE")]
+    pub prefetch: Option<PathBuf>,
+    /// Write to this file which chunks are used, in the order of their first use, for --prefetch
+    #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub record: Option<PathBuf>,
+}
+
+/// Where chunks are kept.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CacheArgs {
+    /// Keep what was fetched here [default: forerun in $XDG_CACHE_HOME or ~/.cache]
+    #[arg(help_heading = "Images at servers", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub cache_dir: Option<PathBuf>,
+    /// Bytes that may be kept, of all images together; what is in use stays [default: no limit]
+    #[arg(help_heading = "Images at servers", long, value_name = "BYTES", value_parser = size::parse)]
+    pub cache_limit: Option<u64>,
+}
+
+/// How servers are spoken to.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ServerArgs {
+    /// Another address of the same image, tried when the first one fails; for oci:// a registry that
+    /// mirrors it, asked first. Again for more; @FILE names a file with one on each line, which is
+    /// read again on SIGHUP
+    #[arg(
+        help_heading = "Images at servers",
+        long = "mirror",
+        value_name = "URL", value_parser = mirror)]
+    pub mirrors: Vec<String>,
+    /// Wait at most this long for bytes that are needed [default: 30]
+    #[arg(help_heading = "Images at servers", long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: Option<u64>,
+    /// Make a request again so many times before giving up on it [default: 5]
+    #[arg(help_heading = "Images at servers", long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// Trust the certificates in this PEM file too
+    #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub ca_file: Option<PathBuf>,
+    /// Speak plain HTTP to this registry (HOST:PORT); done without asking on this machine
+    #[arg(help_heading = "Images at servers", long, value_name = "HOST")]
+    pub plain_http: Vec<String>,
+}
+
+/// What is fetched ahead of readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FetchAhead {
+    /// Windows that nobody waits for
+    Async,
+    /// Windows that the reader waits for, to compare
+    Sync,
+    /// Nothing
+    Off,
+}
+
+impl RemoteArgs {
+    /// As the library takes it.
+    pub fn options(&self) -> RemoteOptions {
+        let mut options = self.server.options();
+        options.cache_dir = self.cache.cache_dir.as_deref().map(absolute);
+        options.cache_limit = self.cache.cache_limit;
+        options.require_verified = self.require_verified;
+        options.readahead = match self.fetch_ahead {
+            None | Some(FetchAhead::Async) => Readahead::Async,
+            Some(FetchAhead::Sync) => Readahead::Sync,
+            Some(FetchAhead::Off) => Readahead::Off,
+        };
+        options.prefetch = match self.prefetch.as_deref() {
+            None => Prefetch::None,
+            Some(word) if word == Path::new("none") => Prefetch::None,
+            Some(word) if word == Path::new("all") => Prefetch::All,
+            Some(file) => Prefetch::List(absolute(file)),
+        };
+        options.record = self.record.as_deref().map(absolute);
+        options
+    }
+}
+
+impl ServerArgs {
+    /// As the library takes it.
+    pub fn options(&self) -> RemoteOptions {
+        let mirrors = self.mirrors.iter().flat_map(|text| mirrors(text));
+        let mut options = RemoteOptions {
+            mirrors: mirrors.collect(),
+            ..RemoteOptions::default()
+        };
+        if let Some(seconds) = self.timeout {
+            options.timeout = Duration::from_secs(seconds);
+            options.stall = options.stall.min(options.timeout);
+            options.connect_timeout = options.connect_timeout.min(options.timeout);
+        }
+        if let Some(retries) = self.retries {
+            options.retries = retries;
+        }
+        options.ca_file = self.ca_file.as_deref().map(absolute);
+        options.registry.insecure.clone_from(&self.plain_http);
+        options
+    }
+}
+
+/// An address, or a file by its absolute path.
+fn mirror(text: &str) -> std::result::Result<String, String> {
+    let Some(file) = text.strip_prefix('@') else {
+        return Ok(text.to_string());
+    };
+    let path = absolute(Path::new(file)).into_os_string();
+    let path = path.into_string();
+    path.map(|path| format!("@{path}"))
+        .map_err(|_| "not UTF-8".to_string())
+}
+
+/// What `--mirror` names.
+fn mirrors(text: &str) -> Vec<String> {
+    let Some(file) = text.strip_prefix('@') else {
+        return vec![text.to_string()];
+    };
+    let lines = match std::fs::read_to_string(file) {
+        Ok(lines) => lines,
+        Err(error) => {
+            tracing::warn!("no mirrors: {file}: {error}");
+            return Vec::new();
+        }
+    };
+    let lines = lines.lines().map(str::trim);
+    lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(String::from)
+        .collect()
+}
+
+/// The process that serves a mount changes its directory.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// Whether a name on the command line is that of something at a server.
+pub fn is_remote(name: &Path) -> bool {
+    name.to_str().is_some_and(Reference::is_remote)
+}
+
+/// The name of something at a server; nothing for the name of a file.
+pub fn reference(name: &Path) -> Result<Option<Reference>> {
+    match name.to_str().filter(|name| Reference::is_remote(name)) {
+        Some(text) => Reference::parse(text)
+            .map(Some)
+            .map_err(|error| failure(&error)),
+        None => Ok(None),
+    }
+}
+
+/// A name as messages have it: without user, password and query.
+pub fn shown(name: &Path) -> String {
+    let text = name.display().to_string();
+    if !is_remote(name) {
+        return text;
+    }
+    match Reference::parse(&text) {
+        Ok(reference) => reference.place(),
+        Err(_) => "the image's address".to_string(),
+    }
+}
+
+/// Opens it. Servers are asked what it is, and nothing more.
+pub fn open(
+    context: &Context,
+    reference: &Reference,
+    args: &RemoteArgs,
+) -> Result<Arc<RemoteImage>> {
+    let image =
+        forerun::remote::open(reference, &args.options()).map_err(|error| failure(&error))?;
+    tracing::info!(place = image.place(), identity = %image.identity(), "opened");
+    context.observe_remote(&image);
+    Ok(image)
+}
+
+/// What went wrong with a server, with what to try.
+pub fn failure(error: &RemoteError) -> Failure {
+    let failure = Failure::new(Exit::Source, "remote", error.to_string());
+    match error {
+        RemoteError::Denied { .. } => failure.hint(
+            "log in first: docker login or podman login for registries, AWS_* variables for s3://, \
+             https://USER:PASSWORD@... elsewhere",
+        ),
+        RemoteError::NoRanges { .. } => {
+            failure.hint("fetch the whole file with another program, or ask for ranges there")
+        }
+        RemoteError::Reference { .. } => Failure {
+            exit: Exit::Usage,
+            ..failure
+        },
+        _ => failure,
+    }
+}
+
+/// What fetching has cost, to standard error.
+pub fn print_stats(context: &Context, status: &RemoteStatus) {
+    let mut stderr = std::io::stderr().lock();
+    // Where standard error is gone nobody can be told.
+    let _ = if context.global.json {
+        writeln!(stderr, "{}", json!({ "remote": to_json(status) }))
+    } else {
+        let rows = [
+            ("remote_requests", status.requests),
+            ("remote_fetched_bytes", status.fetched_bytes),
+            ("remote_refetched_bytes", status.refetched_bytes),
+            ("remote_adopted_bytes", status.adopted_bytes),
+            ("remote_local_bytes", status.local_bytes),
+            ("remote_errors", status.errors),
+            ("remote_retries", status.retries),
+            ("remote_waits", status.waits),
+        ];
+        let text: String = rows
+            .iter()
+            .map(|(name, value)| format!("{name:<28} {value:>12}\n"))
+            .collect();
+        stderr.write_all(text.as_bytes())
+    };
+}
+
+/// How an image that is fetched is doing, for programs.
+pub fn to_json(status: &RemoteStatus) -> Value {
+    json!({
+        "place": status.place,
+        "bytes": status.len,
+        "local_bytes": status.local_bytes,
+        "fetched_bytes": status.fetched_bytes,
+        "refetched_bytes": status.refetched_bytes,
+        "wrong_bytes": status.wrong_bytes,
+        "adopted_bytes": status.adopted_bytes,
+        "requests": status.requests,
+        "in_flight": status.in_flight,
+        "queued": status.demand_queue,
+        "queued_ahead": status.readahead_queue,
+        "queued_background": status.background_queue,
+        "errors": status.errors,
+        "retries": status.retries,
+        "waits": status.waits,
+        "waited_seconds": status.waited.as_secs_f64(),
+        "bytes_per_second": status.rate,
+        "complete": status.complete,
+        "detached": status.detached,
+        "verified": status.verified,
+        "last_error": status.last_error,
+    })
+}
+
+/// Bytes for people.
+pub fn human(bytes: u64) -> String {
+    ByteSize(bytes).to_string()
+}

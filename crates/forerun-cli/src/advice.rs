@@ -13,7 +13,12 @@ use crate::exit::Exit;
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let (exit, hint) = advice(&error);
-        Self::new(exit, error.kind(), without_errno(&error.to_string())).maybe_hint(hint)
+        let message = match &error {
+            // It was not opened: where it would have been read tells nobody anything.
+            Error::Io { len: 0, source, .. } => source.to_string(),
+            _ => error.to_string(),
+        };
+        Self::new(exit, error.kind(), without_errno(&message)).maybe_hint(hint)
     }
 }
 
@@ -152,6 +157,8 @@ fn advice(error: &Error) -> (Exit, Option<&'static str>) {
             Exit::Source,
             Some("the image is shorter than it says: copy it again"),
         ),
+        // Nothing was read: it could not be opened, or is in use.
+        Error::Io { len: 0, .. } => (Exit::Source, None),
         Error::Io { .. } => (
             Exit::Source,
             Some("the device or file is failing there; what lies elsewhere can still be read"),

@@ -82,3 +82,13 @@ fn other_formats_are_refused() {
     assert_eq!(ran.code, Some(3));
     assert!(ran.stderr.contains("repair of romfs images"));
 }
+
+#[test]
+fn what_cannot_be_opened_is_told_and_json_stays_whole() {
+    let dir = temp_dir("repair-cli");
+    let args = ["check", "--repair", "--yes", "missing"];
+    forerun(dir.path(), &args).fails(4, "forerun: missing: No such file or directory");
+    let ran = forerun(dir.path(), &[&args[..], &["--json"]].concat());
+    assert_eq!(ran.code, Some(4));
+    assert_eq!(ran.json()["findings"], serde_json::json!([]));
+}

@@ -57,6 +57,9 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result {
     };
     desk.begin(&name)?;
     let summary = mend(context, args, &mut desk);
+    if summary.is_err() {
+        desk.cut_short()?;
+    }
     let summary = summary.map_err(|failure| failure.of(&name))?;
     desk.shown.clone()?;
     let still = match mode {
@@ -248,6 +251,16 @@ impl Desk<'_> {
             "{{\"image\":{},\"format\":\"exfat\",\"repair\":true,\"dry_run\":{is_dry},\n\"findings\":",
             Value::from(name),
         ))
+    }
+
+    /// What was begun is closed even where an error cuts it short.
+    fn cut_short(&mut self) -> Result<()> {
+        if !self.json {
+            return Ok(());
+        }
+        self.array.close(self.out)?;
+        self.out.line("}")?;
+        self.out.finish()
     }
 
     fn end(&mut self, context: &Context, name: &str, summary: &Summary, errors: u64) -> Result<()> {

@@ -5,7 +5,7 @@
 //! the volume in rounds: each finds what is wrong, asks, and writes; the last finds nothing that it
 //! may repair. What that one finds is what is left.
 //!
-//! What is written when is told in [`work`]; a power cut at any moment leaves a volume that another
+//! What is written when is told in `work.rs`; a power cut at any moment leaves a volume that another
 //! run repairs to the same files. `VolumeDirty` is set before the first write, and cleared after the
 //! last where nothing is left that makes the volume inconsistent.
 

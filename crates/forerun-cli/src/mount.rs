@@ -209,7 +209,7 @@ fn tell(
     }
     let told = report::tell(&report, succession);
     let told = told.inspect_err(|error| {
-        tracing::warn!("forerun status will not know of this mount: {error}");
+        tracing::info!("forerun status will not know of this mount: {error}");
     });
     Ok(told.ok())
 }

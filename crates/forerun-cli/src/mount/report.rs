@@ -181,8 +181,14 @@ pub fn directory() -> PathBuf {
     if let Some(dir) = given.filter(|dir| dir.is_absolute() && dir.is_dir()) {
         return dir.join("forerun");
     }
-    match uid.is_root() {
-        true => PathBuf::from("/run/forerun"),
+    // Root of a user namespace is nobody to the owner of /run.
+    let run = PathBuf::from("/run/forerun");
+    let is_ours = run.symlink_metadata().map_or_else(
+        |_| rustix::fs::access("/run", rustix::fs::Access::WRITE_OK).is_ok(),
+        |metadata| metadata.uid() == uid.as_raw(),
+    );
+    match uid.is_root() && is_ours {
+        true => run,
         false => std::env::temp_dir().join(format!("forerun-{}", uid.as_raw())),
     }
 }

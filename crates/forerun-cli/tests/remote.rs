@@ -9,7 +9,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use common::{Ran, command, ran};
-use forerun_testkit::fault_proxy::{FaultProxy, Network};
+use forerun_testkit::fault_proxy::{Fault, FaultProxy, Network};
 use forerun_testkit::servers::{Auth, DockerRegistry, Nginx, NginxOptions, PASSWORD, USER, get};
 use forerun_testkit::{TempDir, temp_dir};
 
@@ -239,6 +239,27 @@ fn what_was_recorded_is_fetched_ahead_and_the_rest_works_without_a_network() {
     let kept = place.run(&["cache", "ls", "--json"]).ok().json();
     let local = kept[0]["local_bytes"].as_u64().unwrap();
     assert!((3 << 20..8 << 20).contains(&local), "{local}");
+
+    // A server that fails ends it, at the opening or on the way, and what came is not fetched again.
+    proxy.faults(|_| Some(Fault::ResetBeforeHead));
+    let gone = [
+        "cache",
+        "prefetch",
+        "-q",
+        "--timeout",
+        "2",
+        "--retries",
+        "0",
+        &url,
+    ];
+    assert_eq!(place.run(&gone).code, Some(4));
+    proxy.faults(|request| {
+        (request.range.is_some() && request.number > 3).then_some(Fault::ResetBeforeHead)
+    });
+    proxy.forget();
+    let gone = place.run(&gone);
+    assert_eq!(gone.code, Some(4), "{}", gone.stderr);
+    proxy.clear_faults();
 
     place.run(&["cache", "prefetch", "-q", &url]).ok();
     let kept = place.run(&["cache", "ls", "--json"]).ok().json();

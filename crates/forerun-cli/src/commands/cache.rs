@@ -1,6 +1,7 @@
 //! `forerun cache`: what was fetched of images at servers, on this disk.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use forerun::cache::{Cache, CacheOptions, Entry, Verified};
@@ -217,7 +218,14 @@ fn verify(context: &Context, cache: &Cache) -> Result {
             ));
         }
         if report.wrong.is_empty() {
-            say(format!("{label}: {} chunks are right", report.checked));
+            let verified = report.checked.saturating_sub(report.unverified);
+            say(match report.unverified {
+                0 => format!("{label}: {verified} chunks are right"),
+                recorded => format!(
+                    "{label}: {verified} chunks are right, {recorded} are as they came: no digest \
+                     of the image's tells more"
+                ),
+            });
         }
         if !report.wrong.is_empty() && report.in_use {
             say(format!("{label}: is in use; mount it again"));
@@ -252,7 +260,7 @@ fn prefetch(context: &Context, args: &PrefetchArgs) -> Result {
         if status.complete || queued == 0 {
             break;
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
     drop(bar);
     let status = image.status();

@@ -12,7 +12,7 @@ use common::{
     Recorder, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, problems, read, write,
 };
 use forerun_testkit::conformance::check_filesystem;
-use forerun_testkit::{require, temp_dir};
+use forerun_testkit::{require, temp_dir, unmount};
 use forerun_vfs::{FileSystem, FileSystemMut, FileType, Limits, NodeId};
 
 /// Mounts an image with exfat-fuse while `run` has it; gives the image as it is after. Nothing where
@@ -43,7 +43,7 @@ fn mounted(image: &[u8], run: impl FnOnce(&Path)) -> Option<Vec<u8>> {
         .status
         .success()
         .then(|| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&mount))));
-    let umounted = tool("umount").arg(&mount).status().unwrap();
+    let umounted = unmount(&mount);
     let detached = tool("losetup")
         .args(["--detach", &device])
         .status()
@@ -51,7 +51,7 @@ fn mounted(image: &[u8], run: impl FnOnce(&Path)) -> Option<Vec<u8>> {
     match outcome {
         None => panic!("{mounted:?}"),
         Some(Err(panic)) => std::panic::resume_unwind(panic),
-        Some(Ok(())) => assert!(umounted.success() && detached.success()),
+        Some(Ok(())) => assert!(umounted && detached.success()),
     }
     // The driver ends, and writes, a moment after the mount is gone; detaching waits for it.
     Some(fs::read(&path).unwrap())

@@ -12,7 +12,7 @@ use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_exfat::write::{ExfatOptions, NotKept, WhatIsLost, not_kept, write};
 use forerun_io::{FileSource, MemorySource, Observer, ReadAt};
 use forerun_testkit::exfat_judge::{Report, judge};
-use forerun_testkit::{require, temp_dir};
+use forerun_testkit::{require, temp_dir, unmount};
 use forerun_vfs::Timestamp;
 
 fn file(bytes: impl Into<Vec<u8>>) -> NewNode {
@@ -450,8 +450,7 @@ fn exfat_fuse_reads_it() {
         .join("dir/4097")
         .metadata()
         .map(|metadata| metadata.mtime());
-    let umounted = Command::new("umount").arg(&mount).status().unwrap();
-    assert!(umounted.success());
+    assert!(unmount(&mount));
     assert_eq!(seen.0.unwrap().len(), 100_000);
     assert_eq!(seen.1.unwrap(), b"x");
     assert_eq!(seen.2.unwrap(), 1000);

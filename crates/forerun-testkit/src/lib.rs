@@ -12,6 +12,7 @@
 //! - [`require`]: what a test needs of the machine, failing in CI where it is missing;
 //! - [`powercut`]: every state that a crash may leave of a volume, and what it must show;
 //! - [`exfat_judge`]: a checker of exFAT volumes that shares nothing with the driver;
+//! - [`unmount()`], patient with whoever looks at mounts;
 //! - [`servers`]: a web server, a registry and an object store, started on the loopback interface;
 //! - [`fault_proxy`]: a link of chosen latency and bandwidth to any of them, which fails as it is told;
 //! - [`guest`]: a Linux kernel in a virtual machine that mounts images with its own drivers.
@@ -30,6 +31,7 @@ pub mod genromfs;
 pub mod guest;
 pub mod memfs;
 pub mod memvolume;
+mod mounts;
 pub mod mutate;
 pub mod powercut;
 pub mod require;
@@ -44,5 +46,6 @@ pub use generate::Shape;
 pub use genromfs::genromfs;
 pub use memfs::{MemFs, MemFsBuilder, MemImage, Piece};
 pub use memvolume::MemVolume;
+pub use mounts::unmount;
 pub use temp::{TempDir, forerun_binary, temp_dir, workspace_root};
 pub use tree::{Keeps, TreeModel};

@@ -23,7 +23,7 @@ use forerun_erofs::Erofs;
 use forerun_io::{BlobId, Counted, FileSource, Limits, Observer, ReadAt};
 pub use forerun_testkit::everything::run;
 use forerun_testkit::rng::Rng;
-use forerun_testkit::{TempDir, TreeModel, generate, require, temp_dir};
+use forerun_testkit::{TempDir, TreeModel, generate, require, temp_dir, unmount};
 use forerun_vfs::{BlobName, FileSystem, OpenWith, ResolveBlob, Walk};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
 
@@ -315,7 +315,6 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let status = Command::new("umount").arg(&self.path).status();
-        assert!(status.unwrap().success() || std::thread::panicking());
+        assert!(unmount(&self.path) || std::thread::panicking());
     }
 }

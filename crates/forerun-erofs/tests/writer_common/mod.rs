@@ -18,7 +18,7 @@ use std::sync::Arc;
 use forerun_engine::build::{BuildError, Tree};
 use forerun_erofs::write::{ErofsOptions, write};
 use forerun_io::Observer;
-use forerun_testkit::require;
+use forerun_testkit::{require, unmount};
 use rustix::mount::{MountFlags, mount};
 
 pub use forerun_testkit::everything::{run, xattrs_of};
@@ -114,7 +114,6 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let status = Command::new("umount").arg(&self.path).status();
-        assert!(status.unwrap().success() || std::thread::panicking());
+        assert!(unmount(&self.path) || std::thread::panicking());
     }
 }

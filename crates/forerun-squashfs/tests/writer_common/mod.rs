@@ -17,7 +17,7 @@ use std::sync::Arc;
 use forerun_engine::build::{BuildError, Tree};
 use forerun_io::Observer;
 use forerun_squashfs::write::{SquashfsOptions, write};
-use forerun_testkit::require;
+use forerun_testkit::{require, unmount};
 
 pub use forerun_testkit::everything::{everything, run, xattrs_of};
 
@@ -53,7 +53,6 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let status = Command::new("umount").arg(&self.path).status();
-        assert!(status.unwrap().success() || std::thread::panicking());
+        assert!(unmount(&self.path) || std::thread::panicking());
     }
 }

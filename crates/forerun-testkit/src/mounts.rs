@@ -1,0 +1,32 @@
+//! Ending what a test has mounted.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long others may keep a mount busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs umount(8) until it succeeds: whoever looks at all mounts of a machine, as a file manager
+/// or another test does, keeps each of them busy for a moment. A mount that stays busy is detached,
+/// so that what follows is not about it. Gives whether it ended as it should.
+///
+/// # Panics
+/// Where umount(8) cannot be run.
+#[must_use]
+pub fn unmount(mount: &Path) -> bool {
+    let umount = |lazily: &[&str]| {
+        let mut umount = Command::new("umount");
+        umount.args(lazily).arg(mount).status().unwrap().success()
+    };
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if umount(&[]) {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    let _so_that_nothing_stays = umount(&["--lazy"]);
+    false
+}

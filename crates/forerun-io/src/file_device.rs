@@ -9,15 +9,18 @@ use std::path::Path;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-use crate::{BlockDevice, ReadAt, past_end};
+use crate::direct::Direct;
+use crate::{BlockDevice, ReadAt, past_end, u64_from};
 
-/// A regular file or block device, read with `pread` and written with `pwrite`.
+/// A regular file or block device, read with `pread` and written with `pwrite`; what is long and
+/// aligned, past the page cache where the file allows it.
 ///
 /// Not memory-mapped, for the reasons of [`FileSource`](crate::FileSource): besides, a failed write
 /// through a mapping is a signal, not an error.
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
+    direct: Option<Direct>,
     len: u64,
     sector: u32,
     is_block_device: bool,
@@ -63,6 +66,7 @@ impl FileDevice {
         let _best_effort = rustix::fs::fadvise(&file, 0, None, Advice::Normal);
         Ok(Self {
             is_block_device: !metadata.is_file(),
+            direct: Direct::of(&file, sector),
             file,
             len,
             sector,
@@ -83,7 +87,14 @@ impl ReadAt for FileDevice {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         past_end(offset, out.len(), self.len)?;
-        self.file.read_exact_at(out, offset)
+        let read = match &self.direct {
+            Some(direct) => direct.read(offset, out)?,
+            None => 0..0,
+        };
+        let (before, after) = out.split_at_mut(read.start);
+        self.file.read_exact_at(before, offset)?;
+        let after = after.get_mut(read.len()..).unwrap_or_default();
+        self.file.read_exact_at(after, offset + u64_from(read.end))
     }
 }
 
@@ -94,7 +105,15 @@ impl BlockDevice for FileDevice {
 
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         past_end(offset, data.len(), self.len)?;
-        self.file.write_all_at(data, offset)
+        let written = match &self.direct {
+            Some(direct) => direct.write(offset, data)?,
+            None => 0..0,
+        };
+        let (before, after) = data.split_at(written.start);
+        self.file.write_all_at(before, offset)?;
+        let after = after.get(written.len()..).unwrap_or_default();
+        self.file
+            .write_all_at(after, offset + u64_from(written.end))
     }
 
     /// A hole of the file; zeros that the kernel or the disk itself writes on a block device.

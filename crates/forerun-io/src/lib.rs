@@ -8,9 +8,11 @@
 //!
 //! It knows no image format, no front end and no decompression.
 
+mod aligned;
 mod cache;
 mod counted_device;
 mod device;
+mod direct;
 mod file;
 mod file_device;
 mod geometry;
@@ -28,6 +30,7 @@ mod trace_summary;
 mod window;
 mod write_back;
 
+pub use aligned::AlignedBuffer;
 pub use cache::{BlockCache, BlockKey, Lookup};
 pub use counted_device::CountedDevice;
 pub use device::BlockDevice;

@@ -48,9 +48,9 @@ pub use forerun_engine::{Bulk, Data, EngineOptions, Reader, Volume};
 pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};
 pub use forerun_exfat::write::{ExfatOptions, NotKept, WhatIsLost};
 pub use forerun_io::{
-    BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice, FileSource, IoStats,
-    Limits, MemoryDevice, MemorySource, Observer, Purpose, ReadAt, StatsSnapshot, Structure,
-    TraceRow, TraceSummary, TraceWriter, Window, parse_trace_line,
+    AlignedBuffer, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
+    FileSource, IoStats, Limits, MemoryDevice, MemorySource, Observer, Purpose, ReadAt,
+    StatsSnapshot, Structure, TraceRow, TraceSummary, TraceWriter, Window, parse_trace_line,
 };
 /// Images at servers, as sources.
 pub use forerun_remote as remote;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use forerun::AlignedBuffer;
 use fuser::{
     Errno, InitFlags, KernelConfig, OpenFlags, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen,
 };
@@ -26,7 +27,7 @@ const SEEK_HOLE: i32 = 4;
 
 thread_local! {
     /// What a READ is answered from: as long as the longest so far.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFER: RefCell<AlignedBuffer> = const { RefCell::new(AlignedBuffer::new()) };
 }
 
 /// What the kernel and we agree on at the start.
@@ -82,9 +83,7 @@ pub fn open(core: &CoreMut, number: u64, flags: OpenFlags, reply: ReplyOpen) {
 pub fn read(core: &CoreMut, number: u64, offset: u64, size: u32, reply: ReplyData) {
     BUFFER.with_borrow_mut(|buffer| {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        if buffer.len() < size {
-            buffer.resize(size, 0);
-        }
+        buffer.reserve(size);
         let room = buffer.get_mut(..size).unwrap_or_default();
         let read = core.volume.read(core.node(number), offset, room);
         match core.noted(Operation::Read, number, read) {

@@ -1,0 +1,78 @@
+//! Memory that begins on a page, as reads and writes past the page cache want it.
+
+use std::ops::{Deref, DerefMut};
+
+/// What such memory, and such ranges of a file, are aligned to: enough for every disk.
+pub const ALIGNMENT: usize = 4096;
+
+/// Bytes, the first of which lies at a multiple of 4096. Grows and never shrinks.
+#[derive(Debug, Default)]
+pub struct AlignedBuffer {
+    /// Longer than what it holds, so that there is a place to begin at.
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl AlignedBuffer {
+    /// With nothing in it; allocates nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            bytes: Vec::new(),
+            start: 0,
+            len: 0,
+        }
+    }
+
+    /// Makes room for `len` bytes. What was there before may be lost.
+    pub fn reserve(&mut self, len: usize) {
+        if len <= self.len {
+            return;
+        }
+        // Not moved by the growing: nobody needs the old bytes.
+        self.bytes = vec![0; len.saturating_add(ALIGNMENT)];
+        // Never further than that; where it cannot be told, the memory is not aligned and good for
+        // everything else.
+        let start = self.bytes.as_ptr().align_offset(ALIGNMENT);
+        self.start = if start < ALIGNMENT { start } else { 0 };
+        self.len = len;
+    }
+}
+
+impl Deref for AlignedBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let end = self.start + self.len;
+        self.bytes.get(self.start..end).unwrap_or_default()
+    }
+}
+
+impl DerefMut for AlignedBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let end = self.start + self.len;
+        self.bytes.get_mut(self.start..end).unwrap_or_default()
+    }
+}
+
+/// Whether `bytes` begin on a page.
+pub fn is_aligned(bytes: &[u8]) -> bool {
+    bytes.as_ptr().align_offset(ALIGNMENT) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn begins_on_a_page_at_every_length() {
+        let mut buffer = AlignedBuffer::new();
+        assert!(buffer.is_empty());
+        for len in [1, 4095, 4096, 1 << 20, 5] {
+            buffer.reserve(len);
+            assert!(is_aligned(&buffer) && buffer.len() >= len, "{len}");
+        }
+        assert_eq!(buffer.len(), 1 << 20, "never shrinks");
+    }
+}

@@ -1,0 +1,181 @@
+//! Long reads and writes past the page cache (`O_DIRECT`).
+//!
+//! The data of a mounted volume lies in the page cache of the mount. A second copy, in that of the
+//! device below, costs a page of memory for each page, and on a block device, page by page, more
+//! time than the transfer itself. What is short, or not aligned, goes through the page cache as
+//! before, where the kernel makes long requests of short ones.
+//!
+//! Both ways may be mixed as long as no page is written in both ways at once: the kernel writes back
+//! what the page cache has of a range before it is read or written directly, and forgets it after a
+//! write. So only whole pages go this way, and of these all bytes belong to whoever writes them.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
+use crate::u64_from;
+
+/// Least that is read or written this way: less is faster as a part of what the kernel merges and
+/// reads ahead.
+const LEAST: usize = 512 << 10;
+/// Written from one buffer at a time.
+const PIECE: usize = 1 << 20;
+
+thread_local! {
+    /// What is written comes from callers whose memory is not aligned.
+    static BUFFER: RefCell<AlignedBuffer> = const { RefCell::new(AlignedBuffer::new()) };
+}
+
+/// A second opening of a file or device, for this purpose.
+#[derive(Debug)]
+pub struct Direct {
+    file: File,
+    /// The filesystem has refused it after all.
+    is_refused: AtomicBool,
+}
+
+impl Direct {
+    /// Of what `file` is an opening for reading and writing, whose smallest unit is `sector`.
+    /// Nothing where that cannot be had: it is not needed for correctness.
+    pub fn of(file: &File, sector: u32) -> Option<Self> {
+        if usize::try_from(sector).ok()? > ALIGNMENT {
+            return None;
+        }
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let mut options = File::options();
+        options.read(true).write(true);
+        options.custom_flags(OFlags::DIRECT.bits().cast_signed());
+        Some(Self {
+            file: options.open(path).ok()?,
+            is_refused: AtomicBool::new(false),
+        })
+    }
+
+    /// Reads what can be read this way into its part of `out`, the bytes from `offset` on. Gives
+    /// which part that was.
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<Range<usize>> {
+        let pages = self.pages(offset, out.len());
+        let Some(part) = out.get_mut(pages.clone()).filter(|part| is_aligned(part)) else {
+            return Ok(0..0);
+        };
+        if part.is_empty() {
+            return Ok(0..0);
+        }
+        let read = self
+            .file
+            .read_exact_at(part, offset + u64_from(pages.start));
+        self.done(read, pages)
+    }
+
+    /// Writes what can be written this way of `data`, the bytes from `offset` on. Gives which part
+    /// that was.
+    pub fn write(&self, offset: u64, data: &[u8]) -> io::Result<Range<usize>> {
+        let pages = self.pages(offset, data.len());
+        let part = data.get(pages.clone()).unwrap_or_default();
+        if part.is_empty() {
+            return Ok(0..0);
+        }
+        let written = BUFFER.with_borrow_mut(|buffer| {
+            buffer.reserve(PIECE);
+            let mut at = offset + u64_from(pages.start);
+            for piece in part.chunks(PIECE) {
+                let room = buffer.get_mut(..piece.len()).unwrap_or_default();
+                room.copy_from_slice(piece);
+                self.file.write_all_at(room, at)?;
+                at += u64_from(piece.len());
+            }
+            Ok(())
+        });
+        self.done(written, pages)
+    }
+
+    /// The whole pages of a request, if they are enough.
+    fn pages(&self, offset: u64, len: usize) -> Range<usize> {
+        let page = u64_from(ALIGNMENT);
+        let head = usize::try_from(offset.next_multiple_of(page) - offset).unwrap_or(len);
+        let whole = len.saturating_sub(head) / ALIGNMENT * ALIGNMENT;
+        if whole < LEAST || self.is_refused.load(Ordering::Relaxed) {
+            return 0..0;
+        }
+        head..head + whole
+    }
+
+    /// Some filesystems open a file so and refuse the transfer: it goes the other way then.
+    fn done(&self, result: io::Result<()>, pages: Range<usize>) -> io::Result<Range<usize>> {
+        match result {
+            Ok(()) => Ok(pages),
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                self.is_refused.store(true, Ordering::Relaxed);
+                Ok(0..0)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn direct(len: u64) -> (File, Direct) {
+        // Not in memory, where there may be nothing to go past.
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        file.set_len(len).unwrap();
+        let direct = Direct::of(&file, 512).expect("the tree is on a disk");
+        (file, direct)
+    }
+
+    #[test]
+    fn whole_pages_go_directly_and_the_rest_is_left() {
+        let (_file, direct) = direct(1 << 20);
+        for (offset, len, expected) in [
+            (0, LEAST, 0..LEAST),
+            (0, LEAST - 1, 0..0),
+            (4096, LEAST + 4095, 0..LEAST),
+            (1, LEAST + 8190, 4095..4095 + LEAST),
+            (1, LEAST + 4094, 0..0),
+            (u64::MAX - 4095, 10, 0..0),
+            (7, 3, 0..0),
+        ] {
+            assert_eq!(direct.pages(offset, len), expected, "{offset} {len}");
+        }
+    }
+
+    #[test]
+    fn both_ways_see_what_the_other_wrote() {
+        let (file, direct) = direct(4 << 20);
+        let data: Vec<u8> = (0..2_500_000_u32)
+            .flat_map(|n| [n.to_le_bytes()[0]])
+            .collect();
+        file.write_all_at(&[9; 3 << 20], 0).unwrap();
+        let part = direct.write(100, &data).unwrap();
+        assert_eq!(part, 3996..3996 + 2_494_464);
+        let mut seen = vec![0; part.len()];
+        file.read_exact_at(&mut seen, 100 + 3996).unwrap();
+        assert_eq!(seen, data[part.clone()]);
+        file.write_all_at(&[5; 10], 8192).unwrap();
+        let mut buffer = AlignedBuffer::new();
+        buffer.reserve(1 << 20);
+        assert_eq!(direct.read(4096, &mut buffer).unwrap(), 0..1 << 20);
+        assert_eq!(buffer[4096..4106], [5; 10], "not yet on the disk");
+        assert_eq!(buffer[..4096], data[3996..8092]);
+        let mut other = vec![0; (1 << 20) + 1];
+        let shifted = match is_aligned(&other) {
+            true => &mut other[1..],
+            false => &mut other[..1 << 20],
+        };
+        assert_eq!(
+            direct.read(4096, shifted).unwrap(),
+            0..0,
+            "memory not aligned"
+        );
+    }
+}

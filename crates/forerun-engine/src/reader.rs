@@ -157,6 +157,19 @@ impl Reader {
         self.inner.tree.upcoming()
     }
 
+    /// The first of them in `dir`, at most `most`, for a front end that is about to say that a
+    /// listing of `dir` has ended: who listed it asks for them next.
+    #[must_use]
+    pub fn upcoming_in(&self, dir: NodeId, most: usize) -> Vec<NodeId> {
+        self.inner.tree.upcoming_in(dir, most)
+    }
+
+    /// Whether a file of those was asked for meanwhile.
+    #[must_use]
+    pub fn was_read(&self, node: NodeId) -> bool {
+        self.inner.tree.was_read(node)
+    }
+
     /// Starts to read the image's metadata ahead, the first time it is called. A front end calls it
     /// when a walk seems to begin; [`walk`](Self::walk) does.
     pub fn prefetch_metadata(&self) {

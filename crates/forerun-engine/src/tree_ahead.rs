@@ -44,9 +44,9 @@ const TRIES: usize = 2 * SEEN / STEP;
 const BATCH: usize = 64;
 /// Of the files that are handed over before they are asked for, one in so many is left out: the
 /// request for it says how far the reader has come.
-const MARK_FILES: usize = 16;
-/// The same, in bytes.
-const MARK_BYTES: u64 = 512 << 10;
+const MARK_FILES: usize = 48;
+/// The same in bytes, as a part of the window: it has to move before its end is reached.
+const MARKS_IN_WINDOW: u64 = 8;
 
 /// Who reads which part of the tree.
 pub struct TreeAhead {
@@ -194,13 +194,37 @@ impl TreeAhead {
     /// be wanted, each given once: who can put them where they are wanted does it now. Some are left
     /// out, so that their readers are heard of.
     pub fn upcoming(&self) -> Vec<NodeId> {
-        let walks: Vec<_> = lock(&self.walks).walks.iter().map(Arc::clone).collect();
         let mut files = Vec::new();
-        for walk in walks {
+        for walk in self.walks() {
             let was_shown = |node| lock(&self.trails).get(node).is_some();
-            lock(&walk).hand_over(was_shown, &mut files);
+            // The first is most likely being asked for now.
+            lock(&walk).hand_over(1, usize::MAX, was_shown, &mut files);
         }
         files
+    }
+
+    /// As [`upcoming`](Self::upcoming), at most `most` of those in `dir`, of which a front end was
+    /// shown everything and nothing was asked for yet.
+    pub fn upcoming_in(&self, dir: NodeId, most: usize) -> Vec<NodeId> {
+        let mut files = Vec::new();
+        for walk in self.walks() {
+            let is_in_it = |node| {
+                let trail = lock(&self.trails).get(node);
+                trail.is_some_and(|trail| trail.dir == dir)
+            };
+            let room = most - files.len();
+            lock(&walk).hand_over(0, room, is_in_it, &mut files);
+        }
+        files
+    }
+
+    /// Whether a file was asked for lately: to hand it over is work for nothing.
+    pub fn was_read(&self, node: NodeId) -> bool {
+        lock(&self.seen).get(node) == Some(Seen::Read)
+    }
+
+    fn walks(&self) -> Vec<Arc<Mutex<Walk>>> {
+        lock(&self.walks).walks.iter().map(Arc::clone).collect()
     }
 
     /// Goes on with a walk: gives what to read ahead. Reads metadata, so not for a thread that
@@ -278,20 +302,28 @@ impl Walk {
         true
     }
 
-    fn hand_over(&mut self, was_shown: impl Fn(NodeId) -> bool, files: &mut Vec<NodeId>) {
-        // The first is most likely being asked for now.
-        let from = self.handed.max(1);
-        for &(node, cost) in self.planned.iter().skip(from) {
-            if !was_shown(node) {
+    /// Gives at most `most` files that `fit`, from where it was left, but none of the first `skip`.
+    fn hand_over(
+        &mut self,
+        skip: usize,
+        most: usize,
+        fit: impl Fn(NodeId) -> bool,
+        files: &mut Vec<NodeId>,
+    ) {
+        let mut left = most;
+        self.handed = self.handed.max(skip.min(self.planned.len()));
+        for &(node, cost) in self.planned.iter().skip(self.handed) {
+            if left == 0 || !fit(node) {
                 break;
             }
-            self.handed = self.handed.max(1) + 1;
+            self.handed += 1;
             let (count, bytes) = self.since_mark;
-            if count + 1 >= MARK_FILES || bytes + cost > MARK_BYTES {
+            if count + 1 >= MARK_FILES || bytes + cost > self.window / MARKS_IN_WINDOW {
                 self.since_mark = (0, 0);
             } else {
                 self.since_mark = (count + 1, bytes + cost);
                 files.push(node);
+                left -= 1;
             }
         }
     }

@@ -254,11 +254,12 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        // What the answer before this one showed is known to the kernel now.
-        if let Some(tree_pusher) = self.tree_pusher.get().filter(|_| offset > 0) {
-            tree_pusher.wake();
-        }
+        let tree_pusher = Arc::clone(&self.tree_pusher);
         self.serve(Operation::Readdirplus, move |core| {
+            // What the answer before this one showed is known to the kernel now.
+            if let Some(tree_pusher) = tree_pusher.get().filter(|_| offset > 0) {
+                tree_pusher.listed(ino.0);
+            }
             let listed = core.list(ino.0, offset, &mut |entry| {
                 let (attr, ttl) = match core.entry_attr(entry) {
                     Some(attr) => (attr, ENDLESS),

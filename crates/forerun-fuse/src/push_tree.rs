@@ -6,7 +6,8 @@
 //! the reader has come.
 //!
 //! A store waits for pages that a request under way has locked, so it is done by a thread that
-//! answers none. What the kernel has not heard of, or has forgotten, is left alone; any other error
+//! answers none; only the first files of a directory, for which nobody can have asked, are stored
+//! before the answer that says that its listing has ended. What the kernel has not heard of, or has forgotten, is left alone; any other error
 //! ends the pushing, and reading goes on without it.
 
 use std::io;
@@ -23,9 +24,14 @@ use crate::counts::Operation;
 /// The most that is stored of one file: what the kernel takes at once.
 const LARGEST: u32 = 1 << 20;
 
+/// Files stored before the end of a listing is told: the thread has the next ones by the time that
+/// these are read.
+const FIRST: usize = 2;
+
 /// The thread that pushes, as seen from those that answer requests.
 pub struct TreePusher {
     core: Arc<Core>,
+    notifier: Notifier,
     wake: SyncSender<()>,
     off: Arc<AtomicBool>,
 }
@@ -38,6 +44,7 @@ impl TreePusher {
         let off = Arc::new(AtomicBool::new(false));
         let pusher = Self {
             core: Arc::clone(&core),
+            notifier: notifier.clone(),
             wake,
             off: Arc::clone(&off),
         };
@@ -46,22 +53,46 @@ impl TreePusher {
         started.ok().map(|_| pusher)
     }
 
-    /// Says that a reader has gone on, or that a directory was shown. Costs those who only list
-    /// nothing.
+    /// Says that a reader has gone on.
     pub fn wake(&self) {
-        if self.core.reader.reads_trees() && !self.off.load(Ordering::Relaxed) {
+        if self.is_wanted() {
             let _is_awake_already = self.wake.try_send(());
         }
     }
+
+    /// Says that a directory was shown, before its reader is told that this was all. Costs those who
+    /// only list nothing.
+    pub fn listed(&self, number: u64) {
+        if !self.is_wanted() {
+            return;
+        }
+        let dir = self.core.node(number);
+        for node in self.core.reader.upcoming_in(dir, FIRST) {
+            if let Err(error) = push(&self.core, &self.notifier, node) {
+                return turn_off(&self.off, &error);
+            }
+        }
+        self.wake();
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.core.reader.reads_trees() && !self.off.load(Ordering::Relaxed)
+    }
+}
+
+fn turn_off(off: &AtomicBool, error: &io::Error) {
+    tracing::debug!("no longer pushing small files: {error}");
+    off.store(true, Ordering::Relaxed);
 }
 
 fn work(core: &Core, notifier: &Notifier, woken: &Receiver<()>, off: &AtomicBool) {
     while woken.recv().is_ok() {
         for node in core.reader.upcoming() {
+            if core.reader.was_read(node) {
+                continue;
+            }
             if let Err(error) = push(core, notifier, node) {
-                tracing::debug!("no longer pushing small files: {error}");
-                off.store(true, Ordering::Relaxed);
-                return;
+                return turn_off(off, &error);
             }
         }
     }

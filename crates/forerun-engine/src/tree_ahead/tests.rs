@@ -120,9 +120,10 @@ fn what_was_shown_is_handed_over_once_and_marks_are_left_out() {
     assert!(ahead.upcoming().is_empty(), "nothing is planned yet");
     ahead.go_on(&*fs, &walk);
     let handed = ahead.upcoming();
-    // The first may be asked for at this moment; of the others, one in 16 is left out.
+    // The first may be asked for at this moment; of the others, one for each eighth of the window.
+    let marks = usize::try_from(FIRST_WINDOW / MARKS_IN_WINDOW / 3000).unwrap() + 1;
     let expected: Vec<_> = (3..100)
-        .filter(|at| (at - 2) % MARK_FILES != 0)
+        .filter(|at| (at - 2) % marks != 0)
         .map(|at| files[at])
         .collect();
     assert_eq!(handed, expected);
@@ -141,6 +142,25 @@ fn what_was_not_shown_is_not_handed_over() {
     assert_eq!(planned(&walk), files[2..4], "above, the way is not known");
     assert_eq!(ahead.upcoming(), files[3..4]);
     assert!(ahead.upcoming().is_empty());
+}
+
+#[test]
+fn of_a_directory_just_shown_the_first_files_come_at_once() {
+    let (fs, files) = tree();
+    let ahead = TreeAhead::new(1 << 20);
+    list(&ahead, &*fs, fs.root());
+    ahead.on_read(files[0]);
+    let walk = ahead.on_read(files[1]).unwrap();
+    ahead.go_on(&*fs, &walk);
+    let dir = |name: &[u8]| fs.lookup(fs.root(), name).unwrap().unwrap();
+    assert!(ahead.upcoming_in(dir(b"b"), 2).is_empty(), "not yet");
+    assert_eq!(ahead.upcoming_in(dir(b"a"), 1), files[2..3]);
+    assert_eq!(ahead.upcoming_in(dir(b"a"), 2), files[3..4]);
+    assert_eq!(ahead.upcoming_in(dir(b"b"), 2), files[4..6]);
+    assert_eq!(ahead.upcoming(), files[6..]);
+    assert!(!ahead.was_read(files[6]));
+    ahead.on_read(files[6]);
+    assert!(ahead.was_read(files[6]));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use forerun_vfs::{Corrupt, Error, Extent, Place, Result};
 use crate::Data;
 use crate::buffer::Buffer;
 use crate::reader::Moves;
+use crate::stored::Use;
 
 /// The extents of a file do not cover it: a defect of the driver, or an image it should have
 /// refused. Checked here, so that no stale byte of a buffer is ever served.
@@ -138,7 +139,7 @@ impl<'a> Assembly<'a> {
                 let Some(end) = start.checked_add(len) else {
                     return Ok(None);
                 };
-                Ok(self.moves.stored.slice(*blob, &(start..end)))
+                Ok(self.moves.stored.slice(*blob, &(start..end), Use::Serve))
             }
             Place::Encoded { block, skip: first } => {
                 let bytes = self.moves.decoded.get(block, &self.moves.stored)?;
@@ -186,7 +187,8 @@ impl<'a> Assembly<'a> {
                 Ok(())
             }
             Place::Stored { blob, offset } => {
-                return moves.stored.read(*blob, offset.saturating_add(skip), out);
+                let at = offset.saturating_add(skip);
+                return moves.stored.read(*blob, at, out, Use::Serve);
             }
             Place::Encoded { block, skip: first } => {
                 let bytes = moves.decoded.get(block, &moves.stored)?;

@@ -14,7 +14,7 @@ use forerun_io::{BlockCache, BlockKey, EventKind, Limits, Lookup, saturating_usi
 use forerun_vfs::{Corrupt, EncodedBlock, Error, Result};
 
 use crate::Data;
-use crate::stored::Stored;
+use crate::stored::{Stored, Use};
 
 /// What decoded blocks are typically long, for sizing the cache's tables.
 const TYPICAL_BLOCK: u64 = 128 << 10;
@@ -153,7 +153,7 @@ impl Decoded {
             return Err(Error::limit(what, u64::from(self.block_limit)));
         }
         let range = block.stored();
-        let encoded = match stored.slice(block.blob, &range) {
+        let encoded = match stored.slice(block.blob, &range, Use::Decode) {
             Some(slice) => slice,
             None => read_whole(block, stored)?,
         };
@@ -178,7 +178,7 @@ impl Decoded {
 fn read_whole(block: &EncodedBlock, stored: &Stored) -> Result<Data> {
     let len = saturating_usize(u64::from(block.len));
     let mut buffer = stored.buffers.take(len);
-    stored.read(block.blob, block.offset, buffer.as_mut())?;
+    stored.read(block.blob, block.offset, buffer.as_mut(), Use::Decode)?;
     let data = Data::of_buffer(Arc::new(buffer), 0..len);
     data.ok_or_else(|| Error::io(block.offset, len, std::io::ErrorKind::UnexpectedEof.into()))
 }

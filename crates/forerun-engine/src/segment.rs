@@ -200,10 +200,11 @@ impl Segments {
     }
 
     /// Notes that `bytes` of a segment were used; a segment used up is the first to go.
-    pub fn used(&self, segment: &Arc<Segment>, bytes: u64) {
+    /// Gives whether it was used up by that.
+    pub fn used(&self, segment: &Arc<Segment>, bytes: u64) -> bool {
         let used = segment.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if used < segment.len() || segment.spent.swap(true, Ordering::Relaxed) {
-            return;
+            return false;
         }
         let mut table = lock(&self.table);
         table.spent.push_back(Arc::downgrade(segment));
@@ -214,6 +215,7 @@ impl Segments {
         {
             table.remove(&oldest);
         }
+        true
     }
 
     /// Takes out a segment whose request failed.

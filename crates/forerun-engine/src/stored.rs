@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use forerun_io::{
     BlockGeometry, Counted, EventKind, Observer, Purpose, saturating_usize, u64_from,
@@ -22,8 +23,19 @@ pub struct Stored {
     geometry: BlockGeometry,
     /// The legacy way reads file data block by block through a block cache of its own.
     legacy: Option<MetadataSource>,
+    /// Whether what was read of the image as it is is kept by somebody above.
+    is_kept_above: AtomicBool,
     pub segments: Segments,
     pub buffers: Arc<BufferPool>,
+}
+
+/// What the bytes are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// To be given away as they are.
+    Serve,
+    /// To be decoded: whoever wants them again saves space by keeping them, not what is made of them.
+    Decode,
 }
 
 /// Bytes the legacy way keeps: as many as a kernel's buffer cache would of one file's surroundings.
@@ -43,9 +55,15 @@ impl Stored {
             image,
             others,
             geometry,
+            is_kept_above: AtomicBool::new(false),
             segments: Segments::new(ahead_budget),
             buffers: BufferPool::new(saturating_usize(ahead_budget)),
         }
+    }
+
+    /// From now on, what is served is kept by the front end.
+    pub fn is_kept_above(&self) {
+        self.is_kept_above.store(true, Ordering::Relaxed);
     }
 
     pub fn observer(&self) -> &Arc<Observer> {
@@ -61,18 +79,18 @@ impl Stored {
     }
 
     /// `range` without a copy, where one segment holds it all.
-    pub fn slice(&self, blob: BlobId, range: &Range<u64>) -> Option<Data> {
+    pub fn slice(&self, blob: BlobId, range: &Range<u64>, purpose: Use) -> Option<Data> {
         let segment = self.segments.find(blob, range.start)?;
         if segment.range.end < range.end {
             return None;
         }
         let buffer = self.obtain(&segment)?;
-        self.segments.used(&segment, range.end - range.start);
+        self.used(&segment, range.end - range.start, purpose);
         Data::of_buffer(buffer, within(&segment, range))
     }
 
     /// Fills `out` with the bytes of `blob` from `offset` on.
-    pub fn read(&self, blob: BlobId, offset: u64, out: &mut [u8]) -> Result<()> {
+    pub fn read(&self, blob: BlobId, offset: u64, out: &mut [u8], purpose: Use) -> Result<()> {
         let overflow = || Error::io(offset, out.len(), std::io::ErrorKind::UnexpectedEof.into());
         let end = offset
             .checked_add(u64_from(out.len()))
@@ -81,7 +99,10 @@ impl Stored {
         while at < end {
             let rest = &mut out[saturating_usize(at - offset)..];
             let next = match self.segments.find(blob, at) {
-                Some(segment) => self.copy(&segment, at..end.min(segment.range.end), rest)?,
+                Some(segment) => {
+                    let part = at..end.min(segment.range.end);
+                    self.copy(&segment, part, rest, purpose)?
+                }
                 None => {
                     let next = self.segments.next_start(blob, at..end).unwrap_or(end);
                     self.read_missing(blob, at..next, rest)?;
@@ -128,14 +149,31 @@ impl Stored {
         }
     }
 
-    fn copy(&self, segment: &Arc<Segment>, range: Range<u64>, out: &mut [u8]) -> Result<u64> {
+    /// Notes that bytes of a segment were used. What is kept above takes as much memory again in the
+    /// page cache below, and memory that nobody had in use costs more to come by than the copy.
+    /// Other stores than the image may be shared with other images.
+    fn used(&self, segment: &Arc<Segment>, bytes: u64, purpose: Use) {
+        let is_used_up = self.segments.used(segment, bytes);
+        let is_kept = purpose == Use::Serve && self.is_kept_above.load(Ordering::Relaxed);
+        if is_used_up && is_kept && segment.blob == self.image.blob() {
+            self.image.done_with(segment.range.clone());
+        }
+    }
+
+    fn copy(
+        &self,
+        segment: &Arc<Segment>,
+        range: Range<u64>,
+        out: &mut [u8],
+        purpose: Use,
+    ) -> Result<u64> {
         let len = range.end - range.start;
         let out = &mut out[..saturating_usize(len)];
         match self.obtain(segment) {
             Some(buffer) => {
                 // Inside by the caller's clamp to the segment's range.
                 out.copy_from_slice(buffer.get(within(segment, &range)).unwrap_or_default());
-                self.segments.used(segment, len);
+                self.used(segment, len, purpose);
             }
             None => {
                 self.segments.remove(segment);

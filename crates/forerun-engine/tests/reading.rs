@@ -5,11 +5,12 @@ mod common;
 
 use common::{KIB, MIB, open, open_on, pattern};
 use forerun_engine::EngineOptions;
-use forerun_io::{Counter, EventKind, Purpose};
+use forerun_io::{Counter, EventKind, MemorySource, Purpose, ReadAt};
 use forerun_testkit::{CountingSource, MemFsBuilder, Piece};
 use forerun_vfs::{Error, NodeId};
 use proptest::prelude::*;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 fn options() -> EngineOptions {
     EngineOptions {
@@ -53,6 +54,58 @@ fn a_long_stored_file_takes_large_requests() {
         assert_eq!(opened.count(Counter::SourceBytes), size, "each byte once");
         assert_eq!(opened.count(Counter::ReadaheadWastedBytes), 0);
         assert_eq!(opened.count(Counter::ServedBytes), size);
+    }
+}
+
+/// A store that is told what nobody wants any more.
+struct Forgetful {
+    inner: MemorySource,
+    done_with: Mutex<Vec<Range<u64>>>,
+}
+
+impl ReadAt for Forgetful {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.inner.read_exact_at(offset, out)
+    }
+
+    fn done_with(&self, range: Range<u64>) {
+        self.done_with.lock().unwrap().push(range);
+    }
+}
+
+#[test]
+fn what_is_kept_above_and_was_served_as_it_is_goes_below() {
+    let mut builder = MemFsBuilder::new();
+    let plain = builder.file("plain", [Piece::Stored(pattern(16 * MIB, 7))]);
+    let encoded = builder.file(
+        "encoded",
+        [Piece::Encoded {
+            bytes: pattern(16 * MIB, 8),
+            block_len: 128 * KIB,
+        }],
+    );
+    let image = builder.build();
+    for (node, is_kept, expected) in [
+        (plain, true, 8 * MIB as u64..16 * MIB as u64 + 1),
+        (plain, false, 0..1),
+        (encoded, true, 0..1),
+    ] {
+        let source = Arc::new(Forgetful {
+            inner: image.source.clone(),
+            done_with: Mutex::default(),
+        });
+        let opened = open_on(&image, Arc::clone(&source) as Arc<dyn ReadAt>, options());
+        if is_kept {
+            opened.reader.is_kept_above();
+        }
+        opened.read_all(&image, node, MIB);
+        let done_with = source.done_with.lock().unwrap();
+        let bytes: u64 = done_with.iter().map(|range| range.end - range.start).sum();
+        assert!(expected.contains(&bytes), "{bytes} bytes of {node}");
     }
 }
 

@@ -69,4 +69,11 @@ impl ReadAt for FileSource {
         let advice = rustix::fs::Advice::WillNeed;
         rustix::fs::fadvise(&self.file, range.start, Some(len), advice).is_ok()
     }
+
+    fn done_with(&self, range: Range<u64>) {
+        if let Some(len) = NonZeroU64::new(range.end.saturating_sub(range.start)) {
+            let advice = rustix::fs::Advice::DontNeed;
+            let _best_effort = rustix::fs::fadvise(&self.file, range.start, Some(len), advice);
+        }
+    }
 }

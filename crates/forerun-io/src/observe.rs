@@ -251,6 +251,11 @@ impl Counted {
         result
     }
 
+    /// As [`ReadAt::done_with`].
+    pub fn done_with(&self, range: Range<u64>) {
+        self.inner.done_with(range);
+    }
+
     /// As [`ReadAt::will_need`].
     pub fn will_need(&self, range: Range<u64>) {
         let len = range.end.saturating_sub(range.start);

@@ -38,6 +38,12 @@ pub trait ReadAt: Send + Sync {
         let _ = range;
         false
     }
+
+    /// Says that `range` was read and is kept where it was wanted, so that a store need not keep it
+    /// in a cache of its own. Advice: it can be read again.
+    fn done_with(&self, range: Range<u64>) {
+        let _ = range;
+    }
 }
 
 impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
@@ -51,6 +57,10 @@ impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
 
     fn will_need(&self, range: Range<u64>) -> bool {
         (**self).will_need(range)
+    }
+
+    fn done_with(&self, range: Range<u64>) {
+        (**self).done_with(range);
     }
 }
 

@@ -55,6 +55,14 @@ impl<S: ReadAt> ReadAt for Window<S> {
                 .inner
                 .will_need(self.range.start + range.start..self.range.start + end)
     }
+
+    fn done_with(&self, range: Range<u64>) {
+        let end = range.end.min(self.len());
+        if range.start < end {
+            let base = self.range.start;
+            self.inner.done_with(base + range.start..base + end);
+        }
+    }
 }
 
 impl<D: BlockDevice> BlockDevice for Window<D> {

@@ -120,7 +120,10 @@ impl CachedBlob {
         }
         // The state must not come after what says that all of it can be trusted.
         self.flush()?;
-        store::replace(&self.files.dir.join("whole"), &format!("{expected}\n"))?;
+        store::replace(
+            &self.files.dir.join("whole"),
+            format!("{expected}\n").as_bytes(),
+        )?;
         self.verified_whole.store(true, Ordering::Release);
         Ok(())
     }

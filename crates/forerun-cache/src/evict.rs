@@ -14,11 +14,12 @@ use crate::cache::Cache;
 use crate::holder::{is_still, sweep};
 use crate::layout::{Layout, list};
 use crate::lock::open_existing;
+use crate::names;
 use crate::opening::discard;
 use crate::{CacheError, Result};
 
 /// A blob in the making that was not finished after this long never will be.
-const ABANDONED: Duration = Duration::from_secs(3600);
+pub(crate) const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// What a collection came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +90,7 @@ impl Cache {
                 Err(error) => tracing::warn!(%error, "a blob could not be evicted"),
             }
         }
+        names::forget_gone(layout);
         Ok(report)
     }
 

@@ -14,6 +14,7 @@
 //!       table               hash blocks of the chunk table that were verified. Verified on reading
 //!       claims              who fetches what (claims.rs)
 //!       whole               digest of the whole, once it was verified
+//!     names/HASH            what a reference was found to name (names.rs); HASH is its SHA-256
 //!     holders/ID            locked by a process for as long as it may hold claims
 //!     new/                  blobs being made
 //!     trash/                blobs being removed
@@ -64,7 +65,7 @@ impl Layout {
             tracing::debug!(%error, "CACHEDIR.TAG could not be written");
         }
         let top = dir.join(VERSION);
-        for below in ["", "blobs", "holders", "new", "trash"] {
+        for below in ["", "blobs", "names", "holders", "new", "trash"] {
             let below = top.join(below);
             make(&below, false)?;
             check_owner(&below, 0o077, "others may enter it; chmod 700 it")?;
@@ -82,6 +83,10 @@ impl Layout {
     #[must_use]
     pub fn blob(&self, identity: &str) -> PathBuf {
         self.blobs().join(Digest::of(identity.as_bytes()).hex())
+    }
+
+    pub(crate) fn names(&self) -> PathBuf {
+        self.top.join("names")
     }
 
     pub(crate) fn holders(&self) -> PathBuf {

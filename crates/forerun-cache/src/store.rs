@@ -1,5 +1,6 @@
 //! Bytes come in: verified, written, served, and later durable.
 
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -7,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use forerun_io::{saturating_usize, u64_from};
+use rustix::fs::FallocateFlags;
 
 use crate::blob::CachedBlob;
 use crate::cache::Inner;
@@ -69,10 +71,7 @@ impl CachedBlob {
         let piece = bytes.get(saturating_usize(start)..saturating_usize(end));
         let failed = CacheError::io("write", &self.files.dir);
         let piece = piece.unwrap_or_default();
-        self.files
-            .data
-            .write_all_at(piece, place.start)
-            .map_err(&failed)?;
+        self.write(piece, place.start).map_err(&failed)?;
         let of_run = saturating_usize(run.start - first)..saturating_usize(run.end - first);
         let records: Vec<_> = digests
             .get(of_run)
@@ -87,6 +86,18 @@ impl CachedBlob {
             .map_err(&failed)?;
         self.arrived(run, u64_from(piece.len()));
         Ok(())
+    }
+
+    /// Writes bytes to their place, zeros as a hole where the filesystem can: what was there before may
+    /// be torn.
+    fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let is_hole = bytes.iter().all(|byte| *byte == 0)
+            && rustix::fs::fallocate(&self.files.data, flags, at, u64_from(bytes.len())).is_ok();
+        match is_hole {
+            true => Ok(()),
+            false => self.files.data.write_all_at(bytes, at),
+        }
     }
 
     /// Chunks were written and are right.
@@ -184,12 +195,12 @@ pub(crate) fn tend(inner: &Arc<Inner>) -> bool {
 }
 
 /// Replaces a small file by another text, durably.
-pub(crate) fn replace(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<()> {
     use std::io::Write as _;
     let dir = path.parent().unwrap_or(path);
-    let write = || -> std::io::Result<()> {
+    let write = || -> io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(dir)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(text)?;
         file.as_file().sync_all()?;
         file.persist(path)?;
         Ok(())

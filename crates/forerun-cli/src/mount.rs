@@ -9,6 +9,8 @@ mod helper;
 mod on_demand;
 mod present;
 mod report;
+mod reread;
+mod socket;
 mod via;
 mod volume;
 
@@ -31,11 +33,13 @@ use crate::exit::Exit;
 use crate::remote::{self, RemoteArgs};
 
 use handover::Succession;
-use report::{Report, Telling};
+use report::{Report, Shown};
+use reread::Rereading;
+use socket::Telling;
 
 pub use helper::{as_mount_helper, helper_status};
 pub use present::umount as umount_by_kernel;
-pub use report::{ask as ask_process, directory as report_directory};
+pub use socket::{Told, ask as ask_process, ask_all};
 pub use via::Via;
 
 const OPTIONS_HELP: &str = "\
@@ -166,7 +170,9 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     watch(
         signals,
         mount.unmounter(),
-        remote.clone().map(|image| (image, args.remote.clone())),
+        remote
+            .as_ref()
+            .map(|image| Rereading::of(image, args.remote.clone())),
     )?;
     let _until_the_end = tell(args, &mount, remote, &succession, is_successor)?;
     // From here on nobody listens on the terminal but in the foreground.
@@ -195,23 +201,13 @@ fn tell(
     succession: &Arc<Succession>,
     is_successor: bool,
 ) -> Result<Option<Telling>> {
+    let shown = Shown::Fuse {
+        monitor: mount.monitor(),
+        device: succession.device(),
+    };
     let image = remote::shown(&args.image);
-    let report = Arc::new(Report::new(mount.path(), image, mount.monitor(), remote));
-    if let Some(address) = &args.metrics {
-        match report::serve_metrics(&report, address) {
-            // The mount is in use: it goes on without.
-            Err(error) if is_successor => tracing::error!("no metrics: {error}"),
-            served => {
-                let failed = |error| Failure::new(Exit::Mount, "metrics", format!("{error}"));
-                served.map_err(failed)?;
-            }
-        }
-    }
-    let told = report::tell(&report, succession);
-    let told = told.inspect_err(|error| {
-        tracing::info!("forerun status will not know of this mount: {error}");
-    });
-    Ok(told.ok())
+    let report = Report::new(mount.path(), image, shown, remote);
+    report::begin(report, args, Some(succession), is_successor)
 }
 
 /// Opens what is to be mounted, and mounts it, or takes it over from another process.
@@ -348,17 +344,14 @@ fn mount_failure(error: &forerun_fuse::MountError, args: &MountArgs) -> Failure 
 fn watch(
     mut signals: Signals,
     unmounter: Unmounter,
-    remote: Option<(Arc<RemoteImage>, RemoteArgs)>,
+    mut rereading: Option<Rereading>,
 ) -> Result<()> {
     let thread = std::thread::Builder::new().name("signals".to_string());
     let watching = thread.spawn(move || {
         let mut asked = false;
         for signal in signals.forever() {
-            if let Some((image, args)) = remote.as_ref().filter(|_| signal == SIGHUP) {
-                match image.reopen(&args.options()) {
-                    Ok(()) => tracing::info!("mirrors and credentials were read again"),
-                    Err(error) => tracing::error!("mirrors and credentials stay: {error}"),
-                }
+            if let Some(rereading) = rereading.as_mut().filter(|_| signal == SIGHUP) {
+                rereading.ask();
                 continue;
             }
             if asked {

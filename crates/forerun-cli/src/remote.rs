@@ -5,10 +5,11 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytesize::ByteSize;
 use clap::{Args, ValueHint};
+use forerun::cache::AccessList;
 use forerun::remote::{
     Prefetch, Readahead, Reference, RemoteError, RemoteImage, RemoteOptions, RemoteStatus,
 };
@@ -26,6 +27,10 @@ pub struct RemoteArgs {
     pub cache: CacheArgs,
     #[command(flatten)]
     pub server: ServerArgs,
+    /// Ask no server: what is in the cache is opened as its server had it last, and nothing else is
+    /// to be had
+    #[arg(help_heading = "Images at servers", long)]
+    pub offline: bool,
     /// Refuse images whose chunks cannot be verified one by one as they come
     #[arg(help_heading = "Images at servers", long)]
     pub require_verified: bool,
@@ -94,6 +99,7 @@ impl RemoteArgs {
         let mut options = self.server.options();
         options.cache_dir = self.cache.cache_dir.as_deref().map(absolute);
         options.cache_limit = self.cache.cache_limit;
+        options.offline = self.offline;
         options.require_verified = self.require_verified;
         options.readahead = match self.fetch_ahead {
             None | Some(FetchAhead::Async) => Readahead::Async,
@@ -204,8 +210,38 @@ pub fn open(
     let image =
         forerun::remote::open(reference, &args.options()).map_err(|error| failure(&error))?;
     tracing::info!(place = image.place(), identity = %image.identity(), "opened");
+    tell_of_memory(context, &image);
     context.observe_remote(&image);
     Ok(image)
+}
+
+/// Reads the list that `--prefetch` names.
+pub fn access_list(path: &Path) -> Result<AccessList> {
+    forerun::remote::access_list(path).map_err(|error| failure(&error))
+}
+
+/// Says that the image is as its server had it before, unless it can be no other.
+fn tell_of_memory(context: &Context, image: &RemoteImage) {
+    let Some(memory) = image.from_memory().filter(|memory| !memory.by_digest) else {
+        return;
+    };
+    let place = crate::escape::printable(image.place());
+    let date = date(memory.answered);
+    match &memory.reason {
+        Some(reason) => {
+            let reason = crate::escape::printable(&reason.to_string());
+            tracing::warn!("{reason}; {place} is opened from the cache, as it was on {date}");
+        }
+        None => context.note(&format!("{place} is opened as it was on {date}")),
+    }
+}
+
+/// A date that says its zone.
+fn date(time: SystemTime) -> String {
+    match jiff::Timestamp::try_from(time) {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        Err(_) => "an unknown date".to_string(),
+    }
 }
 
 /// What went wrong with a server, with what to try.
@@ -219,6 +255,10 @@ pub fn failure(error: &RemoteError) -> Failure {
         RemoteError::NoRanges { .. } => {
             failure.hint("fetch the whole file with another program, or ask for ranges there")
         }
+        RemoteError::Untrusted { .. } => failure
+            .hint("--ca-file or SSL_CERT_FILE names a file of certificates that are to be trusted"),
+        RemoteError::Offline { .. } => failure
+            .hint("without --offline it is fetched; `forerun cache prefetch` fetches all of it"),
         RemoteError::Reference { .. } => Failure {
             exit: Exit::Usage,
             ..failure
@@ -275,8 +315,15 @@ pub fn to_json(status: &RemoteStatus) -> Value {
         "complete": status.complete,
         "detached": status.detached,
         "verified": status.verified,
+        "answered": status.answered.map(seconds),
         "last_error": status.last_error,
     })
+}
+
+/// Seconds since 1970.
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 /// Bytes for people.

@@ -2,117 +2,17 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
+#[path = "common/place.rs"]
+mod place;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Child;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
-use common::{Ran, command, ran};
 use forerun_testkit::fault_proxy::{Fault, FaultProxy, Network};
 use forerun_testkit::servers::{Auth, DockerRegistry, Nginx, NginxOptions, PASSWORD, USER, get};
-use forerun_testkit::{TempDir, temp_dir};
-
-/// A directory with a tree, an image of it, and places of its own for the cache and for sockets.
-struct Place {
-    dir: TempDir,
-}
-
-impl Place {
-    fn new() -> Self {
-        let dir = temp_dir("remote-cli");
-        let at = dir.path();
-        fs::create_dir_all(at.join("tree/sub")).unwrap();
-        fs::create_dir_all(at.join("run")).unwrap();
-        fs::create_dir_all(at.join("mnt")).unwrap();
-        fs::write(at.join("tree/big"), noise(3 << 20)).unwrap();
-        fs::write(at.join("tree/sub/other"), noise(9 << 20)).unwrap();
-        fs::write(at.join("tree/small"), "small\n").unwrap();
-        let place = Self { dir };
-        place
-            .run(&["pack", "-q", "--format", "erofs", "tree", "image"])
-            .ok();
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> std::process::Command {
-        let mut command = command(args);
-        command
-            .current_dir(self.dir.path())
-            .env("XDG_CACHE_HOME", self.path("cache"))
-            .env("XDG_RUNTIME_DIR", self.path("run"))
-            .env("DOCKER_CONFIG", self.path("docker"));
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Ran {
-        ran(self.command(args).output().unwrap())
-    }
-
-    /// Mounts in the foreground; answers when this returns.
-    fn mount(&self, args: &[&str], name: &str) -> Mounted<'_> {
-        let mut command = self.command(&[&["mount", "-f"], args, &[name, "mnt"]].concat());
-        let log = fs::File::create(self.path("log")).unwrap();
-        let child = command.stderr(log).spawn().unwrap();
-        let mut mounted = Mounted { place: self, child };
-        let dir = self.path("mnt");
-        mounted.wait_for("the mount", || dir.join("small").exists());
-        mounted
-    }
-}
-
-struct Mounted<'p> {
-    place: &'p Place,
-    child: Child,
-}
-
-impl Mounted<'_> {
-    fn wait_for(&mut self, what: &str, mut done: impl FnMut() -> bool) {
-        let start = Instant::now();
-        while !done() {
-            let ended = self.child.try_wait().unwrap();
-            let log = fs::read_to_string(self.place.path("log")).unwrap();
-            assert!(ended.is_none(), "{what}: {ended:?}: {log}");
-            assert!(start.elapsed() < Duration::from_secs(30), "{what}: {log}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn end(mut self) {
-        self.place.run(&["umount", "mnt"]).ok();
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        // After a failed test only: what was ended is gone.
-        let _ = self.place.run(&["umount", "mnt"]);
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn noise(len: usize) -> Vec<u8> {
-    let mut state = 88_172_645_463_325_252_u64;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
-}
-
-fn name_at(registry: &DockerRegistry, tag: &str) -> String {
-    format!("oci://{}/a/app:{tag}", registry.authority())
-}
+use place::{Place, name_at, noise};
+use rustix::process::Signal;
 
 #[test]
 fn an_image_goes_into_a_registry_and_comes_back() {
@@ -174,6 +74,9 @@ fn a_mount_fetches_what_is_read_and_tells_of_itself() {
     let status = place.run(&["status", "--json"]).ok().json();
     let remote = &status[0]["remote"];
     assert_eq!(remote["complete"], false, "{remote}");
+    assert_eq!(status[0]["via"], "fuse", "{status}");
+    let requests = status[0]["fuse_requests"].as_object().unwrap();
+    assert!(!requests.is_empty() && status[0]["kernel_reads"].is_null());
     assert_eq!(
         (&remote["verified"], &remote["errors"]),
         (&true.into(), &0.into())
@@ -323,12 +226,7 @@ fn mirrors_are_read_again_on_sighup() {
         format!("# another\n{}\n", nginx.url_of("image")),
     )
     .unwrap();
-    let pid = mounted.child.id().to_string();
-    let killed = std::process::Command::new("kill")
-        .args(["-HUP", &pid])
-        .status()
-        .unwrap();
-    assert!(killed.success());
+    mounted.signal(Signal::HUP);
     let other = place.path("mnt/sub/other");
     mounted.wait_for("the mirror", || {
         fs::read(&other).is_ok_and(|bytes| bytes == noise(9 << 20))
@@ -370,8 +268,42 @@ fn credentials_are_used_and_never_shown() {
     assert!(missing.stderr.contains("not found") && !missing.stderr.contains(PASSWORD));
 }
 
+#[test]
+fn a_server_that_does_not_answer_holds_up_no_signal() {
+    let place = Place::new();
+    let Some(nginx) = Nginx::serve(place.dir.path()) else {
+        return;
+    };
+    let proxy = FaultProxy::start(&nginx.url());
+    let args = ["--timeout", "300", "--fetch-ahead", "off", "-v"];
+    let mut mounted = place.mount(&args, &proxy.url_of("image"));
+    proxy.forget();
+    proxy.set_network(Network::Silent);
+    mounted.signal(Signal::HUP);
+    assert!(proxy.wait_for_requests(1, Duration::from_secs(30)));
+    mounted.signal(Signal::HUP);
+    mounted.signal(Signal::TERM);
+    assert!(mounted.child.wait().unwrap().success());
+    let log = fs::read_to_string(place.path("log")).unwrap();
+    assert!(!log.contains("mirrors and credentials"), "{log}");
+}
+
 /// Memory that one idle mount may take.
 const IDLE: u64 = 16 << 20;
+
+/// Mounts that are detached at the end of a test, however it ends.
+struct Many<'p> {
+    place: &'p Place,
+    dirs: Vec<String>,
+}
+
+impl Drop for Many<'_> {
+    fn drop(&mut self) {
+        for dir in &self.dirs {
+            let _is_unmounted = self.place.run(&["umount", "--lazy", dir]);
+        }
+    }
+}
 
 #[test]
 fn many_mounts_are_shown_by_one_status() {
@@ -381,22 +313,26 @@ fn many_mounts_are_shown_by_one_status() {
     let place = Place::new();
     let name = name_at(&registry, "1");
     place.run(&["push", "-q", "image", &name]).ok();
-    let dirs: Vec<_> = (0..30).map(|n| format!("mnt{n:02}")).collect();
-    for dir in &dirs {
+    let mut many = Many {
+        place: &place,
+        dirs: (0..30).map(|n| format!("mnt{n:02}")).collect(),
+    };
+    let dirs = &many.dirs;
+    for dir in dirs {
         fs::create_dir(place.path(dir)).unwrap();
         place.run(&["mount", &name, dir]).ok();
     }
     let shown = place.run(&["status", "--json"]).ok().json();
     let shown = shown.as_array().unwrap();
     assert_eq!(shown.len(), dirs.len());
-    for (mount, dir) in shown.iter().zip(&dirs) {
+    for (mount, dir) in shown.iter().zip(dirs) {
         let path = place.path(dir).canonicalize().unwrap();
         assert_eq!(mount["dir"], path.to_str().unwrap());
         let memory = mount["memory_bytes"].as_u64().unwrap();
         assert!(memory > 0 && memory < IDLE, "{memory}");
     }
-    for dir in &dirs {
-        place.run(&["umount", dir]).ok();
+    while let Some(dir) = many.dirs.pop() {
+        place.run(&["umount", &dir]).ok();
     }
 }
 

@@ -78,6 +78,16 @@ impl Context {
         }
     }
 
+    /// An option that is a word, of drivers that have it: others do without.
+    pub fn set_flag_if_known(self, key: &str) -> Self {
+        if let Err(error) = fsconfig_set_flag(&self.context, key) {
+            // What it said is not about what is refused later, if anything is.
+            let said = messages(&self.context);
+            tracing::debug!(%error, ?said, "the kernel does without {key}");
+        }
+        self
+    }
+
     /// An option whose value is an open file.
     pub fn set_fd(self, key: &str, file: impl AsFd) -> Result<Self, Error> {
         match fsconfig_set_fd(&self.context, key, file) {

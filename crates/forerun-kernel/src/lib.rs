@@ -15,6 +15,7 @@
 //! images more than ours do: what comes from strangers is better mounted through FUSE.
 
 mod context;
+mod direct;
 mod error;
 mod filler;
 mod kernel_log;
@@ -30,7 +31,7 @@ mod umount;
 mod verity;
 
 pub use error::{Error, Refusal};
-pub use filler::{Asked, Ended, GuardArgs, OnDemand, mount_remote, run_guard};
+pub use filler::{Asked, Ended, FillMonitor, GuardArgs, OnDemand, mount_remote, run_guard};
 pub use mark::{image_of, is_ours};
 pub use mount::{Mounted, Way, mount};
 pub use options::{Options, Route};

@@ -16,7 +16,7 @@ use crate::loop_device::LoopDevice;
 use crate::mark::marked;
 use crate::named::Named;
 use crate::options::{Options, Route};
-use crate::{overlay, prefetch, verity};
+use crate::{direct, overlay, prefetch, verity};
 
 /// Loop devices have whole sectors.
 const SECTOR: u64 = 512;
@@ -210,7 +210,11 @@ impl<'i> Source<'i> {
             true => (Way::Device, "device"),
             false => (Way::File, "file"),
         };
-        let context = self.context(what)?.set("source", &*self.file.marked())?;
+        let mut context = self.context(what)?.set("source", &*self.file.marked())?;
+        if way == Way::File && !self.is_all_read_ahead(options) {
+            let block_size = self.image.reader().fs().volume().block_size;
+            context = direct::ask(context, &self.file.file, block_size);
+        }
         let (context, held) = self.set_devices(context, options, &way)?;
         let mount = context.mount(options)?;
         drop(held);
@@ -284,6 +288,11 @@ impl<'i> Source<'i> {
             true => prefetch::prefetch(file, base, &prefetch::ranges(self.image.reader().fs())),
             false => 0,
         }
+    }
+
+    /// Whether the data is in the page cache of the file soon, as metadata is found only with it.
+    fn is_all_read_ahead(&self, options: &Options) -> bool {
+        options.prefetch && self.image.reader().fs().metadata_ranges().is_empty()
     }
 
     const fn mounted(&self, way: Way, prefetched: u64) -> Mounted {

@@ -5,7 +5,7 @@ mod common;
 mod on_demand_support;
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use forerun::{Compression, FillEncoding, Image, OpenOptions};
 use forerun_kernel::{Ended, Error, GuardArgs, Options, Way, mount_remote, run_guard, umount};
 use forerun_testkit::fault_proxy::Network;
 use forerun_testkit::require;
-use on_demand_support::{Served, big, end, forget, guard_args, wait_for_file};
+use on_demand_support::{Cgroup, Served, big, end, forget, guard_args, wait_for_file};
 
 /// Not a test: what the guard of the tests below runs in its process.
 #[test]
@@ -45,6 +45,11 @@ fn compare(served: &Served, name: &str) {
     let asked = mounted.asked();
     assert!(asked.events > 0 && asked.failed == 0, "{name}: {asked:?}");
     assert!(asked.guard.is_some());
+    let monitor = mounted.monitor().unwrap();
+    assert!(monitor.asked().unwrap().events >= asked.events);
+    let dev = fs::metadata(place.mnt()).unwrap().dev();
+    let device = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    assert_eq!(monitor.device(), device);
     remote.prefetch_all();
     assert!(remote.wait_complete(Duration::from_secs(60)));
     assert_eq!(mounted.wait(), Ended::Complete);
@@ -59,6 +64,7 @@ fn compare(served: &Served, name: &str) {
         "{name}"
     );
     drop((mounted, image, remote));
+    assert_eq!(monitor.asked(), None);
     // Nobody but the kernel has anything to do with it now.
     Seen::of_mount(&place.mnt()).assert_same(&ours);
     end(&place.mnt());
@@ -243,6 +249,7 @@ fn what_is_refused_leaves_nothing() {
         (mounted.wait(), mounted.asked().guard),
         (Ended::Complete, None)
     );
+    assert!(mounted.monitor().is_none());
     assert_eq!(fs::read(place.mnt().join("big")).unwrap(), big());
     let shown = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let here = place.mnt().display().to_string();
@@ -318,4 +325,27 @@ fn the_death_of_the_filler_shows_no_zeros() {
         wait_for_file(&format!("/proc/{guard}/exe"), false);
         served.place.nothing_left();
     }
+}
+
+/// As a service manager ends what does not stop by itself.
+#[test]
+fn the_end_of_the_cgroup_of_the_filler_shows_no_zeros() {
+    if !can_mount("erofs") {
+        return;
+    }
+    let Some(cgroup) = Cgroup::new() else { return };
+    let Some(served) = Served::new("kernel-on-demand-cgroup") else {
+        return;
+    };
+    served.place.erofs("image", |_| ());
+    let procs = cgroup.path.join("cgroup.procs");
+    let mut filler = served.start_filler_in("image", "cgroup", Some(cgroup));
+    let killed = fs::read_to_string(procs).unwrap();
+    let guard = filler.guard;
+    assert!(killed.lines().all(|line| line != guard.to_string()));
+    let (right, failed) = filler.read_and_kill(&served.place.mnt(), 7);
+    assert!(right > 0 && failed > 0, "{right} right, {failed} failed");
+    end(&served.place.mnt());
+    wait_for_file(&format!("/proc/{guard}/exe"), false);
+    served.place.nothing_left();
 }

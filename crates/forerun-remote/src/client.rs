@@ -11,7 +11,7 @@ use std::time::Duration;
 use reqwest::redirect;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 
 use crate::{RemoteError, Result};
 
@@ -150,5 +150,31 @@ pub fn failure(place: &str, error: &reqwest::Error) -> RemoteError {
     if error.is_redirect() || error.is_builder() {
         return RemoteError::Refused { place, reason };
     }
+    if let Some(reason) = untrusted(error) {
+        return RemoteError::Untrusted { place, reason };
+    }
     RemoteError::Network { place, reason }
+}
+
+/// What is wrong with the server's certificate, if that is what failed.
+fn untrusted(error: &reqwest::Error) -> Option<String> {
+    use std::error::Error;
+    let mut next = error.source();
+    while let Some(cause) = next {
+        if let Some(rustls::Error::InvalidCertificate(wrong)) = cause.downcast_ref() {
+            return Some(match wrong {
+                CertificateError::UnknownIssuer => "its issuer is not known".to_owned(),
+                wrong => wrong.to_string(),
+            });
+        }
+        // An I/O error shows what it wraps only when asked for it.
+        let inner = cause
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::get_ref);
+        next = match inner {
+            Some(inner) => Some(inner),
+            None => cause.source(),
+        };
+    }
+    None
 }

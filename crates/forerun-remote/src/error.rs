@@ -89,6 +89,20 @@ pub enum RemoteError {
         /// What they should be.
         expected: Digest,
     },
+    /// A server that shows a certificate which nobody vouches for, or one for another name.
+    #[error("{place}: its certificate is not trusted: {reason}")]
+    Untrusted {
+        /// Address.
+        place: String,
+        /// What is wrong with the certificate.
+        reason: String,
+    },
+    /// It is not in the cache, and servers are not to be asked.
+    #[error("{place}: not in the cache, and servers are not asked")]
+    Offline {
+        /// Address.
+        place: String,
+    },
     /// What came cannot be kept.
     #[error("the cache cannot be used: {reason}")]
     Cache {
@@ -98,6 +112,16 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
+    /// Whether this is for want of an answer: no connection, none in time, or a server that is broken or
+    /// overburdened. All others are answers.
+    #[must_use]
+    pub const fn is_no_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy { .. } | Self::Network { .. } | Self::Timeout { .. }
+        )
+    }
+
     /// Whether the same request may succeed later or at another mirror.
     #[must_use]
     pub const fn is_transient(&self) -> bool {

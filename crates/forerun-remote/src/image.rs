@@ -13,7 +13,8 @@ use crate::fetch::{Fetcher, Patience};
 use crate::scheduler::Scheduler;
 use crate::stats::Counters;
 use crate::{
-    Identity, Layout, Readahead, Reference, RemoteError, RemoteOptions, RemoteStatus, Result,
+    FromMemory, Identity, Layout, Readahead, Reference, RemoteError, RemoteOptions, RemoteStatus,
+    Result,
 };
 
 /// The window of readers that wait for it. A longer one would keep them longer for bytes they may
@@ -39,6 +40,7 @@ pub struct RemoteImage {
     pub(crate) readahead: Readahead,
     /// The file of what is here, for hints to the kernel.
     pub(crate) local: FileSource,
+    pub(crate) memory: Option<FromMemory>,
 }
 
 /// Which chunks are touched, and where that is written.
@@ -75,6 +77,12 @@ impl RemoteImage {
         self.format.as_deref()
     }
 
+    /// Set where its server was not asked when it was opened, and it is what was remembered.
+    #[must_use]
+    pub const fn from_memory(&self) -> Option<&FromMemory> {
+        self.memory.as_ref()
+    }
+
     /// Its part of the cache.
     #[must_use]
     pub const fn blob(&self) -> &Arc<CachedBlob> {
@@ -90,6 +98,7 @@ impl RemoteImage {
             local_bytes: self.blob.local_bytes(),
             complete: self.blob.is_complete(),
             verified: self.blob.is_verified(),
+            answered: self.memory.as_ref().map(|memory| memory.answered),
             ..RemoteStatus::default()
         };
         self.counters.fill(&mut status);
@@ -149,12 +158,15 @@ impl RemoteImage {
     }
 
     /// Asks for the image anew, with the mirrors and credentials of `options`, and fetches from those
-    /// servers from now on. Chunk size, cache and limits stay as they are.
+    /// servers from now on. Chunk size, cache and limits stay as they are. Offline nothing changes.
     ///
     /// # Errors
     /// Why it cannot be had any more, or [`RemoteError::Changed`] if it is another one now; then
     /// everything stays as it is.
     pub fn reopen(&self, options: &RemoteOptions) -> Result<()> {
+        if options.offline {
+            return Ok(());
+        }
         let resolved = crate::open::resolved(&self.reference, options)?;
         let layout: Layout = resolved.layout;
         let same = match (&self.identity, &layout.identity) {
@@ -283,6 +295,10 @@ impl ReadAt for RemoteImage {
             }
         }
         Ok(())
+    }
+
+    fn done_with(&self, range: Range<u64>) {
+        self.local.done_with(range);
     }
 
     fn will_need(&self, range: Range<u64>) -> bool {

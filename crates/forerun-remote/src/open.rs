@@ -8,19 +8,41 @@ use forerun_io::FileSource;
 
 use crate::fetch::{Fetcher, Patience};
 use crate::image::{Recorder, RemoteImage};
+use crate::memory;
 use crate::resolve::{Resolved, resolve};
 use crate::scheduler::{Scheduler, Work};
 use crate::stats::Counters;
 use crate::table::TableSource;
 use crate::{Identity, Layout, Prefetch, Reference, RemoteError, RemoteOptions, Result, runtime};
 
-/// Opens the image that `reference` names. Asks its servers what it is, and nothing more.
+/// Opens the image that `reference` names. Asks its servers what it is, and nothing more. Where they
+/// cannot be asked, an image of which the cache has something is opened as they had it before.
 ///
 /// # Errors
 /// What servers answer; a cache that cannot be used; an access list that cannot be read.
+/// [`RemoteError::Offline`] for an image that is not in the cache where none is to be asked.
 pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
-    let resolved = resolved(reference, options)?;
-    assemble(reference, resolved, options)
+    let cache = cache(options)?;
+    if options.offline {
+        let known = memory::recall(&cache, reference, options, None)?;
+        let known = known.ok_or_else(|| RemoteError::Offline {
+            place: reference.place(),
+        })?;
+        return assemble(&cache, reference, known, options);
+    }
+    let resolved = match resolved(reference, options) {
+        Err(error) if error.is_no_answer() => {
+            let known = memory::recall(&cache, reference, options, Some(error.clone()))?;
+            known.ok_or(error)?
+        }
+        outcome => outcome?,
+    };
+    let facts = resolved.facts.clone();
+    let image = assemble(&cache, reference, resolved, options)?;
+    if let Some(facts) = facts {
+        memory::remember(&cache, reference, &facts, &image.identity);
+    }
+    Ok(image)
 }
 
 /// What `reference` is, within the time that opening may take.
@@ -38,11 +60,18 @@ pub(crate) fn resolved(reference: &Reference, options: &RemoteOptions) -> Result
 
 /// The source over what a reference turned out to be.
 fn assemble(
+    cache: &Cache,
     reference: &Reference,
     resolved: Resolved,
     options: &RemoteOptions,
 ) -> Result<Arc<RemoteImage>> {
-    let Resolved { layout, registry } = resolved;
+    let Resolved {
+        layout,
+        registry,
+        chunk_size,
+        memory,
+        facts: _,
+    } = resolved;
     let counters = Arc::new(Counters::default());
     let patience = Patience {
         timeout: options.timeout,
@@ -51,10 +80,11 @@ fn assemble(
     };
     // Read before anything is fetched: a list that is none is an error of its own.
     let list = match &options.prefetch {
-        Prefetch::List(path) => Some(read_list(path)?),
+        Prefetch::List(path) => Some(access_list(path)?),
         Prefetch::None | Prefetch::All => None,
     };
-    let (blob, table) = cached(&layout, options, patience, &counters)?;
+    let chunk_size = chunk_size.unwrap_or(options.chunk_len);
+    let (blob, table) = cached(cache, &layout, chunk_size, patience, &counters)?;
     let geometry = blob.geometry();
     let digest = match layout.identity {
         Identity::Blob(digest) => Some(digest),
@@ -93,6 +123,7 @@ fn assemble(
         patience,
         readahead: options.readahead,
         local,
+        memory,
     });
     image.scheduler.finish_if_complete();
     if !image.blob.is_complete() {
@@ -107,21 +138,24 @@ fn assemble(
     Ok(image)
 }
 
-/// The image's part of the cache, and the source of its table.
-fn cached(
-    layout: &Layout,
-    options: &RemoteOptions,
-    patience: Patience,
-    counters: &Arc<Counters>,
-) -> Result<(Arc<forerun_cache::CachedBlob>, Option<Arc<TableSource>>)> {
+fn cache(options: &RemoteOptions) -> Result<Cache> {
     let dir = options.cache_dir().ok_or_else(|| RemoteError::Cache {
         reason: "there is no home directory to keep it in; name one".to_owned(),
     })?;
     let settings = options
         .cache_limit
         .map_or_else(CacheOptions::default, CacheOptions::with_limit);
-    let cache = Cache::open(&dir, settings).map_err(|error| cache_error(&error))?;
-    let mut chunk_size = options.chunk_len;
+    Cache::open(&dir, settings).map_err(|error| cache_error(&error))
+}
+
+/// The image's part of the cache, and the source of its table.
+fn cached(
+    cache: &Cache,
+    layout: &Layout,
+    mut chunk_size: u32,
+    patience: Patience,
+    counters: &Arc<Counters>,
+) -> Result<(Arc<forerun_cache::CachedBlob>, Option<Arc<TableSource>>)> {
     let mut source = None;
     let mut table = None;
     if let Some(proof) = &layout.table {
@@ -151,7 +185,11 @@ fn cached(
     Ok((blob.map_err(|error| cache_error(&error))?, source))
 }
 
-fn read_list(path: &std::path::Path) -> Result<AccessList> {
+/// Reads an access list.
+///
+/// # Errors
+/// [`RemoteError::Reference`] saying why it cannot be read, or which line of it is wrong.
+pub fn access_list(path: &std::path::Path) -> Result<AccessList> {
     let bad = |reason: String| RemoteError::Reference {
         text: path.display().to_string(),
         reason,

@@ -40,6 +40,8 @@ pub struct RemoteOptions {
     /// Other addresses of the same image, best first, tried after that of the reference; for a
     /// registry the addresses of registries that mirror it, asked before it.
     pub mirrors: Vec<String>,
+    /// Whether no server is asked for anything: only what is in the cache is to be had.
+    pub offline: bool,
     /// Longest time a reader waits, and longest time opening takes.
     pub timeout: Duration,
     /// Longest time without a byte before a request is given up and made again.
@@ -75,6 +77,7 @@ impl Default for RemoteOptions {
             cache_dir: None,
             cache_limit: None,
             mirrors: Vec::new(),
+            offline: false,
             timeout: Duration::from_secs(30),
             stall: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(5),

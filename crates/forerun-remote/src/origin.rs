@@ -1,8 +1,11 @@
 //! The seam between protocols and everything above them: one blob at one server.
 
+mod absent;
+mod aws_profile;
 mod http;
 mod pinned;
 mod s3;
+mod s3_settings;
 
 use std::fmt;
 use std::ops::Range;
@@ -14,9 +17,11 @@ use futures_util::stream::BoxStream;
 
 use crate::Result;
 
+pub use absent::Absent;
 pub use http::HttpOrigin;
 pub use pinned::Pinned;
 pub use s3::S3Origin;
+pub use s3_settings::S3Settings;
 
 /// The bytes of an answer as they come in.
 pub type Body = BoxStream<'static, Result<Bytes>>;

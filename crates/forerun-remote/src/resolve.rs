@@ -12,8 +12,11 @@ use futures_util::future::join_all;
 use url::Url;
 
 use crate::client::{self, ClientOptions};
+use crate::memory::FromMemory;
+use crate::memory::facts::{Address, Facts};
+use crate::origin::S3Settings;
 use crate::reference::place_of;
-use crate::registry::{Mirror, Registry};
+use crate::registry::{ImageName, Mirror, Registry};
 use crate::{
     Description, HttpOrigin, Identity, Layout, Origin, Pinned, Reference, RemoteBlob, RemoteError,
     RemoteOptions, Result, S3Origin,
@@ -28,6 +31,25 @@ pub struct Resolved {
     pub layout: Layout,
     /// Whose tokens and passwords can be forgotten.
     pub registry: Option<Arc<Registry>>,
+    /// What can be remembered of it.
+    pub facts: Option<Facts>,
+    /// Set where nobody was asked, and this is what was remembered.
+    pub memory: Option<FromMemory>,
+    /// Chunk size of what the cache has of it, where that is known.
+    pub chunk_size: Option<u32>,
+}
+
+impl Resolved {
+    /// Nothing but the image.
+    pub const fn new(layout: Layout, registry: Option<Arc<Registry>>) -> Self {
+        Self {
+            layout,
+            registry,
+            facts: None,
+            memory: None,
+            chunk_size: None,
+        }
+    }
 }
 
 /// Finds out what `reference` names.
@@ -35,74 +57,98 @@ pub struct Resolved {
 /// # Errors
 /// Of the first address, where none answers as it should.
 pub async fn resolve(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
-    let follow_redirects = !matches!(reference, Reference::Oci(_));
-    let client = client::build(&ClientOptions {
-        ca_file: options.ca_file.clone(),
-        connect_timeout: options.connect_timeout,
-        follow_redirects,
-    })?;
     if let Reference::Oci(name) = reference {
-        let mut settings = options.registry.clone();
-        settings
-            .mirrors
-            .extend(options.mirrors.iter().map(|location| Mirror {
-                registry: name.registry.clone(),
-                location: location.clone(),
-            }));
-        let registry = Registry::new(client, settings);
+        let registry = registry(name, options)?;
         let layout = registry.open(name, options.require_verified).await?;
-        let registry = Some(registry);
-        return Ok(Resolved { layout, registry });
+        let facts = Facts::of(&layout, &[]);
+        return Ok(Resolved {
+            facts,
+            ..Resolved::new(layout, Some(registry))
+        });
     }
-    let mut origins = vec![origin(&client, reference)?];
-    for mirror in &options.mirrors {
-        origins.push(origin(&client, &Reference::parse(mirror)?)?);
-    }
-    let layout = plain(reference, origins, options).await?;
+    let (layout, addresses) = plain(reference, candidates(reference, options)?, options).await?;
+    let facts = Facts::of(&layout, &addresses);
     Ok(Resolved {
-        layout,
-        registry: None,
+        facts,
+        ..Resolved::new(layout, None)
     })
 }
 
-/// An origin and what names its address in the cache.
-struct Candidate {
-    origin: Arc<dyn Origin>,
-    address: String,
+fn client(options: &RemoteOptions, follow_redirects: bool) -> Result<reqwest::Client> {
+    client::build(&ClientOptions {
+        ca_file: options.ca_file.clone(),
+        connect_timeout: options.connect_timeout,
+        follow_redirects,
+    })
 }
 
-fn origin(client: &reqwest::Client, reference: &Reference) -> Result<Candidate> {
-    match reference {
-        Reference::Http(url) => Ok(Candidate {
-            origin: Arc::new(HttpOrigin::new(client.clone(), url.clone())?),
-            address: address(url),
-        }),
-        Reference::S3 { bucket, key } => {
-            let endpoint = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"]
-                .iter()
-                .find_map(|name| std::env::var(name).ok())
-                .and_then(|text| Url::parse(&text).ok())
-                .map_or_else(String::new, |url| place_of(&url));
-            Ok(Candidate {
-                origin: Arc::new(S3Origin::new(client.clone(), bucket, key)?),
-                address: format!("s3://{bucket}/{key} {endpoint}")
-                    .trim_end()
-                    .to_owned(),
-            })
-        }
-        Reference::Oci(name) => Err(RemoteError::Reference {
-            text: name.to_string(),
-            reason: "a mirror of a file is no registry".to_owned(),
-        }),
+/// The registries of `name`: its own, and its mirrors.
+///
+/// # Errors
+/// As [`client::build`].
+pub fn registry(name: &ImageName, options: &RemoteOptions) -> Result<Arc<Registry>> {
+    let mut settings = options.registry.clone();
+    settings
+        .mirrors
+        .extend(options.mirrors.iter().map(|location| Mirror {
+            registry: name.registry.clone(),
+            location: location.clone(),
+        }));
+    Ok(Registry::new(client(options, false)?, settings))
+}
+
+/// An origin and what names its address in the cache.
+pub struct Candidate {
+    /// Who has the file, perhaps.
+    pub origin: Arc<dyn Origin>,
+    /// The address without credentials.
+    pub address: String,
+}
+
+/// Where a file or object may be had.
+///
+/// # Errors
+/// Addresses that are none.
+pub fn candidates(reference: &Reference, options: &RemoteOptions) -> Result<Vec<Candidate>> {
+    let client = client(options, true)?;
+    let mut candidates = vec![candidate(&client, reference)?];
+    for mirror in &options.mirrors {
+        candidates.push(candidate(&client, &Reference::parse(mirror)?)?);
     }
+    Ok(candidates)
+}
+
+fn candidate(client: &reqwest::Client, reference: &Reference) -> Result<Candidate> {
+    let origin: Arc<dyn Origin> = match reference {
+        Reference::Http(url) => Arc::new(HttpOrigin::new(client.clone(), url.clone())?),
+        Reference::S3 { bucket, key } => Arc::new(S3Origin::new(client.clone(), bucket, key)?),
+        Reference::Oci(name) => {
+            return Err(RemoteError::Reference {
+                text: name.to_string(),
+                reason: "a mirror of a file is no registry".to_owned(),
+            });
+        }
+    };
+    let address = address(reference);
+    Ok(Candidate { origin, address })
 }
 
 /// The address as part of a name: a query is part of it, but may be secret.
-fn address(url: &Url) -> String {
-    let place = place_of(url);
-    match url.query() {
-        Some(query) => format!("{place}?{}", Digest::of(query.as_bytes())),
-        None => place,
+pub fn address(reference: &Reference) -> String {
+    match reference {
+        Reference::Http(url) => match url.query() {
+            Some(query) => format!("{}?{}", place_of(url), Digest::of(query.as_bytes())),
+            None => place_of(url),
+        },
+        Reference::S3 { bucket, key } => {
+            let endpoint = S3Settings::endpoint_of_user()
+                .and_then(|text| Url::parse(&text).ok())
+                .map_or_else(String::new, |url| place_of(&url));
+            format!("s3://{bucket}/{key} {endpoint}")
+                .trim_end()
+                .to_owned()
+        }
+        Reference::Oci(name) => name.to_string(),
     }
 }
 
@@ -111,7 +157,7 @@ async fn plain(
     reference: &Reference,
     candidates: Vec<Candidate>,
     options: &RemoteOptions,
-) -> Result<Layout> {
+) -> Result<(Layout, Vec<Address>)> {
     if options.require_verified {
         return Err(RemoteError::Refused {
             place: reference.place(),
@@ -125,27 +171,36 @@ async fn plain(
         .iter()
         .map(|candidate| described(&*candidate.origin, options));
     let answers = join_all(asked).await;
-    let mut first: Option<(String, Description)> = None;
+    let several = candidates.len() > 1;
+    let mut found: Option<(String, Description)> = None;
     let mut failed = None;
     let mut mirrors: Vec<Arc<dyn Origin>> = Vec::new();
+    let mut addresses = Vec::new();
     for (candidate, answer) in candidates.into_iter().zip(answers) {
         let description = match answer {
             Ok(description) => description,
             Err(error) => {
-                tracing::warn!(%error, "this address of the image is left out");
+                if several {
+                    tracing::warn!(%error, "this address of the image is left out");
+                }
                 failed = failed.or(Some(error));
                 continue;
             }
         };
-        let (_, known) = first.get_or_insert_with(|| (candidate.address, description.clone()));
+        let first = || (candidate.address.clone(), description.clone());
+        let (_, known) = found.get_or_insert_with(first);
         if known.len != description.len {
             let place = candidate.origin.place();
             tracing::warn!(place, "left out: the image is of another length there");
             continue;
         }
+        addresses.push(Address {
+            address: candidate.address,
+            version: description.version.clone(),
+        });
         mirrors.push(Arc::new(Pinned::new(candidate.origin, description)));
     }
-    let Some((url, description)) = first else {
+    let Some((url, description)) = found else {
         return Err(failed.unwrap_or_else(|| RemoteError::NotFound {
             place: reference.place(),
         }));
@@ -156,7 +211,8 @@ async fn plain(
         description,
         mirrors,
     };
-    Ok(Layout::single(reference.place(), blob, identity))
+    let layout = Layout::single(reference.place(), blob, identity);
+    Ok((layout, addresses))
 }
 
 /// Where the server has no name for the version, nothing says that it will be the same next time:

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::RemoteError;
 
@@ -224,6 +224,9 @@ pub struct RemoteStatus {
     pub detached: bool,
     /// Whether what is read was verified against a digest.
     pub verified: bool,
+    /// When its server said that this is the image, where that was at an earlier time: it could not be,
+    /// or was not to be, asked when the image was opened.
+    pub answered: Option<SystemTime>,
     /// What went wrong last.
     pub last_error: Option<String>,
 }

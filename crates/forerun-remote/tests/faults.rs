@@ -15,21 +15,22 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use forerun_io::{MemorySource, ReadAt};
-use forerun_remote::push::{PushOptions, push};
-use forerun_remote::registry::{ImageName, Registry};
-use forerun_remote::{Readahead, RemoteImage, RemoteOptions, client};
+use forerun_io::ReadAt;
+use forerun_remote::{Readahead, RemoteImage, RemoteOptions};
 use forerun_testkit::fault_proxy::{Fault, FaultProxy};
-use forerun_testkit::servers::{Auth, DockerRegistry, Nginx};
+use forerun_testkit::servers::DockerRegistry;
 use forerun_testkit::temp_dir;
-use support::{TIMEOUT, noise, options, read, try_open, try_read};
+use support::{
+    PATIENT, Proxied, Served, TIMEOUT, name_at, noise, options, pushed, read, try_open, try_read,
+    while_running,
+};
 
 const LEN: usize = 600_001;
 /// Faults wait most of their time: so many at once.
 const THREADS: usize = 4;
-/// Patience where a fault comes once and must be mended: more than a busy machine can use up. Where
-/// faults do not end it is [`TIMEOUT`], which they do use up.
-const PATIENT: Duration = Duration::from_secs(20);
+
+/// How long a request may be silent where one is meant to be.
+const STALL: Duration = Duration::from_secs(2);
 
 /// Whether the scenario must come to its end in spite of a fault that comes once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,20 +95,34 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    fn run(&self, proxy: &FaultProxy, cache: &Path, timeout: Duration) -> Result<(), String> {
+    /// Opens and reads; readers wait for `timeout`, and a request for `stall`.
+    fn run(
+        &self,
+        proxy: &FaultProxy,
+        cache: &Path,
+        (timeout, stall): (Duration, Duration),
+    ) -> Result<(), String> {
         let mut options = options(cache);
         options.timeout = timeout;
+        options.stall = stall;
+        options.connect_timeout = stall;
+        options.registry.timeout = stall;
         (self.adapt)(&mut options);
         scenario(&(self.reference)(&proxy.authority()), &options, self.bytes)
     }
 
     /// The scenario undisturbed: how many requests it takes.
     fn requests(&self) -> usize {
-        let proxy = FaultProxy::start(&self.server);
-        let cache = temp_dir("cache");
-        self.run(&proxy, cache.path(), PATIENT).unwrap();
-        assert_eq!(proxy.log().all_sent_twice(), 0);
-        proxy.log().requests()
+        let counted = while_running(|| {
+            let proxy = FaultProxy::start(&self.server);
+            let cache = temp_dir("cache");
+            self.run(&proxy, cache.path(), (PATIENT, PATIENT))?;
+            match proxy.log().all_sent_twice() {
+                0 => Ok(proxy.log().requests()),
+                twice => Err(format!("{twice} bytes were sent twice")),
+            }
+        });
+        counted.unwrap()
     }
 
     /// Each fault at each request, and then at all requests. Each case has a cache of its own, and
@@ -138,69 +153,49 @@ impl Setting<'_> {
     }
 
     fn one(&self, proxy: &FaultProxy, fault: &Fault, mends: Mends, at: Option<usize>) {
-        let cache = temp_dir("cache");
-        proxy.forget();
-        proxy.clear_faults();
-        match at {
-            Some(at) => proxy.fault_at(at, fault.clone()),
-            None => {
-                let fault = fault.clone();
-                proxy.faults(move |_| Some(fault.clone()));
+        // Only who waits for what never comes may lose patience: on a busy machine anything takes long.
+        let patience = match (at, fault) {
+            (None, _) => (TIMEOUT, Duration::from_millis(500)),
+            (Some(_), Fault::Stall | Fault::StallAt { .. }) => (PATIENT, STALL),
+            (Some(_), _) => (PATIENT, PATIENT),
+        };
+        let ended = while_running(|| {
+            let cache = temp_dir("cache");
+            proxy.forget();
+            proxy.clear_faults();
+            match at {
+                Some(at) => proxy.fault_at(at, fault.clone()),
+                None => {
+                    let fault = fault.clone();
+                    proxy.faults(move |_| Some(fault.clone()));
+                }
             }
-        }
-        let timeout = at.map_or(TIMEOUT, |_| PATIENT);
-        let ended = self.run(proxy, cache.path(), timeout);
-        if mends == Mends::Yes {
-            assert_eq!(ended, Ok(()), "{fault:?} at request {at:?}");
-        }
-        // Whatever was kept of it is right: without faults it opens, and reads, to the end.
-        proxy.clear_faults();
-        let again = self.run(proxy, cache.path(), PATIENT);
-        assert_eq!(again, Ok(()), "after {fault:?} at request {at:?}");
+            let ended = self.run(proxy, cache.path(), patience);
+            // Whatever was kept of it is right: without faults it opens, and reads, to the end.
+            proxy.clear_faults();
+            self.run(proxy, cache.path(), (PATIENT, PATIENT))
+                .map_err(|error| format!("afterwards: {error}"))?;
+            match mends {
+                Mends::Yes => ended,
+                Mends::Maybe => Ok(()),
+            }
+        });
+        assert_eq!(ended, Ok(()), "{fault:?} at request {at:?}");
     }
 }
 
 #[test]
 fn a_web_server_fails_in_every_way() {
-    let dir = temp_dir("files");
-    let bytes = noise(LEN, 1);
-    std::fs::write(dir.path().join("image"), &bytes).unwrap();
-    let Some(nginx) = Nginx::serve(dir.path()) else {
+    let Some(served) = Served::new(LEN, 1) else {
         return;
     };
     let setting = Setting {
-        bytes: &bytes,
-        server: nginx.url(),
+        bytes: &served.bytes,
+        server: served.nginx.url(),
         reference: &|authority| format!("http://{authority}/image"),
         adapt: &|options| options.readahead = Readahead::Off,
     };
     setting.each(&faults());
-}
-
-/// A registry with the image in it, in parts that reads cross.
-fn pushed(bytes: &[u8]) -> Option<DockerRegistry> {
-    let registry = DockerRegistry::start(Auth::None)?;
-    push_to(&registry.authority(), bytes);
-    Some(registry)
-}
-
-fn push_to(authority: &str, bytes: &[u8]) {
-    let client = client::build(&client::ClientOptions::default()).unwrap();
-    let settings = options(Path::new("/")).registry;
-    let name: ImageName = format!("{authority}/some/image:v1").parse().unwrap();
-    let options = PushOptions {
-        part_len: 256 << 10,
-        ..PushOptions::default()
-    };
-    let to = Registry::new(client, settings);
-    push(
-        &to,
-        &MemorySource::new(bytes.to_vec()),
-        &name,
-        &options,
-        &mut |_| {},
-    )
-    .unwrap();
 }
 
 #[test]
@@ -212,7 +207,7 @@ fn a_registry_fails_in_every_way() {
     let setting = Setting {
         bytes: &bytes,
         server: registry.url(),
-        reference: &|authority| format!("oci://{authority}/some/image:v1"),
+        reference: &name_at,
         adapt: &|options| options.readahead = Readahead::Off,
     };
     let mut all = faults();
@@ -238,8 +233,7 @@ fn mirrored(
     mirror.faults(move |request| request.range.is_some().then(&fault));
     let mut options = options(cache);
     options.mirrors = vec![mirror.url()];
-    let reference = format!("oci://{}/some/image:v1", good.authority());
-    let image = try_open(&reference, &options).unwrap();
+    let image = try_open(&name_at(&good.authority()), &options).unwrap();
     (image, mirror, good)
 }
 
@@ -287,23 +281,18 @@ fn other_failures_are_fetched_elsewhere_too() {
         let of_proxy = fault.clone();
         let made = mirrored(&registry, cache.path(), move || of_proxy.clone());
         let (image, _mirror, _good) = made;
-        if let Err(error) = try_read(&image, &bytes, 0, LEN, TIMEOUT) {
-            panic!("{fault:?}: {error}");
-        }
+        let outcome = while_running(|| try_read(&image, &bytes, 0, LEN, TIMEOUT));
+        assert_eq!(outcome, Ok(()), "{fault:?}");
     }
 }
 
 #[test]
 fn who_is_told_to_wait_waits() {
-    let dir = temp_dir("files");
-    let bytes = noise(100_000, 5);
-    std::fs::write(dir.path().join("image"), &bytes).unwrap();
-    let Some(nginx) = Nginx::serve(dir.path()) else {
+    let Some(served) = Proxied::new(100_000, 5) else {
         return;
     };
-    let proxy = FaultProxy::start(&nginx.url());
-    let cache = temp_dir("cache");
-    let image = try_open(&proxy.url_of("image"), &options(cache.path())).unwrap();
+    let image = served.open(&served.options());
+    let proxy = &served.proxy;
     proxy.forget();
     proxy.fault_at(
         0,
@@ -312,7 +301,7 @@ fn who_is_told_to_wait_waits() {
             retry_after: Some(1),
         },
     );
-    read(&image, &bytes, 0, 1000);
+    read(&image, served.bytes(), 0, 1000);
     let log = proxy.log();
     let waited = log.entries[1].at - log.entries[0].at;
     assert!(waited >= Duration::from_millis(990), "{waited:?}");

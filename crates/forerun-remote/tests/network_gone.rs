@@ -4,38 +4,32 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forerun_remote::Readahead;
-use forerun_testkit::fault_proxy::{FaultProxy, Link, Network};
-use forerun_testkit::servers::Nginx;
-use forerun_testkit::temp_dir;
-use support::{noise, options, read, try_open, try_read};
+use forerun_testkit::fault_proxy::{Link, Network};
+use support::{Proxied, read, try_read, worked};
 
 const LEN: usize = 2_000_000;
 
 fn goes_and_comes_back(network: Network) {
-    let dir = temp_dir("files");
-    let bytes = noise(LEN, 1);
-    std::fs::write(dir.path().join("image"), &bytes).unwrap();
-    let Some(nginx) = Nginx::serve(dir.path()) else {
+    let Some(served) = Proxied::new(LEN, 1) else {
         return;
     };
-    let proxy = FaultProxy::start(&nginx.url());
-    let cache = temp_dir("cache");
-    let mut options = options(cache.path());
+    let (proxy, bytes) = (&served.proxy, served.bytes());
+    let mut options = served.options();
     options.readahead = Readahead::Off;
     options.timeout = Duration::from_secs(2);
     let timeout = options.timeout;
-    let image = try_open(&proxy.url_of("image"), &options).unwrap();
-    read(&image, &bytes, 0, 500_000);
+    let image = served.open(&options);
+    read(&image, bytes, 0, 500_000);
     proxy.set_network(network);
     for _ in 0..2 {
         // Nothing but memory and disk: far below the timeout.
-        let start = Instant::now();
-        read(&image, &bytes, 0, 500_000);
-        assert!(start.elapsed() < timeout, "{network:?}");
-        let error = try_read(&image, &bytes, LEN - 1000, 1000, timeout).unwrap_err();
+        let start = worked();
+        read(&image, bytes, 0, 500_000);
+        assert!(worked() - start < timeout, "{network:?}");
+        let error = try_read(&image, bytes, LEN - 1000, 1000, timeout).unwrap_err();
         assert!(error.contains("127.0.0.1"), "{network:?}: {error}");
     }
     let status = image.status();
@@ -44,8 +38,8 @@ fn goes_and_comes_back(network: Network) {
         "{status:?}"
     );
     proxy.set_network(Network::Up);
-    read(&image, &bytes, LEN - 1000, 1000);
-    read(&image, &bytes, 0, LEN);
+    read(&image, bytes, LEN - 1000, 1000);
+    read(&image, bytes, 0, LEN);
 }
 
 #[test]
@@ -60,21 +54,17 @@ fn silent_and_back() {
 
 #[test]
 fn a_reader_that_waits_has_its_bytes_when_the_network_is_back_in_time() {
-    let dir = temp_dir("files");
-    let bytes = noise(LEN, 2);
-    std::fs::write(dir.path().join("image"), &bytes).unwrap();
-    let Some(nginx) = Nginx::serve(dir.path()) else {
+    let Some(served) = Proxied::new(LEN, 2) else {
         return;
     };
-    let proxy = FaultProxy::start(&nginx.url());
-    let cache = temp_dir("cache");
-    let mut options = options(cache.path());
+    let (proxy, bytes) = (&served.proxy, served.bytes());
+    let mut options = served.options();
     options.timeout = Duration::from_secs(20);
-    let image = try_open(&proxy.url_of("image"), &options).unwrap();
+    let image = served.open(&options);
     proxy.forget();
     proxy.set_network(Network::Silent);
     std::thread::scope(|scope| {
-        let reader = scope.spawn(|| read(&image, &bytes, 100_000, 100_000));
+        let reader = scope.spawn(|| read(&image, bytes, 100_000, 100_000));
         assert!(proxy.wait_for_requests(1, Duration::from_secs(20)));
         proxy.set_network(Network::Refused);
         proxy.set_network(Network::Up);
@@ -84,23 +74,18 @@ fn a_reader_that_waits_has_its_bytes_when_the_network_is_back_in_time() {
 
 #[test]
 fn once_all_of_it_is_here_no_network_is_needed() {
-    let dir = temp_dir("files");
-    let bytes = noise(LEN, 3);
-    std::fs::write(dir.path().join("image"), &bytes).unwrap();
-    let Some(nginx) = Nginx::serve(dir.path()) else {
+    let Some(served) = Proxied::new(LEN, 3) else {
         return;
     };
-    let proxy = FaultProxy::start(&nginx.url());
-    proxy.set_link(Link {
+    served.proxy.set_link(Link {
         rtt: Duration::from_millis(5),
         bytes_per_second: None,
     });
-    let cache = temp_dir("cache");
-    let image = try_open(&proxy.url_of("image"), &options(cache.path())).unwrap();
+    let image = served.open(&served.options());
     image.prefetch_all();
     assert!(image.wait_complete(Duration::from_secs(60)));
-    drop(proxy);
-    drop(nginx);
-    read(&image, &bytes, 0, LEN);
+    let Proxied { proxy, served } = served;
+    drop((proxy, served.nginx));
+    read(&image, &served.bytes, 0, LEN);
     assert_eq!(image.status().refetched_bytes, 0);
 }

@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use forerun_io::ReadAt;
@@ -28,10 +29,16 @@ fn again(name: &str, variables: &[(&str, String)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture"]);
     for name in [
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_REGION",
+        "AWS_ENDPOINT_URL",
         "AWS_SESSION_TOKEN",
         "AWS_PROFILE",
         "AWS_ENDPOINT",
         "AWS_ENDPOINT_URL_S3",
+        "AWS_SHARED_CREDENTIALS_FILE",
+        "AWS_CONFIG_FILE",
     ] {
         command.env_remove(name);
     }
@@ -100,4 +107,68 @@ fn the_wrong_key_is_refused_and_not_told() {
         }
     }
     again("the_wrong_key_is_refused_and_not_told", &variables);
+}
+
+/// A profile whose keys are these.
+fn credentials(home: &Path, key: &str, secret: &str) {
+    let text = format!("[work]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n");
+    std::fs::write(home.join(".aws/credentials"), text).unwrap();
+}
+
+#[test]
+fn profiles_are_read_and_read_again() {
+    const NAME: &str = "profiles_are_read_and_read_again";
+    if is_second() {
+        let bytes = noise(LEN, 2);
+        let cache = temp_dir("cache");
+        let mut options = options(cache.path());
+        options.readahead = forerun_remote::Readahead::Off;
+        let image = try_open("s3://images/image", &options).unwrap();
+        read(&image, &bytes, 0, 1000);
+        let home = PathBuf::from(std::env::var_os("HOME").unwrap());
+        let right = std::fs::read_to_string(home.join(".aws/credentials")).unwrap();
+        // What is read again counts, and what is wrong changes nothing.
+        credentials(&home, "nobody", "nothing");
+        let error = image.reopen(&options).unwrap_err().to_string();
+        assert!(error.contains("denied"), "{error}");
+        read(&image, &bytes, 200_000, 1000);
+        std::fs::write(home.join(".aws/credentials"), right).unwrap();
+        image.reopen(&options).unwrap();
+        image.reload();
+        read(&image, &bytes, 0, LEN);
+        return;
+    }
+    let Some(s3) = S3Server::start() else {
+        return;
+    };
+    s3.put("image", &noise(LEN, 2));
+    let home = temp_dir("home");
+    std::fs::create_dir(home.path().join(".aws")).unwrap();
+    credentials(home.path(), s3.access_key(), s3.secret_key());
+    let config = format!(
+        "[profile work]\nregion = {}\nendpoint_url = {}\n[profile sso]\nsso_session = x\n\
+         region = r\n",
+        s3.region(),
+        s3.endpoint()
+    );
+    std::fs::write(home.path().join(".aws/config"), config).unwrap();
+    let home = ("HOME", home.path().display().to_string());
+    again(NAME, &[home.clone(), ("AWS_PROFILE", "work".to_string())]);
+    for (profile, told) in [("none", "no profile"), ("sso", "sso_session")] {
+        let variables = [home.clone(), ("AWS_PROFILE", profile.to_string())];
+        let told = ("TOLD", told.to_string());
+        again(REFUSED, &[&variables[..], &[told]].concat());
+    }
+}
+
+const REFUSED: &str = "a_profile_that_is_no_use_is_refused";
+
+/// Run by the test above.
+#[test]
+fn a_profile_that_is_no_use_is_refused() {
+    if is_second() {
+        let cache = temp_dir("cache");
+        let error = try_open("s3://images/image", &options(cache.path())).unwrap_err();
+        assert!(error.contains(&std::env::var("TOLD").unwrap()), "{error}");
+    }
 }

@@ -8,38 +8,31 @@ use std::time::{Duration, Instant};
 
 use forerun_io::ReadAt;
 use forerun_remote::{Prefetch, Readahead, RemoteImage, RemoteOptions};
-use forerun_testkit::fault_proxy::{FaultProxy, Link, Network};
-use forerun_testkit::servers::Nginx;
+use forerun_testkit::fault_proxy::{Link, Network};
 use forerun_testkit::{TempDir, temp_dir};
-use support::{noise, options, read, try_open};
+use support::{Proxied, options, read, try_open};
 
 const CHUNK: usize = 64 << 10;
 const MIB: usize = 1 << 20;
 
 /// An image behind a link.
-struct Far {
-    bytes: Vec<u8>,
-    proxy: FaultProxy,
-    _nginx: Nginx,
-    _files: TempDir,
+struct Far(Proxied);
+
+impl std::ops::Deref for Far {
+    type Target = Proxied;
+
+    fn deref(&self) -> &Proxied {
+        &self.0
+    }
 }
 
 impl Far {
     fn new(len: usize) -> Option<Self> {
-        let files = temp_dir("far");
-        let bytes = noise(len, 11);
-        std::fs::write(files.path().join("image"), &bytes).unwrap();
-        let nginx = Nginx::serve(files.path())?;
-        Some(Self {
-            bytes,
-            proxy: FaultProxy::start(&nginx.url()),
-            _nginx: nginx,
-            _files: files,
-        })
+        Proxied::new(len, 11).map(Self)
     }
 
     fn open(&self, options: &RemoteOptions) -> Arc<RemoteImage> {
-        let image = try_open(&self.proxy.url_of("image"), options).unwrap();
+        let image = self.0.open(options);
         self.proxy.forget();
         image
     }
@@ -67,12 +60,12 @@ fn adjacent_chunks_are_one_request() {
     };
     let cache = temp_dir("cache");
     let image = far.open(&still(&cache));
-    read(&image, &far.bytes, 5, MIB - 10);
+    read(&image, far.bytes(), 5, MIB - 10);
     assert_eq!(far.proxy.log().requests(), 1);
-    read(&image, &far.bytes, 0, 2 * MIB);
+    read(&image, far.bytes(), 0, 2 * MIB);
     assert_eq!(far.proxy.log().requests(), 2);
-    read(&image, &far.bytes, 3 * MIB, 1);
-    read(&image, &far.bytes, 2 * MIB, 2 * MIB);
+    read(&image, far.bytes(), 3 * MIB, 1);
+    read(&image, far.bytes(), 2 * MIB, 2 * MIB);
     let log = far.proxy.log();
     let last: Vec<_> = log
         .entries
@@ -107,7 +100,7 @@ fn demand_overtakes_the_background() {
     image.prefetch_all();
     assert!(far.proxy.wait_for_requests(2, support::TIMEOUT));
     let start = Instant::now();
-    read(&image, &far.bytes, 31 * MIB, 100);
+    read(&image, far.bytes(), 31 * MIB, 100);
     let took = start.elapsed();
     let status = image.status();
     assert!(
@@ -122,14 +115,14 @@ fn demand_overtakes_the_background() {
     assert!(number.unwrap() < 5, "{number:?}");
     far.proxy.set_link(Link::default());
     assert!(image.wait_complete(Duration::from_secs(30)));
-    read(&image, &far.bytes, 0, far.bytes.len());
+    read(&image, far.bytes(), 0, far.bytes().len());
     far.assert_nothing_twice(&image);
-    assert_eq!(far.proxy.log().sent(), far.bytes.len() as u64);
+    assert_eq!(far.proxy.log().sent(), far.bytes().len() as u64);
 
     // Then nothing needs the network any more.
     far.proxy.set_network(Network::Refused);
     assert!(image.status().detached);
-    read(&image, &far.bytes, 0, far.bytes.len());
+    read(&image, far.bytes(), 0, far.bytes().len());
 }
 
 #[test]
@@ -145,7 +138,7 @@ fn a_chunk_is_served_before_its_request_has_ended() {
     });
     image.prefetch_all();
     assert!(far.proxy.wait_for_requests(1, support::TIMEOUT));
-    read(&image, &far.bytes, CHUNK, 1);
+    read(&image, far.bytes(), CHUNK, 1);
     let status = image.status();
     assert!(status.local_bytes < (2 * MIB) as u64, "{status:?}");
     assert_eq!(far.proxy.log().requests(), 1);
@@ -164,7 +157,7 @@ fn many_readers_of_one_chunk_are_one_request() {
     });
     std::thread::scope(|scope| {
         for n in 0..32 {
-            let (image, bytes) = (&image, &far.bytes);
+            let (image, bytes) = (&image, far.bytes());
             scope.spawn(move || read(image, bytes, n * 1000, 1000));
         }
     });
@@ -199,9 +192,9 @@ fn who_waits_for_windows_waits_longer() {
         };
         let image = far.open(&options);
         far.proxy.set_link(link);
-        took.push(sequentially(&image, &far.bytes));
+        took.push(sequentially(&image, far.bytes()));
         let status = image.status();
-        assert_eq!(status.fetched_bytes, far.bytes.len() as u64);
+        assert_eq!(status.fetched_bytes, far.bytes().len() as u64);
         if readahead == Readahead::Sync {
             assert!(status.waits >= 24, "one wait for each window: {status:?}");
         }
@@ -232,7 +225,7 @@ fn random_reads_fetch_what_they_touch() {
     for n in 0..40_usize {
         // 613 is prime to 512, the number of chunks.
         let chunk = n * 613 * 7 % 512;
-        read(&image, &far.bytes, chunk * CHUNK + 77, 1000);
+        read(&image, far.bytes(), chunk * CHUNK + 77, 1000);
         touched += 1;
     }
     let status = image.status();
@@ -253,8 +246,8 @@ fn what_was_recorded_is_fetched_ahead_in_its_order() {
     let image = far.open(&recording);
     let order = [90, 3, 4, 5, 40, 100];
     for chunk in order {
-        read(&image, &far.bytes, chunk * CHUNK + 9, 9);
-        read(&image, &far.bytes, 90 * CHUNK, 9);
+        read(&image, far.bytes(), chunk * CHUNK + 9, 9);
+        read(&image, far.bytes(), 90 * CHUNK, 9);
     }
     drop(image);
 
@@ -279,7 +272,7 @@ fn what_was_recorded_is_fetched_ahead_in_its_order() {
     assert_eq!(starts(far.proxy.log()), [90, 3, 40, 100]);
     far.proxy.set_network(Network::Refused);
     for chunk in order {
-        read(&image, &far.bytes, chunk * CHUNK, 10);
+        read(&image, far.bytes(), chunk * CHUNK, 10);
     }
 }
 
@@ -304,7 +297,7 @@ fn the_background_goes_on_when_the_network_is_back() {
         "{:?}",
         image.status()
     );
-    read(&image, &far.bytes, 0, far.bytes.len());
+    read(&image, far.bytes(), 0, far.bytes().len());
 }
 
 #[test]
@@ -321,7 +314,7 @@ fn hints_are_fetched_without_waiting() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(far.proxy.log().requests(), 1);
-    read(&image, &far.bytes, MIB, 3 * CHUNK);
+    read(&image, far.bytes(), MIB, 3 * CHUNK);
     assert_eq!(far.proxy.log().requests(), 1);
     assert_eq!(image.status().waits, 0);
 }
@@ -341,7 +334,7 @@ fn two_caches_in_one_directory_fetch_each_chunk_once() {
     images[0].prefetch_all();
     std::thread::scope(|scope| {
         for (n, image) in images.iter().enumerate() {
-            let bytes = &far.bytes;
+            let bytes = far.bytes();
             scope.spawn(move || {
                 for step in 0..129 {
                     let at = (step * (37 + n)) % 129 * CHUNK;
@@ -354,6 +347,6 @@ fn two_caches_in_one_directory_fetch_each_chunk_once() {
         .iter()
         .map(|image| image.status().fetched_bytes)
         .sum();
-    assert_eq!(sent, far.bytes.len() as u64);
+    assert_eq!(sent, far.bytes().len() as u64);
     far.assert_nothing_twice(&images[0]);
 }

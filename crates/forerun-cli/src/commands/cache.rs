@@ -1,11 +1,12 @@
 //! `forerun cache`: what was fetched of images at servers, on this disk.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use forerun::cache::{Cache, CacheOptions, Entry, Verified};
-use forerun::remote::RemoteOptions;
+use forerun::cache::{AccessList, Cache, CacheError, CacheOptions, Entry, Verified};
+use forerun::remote::{Prefetch, RemoteImage, RemoteOptions};
 use serde_json::json;
 
 use crate::context::Context;
@@ -94,7 +95,7 @@ fn open(args: &CacheArgs) -> Result<Cache> {
     Cache::open(&dir, settings).map_err(|error| failed(&error).of(dir.display()))
 }
 
-fn failed(error: &forerun::cache::CacheError) -> Failure {
+fn failed(error: &CacheError) -> Failure {
     Failure::new(
         Exit::Source,
         "cache",
@@ -247,7 +248,12 @@ fn prefetch(context: &Context, args: &PrefetchArgs) -> Result {
     let reference = reference
         .ok_or_else(|| Failure::usage(format!("{} is not at a server", args.name.display())))?;
     let image = remote::open(context, &reference, &args.remote)?;
-    if args.remote.prefetch.is_none() {
+    let list = match args.remote.options().prefetch {
+        Prefetch::List(path) => Some(remote::access_list(&path)?),
+        Prefetch::None | Prefetch::All => None,
+    };
+    // What a list names was asked for when the image was opened.
+    if list.is_none() {
         image.prefetch_all();
     }
     let bar = Progress::new(context, "fetching", image.status().len);
@@ -265,10 +271,16 @@ fn prefetch(context: &Context, args: &PrefetchArgs) -> Result {
     drop(bar);
     let status = image.status();
     image.blob().flush().map_err(|error| failed(&error))?;
-    if !status.complete && args.remote.prefetch.is_none() {
+    let (wanted, missing) = missing(&image, list.as_ref()).map_err(|error| failed(&error))?;
+    if missing > 0 {
         let reason = status
             .last_error
-            .unwrap_or_else(|| "not all of it came".to_string());
+            .map_or_else(String::new, |last| format!(": {last}"));
+        let reason = format!(
+            "{} of {} did not come{reason}",
+            size::human(missing),
+            size::human(wanted)
+        );
         return Err(Failure::new(Exit::Source, "remote", reason));
     }
     context.note(&format!(
@@ -278,4 +290,32 @@ fn prefetch(context: &Context, args: &PrefetchArgs) -> Result {
         size::human(status.fetched_bytes),
     ));
     Ok(Exit::Ok)
+}
+
+/// Bytes that were to be fetched, and how many of them are not here.
+fn missing(
+    image: &RemoteImage,
+    list: Option<&AccessList>,
+) -> std::result::Result<(u64, u64), CacheError> {
+    let (blob, geometry) = (image.blob(), image.blob().geometry());
+    let bytes = |runs: &[Range<u64>]| -> u64 {
+        let bytes = runs.iter().map(|run| geometry.bytes_of(run));
+        bytes.map(|bytes| bytes.end - bytes.start).sum()
+    };
+    let mut wanted = match list {
+        Some(list) => list.runs_for(&geometry),
+        None => std::iter::once(0..geometry.chunks()).collect(),
+    };
+    // A list that was made with other chunks may come to the same one twice.
+    wanted.sort_by_key(|run| run.start);
+    let mut end = 0;
+    for run in &mut wanted {
+        run.start = run.start.max(end).min(run.end);
+        end = end.max(run.end);
+    }
+    let mut missing = 0;
+    for run in &wanted {
+        missing += bytes(&blob.missing(run.clone())?);
+    }
+    Ok((bytes(&wanted), missing))
 }

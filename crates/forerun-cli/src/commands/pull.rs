@@ -1,8 +1,9 @@
 //! `forerun pull`: a whole image from a server into a file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
+use forerun::remote::RemoteError;
 use serde_json::json;
 
 use crate::context::Context;
@@ -15,7 +16,8 @@ use crate::size;
 
 /// Fetch a whole image from a registry, object store or web server into a file
 ///
-/// The file gets its name when all of it is there and, where there is a digest, has been verified.
+/// The file gets its name when all of it is there and, where there is a digest, has been verified. What
+/// an interrupted pull has fetched is kept in OUTPUT.part, and the next one goes on from there.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -66,7 +68,7 @@ pub fn run(context: &Context, args: &PullArgs) -> Result {
         },
     );
     drop(bar);
-    let pulled = pulled.map_err(|error| remote::failure(&error))?;
+    let pulled = pulled.map_err(|error| failure(&error, args))?;
     let mut out = Output::stdout()?;
     if context.global.json {
         out.json(&json!({ "bytes": pulled.len, "verified": pulled.verified }))?;
@@ -78,4 +80,19 @@ pub fn run(context: &Context, args: &PullArgs) -> Result {
     };
     context.note(&format!("{}, {verified}", size::human(pulled.len)));
     Ok(Exit::Ok)
+}
+
+/// What went wrong, and that not all was in vain.
+fn failure(error: &RemoteError, args: &PullArgs) -> Failure {
+    let failure = remote::failure(error);
+    let mut part = args.output.as_os_str().to_os_string();
+    part.push(".part");
+    let part = Path::new(&part);
+    match failure.hint {
+        None if part.is_dir() => failure.hint(format!(
+            "what has come is kept in {}; the same command goes on from there",
+            part.display()
+        )),
+        _ => failure,
+    }
 }

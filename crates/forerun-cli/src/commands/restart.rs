@@ -7,11 +7,11 @@ use clap::{Args, ValueHint};
 use forerun_fuse::MountEntry;
 use serde_json::{Value, json};
 
-use super::status::{ask_all, number, text};
+use super::status::{number, text};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
-use crate::mount::{ask_process, report_directory};
+use crate::mount::{Told, ask_all, ask_process};
 use crate::output::Output;
 
 /// Longer than the old process waits for the new one.
@@ -60,19 +60,24 @@ pub fn run(context: &Context, args: &RestartArgs) -> Result {
 fn restart(dir: &Path) -> Result<u64> {
     let entry = entry(dir)?;
     let path = entry.mount_point.display().to_string();
-    let sockets = report_directory();
     let (major, minor) = entry.device;
     let device = format!("{major}:{minor}");
-    for old in ask_all(&sockets)
-        .iter()
-        .filter(|old| text(old, "dir") == path)
-    {
-        let socket = sockets.join(format!("{}.sock", number(old, "pid")));
-        let answer = ask_process(&socket, &device, PATIENCE);
+    let all = ask_all();
+    if forerun_kernel::is_ours(&entry.fstype, &entry.source) {
+        let mut all = all.iter();
+        return Err(failure(
+            match all.any(|told| text(&told.mount, "device") == device) {
+                true => "the kernel serves it; the process that fetches for it cannot be replaced",
+                false => "the kernel serves it, and no process",
+            },
+        ));
+    }
+    for old in all.iter().filter(|old| text(&old.mount, "dir") == path) {
+        let answer = ask_process(&old.socket, &device, PATIENCE);
         let answer = answer.map_err(|error| failure(format!("its process: {}", reason(&error))))?;
         match answer.as_str() {
             "another mount" => {}
-            DONE => return new_process(&sockets, &path, number(old, "pid")),
+            DONE => return new_process(&path, old),
             "" => return Err(failure("its process has ended").hint(remount(dir))),
             why => return Err(failure(why)),
         }
@@ -84,7 +89,7 @@ fn restart(dir: &Path) -> Result<u64> {
     )))
 }
 
-/// The mount on `dir`, if it is one that a process of forerun serves.
+/// The mount on `dir`, if it is one of forerun's.
 fn entry(dir: &Path) -> Result<MountEntry> {
     // Of a dead mount there is an error instead of a path; its name is one by itself.
     let path = dir.canonicalize().or_else(|_| std::path::absolute(dir));
@@ -95,10 +100,8 @@ fn entry(dir: &Path) -> Result<MountEntry> {
     let Some(entry) = mounts.pop() else {
         return Err(failure("nothing is mounted there"));
     };
-    if forerun_kernel::is_ours(&entry.fstype, &entry.source) {
-        return Err(failure("the kernel serves it, and no process"));
-    }
-    if !entry.fstype.starts_with("fuse") {
+    let is_ours = forerun_kernel::is_ours(&entry.fstype, &entry.source);
+    if !is_ours && !entry.fstype.starts_with("fuse") {
         let fstype = entry.fstype;
         return Err(failure(format!(
             "is a mount of type {fstype}, not one of forerun's"
@@ -108,11 +111,13 @@ fn entry(dir: &Path) -> Result<MountEntry> {
 }
 
 /// The process that has taken over from `old`.
-fn new_process(sockets: &Path, path: &str, old: u64) -> Result<u64> {
-    let mounts = ask_all(sockets);
-    let mut of_path = mounts.iter().filter(|mount| text(mount, "dir") == path);
-    let new = of_path.find_map(|mount| Some(number(mount, "pid")).filter(|pid| *pid != old));
-    new.ok_or_else(|| failure("its new process does not tell of itself"))
+fn new_process(path: &str, old: &Told) -> Result<u64> {
+    let all = ask_all();
+    let new = all
+        .iter()
+        .find(|new| text(&new.mount, "dir") == path && new.socket != old.socket);
+    let new = new.ok_or_else(|| failure("its new process does not tell of itself"))?;
+    Ok(number(&new.mount, "pid"))
 }
 
 fn remount(dir: &Path) -> String {

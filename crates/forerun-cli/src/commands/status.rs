@@ -1,7 +1,6 @@
 //! `forerun status`: the mounts that are served, and how they are doing.
 
 use std::io::IsTerminal;
-use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,16 +10,15 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::escape::printable;
 use crate::exit::Exit;
-use crate::mount::{ask_process, report_directory};
+use crate::mount::ask_all;
 use crate::output::Output;
 use crate::remote::human;
-
-/// A process that does not answer within this is left out.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Show the mounts that are served by processes of yours, and how they are doing
 ///
 /// Of images at servers: how much is here, how fast the rest comes, what is waited for, what failed.
+/// Mounts by the kernel are among them for as long as a process fetches for them; those that need none
+/// are only counted.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +34,8 @@ pub struct StatusArgs {
 /// Runs it.
 pub fn run(context: &Context, args: &StatusArgs) -> Result {
     loop {
-        let mounts = ask_all(&report_directory());
+        let mut mounts: Vec<_> = ask_all().into_iter().map(|told| told.mount).collect();
+        mounts.sort_by(|a, b| text(a, "dir").cmp(text(b, "dir")));
         let mut out = Output::stdout()?;
         if context.global.json {
             out.json(&json!(mounts))?;
@@ -60,31 +59,6 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result {
     }
 }
 
-/// The answers of all that serve, in the order of their directories. Sockets that nobody listens at
-/// are removed.
-pub fn ask_all(dir: &Path) -> Vec<Value> {
-    let mut mounts = Vec::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.extension().is_none_or(|extension| extension != "sock") {
-            continue;
-        }
-        match ask(&path) {
-            Ok(mount) => mounts.push(mount),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-                let _gone_already = std::fs::remove_file(&path);
-            }
-            Err(error) => tracing::warn!("{}: {error}", path.display()),
-        }
-    }
-    mounts.sort_by(|a, b| text(a, "dir").cmp(text(b, "dir")));
-    mounts
-}
-
-fn ask(socket: &Path) -> std::io::Result<Value> {
-    Ok(serde_json::from_str(&ask_process(socket, "", PATIENCE)?)?)
-}
-
 pub fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
@@ -102,7 +76,12 @@ fn lines(mount: &Value) -> Vec<String> {
     let (dir, image) = (text(mount, "dir"), text(mount, "image"));
     let memory = human(number(mount, "memory_bytes"));
     let pid = number(mount, "pid");
-    let mut lines = vec![printable(&format!("{dir}  {image}  pid {pid}  {memory}")).to_string()];
+    let via = match mount.get("kernel_reads") {
+        Some(Value::Object(_)) => "  by the kernel",
+        _ => "",
+    };
+    let line = format!("{dir}  {image}{via}  pid {pid}  {memory}");
+    let mut lines = vec![printable(&line).to_string()];
     let Some(remote) = mount.get("remote").filter(|remote| !remote.is_null()) else {
         return lines;
     };
@@ -130,6 +109,15 @@ fn lines(mount: &Value) -> Vec<String> {
     if errors > 0 {
         line += &format!(", {errors} errors");
     }
+    if let Some(reads) = mount.get("kernel_reads").filter(|reads| !reads.is_null()) {
+        let failed = number(reads, "failed");
+        if failed > 0 {
+            line += &format!(", {failed} reads failed");
+        }
+        if reads.get("guard").is_none_or(Value::is_null) {
+            line.push_str(", no guard");
+        }
+    }
     lines.push(line);
     let last = text(remote, "last_error");
     if !last.is_empty() && !is(remote, "complete") {
@@ -143,5 +131,23 @@ fn total(mounts: &[Value]) -> String {
         .iter()
         .map(|mount| number(mount, "memory_bytes"))
         .sum();
-    format!("{} mounts, {} of memory", mounts.len(), human(memory))
+    let mut total = format!("{} mounts, {} of memory", mounts.len(), human(memory));
+    let alone = by_the_kernel_alone(mounts);
+    if alone > 0 {
+        total += &format!("; {alone} more by the kernel alone, which need no process");
+    }
+    total
+}
+
+/// Mounts that were made by us and are served by nobody of ours: of images that were here, or have
+/// come.
+fn by_the_kernel_alone(served: &[Value]) -> usize {
+    let all = forerun_fuse::mounts().unwrap_or_default();
+    let alone = all.iter().filter(|entry| {
+        let (major, minor) = entry.device;
+        let device = format!("{major}:{minor}");
+        forerun_kernel::is_ours(&entry.fstype, &entry.source)
+            && served.iter().all(|mount| text(mount, "device") != device)
+    });
+    alone.count()
 }

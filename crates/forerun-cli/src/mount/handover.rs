@@ -22,7 +22,7 @@ use std::time::Duration;
 use forerun::remote::RemoteImage;
 use forerun_fuse::{Giver, Inherited, Mount, MountOptions};
 
-use super::{MountArgs, daemon, report};
+use super::{MountArgs, daemon};
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
 
@@ -69,21 +69,30 @@ impl Succession {
 
     /// Whether this is the device number of the mount.
     pub fn is_of(&self, device: &str) -> bool {
-        let (major, minor) = self.giver.device();
+        let (major, minor) = self.device();
         device == format!("{major}:{minor}")
     }
 
-    /// Hands the mount to a new process, and ends this one. If that fails, whoever asked is told, and
-    /// all stays as it was.
-    pub fn begin(self: &Arc<Self>, asker: UnixStream) {
+    /// Number of the filesystem.
+    pub const fn device(&self) -> (u32, u32) {
+        self.giver.device()
+    }
+
+    /// Hands the mount to a new process, and ends this one, with its `socket`. If that fails, whoever
+    /// asked is told, and all stays as it was.
+    pub fn begin(self: &Arc<Self>, asker: UnixStream, socket: &Path) {
         if self.under_way.swap(true, Ordering::AcqRel) {
             return tell(&asker, "a restart is under way already");
         }
         let this = Arc::clone(self);
+        let socket = socket.to_path_buf();
         let thread = std::thread::Builder::new().name("restart".to_string());
         let started = thread.spawn(move || {
             let words = match this.succeed(&asker) {
-                Ok(()) => std::process::exit(Exit::Ok.code().into()),
+                Ok(()) => {
+                    let _gone = std::fs::remove_file(socket);
+                    std::process::exit(Exit::Ok.code().into())
+                }
                 Err(words) => words,
             };
             tell(&asker, &words);
@@ -124,7 +133,6 @@ impl Succession {
             last_words(child, words, &why);
             return Err(why);
         }
-        let _gone = std::fs::remove_file(report::socket());
         Ok(())
     }
 }

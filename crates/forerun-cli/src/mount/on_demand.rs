@@ -1,9 +1,11 @@
 //! Images at servers, mounted by the kernel's own driver while they are being fetched.
 //!
 //! Unlike for other mounts by the kernel a process stays, as for FUSE: until the image is complete,
-//! or the mount has ended. Then, or when everything is in the cache already, nothing stays.
+//! or the mount has ended. Then, or when everything is in the cache already, nothing stays, and nobody
+//! tells of the mount any more.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forerun::Image;
@@ -13,11 +15,14 @@ use forerun_kernel::{Ended, GuardArgs, OnDemand, mount_remote};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::report::{self, Report, Shown};
+use super::reread::Rereading;
+use super::socket::Telling;
 use super::{MountArgs, Via, daemon, failed, image_args, open_log, present, via};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::remote::{self, RemoteArgs};
+use crate::remote;
 
 /// Mounts, and fills the mount where that is this process's part. Nothing for all other mounts.
 pub fn run(
@@ -34,7 +39,7 @@ pub fn run(
         return Ok(None);
     };
     let mut of_kernel = args.clone();
-    (of_kernel.foreground, of_kernel.log) = (false, None);
+    (of_kernel.foreground, of_kernel.log, of_kernel.metrics) = (false, None, None);
     via::refuse_fuse_only(&of_kernel, options)?;
     let in_background = daemon::is_child();
     if !in_background {
@@ -54,18 +59,23 @@ pub fn run(
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|error| failed("handling signals", &error))?;
     let image = remote::open(context, &reference, &args.remote)?;
-    let (mut mount, dir) = mount(context, args, options, &image)?;
-    watch(signals, dir, &image, args.remote.clone())?;
-    if in_background {
-        daemon::ready(log)?;
-    } else if let Some(log) = log {
-        let redirected = rustix::stdio::dup2_stderr(log);
-        redirected.map_err(|error| failed("redirecting standard error", &error.into()))?;
-    }
+    let (mut mount, dir, report) = mount(context, args, options, &image)?;
+    let begun = begin(context, args, signals, &dir, report, &image).and_then(|telling| {
+        match in_background {
+            true => daemon::ready(log)?,
+            false => log_to(log)?,
+        }
+        Ok(telling)
+    });
+    // Nobody would fill it.
+    let telling = begun.inspect_err(|_| {
+        let _unmounted = present::take_back(&dir);
+    })?;
     match mount.wait() {
         Ended::Complete => tracing::info!("all of the image is here; the kernel goes on alone"),
         Ended::Unmounted => tracing::info!("unmounted"),
     }
+    drop(telling);
     let asked = mount.asked();
     tracing::info!(
         asked.events,
@@ -76,49 +86,84 @@ pub fn run(
     Ok(Some(Exit::Ok))
 }
 
+fn log_to(log: Option<File>) -> Result<()> {
+    let Some(log) = log else { return Ok(()) };
+    let redirected = rustix::stdio::dup2_stderr(log);
+    redirected.map_err(|error| failed("redirecting standard error", &error.into()))
+}
+
+/// All that goes on beside the filling.
+fn begin(
+    context: &Context,
+    args: &MountArgs,
+    signals: Signals,
+    dir: &Path,
+    report: Option<Report>,
+    image: &Arc<RemoteImage>,
+) -> Result<Option<Telling>> {
+    let rereading = Rereading::of(image, args.remote.clone());
+    watch(signals, dir.to_path_buf(), rereading)?;
+    match report {
+        Some(report) => report::begin(report, args, None, false),
+        None => {
+            if args.metrics.is_some() {
+                context.note("all of the image is here: no process stays to serve metrics");
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Gives what is to be told of the mount, where a process stays.
 fn mount(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
     remote: &Arc<RemoteImage>,
-) -> Result<(OnDemand, PathBuf)> {
+) -> Result<(OnDemand, PathBuf, Option<Report>)> {
     let open = image_args(args, options).open_options();
     let image = Image::from_source(Arc::<RemoteImage>::clone(remote), &open);
     let image = image.map_err(|error| Failure::from(error).of(remote.place()))?;
-    context.observe(image.reader().observer());
+    let observer = image.reader().observer();
+    context.observe(observer);
     let kernel = via::kernel_options(options);
     let mounted = mount_remote(&image, remote, &args.dir, &kernel, GuardArgs::default());
     let mounted = mounted.map_err(|error| via::failure(&error, args))?;
     tracing::info!("mounted by the kernel: {}", mounted.mounted());
     let dir = args.dir.canonicalize();
     let dir = dir.map_err(|error| failed(&args.dir.display().to_string(), &error))?;
-    Ok((mounted, dir))
+    let report = mounted.monitor().map(|monitor| {
+        let shown = Shown::Kernel {
+            monitor,
+            observer: Arc::clone(observer),
+        };
+        let image = remote::shown(&args.image);
+        Report::new(&dir, image, shown, Some(Arc::clone(remote)))
+    });
+    Ok((mounted, dir, report))
 }
 
 /// The first signal unmounts. If the mount is in use it goes on being filled, out of sight, until
-/// its last user is gone. SIGHUP has mirrors and credentials read again.
-fn watch(
-    mut signals: Signals,
-    dir: PathBuf,
-    remote: &Arc<RemoteImage>,
-    args: RemoteArgs,
-) -> Result<()> {
-    let remote = Arc::downgrade(remote);
+/// its last user is gone; the second signal ends the process at once, and the guard fails what is
+/// read of what is not here. SIGHUP has mirrors and credentials read again.
+fn watch(mut signals: Signals, dir: PathBuf, mut rereading: Rereading) -> Result<()> {
     let thread = std::thread::Builder::new().name("signals".to_string());
     let watching = thread.spawn(move || {
+        let mut unmounted = false;
         for signal in signals.forever() {
             if signal == SIGHUP {
-                let Some(remote) = remote.upgrade() else {
-                    return;
-                };
-                match remote.reopen(&args.options()) {
-                    Ok(()) => tracing::info!("mirrors and credentials were read again"),
-                    Err(error) => tracing::error!("mirrors and credentials stay: {error}"),
-                }
+                rereading.ask();
                 continue;
             }
+            // What is mounted there now is not ours.
+            if unmounted {
+                std::process::exit(i32::from(Exit::Interrupted.code()));
+            }
             match forerun_kernel::umount(&dir, true) {
-                Ok(()) => tracing::info!(signal, "unmounted; served until the last file is closed"),
+                Ok(()) => {
+                    unmounted = true;
+                    tracing::info!(signal, "unmounted; served until the last file is closed");
+                }
                 Err(error) => tracing::error!("{error}"),
             }
         }

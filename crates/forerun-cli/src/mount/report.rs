@@ -1,34 +1,23 @@
-//! What a serving process tells of itself: to `forerun status` by a socket of the file system, to
+//! What a serving process tells of itself: to `forerun status` by a [socket] of the file system, to
 //! Prometheus by HTTP. Both are the same numbers.
-//!
-//! The socket lies in a directory of the user, so only they and root can ask; a question is a
-//! connection without a word, the answer one line of JSON. `forerun restart` asks the same way, with
-//! the device number of the mount.
 
-use std::fmt::Write as _;
-use std::fs::{DirBuilder, Permissions};
-use std::io::{self, Read as _, Write as _};
-use std::net::Shutdown;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use forerun::remote::RemoteImage;
-use forerun_fuse::Monitor;
+use forerun::remote::{RemoteError, RemoteImage, RemoteStatus};
+use forerun::{Observer, StatsSnapshot};
+use forerun_fuse::{Monitor, RequestCounts};
+use forerun_kernel::{Asked, FillMonitor};
 use serde_json::{Map, Value, json};
 
+use super::MountArgs;
 use super::handover::Succession;
+use super::socket::{self, Telling};
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
 use crate::remote;
-
-/// A program that asks and does not listen is not waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Longest question.
-const MAX_QUESTION: u64 = 64;
-/// Longest answer.
-const MAX_ANSWER: u64 = 1 << 20;
 
 /// A mount, as it is told of.
 pub struct Report {
@@ -36,50 +25,118 @@ pub struct Report {
     pub dir: PathBuf,
     /// What is mounted, without credentials.
     pub image: String,
-    /// The counters.
-    pub monitor: Monitor,
+    /// Who shows it, and what that counts.
+    pub shown: Shown,
     /// The image's source, where that is at a server.
     pub remote: Option<Arc<RemoteImage>>,
     since: u64,
 }
 
+/// Who shows a mount.
+pub enum Shown {
+    /// A process of ours, through FUSE.
+    Fuse {
+        /// Its counters.
+        monitor: Monitor,
+        /// Number of the filesystem.
+        device: (u32, u32),
+    },
+    /// The kernel, from what a process of ours fetches.
+    Kernel {
+        /// What it has asked for.
+        monitor: FillMonitor,
+        /// Of the driver that has looked at the metadata.
+        observer: Arc<Observer>,
+    },
+}
+
+/// The counters of a mount.
+struct Counted {
+    engine: StatsSnapshot,
+    requests: Option<RequestCounts>,
+    reads: Option<Asked>,
+}
+
+impl Shown {
+    /// Nothing once the mount has ended.
+    fn counted(&self) -> Option<Counted> {
+        Some(match self {
+            Self::Fuse { monitor, .. } => {
+                let (engine, requests) = monitor.counters()?;
+                Counted {
+                    engine,
+                    requests: Some(requests),
+                    reads: None,
+                }
+            }
+            Self::Kernel { monitor, observer } => Counted {
+                engine: observer.stats().snapshot(),
+                requests: None,
+                reads: Some(monitor.asked()?),
+            },
+        })
+    }
+
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Fuse { .. } => "fuse",
+            Self::Kernel { .. } => "kernel",
+        }
+    }
+
+    const fn device(&self) -> (u32, u32) {
+        match self {
+            Self::Fuse { device, .. } => *device,
+            Self::Kernel { monitor, .. } => monitor.device(),
+        }
+    }
+}
+
 impl Report {
     /// Of a mount that has just begun.
-    pub fn new(
-        dir: &Path,
-        image: String,
-        monitor: Monitor,
-        remote: Option<Arc<RemoteImage>>,
-    ) -> Self {
+    pub fn new(dir: &Path, image: String, shown: Shown, remote: Option<Arc<RemoteImage>>) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
             dir: dir.to_path_buf(),
             image,
-            monitor,
+            shown,
             remote,
             since: since.map_or(0, |since| since.as_secs()),
         }
     }
 
     /// All there is to tell; nothing once the mount has ended.
-    fn json(&self) -> Option<Value> {
-        let (stats, requests) = self.monitor.counters()?;
-        let counters: Map<_, _> = stats
+    pub fn json(&self) -> Option<Value> {
+        let counted = self.shown.counted()?;
+        let counters: Map<_, _> = counted
+            .engine
             .iter()
             .filter(|(_, value)| *value > 0)
             .map(|(counter, value)| (counter.name().to_string(), value.into()))
             .collect();
+        let requests = counted.requests.iter().flat_map(RequestCounts::iter);
         let requests: Map<_, _> = requests
-            .iter()
             .map(|(kind, count)| (kind.name().to_string(), count.into()))
             .collect();
+        let reads = counted.reads.map(|asked| {
+            json!({
+                "asked": asked.events,
+                "fetched": asked.fetched,
+                "failed": asked.failed,
+                "guard": asked.guard,
+            })
+        });
+        let (major, minor) = self.shown.device();
         Some(json!({
             "pid": std::process::id(),
             "dir": self.dir.display().to_string(),
+            "device": format!("{major}:{minor}"),
+            "via": self.shown.name(),
             "image": self.image,
             "since": self.since,
             "memory_bytes": memory(),
             "fuse_requests": requests,
+            "kernel_reads": reads,
             "counters": counters,
             "remote": self.remote.as_ref().map(|image| remote::to_json(&image.status())),
         }))
@@ -87,68 +144,87 @@ impl Report {
 
     /// The same in the text format of Prometheus.
     fn metrics(&self) -> String {
-        let mut text = String::new();
-        let Some((stats, requests)) = self.monitor.counters() else {
-            return text;
+        let Some(counted) = self.shown.counted() else {
+            return String::new();
         };
-        let label = format!("image=\"{}\"", escaped(&self.image));
-        let mut put = |name: &str, kind: &str, labels: &str, value: String| {
-            let head = format!("# TYPE forerun_{name} {kind}\n");
-            if !text.contains(&head) {
-                text.push_str(&head);
-            }
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "forerun_{name}{{{labels}}} {value}");
+        let mut page = Page {
+            text: String::new(),
+            label: format!("image=\"{}\"", escaped(&self.image)),
         };
-        put("memory_bytes", "gauge", &label, memory().to_string());
-        for (counter, value) in stats.iter() {
-            let name = format!("{}_total", counter.name());
-            put(&name, "counter", &label, value.to_string());
+        page.put("memory_bytes", "gauge", memory());
+        for (counter, value) in counted.engine.iter() {
+            page.put(&format!("{}_total", counter.name()), "counter", value);
         }
-        for (operation, count) in requests.iter() {
-            let labels = format!("{label},kind=\"{}\"", operation.name());
-            put("fuse_requests_total", "counter", &labels, count.to_string());
+        for (operation, count) in counted.requests.iter().flat_map(RequestCounts::iter) {
+            let kind = format!("kind=\"{}\"", operation.name());
+            page.put_labelled("fuse_requests_total", "counter", &kind, count);
         }
-        let Some(image) = &self.remote else {
-            return text;
-        };
-        let status = image.status();
-        let flag = |on: bool| u64::from(on);
-        for (name, kind, value) in [
-            ("remote_image_bytes", "gauge", status.len),
-            ("remote_local_bytes", "gauge", status.local_bytes),
-            ("remote_complete", "gauge", flag(status.complete)),
-            ("remote_verified", "gauge", flag(status.verified)),
-            ("remote_in_flight", "gauge", status.in_flight),
-            ("remote_queued_demand", "gauge", status.demand_queue),
-            ("remote_queued_ahead", "gauge", status.readahead_queue),
-            ("remote_queued_background", "gauge", status.background_queue),
-            (
-                "remote_fetched_bytes_total",
-                "counter",
-                status.fetched_bytes,
-            ),
-            (
-                "remote_refetched_bytes_total",
-                "counter",
-                status.refetched_bytes,
-            ),
-            ("remote_wrong_bytes_total", "counter", status.wrong_bytes),
-            (
-                "remote_adopted_bytes_total",
-                "counter",
-                status.adopted_bytes,
-            ),
-            ("remote_requests_total", "counter", status.requests),
-            ("remote_errors_total", "counter", status.errors),
-            ("remote_retries_total", "counter", status.retries),
-            ("remote_waits_total", "counter", status.waits),
-        ] {
-            put(name, kind, &label, value.to_string());
+        if let Some(asked) = counted.reads {
+            page.put("kernel_reads_total", "counter", asked.events);
+            page.put("kernel_reads_fetched_total", "counter", asked.fetched);
+            page.put("kernel_reads_failed_total", "counter", asked.failed);
+            page.put("kernel_guards", "gauge", u64::from(asked.guard.is_some()));
         }
-        let waited = format!("{:.6}", status.waited.as_secs_f64());
-        put("remote_waited_seconds_total", "counter", &label, waited);
-        text
+        if let Some(image) = &self.remote {
+            put_remote(&mut page, &image.status());
+        }
+        page.text
+    }
+}
+
+/// What is here of an image at a server, and what it cost.
+fn put_remote(page: &mut Page, status: &RemoteStatus) {
+    let flag = |on: bool| u64::from(on);
+    for (name, value) in [
+        ("remote_image_bytes", status.len),
+        ("remote_local_bytes", status.local_bytes),
+        ("remote_complete", flag(status.complete)),
+        ("remote_verified", flag(status.verified)),
+        ("remote_bytes_per_second", status.rate),
+        ("remote_in_flight", status.in_flight),
+        ("remote_queued_demand", status.demand_queue),
+        ("remote_queued_ahead", status.readahead_queue),
+        ("remote_queued_background", status.background_queue),
+    ] {
+        page.put(name, "gauge", value);
+    }
+    for (name, value) in [
+        ("remote_fetched_bytes_total", status.fetched_bytes),
+        ("remote_refetched_bytes_total", status.refetched_bytes),
+        ("remote_wrong_bytes_total", status.wrong_bytes),
+        ("remote_adopted_bytes_total", status.adopted_bytes),
+        ("remote_requests_total", status.requests),
+        ("remote_errors_total", status.errors),
+        ("remote_retries_total", status.retries),
+        ("remote_waits_total", status.waits),
+    ] {
+        page.put(name, "counter", value);
+    }
+    let waited = format!("{:.6}", status.waited.as_secs_f64());
+    page.put("remote_waited_seconds_total", "counter", waited);
+}
+
+/// A page for Prometheus, with the label that all its values have.
+struct Page {
+    text: String,
+    label: String,
+}
+
+impl Page {
+    fn put(&mut self, name: &str, kind: &str, value: impl Display) {
+        self.put_labelled(name, kind, "", value);
+    }
+
+    /// With one more label.
+    fn put_labelled(&mut self, name: &str, kind: &str, more: &str, value: impl Display) {
+        let head = format!("# TYPE forerun_{name} {kind}\n");
+        if !self.text.contains(&head) {
+            self.text.push_str(&head);
+        }
+        let comma = if more.is_empty() { "" } else { "," };
+        let label = &self.label;
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "forerun_{name}{{{label}{comma}{more}}} {value}");
     }
 }
 
@@ -173,108 +249,33 @@ fn memory() -> u64 {
     }
 }
 
-/// The directory of the sockets: `$XDG_RUNTIME_DIR/forerun`, `/run/forerun` for root, else one in
-/// /tmp that is this user's alone.
-pub fn directory() -> PathBuf {
-    let uid = rustix::process::getuid();
-    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    if let Some(dir) = given.filter(|dir| dir.is_absolute() && dir.is_dir()) {
-        return dir.join("forerun");
-    }
-    // Root of a user namespace is nobody to the owner of /run.
-    let run = PathBuf::from("/run/forerun");
-    let is_ours = run.symlink_metadata().map_or_else(
-        |_| rustix::fs::access("/run", rustix::fs::Access::WRITE_OK).is_ok(),
-        |metadata| metadata.uid() == uid.as_raw(),
-    );
-    match uid.is_root() && is_ours {
-        true => run,
-        false => std::env::temp_dir().join(format!("forerun-{}", uid.as_raw())),
-    }
-}
-
-/// Answers who asks at the socket, as long as it is kept.
-pub struct Telling {
-    socket: PathBuf,
-}
-
-impl Drop for Telling {
-    fn drop(&mut self) {
-        // What is left behind is taken away by the next who asks.
-        let _ = std::fs::remove_file(&self.socket);
-    }
-}
-
-/// Begins to answer. A mount goes on without it.
-pub fn tell(report: &Arc<Report>, succession: &Arc<Succession>) -> io::Result<Telling> {
-    let socket = socket();
-    let dir = directory();
-    DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-    let metadata = dir.symlink_metadata()?;
-    if !metadata.is_dir() || metadata.uid() != rustix::process::getuid().as_raw() {
-        return Err(io::Error::other(format!(
-            "{} is somebody else's",
-            dir.display()
-        )));
-    }
-    // Of a process that had this number before.
-    let _ = std::fs::remove_file(&socket);
-    let listener = UnixListener::bind(&socket)?;
-    std::fs::set_permissions(&socket, Permissions::from_mode(0o600))?;
-    let telling = Telling { socket };
-    let report = Arc::clone(report);
-    let succession = Arc::clone(succession);
-    let thread = std::thread::Builder::new().name("status".to_string());
-    thread.stack_size(128 << 10).spawn(move || {
-        for asker in listener.incoming().flatten() {
-            let Some(json) = report.json() else { return };
-            match question(&asker) {
-                Ok(device) if succession.is_of(&device) => succession.begin(asker),
-                Ok(question) if question.is_empty() => {
-                    let _gone = (&asker).write_all(format!("{json}\n").as_bytes());
-                }
-                // A mount of another namespace may have the same path.
-                Ok(_) => {
-                    let _gone = (&asker).write_all(b"another mount");
-                }
-                Err(error) => tracing::debug!("status: {error}"),
+/// Begins to tell of a mount to who asks. Of one that was taken over, and is in use, less is told
+/// where something stands in the way.
+pub fn begin(
+    report: Report,
+    args: &MountArgs,
+    succession: Option<&Arc<Succession>>,
+    is_successor: bool,
+) -> Result<Option<Telling>> {
+    let report = Arc::new(report);
+    if let Some(address) = &args.metrics {
+        match serve_metrics(&report, address) {
+            Err(error) if is_successor => tracing::error!("no metrics: {error}"),
+            served => {
+                let failed = |error| Failure::new(Exit::Mount, "metrics", format!("{error}"));
+                served.map_err(failed)?;
             }
         }
-    })?;
-    Ok(telling)
-}
-
-/// What is asked: nothing, for the status, or the device number of the mount that is to be restarted.
-fn question(asker: &UnixStream) -> io::Result<String> {
-    asker.set_write_timeout(Some(PATIENCE))?;
-    asker.set_read_timeout(Some(PATIENCE))?;
-    let mut question = String::new();
-    asker.take(MAX_QUESTION).read_to_string(&mut question)?;
-    asker.set_read_timeout(None)?;
-    Ok(question)
-}
-
-/// Asks a process; `question` is empty, or a device number.
-pub fn ask(socket: &Path, question: &str, patience: Duration) -> io::Result<String> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.write_all(question.as_bytes())?;
-    stream.shutdown(Shutdown::Write)?;
-    let mut answer = String::new();
-    stream.take(MAX_ANSWER).read_to_string(&mut answer)?;
-    Ok(answer)
-}
-
-/// The socket of this process.
-pub fn socket() -> PathBuf {
-    directory().join(format!("{}.sock", std::process::id()))
+    }
+    let told = socket::tell(&report, succession);
+    let told = told.inspect_err(|error| {
+        tracing::info!("forerun status will not know of this mount: {error}");
+    });
+    Ok(told.ok())
 }
 
 /// Begins to serve Prometheus at `address`.
-pub fn serve_metrics(
-    report: &Arc<Report>,
-    address: &str,
-) -> Result<(), forerun::remote::RemoteError> {
+fn serve_metrics(report: &Arc<Report>, address: &str) -> std::result::Result<(), RemoteError> {
     let report = Arc::clone(report);
     let bound = forerun::remote::serve_metrics(address, move || report.metrics())?;
     tracing::info!(%bound, "serving metrics");

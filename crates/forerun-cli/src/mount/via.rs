@@ -28,7 +28,7 @@ pub enum Via {
     /// A process of forerun, for every format, with or without root (default)
     #[default]
     Fuse,
-    /// The kernel's own driver, as root; no process stays
+    /// The kernel's own driver, as root; a process stays only to fetch what is at a server
     Kernel,
 }
 

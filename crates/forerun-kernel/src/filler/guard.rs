@@ -5,7 +5,8 @@
 //! sparse file has zeros where nothing was written yet. So two processes hold the group. The guard
 //! does nothing as long as the filler lives. If that dies, it fails the reads that wait and all that
 //! come, until the filesystem ends. If the guard dies, the filler starts another one. Only somebody
-//! who kills both at the same moment gets past that.
+//! who kills both at the same moment gets past that; [`apart`](super::apart) sees to it that this
+//! does not happen by the way.
 //!
 //! It is this same program, executed anew: threads and locks do not survive a fork.
 
@@ -22,6 +23,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::apart::{self, keep_apart};
 use super::channel::{self, Word};
 use super::event::Verdict;
 use super::group::{answer, fail_all, read};
@@ -29,8 +31,6 @@ use super::watch::is_of_nothing;
 
 /// Says to the new process what it is.
 const ROLE: &str = "FORERUN_KERNEL_GUARD";
-/// What lists of processes show in place of the program's arguments.
-const NAME: &str = "forerun-guard";
 /// Numbers of descriptors that are tried at the most, where a process may have any number of them.
 const MOST_DESCRIPTORS: u64 = 1 << 20;
 
@@ -53,7 +53,7 @@ impl Guard {
     pub fn start(args: &GuardArgs, descriptors: &[BorrowedFd<'_>; 3]) -> io::Result<Self> {
         let (channel, theirs) = channel::pair()?;
         let mut command = Command::new(program());
-        std::os::unix::process::CommandExt::arg0(&mut command, NAME);
+        std::os::unix::process::CommandExt::arg0(&mut command, apart::NAME);
         let child = command
             .args(&args.args)
             .env_clear()
@@ -129,8 +129,7 @@ fn guard(channel: BorrowedFd<'_>) -> io::Result<()> {
     // A new child leads no group, so this cannot fail; and it must not hold on to a directory.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/")?;
-    // The last to go when memory is short. Only an advantage.
-    let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    keep_apart();
     let Some((Word::Hold, held)) = channel::receive(channel)? else {
         return Err(io::ErrorKind::InvalidData.into());
     };

@@ -8,11 +8,13 @@
 //! group that dies lets everybody read zeros ([`guard`]); and whoever fills the file must not be asked
 //! in turn ([`group`]: what is marked is a private mount of the file).
 
+mod apart;
 mod channel;
 mod event;
 mod group;
 mod guard;
 mod local;
+mod monitor;
 mod serve;
 mod watch;
 
@@ -22,11 +24,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use forerun::Image;
 use forerun::remote::RemoteImage;
+use rustix::fs::{fstat, major, minor};
 use tempfile::TempDir;
 
 use crate::context::{Context, check_permission};
@@ -35,13 +38,16 @@ use crate::mark::marked;
 use crate::mount::{Mounted, Way, mountpoint};
 use crate::named::Named;
 use crate::options::Options;
-use crate::overlay;
+use crate::{direct, overlay};
 use group::{Group, PrivateMount};
 pub use guard::{GuardArgs, run_guard};
+pub use monitor::{Asked, FillMonitor};
 use serve::{Counts, Shared};
 use watch::Watch;
 
 const FSTYPE: &str = "erofs";
+/// How long an image that is whole may take to let go of its servers.
+const SOON: Duration = Duration::from_secs(1);
 /// Longest part of an image's place that is shown as the source of its mount.
 const SHOWN: usize = 120;
 
@@ -57,6 +63,8 @@ struct Serving {
     shared: Arc<Shared>,
     /// Until it was waited for.
     server: Option<JoinHandle<Ended>>,
+    /// Number of the filesystem, once it is mounted.
+    device: (u32, u32),
     /// Closed, it stops the server.
     _stop: OwnedFd,
 }
@@ -68,19 +76,6 @@ pub enum Ended {
     Complete,
     /// It was unmounted, and its last user is gone.
     Unmounted,
-}
-
-/// What the kernel has asked so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// Reads that it has asked for.
-    pub events: u64,
-    /// Those of them for which something had to be fetched.
-    pub fetched: u64,
-    /// Those that failed.
-    pub failed: u64,
-    /// The process that guards the mount, if there is one now.
-    pub guard: Option<u32>,
 }
 
 impl fmt::Debug for OnDemand {
@@ -102,17 +97,16 @@ impl OnDemand {
     /// What the kernel has asked so far.
     #[must_use]
     pub fn asked(&self) -> Asked {
-        let Some(serving) = &self.serving else {
-            return Asked::default();
-        };
-        let counts: &Counts = &serving.shared.counts;
-        let guard = counts.guard.load(Ordering::Acquire);
-        Asked {
-            events: counts.events.load(Ordering::Relaxed),
-            fetched: counts.fetched.load(Ordering::Relaxed),
-            failed: counts.failed.load(Ordering::Relaxed),
-            guard: u32::try_from(guard).ok().filter(|id| *id != 0),
-        }
+        let serving = self.serving.as_ref();
+        serving.map_or_else(Asked::default, |serving| serving.shared.counts.asked())
+    }
+
+    /// What tells of it for as long as this is there; nothing where nobody fills it, because all of
+    /// it was here from the beginning.
+    #[must_use]
+    pub fn monitor(&self) -> Option<FillMonitor> {
+        let serving = self.serving.as_ref()?;
+        Some(FillMonitor::new(&serving.shared, serving.device))
     }
 
     /// Answers the kernel until the image is complete or unmounted.
@@ -156,8 +150,8 @@ pub fn mount_remote(
     let dir = mountpoint(dir)?;
     check_permission(FSTYPE)?;
     let mount = PrivateMount::of(remote.blob().data_file())?;
-    if remote.status().detached {
-        let superblock = superblock(remote, &mount, options)?;
+    if remote.blob().is_complete() && remote.wait_complete(SOON) {
+        let superblock = superblock(image, remote, &mount, options)?;
         attach(&superblock, dir)?;
         return Ok(OnDemand {
             mounted: Mounted::by_erofs(Way::Cache, 0),
@@ -175,8 +169,8 @@ pub fn mount_remote(
         guard_args: guard,
         counts: Counts::default(),
     });
-    let serving = Serving::start(shared)?;
-    serving.mount(dir, options)?;
+    let mut serving = Serving::start(shared)?;
+    serving.mount(image, dir, options)?;
     Ok(OnDemand {
         mounted: Mounted::by_erofs(Way::OnDemand, fetched),
         serving: Some(serving),
@@ -196,22 +190,27 @@ impl Serving {
         Ok(Self {
             shared,
             server: Some(server),
+            device: (0, 0),
             _stop: stop,
         })
     }
 
     /// Makes the mount. What fails leaves no superblock, and dropping this ends the threads.
-    fn mount(&self, dir: PathBuf, options: &Options) -> Result<(), Error> {
+    fn mount(&mut self, image: &Image, dir: PathBuf, options: &Options) -> Result<(), Error> {
         let shared = &self.shared;
-        let superblock = superblock(&shared.remote, &shared.mount, options)?;
+        let superblock = superblock(image, &shared.remote, &shared.mount, options)?;
         let watched = shared.watch.set(&superblock);
         watched.map_err(|error| Error::on_demand("inotify", error))?;
+        let stat = fstat(&superblock);
+        let stat = stat.map_err(|error| Error::on_demand("stat of the mount", error))?;
+        self.device = (major(stat.st_dev), minor(stat.st_dev));
         attach(&superblock, dir)
     }
 }
 
 /// The superblock, mounted nowhere yet.
 fn superblock(
+    image: &Image,
     remote: &RemoteImage,
     file: &PrivateMount,
     options: &Options,
@@ -222,6 +221,8 @@ fn superblock(
     let mut context = Context::open(FSTYPE, what)?
         .set_flag("ro")?
         .set("source", &*name.source)?;
+    let block_size = image.reader().fs().volume().block_size;
+    context = direct::ask(context, remote.blob().data_file(), block_size);
     let devices: Vec<_> = options
         .devices
         .iter()

@@ -10,7 +10,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,6 +20,7 @@ use forerun::remote::{self, Readahead, Reference, RemoteImage, RemoteOptions};
 use forerun::{Image, OpenOptions};
 use forerun_kernel::{Error, GuardArgs, Options, mount_remote, umount};
 use forerun_testkit::fault_proxy::{FaultProxy, Link};
+use forerun_testkit::require;
 use forerun_testkit::servers::Nginx;
 use rustix::fs::Advice;
 
@@ -28,6 +29,8 @@ use crate::common::Place;
 const BIG: usize = 8 << 20;
 /// What tells a process of this program to fill: URL, cache, mountpoint.
 const FILLER: &str = "FORERUN_TEST_FILLER";
+/// The cgroup that it enters first.
+const CGROUP: &str = "FORERUN_TEST_CGROUP";
 const BLOCK: usize = 4096;
 
 pub struct Served {
@@ -77,6 +80,11 @@ impl Served {
     }
 
     pub fn start_filler(&self, name: &str, cache: &str) -> Filler {
+        self.start_filler_in(name, cache, None)
+    }
+
+    /// In a cgroup, by which it is killed.
+    pub fn start_filler_in(&self, name: &str, cache: &str, cgroup: Option<Cgroup>) -> Filler {
         // Reads are under way when the end comes.
         self.proxy.set_link(Link {
             rtt: Duration::from_millis(3),
@@ -98,6 +106,7 @@ impl Served {
                 "--test-threads=1",
             ])
             .env(FILLER, words.join("\t"))
+            .envs(cgroup.iter().map(|cgroup| (CGROUP, &cgroup.path)))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -106,6 +115,7 @@ impl Served {
             child,
             lines,
             guard: 0,
+            cgroup,
         };
         filler.await_other_guard();
         filler
@@ -163,6 +173,9 @@ pub fn filler_process() {
     let Ok(words) = std::env::var(FILLER) else {
         return;
     };
+    if let Some(cgroup) = std::env::var_os(CGROUP) {
+        fs::write(Path::new(&cgroup).join("cgroup.procs"), "0").unwrap();
+    }
     let words: Vec<_> = words.split('\t').collect();
     let (image, remote) = open_remote(&Reference::parse(words[0]).unwrap(), Path::new(words[1]));
     let options = Options::default();
@@ -184,6 +197,7 @@ pub struct Filler {
     lines: BufReader<ChildStdout>,
     /// The process that guards its mount.
     pub guard: u32,
+    cgroup: Option<Cgroup>,
 }
 
 impl Filler {
@@ -235,7 +249,10 @@ impl Filler {
             while right.load(Ordering::Acquire) < reads {
                 std::hint::spin_loop();
             }
-            self.child.kill().unwrap();
+            match &self.cgroup {
+                None => self.child.kill().unwrap(),
+                Some(cgroup) => fs::write(cgroup.path.join("cgroup.kill"), "1").unwrap(),
+            }
             self.child.wait().unwrap();
             done.store(true, Ordering::Release);
         });
@@ -247,5 +264,34 @@ impl Drop for Filler {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A cgroup of its own, of version 2.
+pub struct Cgroup {
+    pub path: PathBuf,
+}
+
+impl Cgroup {
+    /// Nothing where this machine has none that can be made.
+    pub fn new() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let line = mounts.lines().find(|line| line.contains(" - cgroup2 "));
+        let top = line.and_then(|line| line.split(' ').nth(4));
+        let path =
+            top.map(|top| Path::new(top).join(format!("forerun-test-{}", std::process::id())));
+        let path = path.filter(|path| fs::create_dir(path).is_ok());
+        let made = require::that(path.is_some(), "cgroups of version 2 that root can make");
+        path.filter(|_| made).map(|path| Self { path })
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // The last process may still be on its way out.
+        let patience = Instant::now() + Duration::from_secs(20);
+        while fs::remove_dir(&self.path).is_err() && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }

@@ -123,6 +123,16 @@ impl Fetcher {
         })
     }
 
+    /// The parts that hold bytes of `range`, from the start of the first to the end of the last: what
+    /// servers send that send no ranges.
+    #[must_use]
+    pub fn parts_of(&self, range: &Range<u64>) -> Range<u64> {
+        let first = self.part(range.start);
+        let last = range.end.saturating_sub(1);
+        let end = self.part(last).map_or(range.end, |_| self.part_end(last));
+        first.map_or(range.start, |part| part.offset)..end
+    }
+
     fn part(&self, at: u64) -> Option<&Part> {
         let after = self.parts.partition_point(|part| part.offset <= at);
         self.parts.get(after.checked_sub(1)?)

@@ -1,20 +1,19 @@
 //! An object in an S3-compatible store.
 //!
-//! Signing, endpoints and the sources of credentials are the object store library's: the usual
-//! `AWS_*` variables, web identity tokens, container and instance roles. Profile files are not read;
-//! tools that know them export variables. Endpoints of one's own (`AWS_ENDPOINT_URL`) are addressed
-//! by path. Requests go through our own client, for its TLS roots and redirect rules, and are not
+//! Signing and most sources of credentials are the object store library's: the usual `AWS_*`
+//! variables, web identity tokens, container and instance roles. Profiles are ours
+//! (`aws_profile.rs`). Endpoints of one's own (`AWS_ENDPOINT_URL`) are addressed by path. Requests go through our own client, for its TLS roots and redirect rules, and are not
 //! tried again here.
 
 use std::error::Error as _;
 use std::fmt;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
-use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::aws::AmazonS3;
 use object_store::client::{
     ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
     HttpService,
@@ -23,13 +22,16 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore as _, ObjectStoreExt as _, RetryConfig};
 use reqwest::Client;
 
+use super::S3Settings;
 use crate::answer::refusal;
 use crate::client::failure;
 use crate::{Body, Description, Origin, RemoteError, Result};
 
 /// An object in a bucket.
 pub struct S3Origin {
-    store: Arc<AmazonS3>,
+    store: RwLock<Arc<AmazonS3>>,
+    client: Client,
+    bucket: String,
     key: Path,
     place: String,
 }
@@ -78,7 +80,8 @@ impl HttpService for OurClient {
 }
 
 impl S3Origin {
-    /// The object `key` of `bucket`, at the endpoint and with the credentials of the environment.
+    /// The object `key` of `bucket`, at the endpoint and with the credentials of the
+    /// environment or the profile.
     ///
     /// # Errors
     /// [`RemoteError::Reference`] if the environment is not enough or the name is none.
@@ -88,31 +91,24 @@ impl S3Origin {
             text: place.clone(),
             reason,
         };
-        let once = RetryConfig {
-            max_retries: 0,
-            ..RetryConfig::default()
-        };
-        let store = AmazonS3Builder::from_env()
-            .with_bucket_name(bucket)
-            .with_retry(once)
-            // The endpoint is the user's own word; where it says http, http is meant.
-            .with_allow_http(true)
-            .with_http_connector(OurClient {
-                client,
-                place: place.clone(),
-            })
-            .build()
-            .map_err(|error| bad(error.to_string()))?;
+        let store = connect(&client, bucket, &place).map_err(bad)?;
         let key = Path::parse(key).map_err(|error| bad(error.to_string()))?;
         Ok(Self {
-            store: Arc::new(store),
+            store: RwLock::new(Arc::new(store)),
+            client,
+            bucket: bucket.to_owned(),
             key,
             place,
         })
     }
 
+    fn store(&self) -> Arc<AmazonS3> {
+        let store = self.store.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&store)
+    }
+
     async fn ask(&self) -> Result<Description> {
-        let head = self.store.head(&self.key).await;
+        let head = self.store().head(&self.key).await;
         let head = head.map_err(|error| meaning(&self.place, &error))?;
         Ok(Description {
             len: head.size,
@@ -127,7 +123,7 @@ impl S3Origin {
             if_match: description.version,
             ..GetOptions::default()
         };
-        let answer = self.store.get_opts(&self.key, options).await;
+        let answer = self.store().get_opts(&self.key, options).await;
         let answer = answer.map_err(|error| meaning(&self.place, &error))?;
         let place = self.place.clone();
         if answer.meta.size != description.len {
@@ -163,6 +159,34 @@ impl Origin for S3Origin {
     fn fetch(&self, range: Range<u64>, description: &Description) -> BoxFuture<'_, Result<Body>> {
         self.part(range, description.clone()).boxed()
     }
+
+    fn reload(&self) {
+        match connect(&self.client, &self.bucket, &self.place) {
+            Ok(store) => {
+                *self.store.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(store);
+            }
+            Err(reason) => tracing::warn!(reason, place = self.place, "credentials stay"),
+        }
+    }
+}
+
+/// The store as environment and profile have it now.
+fn connect(client: &Client, bucket: &str, place: &str) -> std::result::Result<AmazonS3, String> {
+    let once = RetryConfig {
+        max_retries: 0,
+        ..RetryConfig::default()
+    };
+    S3Settings::builder()?
+        .with_bucket_name(bucket)
+        .with_retry(once)
+        // The endpoint is the user's own word; where it says http, http is meant.
+        .with_allow_http(true)
+        .with_http_connector(OurClient {
+            client: client.clone(),
+            place: place.to_owned(),
+        })
+        .build()
+        .map_err(|error| error.to_string())
 }
 
 /// What an error of the library means. Its texts are not repeated: they hold what servers answered,

@@ -9,6 +9,8 @@ use url::Url;
 
 use super::artifact::{self, MAX_PARTS};
 use super::manifest::{self, Document};
+use crate::memory::facts::{self, Facts, Shape};
+
 use super::{ImageName, call, challenge, choose, docker_config, media};
 
 /// A configuration in our form, of an image that [`manifest`] has the parts of.
@@ -85,6 +87,32 @@ fn checked(config: &[u8], manifest: &manifest::Manifest) -> usize {
         Err(error) => {
             assert!(error.to_string().len() < 1024);
             0
+        }
+    }
+}
+
+/// What may be remembered of images, for [`remembered`] to start from.
+#[must_use]
+pub fn facts() -> [Vec<u8>; 3] {
+    facts::examples()
+}
+
+/// Takes `bytes` as what is remembered of an image; gives whether that was sound.
+#[must_use]
+pub fn remembered(bytes: &[u8]) -> bool {
+    match Facts::decode(bytes) {
+        Ok(facts) => {
+            assert!(facts.identity().is_ok());
+            if let Shape::Parts { parts, .. } = &facts.shape {
+                let sum: u64 = parts.iter().map(|part| part.len).sum();
+                assert_eq!(sum, facts.len);
+                assert!(u64_from(parts.len()) <= MAX_PARTS);
+            }
+            true
+        }
+        Err(error) => {
+            assert!(error.to_string().len() < 1024);
+            false
         }
     }
 }

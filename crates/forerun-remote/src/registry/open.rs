@@ -35,14 +35,10 @@ impl Registry {
         name: &ImageName,
         require_verified: bool,
     ) -> Result<Layout> {
-        let endpoints: Vec<Arc<Endpoint>> = Endpoint::all(name, self.options())?
-            .into_iter()
-            .map(Arc::new)
-            .collect();
         let opening = Opening {
             registry: self,
             place: name.to_string(),
-            endpoints,
+            endpoints: self.endpoints(name)?,
         };
         let layout = opening.layout(name).await?;
         if require_verified && layout.table.is_none() {
@@ -52,6 +48,25 @@ impl Registry {
             ));
         }
         Ok(layout)
+    }
+
+    /// Where blobs of the repository of `name` can be had, by their digests. Nobody is asked.
+    ///
+    /// # Errors
+    /// A mirror that is no address.
+    pub(crate) fn locator(
+        self: &Arc<Self>,
+        name: &ImageName,
+    ) -> Result<impl FnMut(Digest) -> Result<Vec<Arc<dyn Origin>>>> {
+        let endpoints = self.endpoints(name)?;
+        let registry = Arc::clone(self);
+        let mut known = HashMap::new();
+        Ok(move |digest| origins(&registry, &endpoints, digest, &mut known))
+    }
+
+    fn endpoints(&self, name: &ImageName) -> Result<Vec<Arc<Endpoint>>> {
+        let endpoints = Endpoint::all(name, self.options())?;
+        Ok(endpoints.into_iter().map(Arc::new).collect())
     }
 }
 
@@ -222,33 +237,34 @@ impl Opening<'_> {
     }
 
     fn blob(&self, descriptor: &Descriptor, known: &mut Known) -> Result<RemoteBlob> {
-        let mirrors = match known.get(&descriptor.digest) {
-            Some(mirrors) => mirrors.clone(),
-            None => {
-                let mirrors = self
-                    .endpoints
-                    .iter()
-                    .map(|endpoint| -> Result<Arc<dyn Origin>> {
-                        Ok(Arc::new(RegistryBlob::new(
-                            Arc::clone(self.registry),
-                            Arc::clone(endpoint),
-                            descriptor.digest,
-                        )?))
-                    })
-                    .collect::<Result<Vec<_>>>()?;
-                known.insert(descriptor.digest, mirrors.clone());
-                mirrors
-            }
-        };
         Ok(RemoteBlob {
             description: Description {
                 len: descriptor.len,
                 version: None,
                 digest: Some(descriptor.digest),
             },
-            mirrors,
+            mirrors: origins(self.registry, &self.endpoints, descriptor.digest, known)?,
         })
     }
+}
+
+/// The blob at every endpoint; the same ones when it is asked for again.
+fn origins(
+    registry: &Arc<Registry>,
+    endpoints: &[Arc<Endpoint>],
+    digest: Digest,
+    known: &mut Known,
+) -> Result<Vec<Arc<dyn Origin>>> {
+    if let Some(origins) = known.get(&digest) {
+        return Ok(origins.clone());
+    }
+    let mut origins: Vec<Arc<dyn Origin>> = Vec::with_capacity(endpoints.len());
+    for endpoint in endpoints {
+        let blob = RegistryBlob::new(Arc::clone(registry), Arc::clone(endpoint), digest)?;
+        origins.push(Arc::new(blob));
+    }
+    known.insert(digest, origins.clone());
+    Ok(origins)
 }
 
 /// What a digest names.

@@ -34,3 +34,13 @@ fn texts() {
         each(seed.as_bytes(), 4000, fuzzing::texts);
     }
 }
+
+#[test]
+fn facts() {
+    for seed in fuzzing::facts() {
+        assert!(fuzzing::remembered(&seed));
+        each(&seed, 4000, |bytes| {
+            let _sound = fuzzing::remembered(bytes);
+        });
+    }
+}

@@ -1,18 +1,29 @@
 //! What the tests against real servers have in common: an image of noise, options without patience,
 //! and reads that are compared and timed.
-#![allow(dead_code)] // Each test file uses its part.
+#![allow(dead_code, clippy::print_stdout)] // Each test file uses its part.
+
+mod clock;
+mod served;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forerun_io::ReadAt;
 use forerun_remote::{Reference, RemoteImage, RemoteOptions, open};
 use forerun_testkit::rng::Rng;
 
+#[allow(unused_imports)] // As above.
+pub use clock::{while_running, worked};
+#[allow(unused_imports)]
+pub use served::{Proxied, Served, name_at, push_to, pushed};
+
 /// Longest time a reader waits. Machines that test are busy: faults of half a second must fit several
 /// times.
 pub const TIMEOUT: Duration = Duration::from_secs(4);
+/// Patience where a fault comes once and must be mended: more than a busy machine can use up. Where
+/// faults do not end it is [`TIMEOUT`], which they do use up.
+pub const PATIENT: Duration = Duration::from_secs(20);
 /// What a busy machine may take besides.
 pub const SLACK: Duration = Duration::from_secs(6);
 
@@ -44,14 +55,11 @@ pub fn options(cache: &Path) -> RemoteOptions {
 
 /// Opens, in no more than the time that opening may take. The text of the error where it fails.
 pub fn try_open(text: &str, options: &RemoteOptions) -> Result<Arc<RemoteImage>, String> {
-    let start = Instant::now();
+    let start = worked();
     let reference = Reference::parse(text).map_err(|error| error.to_string())?;
     let opened = open(&reference, options).map_err(|error| error.to_string());
-    assert!(
-        start.elapsed() < options.timeout + SLACK,
-        "opening took {:?}",
-        start.elapsed()
-    );
+    let took = worked() - start;
+    assert!(took < options.timeout + SLACK, "opening took {took:?}");
     opened
 }
 
@@ -64,10 +72,10 @@ pub fn try_read(
     len: usize,
     timeout: Duration,
 ) -> Result<(), String> {
-    let start = Instant::now();
+    let start = worked();
     let mut out = vec![0; len];
     let read = image.read_exact_at(u64::try_from(at).unwrap(), &mut out);
-    let took = start.elapsed();
+    let took = worked() - start;
     assert!(
         took < timeout + SLACK,
         "a read of {len} bytes at {at} took {took:?}"
@@ -87,7 +95,7 @@ pub fn try_read(
 
 /// The same where nothing may fail.
 pub fn read(image: &RemoteImage, bytes: &[u8], at: usize, len: usize) {
-    if let Err(error) = try_read(image, bytes, at, len, TIMEOUT) {
+    if let Err(error) = while_running(|| try_read(image, bytes, at, len, TIMEOUT)) {
         panic!("{len} bytes at {at}: {error}");
     }
 }

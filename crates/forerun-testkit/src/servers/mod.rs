@@ -1,7 +1,8 @@
 //! Real servers for the tests of what fetches: each on a free port of the loopback interface, in a
 //! directory of its own, waited for until it answers, and ended when dropped.
 //!
-//! [`Nginx`] serves files, [`DockerRegistry`] blobs and manifests, [`S3Server`] objects.
+//! [`Nginx`] serves files, [`DockerRegistry`] blobs and manifests, [`S3Server`] objects; a [`Tunnel`]
+//! has a server appear under another name.
 //! They give `None` where the machine lacks the program, which in CI is a failure.
 
 mod get;
@@ -12,6 +13,7 @@ mod registry;
 mod s3;
 mod tls;
 mod token;
+mod tunnel;
 
 pub use get::get;
 pub use nginx::{Nginx, NginxOptions};
@@ -19,6 +21,7 @@ pub use port::free_port;
 pub(crate) use port::listen;
 pub use registry::{Auth, DockerRegistry};
 pub use s3::S3Server;
+pub use tunnel::Tunnel;
 
 /// The user that servers know where they ask for one.
 pub const USER: &str = "tester";

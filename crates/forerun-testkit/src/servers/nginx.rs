@@ -49,7 +49,7 @@ impl Nginx {
         let certificates = match options.tls {
             true => {
                 let openssl = require::program("openssl")?;
-                Some(Certificates::make(&openssl, dir.path()))
+                Some(Certificates::make(&openssl, dir.path(), &[]))
             }
             false => None,
         };

@@ -1,9 +1,11 @@
 //! docker-registry, the reference implementation of what OCI registries speak.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use super::process::Server;
+use super::tls::Certificates;
 use super::token::TokenService;
 use super::{PASSWORD, USER};
 use crate::{TempDir, require, temp_dir};
@@ -29,6 +31,7 @@ pub enum Auth {
 pub struct DockerRegistry {
     server: Server,
     tokens: Option<TokenService>,
+    certificates: Option<Certificates>,
     _dir: TempDir,
 }
 
@@ -39,6 +42,21 @@ impl DockerRegistry {
     /// If it does not start, and in CI if it is not installed.
     #[must_use]
     pub fn start(auth: Auth) -> Option<Self> {
+        Self::start_with(auth, None)
+    }
+
+    /// Starts one that speaks TLS, with a certificate for `host` by an authority of the test's own.
+    /// Clients take what is on this machine for one that does not: they come by a
+    /// [`Tunnel`](super::Tunnel).
+    ///
+    /// # Panics
+    /// If it does not start, and in CI if it is not installed.
+    #[must_use]
+    pub fn start_tls(auth: Auth, host: &str) -> Option<Self> {
+        Self::start_with(auth, Some(host))
+    }
+
+    fn start_with(auth: Auth, host: Option<&str>) -> Option<Self> {
         let program = require::program("docker-registry")?;
         let dir = temp_dir("registry");
         let tokens = match auth {
@@ -62,12 +80,23 @@ impl DockerRegistry {
             (_, Some(tokens)) => tokens.configuration(),
             (_, None) => String::new(),
         };
+        let certificates = match host {
+            Some(host) => {
+                let openssl = require::program("openssl")?;
+                Some(Certificates::make(&openssl, dir.path(), &[host]))
+            }
+            None => None,
+        };
+        let tls = certificates.as_ref().map_or_else(String::new, |made| {
+            let (certificate, key) = (made.certificate.display(), made.key.display());
+            format!(", tls: {{certificate: {certificate}, key: {key}}}")
+        });
         let blobs = dir.path().join("blobs");
         let server = Server::start(dir.path(), "/v2/", |port| {
             let text = format!(
                 "version: 0.1\nlog: {{level: error, accesslog: {{disabled: true}}}}\n\
                  storage:\n  filesystem: {{rootdirectory: {}}}\n  delete: {{enabled: true}}\n\
-                 http: {{addr: '127.0.0.1:{port}'}}\n{of_auth}",
+                 http: {{addr: '127.0.0.1:{port}'{tls}}}\n{of_auth}",
                 blobs.display()
             );
             let path = dir.path().join("registry.yml");
@@ -81,8 +110,15 @@ impl DockerRegistry {
         Some(Self {
             server,
             tokens,
+            certificates,
             _dir: dir,
         })
+    }
+
+    /// The authority that its certificate is by, PEM; `None` without TLS.
+    #[must_use]
+    pub fn ca(&self) -> Option<&Path> {
+        Some(&self.certificates.as_ref()?.ca)
     }
 
     /// `127.0.0.1:PORT`, as in a reference.

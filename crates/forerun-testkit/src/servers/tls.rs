@@ -15,8 +15,8 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes them in `dir`, for `localhost` and `127.0.0.1`.
-    pub fn make(openssl: &Path, dir: &Path) -> Self {
+    /// Makes them in `dir`, for `localhost`, `127.0.0.1` and `hosts`.
+    pub fn make(openssl: &Path, dir: &Path, hosts: &[&str]) -> Self {
         let at = |name: &str| dir.join(name);
         let made = Self {
             ca: at("ca.pem"),
@@ -35,8 +35,11 @@ impl Certificates {
         run(&mut request("/CN=Authority of a test", &ca_key, &made.ca));
         let mut leaf = request("/CN=localhost", &made.key, &made.certificate);
         leaf.arg("-CA").arg(&made.ca).arg("-CAkey").arg(&ca_key);
-        let names = "subjectAltName=DNS:localhost,IP:127.0.0.1";
-        let leaf = leaf.args(["-addext", names]);
+        let mut names = "subjectAltName=DNS:localhost,IP:127.0.0.1".to_string();
+        for host in hosts {
+            names += &format!(",DNS:{host}");
+        }
+        let leaf = leaf.args(["-addext", &names]);
         run(leaf.args(["-addext", "basicConstraints=critical,CA:FALSE"]));
         made
     }

@@ -1,12 +1,15 @@
 //! One run of one piece of work.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use forerun_testkit::{require, temp_dir};
+use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 
 use super::inputs::Inputs;
@@ -39,16 +42,18 @@ pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
     match (row, who) {
         (Row::Kernel, Who::Forerun) => {
             let (_dir, point) = via_kernel(inputs)?;
-            let run = pages(row, &point.join("file"));
+            let run = pages(row, who, &point.join("file"));
             unmount(inputs, &point)?;
             run
         }
         (Row::Sequential | Row::SequentialWarm | Row::Random, Who::Forerun) => {
             let mounted = mount_complete(inputs, Image::Local)?;
-            let run = pages(row, &mounted.path().join("file"))?;
+            let run = pages(row, who, &mounted.path().join("file"))?;
             counted(run, mounted)
         }
-        (_, Who::Backing) => pages(row, &inputs.source(row.image()).join("file")),
+        (_, Who::Backing | Who::SinglePages) => {
+            pages(row, who, &inputs.source(row.image()).join("file"))
+        }
         (_, Who::Link) => at_link_speed(inputs),
         (Row::First, _) => first(inputs, who),
         (Row::Start, _) => start(inputs, who),
@@ -57,7 +62,7 @@ pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
 }
 
 /// fio, as issue reports about this have it: one job, synchronous reads of 4 KiB, buffered.
-fn pages(row: Row, file: &Path) -> Result<Run> {
+fn pages(row: Row, who: Who, file: &Path) -> Result<Run> {
     let mut fio = Command::new("fio");
     fio.args(["--name=pages", "--ioengine=psync", "--bs=4k", "--direct=0"]);
     fio.args([
@@ -73,8 +78,10 @@ fn pages(row: Row, file: &Path) -> Result<Run> {
     };
     fio.arg(format!("--filename={}", file.display()));
     drop_all()?;
-    if matches!(row, Row::SequentialWarm | Row::Random) {
-        own(&["files"], file)?;
+    match (row, who) {
+        (Row::SequentialWarm | Row::Random, Who::SinglePages) => read_in_single_pages(file)?,
+        (Row::SequentialWarm | Row::Random, _) => drop(own(&["files"], file)?),
+        _ => {}
     }
     let said = process::output(&mut fio)?;
     // Notes may stand before it.
@@ -85,6 +92,16 @@ fn pages(row: Row, file: &Path) -> Result<Run> {
     let bytes = read["io_bytes"].as_u64().context("fio told no bytes")?;
     ensure!(bytes > 0 && json["jobs"][0]["error"] == 0, "fio: {read}");
     Ok(run_of(seconds, format!("{bytes} bytes")))
+}
+
+/// Reads a file to its end, as one whose reader jumps about: the kernel then takes memory for it page
+/// by page, and not in the large pieces in which readahead takes it.
+fn read_in_single_pages(path: &Path) -> Result<()> {
+    let mut file = File::open(path).with_context(|| path.display().to_string())?;
+    fadvise(&file, 0, None, Advice::Random)?;
+    let mut buffer = vec![0; 1 << 20];
+    while file.read(&mut buffer)? > 0 {}
+    Ok(())
 }
 
 /// What the bytes of the file take at the least.

@@ -1,0 +1,96 @@
+//! SIGHUP has mirrors and credentials read again, and servers asked for the image anew.
+//!
+//! They may not answer, and the thread that takes signals must go on to take others: so this has a
+//! thread of its own, which is started by the first SIGHUP. It does one thing at a time; signals
+//! that come meanwhile have it done once more, however many they are.
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+
+use forerun::remote::RemoteImage;
+
+use crate::remote::RemoteArgs;
+
+type Work = Box<dyn FnMut() + Send>;
+
+/// Reads again whenever it is asked to.
+pub struct Rereading {
+    /// Until the thread has it.
+    work: Option<Work>,
+    asked: Option<SyncSender<()>>,
+}
+
+impl Rereading {
+    /// For `image`, which is not kept by it, with what its command line said.
+    pub fn of(image: &Arc<RemoteImage>, args: RemoteArgs) -> Self {
+        let image = Arc::downgrade(image);
+        Self::new(move || {
+            let Some(image) = image.upgrade() else { return };
+            match image.reopen(&args.options()) {
+                Ok(()) => tracing::info!("mirrors and credentials were read again"),
+                Err(error) => tracing::error!("mirrors and credentials stay: {error}"),
+            }
+        })
+    }
+
+    fn new(work: impl FnMut() + Send + 'static) -> Self {
+        Self {
+            work: Some(Box::new(work)),
+            asked: None,
+        }
+    }
+
+    /// Has it done, and does not wait for that.
+    pub fn ask(&mut self) {
+        if let Some(work) = self.work.take() {
+            self.asked = start(work);
+        }
+        let sent = self.asked.as_ref().map(|asked| asked.try_send(()));
+        match sent {
+            // What is asked for already begins later than now.
+            Some(Ok(()) | Err(TrySendError::Full(()))) => {}
+            Some(Err(TrySendError::Disconnected(()))) | None => {
+                tracing::error!("mirrors and credentials stay: there is no thread to read them");
+            }
+        }
+    }
+}
+
+fn start(mut work: Work) -> Option<SyncSender<()>> {
+    let (asked, asks) = sync_channel(1);
+    let thread = std::thread::Builder::new().name("reread".to_string());
+    // The question is taken before the work begins: one that comes during it is another one.
+    let started = thread.spawn(move || asks.into_iter().for_each(|()| work()));
+    started.is_ok().then_some(asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_and_once_more() {
+        let (began, begins) = channel();
+        let (end, ends) = channel::<()>();
+        let mut rereading = Rereading::new(move || {
+            began.send(()).unwrap();
+            ends.recv().unwrap();
+        });
+        let patience = Duration::from_secs(30);
+        rereading.ask();
+        begins.recv_timeout(patience).unwrap();
+        for _ in 0..5 {
+            rereading.ask();
+        }
+        assert!(begins.try_recv().is_err(), "one at a time");
+        end.send(()).unwrap();
+        begins.recv_timeout(patience).unwrap();
+        end.send(()).unwrap();
+        // The thread ends with what it was asked, and its end of the channel with it.
+        drop(rereading);
+        assert!(begins.recv_timeout(patience).is_err(), "only once more");
+    }
+}

@@ -1,0 +1,272 @@
+//! The sockets by which processes that serve mounts are asked: for their status by `forerun status`,
+//! for a successor by `forerun restart`.
+//!
+//! They lie in a directory of the user, so only they and root can ask. A question is a connection
+//! without a word, the answer one line of JSON; `restart` says the device number of the mount.
+//!
+//! A socket's name begins with the number of the process, for people, and ends at random: numbers
+//! come again, and processes of several PID namespaces may have the same one. A socket is seen under
+//! that name only once it is listened at, so that one at which nobody listens is always left over
+//! from a process that is gone; who asks next removes it.
+
+use std::fs::{DirBuilder, Permissions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::handover::Succession;
+use super::report::Report;
+
+/// A program that asks and does not listen is not waited for, nor one that does not answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// By then a socket has its name, unless its process has died.
+const NAMED_WITHIN: Duration = Duration::from_secs(60);
+/// Longest question.
+const MAX_QUESTION: u64 = 64;
+/// Longest answer.
+const MAX_ANSWER: u64 = 1 << 20;
+/// Ends the name of a socket.
+const NAMED: &str = "sock";
+/// The same, before it is listened at.
+const UNNAMED: &str = "new";
+
+/// The directory of the sockets: `$XDG_RUNTIME_DIR/forerun`, `/run/forerun` for root, else one in
+/// /tmp that is this user's alone.
+fn directory() -> PathBuf {
+    let uid = rustix::process::getuid();
+    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    if let Some(dir) = given.filter(|dir| dir.is_absolute() && dir.is_dir()) {
+        return dir.join("forerun");
+    }
+    // Root of a user namespace is nobody to the owner of /run.
+    let run = PathBuf::from("/run/forerun");
+    let is_ours = run.symlink_metadata().map_or_else(
+        |_| rustix::fs::access("/run", rustix::fs::Access::WRITE_OK).is_ok(),
+        |metadata| metadata.uid() == uid.as_raw(),
+    );
+    match uid.is_root() && is_ours {
+        true => run,
+        false => std::env::temp_dir().join(format!("forerun-{}", uid.as_raw())),
+    }
+}
+
+/// Answers who asks at the socket, as long as it is kept.
+pub struct Telling {
+    socket: PathBuf,
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        // What is left behind is taken away by the next who asks.
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+/// Begins to answer; with no `succession`, nobody can take over. A mount goes on without it.
+pub fn tell(report: &Arc<Report>, succession: Option<&Arc<Succession>>) -> io::Result<Telling> {
+    let dir = directory();
+    DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+    let metadata = dir.symlink_metadata()?;
+    if !metadata.is_dir() || metadata.uid() != rustix::process::getuid().as_raw() {
+        return Err(io::Error::other(format!(
+            "{} is somebody else's",
+            dir.display()
+        )));
+    }
+    let (listener, socket) = listen(&dir)?;
+    let telling = Telling {
+        socket: socket.clone(),
+    };
+    let report = Arc::clone(report);
+    let succession = succession.map(Arc::clone);
+    let thread = std::thread::Builder::new().name("status".to_string());
+    thread.stack_size(128 << 10).spawn(move || {
+        for asker in listener.incoming().flatten() {
+            let Some(json) = report.json() else { return };
+            let asked = match question(&asker) {
+                Ok(asked) => asked,
+                Err(error) => {
+                    tracing::debug!("status: {error}");
+                    continue;
+                }
+            };
+            if asked.is_empty() {
+                let _gone = (&asker).write_all(format!("{json}\n").as_bytes());
+                continue;
+            }
+            let named = succession.as_ref();
+            match named.filter(|succession| succession.is_of(&asked)) {
+                Some(succession) => succession.begin(asker, &socket),
+                // A mount of another namespace may have the same path.
+                None => {
+                    let _gone = (&asker).write_all(b"another mount");
+                }
+            }
+        }
+    })?;
+    Ok(telling)
+}
+
+/// A socket that is listened at, by a name that nobody had before.
+fn listen(dir: &Path) -> io::Result<(UnixListener, PathBuf)> {
+    let pid = std::process::id();
+    let made = tempfile::Builder::new()
+        .prefix(&format!("{pid}-"))
+        .suffix(&format!(".{UNNAMED}"))
+        .rand_bytes(8)
+        .make_in(dir, |path| UnixListener::bind(path))?;
+    std::fs::set_permissions(made.path(), Permissions::from_mode(0o600))?;
+    let socket = made.path().with_extension(NAMED);
+    let (listener, path) = made.into_parts();
+    path.persist(&socket).map_err(|error| error.error)?;
+    Ok((listener, socket))
+}
+
+/// What is asked: nothing, for the status, or the device number of the mount that is to be restarted.
+fn question(asker: &UnixStream) -> io::Result<String> {
+    asker.set_write_timeout(Some(PATIENCE))?;
+    asker.set_read_timeout(Some(PATIENCE))?;
+    let mut question = String::new();
+    asker.take(MAX_QUESTION).read_to_string(&mut question)?;
+    asker.set_read_timeout(None)?;
+    Ok(question)
+}
+
+/// Asks at a socket; `question` is empty, or a device number.
+pub fn ask(socket: &Path, question: &str, patience: Duration) -> io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.write_all(question.as_bytes())?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut answer = String::new();
+    stream.take(MAX_ANSWER).read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// What a process says of its mount.
+pub struct Told {
+    /// Where it was asked.
+    pub socket: PathBuf,
+    /// What it said.
+    pub mount: Value,
+}
+
+/// The answers of all that serve. Sockets that nobody listens at are removed.
+pub fn ask_all() -> Vec<Told> {
+    ask_all_in(&directory())
+}
+
+fn ask_all_in(dir: &Path) -> Vec<Told> {
+    let mut told = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let socket = entry.path();
+        let extension = socket.extension();
+        if extension.is_some_and(|extension| extension == UNNAMED) && is_left_over(&socket) {
+            let _gone_already = std::fs::remove_file(&socket);
+        }
+        if extension.is_none_or(|extension| extension != NAMED) {
+            continue;
+        }
+        match ask(&socket, "", PATIENCE).and_then(|answer| Ok(serde_json::from_str(&answer)?)) {
+            Ok(mount) => told.push(Told { socket, mount }),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                let _gone_already = std::fs::remove_file(&socket);
+            }
+            // Its process has just ended.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => tracing::warn!("{}: {error}", socket.display()),
+        }
+    }
+    told
+}
+
+/// Whether the process that was about to name it is gone.
+fn is_left_over(socket: &Path) -> bool {
+    let made = socket.symlink_metadata().and_then(|made| made.modified());
+    made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > NAMED_WITHIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use forerun_testkit::temp_dir;
+
+    use super::*;
+
+    #[test]
+    fn names_are_never_the_same() {
+        let dir = temp_dir("sockets");
+        let (one, first) = listen(dir.path()).unwrap();
+        let (_two, second) = listen(dir.path()).unwrap();
+        assert_ne!(first, second);
+        let pid = format!("{}-", std::process::id());
+        for name in [&first, &second] {
+            assert!(
+                name.file_name()
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .starts_with(&pid)
+            );
+        }
+        let answering = std::thread::spawn(move || {
+            let (mut asker, _) = one.accept().unwrap();
+            asker.write_all(b"{\"pid\":1}\n").unwrap();
+        });
+        assert_eq!(ask(&first, "", PATIENCE).unwrap(), "{\"pid\":1}\n");
+        answering.join().unwrap();
+    }
+
+    #[test]
+    fn what_is_left_over_is_removed() {
+        let dir = temp_dir("sockets-left");
+        let at = |name: &str| dir.path().join(name);
+        for name in [
+            "7.sock",
+            "7-abcdefgh.sock",
+            "8-abcdefgh.new",
+            "9-abcdefgh.new",
+        ] {
+            drop(UnixListener::bind(at(name)).unwrap());
+        }
+        std::fs::write(at("other"), "").unwrap();
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+        let long_ago = rustix::fs::Timespec {
+            tv_sec: i64::try_from(now - 100).unwrap(),
+            tv_nsec: 0,
+        };
+        let times = rustix::fs::Timestamps {
+            last_access: long_ago,
+            last_modification: long_ago,
+        };
+        let flags = rustix::fs::AtFlags::empty();
+        rustix::fs::utimensat(rustix::fs::CWD, at("8-abcdefgh.new"), &times, flags).unwrap();
+        let (listener, socket) = listen(dir.path()).unwrap();
+        let answering = std::thread::spawn(move || {
+            let (mut asker, _) = listener.accept().unwrap();
+            asker.write_all(b"{\"pid\":1}\n").unwrap();
+        });
+        let told = ask_all_in(dir.path());
+        answering.join().unwrap();
+        assert_eq!(told.len(), 1);
+        assert_eq!(
+            (&told[0].socket, &told[0].mount["pid"]),
+            (&socket, &1.into())
+        );
+        let mut left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+        left.retain(|entry| entry.as_ref().unwrap().path() != socket);
+        let mut left: Vec<_> = left
+            .into_iter()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["9-abcdefgh.new", "other"]);
+    }
+}

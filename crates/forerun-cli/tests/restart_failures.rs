@@ -1,0 +1,220 @@
+//! What stands in the way of a new process for a mount: the old one goes on, or the new one does, and
+//! whoever asked is told.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+mod restarting;
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::process::{Child, Command};
+
+use common::ran;
+use forerun_testkit::{generate, require};
+use restarting::{BIG, Scene, child_of, eventually, is_running, same};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The log is a pipe without a reader: a new process waits for one before it has opened the image.
+fn with_a_slow_start() -> Option<(Scene, Child, Pid)> {
+    let scene = Scene::new("squashfs")?;
+    let pipe = scene.path("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let reader = File::options().read(true).write(true).open(&pipe).unwrap();
+    scene.mount(&["--log", "pipe"]);
+    drop(reader);
+    let old = scene.server();
+    let mut restart = scene.command(&["-q", "restart", "mnt"]);
+    let restart = restart
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually("a new process is there", || child_of(old).is_some());
+    Some((scene, restart, old))
+}
+
+#[test]
+fn if_the_new_process_is_killed_the_old_one_goes_on() {
+    let Some((scene, restart, old)) = with_a_slow_start() else {
+        return;
+    };
+    scene.answers();
+    scene.refused("a restart is under way already");
+    kill_process(child_of(old).unwrap(), Signal::KILL).unwrap();
+    let told = ran(restart.wait_with_output().unwrap());
+    told.fails(7, "forerun: mnt: the new process ended before it was ready");
+    assert_eq!(scene.server(), old);
+    scene.answers();
+    let reader = File::options()
+        .read(true)
+        .write(true)
+        .open(scene.path("pipe"));
+    scene.restart().ok();
+    scene.answers();
+    drop(reader);
+}
+
+#[test]
+fn if_the_old_process_is_killed_meanwhile_the_new_one_takes_over() {
+    let Some((scene, restart, old)) = with_a_slow_start() else {
+        return;
+    };
+    kill_process(old, Signal::KILL).unwrap();
+    eventually("it is gone", || !is_running(old));
+    let reader = File::options()
+        .read(true)
+        .write(true)
+        .open(scene.path("pipe"));
+    let told = ran(restart.wait_with_output().unwrap());
+    assert_eq!(told.stderr, "");
+    assert_ne!(scene.server(), old);
+    scene.answers();
+    drop(reader);
+}
+
+#[test]
+fn who_asked_for_it_may_go_away() {
+    let Some((scene, mut restart, old)) = with_a_slow_start() else {
+        return;
+    };
+    restart.kill().unwrap();
+    restart.wait().unwrap();
+    let reader = File::options()
+        .read(true)
+        .write(true)
+        .open(scene.path("pipe"));
+    eventually("the old process has ended", || !is_running(old));
+    eventually("the new one serves", || {
+        scene.run(&["status", "--json"]).json()[0]["pid"].is_u64()
+    });
+    scene.answers();
+    drop(reader);
+}
+
+#[test]
+fn if_it_is_unmounted_meanwhile_it_is_unmounted() {
+    let Some((scene, restart, old)) = with_a_slow_start() else {
+        return;
+    };
+    let new = child_of(old).unwrap();
+    scene.run(&["umount", "mnt"]).ok();
+    eventually("the old process has ended", || !is_running(old));
+    let reader = File::options()
+        .read(true)
+        .write(true)
+        .open(scene.path("pipe"));
+    let told = ran(restart.wait_with_output().unwrap());
+    assert_eq!(told.code, Some(7), "{}", told.stderr);
+    eventually("the new process has ended", || !is_running(new));
+    assert!(!scene.is_mounted());
+    drop(reader);
+}
+
+#[test]
+fn an_image_that_was_replaced_is_not_served() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    scene.mount(&[]);
+    let old = scene.server();
+    fs::copy(scene.path("image"), scene.path("other")).unwrap();
+    fs::rename(scene.path("other"), scene.path("image")).unwrap();
+    scene.refused("is not the one that is mounted on");
+    assert_eq!(scene.server(), old);
+    fs::remove_file(scene.path("image")).unwrap();
+    scene.refused("No such file");
+    assert_eq!(scene.server(), old);
+    scene.answers();
+}
+
+#[test]
+fn what_cannot_be_restarted_is_told() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    scene.refused("mnt: nothing is mounted there");
+    scene.run(&["restart", "/proc"]).fails(
+        7,
+        "forerun: /proc: is a mount of type proc, not one of forerun's",
+    );
+
+    let mut served = scene.command(&["mount", "-f", "image", "mnt"]);
+    let mut served = served.spawn().unwrap();
+    eventually("it is mounted", || {
+        scene.run(&["status", "--json"]).json()[0]["pid"].is_u64()
+    });
+    scene.refused("runs in the foreground");
+    scene.run(&["umount", "mnt"]).ok();
+    assert!(served.wait().unwrap().success());
+
+    scene.mount(&["--trace", "trace"]);
+    scene.refused("records a trace");
+    scene.run(&["umount", "mnt"]).ok();
+
+    scene.mount(&[]);
+    let server = scene.server();
+    kill_process(server, Signal::KILL).unwrap();
+    eventually("it is gone", || !is_running(server));
+    assert!(fs::read_dir(scene.path("mnt/d1")).is_err());
+    scene.refused("no process of yours serves it");
+    scene.run(&["umount", "mnt"]).ok();
+    assert!(!scene.is_mounted());
+}
+
+#[test]
+fn a_volume_mounted_for_writing_is_not_handed_over() {
+    let Some(scene) = Scene::new("exfat") else {
+        return;
+    };
+    scene.mount(&[]);
+    let old = scene.server();
+    let mut file = File::create(scene.path("mnt/new")).unwrap();
+    scene.refused("mounted for writing");
+    file.write_all(b"it goes on").unwrap();
+    drop(file);
+    assert_eq!(scene.server(), old);
+    assert_eq!(fs::read(scene.path("mnt/new")).unwrap(), b"it goes on");
+    scene.run(&["umount", "mnt"]).ok();
+    scene.mount(&["-o", "ro"]);
+    scene.restart().ok();
+    assert_eq!(fs::read(scene.path("mnt/new")).unwrap(), b"it goes on");
+    scene.answers();
+}
+
+#[test]
+fn files_that_the_kernel_reads_by_itself() {
+    let Some(scene) = Scene::new("erofs") else {
+        return;
+    };
+    let words = [
+        "pack",
+        "-q",
+        "--force",
+        "--format",
+        "composefs",
+        "--objects",
+    ];
+    let packed = scene.run(&[&words[..], &["store", "tree", "image"]].concat());
+    assert_eq!(packed.code, Some(0), "{}", packed.stderr);
+    scene.mount(&["-o", "objects=store"]);
+    let mut file = File::open(scene.path("mnt/big")).unwrap();
+    let told = scene.restart();
+    if told.code == Some(0) {
+        // This kernel does not.
+        assert!(!require::in_ci());
+    } else {
+        let expected = "forerun: mnt: 1 files are open that the kernel reads by itself, which only \
+             the process that opened them can keep; try again when they are closed";
+        told.fails(7, expected);
+    }
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
+    assert!(bytes == generate::bytes(1, BIG));
+    drop(file);
+    // The release of a file comes after close(2) has returned.
+    eventually("the file is closed", || scene.restart().code == Some(0));
+    scene.answers();
+    assert!(same(&scene.path("mnt/big"), &scene.path("tree/big")));
+    scene.restart().ok();
+    scene.run(&["umount", "mnt"]).ok();
+}

@@ -1,0 +1,151 @@
+//! Readers of all kinds, at work while their mount changes hands.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use forerun_testkit::generate;
+use rustix::fs::{Advice, fadvise};
+use rustix::process::{Signal, kill_process};
+
+use super::{BIG, Scene, eventually, is_running, unused_number};
+
+/// What the readers have met so far.
+#[derive(Default)]
+struct Met {
+    stop: AtomicBool,
+    rounds: [AtomicU64; 4],
+    wrong: Mutex<Vec<String>>,
+}
+
+impl Met {
+    /// Does it until it is to stop or has gone wrong.
+    fn repeat(&self, which: usize, mut work: impl FnMut() -> Result<(), String>) {
+        while !self.stop.load(Ordering::Relaxed) {
+            if let Err(what) = work() {
+                let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+                wrong.push(format!("reader {which}: {what}"));
+                return;
+            }
+            self.rounds[which].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Every reader has come further, or what is wrong.
+    fn all_go_on(&self) {
+        let before = self.rounds.each_ref().map(|n| n.load(Ordering::Relaxed));
+        eventually("all readers go on", || {
+            assert_eq!(*self.wrong.lock().unwrap(), Vec::<String>::new());
+            let now = self.rounds.each_ref().map(|n| n.load(Ordering::Relaxed));
+            now.iter()
+                .zip(before)
+                .all(|(now, before)| *now > before + 1)
+        });
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Whole files, past the page cache.
+fn read_small(scene: &Scene, n: u64) -> Result<(), String> {
+    let name = format!("d{}/{n}", n % 6);
+    let file = File::open(scene.path("mnt").join(&name)).map_err(text)?;
+    fadvise(&file, 0, None, Advice::DontNeed).map_err(text)?;
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut &file, &mut bytes).map_err(text)?;
+    let expected = fs::read(scene.path("tree").join(&name)).map_err(text)?;
+    if bytes != expected {
+        return Err(format!("wrong bytes in {name}"));
+    }
+    Ok(())
+}
+
+/// Names: of directories, and one that is nowhere and that nobody has asked for yet.
+fn look_around(scene: &Scene) -> Result<(), String> {
+    let mut count = 0;
+    for entry in fs::read_dir(scene.path("mnt")).map_err(text)? {
+        let path = entry.map_err(text)?.path();
+        if path.is_dir() {
+            count += fs::read_dir(&path).map_err(text)?.count();
+            let missing = path.join(format!("missing-{}", unused_number()));
+            match missing.symlink_metadata() {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                other => return Err(format!("{other:?}")),
+            }
+        }
+    }
+    match count {
+        24 => Ok(()),
+        count => Err(format!("{count} files")),
+    }
+}
+
+/// Restarts while all kinds of readers are at work.
+pub fn ten_times_under_load(format: &str) {
+    let Some(scene) = Scene::new(format) else {
+        return;
+    };
+    scene.mount(&[]);
+    let big = generate::bytes(1, BIG);
+    let open = File::open(scene.path("mnt/big")).unwrap();
+    let met = Met::default();
+    std::thread::scope(|threads| {
+        for which in [0, 1] {
+            let (met, scene) = (&met, &scene);
+            threads.spawn(move || {
+                let mut n = 11 * which as u64;
+                met.repeat(which, || {
+                    n = (n + 1) % 24;
+                    read_small(scene, n)
+                });
+            });
+        }
+        threads.spawn(|| {
+            // Opened once, before all restarts.
+            let (mut at, mut piece) = (0, vec![0; 300_000]);
+            met.repeat(2, || {
+                let count = open.read_at(&mut piece, at as u64).map_err(text)?;
+                if piece[..count] != big[at..at + count] {
+                    return Err(format!("wrong bytes at {at}"));
+                }
+                at += count;
+                if count == 0 {
+                    at = 0;
+                    fadvise(&open, 0, None, Advice::DontNeed).map_err(text)?;
+                }
+                Ok(())
+            });
+        });
+        threads.spawn(|| met.repeat(3, || look_around(&scene)));
+        let work = || {
+            let mut servers = vec![scene.server()];
+            for _ in 0..10 {
+                met.all_go_on();
+                scene.restart().ok();
+                let server = scene.server();
+                assert!(!servers.contains(&server));
+                servers.push(server);
+            }
+            met.all_go_on();
+            for old in servers.split_last().unwrap().1 {
+                assert!(!is_running(*old), "{old:?} has ended");
+            }
+        };
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        met.stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = result {
+            // Readers that hang would be waited for in vain.
+            drop(scene.run(&["umount", "--lazy", "mnt"]));
+            let _ended = kill_process(scene.server(), Signal::KILL);
+            std::panic::resume_unwind(panic);
+        }
+    });
+    drop(open);
+    let server = scene.server();
+    scene.run(&["umount", "mnt"]).ok();
+    eventually("the last process has ended", || !is_running(server));
+    assert!(!scene.is_mounted());
+}

@@ -1,0 +1,187 @@
+//! A scene in which a mount is restarted: a tree, an image of it, a mountpoint, and who serves it.
+// Each test file is a program of its own and uses a part of this; what fails here fails the test.
+#![allow(
+    dead_code,
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::as_conversions
+)]
+
+pub mod load;
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use forerun_testkit::{TempDir, generate, require, temp_dir};
+use rustix::fs::{Advice, fadvise};
+use rustix::process::Pid;
+
+use crate::common::{Ran, command, ran};
+
+pub const NOBODY: u32 = 65534;
+/// Length of the largest file of the tree.
+pub const BIG: usize = 12 * 1024 * 1024 + 777;
+
+/// A directory with a tree, an image of it, a mountpoint, and a place for sockets.
+pub struct Scene {
+    pub dir: TempDir,
+    nobody: bool,
+}
+
+impl Scene {
+    /// Nothing where this machine lacks what it takes.
+    pub fn new(format: &str) -> Option<Self> {
+        if !require::root() || !require::fuse() {
+            return None;
+        }
+        let scene = Self {
+            dir: temp_dir("restart"),
+            nobody: false,
+        };
+        for dir in ["tree", "run", "mnt"] {
+            fs::create_dir(scene.path(dir)).unwrap();
+        }
+        fs::write(scene.path("tree/big"), generate::bytes(1, BIG)).unwrap();
+        for n in 0..24_u64 {
+            let dir = scene.path(&format!("tree/d{}", n % 6));
+            fs::create_dir_all(&dir).unwrap();
+            let len = 1000 + 7919 * usize::try_from(n).unwrap();
+            fs::write(dir.join(n.to_string()), generate::bytes(n, len)).unwrap();
+        }
+        let free = ["--free", "1M"];
+        let free = if format == "exfat" { &free[..] } else { &[] };
+        let words = ["pack", "-q", "--format", format, "tree", "image"];
+        scene.run(&[&words, free].concat()).ok();
+        Some(scene)
+    }
+
+    /// All that follows is done by a user without privileges.
+    pub fn given_to_nobody(mut self) -> Option<Self> {
+        if !require::fusermount() || require::program("setpriv").is_none() {
+            return None;
+        }
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.dir.path(), open).unwrap();
+        for name in [".", "run", "mnt"] {
+            std::os::unix::fs::chown(self.path(name), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        self.nobody = true;
+        Some(self)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(name)
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let forerun = command(args);
+        let mut command = match self.nobody {
+            false => forerun,
+            true => {
+                let mut command = Command::new("setpriv");
+                command
+                    .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+                    .arg(forerun.get_program())
+                    .args(forerun.get_args());
+                command
+            }
+        };
+        command
+            .current_dir(self.path("."))
+            .env("XDG_RUNTIME_DIR", self.path("run"));
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Ran {
+        ran(self.command(args).output().unwrap())
+    }
+
+    pub fn mount(&self, args: &[&str]) {
+        let words = [&["mount"], args, &["image", "mnt"]].concat();
+        self.run(&words).ok();
+    }
+
+    /// The process that serves, as it says itself.
+    pub fn server(&self) -> Pid {
+        let mounts = self.run(&["status", "--json"]).ok().json();
+        let mounts = mounts.as_array().unwrap();
+        assert_eq!(mounts.len(), 1, "{mounts:?}");
+        Pid::from_raw(mounts[0]["pid"].as_i64().unwrap().try_into().unwrap()).unwrap()
+    }
+
+    pub fn restart(&self) -> Ran {
+        self.run(&["-q", "restart", "mnt"])
+    }
+
+    #[track_caller]
+    pub fn refused(&self, expected: &str) {
+        let told = self.restart();
+        assert_eq!(told.code, Some(7), "{}", told.stderr);
+        assert!(told.stderr.contains(expected), "{}", told.stderr);
+    }
+
+    pub fn answers(&self) {
+        let words = format!("missing-{}", unused_number());
+        assert!(!self.path("mnt").join(words).exists());
+        assert!(same(&self.path("mnt/d3/3"), &self.path("tree/d3/3")));
+    }
+
+    pub fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        mounts.contains(self.path("mnt").to_str().unwrap())
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if self.is_mounted() {
+            self.nobody = false;
+            let _gone = self.run(&["umount", "--lazy", "mnt"]);
+        }
+    }
+}
+
+/// A number that was not given before.
+pub fn unused_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Compares, past the page cache.
+pub fn same(left: &Path, right: &Path) -> bool {
+    let file = File::open(left).unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    drop(file);
+    fs::read(left).unwrap() == fs::read(right).unwrap()
+}
+
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < patience, "still not: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn is_running(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// A process started by that one.
+pub fn child_of(pid: Pid) -> Option<Pid> {
+    let parent = format!("PPid:\t{}\n", pid.as_raw_nonzero());
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let child = all
+        .filter(|entry| {
+            let status = fs::read_to_string(entry.path().join("status"));
+            status.is_ok_and(|status| status.contains(&parent) && status.contains("forerun"))
+        })
+        .find_map(|entry| entry.file_name().to_str()?.parse().ok());
+    child.and_then(Pid::from_raw)
+}

@@ -1,0 +1,61 @@
+//! What is told of a mount that is being filled, to whoever asks without keeping it.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use super::serve::{Counts, Shared};
+
+/// What the kernel has asked so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Reads that it has asked for.
+    pub events: u64,
+    /// Those of them for which something had to be fetched.
+    pub fetched: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// The process that guards the mount, if there is one now.
+    pub guard: Option<u32>,
+}
+
+impl Counts {
+    /// As they are now.
+    pub fn asked(&self) -> Asked {
+        let guard = self.guard.load(Ordering::Acquire);
+        Asked {
+            events: self.events.load(Ordering::Relaxed),
+            fetched: self.fetched.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            guard: u32::try_from(guard).ok().filter(|id| *id != 0),
+        }
+    }
+}
+
+/// Tells of a mount for as long as its [`OnDemand`](super::OnDemand) is there.
+#[derive(Clone, Debug)]
+pub struct FillMonitor {
+    shared: Weak<Shared>,
+    device: (u32, u32),
+}
+
+impl FillMonitor {
+    pub(super) fn new(shared: &Arc<Shared>, device: (u32, u32)) -> Self {
+        Self {
+            shared: Arc::downgrade(shared),
+            device,
+        }
+    }
+
+    /// What the kernel has asked so far; nothing once the mount is not filled any more.
+    #[must_use]
+    pub fn asked(&self) -> Option<Asked> {
+        let shared = self.shared.upgrade()?;
+        Some(shared.counts.asked())
+    }
+
+    /// Major and minor number of the filesystem, as the list of mounts has them.
+    #[must_use]
+    pub const fn device(&self) -> (u32, u32) {
+        self.device
+    }
+}

@@ -1,0 +1,250 @@
+//! Opening an image that is in the cache while its server cannot be asked.
+//!
+//! Whenever a server says what a reference names, that is kept in the cache. It serves when no answer
+//! can be had: no connection, none in time, a server that is broken. An answer that says no (not
+//! found, access denied) is an answer, and stays one. The version is the one that was named then;
+//! what is missing of it is asked for under that version's name, and never mixed with another.
+
+pub mod facts;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use forerun_cache::{Cache, Digest, Recalled};
+
+use crate::layout::TableLayout;
+use crate::memory::facts::{Facts, Named, Shape, digest};
+use crate::origin::Absent;
+use crate::registry::ImageName;
+use crate::resolve::{self, Resolved};
+use crate::{
+    Description, Identity, Layout, Origin, Part, Pinned, Reference, RemoteBlob, RemoteError,
+    RemoteOptions, Result,
+};
+
+/// An answer this old is renewed although it says the same.
+const RENEWED: Duration = Duration::from_secs(60);
+
+/// That an image was opened as an earlier answer had it.
+#[derive(Clone, Debug)]
+pub struct FromMemory {
+    /// When its server gave that answer.
+    pub answered: SystemTime,
+    /// Why it was not asked now; nothing where nobody was to be.
+    pub reason: Option<RemoteError>,
+    /// Whether the reference is a digest, so that the answer is as good as a new one.
+    pub by_digest: bool,
+}
+
+/// Keeps what `reference` was found to name. Its blob is in the cache already.
+pub(crate) fn remember(cache: &Cache, reference: &Reference, facts: &Facts, identity: &Identity) {
+    let (key, facts, identity) = (key(reference), facts.encode(), identity.to_string());
+    let known = cache.recall(&key).filter(|known| {
+        let is_new = known.at.elapsed().is_ok_and(|age| age < RENEWED);
+        is_new && known.facts == facts && known.identity == identity
+    });
+    if known.is_some() {
+        return;
+    }
+    if let Err(error) = cache.remember(&key, &identity, &facts) {
+        tracing::debug!(%error, "what the server said is not remembered");
+    }
+}
+
+/// What `reference` named when its server was asked last, if the image is in the cache. `reason` is why
+/// it is not asked now. Nothing, too, where what is remembered makes no sense.
+///
+/// # Errors
+/// An image that the options refuse; options that cannot be used.
+pub(crate) fn recall(
+    cache: &Cache,
+    reference: &Reference,
+    options: &RemoteOptions,
+    reason: Option<RemoteError>,
+) -> Result<Option<Resolved>> {
+    let Some(known) = cache.recall(&key(reference)) else {
+        return Ok(None);
+    };
+    let facts = match Facts::decode(&known.facts) {
+        Ok(facts) => facts,
+        Err(error) => {
+            tracing::warn!(%error, place = reference.place(), "what is remembered is not used");
+            return Ok(None);
+        }
+    };
+    let Some(identity) = facts.identity().ok().filter(|identity| {
+        identity.to_string() == known.identity && facts.len == known.geometry.len()
+    }) else {
+        return Ok(None);
+    };
+    let is_proven = matches!(facts.shape, Shape::Parts { .. });
+    if options.require_verified && !is_proven {
+        return Err(RemoteError::Refused {
+            place: reference.place(),
+            reason: "it came without a table of its chunks, so they cannot be verified one by one"
+                .to_owned(),
+        });
+    }
+    let mut resolved = match options.offline {
+        true => {
+            let place = reference.place();
+            let origin = Absent::new(place.clone(), RemoteError::Offline { place });
+            let origins: Vec<Arc<dyn Origin>> = vec![Arc::new(origin)];
+            let layout = layout(reference, &facts, identity, |_| Ok(origins.clone()))?;
+            Resolved::new(layout, None)
+        }
+        false => online(reference, &facts, identity, options)?,
+    };
+    resolved.chunk_size = Some(known.geometry.chunk_size());
+    resolved.memory = Some(from_memory(reference, &known, reason));
+    Ok(Some(resolved))
+}
+
+fn from_memory(reference: &Reference, known: &Recalled, reason: Option<RemoteError>) -> FromMemory {
+    FromMemory {
+        answered: known.at,
+        reason,
+        by_digest: matches!(reference, Reference::Oci(name) if name.digest.is_some()),
+    }
+}
+
+/// With the servers that can be asked for what is missing, later.
+fn online(
+    reference: &Reference,
+    facts: &Facts,
+    identity: Identity,
+    options: &RemoteOptions,
+) -> Result<Resolved> {
+    if let Reference::Oci(name) = reference {
+        if matches!(facts.shape, Shape::File { .. }) {
+            return Err(contradiction(reference));
+        }
+        let registry = resolve::registry(name, options)?;
+        let layout = layout(reference, facts, identity, registry.locator(name)?)?;
+        return Ok(Resolved::new(layout, Some(registry)));
+    }
+    let Shape::File { addresses, .. } = &facts.shape else {
+        return Err(contradiction(reference));
+    };
+    let mut origins: Vec<Arc<dyn Origin>> = Vec::new();
+    for candidate in resolve::candidates(reference, options)? {
+        let same = |known: &&facts::Address| known.address == candidate.address;
+        let Some(known) = addresses.iter().find(same) else {
+            continue;
+        };
+        let description = Description {
+            len: facts.len,
+            version: known.version.clone(),
+            digest: None,
+        };
+        origins.push(Arc::new(Pinned::new(candidate.origin, description)));
+    }
+    if origins.is_empty() {
+        let place = reference.place();
+        let reason = "no address is known that has this version".to_owned();
+        let error = RemoteError::Refused {
+            place: place.clone(),
+            reason,
+        };
+        origins.push(Arc::new(Absent::new(place, error)));
+    }
+    let layout = layout(reference, facts, identity, |_| Ok(origins.clone()))?;
+    Ok(Resolved::new(layout, None))
+}
+
+/// The image of `facts`, each of its blobs at what `origins` gives.
+fn layout(
+    reference: &Reference,
+    facts: &Facts,
+    identity: Identity,
+    mut origins: impl FnMut(Digest) -> Result<Vec<Arc<dyn Origin>>>,
+) -> Result<Layout> {
+    let mut blob = |named: &Named| -> Result<RemoteBlob> {
+        let digest = digest(&named.digest).map_err(|_| contradiction(reference))?;
+        Ok(RemoteBlob {
+            description: Description {
+                len: named.len,
+                version: None,
+                digest: Some(digest),
+            },
+            mirrors: origins(digest)?,
+        })
+    };
+    let place = reference.place();
+    let (parts, table) = match &facts.shape {
+        Shape::Parts {
+            chunk_size,
+            root,
+            table,
+            parts,
+        } => {
+            let mut offset = 0_u64;
+            let mut placed = Vec::with_capacity(parts.len());
+            for part in parts {
+                placed.push(Part {
+                    offset,
+                    blob: blob(part)?,
+                });
+                offset = offset.saturating_add(part.len);
+            }
+            let table = TableLayout {
+                chunk_size: *chunk_size,
+                root: digest(root).map_err(|_| contradiction(reference))?,
+                blob: blob(table)?,
+            };
+            (placed, Some(table))
+        }
+        Shape::Blob { digest } => {
+            let named = Named {
+                digest: digest.clone(),
+                len: facts.len,
+            };
+            let mut layout = Layout::single(place, blob(&named)?, identity);
+            layout.format.clone_from(&facts.format);
+            return Ok(layout);
+        }
+        Shape::File { version, .. } => {
+            let blob = RemoteBlob {
+                description: Description {
+                    len: facts.len,
+                    version: Some(version.clone()),
+                    digest: None,
+                },
+                mirrors: origins(Digest([0; 32]))?,
+            };
+            return Ok(Layout::single(place, blob, identity));
+        }
+    };
+    Ok(Layout {
+        place,
+        len: facts.len,
+        identity,
+        parts,
+        table,
+        format: facts.format.clone(),
+    })
+}
+
+fn contradiction(reference: &Reference) -> RemoteError {
+    RemoteError::Cache {
+        reason: format!("what is remembered of {} cannot be", reference.place()),
+    }
+}
+
+/// What a reference is remembered under: all that decides what it names, and no credentials.
+fn key(reference: &Reference) -> String {
+    match reference {
+        Reference::Oci(name) => key_of(name),
+        Reference::Http(_) | Reference::S3 { .. } => resolve::address(reference),
+    }
+}
+
+/// A tag beside a digest says nothing, and none means `latest`.
+fn key_of(name: &ImageName) -> String {
+    format!(
+        "oci://{}/{} {}",
+        name.registry,
+        name.repository,
+        name.reference()
+    )
+}

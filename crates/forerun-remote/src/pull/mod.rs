@@ -1,0 +1,355 @@
+//! Fetching all of an image into a file.
+//!
+//! Many pieces at once, each chunk verified before it is written: against the table where the image
+//! has one, else all of it against its digest at the end. The file appears under its name when it is
+//! complete and durable, never before. What an interrupted pull has left in `OUTPUT.part` is not
+//! fetched again (`partial.rs`). Chunks of zeros are left as holes.
+
+mod partial;
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forerun_cache::{CacheError, CachedBlob, Geometry, VerifiedTable};
+use tokio::task::JoinSet;
+
+use crate::fetch::{Fetcher, Patience, Taken};
+use crate::progress::Progress;
+use crate::scheduler::cache_error;
+use crate::stats::Counters;
+use crate::table::TableSource;
+use crate::{Layout, RemoteError, Result, runtime};
+use partial::Partial;
+
+/// Bytes of one request, unless a part ends before.
+const PIECE: u64 = 4 << 20;
+/// What is written at once where there is no table, and lost of each request that is interrupted.
+const WRITE: u32 = forerun_cache::DEFAULT_CHUNK;
+/// How often a table that does not lead to its root is fetched.
+const TABLE_ATTEMPTS: u32 = 3;
+
+/// How an image is fetched.
+#[derive(Clone, Debug)]
+pub struct PullOptions {
+    /// Requests in flight.
+    pub parallel: usize,
+    /// Longest time without anything that can be kept.
+    pub timeout: Duration,
+    /// Longest time without a byte before a request is made again.
+    pub stall: Duration,
+    /// How often in a row a request is made again without getting anything.
+    pub retries: u32,
+    /// Whether a file of that name is replaced.
+    pub overwrite: bool,
+}
+
+impl Default for PullOptions {
+    fn default() -> Self {
+        Self {
+            parallel: 8,
+            timeout: Duration::from_secs(30),
+            stall: Duration::from_secs(10),
+            retries: 5,
+            overwrite: false,
+        }
+    }
+}
+
+/// What was fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pulled {
+    /// Length of the file.
+    pub len: u64,
+    /// Whether its bytes were compared with a digest.
+    pub verified: bool,
+}
+
+/// Fetches the image of `layout` into the file `output`, and says how far it is after every piece.
+/// Blocks; not to be called from a task of the runtime.
+///
+/// # Errors
+/// Of the requests, once no server and no patience is left; [`RemoteError::WrongDigest`] for another
+/// image than was named; [`RemoteError::Refused`] with the file's name for one that cannot be written.
+pub fn pull(
+    layout: &Layout,
+    output: &Path,
+    options: &PullOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Pulled> {
+    let failed = |error: &io::Error| RemoteError::Refused {
+        place: output.display().to_string(),
+        reason: error.to_string(),
+    };
+    if !options.overwrite && output.symlink_metadata().is_ok() {
+        return Err(failed(&io::ErrorKind::AlreadyExists.into()));
+    }
+    let patience = Patience {
+        timeout: options.timeout,
+        stall: options.stall,
+        retries: options.retries,
+    };
+    let counters = Arc::new(Counters::default());
+    let table = table(layout, patience, &counters)?;
+    let chunk_size = table
+        .as_ref()
+        .map_or(WRITE, |table| table.geometry().chunk_size());
+    let partial = Partial::open(layout, output, chunk_size, table)?;
+    let sink = Sink {
+        place: output.display().to_string(),
+        source: layout.place.clone(),
+        blob: Arc::clone(partial.blob()),
+    };
+    let fetcher = Fetcher::new(layout.parts.clone(), chunk_size, patience, counters);
+    let verified = fill(layout, fetcher, sink, options, progress);
+    let verified = match verified {
+        Ok(verified) => verified,
+        Err(error) => {
+            partial.leave();
+            return Err(error);
+        }
+    };
+    partial.publish(options.overwrite)?;
+    Ok(Pulled {
+        len: layout.len,
+        verified,
+    })
+}
+
+/// Fetches what is missing into `sink`; gives whether all of it was verified.
+fn fill(
+    layout: &Layout,
+    fetcher: Fetcher,
+    sink: Sink,
+    options: &PullOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<bool> {
+    let sink = Arc::new(sink);
+    let blob = &sink.blob;
+    let missing = blob.missing(0..blob.geometry().chunks());
+    let missing = missing.map_err(|error| sink.failure(&error))?;
+    if blob.local_bytes() > 0 {
+        tracing::info!(
+            bytes = blob.local_bytes(),
+            "an earlier pull is gone on with"
+        );
+    }
+    let pieces = pieces(&missing, blob.geometry());
+    runtime::wait_for(transfer(
+        &Arc::new(fetcher),
+        &sink,
+        pieces.into_iter(),
+        options.parallel,
+        progress,
+    ))?;
+    if blob.table().is_some() {
+        return Ok(true);
+    }
+    let [part] = &*layout.parts else {
+        return Ok(false);
+    };
+    let Some(expected) = part.blob.description.digest else {
+        return Ok(false);
+    };
+    match blob.verify_whole(expected) {
+        Ok(()) => Ok(true),
+        Err(CacheError::WrongWhole { .. }) => Err(RemoteError::WrongDigest {
+            place: layout.place.clone(),
+            range: 0..layout.len,
+            expected,
+        }),
+        Err(error) => Err(sink.failure(&error)),
+    }
+}
+
+/// The table of the image, of which nothing is fetched yet.
+fn table(
+    layout: &Layout,
+    patience: Patience,
+    counters: &Arc<Counters>,
+) -> Result<Option<VerifiedTable>> {
+    let Some(table) = &layout.table else {
+        return Ok(None);
+    };
+    let refused = |reason: String| RemoteError::Refused {
+        place: layout.place.clone(),
+        reason,
+    };
+    let geometry =
+        Geometry::new(layout.len, table.chunk_size).map_err(|error| refused(error.to_string()))?;
+    let source = Arc::new(TableSource::new(table, patience, Arc::clone(counters)));
+    VerifiedTable::new(source, geometry, table.root)
+        .map(Some)
+        .map_err(|error| refused(error.to_string()))
+}
+
+/// The chunks that are fetched by one request each.
+fn pieces(missing: &[Range<u64>], geometry: Geometry) -> Vec<Range<u64>> {
+    let step = (PIECE / u64::from(geometry.chunk_size())).max(1);
+    let mut pieces = Vec::new();
+    for run in missing {
+        let mut at = run.start;
+        while at < run.end {
+            // Pieces end at the same places each time, as parts do.
+            let end = (at / step).saturating_add(1).saturating_mul(step);
+            let end = end.min(run.end);
+            pieces.push(at..end);
+            at = end;
+        }
+    }
+    pieces
+}
+
+/// Fetches `pieces`, `parallel` at a time. The first error ends the others.
+async fn transfer(
+    fetcher: &Arc<Fetcher>,
+    sink: &Arc<Sink>,
+    mut pieces: impl Iterator<Item = Range<u64>>,
+    parallel: usize,
+    report: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    let mut progress = Progress {
+        done: sink.blob.local_bytes(),
+        total: sink.blob.geometry().len(),
+        transferred: 0,
+    };
+    report(progress);
+    let mut tasks: JoinSet<Result<Moved>> = JoinSet::new();
+    loop {
+        while tasks.len() < parallel.max(1)
+            && let Some(piece) = pieces.next()
+        {
+            tasks.spawn(fetch(Arc::clone(fetcher), Arc::clone(sink), piece));
+        }
+        let Some(outcome) = tasks.join_next().await else {
+            return Ok(());
+        };
+        let moved =
+            outcome.unwrap_or_else(|_| Err(sink.unwritable("fetching a piece broke off")))?;
+        progress.done = progress.done.saturating_add(moved.done);
+        progress.transferred = progress.transferred.saturating_add(moved.transferred);
+        report(progress);
+    }
+}
+
+/// What became of a piece, in bytes.
+struct Moved {
+    done: u64,
+    transferred: u64,
+}
+
+/// Fetches what of a piece is neither zeros nor somewhere else in the image.
+async fn fetch(fetcher: Arc<Fetcher>, sink: Arc<Sink>, piece: Range<u64>) -> Result<Moved> {
+    let of_task = (Arc::clone(&sink), piece.clone());
+    let adopting = tokio::task::spawn_blocking(move || {
+        let (sink, piece) = of_task;
+        if sink.blob.table().is_some() {
+            sink.blob.adopt(std::slice::from_ref(&piece))?;
+        }
+        sink.blob.missing(piece)
+    });
+    let missing = adopting
+        .await
+        .unwrap_or_else(|_| Ok(vec![piece.clone()]))
+        .map_err(|error| sink.failure(&error))?;
+    let geometry = sink.blob.geometry();
+    let len = |bytes: Range<u64>| bytes.end.saturating_sub(bytes.start);
+    let mut transferred = 0_u64;
+    for run in missing {
+        let bytes = geometry.bytes_of(&run);
+        transferred = transferred.saturating_add(len(bytes.clone()));
+        let take = |at, bytes| sink.take(at, bytes);
+        match fetcher.fetch(bytes.clone(), take).await {
+            Err(error @ RemoteError::NoRanges { .. }) => {
+                let parts = fetcher.parts_of(&bytes);
+                // What is here already is passed over when it comes again.
+                if len(parts.clone()) > PIECE.saturating_mul(2) {
+                    return Err(error);
+                }
+                fetcher.fetch(parts, take).await?;
+            }
+            outcome => outcome?,
+        }
+    }
+    Ok(Moved {
+        done: len(geometry.bytes_of(&piece)),
+        transferred,
+    })
+}
+
+/// Where chunks go.
+struct Sink {
+    /// The name of the file that it becomes.
+    place: String,
+    /// Where the image comes from.
+    source: String,
+    blob: Arc<CachedBlob>,
+}
+
+impl Sink {
+    fn take(self: &Arc<Self>, at: u64, bytes: Vec<u8>) -> impl Future<Output = Taken> + use<> {
+        let sink = Arc::clone(self);
+        async move {
+            let failed = sink.unwritable("writing a chunk broke off");
+            tokio::task::spawn_blocking(move || sink.put(at, &bytes))
+                .await
+                .unwrap_or(Taken::Failed(failed))
+        }
+    }
+
+    fn unwritable(&self, reason: &str) -> RemoteError {
+        RemoteError::Refused {
+            place: self.place.clone(),
+            reason: reason.to_string(),
+        }
+    }
+
+    /// What is wrong with the file or the table: often that the table could not be fetched.
+    fn failure(&self, error: &CacheError) -> RemoteError {
+        match (cache_error(error), error) {
+            (RemoteError::Cache { reason }, CacheError::Io { .. }) => self.unwritable(&reason),
+            (RemoteError::Cache { reason }, _) => RemoteError::Refused {
+                place: self.source.clone(),
+                reason,
+            },
+            (error, _) => error,
+        }
+    }
+
+    fn put(&self, at: u64, bytes: &[u8]) -> Taken {
+        let first = self.blob.geometry().chunk_at(at);
+        match keep(&self.blob, first, bytes) {
+            Ok(()) => Taken::Kept,
+            Err(CacheError::WrongDigest { expected, .. }) => Taken::Wrong(expected),
+            Err(error) => Taken::Failed(self.failure(&error)),
+        }
+    }
+}
+
+/// Stores chunks; a table that is wrong is read again, from elsewhere if there is an elsewhere.
+fn keep(blob: &CachedBlob, first: u64, bytes: &[u8]) -> std::result::Result<(), CacheError> {
+    for _ in 1..TABLE_ATTEMPTS {
+        match blob.store(first, bytes) {
+            Err(CacheError::WrongTable { .. }) => (),
+            outcome => return outcome,
+        }
+    }
+    blob.store(first, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
+    use super::*;
+
+    #[test]
+    fn pieces_cover_what_is_missing_and_no_more() {
+        let geometry = Geometry::new(20 << 20, 1 << 20).unwrap();
+        assert_eq!(pieces(&[], geometry), []);
+        assert_eq!(pieces(&[0..20], geometry).len(), 5);
+        let some = pieces(&[1..2, 3..9, 19..20], geometry);
+        assert_eq!(some, [1..2, 3..4, 4..8, 8..9, 19..20]);
+    }
+}

@@ -1,0 +1,51 @@
+//! Time as this process has it. A machine that runs others for minutes lets no time pass here.
+//!
+//! Limits of the tests are about what the library does, not about how long it is kept from doing it.
+//! The library's own patience is by the clock on the wall, as it must be: where the process did not
+//! run for longer than that, what came of it says nothing and is tried again.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const TICK: Duration = Duration::from_millis(10);
+/// What a tick counts at most: if it took longer, the process did not run.
+const LONGEST: Duration = Duration::from_millis(100);
+/// Time without running that may have used up somebody's patience.
+const STARVED: Duration = Duration::from_millis(400);
+/// How often something is tried that is kept from running each time.
+const ATTEMPTS: u32 = 10;
+
+/// Time that this process has been running, since it first asked.
+pub fn worked() -> Duration {
+    static MICROS: AtomicU64 = AtomicU64::new(0);
+    static TICKING: OnceLock<()> = OnceLock::new();
+    TICKING.get_or_init(|| {
+        std::thread::spawn(|| {
+            loop {
+                let start = Instant::now();
+                std::thread::sleep(TICK);
+                let took = start.elapsed().min(LONGEST).as_micros();
+                MICROS.fetch_add(u64::try_from(took).unwrap(), Ordering::Relaxed);
+            }
+        });
+    });
+    Duration::from_micros(MICROS.load(Ordering::Relaxed))
+}
+
+/// What `attempt` comes to, while the process was running.
+pub fn while_running<T>(mut attempt: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+    for _ in 1..ATTEMPTS {
+        let (wall, before) = (Instant::now(), worked());
+        let error = match attempt() {
+            Err(error) => error,
+            done => return done,
+        };
+        let starved = wall.elapsed().saturating_sub(worked() - before);
+        if starved < STARVED {
+            return Err(error);
+        }
+        println!("kept from running for {starved:?}; tried again after {error}");
+    }
+    attempt()
+}

@@ -1,9 +1,9 @@
 //! Long reads and writes past the page cache (`O_DIRECT`).
 //!
 //! The data of a mounted volume lies in the page cache of the mount. A second copy, in that of the
-//! device below, costs a page of memory for each page, and on a block device, page by page, more
-//! time than the transfer itself. What is short, or not aligned, goes through the page cache as
-//! before, where the kernel makes long requests of short ones.
+//! device below, costs a page of memory for each page, and coming by that can take longer than the
+//! transfer itself. What is short, or not aligned, goes through the page cache as before, where the
+//! kernel makes long requests of short ones.
 //!
 //! Both ways may be mixed as long as no page is written in both ways at once: the kernel writes back
 //! what the page cache has of a range before it is read or written directly, and forgets it after a

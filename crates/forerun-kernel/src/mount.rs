@@ -211,9 +211,10 @@ impl<'i> Source<'i> {
             false => (Way::File, "file"),
         };
         let mut context = self.context(what)?.set("source", &*self.file.marked())?;
-        if way == Way::File && !self.is_all_read_ahead(options) {
-            let block_size = self.image.reader().fs().volume().block_size;
-            context = direct::ask(context, &self.file.file, block_size);
+        let fs = self.image.reader().fs();
+        // What is in the page cache of the file soon is not to be read past it.
+        if way == Way::File && !(options.prefetch && prefetch::is_everything(fs)) {
+            context = direct::ask(context, &self.file.file, fs.volume().block_size);
         }
         let (context, held) = self.set_devices(context, options, &way)?;
         let mount = context.mount(options)?;
@@ -288,11 +289,6 @@ impl<'i> Source<'i> {
             true => prefetch::prefetch(file, base, &prefetch::ranges(self.image.reader().fs())),
             false => 0,
         }
-    }
-
-    /// Whether the data is in the page cache of the file soon, as metadata is found only with it.
-    fn is_all_read_ahead(&self, options: &Options) -> bool {
-        options.prefetch && self.image.reader().fs().metadata_ranges().is_empty()
     }
 
     const fn mounted(&self, way: Way, prefetched: u64) -> Mounted {

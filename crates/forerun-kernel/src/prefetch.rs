@@ -38,6 +38,11 @@ pub fn ranges(fs: &dyn FileSystem) -> Vec<Range<u64>> {
     }
 }
 
+/// Whether that is all of the image, data and all, as metadata is only found with it.
+pub fn is_everything(fs: &dyn FileSystem) -> bool {
+    fs.metadata_ranges().is_empty() && !ranges(fs).is_empty()
+}
+
 fn worth_it(image_len: u64, inodes: Option<u64>) -> bool {
     inodes.is_some_and(|inodes| image_len / WORTH <= inodes)
 }

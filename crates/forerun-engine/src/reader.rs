@@ -131,8 +131,8 @@ impl Reader {
 
     /// Says that what is read is kept by whoever asks, as the kernel keeps it of a mount. What was
     /// read ahead and served as it is in the image then goes from the cache below the source.
-    pub fn is_kept_above(&self) {
-        self.inner.moves.stored.is_kept_above();
+    pub fn set_kept_above(&self) {
+        self.inner.moves.stored.set_kept_above();
     }
 
     /// Who counts.

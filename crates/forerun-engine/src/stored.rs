@@ -62,7 +62,7 @@ impl Stored {
     }
 
     /// From now on, what is served is kept by the front end.
-    pub fn is_kept_above(&self) {
+    pub fn set_kept_above(&self) {
         self.is_kept_above.store(true, Ordering::Relaxed);
     }
 

@@ -100,7 +100,7 @@ fn what_is_kept_above_and_was_served_as_it_is_goes_below() {
         });
         let opened = open_on(&image, Arc::clone(&source) as Arc<dyn ReadAt>, options());
         if is_kept {
-            opened.reader.is_kept_above();
+            opened.reader.set_kept_above();
         }
         opened.read_all(&image, node, MIB);
         let done_with = source.done_with.lock().unwrap();

@@ -77,7 +77,7 @@ impl Core {
     /// Answers for the image that `reader` reads.
     pub fn new(reader: Reader, options: &MountOptions) -> Self {
         let volume = reader.fs().volume();
-        reader.is_kept_above();
+        reader.set_kept_above();
         Self {
             inodes: Inodes::new(reader.fs().root()),
             owners: Ownership::new(options, &volume),

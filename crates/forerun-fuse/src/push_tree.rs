@@ -6,9 +6,10 @@
 //! the reader has come.
 //!
 //! A store waits for pages that a request under way has locked, so it is done by a thread that
-//! answers none; only the first files of a directory, for which nobody can have asked, are stored
-//! before the answer that says that its listing has ended. What the kernel has not heard of, or has forgotten, is left alone; any other error
-//! ends the pushing, and reading goes on without it.
+//! answers none. Only the first files of a directory are stored by the thread that answers its
+//! listing, before it says that this has ended: who listed cannot have asked for them yet, and should
+//! somebody else have, another thread answers that. What the kernel has not heard of, or has
+//! forgotten, is left alone; any other error ends the pushing, and reading goes on without it.
 
 use std::io;
 use std::sync::Arc;

@@ -59,6 +59,8 @@ struct Forward {
     streak: u32,
     step: u64,
     hints: Hints,
+    /// The source does nothing with hints.
+    is_deaf: bool,
 }
 
 impl MetadataSource {
@@ -138,13 +140,17 @@ impl MetadataSource {
             .cache
             .get_or_load(key, || {
                 self.count(Counter::MetadataMisses);
+                // What the kernel has read is no cheaper in larger pieces, and most of them would be
+                // file data.
+                if self.hint(&range) {
+                    return self.read_block(range);
+                }
                 let request = self.grow(range.clone());
-                self.hint(&range);
                 // Where the larger request fails, the block itself may still be readable.
                 let grown = (request.end > range.end)
                     .then(|| self.load(request).ok())
                     .flatten();
-                grown.map_or_else(|| self.read(range).map(Into::into), Ok)
+                grown.map_or_else(|| self.read_block(range), Ok)
             })
             .map_err(|error: Arc<io::Error>| io::Error::new(error.kind(), error))?;
         Ok(block)
@@ -171,17 +177,27 @@ impl MetadataSource {
         block.start..forward.end
     }
 
-    /// Tells the kernel what else of the image seems to be wanted.
-    fn hint(&self, block: &Range<u64>) {
+    /// Tells the kernel what else of the image seems to be wanted. Whether `block` is among what it
+    /// reads by itself.
+    fn hint(&self, block: &Range<u64>) -> bool {
         if self.purpose != Purpose::Metadata || self.geometry.block() < MIN_HINTED_BLOCK {
-            return;
+            return false;
         }
         let mut forward = self.forward.lock().unwrap_or_else(PoisonError::into_inner);
-        let hint = forward.hints.on_miss(block.start, self.len());
-        drop(forward);
-        if let Some(hint) = hint {
-            self.source.will_need(hint);
+        if forward.is_deaf {
+            return false;
         }
+        let hint = forward.hints.on_miss(block.start, self.len());
+        let is_hinted = forward.hints.covers(block.start);
+        drop(forward);
+        if let Some(hint) = hint
+            && !self.source.will_need(hint)
+        {
+            let mut forward = self.forward.lock().unwrap_or_else(PoisonError::into_inner);
+            forward.is_deaf = true;
+            return false;
+        }
+        is_hinted
     }
 
     /// Reads a request and keeps all its blocks; gives the first one.
@@ -242,6 +258,17 @@ impl MetadataSource {
             read.map_err(Arc::new)?;
         }
         Ok(bytes)
+    }
+
+    /// Reads to where it stays.
+    fn read_block(&self, range: Range<u64>) -> Result<Arc<[u8]>, Arc<io::Error>> {
+        let len = saturating_usize(range.end - range.start);
+        let mut block: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+        let out = Arc::make_mut(&mut block);
+        self.source
+            .read(range.start, out, self.purpose)
+            .map_err(Arc::new)?;
+        Ok(block)
     }
 
     fn read(&self, range: Range<u64>) -> Result<Vec<u8>, Arc<io::Error>> {

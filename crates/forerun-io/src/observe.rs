@@ -257,10 +257,12 @@ impl Counted {
     }
 
     /// As [`ReadAt::will_need`].
-    pub fn will_need(&self, range: Range<u64>) {
+    pub fn will_need(&self, range: Range<u64>) -> bool {
         let len = range.end.saturating_sub(range.start);
-        if self.inner.will_need(range) {
+        let is_taken = self.inner.will_need(range);
+        if is_taken {
             self.observer.hint(len);
         }
+        is_taken
     }
 }

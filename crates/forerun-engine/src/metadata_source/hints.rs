@@ -66,6 +66,11 @@ impl Hints {
         (start < end).then_some(start..end)
     }
 
+    /// Whether `offset` lies in what the kernel was told of.
+    pub fn covers(&self, offset: u64) -> bool {
+        self.end_of(offset).is_some()
+    }
+
     /// The end of the part that `offset` lies in.
     fn end_of(&self, offset: u64) -> Option<u64> {
         let (_, &end) = self.parts.range(..=offset).next_back()?;

@@ -27,6 +27,7 @@ use crate::errno::errno;
 use crate::handover::Negotiated;
 use crate::push::Pusher;
 use crate::push_tree::TreePusher;
+use crate::takers::{Asks, Takers};
 use crate::workers::Workers;
 use refused::refused;
 
@@ -46,32 +47,44 @@ pub struct Adapter {
     workers: Workers,
     pusher: Arc<OnceLock<Pusher>>,
     tree_pusher: Arc<OnceLock<TreePusher>>,
+    takers: Takers,
     kernel_readahead: bool,
 }
 
 impl Adapter {
-    /// Answers with `core`, on `workers`. The pushers may be set later.
-    pub const fn new(
+    /// Answers with `core`, on `takers` threads and what helps them. The pushers may be set later.
+    pub fn new(
         core: Arc<Core>,
-        workers: Workers,
+        takers: usize,
         pusher: Arc<OnceLock<Pusher>>,
         tree_pusher: Arc<OnceLock<TreePusher>>,
         kernel_readahead: bool,
     ) -> Self {
         Self {
             core,
-            workers,
+            workers: Workers::new(takers),
             pusher,
             tree_pusher,
+            takers: Takers::new(takers),
             kernel_readahead,
         }
     }
 
     /// Counts, and answers on some thread.
-    fn serve(&self, operation: Operation, answer: impl FnOnce(&Core) + Send + 'static) {
+    fn serve(
+        &self,
+        request: &Request,
+        operation: Operation,
+        answer: impl FnOnce(&Core) + Send + 'static,
+    ) {
         self.core.counts.add(operation);
+        let asks = match operation {
+            Operation::Read => Asks::Data,
+            _ => Asks::Metadata(request.pid()),
+        };
         let core = Arc::clone(&self.core);
-        self.workers.run(move || answer(&core));
+        let answer = move || answer(&core);
+        self.takers.take(asks, || self.workers.run(answer));
     }
 }
 
@@ -115,9 +128,9 @@ impl Filesystem for Adapter {
         Ok(())
     }
 
-    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.as_bytes().to_vec();
-        self.serve(Operation::Lookup, move |core| {
+        self.serve(req, Operation::Lookup, move |core| {
             if u64::try_from(name.len()).is_ok_and(|len| len > u64::from(core.volume.name_max)) {
                 return reply.error(Errno::ENAMETOOLONG);
             }
@@ -138,8 +151,8 @@ impl Filesystem for Adapter {
         self.core.counts.add(Operation::Forget);
     }
 
-    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        self.serve(Operation::Getattr, move |core| {
+    fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        self.serve(req, Operation::Getattr, move |core| {
             let attr = core.attr(core.node(ino.0));
             match core.noted(Operation::Getattr, ino.0, attr) {
                 Ok(attr) => reply.attr(&ENDLESS, &attr),
@@ -148,8 +161,8 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        self.serve(Operation::Readlink, move |core| {
+    fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
+        self.serve(req, Operation::Readlink, move |core| {
             let target = core.read_link(ino.0);
             match core.noted(Operation::Readlink, ino.0, target) {
                 Ok(target) => reply.data(&target),
@@ -158,12 +171,12 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         if !self.core.volume.opens {
             self.core.counts.add(Operation::Open);
             return reply.error(Errno::ENOSYS);
         }
-        self.serve(Operation::Open, move |core| {
+        self.serve(req, Operation::Open, move |core| {
             core.backings.open(core, ino.0, reply);
         });
     }
@@ -187,7 +200,7 @@ impl Filesystem for Adapter {
 
     fn read(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -198,7 +211,7 @@ impl Filesystem for Adapter {
     ) {
         let pusher = Arc::clone(&self.pusher);
         let tree_pusher = Arc::clone(&self.tree_pusher);
-        self.serve(Operation::Read, move |core| {
+        self.serve(req, Operation::Read, move |core| {
             let pusher = pusher.get();
             if let Some((pusher, gap)) = pusher.and_then(|p| Some((p, p.gap(ino.0, offset, size)?)))
             {
@@ -228,13 +241,13 @@ impl Filesystem for Adapter {
 
     fn readdir(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        self.serve(Operation::Readdir, move |core| {
+        self.serve(req, Operation::Readdir, move |core| {
             let listed = core.list(ino.0, offset, &mut |entry| {
                 let name = OsStr::from_bytes(&entry.name);
                 reply.add(INodeNo(entry.number), entry.cookie, entry.kind, name)
@@ -248,14 +261,14 @@ impl Filesystem for Adapter {
 
     fn readdirplus(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
         let tree_pusher = Arc::clone(&self.tree_pusher);
-        self.serve(Operation::Readdirplus, move |core| {
+        self.serve(req, Operation::Readdirplus, move |core| {
             // What the answer before this one showed is known to the kernel now.
             if let Some(tree_pusher) = tree_pusher.get().filter(|_| offset > 0) {
                 tree_pusher.listed(ino.0);
@@ -276,25 +289,25 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        self.serve(Operation::Statfs, move |core| {
+    fn statfs(&self, req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        self.serve(req, Operation::Statfs, move |core| {
             let all = core.statistics();
             let (size, name_max) = (all.block_size, all.name_max);
             reply.statfs(all.blocks, 0, 0, all.inodes, 0, size, name_max, size);
         });
     }
 
-    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let name = name.to_os_string().into_vec();
-        self.serve(Operation::Getxattr, move |core| {
+        self.serve(req, Operation::Getxattr, move |core| {
             let found = core.xattr(ino.0, &name);
             let found = core.noted(Operation::Getxattr, ino.0, found);
             reply_xattr(found.map_err(|error| errno(&error)), size, reply);
         });
     }
 
-    fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        self.serve(Operation::Listxattr, move |core| {
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        self.serve(req, Operation::Listxattr, move |core| {
             let found = core.xattr_names(ino.0);
             let found = core.noted(Operation::Listxattr, ino.0, found);
             reply_xattr(found.map_err(|error| errno(&error)), size, reply);
@@ -303,14 +316,14 @@ impl Filesystem for Adapter {
 
     fn lseek(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
-        self.serve(Operation::Lseek, move |core| {
+        self.serve(req, Operation::Lseek, move |core| {
             let found = core.seek(ino.0, offset, whence);
             match core.noted(Operation::Lseek, ino.0, found) {
                 Ok(Seek::At(at)) => match i64::try_from(at) {

@@ -20,7 +20,6 @@ use crate::mountpoint::prepare;
 use crate::push::Pusher;
 use crate::push_tree::TreePusher;
 use crate::unmounter::{Unmounted, Unmounter};
-use crate::workers::Workers;
 use crate::{MountOptions, bdi};
 
 /// Threads that take requests where `threads=` does not say: enough to keep two CPUs and a disk
@@ -125,7 +124,7 @@ pub fn show(
     let tree_pusher = Arc::new(OnceLock::new());
     let adapter = Adapter::new(
         Arc::clone(&core),
-        Workers::new(takers),
+        takers,
         Arc::clone(&pusher),
         Arc::clone(&tree_pusher),
         options.large_blocks,
@@ -164,7 +163,7 @@ pub fn mount_volume(
 ) -> Result<Mount, MountError> {
     let path = prepare(dir)?;
     let core = Arc::new(CoreMut::new(volume, options));
-    let adapter = AdapterMut::new(Arc::clone(&core), Workers::new(takers(options)));
+    let adapter = AdapterMut::new(Arc::clone(&core), takers(options));
     let served = Served::Volume(Arc::clone(&core));
     let (mut mount, notifier) = serve(adapter, served, path, options, true)?;
     if core.info.folds_case

@@ -34,6 +34,7 @@ use fuser::{
 };
 
 use crate::counts::Operation;
+use crate::takers::{Asks, Takers};
 use crate::workers::Workers;
 pub use core::CoreMut;
 use entries::{GENERATION, make, new_node, reply_empty};
@@ -54,19 +55,34 @@ const S_IFREG: u32 = 0o100_000;
 pub struct AdapterMut {
     core: Arc<CoreMut>,
     workers: Workers,
+    takers: Takers,
 }
 
 impl AdapterMut {
-    /// Answers with `core`, on `workers`.
-    pub const fn new(core: Arc<CoreMut>, workers: Workers) -> Self {
-        Self { core, workers }
+    /// Answers with `core`, on `takers` threads and what helps them.
+    pub fn new(core: Arc<CoreMut>, takers: usize) -> Self {
+        Self {
+            core,
+            workers: Workers::new(takers),
+            takers: Takers::new(takers),
+        }
     }
 
     /// Counts, and answers on some thread.
-    fn serve(&self, operation: Operation, answer: impl FnOnce(&CoreMut) + Send + 'static) {
+    fn serve(
+        &self,
+        request: &Request,
+        operation: Operation,
+        answer: impl FnOnce(&CoreMut) + Send + 'static,
+    ) {
         self.core.counts.add(operation);
+        let asks = match operation {
+            Operation::Read | Operation::Fsync => Asks::Data,
+            _ => Asks::Metadata(request.pid()),
+        };
         let core = Arc::clone(&self.core);
-        self.workers.run(move || answer(&core));
+        let answer = move || answer(&core);
+        self.takers.take(asks, || self.workers.run(answer));
     }
 }
 
@@ -80,9 +96,9 @@ impl Filesystem for AdapterMut {
         self.core.flusher.end();
     }
 
-    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.as_bytes().to_vec();
-        self.serve(Operation::Lookup, move |core| {
+        self.serve(req, Operation::Lookup, move |core| {
             entries::lookup(core, parent.0, &name, reply);
         });
     }
@@ -93,8 +109,8 @@ impl Filesystem for AdapterMut {
         self.core.known.forgotten(self.core.fs(), node, nlookup);
     }
 
-    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        self.serve(Operation::Getattr, move |core| {
+    fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        self.serve(req, Operation::Getattr, move |core| {
             let attr = core.attr(core.node(ino.0));
             match core.noted(Operation::Getattr, ino.0, attr) {
                 Ok(attr) => reply.attr(&core.ttl(), &attr),
@@ -105,7 +121,7 @@ impl Filesystem for AdapterMut {
 
     fn setattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -130,7 +146,7 @@ impl Filesystem for AdapterMut {
             modified,
             created,
         };
-        self.serve(Operation::Write, move |core| {
+        self.serve(req, Operation::Write, move |core| {
             match setattr(core, ino.0, &wanted) {
                 Ok(attr) => reply.attr(&core.ttl(), &attr),
                 Err(errno) => reply.error(errno),
@@ -138,8 +154,8 @@ impl Filesystem for AdapterMut {
         });
     }
 
-    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        self.serve(Operation::Readlink, move |core| {
+    fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
+        self.serve(req, Operation::Readlink, move |core| {
             let target = core.fs().read_link(core.node(ino.0));
             match core.noted(Operation::Readlink, ino.0, target) {
                 Ok(target) => reply.data(&target),
@@ -163,7 +179,7 @@ impl Filesystem for AdapterMut {
         }
         let new = new_node(req, FileType::Regular, mode, umask);
         let name = name.as_bytes().to_vec();
-        self.serve(Operation::Write, move |core| {
+        self.serve(req, Operation::Write, move |core| {
             make(core, parent.0, &name, &new, reply);
         });
     }
@@ -179,7 +195,7 @@ impl Filesystem for AdapterMut {
     ) {
         let new = new_node(req, FileType::Directory, mode, umask);
         let name = name.as_bytes().to_vec();
-        self.serve(Operation::Write, move |core| {
+        self.serve(req, Operation::Write, move |core| {
             make(core, parent.0, &name, &new, reply);
         });
     }
@@ -196,7 +212,7 @@ impl Filesystem for AdapterMut {
     ) {
         let new = new_node(req, FileType::Regular, mode, umask);
         let name = name.as_bytes().to_vec();
-        self.serve(Operation::Write, move |core| {
+        self.serve(req, Operation::Write, move |core| {
             let made = core.create(core.node(parent.0), &name, &new, true);
             match core.changed(Operation::Write, parent.0, made) {
                 // The kernel has one lifetime for both here. A new name is never an alias.
@@ -206,17 +222,17 @@ impl Filesystem for AdapterMut {
         });
     }
 
-    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.as_bytes().to_vec();
-        self.serve(Operation::Write, move |core| {
+        self.serve(req, Operation::Write, move |core| {
             let removed = core.remove(core.node(parent.0), &name, false);
             reply_empty(core.changed(Operation::Write, parent.0, removed), reply);
         });
     }
 
-    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.as_bytes().to_vec();
-        self.serve(Operation::Write, move |core| {
+        self.serve(req, Operation::Write, move |core| {
             let removed = core.remove(core.node(parent.0), &name, true);
             reply_empty(core.changed(Operation::Write, parent.0, removed), reply);
         });
@@ -224,7 +240,7 @@ impl Filesystem for AdapterMut {
 
     fn rename(
         &self,
-        _req: &Request,
+        req: &Request,
         parent: INodeNo,
         name: &OsStr,
         newparent: INodeNo,
@@ -237,7 +253,7 @@ impl Filesystem for AdapterMut {
         }
         let replace = flags.is_empty();
         let (name, newname) = (name.as_bytes().to_vec(), newname.as_bytes().to_vec());
-        self.serve(Operation::Write, move |core| {
+        self.serve(req, Operation::Write, move |core| {
             let (from, to) = (core.node(parent.0), core.node(newparent.0));
             let renamed = core.rename((from, &name), (to, &newname), replace);
             let renamed = core.changed(Operation::Write, parent.0, renamed);
@@ -246,15 +262,15 @@ impl Filesystem for AdapterMut {
         });
     }
 
-    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.serve(Operation::Open, move |core| {
+    fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.serve(req, Operation::Open, move |core| {
             files::open(core, ino.0, flags, reply);
         });
     }
 
     fn release(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         _flags: OpenFlags,
@@ -262,7 +278,7 @@ impl Filesystem for AdapterMut {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.serve(Operation::Release, move |core| {
+        self.serve(req, Operation::Release, move |core| {
             let released = core.fs().release(core.node(ino.0));
             reply_empty(core.changed(Operation::Release, ino.0, released), reply);
         });
@@ -270,7 +286,7 @@ impl Filesystem for AdapterMut {
 
     fn read(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -279,7 +295,7 @@ impl Filesystem for AdapterMut {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.serve(Operation::Read, move |core| {
+        self.serve(req, Operation::Read, move |core| {
             files::read(core, ino.0, offset, size, reply);
         });
     }
@@ -298,24 +314,26 @@ impl Filesystem for AdapterMut {
     ) {
         self.core.counts.add(Operation::Write);
         let core = Arc::clone(&self.core);
-        self.workers.run_with(data, move |data| {
+        let answer = move |data: &[u8]| {
             let written = core.write(core.node(ino.0), offset, data);
             match core.changed(Operation::Write, ino.0, written) {
                 Ok(len) => reply.written(u32::try_from(len).unwrap_or(u32::MAX)),
                 Err(errno) => reply.error(errno),
             }
-        });
+        };
+        let run = || self.workers.run_with(data, answer);
+        self.takers.take(Asks::Data, run);
     }
 
     fn fsync(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        self.serve(Operation::Fsync, move |core| {
+        self.serve(req, Operation::Fsync, move |core| {
             let synced = core.fs().sync(core.node(ino.0));
             reply_empty(core.noted(Operation::Fsync, ino.0, synced), reply);
         });
@@ -323,13 +341,13 @@ impl Filesystem for AdapterMut {
 
     fn fsyncdir(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        self.serve(Operation::Fsync, move |core| {
+        self.serve(req, Operation::Fsync, move |core| {
             let node = core.node(ino.0);
             // The nearest thing to syncfs(2), which the kernel does not pass on.
             let synced = if node == core.fs().root() {
@@ -343,32 +361,32 @@ impl Filesystem for AdapterMut {
 
     fn readdir(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
         reply: ReplyDirectory,
     ) {
-        self.serve(Operation::Readdir, move |core| {
+        self.serve(req, Operation::Readdir, move |core| {
             entries::readdir(core, ino.0, offset, reply);
         });
     }
 
     fn readdirplus(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        self.serve(Operation::Readdirplus, move |core| {
+        self.serve(req, Operation::Readdirplus, move |core| {
             entries::readdirplus(core, ino.0, offset, reply);
         });
     }
 
-    fn statfs(&self, _req: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        self.serve(Operation::Statfs, move |core| {
+    fn statfs(&self, req: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        self.serve(req, Operation::Statfs, move |core| {
             match core.noted(Operation::Statfs, ino.0, core.fs().space()) {
                 Ok(space) => {
                     let (size, name_max) = (space.block_size, core.info.name_max);
@@ -382,7 +400,7 @@ impl Filesystem for AdapterMut {
 
     fn fallocate(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -390,28 +408,28 @@ impl Filesystem for AdapterMut {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.serve(Operation::Write, move |core| {
+        self.serve(req, Operation::Write, move |core| {
             files::fallocate(core, ino.0, (offset, length), mode, reply);
         });
     }
 
     fn lseek(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
-        self.serve(Operation::Lseek, move |core| {
+        self.serve(req, Operation::Lseek, move |core| {
             files::lseek(core, ino.0, offset, whence, reply);
         });
     }
 
     fn ioctl(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         _flags: fuser::IoctlFlags,
@@ -421,7 +439,7 @@ impl Filesystem for AdapterMut {
         reply: ReplyIoctl,
     ) {
         let input = in_data.to_vec();
-        self.serve(Operation::Other, move |core| {
+        self.serve(req, Operation::Other, move |core| {
             let Some(done) = ioctl::ioctl(core, cmd, &input) else {
                 return reply.error(Errno::ENOTTY);
             };

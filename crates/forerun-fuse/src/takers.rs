@@ -1,0 +1,227 @@
+//! The threads that take requests from the kernel, and how many of them wait for one.
+//!
+//! There are some so that a slow answer holds up nobody else. But the kernel wakes them in turn, and
+//! whoever asks one question after the other would meet another thread each time, with another place
+//! and cold caches. So while somebody is followed (`follow.rs`) one thread takes all requests, and
+//! those that have answered meanwhile step aside. They are back as soon as a second one asks or data
+//! is moved; and should the one that is left neither get a request nor be done with the one it has
+//! for a moment, one of those aside notices.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::follow::Follow;
+
+/// How long nothing may begin before all are back: what others may have to wait longer for a slow
+/// answer than they had to.
+const PATIENCE: Duration = Duration::from_millis(4);
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// Metadata, for the thread of that number, which waits; 0 where it is not known.
+    Metadata(u32),
+    /// File data.
+    Data,
+}
+
+/// The threads of one mount.
+pub struct Takers {
+    count: usize,
+    follow: Follow,
+    /// Threads with a request, or aside.
+    busy: AtomicUsize,
+    /// Requests so far.
+    begun: AtomicU64,
+    /// Whether one of those aside keeps watch.
+    watched: Mutex<bool>,
+    back: Condvar,
+}
+
+impl Takers {
+    /// For `count` threads.
+    pub fn new(count: usize) -> Self {
+        Self {
+            count,
+            follow: Follow::new(),
+            busy: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
+            watched: Mutex::new(false),
+            back: Condvar::new(),
+        }
+    }
+
+    /// Runs `answer` to a request, by the thread that took it.
+    pub fn take(&self, asks: Asks, answer: impl FnOnce()) {
+        self.busy.fetch_add(1, Ordering::AcqRel);
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        let followed = self.follow.is_following();
+        match asks {
+            Asks::Metadata(pid) => self.follow.asked(pid),
+            Asks::Data => self.follow.let_go(),
+        }
+        if followed && !self.follow.is_following() {
+            self.call_back();
+        }
+        self.follow.go();
+        answer();
+        if self.follow.is_following() {
+            self.step_aside();
+        }
+        self.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Waits aside as long as somebody is followed, unless nobody else would take requests then.
+    fn step_aside(&self) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those aside are busy too: the last one always stays.
+        if self.busy.load(Ordering::Acquire) >= self.count {
+            return;
+        }
+        while self.follow.is_following() {
+            if *watched {
+                let woken = self.back.wait(watched);
+                watched = woken.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            *watched = true;
+            let before = self.begun.load(Ordering::Relaxed);
+            let woken = self.back.wait_timeout(watched, PATIENCE);
+            let (guard, waited) = woken.unwrap_or_else(PoisonError::into_inner);
+            watched = guard;
+            *watched = false;
+            if waited.timed_out() && self.begun.load(Ordering::Relaxed) == before {
+                self.follow.let_go();
+                self.back.notify_all();
+            }
+        }
+        drop(watched);
+        self.follow.go();
+    }
+
+    fn call_back(&self) {
+        // Whoever is about to step aside has seen that nobody is followed, or waits already.
+        drop(self.watched.lock().unwrap_or_else(PoisonError::into_inner));
+        self.back.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+
+    type Request = (Asks, Duration);
+
+    /// Threads that take requests from a queue, as those of a mount do, and say who answered.
+    struct Mount {
+        takers: Arc<Takers>,
+        requests: Option<Sender<Request>>,
+        answers: Receiver<thread::ThreadId>,
+        threads: Vec<thread::JoinHandle<()>>,
+    }
+
+    impl Mount {
+        fn new(count: usize) -> Self {
+            let takers = Arc::new(Takers::new(count));
+            let (requests, queue) = channel::<Request>();
+            let (answer, answers) = channel();
+            let queue = Arc::new(Mutex::new(queue));
+            let threads = (0..count).map(|_| {
+                let (takers, queue) = (Arc::clone(&takers), Arc::clone(&queue));
+                let answer = answer.clone();
+                thread::spawn(move || {
+                    loop {
+                        let next = queue.lock().unwrap().recv();
+                        let Ok((asks, takes)) = next else {
+                            return;
+                        };
+                        takers.take(asks, || {
+                            thread::sleep(takes);
+                            answer.send(thread::current().id()).unwrap();
+                        });
+                    }
+                })
+            });
+            Self {
+                takers: Arc::clone(&takers),
+                requests: Some(requests),
+                answers,
+                threads: threads.collect(),
+            }
+        }
+
+        fn ask(&self, asks: Asks, takes: Duration) {
+            let requests = self.requests.as_ref().unwrap();
+            requests.send((asks, takes)).unwrap();
+        }
+
+        /// Asks and waits, until the asker is followed if it can be.
+        fn row(&self) {
+            for _ in 0..1000 {
+                self.ask(Asks::Metadata(std::process::id()), Duration::ZERO);
+                self.answers.recv().unwrap();
+            }
+        }
+
+        fn end(mut self) {
+            drop(self.requests.take());
+            for thread in self.threads {
+                thread.join().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn threads_aside_come_back_for_a_slow_answer() {
+        let mount = Mount::new(4);
+        mount.row();
+        let begin = Instant::now();
+        let own = Asks::Metadata(std::process::id());
+        mount.ask(own, Duration::from_secs(3));
+        // Nobody takes this one before it is noticed that the other one takes long.
+        mount.ask(own, Duration::ZERO);
+        mount.answers.recv().unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(2));
+        mount.answers.recv().unwrap();
+        mount.end();
+    }
+
+    #[test]
+    fn data_calls_all_back_at_once() {
+        let mount = Mount::new(4);
+        mount.row();
+        for _ in 0..4 {
+            mount.ask(Asks::Data, Duration::from_millis(200));
+        }
+        let who: std::collections::HashSet<_> =
+            (0..4).map(|_| mount.answers.recv().unwrap()).collect();
+        assert_eq!(who.len(), 4, "all four at the same time");
+        assert!(!mount.takers.follow.is_following());
+        mount.end();
+    }
+
+    #[test]
+    fn nobody_stays_aside_when_nothing_is_asked() {
+        let mount = Mount::new(4);
+        mount.row();
+        let begin = Instant::now();
+        while mount.takers.busy.load(Ordering::Acquire) > 0 {
+            assert!(begin.elapsed() < Duration::from_secs(10));
+            thread::sleep(Duration::from_millis(1));
+        }
+        mount.end();
+    }
+
+    #[test]
+    fn the_only_thread_never_steps_aside() {
+        let mount = Mount::new(1);
+        mount.row();
+        mount.end();
+    }
+}

@@ -6,51 +6,115 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-use crossbeam_channel::{Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
 
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Starts its threads at the first job, ends them when it is dropped and the queue is empty.
 pub struct Pool {
     threads: usize,
-    queue: OnceLock<Option<Sender<Job>>>,
+    queues: OnceLock<Option<Queues>>,
+}
+
+/// What is to be known for other jobs to be found comes before what is to be moved.
+struct Queues {
+    finding: Sender<Job>,
+    moving: Sender<Job>,
 }
 
 impl Pool {
     pub const fn new(threads: usize) -> Self {
         Self {
             threads,
-            queue: OnceLock::new(),
+            queues: OnceLock::new(),
         }
     }
 
     /// Runs `job` on some thread, soon. The queue is not bounded here: what is queued is bounded by
     /// the budget of the segments it fills.
     pub fn submit(&self, job: impl FnOnce() + Send + 'static) {
-        if let Some(queue) = self.queue.get_or_init(|| start(self.threads)) {
-            let _fails_only_without_threads = queue.send(Box::new(job));
+        if let Some(queues) = self.queues() {
+            let _fails_only_without_threads = queues.moving.send(Box::new(job));
         }
+    }
+
+    /// The same, before all that was submitted: for metadata, which says what to submit next.
+    pub fn submit_first(&self, job: impl FnOnce() + Send + 'static) {
+        if let Some(queues) = self.queues() {
+            let _fails_only_without_threads = queues.finding.send(Box::new(job));
+        }
+    }
+
+    fn queues(&self) -> Option<&Queues> {
+        self.queues.get_or_init(|| start(self.threads)).as_ref()
     }
 }
 
-fn start(threads: usize) -> Option<Sender<Job>> {
-    let (sender, receiver) = unbounded::<Job>();
+fn start(threads: usize) -> Option<Queues> {
+    let (finding, to_find) = unbounded::<Job>();
+    let (moving, to_move) = unbounded::<Job>();
     let mut started = 0;
     for n in 0..threads {
-        let receiver = receiver.clone();
+        let (to_find, to_move) = (to_find.clone(), to_move.clone());
         let thread = std::thread::Builder::new().name(format!("forerun-ahead-{n}"));
-        let spawned = thread.spawn(move || {
-            for job in receiver {
-                // The job's own guards mark its work as failed; the thread goes on with the next.
-                if catch_unwind(AssertUnwindSafe(job)).is_err() {
-                    tracing::error!("a job of the read-ahead pool panicked");
-                }
-            }
-        });
-        match spawned {
+        match thread.spawn(move || work(&to_find, &to_move)) {
             Ok(_detached) => started += 1,
             Err(error) => tracing::warn!("cannot start a read-ahead thread: {error}"),
         }
     }
-    (started > 0).then_some(sender)
+    (started > 0).then_some(Queues { finding, moving })
+}
+
+fn work(to_find: &Receiver<Job>, to_move: &Receiver<Job>) {
+    // Both end together, when the pool is dropped; what is queued is done before.
+    while let Ok(job) = select_biased! {
+        recv(to_find) -> job => job.or_else(|_| to_move.recv()),
+        recv(to_move) -> job => job.or_else(|_| to_find.recv()),
+    } {
+        // The job's own guards mark its work as failed; the thread goes on with the next.
+        if catch_unwind(AssertUnwindSafe(job)).is_err() {
+            tracing::error!("a job of the read-ahead pool panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn what_finds_comes_before_what_moves_and_all_is_done() {
+        let pool = Pool::new(1);
+        let (began, has_begun) = channel();
+        let (release, gate) = channel::<()>();
+        let (done, order) = channel();
+        pool.submit(move || {
+            began.send(()).unwrap();
+            gate.recv().unwrap();
+        });
+        // The only thread is busy; all of these are queued.
+        has_begun.recv().unwrap();
+        for n in [3, 4] {
+            let done = done.clone();
+            pool.submit(move || done.send(n).unwrap());
+        }
+        for n in [1, 2] {
+            let done = done.clone();
+            pool.submit_first(move || done.send(n).unwrap());
+        }
+        drop((done, pool));
+        release.send(()).unwrap();
+        assert_eq!(order.iter().collect::<Vec<_>>(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_panic_ends_one_job() {
+        let pool = Pool::new(1);
+        let (done, order) = channel();
+        pool.submit_first(|| panic!("on purpose"));
+        pool.submit(move || done.send(()).unwrap());
+        order.recv().unwrap();
+    }
 }

@@ -156,11 +156,11 @@ impl Reader {
     }
 
     /// Small files that were read ahead of who reads a tree, in the order in which they will be
-    /// wanted; each is given once. A front end that can hand them over before they are asked for
+    /// wanted, at most `most`; each is given once. A front end that can hand them over before they are asked for
     /// reads them now. Of those given, some may never be asked for.
     #[must_use]
-    pub fn upcoming(&self) -> Vec<NodeId> {
-        self.inner.tree.upcoming()
+    pub fn upcoming(&self, most: usize) -> Vec<NodeId> {
+        self.inner.tree.upcoming(most)
     }
 
     /// The first of them in `dir`, at most `most`, for a front end that is about to say that a
@@ -338,7 +338,7 @@ impl Reader {
         {
             self.prefetch_metadata();
             let inner = Arc::clone(&self.inner);
-            self.inner.moves.pool.submit(move || {
+            self.inner.moves.pool.submit_first(move || {
                 let plan = inner.tree.go_on(&*inner.driver, &walk);
                 ahead::start(&inner.moves, plan);
             });

@@ -190,15 +190,16 @@ impl TreeAhead {
         is_new
     }
 
-    /// Files that were read ahead and that a front end was shown, in the order in which they will
-    /// be wanted, each given once: who can put them where they are wanted does it now. Some are left
-    /// out, so that their readers are heard of.
-    pub fn upcoming(&self) -> Vec<NodeId> {
+    /// At most `most` files that were read ahead and that a front end was shown, in the order in
+    /// which they will be wanted, each given once: who can put them where they are wanted does it
+    /// now. Some are left out, so that their readers are heard of.
+    pub fn upcoming(&self, most: usize) -> Vec<NodeId> {
         let mut files = Vec::new();
         for walk in self.walks() {
             let was_shown = |node| lock(&self.trails).get(node).is_some();
+            let room = most - files.len();
             // The first is most likely being asked for now.
-            lock(&walk).hand_over(1, usize::MAX, was_shown, &mut files);
+            lock(&walk).hand_over(1, room, was_shown, &mut files);
         }
         files
     }

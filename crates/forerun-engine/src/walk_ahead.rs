@@ -103,7 +103,7 @@ impl WalkAhead {
     fn read_ahead(&self, dirs: Vec<NodeId>) {
         for dir in dirs {
             let fs = Arc::clone(&self.fs);
-            self.pool.submit(move || {
+            self.pool.submit_first(move || {
                 // Whoever comes to what is wrong there will report it.
                 let _left_to_the_reader = fs.read_dir(dir, DirCursor::START, &mut |entry| {
                     let _left_to_the_reader = fs.metadata(entry.node);

@@ -38,6 +38,8 @@ mod refused;
 const ENDLESS: Duration = Duration::from_secs(1 << 31);
 /// A name that does not change its meaning needs no generations.
 const GENERATION: Generation = Generation(0);
+/// The longest read that is about as quick as a question for metadata.
+const MAX_LITTLE: u32 = 64 << 10;
 /// Background requests (readahead) that the kernel may have under way.
 const MAX_BACKGROUND: u16 = 64;
 
@@ -77,11 +79,17 @@ impl Adapter {
         operation: Operation,
         answer: impl FnOnce(&Core) + Send + 'static,
     ) {
+        self.serve_as(Asks::Little(request.pid()), operation, answer);
+    }
+
+    /// The same, where more may be asked for.
+    fn serve_as(
+        &self,
+        asks: Asks,
+        operation: Operation,
+        answer: impl FnOnce(&Core) + Send + 'static,
+    ) {
         self.core.counts.add(operation);
-        let asks = match operation {
-            Operation::Read => Asks::Data,
-            _ => Asks::Metadata(request.pid()),
-        };
         let core = Arc::clone(&self.core);
         let answer = move || answer(&core);
         self.takers.take(asks, || self.workers.run(answer));
@@ -211,7 +219,11 @@ impl Filesystem for Adapter {
     ) {
         let pusher = Arc::clone(&self.pusher);
         let tree_pusher = Arc::clone(&self.tree_pusher);
-        self.serve(req, Operation::Read, move |core| {
+        let asks = match size {
+            0..=MAX_LITTLE => Asks::Little(req.pid()),
+            _ => Asks::Much,
+        };
+        self.serve_as(asks, Operation::Read, move |core| {
             let pusher = pusher.get();
             if let Some((pusher, gap)) = pusher.and_then(|p| Some((p, p.gap(ino.0, offset, size)?)))
             {
@@ -221,8 +233,12 @@ impl Filesystem for Adapter {
             let data = core.read(ino.0, offset, size);
             match core.noted(Operation::Read, ino.0, data) {
                 Ok(data) => {
+                    let tree_pusher = tree_pusher.get().filter(|_| offset == 0);
+                    if let Some(tree_pusher) = tree_pusher {
+                        tree_pusher.is_behind();
+                    }
                     reply.data(&data);
-                    if let Some(tree_pusher) = tree_pusher.get().filter(|_| offset == 0) {
+                    if let Some(tree_pusher) = tree_pusher {
                         tree_pusher.wake();
                     }
                     if let Some(pusher) = pusher {

@@ -1,11 +1,11 @@
 //! Which CPU those run on who take requests: that of who asks.
 //!
-//! A question for metadata keeps its asker waiting, so the two never run at the same time. The
+//! A question for metadata or a small file keeps its asker waiting, so the two never run at the same time. The
 //! scheduler does not know that: it wakes the thread that is to answer on a CPU that has nothing to
 //! do, and to wake one costs more than the answer, most of all in a virtual machine. (Measured with
 //! statfs(2): 70 us from one CPU to the other, 10 us on the same.) So where one thread asks for
-//! metadata again and again, those who take requests keep to its CPU, and are let go as soon as
-//! somebody else asks or file data is moved, which does run at the same time as its reader.
+//! little again and again, those who take requests keep to its CPU, and are let go as soon as
+//! somebody else asks or much data is moved, which does run at the same time as its reader.
 //!
 //! Whoever sleeps most of the time, since there is nothing but questions, is taken to the other CPU
 //! by the scheduler with each answer, and would be followed to and fro. That shows, and then both are
@@ -22,6 +22,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Questions in a row by one thread before it is followed, and between looks at where it is.
 const ROW: u32 = 64;
+/// Requests that move data before nobody is followed any more, between two looks.
+const MOVES: u32 = ROW / 4;
 /// Looks in a row that found it gone before it is left alone.
 const ESCAPES: u32 = 16;
 /// For so many questions.
@@ -42,6 +44,8 @@ pub struct Follow {
     /// The place in the row of the next look.
     next_look: AtomicU32,
     escapes: AtomicU32,
+    /// Requests that moved data since the last look.
+    moves: AtomicU32,
     /// The number of a CPU and one, or [`ANYWHERE`].
     place: AtomicU32,
 }
@@ -61,6 +65,7 @@ impl Follow {
             in_a_row: AtomicU32::new(0),
             next_look: AtomicU32::new(ROW),
             escapes: AtomicU32::new(0),
+            moves: AtomicU32::new(0),
             place: AtomicU32::new(ANYWHERE),
         }
     }
@@ -91,6 +96,13 @@ impl Follow {
         }
     }
 
+    /// Data is moved. Now and then that is a larger file among others.
+    pub fn moved(&self) {
+        if self.moves.fetch_add(1, Ordering::Relaxed) >= MOVES {
+            self.let_go();
+        }
+    }
+
     /// The asker was found at `place`, or nowhere.
     fn look(&self, row: u32, place: Option<u32>) {
         let before = self.place.load(Ordering::Relaxed);
@@ -108,6 +120,7 @@ impl Follow {
         };
         self.escapes.store(escapes, Ordering::Relaxed);
         self.place.store(place, Ordering::Relaxed);
+        self.moves.store(0, Ordering::Relaxed);
         let next = row.wrapping_add(pause);
         self.next_look.store(next, Ordering::Relaxed);
     }
@@ -115,6 +128,7 @@ impl Follow {
     /// Follows nobody.
     pub fn let_go(&self) {
         self.in_a_row.store(0, Ordering::Relaxed);
+        self.moves.store(0, Ordering::Relaxed);
         self.next_look.store(ROW, Ordering::Relaxed);
         self.place.store(ANYWHERE, Ordering::Relaxed);
     }
@@ -227,6 +241,19 @@ mod tests {
             ask(&follow, own, 1);
             assert_eq!(follow.is_following(), all.len() > 1);
         });
+    }
+
+    #[test]
+    fn much_data_ends_it_and_a_larger_file_now_and_then_does_not() {
+        let follow = Follow::new();
+        follow.look(ROW, Some(1));
+        for row in 2..5 {
+            (0..MOVES).for_each(|_| follow.moved());
+            assert!(follow.is_following());
+            follow.look(row * ROW, Some(1));
+        }
+        (0..=MOVES).for_each(|_| follow.moved());
+        assert!(!follow.is_following());
     }
 
     #[test]

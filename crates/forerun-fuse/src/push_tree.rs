@@ -6,15 +6,17 @@
 //! the reader has come.
 //!
 //! A store waits for pages that a request under way has locked, so it is done by a thread that
-//! answers none. Only the first files of a directory are stored by the thread that answers its
-//! listing, before it says that this has ended: who listed cannot have asked for them yet, and should
-//! somebody else have, another thread answers that. What the kernel has not heard of, or has
-//! forgotten, is left alone; any other error ends the pushing, and reading goes on without it.
+//! answers none. Only a few are stored by threads that do: the first files of a directory, before its
+//! listing is said to have ended, and the next ones with the answer for a file that should have been
+//! stored before. Their reader cannot have asked for them yet, and should somebody else have, another
+//! thread answers that: there always is one ([`Workers`](crate::workers::Workers)). What the kernel
+//! has not heard of, or has forgotten, is left alone; any other error ends the pushing, and reading
+//! goes on without it.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 
 use forerun_vfs::NodeId;
 use fuser::{INodeNo, Notifier};
@@ -29,12 +31,19 @@ const LARGEST: u32 = 1 << 20;
 /// these are read.
 const FIRST: usize = 2;
 
+/// Files stored before one that the thread did not get to in time is answered.
+const NEXT: usize = 4;
+/// Files that the thread takes at once, so that those are left which are wanted next.
+const BATCH: usize = 8;
+
 /// The thread that pushes, as seen from those that answer requests.
 pub struct TreePusher {
     core: Arc<Core>,
     notifier: Notifier,
     wake: SyncSender<()>,
     off: Arc<AtomicBool>,
+    /// Held by who stores other files before it answers for one.
+    before_answer: Mutex<()>,
 }
 
 impl TreePusher {
@@ -48,6 +57,7 @@ impl TreePusher {
             notifier: notifier.clone(),
             wake,
             off: Arc::clone(&off),
+            before_answer: Mutex::new(()),
         };
         let thread = std::thread::Builder::new().name("forerun-fuse-tree".to_string());
         let started = thread.spawn(move || work(&core, &notifier, &woken, &off));
@@ -68,12 +78,26 @@ impl TreePusher {
             return;
         }
         let dir = self.core.node(number);
-        for node in self.core.reader.upcoming_in(dir, FIRST) {
-            if let Err(error) = push(&self.core, &self.notifier, node) {
-                return turn_off(&self.off, &error);
-            }
-        }
+        self.push_now(&self.core.reader.upcoming_in(dir, FIRST));
         self.wake();
+    }
+
+    /// Says that a file is asked for, before its reader gets it: the thread is behind.
+    ///
+    /// Who answers a read and stores before, has pages that others may wait for, and may wait for
+    /// theirs. One at a time cannot wait for itself.
+    pub fn is_behind(&self) {
+        if self.is_wanted()
+            && let Ok(_alone) = self.before_answer.try_lock()
+        {
+            self.push_now(&self.core.reader.upcoming(NEXT));
+        }
+    }
+
+    fn push_now(&self, files: &[NodeId]) {
+        if let Err(error) = push_all(&self.core, &self.notifier, files) {
+            turn_off(&self.off, &error);
+        }
     }
 
     fn is_wanted(&self) -> bool {
@@ -88,15 +112,23 @@ fn turn_off(off: &AtomicBool, error: &io::Error) {
 
 fn work(core: &Core, notifier: &Notifier, woken: &Receiver<()>, off: &AtomicBool) {
     while woken.recv().is_ok() {
-        for node in core.reader.upcoming() {
-            if core.reader.was_read(node) {
-                continue;
+        loop {
+            let files = core.reader.upcoming(BATCH);
+            if files.is_empty() {
+                break;
             }
-            if let Err(error) = push(core, notifier, node) {
+            if let Err(error) = push_all(core, notifier, &files) {
                 return turn_off(off, &error);
             }
         }
     }
+}
+
+fn push_all(core: &Core, notifier: &Notifier, files: &[NodeId]) -> io::Result<()> {
+    let unread = files.iter().filter(|&&file| !core.reader.was_read(file));
+    unread
+        .copied()
+        .try_for_each(|file| push(core, notifier, file))
 }
 
 fn push(core: &Core, notifier: &Notifier, node: NodeId) -> io::Result<()> {

@@ -13,17 +13,19 @@ use std::time::Duration;
 
 use crate::follow::Follow;
 
-/// How long nothing may begin before all are back: what others may have to wait longer for a slow
-/// answer than they had to.
+/// How long an answer may take before all are back: what others may have to wait longer than they
+/// had to.
 const PATIENCE: Duration = Duration::from_millis(4);
+/// So often in a row nothing may be asked before all are back.
+const QUIET: u32 = 25;
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asks {
-    /// Metadata, for the thread of that number, which waits; 0 where it is not known.
-    Metadata(u32),
-    /// File data.
-    Data,
+    /// Metadata or some KiB, for the thread of that number, which waits; 0 where it is not known.
+    Little(u32),
+    /// More file data, or that it be durable.
+    Much,
 }
 
 /// The threads of one mount.
@@ -58,8 +60,8 @@ impl Takers {
         self.begun.fetch_add(1, Ordering::Relaxed);
         let followed = self.follow.is_following();
         match asks {
-            Asks::Metadata(pid) => self.follow.asked(pid),
-            Asks::Data => self.follow.let_go(),
+            Asks::Little(pid) => self.follow.asked(pid),
+            Asks::Much => self.follow.moved(),
         }
         if followed && !self.follow.is_following() {
             self.call_back();
@@ -79,6 +81,7 @@ impl Takers {
         if self.busy.load(Ordering::Acquire) >= self.count {
             return;
         }
+        let mut quiet = 0;
         while self.follow.is_following() {
             if *watched {
                 let woken = self.back.wait(watched);
@@ -91,7 +94,10 @@ impl Takers {
             let (guard, waited) = woken.unwrap_or_else(PoisonError::into_inner);
             watched = guard;
             *watched = false;
-            if waited.timed_out() && self.begun.load(Ordering::Relaxed) == before {
+            let is_new = !waited.timed_out() || self.begun.load(Ordering::Relaxed) != before;
+            quiet = if is_new { 0 } else { quiet + 1 };
+            let is_slow = !is_new && self.busy.load(Ordering::Acquire) >= self.count;
+            if is_slow || quiet == QUIET {
                 self.follow.let_go();
                 self.back.notify_all();
             }
@@ -164,7 +170,7 @@ mod tests {
         /// Asks and waits, until the asker is followed if it can be.
         fn row(&self) {
             for _ in 0..1000 {
-                self.ask(Asks::Metadata(std::process::id()), Duration::ZERO);
+                self.ask(Asks::Little(std::process::id()), Duration::ZERO);
                 self.answers.recv().unwrap();
             }
         }
@@ -182,7 +188,7 @@ mod tests {
         let mount = Mount::new(4);
         mount.row();
         let begin = Instant::now();
-        let own = Asks::Metadata(std::process::id());
+        let own = Asks::Little(std::process::id());
         mount.ask(own, Duration::from_secs(3));
         // Nobody takes this one before it is noticed that the other one takes long.
         mount.ask(own, Duration::ZERO);
@@ -193,11 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn data_calls_all_back_at_once() {
+    fn four_slow_answers_are_given_at_the_same_time() {
         let mount = Mount::new(4);
         mount.row();
         for _ in 0..4 {
-            mount.ask(Asks::Data, Duration::from_millis(200));
+            mount.ask(Asks::Much, Duration::from_millis(200));
         }
         let who: std::collections::HashSet<_> =
             (0..4).map(|_| mount.answers.recv().unwrap()).collect();

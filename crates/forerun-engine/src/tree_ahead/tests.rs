@@ -3,6 +3,8 @@
 use super::*;
 use forerun_testkit::{MemFsBuilder, Piece};
 
+const ALL: usize = usize::MAX;
+
 /// A tree of 3 x 4 files, each 100 bytes, and a file behind the directories.
 fn tree() -> (Arc<dyn FileSystem>, Vec<NodeId>) {
     let mut builder = MemFsBuilder::new();
@@ -117,9 +119,11 @@ fn what_was_shown_is_handed_over_once_and_marks_are_left_out() {
     list(&ahead, &*fs, fs.root());
     ahead.on_read(files[0]);
     let walk = ahead.on_read(files[1]).unwrap();
-    assert!(ahead.upcoming().is_empty(), "nothing is planned yet");
+    assert!(ahead.upcoming(ALL).is_empty(), "nothing is planned yet");
     ahead.go_on(&*fs, &walk);
-    let handed = ahead.upcoming();
+    let mut handed = ahead.upcoming(5);
+    assert_eq!(handed.len(), 5, "no more than is taken");
+    handed.extend(ahead.upcoming(ALL));
     // The first may be asked for at this moment; of the others, one for each eighth of the window.
     let marks = usize::try_from(FIRST_WINDOW / MARKS_IN_WINDOW / 3000).unwrap() + 1;
     let expected: Vec<_> = (3..100)
@@ -127,7 +131,7 @@ fn what_was_shown_is_handed_over_once_and_marks_are_left_out() {
         .map(|at| files[at])
         .collect();
     assert_eq!(handed, expected);
-    assert!(ahead.upcoming().is_empty(), "once");
+    assert!(ahead.upcoming(ALL).is_empty(), "once");
 }
 
 #[test]
@@ -140,8 +144,8 @@ fn what_was_not_shown_is_not_handed_over() {
     let walk = ahead.on_read(files[1]).unwrap();
     ahead.go_on(&*fs, &walk);
     assert_eq!(planned(&walk), files[2..4], "above, the way is not known");
-    assert_eq!(ahead.upcoming(), files[3..4]);
-    assert!(ahead.upcoming().is_empty());
+    assert_eq!(ahead.upcoming(ALL), files[3..4]);
+    assert!(ahead.upcoming(ALL).is_empty());
 }
 
 #[test]
@@ -157,7 +161,7 @@ fn of_a_directory_just_shown_the_first_files_come_at_once() {
     assert_eq!(ahead.upcoming_in(dir(b"a"), 1), files[2..3]);
     assert_eq!(ahead.upcoming_in(dir(b"a"), 2), files[3..4]);
     assert_eq!(ahead.upcoming_in(dir(b"b"), 2), files[4..6]);
-    assert_eq!(ahead.upcoming(), files[6..]);
+    assert_eq!(ahead.upcoming(ALL), files[6..]);
     assert!(!ahead.was_read(files[6]));
     ahead.on_read(files[6]);
     assert!(ahead.was_read(files[6]));

@@ -77,8 +77,8 @@ impl AdapterMut {
     ) {
         self.core.counts.add(operation);
         let asks = match operation {
-            Operation::Read | Operation::Fsync => Asks::Data,
-            _ => Asks::Metadata(request.pid()),
+            Operation::Read | Operation::Fsync => Asks::Much,
+            _ => Asks::Little(request.pid()),
         };
         let core = Arc::clone(&self.core);
         let answer = move || answer(&core);
@@ -322,7 +322,7 @@ impl Filesystem for AdapterMut {
             }
         };
         let run = || self.workers.run_with(data, answer);
-        self.takers.take(Asks::Data, run);
+        self.takers.take(Asks::Much, run);
     }
 
     fn fsync(

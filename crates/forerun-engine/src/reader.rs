@@ -182,7 +182,8 @@ impl Reader {
         self.inner.prefetched.call_once(|| {
             if self.inner.metadata.has_ranges() {
                 let metadata = Arc::clone(&self.inner.metadata);
-                self.inner.moves.pool.submit(move || metadata.prefetch());
+                let pool = &self.inner.moves.pool;
+                pool.submit_first(move || metadata.prefetch());
             }
         });
     }

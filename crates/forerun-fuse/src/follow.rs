@@ -1,11 +1,11 @@
 //! Which CPU those run on who take requests: that of who asks.
 //!
-//! A question for metadata or a small file keeps its asker waiting, so the two never run at the same time. The
-//! scheduler does not know that: it wakes the thread that is to answer on a CPU that has nothing to
-//! do, and to wake one costs more than the answer, most of all in a virtual machine. (Measured with
-//! statfs(2): 70 us from one CPU to the other, 10 us on the same.) So where one thread asks for
-//! little again and again, those who take requests keep to its CPU, and are let go as soon as
-//! somebody else asks or much data is moved, which does run at the same time as its reader.
+//! A question for metadata or a small file keeps its asker waiting, so the two never run at the same
+//! time. The scheduler does not know that: it wakes the thread that is to answer on a CPU that has
+//! nothing to do, and to wake one costs more than the answer, most of all in a virtual machine.
+//! (Measured with statfs(2): 70 us from one CPU to the other, 10 us on the same.) So where one thread
+//! asks for little again and again, those who take requests wait for them on its CPU, until somebody
+//! else asks or much data is moved, which does run at the same time as its reader.
 //!
 //! Whoever sleeps most of the time, since there is nothing but questions, is taken to the other CPU
 //! by the scheduler with each answer, and would be followed to and fro. That shows, and then both are
@@ -51,7 +51,7 @@ pub struct Follow {
 }
 
 thread_local! {
-    /// What this thread has last heard of its mount's `place`.
+    /// Where this thread is kept.
     static PLACE: Cell<u32> = const { Cell::new(ANYWHERE) };
 }
 
@@ -141,29 +141,31 @@ impl Follow {
         may.then_some(cpu.checked_add(1)?)
     }
 
-    /// Takes this thread to where it is to be: one of those that take requests.
-    pub fn go(&self) {
-        let Some(allowed) = &self.allowed else {
-            return;
-        };
+    /// Has this thread wait for requests where it is to be.
+    pub fn settle(&self) {
         let place = self.place.load(Ordering::Relaxed);
-        if PLACE.replace(place) == place {
-            return;
+        let cpu = place.checked_sub(1);
+        if let Some(cpu) = cpu.and_then(|cpu| usize::try_from(cpu).ok()) {
+            let mut only = CpuSet::new();
+            only.set(cpu);
+            PLACE.set(place);
+            keep_to(&only);
         }
-        let cpu = place
-            .checked_sub(1)
-            .and_then(|cpu| usize::try_from(cpu).ok());
-        let result = match cpu {
-            None => sched_setaffinity(None, allowed),
-            Some(cpu) => {
-                let mut only = CpuSet::new();
-                only.set(cpu);
-                sched_setaffinity(None, &only)
-            }
-        };
-        if let Err(error) = result {
-            tracing::debug!("a thread stays where it is: {error}");
+    }
+
+    /// Has this thread run anywhere again: threads that it starts while it answers begin as it is.
+    pub fn roam(&self) {
+        if PLACE.replace(ANYWHERE) != ANYWHERE
+            && let Some(allowed) = &self.allowed
+        {
+            keep_to(allowed);
         }
+    }
+}
+
+fn keep_to(cpus: &CpuSet) {
+    if let Err(error) = sched_setaffinity(None, cpus) {
+        tracing::debug!("a thread stays where it is: {error}");
     }
 }
 
@@ -205,8 +207,10 @@ mod tests {
 
     fn ask(follow: &Follow, pid: u32, times: u32) {
         for _ in 0..times {
+            follow.roam();
+            assert!(here().len() > 1 || follow.allowed.is_none());
             follow.asked(pid);
-            follow.go();
+            follow.settle();
         }
     }
 
@@ -234,7 +238,7 @@ mod tests {
             let (follow, all, own) = (Follow::new(), here(), std::process::id());
             ask(&follow, own, ROW + 1);
             follow.let_go();
-            follow.go();
+            follow.roam();
             assert_eq!(here(), all);
             ask(&follow, own, ROW - 1);
             assert_eq!(here(), all);

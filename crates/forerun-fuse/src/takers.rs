@@ -66,11 +66,12 @@ impl Takers {
         if followed && !self.follow.is_following() {
             self.call_back();
         }
-        self.follow.go();
+        self.follow.roam();
         answer();
         if self.follow.is_following() {
             self.step_aside();
         }
+        self.follow.settle();
         self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -102,8 +103,6 @@ impl Takers {
                 self.back.notify_all();
             }
         }
-        drop(watched);
-        self.follow.go();
     }
 
     fn call_back(&self) {

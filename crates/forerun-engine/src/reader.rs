@@ -156,8 +156,8 @@ impl Reader {
     }
 
     /// Small files that were read ahead of who reads a tree, in the order in which they will be
-    /// wanted, at most `most`; each is given once. A front end that can hand them over before they are asked for
-    /// reads them now. Of those given, some may never be asked for.
+    /// wanted, at most `most`; each is given once. A front end that can hand them over before they
+    /// are asked for reads them now. Of those given, some may never be asked for.
     #[must_use]
     pub fn upcoming(&self, most: usize) -> Vec<NodeId> {
         self.inner.tree.upcoming(most)

@@ -88,7 +88,7 @@ impl XattrScan {
     /// what is to be read ahead meanwhile comes in between.
     fn search(self: &Arc<Self>, inodes: u64, driver: Arc<dyn FileSystem>, pool: &Arc<Pool>) {
         let (this, again) = (Arc::clone(self), Arc::clone(pool));
-        pool.submit_first(move || {
+        pool.submit(move || {
             this.step(&*driver, inodes);
             let walks = this.questions.load(Ordering::Acquire) >= WALK;
             if walks && this.answer.load(Ordering::Acquire) == UNKNOWN {

@@ -1,12 +1,16 @@
 //! The steps of CI, in the order in which they fail fastest.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use forerun_testkit::{PROGRAM, require};
 
 use crate::{deny, packages, process, tidy};
+
+/// What the tests may take in CI, building them included: several times what they do take.
+const TESTS_LIMIT: &str = "60m";
 
 /// Runs all of them, up to the first that fails.
 pub fn run(root: &Path) -> Result<()> {
@@ -31,15 +35,33 @@ pub fn run(root: &Path) -> Result<()> {
     })?;
     // Last and without another word after it, so that the output ends with the tests' own results.
     println!("==> tests");
-    let mut test = process::cargo(root);
-    test.args([
-        "test",
-        "--locked",
-        "--workspace",
-        "--all-features",
-        "--no-fail-fast",
-    ]);
+    let cargo = process::cargo(root);
+    let mut test = match require::in_ci() {
+        // A test that hangs would end the run without a word of which one it was. Not for a person,
+        // whose Ctrl-C would not get through.
+        true => {
+            let mut test = Command::new("timeout");
+            test.args(["--verbose", "--kill-after=30s", TESTS_LIMIT]);
+            test.arg(cargo.get_program()).current_dir(root);
+            test
+        }
+        false => cargo,
+    };
+    test.args(["test", "--locked", "--workspace", "--all-features"]);
+    test.arg("--no-fail-fast");
+    // The tests of the command line have it built; with other crates' features it would be built anew.
+    test.env(PROGRAM, target_dir(root)?.join("debug/forerun"));
     process::run(&mut test).context("tests")
+}
+
+/// Where cargo builds.
+fn target_dir(root: &Path) -> Result<PathBuf> {
+    let mut metadata = process::cargo(root);
+    metadata.args(["metadata", "--locked", "--no-deps", "--format-version=1"]);
+    let told: serde_json::Value = serde_json::from_str(&process::output(&mut metadata)?)?;
+    let dir = told["target_directory"].as_str();
+    dir.map(PathBuf::from)
+        .context("cargo names its target directory")
 }
 
 /// The main workspace, and `fuzz/`, which is one of its own.

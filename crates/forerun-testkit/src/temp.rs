@@ -30,15 +30,23 @@ pub fn workspace_root() -> &'static Path {
         .expect("crates/NAME lies two levels below the workspace")
 }
 
-/// The `forerun` program, built on first use. For tests outside the crate that makes it; tests in
-/// that crate have `CARGO_BIN_EXE_forerun`.
+/// Names the `forerun` program to test, where that was built before.
+pub const PROGRAM: &str = "FORERUN_PROGRAM";
+
+/// The `forerun` program: what [`PROGRAM`] names, or else built on first use. For tests outside the
+/// crate that makes it; tests in that crate have `CARGO_BIN_EXE_forerun`.
 ///
 /// # Panics
-/// If it does not build.
+/// If it does not build, or is not where it should be.
 #[must_use]
 pub fn forerun_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
+        if let Some(program) = std::env::var_os(PROGRAM) {
+            let program = PathBuf::from(program);
+            assert!(program.is_file(), "{PROGRAM}={}", program.display());
+            return program;
+        }
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
             .args(["build", "--quiet", "--package", "forerun-cli", "--bin"])

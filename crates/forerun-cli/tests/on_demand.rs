@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use common::{Ran, command, ran};
 use forerun_testkit::fault_proxy::{FaultProxy, Link, Network};
 use forerun_testkit::servers::{Auth, DockerRegistry, Nginx, get};
-use forerun_testkit::{TempDir, generate, require, temp_dir};
+use forerun_testkit::{TempDir, eventually, generate, require, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -111,14 +111,6 @@ impl Drop for Scene {
         if self.is_mounted() {
             let _unmounted = self.run(&["umount", "--lazy", "mnt"]);
         }
-    }
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < patience, "still not: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

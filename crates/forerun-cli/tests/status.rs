@@ -10,7 +10,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use common::{Ran, command, ran};
-use forerun_testkit::{TempDir, require, temp_dir};
+use forerun_testkit::{TempDir, eventually, require, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -71,14 +71,6 @@ impl Drop for Place {
         for dir in ["one", "two"] {
             let _is_unmounted = self.run(&["umount", "--lazy", dir]);
         }
-    }
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < patience, "still not: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use common::{BIG, Fixture, big};
+use forerun_testkit::eventually;
 use serde_json::json;
 
 /// Every path below `dir`, as bytes, sorted.
@@ -275,9 +276,7 @@ fn an_interrupted_pack_leaves_nothing() {
             })
             .count()
     };
-    while partial() == 0 {
-        std::thread::yield_now();
-    }
+    eventually("a file that is half written", || partial() > 0);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     // Kept open to the end: at the end of its input the program might be done before it is

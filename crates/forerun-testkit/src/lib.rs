@@ -47,5 +47,5 @@ pub use genromfs::genromfs;
 pub use memfs::{MemFs, MemFsBuilder, MemImage, Piece};
 pub use memvolume::MemVolume;
 pub use mounts::unmount;
-pub use temp::{PROGRAM, TempDir, forerun_binary, temp_dir, workspace_root};
+pub use temp::{PROGRAM, TempDir, eventually, forerun_binary, temp_dir, workspace_root};
 pub use tree::{Keeps, TreeModel};

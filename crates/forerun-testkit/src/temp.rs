@@ -1,4 +1,4 @@
-//! Places: temporary directories, the workspace, the binary under test.
+//! Places: temporary directories, the workspace, the binary under test; and waiting.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -67,4 +67,16 @@ pub fn forerun_binary() -> &'static Path {
             .last();
         PathBuf::from(path.expect("cargo names the executable"))
     })
+}
+
+/// Waits until something has happened that nobody tells of.
+///
+/// # Panics
+/// If it has not within a minute.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !holds() {
+        assert!(std::time::Instant::now() < patience, "still not: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
 }

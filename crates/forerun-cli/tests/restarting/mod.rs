@@ -17,6 +17,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+pub use forerun_testkit::eventually;
 use forerun_testkit::{TempDir, generate, require, temp_dir};
 use rustix::fs::{Advice, fadvise};
 use rustix::process::Pid;
@@ -158,14 +159,6 @@ pub fn same(left: &Path, right: &Path) -> bool {
     fadvise(&file, 0, None, Advice::DontNeed).unwrap();
     drop(file);
     fs::read(left).unwrap() == fs::read(right).unwrap()
-}
-
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < patience, "still not: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 pub fn is_running(pid: Pid) -> bool {

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use forerun_engine::{EngineOptions, MetadataSource, Reader};
 use forerun_fuse::{Mount, MountEntry, MountOptions, UmountOptions, mount_reader, mounts, umount};
 use forerun_io::{BlobId, Counted, Limits, Observer, ReadAt};
+pub use forerun_testkit::eventually;
 use forerun_testkit::{MemImage, TempDir, require, temp_dir};
 use forerun_vfs::FileSystem;
 
@@ -120,15 +121,6 @@ pub fn run(command: &mut Command) -> (bool, String) {
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
     (output.status.success(), text)
-}
-
-/// Waits until something outside this process has happened; there is nobody who would tell.
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(30);
-    while !holds() {
-        assert!(Instant::now() < patience, "still not: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Whether anything is mounted at exactly this path.

@@ -103,6 +103,10 @@ impl FileSystem for Composefs {
         self.metadata.root()
     }
 
+    fn inode_offset(&self, node: NodeId) -> Option<u64> {
+        self.metadata.inode_offset(node)
+    }
+
     fn metadata(&self, node: NodeId) -> Result<Metadata> {
         self.metadata.metadata(node)
     }

@@ -3,7 +3,8 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_vfs::{BlobId, EncodedBlock, FileSystem, NodeId, Place};
+use forerun_io::u64_from;
+use forerun_vfs::{BlobId, EncodedBlock, Extent, FileSystem, NodeId, Place};
 
 use crate::reader::Moves;
 
@@ -13,6 +14,7 @@ pub struct Plan {
     runs: Vec<Run>,
     bytes: u64,
     decoded: u64,
+    once: bool,
 }
 
 #[derive(Debug)]
@@ -25,6 +27,14 @@ struct Run {
 }
 
 impl Plan {
+    /// A plan for bytes that nobody will want again soon.
+    pub fn once() -> Self {
+        Self {
+            once: true,
+            ..Self::default()
+        }
+    }
+
     /// Bytes of the source that the plan asks for.
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -62,11 +72,26 @@ impl Plan {
         self.runs = runs;
     }
 
-    /// Adds the extents of `range` of a file. What cannot be mapped is left out: the reader that
-    /// gets there will report it.
+    /// Adds the extents of `range` of a file, with their blocks. What cannot be mapped is left out:
+    /// the reader that gets there will report it.
     pub fn add(&mut self, fs: &dyn FileSystem, node: NodeId, range: Range<u64>, max_gap: u64) {
+        self.add_but(fs, node, range, max_gap, &|_| false);
+    }
+
+    /// The same, but for decoding what `is_left` to its reader.
+    pub fn add_but(
+        &mut self,
+        fs: &dyn FileSystem,
+        node: NodeId,
+        range: Range<u64>,
+        max_gap: u64,
+        is_left: &dyn Fn(&Extent) -> bool,
+    ) {
         let _left_to_the_reader = fs.map(node, range.clone(), &mut |extent| {
             match extent.place {
+                Place::Encoded { block, .. } if is_left(&extent) => {
+                    self.want(block.blob, block.stored(), None, max_gap);
+                }
                 Place::Zero | Place::Inline(_) => {}
                 Place::Stored { blob, offset } => {
                     let from = extent.logical.start.max(range.start);
@@ -141,12 +166,13 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
         let Ok(len) = moves.stored.len(run.blob) else {
             continue;
         };
+        let stored = &moves.stored;
+        if plan.once {
+            run.range = whole_pages(&run.range);
+        }
         let range = run.range.start..run.range.end.min(len);
-        let segments =
-            moves
-                .stored
-                .segments
-                .plan(run.blob, range, max, moves.stored.observer().stats());
+        let stats = stored.observer().stats();
+        let segments = stored.segments.plan(run.blob, range, max, plan.once, stats);
         for segment in segments {
             let ends_here = |block: &EncodedBlock| block.stored().end <= segment.range.end;
             let (blocks, later) = run.blocks.into_iter().partition(ends_here);
@@ -160,6 +186,17 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
             });
         }
     }
+}
+
+/// What goes past the page cache goes in these.
+fn whole_pages(range: &Range<u64>) -> Range<u64> {
+    let page = u64_from(forerun_io::ALIGNMENT);
+    let start = range.start - range.start % page;
+    start
+        ..range
+            .end
+            .checked_next_multiple_of(page)
+            .unwrap_or(range.end)
 }
 
 /// One job a block, so that all threads of the pool share the work.

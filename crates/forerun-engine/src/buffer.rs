@@ -2,8 +2,10 @@
 //!
 //! A fresh allocation of a megabyte costs more page faults than copying a megabyte costs time.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use forerun_io::{ALIGNMENT, LEAST_DIRECT};
 
 /// Free buffers, by need.
 pub struct BufferPool {
@@ -18,8 +20,11 @@ struct Free {
 }
 
 /// Bytes that go back to their pool when the last user drops them.
+///
+/// Long ones begin on a page, so that they can be filled past the page cache.
 pub struct Buffer {
     bytes: Vec<u8>,
+    range: Range<usize>,
     pool: Weak<BufferPool>,
 }
 
@@ -35,22 +40,32 @@ impl BufferPool {
     /// A buffer of exactly `len` initialised bytes, of no particular value.
     pub fn take(self: &Arc<Self>, len: usize) -> Buffer {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_long = len >= LEAST_DIRECT;
+        let need = match is_long {
+            true => len.saturating_add(ALIGNMENT),
+            false => len,
+        };
         // Not one far too large: a held slice would pin all of it.
-        let fits = |bytes: &Vec<u8>| bytes.capacity() >= len && bytes.capacity() / 4 <= len;
+        let fits = |bytes: &Vec<u8>| bytes.len() >= need && bytes.len() / 4 <= need;
         let found = free
             .buffers
             .iter()
             .rposition(fits)
             .map(|at| free.buffers.swap_remove(at));
         if let Some(bytes) = &found {
-            free.bytes -= bytes.capacity();
+            free.bytes -= bytes.len();
         }
         drop(free);
-        let mut bytes = found.unwrap_or_default();
-        // Grows with zeros; what is already there was initialised by an earlier use.
-        bytes.resize(len, 0);
+        // What is there already was initialised by an earlier use.
+        let bytes = found.unwrap_or_else(|| vec![0; need]);
+        // Never further than that; where it cannot be told, it is good for everything else.
+        let start = match bytes.as_ptr().align_offset(ALIGNMENT) {
+            start if is_long && start < ALIGNMENT => start,
+            _ => 0,
+        };
         Buffer {
             bytes,
+            range: start..start.saturating_add(len),
             pool: Arc::downgrade(self),
         }
     }
@@ -59,7 +74,7 @@ impl BufferPool {
 impl Buffer {
     /// The bytes, to be filled.
     pub fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+        self.bytes.get_mut(self.range.clone()).unwrap_or_default()
     }
 }
 
@@ -67,7 +82,7 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.get(self.range.clone()).unwrap_or_default()
     }
 }
 
@@ -78,8 +93,8 @@ impl Drop for Buffer {
             return;
         };
         let mut free = pool.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if bytes.capacity() >= 4096 && free.bytes + bytes.capacity() <= pool.keep {
-            free.bytes += bytes.capacity();
+        if bytes.len() >= 4096 && free.bytes + bytes.len() <= pool.keep {
+            free.bytes += bytes.len();
             free.buffers.push(bytes);
         }
     }
@@ -98,6 +113,16 @@ mod tests {
         let second = pool.take(90_000);
         assert_eq!((second.as_ptr(), second.len()), (address, 90_000));
         assert_ne!(pool.take(90_000).as_ptr(), address);
+    }
+
+    #[test]
+    fn long_buffers_begin_on_a_page_also_when_used_again() {
+        let pool = BufferPool::new(10 << 20);
+        for len in [LEAST_DIRECT, 3 << 20, LEAST_DIRECT + 1, 2 << 20] {
+            let buffer = pool.take(len);
+            assert_eq!(buffer.as_ptr().align_offset(ALIGNMENT), 0, "{len}");
+            assert_eq!(buffer.len(), len);
+        }
     }
 
     #[test]

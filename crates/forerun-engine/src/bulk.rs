@@ -1,11 +1,13 @@
 //! Reading many files: extract, tar, pack.
 
+use std::collections::VecDeque;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Mutex, PoisonError};
 
-use forerun_vfs::NodeId;
+use forerun_vfs::{BlobId, Extent, NodeId, Place, Result};
 
-use crate::Reader;
 use crate::ahead::Plan;
+use crate::{Data, Reader};
 
 /// Of one file, what is read ahead before anybody opens it; the rest follows as it is read.
 const FILE_AHEAD: u64 = 4 << 20;
@@ -18,9 +20,38 @@ const MAX_GAP: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct Bulk {
     reader: Reader,
-    nodes: Vec<NodeId>,
+    files: Vec<Listed>,
     window: u64,
     progress: Mutex<Progress>,
+}
+
+#[derive(Debug)]
+struct Listed {
+    node: NodeId,
+    /// Whether its blocks may be those of other files too.
+    is_shared: bool,
+}
+
+/// A file of the list that somebody took.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// Where it is in the list.
+    pub position: usize,
+    /// The file.
+    pub node: NodeId,
+    has: Ahead,
+}
+
+/// What was done for a file before it was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Ahead {
+    /// Nothing, or only for a part of it.
+    #[default]
+    Begun,
+    /// All of it is read and decoded.
+    All,
+    /// The same, but for blocks that are its own: who reads them decodes them.
+    AllButOwn,
 }
 
 #[derive(Debug, Default)]
@@ -28,53 +59,127 @@ struct Progress {
     taken: usize,
     /// First file that nothing was read ahead of yet.
     planned: usize,
-    /// Bytes read ahead up to each planned file, for files not taken yet: oldest first.
+    /// Bytes read ahead.
     ahead: u64,
-    costs: std::collections::VecDeque<u64>,
+    /// What was done for each planned file that was not taken yet, and the bytes it cost.
+    files: VecDeque<(Ahead, u64)>,
 }
 
 impl Bulk {
     pub(crate) fn new(reader: Reader, nodes: Vec<NodeId>) -> Self {
+        let file = |node| Listed {
+            node,
+            is_shared: true,
+        };
+        Self::of(reader, nodes.into_iter().map(file).collect())
+    }
+
+    /// The files in the order of their places. Equal files that are stored once begin in the same
+    /// place, so they are neighbours.
+    pub(crate) fn by_place(reader: Reader, nodes: Vec<NodeId>) -> Self {
+        let shares_blocks = reader.fs().volume().shares_blocks;
+        let place = |node| (first_place(&reader, node), node);
+        let mut places: Vec<_> = nodes.into_iter().map(place).collect();
+        places.sort_by_key(|&(place, _)| place);
+        let is_at = |at: Option<usize>, place| {
+            at.and_then(|at| places.get(at))
+                .is_some_and(|other| other.0 == place)
+        };
+        let file = |(at, &(place, node)): (usize, &(_, NodeId))| Listed {
+            node,
+            is_shared: shares_blocks
+                || is_at(at.checked_sub(1), place)
+                || is_at(at.checked_add(1), place),
+        };
+        let files = places.iter().enumerate().map(file).collect();
+        Self::of(reader, files)
+    }
+
+    fn of(reader: Reader, files: Vec<Listed>) -> Self {
         let window = reader.bulk_window();
         Self {
-            reader,
-            nodes,
+            reader: reader.without_guesses(),
+            files,
             window,
             progress: Mutex::default(),
         }
     }
 
-    /// The next file that nobody has taken yet, with its position in the list. The caller reads it
-    /// to its end through [`reader`](Self::reader).
-    pub fn take(&self) -> Option<(usize, NodeId)> {
+    /// The next file that nobody has taken yet. The caller reads it to its end, through
+    /// [`read`](Self::read) or [`reader`](Self::reader).
+    pub fn take(&self) -> Option<Taken> {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let position = progress.taken;
-        let node = *self.nodes.get(position)?;
+        let node = self.files.get(position)?.node;
         progress.taken += 1;
-        let cost = progress.costs.pop_front().unwrap_or(0);
+        let (has, cost) = progress.files.pop_front().unwrap_or_default();
         progress.ahead = progress.ahead.saturating_sub(cost);
         progress.planned = progress.planned.max(progress.taken);
         // In large steps: half a window at a time makes large requests.
         if self.window > 0 && progress.ahead <= self.window / 2 {
             self.plan(&mut progress);
         }
-        Some((position, node))
+        Some(Taken {
+            position,
+            node,
+            has,
+        })
     }
 
-    /// What the files are read with.
+    /// Files in the list.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether the list is empty.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// What the files are read with. Guesses nothing: what will be read is in the list.
     #[must_use]
     pub const fn reader(&self) -> &Reader {
         &self.reader
     }
 
+    /// `range` of a file that was taken. Who has asked for the extent that holds all of it gives it
+    /// along, and it is not looked for again.
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    pub fn read(&self, taken: &Taken, range: Range<u64>, extent: Option<&Extent>) -> Result<Data> {
+        match (taken.has, extent) {
+            (Ahead::All, Some(extent)) => self.reader.read_extent(range, extent),
+            (Ahead::AllButOwn, Some(extent)) if extent.is_whole_block() => {
+                self.reader.read_own(range, extent)
+            }
+            (Ahead::AllButOwn, Some(extent)) => self.reader.read_extent(range, extent),
+            (Ahead::Begun, _) | (_, None) => {
+                let len = forerun_io::saturating_usize(range.end.saturating_sub(range.start));
+                self.reader.read(taken.node, range.start, len)
+            }
+        }
+    }
+
     fn plan(&self, progress: &mut Progress) {
-        let mut plan = Plan::default();
+        let mut plan = Plan::once();
+        let fs = self.reader.fs();
         while progress.ahead < self.window {
-            let Some(&node) = self.nodes.get(progress.planned) else {
+            let Some(file) = self.files.get(progress.planned) else {
                 break;
             };
+            let size = fs.metadata(file.node).map_or(u64::MAX, |found| found.size);
+            let has = match (size <= FILE_AHEAD, file.is_shared) {
+                (false, _) => Ahead::Begun,
+                (true, true) => Ahead::All,
+                (true, false) => Ahead::AllButOwn,
+            };
             let before = (plan.bytes(), plan.decoded());
-            plan.add(self.reader.fs(), node, 0..FILE_AHEAD, MAX_GAP);
+            plan.add_but(fs, file.node, 0..FILE_AHEAD, MAX_GAP, &|extent| {
+                has == Ahead::AllButOwn && extent.is_whole_block()
+            });
             // What is decoded ahead must still be there when it is wanted, so that counts too. At
             // least something for each file, so that empty files do not plan the whole list.
             let stored = plan.bytes().saturating_sub(before.0);
@@ -82,9 +187,24 @@ impl Bulk {
             let cost = stored.max(decoded).max(512);
             progress.planned += 1;
             progress.ahead += cost;
-            progress.costs.push_back(cost);
+            progress.files.push_back((has, cost));
         }
         plan.coalesce(MAX_GAP);
         self.reader.start(plan);
     }
+}
+
+/// Where the first byte of a file is. The start of the image for files without data of their own,
+/// and where it cannot be told.
+pub fn first_place(reader: &Reader, node: NodeId) -> (BlobId, u64) {
+    let mut first = (BlobId::IMAGE, 0);
+    let _fails_when_read = reader.fs().map(node, 0..1, &mut |extent| {
+        first = match extent.place {
+            Place::Stored { blob, offset } => (blob, offset),
+            Place::Encoded { block, .. } => (block.blob, block.offset),
+            Place::Zero | Place::Inline(_) => first,
+        };
+        ControlFlow::Break(())
+    });
+    first
 }

@@ -120,6 +120,16 @@ impl Decoded {
         Ok(bytes)
     }
 
+    /// The decoded bytes for their only reader: neither looked for among what is kept, nor kept. On
+    /// the way through the cache they would go to memory that no CPU has at hand, and push out what
+    /// others share.
+    pub fn once(&self, block: &EncodedBlock, stored: &Stored) -> Result<Data> {
+        let (offset, len) = (block.offset, u64::from(block.len));
+        let observer = stored.observer();
+        observer.cache(EventKind::CacheMiss, block.blob, offset, len);
+        Ok(self.decode(block, stored)?.into_data())
+    }
+
     /// Notes that `bytes` of a block were served.
     pub fn served(&self, block: &Block, bytes: u64) {
         let len = u64_from(block.len());

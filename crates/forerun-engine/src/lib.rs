@@ -28,7 +28,7 @@ mod volume;
 mod walk_ahead;
 mod xattr_scan;
 
-pub use bulk::Bulk;
+pub use bulk::{Bulk, Taken};
 pub use data::Data;
 pub use metadata_source::MetadataSource;
 pub use options::EngineOptions;

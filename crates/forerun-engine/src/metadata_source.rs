@@ -12,7 +12,7 @@ mod hints;
 use std::cell::Cell;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use forerun_io::{
     BlockCache, BlockGeometry, BlockKey, Counted, Counter, Purpose, ReadAt, saturating_usize,
@@ -61,6 +61,8 @@ struct Forward {
     hints: Hints,
     /// The source does nothing with hints.
     is_deaf: bool,
+    /// Who reads says what it will want: nothing is guessed.
+    is_told: bool,
 }
 
 impl MetadataSource {
@@ -115,6 +117,53 @@ impl MetadataSource {
         }
     }
 
+    /// Says that what is at these places will be wanted, each of them soon: the store below the
+    /// source is asked for what is not here yet, so that one wait is not begun after the other.
+    pub fn expect(&self, mut places: Vec<u64>) {
+        if self.geometry.block() < MIN_HINTED_BLOCK || self.dense.get().is_some() {
+            return;
+        }
+        places.retain(|&place| place < self.len());
+        if !places.is_empty() {
+            self.lock_forward().is_told = true;
+        }
+        places.sort_unstable();
+        let mut wanted: Option<Range<u64>> = None;
+        for place in places {
+            let block = self.geometry.align(place..place.saturating_add(1));
+            let is_in = |range: &Range<u64>| block.end <= range.end;
+            if wanted.as_ref().is_some_and(is_in) || self.cache.contains(self.key(block.start)) {
+                continue;
+            }
+            match &mut wanted {
+                Some(range) if block.start.saturating_sub(range.end) <= MAX_GAP => {
+                    range.end = block.end
+                }
+                _ => {
+                    let whole = wanted.replace(block);
+                    if whole.is_some_and(|range| !self.ask_for(range)) {
+                        return;
+                    }
+                }
+            }
+        }
+        wanted.map(|range| self.ask_for(range));
+    }
+
+    /// Whether the store takes hints.
+    fn ask_for(&self, range: Range<u64>) -> bool {
+        if self.lock_forward().is_deaf {
+            return false;
+        }
+        let is_taken = self.source.will_need(range);
+        self.lock_forward().is_deaf = !is_taken;
+        is_taken
+    }
+
+    fn lock_forward(&self) -> MutexGuard<'_, Forward> {
+        self.forward.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Where `offset` is read with its surroundings: the part they are, and its bytes.
     fn dense(&self, offset: u64) -> Option<(u64, Arc<[u8]>)> {
         let missed = Cell::new(false);
@@ -158,7 +207,7 @@ impl MetadataSource {
 
     /// The request to make for a block that is missing: the block, or a step from it on.
     fn grow(&self, block: Range<u64>) -> Range<u64> {
-        let mut forward = self.forward.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forward = self.lock_forward();
         let len = block.end - block.start;
         let close = block.start >= forward.end && block.start - forward.end <= MAX_GAP;
         if close && forward.end > 0 {
@@ -183,21 +232,17 @@ impl MetadataSource {
         if self.purpose != Purpose::Metadata || self.geometry.block() < MIN_HINTED_BLOCK {
             return false;
         }
-        let mut forward = self.forward.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forward = self.lock_forward();
         if forward.is_deaf {
             return false;
+        }
+        if forward.is_told {
+            return true;
         }
         let hint = forward.hints.on_miss(block.start, self.len());
         let is_hinted = forward.hints.covers(block.start);
         drop(forward);
-        if let Some(hint) = hint
-            && !self.source.will_need(hint)
-        {
-            let mut forward = self.forward.lock().unwrap_or_else(PoisonError::into_inner);
-            forward.is_deaf = true;
-            return false;
-        }
-        is_hinted
+        hint.is_none_or(|hint| self.ask_for(hint)) && is_hinted
     }
 
     /// Reads a request and keeps all its blocks; gives the first one.

@@ -3,12 +3,13 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Once};
 
-use forerun_io::{BlobId, Counted, Counter, Limits, Observer, saturating_usize, u64_from};
+use forerun_io::{Counted, Counter, Limits, Observer, saturating_usize, u64_from};
 use forerun_vfs::{Error, Extent, FileSystem, FileType, NodeId, Place, Result, Walk};
 
 use crate::ahead::{self, Plan};
 use crate::assembly::Assembly;
 use crate::blobs::Blobs;
+use crate::bulk::first_place;
 use crate::decoded::Decoded;
 use crate::pool::Pool;
 use crate::stored::Stored;
@@ -25,6 +26,7 @@ const AHEAD_BUDGET: u64 = 32 << 20;
 #[derive(Clone)]
 pub struct Reader {
     inner: Arc<Inner>,
+    guesses: bool,
 }
 
 struct Inner {
@@ -92,7 +94,12 @@ impl Reader {
         let fs: Arc<dyn FileSystem> = match window {
             // Nothing is to be read ahead.
             0 => Arc::clone(&driver),
-            _ => Arc::new(WalkAhead::new(Arc::clone(&driver), pool, Arc::clone(&tree))),
+            _ => Arc::new(WalkAhead::new(
+                Arc::clone(&driver),
+                pool,
+                Arc::clone(&tree),
+                Arc::clone(&metadata),
+            )),
         };
         let inner = Inner {
             fs,
@@ -108,6 +115,17 @@ impl Reader {
         };
         Self {
             inner: Arc::new(inner),
+            guesses: true,
+        }
+    }
+
+    /// The same reader for who knows what it will read, and says so in other ways: nothing is
+    /// guessed from the order in which it reads files. What is ahead in a file is still read ahead.
+    #[must_use]
+    pub fn without_guesses(&self) -> Self {
+        Self {
+            guesses: false,
+            ..self.clone()
         }
     }
 
@@ -281,24 +299,36 @@ impl Reader {
     /// Sorts regular files by where their first byte is, so that reading them in this order reads
     /// the image forward. Files whose extents cannot be told keep to the front.
     pub fn physical_order(&self, nodes: &mut [NodeId]) {
-        nodes.sort_by_cached_key(|&node| {
-            let mut first = (BlobId::IMAGE, 0);
-            let _fails_when_read = self.fs().map(node, 0..1, &mut |extent| {
-                first = match extent.place {
-                    Place::Stored { blob, offset } => (blob, offset),
-                    Place::Encoded { block, .. } => (block.blob, block.offset),
-                    Place::Zero | Place::Inline(_) => first,
-                };
-                ControlFlow::Break(())
-            });
-            first
-        });
+        nodes.sort_by_cached_key(|&node| first_place(self, node));
     }
 
     /// A stream over many files in the order given, read ahead as a whole.
     #[must_use]
     pub fn bulk(&self, nodes: Vec<NodeId>) -> Bulk {
         Bulk::new(self.clone(), nodes)
+    }
+
+    /// The same in [physical order](Self::physical_order), which is the quickest: nothing is read or
+    /// decoded for several of the files that only one of them has.
+    #[must_use]
+    pub fn bulk_by_place(&self, nodes: Vec<NodeId>) -> Bulk {
+        Bulk::by_place(self.clone(), nodes)
+    }
+
+    /// `range` of a file, which lies in this extent of it.
+    pub(crate) fn read_extent(&self, range: Range<u64>, extent: &Extent) -> Result<Data> {
+        let mut assembly = Assembly::new(&self.inner.moves, range);
+        let _said_by_finish = assembly.add(extent.clone());
+        Ok(self.served(assembly.finish()?))
+    }
+
+    /// The same where the extent is a whole block that nobody else reads.
+    pub(crate) fn read_own(&self, range: Range<u64>, extent: &Extent) -> Result<Data> {
+        let (Place::Encoded { block, .. }, true) = (&extent.place, extent.logical == range) else {
+            return self.read_extent(range, extent);
+        };
+        let moves = &self.inner.moves;
+        Ok(self.served(moves.decoded.once(block, &moves.stored)?))
     }
 
     /// Bytes that a bulk stream keeps ahead.
@@ -316,11 +346,13 @@ impl Reader {
     fn assemble(&self, node: NodeId, range: Range<u64>) -> Result<Data> {
         let mut assembly = Assembly::new(&self.inner.moves, range.clone());
         self.visit(node, range, &mut |extent| assembly.add(extent))?;
-        let data = assembly.finish()?;
-        self.observer()
-            .stats()
-            .add(Counter::ServedBytes, u64_from(data.len()));
-        Ok(data)
+        Ok(self.served(assembly.finish()?))
+    }
+
+    fn served(&self, data: Data) -> Data {
+        let stats = self.observer().stats();
+        stats.add(Counter::ServedBytes, u64_from(data.len()));
+        data
     }
 
     /// The size of a file, and what of a read lies within it.
@@ -335,6 +367,7 @@ impl Reader {
         let (size, range) = self.clamp(node, offset, len)?;
         let start = range.start;
         if start == 0
+            && self.guesses
             && let Some(walk) = self.inner.tree.on_read(node)
         {
             self.prefetch_metadata();

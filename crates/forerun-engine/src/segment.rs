@@ -21,6 +21,8 @@ const KEEP_SPENT: usize = 2;
 pub struct Segment {
     pub blob: BlobId,
     pub range: Range<u64>,
+    /// Nobody will want it again soon: it need not stay in a cache below.
+    pub once: bool,
     state: Mutex<State>,
     ended: Condvar,
     used: AtomicU64,
@@ -173,6 +175,7 @@ impl Segments {
         blob: BlobId,
         range: Range<u64>,
         max: u64,
+        once: bool,
         stats: &IoStats,
     ) -> Vec<Arc<Segment>> {
         let mut table = lock(&self.table);
@@ -193,7 +196,7 @@ impl Segments {
             if !table.make_room(end - at, self.budget, stats) {
                 break;
             }
-            new.push(table.insert(blob, at..end));
+            new.push(table.insert(blob, at..end, once));
             at = end;
         }
         new
@@ -235,10 +238,11 @@ impl Table {
         (found == blob).then_some(segment)
     }
 
-    fn insert(&mut self, blob: BlobId, range: Range<u64>) -> Arc<Segment> {
+    fn insert(&mut self, blob: BlobId, range: Range<u64>, once: bool) -> Arc<Segment> {
         let segment = Arc::new(Segment {
             blob,
             range,
+            once,
             state: Mutex::new(State::Queued),
             ended: Condvar::new(),
             used: AtomicU64::new(0),
@@ -356,16 +360,19 @@ mod tests {
     fn plans_only_what_is_missing() {
         let (segments, stats) = (Segments::new(1000), IoStats::default());
         assert_eq!(
-            ranges(&segments.plan(BLOB, 100..200, 60, &stats)),
+            ranges(&segments.plan(BLOB, 100..200, 60, false, &stats)),
             [(100, 160), (160, 200)]
         );
         assert_eq!(
-            ranges(&segments.plan(BLOB, 50..250, 1000, &stats)),
+            ranges(&segments.plan(BLOB, 50..250, 1000, false, &stats)),
             [(50, 100), (200, 250)]
         );
-        assert_eq!(ranges(&segments.plan(BLOB, 50..250, 1000, &stats)), []);
         assert_eq!(
-            ranges(&segments.plan(BlobId(1), 50..60, 1000, &stats)),
+            ranges(&segments.plan(BLOB, 50..250, 1000, false, &stats)),
+            []
+        );
+        assert_eq!(
+            ranges(&segments.plan(BlobId(1), 50..60, 1000, false, &stats)),
             [(50, 60)]
         );
         assert_eq!(segments.bytes(), 210);
@@ -376,13 +383,13 @@ mod tests {
     #[test]
     fn spent_segments_go_before_unread_ones() {
         let (segments, stats) = (Segments::new(300), IoStats::default());
-        let first = segments.plan(BLOB, 0..300, 100, &stats);
+        let first = segments.plan(BLOB, 0..300, 100, false, &stats);
         first.iter().for_each(fill);
         segments.used(&first[1], 100);
-        segments.plan(BLOB, 300..400, 100, &stats);
+        segments.plan(BLOB, 300..400, 100, false, &stats);
         assert!(segments.find(BLOB, 100).is_none() && segments.find(BLOB, 0).is_some());
         assert_eq!(stats.get(Counter::ReadaheadWastedBytes), 0);
-        segments.plan(BLOB, 400..500, 100, &stats);
+        segments.plan(BLOB, 400..500, 100, false, &stats);
         assert!(segments.find(BLOB, 0).is_none());
         assert_eq!(stats.get(Counter::ReadaheadWastedBytes), 100);
     }
@@ -390,17 +397,17 @@ mod tests {
     #[test]
     fn requests_in_flight_are_never_dropped() {
         let (segments, stats) = (Segments::new(200), IoStats::default());
-        let first = segments.plan(BLOB, 0..200, 100, &stats);
+        let first = segments.plan(BLOB, 0..200, 100, false, &stats);
         assert_eq!(first.len(), 2);
-        assert!(segments.plan(BLOB, 200..300, 100, &stats).is_empty());
+        assert!(segments.plan(BLOB, 200..300, 100, false, &stats).is_empty());
         fill(&first[0]);
-        assert_eq!(segments.plan(BLOB, 200..300, 100, &stats).len(), 1);
+        assert_eq!(segments.plan(BLOB, 200..300, 100, false, &stats).len(), 1);
     }
 
     #[test]
     fn an_abandoned_request_has_failed() {
         let (segments, stats) = (Segments::new(200), IoStats::default());
-        let segment = segments.plan(BLOB, 0..100, 100, &stats).remove(0);
+        let segment = segments.plan(BLOB, 0..100, 100, false, &stats).remove(0);
         drop(segment.start().unwrap());
         assert!(matches!(segment.claim(), Claim::Failed));
         assert!(segment.start().is_none());
@@ -412,7 +419,7 @@ mod tests {
     fn many_spent_segments_leave_nothing_behind() {
         let (segments, stats) = (Segments::new(1000), IoStats::default());
         for n in 0..10_000 {
-            for segment in segments.plan(BLOB, n * 10..n * 10 + 10, 10, &stats) {
+            for segment in segments.plan(BLOB, n * 10..n * 10 + 10, 10, false, &stats) {
                 fill(&segment);
                 segments.used(&segment, 10);
             }

@@ -119,9 +119,11 @@ impl Stored {
         let segment = Arc::clone(duty.segment());
         let mut buffer = self.buffers.take(buffer_len(&segment));
         let source = self.source(segment.blob).ok()?;
-        source
-            .read(segment.range.start, buffer.as_mut(), Purpose::Readahead)
-            .ok()?;
+        let (offset, out) = (segment.range.start, buffer.as_mut());
+        match segment.once {
+            true => source.read_once(offset, out, Purpose::Readahead).ok()?,
+            false => source.read(offset, out, Purpose::Readahead).ok()?,
+        }
         let buffer = Arc::new(buffer);
         duty.finish(Arc::clone(&buffer));
         Some(buffer)

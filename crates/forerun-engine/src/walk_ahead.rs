@@ -5,6 +5,9 @@
 //! directories come next: the children of this one, then its siblings. So when a walk shows itself,
 //! some of them are read on the pool, which leaves their metadata in the driver's and the metadata
 //! caches. Front ends see nothing of it: this is a [`FileSystem`] around the driver.
+//!
+//! The inodes of a directory may lie strewn over the image. Where the driver can tell their places
+//! from the listing, all are asked for before the first of them is waited for.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,6 +20,7 @@ use forerun_vfs::{
     VolumeInfo,
 };
 
+use crate::MetadataSource;
 use crate::pool::Pool;
 use crate::tree_ahead::TreeAhead;
 
@@ -27,6 +31,9 @@ const LISTINGS: usize = 64;
 /// Subdirectories remembered of one listing; a walk that gets further goes on without.
 const CHILDREN: usize = 4096;
 
+/// Inodes of one directory asked for at once.
+const EXPECTED: usize = 1 << 14;
+
 /// Entries noted at once for those who read the files.
 const NOTED: usize = 512;
 
@@ -35,7 +42,17 @@ pub struct WalkAhead {
     fs: Arc<dyn FileSystem>,
     pool: Arc<Pool>,
     tree: Arc<TreeAhead>,
+    metadata: Arc<MetadataSource>,
     listings: Mutex<VecDeque<Listing>>,
+}
+
+/// What a walk will want next.
+#[derive(Debug, PartialEq, Eq)]
+struct Ahead {
+    /// The siblings of the directory that is listed.
+    siblings: Vec<NodeId>,
+    /// Whether the directory itself was among those of an earlier one.
+    was_read_ahead: bool,
 }
 
 /// The subdirectories of a directory that was listed.
@@ -47,36 +64,45 @@ struct Listing {
 }
 
 impl WalkAhead {
-    pub const fn new(fs: Arc<dyn FileSystem>, pool: Arc<Pool>, tree: Arc<TreeAhead>) -> Self {
+    pub const fn new(
+        fs: Arc<dyn FileSystem>,
+        pool: Arc<Pool>,
+        tree: Arc<TreeAhead>,
+        metadata: Arc<MetadataSource>,
+    ) -> Self {
         Self {
             fs,
             pool,
             tree,
+            metadata,
             listings: Mutex::new(VecDeque::new()),
         }
     }
 
-    /// Notes that `dir` is being listed from the start; gives what to read ahead.
-    fn on_list(&self, dir: NodeId) -> Vec<NodeId> {
+    /// Notes that `dir` is being listed from the start; gives what to read ahead, or nothing where
+    /// that is no part of a walk.
+    fn on_list(&self, dir: NodeId) -> Option<Ahead> {
         let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
         // Only who goes from a directory into one of its children walks.
         let parent = listings
             .iter()
             .position(|listing| listing.children.contains(&dir));
-        let Some(mut listing) = parent.and_then(|at| listings.remove(at)) else {
-            return Vec::new();
-        };
+        let mut listing = parent.and_then(|at| listings.remove(at))?;
         let at = listing
             .children
             .iter()
             .position(|&child| child == dir)
             .unwrap_or(0);
+        let was_read_ahead = at < listing.next;
         let from = listing.next.max(at + 1);
         let to = (at + 1 + AHEAD).min(listing.children.len());
-        let ahead = listing.children.get(from..to).unwrap_or_default().to_vec();
+        let siblings = listing.children.get(from..to).unwrap_or_default().to_vec();
         listing.next = listing.next.max(to);
         listings.push_front(listing);
-        ahead
+        Some(Ahead {
+            siblings,
+            was_read_ahead,
+        })
     }
 
     /// Notes the subdirectories met in a part of a listing.
@@ -102,16 +128,31 @@ impl WalkAhead {
 
     fn read_ahead(&self, dirs: Vec<NodeId>) {
         for dir in dirs {
-            let fs = Arc::clone(&self.fs);
+            let (fs, metadata) = (Arc::clone(&self.fs), Arc::clone(&self.metadata));
             self.pool.submit_first(move || {
-                // Whoever comes to what is wrong there will report it.
-                let _left_to_the_reader = fs.read_dir(dir, DirCursor::START, &mut |entry| {
-                    let _left_to_the_reader = fs.metadata(entry.node);
-                    ControlFlow::Continue(())
-                });
+                for node in expect_inodes(&*fs, &metadata, dir) {
+                    let _left_to_the_reader = fs.metadata(node);
+                }
             });
         }
     }
+}
+
+/// Asks for the inodes of a directory, all at once. Gives the nodes, as many as are asked for: what
+/// is behind them in a directory that is still longer is read when it is wanted.
+fn expect_inodes(fs: &dyn FileSystem, metadata: &MetadataSource, dir: NodeId) -> Vec<NodeId> {
+    let mut nodes = Vec::new();
+    // Whoever comes to what is wrong there will report it.
+    let _left_to_the_reader = fs.read_dir(dir, DirCursor::START, &mut |entry| {
+        nodes.push(entry.node);
+        match nodes.len() < EXPECTED {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    let places = nodes.iter().filter_map(|&node| fs.inode_offset(node));
+    metadata.expect(places.collect());
+    nodes
 }
 
 impl FileSystem for WalkAhead {
@@ -121,6 +162,10 @@ impl FileSystem for WalkAhead {
 
     fn root(&self) -> NodeId {
         self.fs.root()
+    }
+
+    fn inode_offset(&self, node: NodeId) -> Option<u64> {
+        self.fs.inode_offset(node)
     }
 
     fn metadata(&self, node: NodeId) -> Result<Metadata> {
@@ -137,8 +182,13 @@ impl FileSystem for WalkAhead {
         from: DirCursor,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        if from == DirCursor::START {
-            self.read_ahead(self.on_list(dir));
+        if from == DirCursor::START
+            && let Some(ahead) = self.on_list(dir)
+        {
+            if !ahead.was_read_ahead {
+                expect_inodes(&*self.fs, &self.metadata, dir);
+            }
+            self.read_ahead(ahead.siblings);
         }
         let (mut children, mut entries) = (Vec::new(), Vec::new());
         let result = self.fs.read_dir(dir, from, &mut |entry| {
@@ -200,7 +250,30 @@ impl FileSystem for WalkAhead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forerun_io::{BlockGeometry, Counted};
     use forerun_testkit::MemFsBuilder;
+
+    fn walk_ahead(builder: &MemFsBuilder) -> WalkAhead {
+        let image = builder.clone().build();
+        let source = Counted::new(
+            Arc::new(image.source.clone()),
+            BlobId::IMAGE,
+            Arc::default(),
+        );
+        let geometry = BlockGeometry::legacy(source.len());
+        WalkAhead::new(
+            image.driver(),
+            Arc::new(Pool::new(0)),
+            Arc::new(TreeAhead::new(0)),
+            Arc::new(MetadataSource::new(source, geometry, 1 << 20)),
+        )
+    }
+
+    fn siblings(fs: &WalkAhead, dir: NodeId) -> Vec<NodeId> {
+        fs.on_list(dir)
+            .map(|ahead| ahead.siblings)
+            .unwrap_or_default()
+    }
 
     fn list(fs: &WalkAhead, dir: NodeId) {
         fs.read_dir(dir, DirCursor::START, &mut |_| ControlFlow::Continue(()))
@@ -211,33 +284,25 @@ mod tests {
     fn siblings_are_read_ahead_once_a_walk_shows() {
         let mut builder = MemFsBuilder::new();
         let dirs: Vec<_> = (0..20).map(|n| builder.dir(&format!("{n:02}"))).collect();
-        let fs = WalkAhead::new(
-            builder.build().driver(),
-            Arc::new(Pool::new(0)),
-            Arc::new(TreeAhead::new(0)),
-        );
-        assert!(fs.on_list(fs.root()).is_empty(), "one listing is no walk");
+        let fs = walk_ahead(&builder);
+        assert_eq!(fs.on_list(fs.root()), None, "one listing is no walk");
         list(&fs, fs.root());
-        assert_eq!(fs.on_list(dirs[0]), dirs[1..9]);
+        assert_eq!(siblings(&fs, dirs[0]), dirs[1..9]);
         assert_eq!(
-            fs.on_list(dirs[1]),
+            siblings(&fs, dirs[1]),
             dirs[9..10],
             "only what was not read ahead before"
         );
-        assert_eq!(fs.on_list(dirs[15]), dirs[16..20]);
-        assert!(fs.on_list(dirs[19]).is_empty());
-        assert!(fs.on_list(NodeId(999)).is_empty());
+        assert_eq!(siblings(&fs, dirs[15]), dirs[16..20]);
+        assert!(siblings(&fs, dirs[19]).is_empty());
+        assert!(siblings(&fs, NodeId(999)).is_empty());
     }
 
     #[test]
     fn a_listing_in_parts_is_one_listing() {
         let mut builder = MemFsBuilder::new();
         let dirs: Vec<_> = (0..20).map(|n| builder.dir(&format!("{n:02}"))).collect();
-        let fs = WalkAhead::new(
-            builder.build().driver(),
-            Arc::new(Pool::new(0)),
-            Arc::new(TreeAhead::new(0)),
-        );
+        let fs = walk_ahead(&builder);
         let (mut from, mut seen) = (DirCursor::START, 0);
         while seen < dirs.len() {
             fs.read_dir(fs.root(), from, &mut |entry| {
@@ -250,7 +315,7 @@ mod tests {
             })
             .unwrap();
         }
-        assert_eq!(fs.on_list(dirs[10]), dirs[11..19]);
+        assert_eq!(siblings(&fs, dirs[10]), dirs[11..19]);
     }
 
     #[test]
@@ -259,11 +324,7 @@ mod tests {
         let dirs: Vec<_> = (0..500)
             .map(|n| (builder.dir(&format!("{n}/a")), builder.dir(&format!("{n}"))).1)
             .collect();
-        let fs = WalkAhead::new(
-            builder.build().driver(),
-            Arc::new(Pool::new(0)),
-            Arc::new(TreeAhead::new(0)),
-        );
+        let fs = walk_ahead(&builder);
         for dir in dirs {
             list(&fs, dir);
         }

@@ -3,12 +3,13 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 use common::{KIB, MIB, open, pattern};
 use forerun_engine::{EngineOptions, MetadataSource};
 use forerun_io::{BlobId, Counted, Counter, MemorySource, Observer, ReadAt};
-use forerun_testkit::{FaultSource, MemFsBuilder};
+use forerun_testkit::{FaultSource, MemFsBuilder, eventually};
 
 fn source(
     bytes: impl ReadAt + 'static,
@@ -61,6 +62,48 @@ fn strewn_metadata_is_read_in_single_blocks() {
     assert_eq!(observer.stats().get(Counter::SourceBytes), 128 * 4096);
 }
 
+/// A source that takes hints, and remembers them.
+struct Hinted {
+    bytes: MemorySource,
+    hints: Arc<Mutex<Vec<Range<u64>>>>,
+}
+
+impl ReadAt for Hinted {
+    fn len(&self) -> u64 {
+        self.bytes.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.bytes.read_exact_at(offset, out)
+    }
+
+    fn will_need(&self, range: Range<u64>) -> bool {
+        self.hints.lock().unwrap().push(range);
+        true
+    }
+}
+
+#[test]
+fn what_is_expected_is_asked_for_once_in_the_order_of_places() {
+    let hints = Arc::<Mutex<Vec<Range<u64>>>>::default();
+    let hinted = Hinted {
+        bytes: MemorySource::new(pattern(8 * MIB, 1)),
+        hints: Arc::clone(&hints),
+    };
+    let (source, observer) = source(hinted, &EngineOptions::default());
+    read(&source, 4 * MIB, 16);
+    hints.lock().unwrap().clear();
+    let (page, mib) = (4096, MIB as u64);
+    // Two in one block, one close behind, one far off, one that is here already, one past the end.
+    source.expect(vec![mib, 100, 164, 2 * page, 4 * mib + 64, 9 * mib]);
+    source.expect(Vec::new());
+    let asked = hints.lock().unwrap().clone();
+    assert_eq!(asked, [0..3 * page, mib..mib + page]);
+    let stats = observer.stats();
+    assert!(stats.get(Counter::HintedBytes) >= 4 * page);
+    assert_eq!(stats.get(Counter::SourceRequests), 1);
+}
+
 #[test]
 fn the_legacy_way_is_a_kibibyte_at_a_time() {
     let legacy = EngineOptions {
@@ -107,8 +150,8 @@ fn a_walk_prefetches_what_the_driver_names() {
     opened.reader.prefetch_metadata();
     assert_eq!(opened.reader.walk(MemFsBuilder::ROOT).count(), 1);
     // The pool has one thread: the read of a file issued behind it ends after it.
-    while opened.count(Counter::SourceBytes) < 10 * MIB as u64 {
-        std::thread::yield_now();
-    }
+    eventually("the metadata", || {
+        opened.count(Counter::SourceBytes) >= 10 * MIB as u64
+    });
     assert!(opened.count(Counter::SourceRequests) <= 4);
 }

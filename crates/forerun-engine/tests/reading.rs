@@ -321,8 +321,8 @@ fn a_bulk_stream_merges_requests_across_files() {
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                while let Some((_, node)) = bulk.take() {
-                    opened.read_all(&image, node, 64 * KIB);
+                while let Some(taken) = bulk.take() {
+                    opened.read_all(&image, taken.node, 64 * KIB);
                 }
             });
         }

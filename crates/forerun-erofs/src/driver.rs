@@ -10,7 +10,7 @@ use forerun_vfs::{
 };
 
 use crate::error::Check;
-use crate::image::Image;
+use crate::image::{Image, Space};
 use crate::ondisk::incompat;
 use crate::{check, data, describe, dir, layout, map, xattr};
 
@@ -49,12 +49,19 @@ impl FileSystem for Erofs {
         info.names_max = is_plain.then(|| self.image.source.len() / 13);
         info.has_xattrs = true;
         info.devices = u32::try_from(self.image.devices.list().len()).unwrap_or(u32::MAX);
+        // The bit of deduplicated extents is that of the packed inode.
+        info.shares_blocks = superblock.has(incompat::FRAGMENTS);
         info.details = describe::details(&self.image);
         info
     }
 
     fn root(&self) -> NodeId {
         self.image.root()
+    }
+
+    fn inode_offset(&self, node: NodeId) -> Option<u64> {
+        let at = self.image.address(node).ok()?;
+        (at.space == Space::Image).then_some(at.offset)
     }
 
     fn metadata(&self, node: NodeId) -> Result<Metadata> {

@@ -6,12 +6,20 @@
 use std::ops::{ControlFlow, Range};
 
 use forerun_engine::Reader;
-use forerun_vfs::{NodeId, Place, Result};
+use forerun_vfs::{Extent, NodeId, Place, Result};
 
 /// Bytes read and written at a time, where the image does not cut them smaller.
 pub const CHUNK: u64 = 1 << 20;
 /// Bytes of a file whose extents are asked for at a time.
 const WINDOW: u64 = 64 << 20;
+
+/// A part of a file that is data.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub range: Range<u64>,
+    /// What holds all of it, where one extent does.
+    pub extent: Option<Extent>,
+}
 
 /// Visits the data of a file of `size` bytes in order: pieces of at most [`CHUNK`] bytes, none of
 /// which reaches over the border of an encoded block, so that reading it copies nothing.
@@ -22,7 +30,7 @@ pub fn visit_data<E>(
     reader: &Reader,
     node: NodeId,
     size: u64,
-    visit: &mut dyn FnMut(Range<u64>) -> Result<(), E>,
+    visit: &mut dyn FnMut(&Piece) -> Result<(), E>,
 ) -> Result<(), E>
 where
     E: From<forerun_vfs::Error>,
@@ -37,7 +45,7 @@ where
         } else {
             WINDOW
         };
-        for piece in pieces {
+        for piece in &pieces {
             visit(piece)?;
         }
         at = end;
@@ -45,7 +53,7 @@ where
     Ok(())
 }
 
-fn pieces(reader: &Reader, node: NodeId, range: Range<u64>) -> Result<Vec<Range<u64>>> {
+fn pieces(reader: &Reader, node: NodeId, range: Range<u64>) -> Result<Vec<Piece>> {
     let mut pieces = Vec::new();
     let mut at = range.start;
     reader.fs().map(node, range.clone(), &mut |extent| {
@@ -55,11 +63,13 @@ fn pieces(reader: &Reader, node: NodeId, range: Range<u64>) -> Result<Vec<Range<
         }
         // A gap is read, which reports it.
         let start = extent.logical.start.clamp(at, end);
-        push(&mut pieces, at..start, true);
+        push(&mut pieces, at..start, None, true);
         match extent.place {
             Place::Zero => {}
-            Place::Stored { .. } => push(&mut pieces, start..end, true),
-            Place::Encoded { .. } | Place::Inline(_) => push(&mut pieces, start..end, false),
+            Place::Stored { .. } => push(&mut pieces, start..end, Some(extent), true),
+            Place::Encoded { .. } | Place::Inline(_) => {
+                push(&mut pieces, start..end, Some(extent), false);
+            }
         }
         at = end;
         if at < range.end {
@@ -68,24 +78,29 @@ fn pieces(reader: &Reader, node: NodeId, range: Range<u64>) -> Result<Vec<Range<
             ControlFlow::Break(())
         }
     })?;
-    push(&mut pieces, at..range.end, true);
+    push(&mut pieces, at..range.end, None, true);
     Ok(pieces)
 }
 
 /// Adds a piece, merged with the one before where both are stored as they are, cut where it is long.
-fn push(pieces: &mut Vec<Range<u64>>, mut range: Range<u64>, merge: bool) {
+fn push(pieces: &mut Vec<Piece>, mut range: Range<u64>, extent: Option<Extent>, merge: bool) {
     if merge
         && let Some(last) = pieces.last_mut()
-        && last.end == range.start
-        && last.end - last.start < CHUNK
+        && last.range.end == range.start
+        && last.range.end - last.range.start < CHUNK
+        && range.start < range.end
     {
-        let end = range.end.min(last.start + CHUNK);
-        last.end = end;
+        let end = range.end.min(last.range.start + CHUNK);
+        last.range.end = end;
+        last.extent = None;
         range.start = end;
     }
     while range.start < range.end {
         let end = range.end.min(range.start.saturating_add(CHUNK));
-        pieces.push(range.start..end);
+        pieces.push(Piece {
+            range: range.start..end,
+            extent: extent.clone(),
+        });
         range.start = end;
     }
 }
@@ -97,18 +112,30 @@ mod tests {
     #[test]
     fn pieces_are_merged_and_cut() {
         let mut pieces = Vec::new();
-        push(&mut pieces, 0..10, true);
-        push(&mut pieces, 10..CHUNK + 5, true);
-        push(&mut pieces, CHUNK + 5..CHUNK + 6, false);
-        push(&mut pieces, CHUNK + 9..CHUNK + 9, true);
-        push(&mut pieces, CHUNK + 9..CHUNK + 12, true);
+        let mut add = |range: Range<u64>, merge| {
+            let extent = Extent {
+                logical: range.clone(),
+                place: Place::Zero,
+            };
+            push(&mut pieces, range, Some(extent), merge);
+        };
+        add(0..10, true);
+        add(10..CHUNK + 5, true);
+        add(CHUNK + 5..CHUNK + 6, false);
+        add(CHUNK + 9..CHUNK + 9, true);
+        add(CHUNK + 9..CHUNK + 12, true);
+        let holds = |piece: &Piece| {
+            let extent = piece.extent.as_ref();
+            extent.map(|extent| extent.logical.clone())
+        };
+        let found: Vec<_> = pieces.iter().map(|p| (p.range.clone(), holds(p))).collect();
         assert_eq!(
-            pieces,
+            found,
             [
-                0..CHUNK,
-                CHUNK..CHUNK + 5,
-                CHUNK + 5..CHUNK + 6,
-                CHUNK + 9..CHUNK + 12
+                (0..CHUNK, None),
+                (CHUNK..CHUNK + 5, Some(10..CHUNK + 5)),
+                (CHUNK + 5..CHUNK + 6, Some(CHUNK + 5..CHUNK + 6)),
+                (CHUNK + 9..CHUNK + 12, Some(CHUNK + 9..CHUNK + 12)),
             ]
         );
     }

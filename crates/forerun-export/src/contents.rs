@@ -51,7 +51,7 @@ pub fn write_contents(
         let (size, mut at) = (entry.metadata.size, 0);
         while at < size {
             let want = saturating_usize((size - at).min(CHUNK));
-            let data = match reader.read(entry.node, at, want) {
+            let data = match bulk.reader().read(entry.node, at, want) {
                 Ok(data) if data.is_empty() => break,
                 Ok(data) => data,
                 Err(error) => {

@@ -25,7 +25,7 @@ use crate::u64_from;
 
 /// Least that is read or written this way: less is faster as a part of what the kernel merges and
 /// reads ahead.
-const LEAST: usize = 512 << 10;
+pub const LEAST: usize = 512 << 10;
 /// Written from one buffer at a time.
 const PIECE: usize = 1 << 20;
 
@@ -43,15 +43,16 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Of what `file` is an opening for reading and writing, whose smallest unit is `sector`.
-    /// Nothing where that cannot be had: it is not needed for correctness.
-    pub fn of(file: &File, sector: u32) -> Option<Self> {
+    /// Of what `file` is an opening, whose smallest unit is `sector`, for reading, and where
+    /// `is_written` for writing too. Nothing where that cannot be had: it is not needed for
+    /// correctness.
+    pub fn of(file: &File, sector: u32, is_written: bool) -> Option<Self> {
         if usize::try_from(sector).ok()? > ALIGNMENT {
             return None;
         }
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut options = File::options();
-        options.read(true).write(true);
+        options.read(true).write(is_written);
         options.custom_flags(OFlags::DIRECT.bits().cast_signed());
         Some(Self {
             file: options.open(path).ok()?,
@@ -59,9 +60,22 @@ impl Direct {
         })
     }
 
+    /// Fills `out` with the bytes from `offset` on: what cannot be read this way through `file`, the
+    /// opening it was made of.
+    ///
+    /// # Errors
+    /// As [`FileExt::read_exact_at`].
+    pub fn fill(&self, file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let read = self.read(offset, out)?;
+        let (before, after) = out.split_at_mut(read.start);
+        file.read_exact_at(before, offset)?;
+        let after = after.get_mut(read.len()..).unwrap_or_default();
+        file.read_exact_at(after, offset + u64_from(read.end))
+    }
+
     /// Reads what can be read this way into its part of `out`, the bytes from `offset` on. Gives
     /// which part that was.
-    pub fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<Range<usize>> {
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<Range<usize>> {
         let pages = self.pages(offset, out.len());
         let Some(part) = out.get_mut(pages.clone()).filter(|part| is_aligned(part)) else {
             return Ok(0..0);
@@ -129,7 +143,7 @@ mod tests {
         // Not in memory, where there may be nothing to go past.
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         file.set_len(len).unwrap();
-        let direct = Direct::of(&file, 512).expect("the tree is on a disk");
+        let direct = Direct::of(&file, 512, true).expect("the tree is on a disk");
         (file, direct)
     }
 

@@ -6,8 +6,15 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
+use std::sync::OnceLock;
 
-use crate::{ReadAt, past_end};
+use rustix::io::ReadWriteFlags;
+
+use crate::direct::{self, Direct};
+use crate::{ReadAt, past_end, u64_from};
+
+/// Places at which a long range is looked at to tell whether it is in memory.
+const PROBES: u64 = 3;
 
 /// A regular file or block device, read with `pread`.
 ///
@@ -17,6 +24,8 @@ use crate::{ReadAt, past_end};
 pub struct FileSource {
     file: File,
     len: u64,
+    /// For what is read once. Opened when that comes up first.
+    direct: OnceLock<Option<Direct>>,
 }
 
 impl FileSource {
@@ -48,7 +57,29 @@ impl FileSource {
         // The engine reads ahead itself, in larger steps than the kernel's; both at once would
         // read twice what a random access needs.
         let _best_effort = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
-        Ok(Self { file, len })
+        Ok(Self {
+            file,
+            len,
+            direct: OnceLock::new(),
+        })
+    }
+
+    /// Whether `len` bytes from `offset` on seem to be in the page cache.
+    fn is_cached(&self, offset: u64, len: usize) -> bool {
+        let step = u64_from(len) / PROBES;
+        (0..PROBES).all(|n| {
+            let mut byte = [0];
+            // Spread over the range, and not at the same place of each: whoever read it before may
+            // have had its own steps.
+            let place = offset + n * step + step / 2 / (n + 1);
+            let read = rustix::io::preadv2(
+                &self.file,
+                &mut [io::IoSliceMut::new(&mut byte)],
+                place,
+                ReadWriteFlags::NOWAIT,
+            );
+            read == Ok(1)
+        })
     }
 }
 
@@ -59,6 +90,24 @@ impl ReadAt for FileSource {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         past_end(offset, out.len(), self.len)?;
+        self.file.read_exact_at(out, offset)
+    }
+
+    /// Past the page cache where it is long and not in there: memory that nobody had in use costs
+    /// more to come by than the bytes.
+    fn read_once_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        past_end(offset, out.len(), self.len)?;
+        if out.len() >= direct::LEAST {
+            // The unit of a device is not asked for: a transfer that it refuses goes the other way.
+            let opened = self
+                .direct
+                .get_or_init(|| Direct::of(&self.file, 512, false));
+            if let Some(direct) = opened
+                && !self.is_cached(offset, out.len())
+            {
+                return direct.fill(&self.file, offset, out);
+            }
+        }
         self.file.read_exact_at(out, offset)
     }
 
@@ -75,5 +124,58 @@ impl ReadAt for FileSource {
             let advice = rustix::fs::Advice::DontNeed;
             let _best_effort = rustix::fs::fadvise(&self.file, range.start, Some(len), advice);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEN: usize = 3 << 20;
+
+    /// A file on a disk, of which nothing is in the page cache.
+    fn cold() -> (tempfile::NamedTempFile, Vec<u8>) {
+        let bytes: Vec<u8> = (0..LEN).map(|n| (n / 7 % 251).to_le_bytes()[0]).collect();
+        let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        std::fs::write(file.path(), &bytes).unwrap();
+        file.as_file().sync_all().unwrap();
+        let source = FileSource::open(file.path()).unwrap();
+        source.done_with(0..source.len());
+        (file, bytes)
+    }
+
+    fn aligned(len: usize) -> crate::AlignedBuffer {
+        let mut buffer = crate::AlignedBuffer::new();
+        buffer.reserve(len);
+        buffer
+    }
+
+    #[test]
+    fn what_is_read_once_is_the_same_and_not_kept() {
+        let (file, bytes) = cold();
+        let source = FileSource::open(file.path()).unwrap();
+        let mut buffer = aligned(LEN);
+        source.read_once_at(0, &mut buffer[..LEN]).unwrap();
+        assert!(buffer[..LEN] == bytes);
+        assert!(!source.is_cached(0, LEN), "went through the page cache");
+        for (offset, len) in [(4096, 1 << 20), (1, LEN - 1), (5000, 600_000), (0, 10)] {
+            let out = &mut buffer[..len];
+            source.read_once_at(u64_from(offset), out).unwrap();
+            assert!(out == &bytes[offset..offset + len], "{offset} {len}");
+        }
+        let past = source.read_once_at(1, &mut buffer[..LEN]);
+        assert_eq!(past.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn what_is_in_memory_is_taken_from_there() {
+        let (file, bytes) = cold();
+        let source = FileSource::open(file.path()).unwrap();
+        let mut buffer = aligned(LEN);
+        source.read_exact_at(0, &mut buffer[..LEN]).unwrap();
+        assert!(source.is_cached(0, LEN));
+        source.read_once_at(0, &mut buffer[..LEN]).unwrap();
+        assert!(buffer[..LEN] == bytes);
+        assert!(source.direct.get().is_some());
     }
 }

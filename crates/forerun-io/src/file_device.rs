@@ -66,7 +66,7 @@ impl FileDevice {
         let _best_effort = rustix::fs::fadvise(&file, 0, None, Advice::Normal);
         Ok(Self {
             is_block_device: !metadata.is_file(),
-            direct: Direct::of(&file, sector),
+            direct: Direct::of(&file, sector, true),
             file,
             len,
             sector,
@@ -87,14 +87,10 @@ impl ReadAt for FileDevice {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         past_end(offset, out.len(), self.len)?;
-        let read = match &self.direct {
-            Some(direct) => direct.read(offset, out)?,
-            None => 0..0,
-        };
-        let (before, after) = out.split_at_mut(read.start);
-        self.file.read_exact_at(before, offset)?;
-        let after = after.get_mut(read.len()..).unwrap_or_default();
-        self.file.read_exact_at(after, offset + u64_from(read.end))
+        match &self.direct {
+            Some(direct) => direct.fill(&self.file, offset, out),
+            None => self.file.read_exact_at(out, offset),
+        }
     }
 }
 

@@ -30,10 +30,11 @@ mod trace_summary;
 mod window;
 mod write_back;
 
-pub use aligned::AlignedBuffer;
+pub use aligned::{ALIGNMENT, AlignedBuffer};
 pub use cache::{BlockCache, BlockKey, Lookup};
 pub use counted_device::CountedDevice;
 pub use device::BlockDevice;
+pub use direct::LEAST as LEAST_DIRECT;
 pub use file::FileSource;
 pub use file_device::FileDevice;
 pub use geometry::{BlockGeometry, LEGACY_BLOCK, page_size};

@@ -241,13 +241,28 @@ impl Counted {
     /// Those of the source.
     pub fn read(&self, offset: u64, out: &mut [u8], purpose: Purpose) -> io::Result<()> {
         let result = self.inner.read_exact_at(offset, out);
-        self.observer.source_read(
-            self.blob,
-            offset,
-            u64_from(out.len()),
-            purpose,
-            result.is_ok(),
-        );
+        self.count(offset, out, purpose, result)
+    }
+
+    /// As [`ReadAt::read_once_at`], saying what the bytes are for.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn read_once(&self, offset: u64, out: &mut [u8], purpose: Purpose) -> io::Result<()> {
+        let result = self.inner.read_once_at(offset, out);
+        self.count(offset, out, purpose, result)
+    }
+
+    fn count(
+        &self,
+        offset: u64,
+        out: &[u8],
+        purpose: Purpose,
+        result: io::Result<()>,
+    ) -> io::Result<()> {
+        let len = u64_from(out.len());
+        self.observer
+            .source_read(self.blob, offset, len, purpose, result.is_ok());
         result
     }
 

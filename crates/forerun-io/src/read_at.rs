@@ -32,6 +32,15 @@ pub trait ReadAt: Send + Sync {
     /// of `out` are unspecified and must not be used.
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
+    /// The same for bytes that nobody will want again soon: a store with a cache below need not put
+    /// them there. It may give them from there.
+    ///
+    /// # Errors
+    /// As [`read_exact_at`](Self::read_exact_at).
+    fn read_once_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(offset, out)
+    }
+
     /// Says that `range` will be read soon, so that a store with a cache below may begin. Returns at
     /// once and promises nothing; gives whether the store takes hints.
     fn will_need(&self, range: Range<u64>) -> bool {
@@ -53,6 +62,10 @@ impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         (**self).read_exact_at(offset, out)
+    }
+
+    fn read_once_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        (**self).read_once_at(offset, out)
     }
 
     fn will_need(&self, range: Range<u64>) -> bool {

@@ -48,6 +48,11 @@ impl<S: ReadAt> ReadAt for Window<S> {
         self.inner.read_exact_at(self.range.start + offset, out)
     }
 
+    fn read_once_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        past_end(offset, out.len(), self.len())?;
+        self.inner.read_once_at(self.range.start + offset, out)
+    }
+
     fn will_need(&self, range: Range<u64>) -> bool {
         let end = range.end.min(self.len());
         range.start < end

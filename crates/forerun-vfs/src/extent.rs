@@ -15,6 +15,20 @@ pub struct Extent {
     pub place: Place,
 }
 
+impl Extent {
+    /// Whether it is the whole of a block whose decoded length is known.
+    #[must_use]
+    pub fn is_whole_block(&self) -> bool {
+        let len = self.logical.end.saturating_sub(self.logical.start);
+        match self.place {
+            Place::Encoded { block, skip: 0 } => {
+                matches!(block.decoded_len, DecodedLen::Exact(whole) if u64::from(whole) == len)
+            }
+            _ => false,
+        }
+    }
+}
+
 /// The ways an image keeps file data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {

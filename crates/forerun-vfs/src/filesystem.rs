@@ -72,6 +72,9 @@ pub struct VolumeInfo {
     pub opens: bool,
     /// Devices besides the image that hold data of files.
     pub devices: u32,
+    /// Whether a block of file data may belong to several files, or to one file several times, other
+    /// than by files of equal contents that begin in the same place.
+    pub shares_blocks: bool,
     /// Whether names that differ only in case name the same node: a front end that remembers names
     /// must not take one for missing, or for another, by its bytes.
     pub folds_case: bool,
@@ -95,6 +98,7 @@ impl VolumeInfo {
             has_owners: true,
             devices: 0,
             opens: false,
+            shares_blocks: false,
             folds_case: false,
             details: Vec::new(),
         }
@@ -122,6 +126,14 @@ pub trait FileSystem: Send + Sync {
 
     /// The root directory.
     fn root(&self) -> NodeId;
+
+    /// Where the inode of `node` begins in the image, as far as that is known without reading it:
+    /// for who wants many of them and can ask for all at once. Nothing by default, and where inodes
+    /// are compressed or lie outside the image.
+    fn inode_offset(&self, node: NodeId) -> Option<u64> {
+        let _ = node;
+        None
+    }
 
     /// What `stat` tells of `node`.
     ///

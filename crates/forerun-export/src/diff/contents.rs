@@ -41,6 +41,13 @@ pub fn compare(
     threads: usize,
     progress: &dyn Progress,
 ) -> Outcome {
+    // What is read of an image is in a list.
+    let quiet = [left, right].map(|side| match side {
+        Side::Image(reader) => Some(reader.without_guesses()),
+        Side::Directory(_) => None,
+    });
+    let [left, right] = [(left, &quiet[0]), (right, &quiet[1])]
+        .map(|(side, quiet)| quiet.as_ref().map_or(side, Side::Image));
     // Several names of the same two files: read once, told of the first.
     let mut seen = HashSet::new();
     pairs.retain(|pair| seen.insert((pair.old.id, pair.new.id)));

@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use forerun_engine::Bulk;
-use forerun_io::{saturating_usize, u64_from};
+use forerun_engine::{Bulk, Taken};
+use forerun_io::u64_from;
 use forerun_vfs::NodeId;
 use rustix::fs::{AtFlags, OFlags};
 
 use super::Job;
+use super::gather::Gather;
 use super::plan::Item;
 use super::report::ExtractReport;
 use crate::ExportError;
@@ -26,15 +26,16 @@ const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::CLOEXEC);
 
 impl Job<'_> {
-    /// Writes the files in the order given.
-    pub(super) fn files(&self, order: Vec<NodeId>, items: &[Item<'_>], report: &mut ExtractReport) {
+    /// Writes the files in physical order.
+    pub(super) fn files(&self, items: &[Item<'_>], report: &mut ExtractReport) {
         let by_node: HashMap<_, _> = items.iter().map(|item| (item.entry.node, item)).collect();
+        let nodes: Vec<NodeId> = items.iter().map(|item| item.entry.node).collect();
         let threads = match self.options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             n => n,
         };
-        let threads = threads.min(order.len());
-        let bulk = self.reader.bulk(order);
+        let bulk = self.reader.bulk_by_place(nodes);
+        let threads = threads.min(bulk.len());
         std::thread::scope(|scope| {
             let work = || self.work(&bulk, &by_node);
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
@@ -51,11 +52,11 @@ impl Job<'_> {
     fn work(&self, bulk: &Bulk, by_node: &HashMap<NodeId, &Item<'_>>) -> ExtractReport {
         let mut report = ExtractReport::default();
         let mut last: Option<(usize, Arc<OwnedFd>)> = None;
-        while let Some((_, node)) = bulk.take() {
+        while let Some(taken) = bulk.take() {
             if self.is_stopped() {
                 break;
             }
-            let Some(item) = by_node.get(&node) else {
+            let Some(item) = by_node.get(&taken.node) else {
                 continue;
             };
             // Files of one directory come close together.
@@ -65,7 +66,7 @@ impl Job<'_> {
             };
             let made = dir.and_then(|dir| {
                 last = Some((item.dir, Arc::clone(&dir)));
-                self.file(item, &dir, &mut report)
+                self.file(item, (bulk, taken), &dir, &mut report)
             });
             match made {
                 Ok(()) => {
@@ -82,6 +83,7 @@ impl Job<'_> {
     fn file(
         &self,
         item: &Item<'_>,
+        data: (&Bulk, Taken),
         dir: &OwnedFd,
         report: &mut ExtractReport,
     ) -> Result<(), ExportError> {
@@ -91,7 +93,7 @@ impl Job<'_> {
         let make = || rustix::fs::openat(dir, item.name, NEW, mode);
         let made = self.directories.exclusively(dir, item.name, make);
         let file = File::from(made.map_err(super::entry_error(item, "create"))?);
-        if let Err(error) = self.copy(item, &file) {
+        if let Err(error) = self.copy(item, data, &file) {
             // Half a file under its full name would be taken for the whole.
             let _it_may_be_gone = rustix::fs::unlinkat(dir, item.name, AtFlags::empty());
             return Err(error);
@@ -104,20 +106,26 @@ impl Job<'_> {
     }
 
     /// Writes the data between the holes.
-    fn copy(&self, item: &Item<'_>, file: &File) -> Result<(), ExportError> {
+    fn copy(
+        &self,
+        item: &Item<'_>,
+        (bulk, taken): (&Bulk, Taken),
+        file: &File,
+    ) -> Result<(), ExportError> {
         let (entry, size) = (item.entry, item.entry.metadata.size);
         let wrong = super::entry_error(item, "write");
         let mut written = 0;
-        let copied = visit_data(self.reader, entry.node, size, &mut |piece| {
-            let (mut at, end) = (piece.start, piece.end);
+        let mut gather = Gather::new(file);
+        let copied = visit_data(bulk.reader(), entry.node, size, &mut |piece| {
+            let (mut at, end) = (piece.range.start, piece.range.end);
             while at < end {
-                let want = saturating_usize(end - at);
-                let data = self.reader.read(entry.node, at, want)?;
+                let data = bulk.read(&taken, at..end, piece.extent.as_ref())?;
                 if data.is_empty() {
                     return Err(Stopped::Write(io::ErrorKind::UnexpectedEof.into()));
                 }
-                file.write_all_at(&data, at).map_err(Stopped::Write)?;
-                at += u64_from(data.len());
+                let next = at + u64_from(data.len());
+                gather.add(at, data).map_err(Stopped::Write)?;
+                at = next;
             }
             self.progress.advance(end - written, 0);
             written = end;
@@ -127,6 +135,7 @@ impl Job<'_> {
             Stopped::Read(error) => failure(entry, error),
             Stopped::Write(error) => wrong(error),
         })?;
+        gather.write().map_err(&wrong)?;
         if written < size {
             file.set_len(size).map_err(wrong)?;
             self.progress.advance(size - written, 0);

@@ -11,6 +11,7 @@ mod attributes;
 mod collisions;
 mod directories;
 mod file;
+mod gather;
 mod plan;
 mod report;
 
@@ -143,9 +144,7 @@ impl Job<'_> {
         for item in &plan.others {
             self.other(item, report);
         }
-        let mut order: Vec<_> = plan.files.iter().map(|item| item.entry.node).collect();
-        self.reader.physical_order(&mut order);
-        self.files(order, &plan.files, report);
+        self.files(&plan.files, report);
         for (first, item) in &plan.links {
             self.link(first, item, report);
         }

@@ -82,7 +82,7 @@ pub fn write_tar(
     }
     let bulk = reader.bulk(nodes);
     let mut archive = Archive {
-        reader,
+        reader: bulk.reader(),
         options,
         progress,
         out: BufWriter::with_capacity(BUFFER, out),

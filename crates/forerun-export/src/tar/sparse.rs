@@ -5,7 +5,7 @@ use std::ops::Range;
 use forerun_engine::Reader;
 
 use crate::ExportError;
-use crate::content::visit_data;
+use crate::content::{Piece, visit_data};
 use crate::select::{Selected, failure};
 
 /// Holes of a file that are worth a map, in bytes: as much as the map's block and its headers take.
@@ -30,11 +30,11 @@ impl SparseMap {
             return Ok(None);
         }
         let mut parts: Vec<Range<u64>> = Vec::new();
-        let mapped = visit_data(reader, entry.node, size, &mut |piece| {
+        let mapped = visit_data(reader, entry.node, size, &mut |Piece { range, .. }| {
             // Each part but the last fills whole blocks: readers disagree on what follows one that
             // does not.
-            let end = piece.end.checked_next_multiple_of(BLOCK).unwrap_or(size);
-            let piece = piece.start - piece.start % BLOCK..end.min(size);
+            let end = range.end.checked_next_multiple_of(BLOCK).unwrap_or(size);
+            let piece = range.start - range.start % BLOCK..end.min(size);
             let full = parts.len() >= MOST;
             match parts.last_mut() {
                 Some(last) if full || last.end >= piece.start => last.end = piece.end,

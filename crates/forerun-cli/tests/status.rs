@@ -7,7 +7,6 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
 
 use common::{Ran, command, ran};
 use forerun_testkit::{TempDir, eventually, require, temp_dir};

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use forerun_io::u64_from;
+use forerun_io::{Pattern, u64_from};
 use forerun_vfs::{BlobId, EncodedBlock, Extent, FileSystem, NodeId, Place};
 
 use crate::reader::Moves;
@@ -14,7 +14,7 @@ pub struct Plan {
     runs: Vec<Run>,
     bytes: u64,
     decoded: u64,
-    once: bool,
+    pattern: Pattern,
 }
 
 #[derive(Debug)]
@@ -27,10 +27,10 @@ struct Run {
 }
 
 impl Plan {
-    /// A plan for bytes that nobody will want again soon.
-    pub fn once() -> Self {
+    /// A plan for bytes of which this is known.
+    pub fn new(pattern: Pattern) -> Self {
         Self {
-            once: true,
+            pattern,
             ..Self::default()
         }
     }
@@ -167,12 +167,14 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
             continue;
         };
         let stored = &moves.stored;
-        if plan.once {
+        if plan.pattern == Pattern::Once {
             run.range = whole_pages(&run.range);
         }
         let range = run.range.start..run.range.end.min(len);
         let stats = stored.observer().stats();
-        let segments = stored.segments.plan(run.blob, range, max, plan.once, stats);
+        let segments = stored
+            .segments
+            .plan(run.blob, range, max, plan.pattern, stats);
         for segment in segments {
             let ends_here = |block: &EncodedBlock| block.stored().end <= segment.range.end;
             let (blocks, later) = run.blocks.into_iter().partition(ends_here);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Mutex, PoisonError};
 
+use forerun_io::Pattern;
 use forerun_vfs::{BlobId, Extent, NodeId, Place, Result};
 
 use crate::ahead::Plan;
@@ -164,7 +165,7 @@ impl Bulk {
     }
 
     fn plan(&self, progress: &mut Progress) {
-        let mut plan = Plan::once();
+        let mut plan = Plan::new(Pattern::Once);
         let fs = self.reader.fs();
         while progress.ahead < self.window {
             let Some(file) = self.files.get(progress.planned) else {

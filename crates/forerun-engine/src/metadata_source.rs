@@ -19,6 +19,8 @@ use forerun_io::{
     u64_from,
 };
 
+use forerun_vfs::{FileSystem, NodeId};
+
 use dense::Dense;
 use hints::Hints;
 
@@ -115,6 +117,12 @@ impl MetadataSource {
         if let Some(dense) = self.dense.get() {
             let _left_to_the_reader = dense.prefetch(&|request| self.fill(&request));
         }
+    }
+
+    /// Says that the inodes of these nodes will be wanted, as far as the driver can tell where they are.
+    pub fn expect_inodes(&self, fs: &dyn FileSystem, nodes: &[NodeId]) {
+        let places = nodes.iter().filter_map(|&node| fs.inode_offset(node));
+        self.expect(places.collect());
     }
 
     /// Says that what is at these places will be wanted, each of them soon: the store below the

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Once};
 
-use forerun_io::{Counted, Counter, Limits, Observer, saturating_usize, u64_from};
+use forerun_io::{Counted, Counter, Limits, Observer, Pattern, saturating_usize, u64_from};
 use forerun_vfs::{Error, Extent, FileSystem, FileType, NodeId, Place, Result, Walk};
 
 use crate::ahead::{self, Plan};
@@ -16,7 +16,7 @@ use crate::stored::Stored;
 use crate::stream::Streams;
 use crate::tree_ahead::TreeAhead;
 use crate::walk_ahead::WalkAhead;
-use crate::xattr_scan::XattrScan;
+use crate::xattr_scan::{Searched, XattrScan};
 use crate::{Bulk, Data, EngineOptions, MetadataSource};
 
 /// Most that is held of what was read ahead, whatever the budget for all.
@@ -216,7 +216,11 @@ impl Reader {
     /// many questions that find nothing, the pool begins to find out if there are any at all.
     pub fn note_xattr(&self, found: bool) {
         let inner = &self.inner;
-        inner.xattrs.asked(found, &inner.driver, &inner.moves.pool);
+        let searched = Searched {
+            driver: Arc::clone(&inner.driver),
+            metadata: Arc::clone(&inner.metadata),
+        };
+        inner.xattrs.asked(found, &searched, &inner.moves.pool);
     }
 
     /// Up to `len` bytes of `node` from `offset`: fewer only at the end of the file, none past it.
@@ -378,7 +382,7 @@ impl Reader {
             });
         }
         if let Some(ahead) = self.inner.streams.on_read(node, &range, size) {
-            let mut plan = Plan::default();
+            let mut plan = Plan::new(Pattern::Forward);
             plan.add(self.fs(), node, ahead, 0);
             self.start(plan);
         }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use forerun_io::{BlobId, Counter, IoStats};
+use forerun_io::{BlobId, Counter, IoStats, Pattern};
 
 use crate::buffer::Buffer;
 
@@ -21,8 +21,7 @@ const KEEP_SPENT: usize = 2;
 pub struct Segment {
     pub blob: BlobId,
     pub range: Range<u64>,
-    /// Nobody will want it again soon: it need not stay in a cache below.
-    pub once: bool,
+    pub pattern: Pattern,
     state: Mutex<State>,
     ended: Condvar,
     used: AtomicU64,
@@ -175,7 +174,7 @@ impl Segments {
         blob: BlobId,
         range: Range<u64>,
         max: u64,
-        once: bool,
+        pattern: Pattern,
         stats: &IoStats,
     ) -> Vec<Arc<Segment>> {
         let mut table = lock(&self.table);
@@ -196,7 +195,7 @@ impl Segments {
             if !table.make_room(end - at, self.budget, stats) {
                 break;
             }
-            new.push(table.insert(blob, at..end, once));
+            new.push(table.insert(blob, at..end, pattern));
             at = end;
         }
         new
@@ -238,11 +237,11 @@ impl Table {
         (found == blob).then_some(segment)
     }
 
-    fn insert(&mut self, blob: BlobId, range: Range<u64>, once: bool) -> Arc<Segment> {
+    fn insert(&mut self, blob: BlobId, range: Range<u64>, pattern: Pattern) -> Arc<Segment> {
         let segment = Arc::new(Segment {
             blob,
             range,
-            once,
+            pattern,
             state: Mutex::new(State::Queued),
             ended: Condvar::new(),
             used: AtomicU64::new(0),
@@ -360,19 +359,19 @@ mod tests {
     fn plans_only_what_is_missing() {
         let (segments, stats) = (Segments::new(1000), IoStats::default());
         assert_eq!(
-            ranges(&segments.plan(BLOB, 100..200, 60, false, &stats)),
+            ranges(&segments.plan(BLOB, 100..200, 60, Pattern::Scattered, &stats)),
             [(100, 160), (160, 200)]
         );
         assert_eq!(
-            ranges(&segments.plan(BLOB, 50..250, 1000, false, &stats)),
+            ranges(&segments.plan(BLOB, 50..250, 1000, Pattern::Scattered, &stats)),
             [(50, 100), (200, 250)]
         );
         assert_eq!(
-            ranges(&segments.plan(BLOB, 50..250, 1000, false, &stats)),
+            ranges(&segments.plan(BLOB, 50..250, 1000, Pattern::Scattered, &stats)),
             []
         );
         assert_eq!(
-            ranges(&segments.plan(BlobId(1), 50..60, 1000, false, &stats)),
+            ranges(&segments.plan(BlobId(1), 50..60, 1000, Pattern::Scattered, &stats)),
             [(50, 60)]
         );
         assert_eq!(segments.bytes(), 210);
@@ -383,13 +382,13 @@ mod tests {
     #[test]
     fn spent_segments_go_before_unread_ones() {
         let (segments, stats) = (Segments::new(300), IoStats::default());
-        let first = segments.plan(BLOB, 0..300, 100, false, &stats);
+        let first = segments.plan(BLOB, 0..300, 100, Pattern::Scattered, &stats);
         first.iter().for_each(fill);
         segments.used(&first[1], 100);
-        segments.plan(BLOB, 300..400, 100, false, &stats);
+        segments.plan(BLOB, 300..400, 100, Pattern::Scattered, &stats);
         assert!(segments.find(BLOB, 100).is_none() && segments.find(BLOB, 0).is_some());
         assert_eq!(stats.get(Counter::ReadaheadWastedBytes), 0);
-        segments.plan(BLOB, 400..500, 100, false, &stats);
+        segments.plan(BLOB, 400..500, 100, Pattern::Scattered, &stats);
         assert!(segments.find(BLOB, 0).is_none());
         assert_eq!(stats.get(Counter::ReadaheadWastedBytes), 100);
     }
@@ -397,17 +396,28 @@ mod tests {
     #[test]
     fn requests_in_flight_are_never_dropped() {
         let (segments, stats) = (Segments::new(200), IoStats::default());
-        let first = segments.plan(BLOB, 0..200, 100, false, &stats);
+        let first = segments.plan(BLOB, 0..200, 100, Pattern::Scattered, &stats);
         assert_eq!(first.len(), 2);
-        assert!(segments.plan(BLOB, 200..300, 100, false, &stats).is_empty());
+        assert!(
+            segments
+                .plan(BLOB, 200..300, 100, Pattern::Scattered, &stats)
+                .is_empty()
+        );
         fill(&first[0]);
-        assert_eq!(segments.plan(BLOB, 200..300, 100, false, &stats).len(), 1);
+        assert_eq!(
+            segments
+                .plan(BLOB, 200..300, 100, Pattern::Scattered, &stats)
+                .len(),
+            1
+        );
     }
 
     #[test]
     fn an_abandoned_request_has_failed() {
         let (segments, stats) = (Segments::new(200), IoStats::default());
-        let segment = segments.plan(BLOB, 0..100, 100, false, &stats).remove(0);
+        let segment = segments
+            .plan(BLOB, 0..100, 100, Pattern::Scattered, &stats)
+            .remove(0);
         drop(segment.start().unwrap());
         assert!(matches!(segment.claim(), Claim::Failed));
         assert!(segment.start().is_none());
@@ -419,7 +429,8 @@ mod tests {
     fn many_spent_segments_leave_nothing_behind() {
         let (segments, stats) = (Segments::new(1000), IoStats::default());
         for n in 0..10_000 {
-            for segment in segments.plan(BLOB, n * 10..n * 10 + 10, 10, false, &stats) {
+            for segment in segments.plan(BLOB, n * 10..n * 10 + 10, 10, Pattern::Scattered, &stats)
+            {
                 fill(&segment);
                 segments.used(&segment, 10);
             }

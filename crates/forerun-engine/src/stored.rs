@@ -120,10 +120,7 @@ impl Stored {
         let mut buffer = self.buffers.take(buffer_len(&segment));
         let source = self.source(segment.blob).ok()?;
         let (offset, out) = (segment.range.start, buffer.as_mut());
-        match segment.once {
-            true => source.read_once(offset, out, Purpose::Readahead).ok()?,
-            false => source.read(offset, out, Purpose::Readahead).ok()?,
-        }
+        source.read_ahead(offset, out, segment.pattern).ok()?;
         let buffer = Arc::new(buffer);
         duty.finish(Arc::clone(&buffer));
         Some(buffer)

@@ -150,8 +150,7 @@ fn expect_inodes(fs: &dyn FileSystem, metadata: &MetadataSource, dir: NodeId) ->
             false => ControlFlow::Break(()),
         }
     });
-    let places = nodes.iter().filter_map(|&node| fs.inode_offset(node));
-    metadata.expect(places.collect());
+    metadata.expect_inodes(fs, &nodes);
     nodes
 }
 

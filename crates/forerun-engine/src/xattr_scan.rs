@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId, Result};
 
+use crate::MetadataSource;
 use crate::pool::Pool;
 
 /// Inodes looked at for each question that found nothing.
@@ -25,11 +26,25 @@ const SLICE: u64 = 512;
 const PART: u64 = 4096;
 /// Questions without a find that make a walk.
 const WALK: u64 = 1024;
+/// Directories that are looked at together then.
+const TOGETHER: usize = 16;
+/// Inodes asked for at once.
+const AT_ONCE: usize = 4096;
 
 const UNKNOWN: u8 = 0;
 const NONE: u8 = 1;
 /// Some, or it could not be told.
 const SOME: u8 = 2;
+
+/// Says that the inodes of these nodes will be wanted.
+type Expect<'e> = &'e dyn Fn(&[NodeId]);
+
+/// What is searched.
+#[derive(Clone)]
+pub struct Searched {
+    pub driver: Arc<dyn FileSystem>,
+    pub metadata: Arc<MetadataSource>,
+}
 
 /// What is known, and how far the search is.
 pub struct XattrScan {
@@ -67,7 +82,7 @@ impl XattrScan {
     }
 
     /// A question found nothing, or (`found`) something.
-    pub fn asked(self: &Arc<Self>, found: bool, driver: &Arc<dyn FileSystem>, pool: &Arc<Pool>) {
+    pub fn asked(self: &Arc<Self>, found: bool, source: &Searched, pool: &Arc<Pool>) {
         if self.answer.load(Ordering::Acquire) != UNKNOWN {
             return;
         }
@@ -80,19 +95,19 @@ impl XattrScan {
         let enough = credit >= SLICE || walks;
         if enough && !self.running.swap(true, Ordering::AcqRel) {
             self.credit.fetch_sub(credit, Ordering::AcqRel);
-            self.search(credit, Arc::clone(driver), pool);
+            self.search(credit, source.clone(), pool);
         }
     }
 
     /// Queues the next part of the search. A walk has it done to the end, part by part, so that
     /// what is to be read ahead meanwhile comes in between.
-    fn search(self: &Arc<Self>, inodes: u64, driver: Arc<dyn FileSystem>, pool: &Arc<Pool>) {
+    fn search(self: &Arc<Self>, inodes: u64, source: Searched, pool: &Arc<Pool>) {
         let (this, again) = (Arc::clone(self), Arc::clone(pool));
         pool.submit(move || {
-            this.step(&*driver, inodes);
+            this.step(&*source.driver, &source.metadata, inodes);
             let walks = this.questions.load(Ordering::Acquire) >= WALK;
             if walks && this.answer.load(Ordering::Acquire) == UNKNOWN {
-                this.search(PART, driver, &again);
+                this.search(PART, source, &again);
             } else {
                 this.running.store(false, Ordering::Release);
             }
@@ -100,9 +115,10 @@ impl XattrScan {
     }
 
     /// Looks at about `inodes` more.
-    fn step(&self, driver: &dyn FileSystem, inodes: u64) {
+    fn step(&self, driver: &dyn FileSystem, metadata: &MetadataSource, inodes: u64) {
+        let expect = |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes);
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = match left.go_on(driver, inodes) {
+        let answer = match left.go_on(driver, &expect, inodes) {
             Ok(Some(true)) | Err(_) => SOME,
             Ok(Some(false)) => NONE,
             Ok(None) => return,
@@ -114,27 +130,46 @@ impl XattrScan {
 
 impl Left {
     /// Whether there are any, or nothing where that is still open.
-    fn go_on(&mut self, driver: &dyn FileSystem, inodes: u64) -> Result<Option<bool>> {
+    fn go_on(
+        &mut self,
+        driver: &dyn FileSystem,
+        expect: Expect<'_>,
+        inodes: u64,
+    ) -> Result<Option<bool>> {
         let root = driver.root();
         if self.dirs.is_none() && has(driver, root)? {
             return Ok(Some(true));
         }
         let dirs = self.dirs.get_or_insert_with(|| vec![root]);
+        let together = match inodes >= PART {
+            true => TOGETHER,
+            false => 1,
+        };
         let mut todo = inodes;
-        while let Some(dir) = dirs.pop() {
-            let (mut found, mut seen, from) = (Ok(false), 0, dirs.len());
-            driver.read_dir(dir, DirCursor::START, &mut |entry| {
-                seen += 1;
-                if entry.kind == FileType::Directory {
-                    dirs.push(entry.node);
+        while !dirs.is_empty() {
+            let batch = dirs.split_off(dirs.len().saturating_sub(together));
+            let from = dirs.len();
+            let (mut nodes, mut seen, mut found) = (Vec::new(), 0, Ok(false));
+            for dir in batch.into_iter().rev() {
+                driver.read_dir(dir, DirCursor::START, &mut |entry| {
+                    seen += 1;
+                    if entry.kind == FileType::Directory {
+                        dirs.push(entry.node);
+                    }
+                    nodes.push(entry.node);
+                    if nodes.len() >= AT_ONCE {
+                        found = any_of(driver, expect, &mut nodes);
+                    }
+                    match found {
+                        Ok(false) if seen <= self.most => ControlFlow::Continue(()),
+                        _ => ControlFlow::Break(()),
+                    }
+                })?;
+                if seen > self.most || !matches!(found, Ok(false)) {
+                    break;
                 }
-                found = has(driver, entry.node);
-                match found {
-                    Ok(false) if seen <= self.most => ControlFlow::Continue(()),
-                    _ => ControlFlow::Break(()),
-                }
-            })?;
-            if found? || seen > self.most {
+            }
+            if found? || seen > self.most || any_of(driver, expect, &mut nodes)? {
                 return Ok(Some(true));
             }
             self.most -= seen;
@@ -150,6 +185,17 @@ impl Left {
     }
 }
 
+/// Whether one of the nodes has any; all their inodes are asked for before the first is waited for.
+fn any_of(driver: &dyn FileSystem, expect: Expect<'_>, nodes: &mut Vec<NodeId>) -> Result<bool> {
+    expect(nodes);
+    for node in nodes.drain(..) {
+        if has(driver, node)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn has(driver: &dyn FileSystem, node: NodeId) -> Result<bool> {
     let mut any = false;
     driver.xattrs(node, &mut |_, _| any = true)?;
@@ -158,6 +204,7 @@ fn has(driver: &dyn FileSystem, node: NodeId) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use forerun_io::{BlobId, BlockGeometry, Counted};
     use forerun_testkit::MemFsBuilder;
 
     use super::*;
@@ -171,11 +218,25 @@ mod tests {
         builder
     }
 
+    fn searched(builder: MemFsBuilder) -> Searched {
+        let image = builder.build();
+        let source = Counted::new(
+            Arc::new(image.source.clone()),
+            BlobId::IMAGE,
+            Arc::default(),
+        );
+        let geometry = BlockGeometry::legacy(source.len());
+        Searched {
+            driver: image.driver(),
+            metadata: Arc::new(MetadataSource::new(source, geometry, 1 << 20)),
+        }
+    }
+
     /// Asks until the answer is there; gives the questions it took.
-    fn ask(scan: &Arc<XattrScan>, driver: &Arc<dyn FileSystem>) -> u64 {
+    fn ask(scan: &Arc<XattrScan>, searched: &Searched) -> u64 {
         let pool = Arc::new(Pool::new(1));
         for n in 1..10_000 {
-            scan.asked(false, driver, &pool);
+            scan.asked(false, searched, &pool);
             while scan.running.load(Ordering::Acquire) {
                 std::thread::yield_now();
             }
@@ -188,10 +249,10 @@ mod tests {
 
     #[test]
     fn none_is_found_out_within_few_questions() {
-        let driver = tree().build().driver();
+        let place = searched(tree());
         let scan = Arc::new(XattrScan::new(true, 1 << 20));
         assert!(!scan.absent());
-        assert_eq!(ask(&scan, &driver), SLICE / WORTH);
+        assert_eq!(ask(&scan, &place), SLICE / WORTH);
         assert!(scan.absent());
     }
 
@@ -200,34 +261,34 @@ mod tests {
         let mut builder = tree();
         let file = builder.file("2/9/last", []);
         builder.xattr(file, b"user.a", b"1");
-        let driver = builder.build().driver();
+        let place = searched(builder);
         let scan = Arc::new(XattrScan::new(true, 1 << 20));
-        ask(&scan, &driver);
+        ask(&scan, &place);
         assert!(!scan.absent());
     }
 
     #[test]
     fn a_question_that_finds_one_ends_it_too() {
-        let driver = tree().build().driver();
+        let place = searched(tree());
         let scan = Arc::new(XattrScan::new(true, 1 << 20));
-        scan.asked(true, &driver, &Arc::new(Pool::new(0)));
+        scan.asked(true, &place, &Arc::new(Pool::new(0)));
         assert_eq!(scan.answer.load(Ordering::Relaxed), SOME);
     }
 
     #[test]
     fn the_search_is_bounded() {
-        let driver = tree().build().driver();
+        let place = searched(tree());
         let scan = Arc::new(XattrScan::new(true, 100));
-        ask(&scan, &driver);
+        ask(&scan, &place);
         assert!(!scan.absent(), "more inodes than there may be: not told");
     }
 
     #[test]
     fn a_walk_has_the_search_go_on_to_its_end() {
-        let driver = tree().build().driver();
+        let place = searched(tree());
         let scan = Arc::new(XattrScan::new(true, 1 << 20));
         scan.questions.store(WALK, Ordering::Relaxed);
-        assert_eq!(ask(&scan, &driver), 1);
+        assert_eq!(ask(&scan, &place), 1);
         assert!(scan.absent());
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{KIB, MIB, Opened, open, open_on, pattern};
 use forerun_engine::{Bulk, EngineOptions};
-use forerun_io::{Counter, ReadAt};
+use forerun_io::{Counter, Pattern, ReadAt};
 use forerun_testkit::{FaultSource, MemFsBuilder, MemImage, Piece};
 use forerun_vfs::{Extent, NodeId, VolumeInfo};
 
@@ -251,7 +251,10 @@ impl ReadAt for Once {
         self.inner.read_exact_at(offset, out)
     }
 
-    fn read_once_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+    fn read_ahead_at(&self, offset: u64, out: &mut [u8], pattern: Pattern) -> std::io::Result<()> {
+        if pattern != Pattern::Once {
+            return self.inner.read_exact_at(offset, out);
+        }
         assert_eq!(offset % 4096, 0, "whole pages");
         assert!(
             out.len() < 512 * KIB || out.as_ptr().align_offset(4096) == 0,

@@ -20,7 +20,7 @@ use common::{Place, can_mount, run};
 use forerun::vfs::OpenMutWith;
 use forerun::{BlockDevice, Counter, FileDevice, VolumeMut};
 use forerun_fuse::{Image, Mount, MountOptions, mount_volume};
-use forerun_testkit::require;
+use forerun_testkit::{eventually, require};
 
 struct Volume {
     place: Place,
@@ -54,7 +54,7 @@ impl Volume {
         let open = options.open_options();
         let mut opened = None;
         // A program that another test is just starting may hold a copy of the last lock until it runs.
-        common::eventually("the lock is free", || {
+        eventually("the lock is free", || {
             let now = VolumeMut::open(&self.image(), &open, &options.write);
             let is_busy = matches!(&now, Err(error) if error.to_string().contains("in use"));
             opened = Some(now);
@@ -212,7 +212,7 @@ fn names_in_any_case_and_names_that_cannot_be() {
     fs::write(volume.path("\u{c4}rger.TXT"), b"1").unwrap();
     assert_eq!(fs::read(volume.path("\u{e4}RGER.txt")).unwrap(), b"1");
     fs::remove_file(volume.path("\u{c4}RGER.TXT")).unwrap();
-    common::eventually("it is gone by all names", || {
+    eventually("it is gone by all names", || {
         ["\u{c4}rger.TXT", "\u{e4}RGER.txt"]
             .iter()
             .all(|name| fs::metadata(volume.path(name)).is_err())
@@ -236,7 +236,7 @@ fn removing_a_large_file_writes_few_sectors() {
     volume.shell("dd if=/dev/zero of=mnt/large bs=1M count=400 status=none; sync mnt/large");
     let before = mount.stats();
     fs::remove_file(volume.path("large")).unwrap();
-    common::eventually("its space is free", || {
+    eventually("its space is free", || {
         let space = rustix::fs::statvfs(volume.path("")).unwrap();
         space.f_bfree + 10 > space.f_blocks
     });

@@ -10,8 +10,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{Place, as_nobody, can_mount, eventually, is_mounted, romfs, run};
-use forerun_testkit::{forerun_binary, require};
+use common::{Place, as_nobody, can_mount, is_mounted, romfs, run};
+use forerun_testkit::{eventually, forerun_binary, require};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Length of the file `big` of the image.

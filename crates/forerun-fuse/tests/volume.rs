@@ -16,10 +16,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::{Place, can_mount, eventually, run};
+use common::{Place, can_mount, run};
 use forerun_fuse::{Mount, MountOptions, Operation, Volume, mount_volume};
 use forerun_io::Observer;
-use forerun_testkit::MemVolume;
+use forerun_testkit::{MemVolume, eventually};
 use forerun_vfs::{FileSystem, FileSystemMut};
 use rustix::fs::{FallocateFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;

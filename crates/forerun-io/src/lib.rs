@@ -44,7 +44,7 @@ pub use memory_device::MemoryDevice;
 pub use num::{saturating_usize, u64_from};
 pub use observe::{Counted, Observer};
 pub use output::CountedWrite;
-pub use read_at::{BlobId, ReadAt, past_end};
+pub use read_at::{BlobId, Pattern, ReadAt, past_end};
 pub use stats::{Counter, IoStats, StatsSnapshot};
 pub use trace::{Event, EventKind, EventLog, EventSink, Purpose, Structure};
 pub use trace_file::{TraceWriter, line as trace_line, parse_line as parse_trace_line};

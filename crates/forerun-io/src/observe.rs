@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::{
-    BlobId, BlockKey, Counter, Event, EventKind, EventSink, IoStats, Purpose, ReadAt, Structure,
-    u64_from,
+    BlobId, BlockKey, Counter, Event, EventKind, EventSink, IoStats, Pattern, Purpose, ReadAt,
+    Structure, u64_from,
 };
 
 /// Decoded blocks remembered to tell a repeated decode from a first one: 12 MiB at the most.
@@ -244,13 +244,13 @@ impl Counted {
         self.count(offset, out, purpose, result)
     }
 
-    /// As [`ReadAt::read_once_at`], saying what the bytes are for.
+    /// As [`ReadAt::read_ahead_at`].
     ///
     /// # Errors
     /// Those of the source.
-    pub fn read_once(&self, offset: u64, out: &mut [u8], purpose: Purpose) -> io::Result<()> {
-        let result = self.inner.read_once_at(offset, out);
-        self.count(offset, out, purpose, result)
+    pub fn read_ahead(&self, offset: u64, out: &mut [u8], pattern: Pattern) -> io::Result<()> {
+        let result = self.inner.read_ahead_at(offset, out, pattern);
+        self.count(offset, out, Purpose::Readahead, result)
     }
 
     fn count(

@@ -14,6 +14,18 @@ impl BlobId {
     pub const IMAGE: Self = Self(0);
 }
 
+/// What is known of bytes that are read ahead, for a store with a cache below.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pattern {
+    /// Nothing of what is around them.
+    #[default]
+    Scattered,
+    /// What is behind them will be read next.
+    Forward,
+    /// Nobody will want them again soon: they need not go into the cache, but may be taken from there.
+    Once,
+}
+
 /// Positional, exact reads; many threads at once. Short data is an error.
 pub trait ReadAt: Send + Sync {
     /// Length in bytes. Fixed for the life of the source.
@@ -32,12 +44,12 @@ pub trait ReadAt: Send + Sync {
     /// of `out` are unspecified and must not be used.
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// The same for bytes that nobody will want again soon: a store with a cache below need not put
-    /// them there. It may give them from there.
+    /// The same for long reads ahead of who wants the bytes, with what is known of these.
     ///
     /// # Errors
     /// As [`read_exact_at`](Self::read_exact_at).
-    fn read_once_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read_ahead_at(&self, offset: u64, out: &mut [u8], pattern: Pattern) -> io::Result<()> {
+        let _ = pattern;
         self.read_exact_at(offset, out)
     }
 
@@ -64,8 +76,8 @@ impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
         (**self).read_exact_at(offset, out)
     }
 
-    fn read_once_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        (**self).read_once_at(offset, out)
+    fn read_ahead_at(&self, offset: u64, out: &mut [u8], pattern: Pattern) -> io::Result<()> {
+        (**self).read_ahead_at(offset, out, pattern)
     }
 
     fn will_need(&self, range: Range<u64>) -> bool {

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use crate::{BlockDevice, ReadAt, past_end};
+use crate::{BlockDevice, Pattern, ReadAt, past_end};
 
 /// `range` of `inner`, seen from 0 on.
 #[derive(Debug)]
@@ -48,9 +48,10 @@ impl<S: ReadAt> ReadAt for Window<S> {
         self.inner.read_exact_at(self.range.start + offset, out)
     }
 
-    fn read_once_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read_ahead_at(&self, offset: u64, out: &mut [u8], pattern: Pattern) -> io::Result<()> {
         past_end(offset, out.len(), self.len())?;
-        self.inner.read_once_at(self.range.start + offset, out)
+        let offset = self.range.start + offset;
+        self.inner.read_ahead_at(offset, out, pattern)
     }
 
     fn will_need(&self, range: Range<u64>) -> bool {

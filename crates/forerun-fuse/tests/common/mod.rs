@@ -10,12 +10,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use forerun_engine::{EngineOptions, MetadataSource, Reader};
 use forerun_fuse::{Mount, MountEntry, MountOptions, UmountOptions, mount_reader, mounts, umount};
 use forerun_io::{BlobId, Counted, Limits, Observer, ReadAt};
-pub use forerun_testkit::eventually;
 use forerun_testkit::{MemImage, TempDir, require, temp_dir};
 use forerun_vfs::FileSystem;
 

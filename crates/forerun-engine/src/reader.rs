@@ -381,9 +381,9 @@ impl Reader {
                 ahead::start(&inner.moves, plan);
             });
         }
-        if let Some(ahead) = self.inner.streams.on_read(node, &range, size) {
+        if let Some(begun) = self.inner.streams.on_read(node, &range, size) {
             let mut plan = Plan::new(Pattern::Forward);
-            plan.add(self.fs(), node, ahead, 0);
+            plan.add(self.fs(), node, begun.range.clone(), 0);
             self.start(plan);
         }
         Ok(range)

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use forerun_vfs::NodeId;
 
@@ -21,6 +21,28 @@ pub struct Streams {
     max_window: u64,
     max_request: u64,
     streams: Mutex<VecDeque<Stream>>,
+    /// What somebody is about to start reading ahead: neither there yet nor left to others.
+    begun: Mutex<Vec<(NodeId, Range<u64>)>>,
+    started: Condvar,
+}
+
+/// The duty to read a range ahead; others who come to it wait until this is dropped.
+pub struct Begun<'s> {
+    streams: &'s Streams,
+    node: NodeId,
+    pub range: Range<u64>,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        let mut begun = lock(&self.streams.begun);
+        let mine = |other: &(NodeId, Range<u64>)| other.0 == self.node && other.1 == self.range;
+        if let Some(at) = begun.iter().position(mine) {
+            begun.swap_remove(at);
+        }
+        drop(begun);
+        self.streams.started.notify_all();
+    }
 }
 
 struct Stream {
@@ -40,15 +62,36 @@ impl Streams {
             max_window,
             max_request: max_request.max(1),
             streams: Mutex::default(),
+            begun: Mutex::default(),
+            started: Condvar::new(),
         }
     }
 
     /// Notes a read of `range` in a file of `size` bytes; gives what to read ahead now, if anything.
-    pub fn on_read(&self, node: NodeId, range: &Range<u64>, size: u64) -> Option<Range<u64>> {
+    /// Where somebody else is about to start on some of `range`, it waits for that: the bytes would
+    /// be read twice, and by who is in a hurry in single blocks.
+    pub fn on_read(&self, node: NodeId, range: &Range<u64>, size: u64) -> Option<Begun<'_>> {
         if self.max_window == 0 || range.is_empty() {
             return None;
         }
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let ahead = self.note(node, range, size);
+        // What is begun later lies behind this range, so that the wait has an end.
+        let is_wanted = |begun: &mut Vec<(NodeId, Range<u64>)>| {
+            let overlaps = |other: &Range<u64>| other.start < range.end && range.start < other.end;
+            begun
+                .iter()
+                .any(|(of, other)| *of == node && overlaps(other))
+        };
+        drop(
+            self.started
+                .wait_while(lock(&self.begun), is_wanted)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        ahead
+    }
+
+    fn note(&self, node: NodeId, range: &Range<u64>, size: u64) -> Option<Begun<'_>> {
+        let mut streams = lock(&self.streams);
         let len = range.end - range.start;
         let found = streams
             .iter()
@@ -81,10 +124,18 @@ impl Streams {
         stream.window = stream.window.min(self.max_window / active);
         stream.next = stream.next.max(range.end);
         stream.ahead = stream.ahead.max(stream.next);
-        let plan = self.plan(&mut stream, size);
+        let ahead = self.plan(&mut stream, size).map(|range| {
+            // Before the next reader is told that it is seen to.
+            lock(&self.begun).push((node, range.clone()));
+            Begun {
+                streams: self,
+                node,
+                range,
+            }
+        });
         streams.push_front(stream);
         streams.truncate(STREAMS);
-        plan
+        ahead
     }
 
     fn plan(&self, stream: &mut Stream, size: u64) -> Option<Range<u64>> {
@@ -101,6 +152,10 @@ impl Streams {
         stream.ahead = stream.ahead.max(end);
         (!plan.is_empty()).then_some(plan)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Stream {
@@ -124,6 +179,39 @@ mod tests {
     const NODE: NodeId = NodeId(1);
     const MIB: u64 = 1 << 20;
 
+    /// What is read ahead, as if that was started at once.
+    fn read(streams: &Streams, range: Range<u64>, size: u64) -> Option<Range<u64>> {
+        let begun = streams.on_read(NODE, &range, size);
+        begun.map(|begun| begun.range.clone())
+    }
+
+    #[test]
+    fn who_comes_to_what_is_about_to_be_read_waits_for_that_and_nobody_else_does() {
+        let streams = Streams::new(8 * MIB, 4 * MIB);
+        let begun = streams.on_read(NODE, &(0..MIB), 100 * MIB).unwrap();
+        assert_eq!(begun.range, MIB..3 * MIB);
+        // Another file, and another part of this one.
+        assert!(
+            streams
+                .on_read(NodeId(2), &(MIB..MIB + 1), 4 * MIB)
+                .is_none()
+        );
+        assert_eq!(read(&streams, 50 * MIB..50 * MIB + 1, 100 * MIB), None);
+        let (send, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let next = read(&streams, MIB..2 * MIB, 100 * MIB);
+                send.send(next).unwrap();
+            });
+            let short = std::time::Duration::from_millis(50);
+            assert!(told.recv_timeout(short).is_err(), "it waits");
+            drop(begun);
+            let long = std::time::Duration::from_secs(60);
+            assert!(told.recv_timeout(long).unwrap().is_some());
+        });
+        assert!(lock(&streams.begun).is_empty());
+    }
+
     #[test]
     fn a_sequential_reader_is_always_behind_what_was_asked_for() {
         let streams = Streams::new(8 * MIB, 4 * MIB);
@@ -131,7 +219,7 @@ mod tests {
         let mut at = 0;
         while at < size {
             let end = (at + (128 << 10)).min(size);
-            if let Some(plan) = streams.on_read(NODE, &(at..end), size) {
+            if let Some(plan) = read(&streams, at..end, size) {
                 assert_eq!(plan.start, asked.max(end), "no gap and nothing twice");
                 assert!(plan.end <= size && plan.end - plan.start <= 8 * MIB);
                 asked = plan.end;
@@ -150,9 +238,9 @@ mod tests {
     #[test]
     fn a_single_small_read_reads_nothing_ahead() {
         let streams = Streams::new(8 * MIB, 4 * MIB);
-        assert_eq!(streams.on_read(NODE, &(0..4096), 100 * MIB), None);
+        assert_eq!(read(&streams, 0..4096, 100 * MIB), None);
         assert_eq!(
-            streams.on_read(NODE, &(4096..8192), 100 * MIB),
+            read(&streams, 4096..8192, 100 * MIB),
             Some(8192..8192 + FIRST_WINDOW)
         );
     }
@@ -166,7 +254,7 @@ mod tests {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             let start = at % (1 << 40);
-            assert_eq!(streams.on_read(NODE, &(start..start + 4096), 1 << 41), None);
+            assert_eq!(read(&streams, start..start + 4096, 1 << 41), None);
         }
     }
 
@@ -175,8 +263,8 @@ mod tests {
         let streams = Streams::new(8 * MIB, 4 * MIB);
         for n in 0..10 {
             let (low, high) = (n * MIB, 500 * MIB + n * MIB);
-            streams.on_read(NODE, &(low..low + MIB), 1000 * MIB);
-            streams.on_read(NODE, &(high..high + MIB), 1000 * MIB);
+            read(&streams, low..low + MIB, 1000 * MIB);
+            read(&streams, high..high + MIB, 1000 * MIB);
         }
         let streams = streams.streams.into_inner().unwrap();
         assert_eq!(streams.len(), 2);
@@ -190,7 +278,7 @@ mod tests {
     #[test]
     fn no_readahead_when_turned_off() {
         let streams = Streams::new(0, 4 * MIB);
-        assert_eq!(streams.on_read(NODE, &(0..MIB), 100 * MIB), None);
-        assert_eq!(streams.on_read(NODE, &(MIB..2 * MIB), 100 * MIB), None);
+        assert_eq!(read(&streams, 0..MIB, 100 * MIB), None);
+        assert_eq!(read(&streams, MIB..2 * MIB, 100 * MIB), None);
     }
 }

@@ -125,10 +125,17 @@ impl MetadataSource {
         self.expect(places.collect());
     }
 
+    /// Whether it is of use to [`expect`](Self::expect): not where metadata is read in large steps, nor
+    /// where nobody below the source listens.
+    pub fn takes_expectations(&self) -> bool {
+        let is_read_by_pages = self.geometry.block() >= MIN_HINTED_BLOCK;
+        is_read_by_pages && !self.has_ranges() && !self.lock_forward().is_deaf
+    }
+
     /// Says that what is at these places will be wanted, each of them soon: the store below the
     /// source is asked for what is not here yet, so that one wait is not begun after the other.
     pub fn expect(&self, mut places: Vec<u64>) {
-        if self.geometry.block() < MIN_HINTED_BLOCK || self.dense.get().is_some() {
+        if !self.takes_expectations() {
             return;
         }
         places.retain(|&place| place < self.len());

@@ -129,12 +129,26 @@ impl WalkAhead {
     fn read_ahead(&self, dirs: Vec<NodeId>) {
         for dir in dirs {
             let (fs, metadata) = (Arc::clone(&self.fs), Arc::clone(&self.metadata));
+            let is_strewn = self.is_strewn();
             self.pool.submit_first(move || {
-                for node in expect_inodes(&*fs, &metadata, dir) {
-                    let _left_to_the_reader = fs.metadata(node);
+                if is_strewn {
+                    for node in expect_inodes(&*fs, &metadata, dir) {
+                        let _left_to_the_reader = fs.metadata(node);
+                    }
+                    return;
                 }
+                // Whoever comes to what is wrong there will report it.
+                let _left_to_the_reader = fs.read_dir(dir, DirCursor::START, &mut |entry| {
+                    let _left_to_the_reader = fs.metadata(entry.node);
+                    ControlFlow::Continue(())
+                });
             });
         }
+    }
+
+    /// Whether inodes lie anywhere, but in places that can be told.
+    fn is_strewn(&self) -> bool {
+        self.metadata.takes_expectations() && self.fs.inode_offset(self.fs.root()).is_some()
     }
 }
 
@@ -184,7 +198,7 @@ impl FileSystem for WalkAhead {
         if from == DirCursor::START
             && let Some(ahead) = self.on_list(dir)
         {
-            if !ahead.was_read_ahead {
+            if !ahead.was_read_ahead && self.is_strewn() {
                 expect_inodes(&*self.fs, &self.metadata, dir);
             }
             self.read_ahead(ahead.siblings);

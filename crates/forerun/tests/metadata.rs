@@ -14,10 +14,12 @@ fn pack(dir: &Path, writer: &Writer) -> Image {
     let path = dir.join("image");
     let mut out = File::create(&path).unwrap();
     writer.write(&tree, &mut out, &Arc::default()).unwrap();
-    let options = OpenOptions {
+    let mut options = OpenOptions {
         objects: matches!(writer, Writer::Composefs(_)).then(|| dir.join("objects")),
         ..OpenOptions::default()
     };
+    // All of it can be kept: what is pushed out before everybody was there would come twice.
+    options.engine.cache = 512 << 20;
     Image::open(&path, &options).unwrap()
 }
 
@@ -59,9 +61,8 @@ fn each_block_is_read_once_in_requests_of_128_kib_and_more() {
             image.format()
         );
         assert_eq!(requests, stats.get(Counter::MetadataRequests), "{what}");
-        // Some blocks are read before it is known what they are part of, and the image is larger than
-        // what is kept of it: two in a hundred may come twice.
-        assert!(bytes <= len + len / 50, "{what}");
+        // The superblock and what else is read before it is known where the metadata is.
+        assert!(bytes <= len + (64 << 10), "{what}");
         assert!(bytes / requests >= 128 << 10, "{what}");
     }
 }

@@ -100,13 +100,18 @@ fn blocks_of_every_size_are_read_back() {
             let mut image = Vec::new();
             write(&tree, &options, &mut image, &Arc::new(Observer::default())).unwrap();
             let path = dir.path().join("image");
-            fs::write(&path, image).unwrap();
+            fs::write(&path, &image).unwrap();
             let reader = common::reader(&path, &[]);
             let fs = reader.fs();
             for (file, bytes) in &files {
                 let node = fs.lookup(fs.root(), file.as_bytes()).unwrap().unwrap();
                 let data = reader.read(node, 0, bytes.len() + 1).unwrap();
                 assert!(data[..] == bytes[..], "{block_size} {name}: {file}");
+                // i_mode and, in both forms of an inode, the low half of i_size.
+                let at = fs.inode_offset(node).unwrap() as usize;
+                let mode = u16::from_le_bytes(image[at + 4..at + 6].try_into().unwrap());
+                let size = u32::from_le_bytes(image[at + 8..at + 12].try_into().unwrap());
+                assert_eq!((mode & 0o170_000, size as usize), (0o100_000, bytes.len()));
             }
             let mut problems = Vec::new();
             fs.check(None, &mut |problem| problems.push(problem.error))

@@ -173,7 +173,12 @@ fn ask_all_in(dir: &Path) -> Vec<Told> {
         if extension.is_none_or(|extension| extension != NAMED) {
             continue;
         }
-        match ask(&socket, "", PATIENCE).and_then(|answer| Ok(serde_json::from_str(&answer)?)) {
+        let mut answer = ask(&socket, "", PATIENCE);
+        // Its process ended between the question and the answer. What is left of it says more.
+        if answer.as_ref().map_or_else(is_cut_off, String::is_empty) {
+            answer = ask(&socket, "", PATIENCE);
+        }
+        match answer.and_then(|answer| Ok(serde_json::from_str(&answer)?)) {
             Ok(mount) => told.push(Told { socket, mount }),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 let _gone_already = std::fs::remove_file(&socket);
@@ -184,6 +189,14 @@ fn ask_all_in(dir: &Path) -> Vec<Told> {
         }
     }
     told
+}
+
+/// Whether who was asked went away before the answer.
+fn is_cut_off(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+    )
 }
 
 /// Whether the process that was about to name it is gone.
@@ -197,6 +210,7 @@ mod tests {
     use std::time::SystemTime;
 
     use forerun_testkit::temp_dir;
+    use rustix::event::{PollFd, PollFlags, poll};
 
     use super::*;
 
@@ -268,5 +282,27 @@ mod tests {
             .collect();
         left.sort();
         assert_eq!(left, ["9-abcdefgh.new", "other"]);
+    }
+
+    #[test]
+    fn processes_that_end_while_they_are_asked() {
+        for is_accepted in [false, true] {
+            let dir = temp_dir("sockets-ending");
+            let (listener, socket) = listen(dir.path()).unwrap();
+            let ending = std::thread::spawn(move || {
+                if is_accepted {
+                    let (asker, _) = listener.accept().unwrap();
+                    // First the listener, so that who asks again is refused.
+                    drop(listener);
+                    drop(asker);
+                } else {
+                    let mut asked = [PollFd::new(&listener, PollFlags::IN)];
+                    poll(&mut asked, None).unwrap();
+                }
+            });
+            assert!(ask_all_in(dir.path()).is_empty());
+            ending.join().unwrap();
+            assert!(!socket.exists());
+        }
     }
 }

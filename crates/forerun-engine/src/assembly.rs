@@ -21,10 +21,20 @@ enum MapError {
     ShortInline { have: usize, want: usize },
 }
 
+/// Who decodes the blocks of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocks {
+    /// Whoever comes first; they are kept for others.
+    Shared,
+    /// This read, where it wants all of one: nobody else does, or was asked to.
+    Left,
+}
+
 /// Collects the bytes of `range`, in order.
 pub struct Assembly<'a> {
     moves: &'a Moves,
     range: Range<u64>,
+    blocks: Blocks,
     at: u64,
     target: Target<'a>,
     error: Option<Error>,
@@ -39,11 +49,12 @@ enum Target<'a> {
 }
 
 impl<'a> Assembly<'a> {
-    pub const fn new(moves: &'a Moves, range: Range<u64>) -> Self {
+    pub const fn new(moves: &'a Moves, range: Range<u64>, blocks: Blocks) -> Self {
         let at = range.start;
         Self {
             moves,
             range,
+            blocks,
             at,
             target: Target::Undecided,
             error: None,
@@ -51,11 +62,17 @@ impl<'a> Assembly<'a> {
     }
 
     /// `out` is as long as the range.
-    pub const fn into_slice(moves: &'a Moves, range: Range<u64>, out: &'a mut [u8]) -> Self {
+    pub const fn into_slice(
+        moves: &'a Moves,
+        range: Range<u64>,
+        blocks: Blocks,
+        out: &'a mut [u8],
+    ) -> Self {
         let at = range.start;
         Self {
             moves,
             range,
+            blocks,
             at,
             target: Target::Slice(out),
             error: None,
@@ -123,7 +140,9 @@ impl<'a> Assembly<'a> {
         }
         let part =
             saturating_usize(self.at - self.range.start)..saturating_usize(to - self.range.start);
-        self.fill(&extent.place, skip, part)?;
+        let is_own =
+            self.blocks == Blocks::Left && extent.is_whole_block() && skip == 0 && to == end;
+        self.fill(&extent.place, skip, part, is_own)?;
         self.at = to;
         Ok(())
     }
@@ -159,7 +178,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    fn fill(&mut self, place: &Place, skip: u64, part: Range<usize>) -> Result<()> {
+    fn fill(&mut self, place: &Place, skip: u64, part: Range<usize>, is_own: bool) -> Result<()> {
         if matches!(self.target, Target::Undecided) {
             let len = saturating_usize(self.range.end - self.range.start);
             self.target = Target::Buffer(self.moves.stored.buffers.take(len));
@@ -189,6 +208,9 @@ impl<'a> Assembly<'a> {
             Place::Stored { blob, offset } => {
                 let at = offset.saturating_add(skip);
                 return moves.stored.read(*blob, at, out, Use::Serve);
+            }
+            Place::Encoded { block, .. } if is_own => {
+                return moves.decoded.once_into(block, &moves.stored, out);
             }
             Place::Encoded { block, skip: first } => {
                 let bytes = moves.decoded.get(block, &moves.stored)?;

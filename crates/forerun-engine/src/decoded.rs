@@ -124,10 +124,16 @@ impl Decoded {
     /// the way through the cache they would go to memory that no CPU has at hand, and push out what
     /// others share.
     pub fn once(&self, block: &EncodedBlock, stored: &Stored) -> Result<Data> {
-        let (offset, len) = (block.offset, u64::from(block.len));
-        let observer = stored.observer();
-        observer.cache(EventKind::CacheMiss, block.blob, offset, len);
+        note_once(block, stored);
         Ok(self.decode(block, stored)?.into_data())
+    }
+
+    /// The same, for a block whose decoded length is known: decoded to where its reader wants it,
+    /// `out`, which is as long.
+    pub fn once_into(&self, block: &EncodedBlock, stored: &Stored, out: &mut [u8]) -> Result<()> {
+        self.check_limit(block)?;
+        note_once(block, stored);
+        self.decode_into(block, stored, out).map(|_all| ())
     }
 
     /// Notes that `bytes` of a block were served.
@@ -157,32 +163,46 @@ impl Decoded {
     }
 
     fn decode(&self, block: &EncodedBlock, stored: &Stored) -> Result<Block> {
+        self.check_limit(block)?;
+        let max = saturating_usize(u64::from(block.decoded_len.max()));
+        let mut buffer = stored.buffers.take(max);
+        let len = self.decode_into(block, stored, buffer.as_mut())?;
+        Ok(Block {
+            key: block.key(),
+            data: Data::of_buffer(Arc::new(buffer), 0..len).unwrap_or_default(),
+            served: Arc::default(),
+        })
+    }
+
+    fn check_limit(&self, block: &EncodedBlock) -> Result<()> {
         let largest = block.len.max(block.decoded_len.max());
         if largest > self.block_limit {
             let what = format!("block of {largest} bytes at offset {:#x}", block.offset);
             return Err(Error::limit(what, u64::from(self.block_limit)));
         }
+        Ok(())
+    }
+
+    /// Decodes to the start of `out`, and gives the length.
+    fn decode_into(&self, block: &EncodedBlock, stored: &Stored, out: &mut [u8]) -> Result<usize> {
         let range = block.stored();
         let encoded = match stored.slice(block.blob, &range, Use::Decode) {
             Some(slice) => slice,
             None => read_whole(block, stored)?,
         };
-        let max = saturating_usize(u64::from(block.decoded_len.max()));
-        let mut buffer = stored.buffers.take(max);
-        let result = block.decode(&encoded, buffer.as_mut());
-        let len = result.unwrap_or(0);
+        let result = block.decode(&encoded, out);
+        let len = result.as_ref().map_or(0, |&len| len);
         stored
             .observer()
             .decode(block.key(), u64_from(len), result.is_ok());
-        match result {
-            Ok(len) => Ok(Block {
-                key: block.key(),
-                data: Data::of_buffer(Arc::new(buffer), 0..len).unwrap_or_default(),
-                served: Arc::default(),
-            }),
-            Err(error) => Err(Corrupt::new(self.format, None, block.offset, error).into()),
-        }
+        result.map_err(|error| Corrupt::new(self.format, None, block.offset, error).into())
     }
+}
+
+fn note_once(block: &EncodedBlock, stored: &Stored) {
+    let (offset, len) = (block.offset, u64::from(block.len));
+    let observer = stored.observer();
+    observer.cache(EventKind::CacheMiss, block.blob, offset, len);
 }
 
 fn read_whole(block: &EncodedBlock, stored: &Stored) -> Result<Data> {

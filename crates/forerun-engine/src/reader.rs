@@ -7,7 +7,7 @@ use forerun_io::{Counted, Counter, Limits, Observer, Pattern, saturating_usize, 
 use forerun_vfs::{Error, Extent, FileSystem, FileType, NodeId, Place, Result, Walk};
 
 use crate::ahead::{self, Plan};
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, Blocks};
 use crate::blobs::Blobs;
 use crate::bulk::first_place;
 use crate::decoded::Decoded;
@@ -21,6 +21,9 @@ use crate::{Bulk, Data, EngineOptions, MetadataSource};
 
 /// Most that is held of what was read ahead, whatever the budget for all.
 const AHEAD_BUDGET: u64 = 32 << 20;
+
+/// Pieces of a file that the kernel asks for at the same time while it reads ahead of a process.
+const SIDE_BY_SIDE: usize = 4;
 
 /// Reads files of one image. Cheap to clone; used from many threads at once.
 #[derive(Clone)]
@@ -39,6 +42,9 @@ struct Inner {
     moves: Arc<Moves>,
     streams: Streams,
     prefetched: Once,
+    /// Whether those who read one file side by side keep all CPUs busy, and each block is wanted
+    /// once: then the pool need not decode for them.
+    readers_suffice: bool,
     options: EngineOptions,
     limits: Limits,
 }
@@ -110,6 +116,7 @@ impl Reader {
             moves: Arc::new(moves),
             streams: Streams::new(window, geometry.max_request()),
             prefetched: Once::new(),
+            readers_suffice: options.pool_threads() <= SIDE_BY_SIDE && !volume.shares_blocks,
             options,
             limits,
         };
@@ -230,8 +237,8 @@ impl Reader {
     /// gives. A range that holds one unreadable byte fails whole, and the error names where; other
     /// ranges are not affected.
     pub fn read(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
-        let range = self.begin(node, offset, len)?;
-        self.assemble(node, range)
+        let (range, blocks) = self.begin(node, offset, len)?;
+        self.assemble(node, range, blocks)
     }
 
     /// As [`read`](Self::read), for bytes that nobody has asked for yet: what is read ahead of
@@ -240,7 +247,7 @@ impl Reader {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_aside(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
-        self.assemble(node, self.clamp(node, offset, len)?.1)
+        self.assemble(node, self.clamp(node, offset, len)?.1, Blocks::Shared)
     }
 
     /// As [`read`](Self::read), into the caller's buffer. Gives the number of bytes read.
@@ -248,9 +255,10 @@ impl Reader {
     /// # Errors
     /// As [`read`](Self::read); the buffer's contents are unspecified then.
     pub fn read_into(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
-        let range = self.begin(node, offset, out.len())?;
+        let (range, blocks) = self.begin(node, offset, out.len())?;
         let len = saturating_usize(range.end - range.start);
-        let mut assembly = Assembly::into_slice(&self.inner.moves, range.clone(), &mut out[..len]);
+        let out = &mut out[..len];
+        let mut assembly = Assembly::into_slice(&self.inner.moves, range.clone(), blocks, out);
         self.visit(node, range, &mut |extent| assembly.add(extent))?;
         assembly.finish()?;
         self.observer()
@@ -321,7 +329,7 @@ impl Reader {
 
     /// `range` of a file, which lies in this extent of it.
     pub(crate) fn read_extent(&self, range: Range<u64>, extent: &Extent) -> Result<Data> {
-        let mut assembly = Assembly::new(&self.inner.moves, range);
+        let mut assembly = Assembly::new(&self.inner.moves, range, Blocks::Shared);
         let _said_by_finish = assembly.add(extent.clone());
         Ok(self.served(assembly.finish()?))
     }
@@ -347,8 +355,8 @@ impl Reader {
         ahead::start(&self.inner.moves, plan);
     }
 
-    fn assemble(&self, node: NodeId, range: Range<u64>) -> Result<Data> {
-        let mut assembly = Assembly::new(&self.inner.moves, range.clone());
+    fn assemble(&self, node: NodeId, range: Range<u64>, blocks: Blocks) -> Result<Data> {
+        let mut assembly = Assembly::new(&self.inner.moves, range.clone(), blocks);
         self.visit(node, range, &mut |extent| assembly.add(extent))?;
         Ok(self.served(assembly.finish()?))
     }
@@ -366,8 +374,9 @@ impl Reader {
         Ok((size, start..size.min(start.saturating_add(u64_from(len)))))
     }
 
-    /// Clamps a read to the file and starts what is to be read ahead of it.
-    fn begin(&self, node: NodeId, offset: u64, len: usize) -> Result<Range<u64>> {
+    /// Clamps a read to the file and starts what is to be read ahead of it. Says by whom the blocks
+    /// in it are decoded.
+    fn begin(&self, node: NodeId, offset: u64, len: usize) -> Result<(Range<u64>, Blocks)> {
         let (size, range) = self.clamp(node, offset, len)?;
         let start = range.start;
         if start == 0
@@ -381,12 +390,22 @@ impl Reader {
                 ahead::start(&inner.moves, plan);
             });
         }
-        if let Some(begun) = self.inner.streams.on_read(node, &range, size) {
+        let inner = &self.inner;
+        let may_leave = inner.readers_suffice && inner.moves.stored.is_kept_above();
+        let noted = inner.streams.on_read(node, &range, size, may_leave);
+        if let Some(begun) = noted.begun {
             let mut plan = Plan::new(Pattern::Forward);
-            plan.add(self.fs(), node, begun.range.clone(), 0);
+            plan.add_but(self.fs(), node, begun.range.clone(), 0, &|extent| {
+                let is_left = |left| extent.logical.start >= left;
+                begun.left.is_some_and(is_left) && extent.is_whole_block()
+            });
             self.start(plan);
         }
-        Ok(range)
+        let blocks = match noted.is_left {
+            true => Blocks::Left,
+            false => Blocks::Shared,
+        };
+        Ok((range, blocks))
     }
 
     fn visit(

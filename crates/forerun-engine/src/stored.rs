@@ -66,6 +66,11 @@ impl Stored {
         self.is_kept_above.store(true, Ordering::Relaxed);
     }
 
+    /// Whether what is served is kept by the front end.
+    pub fn is_kept_above(&self) -> bool {
+        self.is_kept_above.load(Ordering::Relaxed)
+    }
+
     pub fn observer(&self) -> &Arc<Observer> {
         self.image.observer()
     }
@@ -153,7 +158,7 @@ impl Stored {
     /// Other stores than the image may be shared with other images.
     fn used(&self, segment: &Arc<Segment>, bytes: u64, purpose: Use) {
         let is_used_up = self.segments.used(segment, bytes);
-        let is_kept = purpose == Use::Serve && self.is_kept_above.load(Ordering::Relaxed);
+        let is_kept = purpose == Use::Serve && self.is_kept_above();
         if is_used_up && is_kept && segment.blob == self.image.blob() {
             self.image.done_with(segment.range.clone());
         }

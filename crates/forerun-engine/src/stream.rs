@@ -9,10 +9,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use forerun_vfs::NodeId;
 
+use crate::tree_ahead::FILE_AHEAD;
+
 /// Streams remembered, the least recently used forgotten first.
 const STREAMS: usize = 64;
 /// A first read of at least this much is taken for the start of a sequential one.
 const LARGE_READ: u64 = 64 << 10;
+/// Who reads this much at a time reads several such pieces side by side, as the kernel does.
+const SIDE_BY_SIDE: u64 = 512 << 10;
 /// The window a stream starts with.
 const FIRST_WINDOW: u64 = 128 << 10;
 
@@ -31,6 +35,17 @@ pub struct Begun<'s> {
     streams: &'s Streams,
     node: NodeId,
     pub range: Range<u64>,
+    /// From here on its blocks are left to who reads them to be decoded.
+    pub left: Option<u64>,
+}
+
+/// What is known of a read.
+#[derive(Default)]
+pub struct Noted<'s> {
+    /// What to read ahead now.
+    pub begun: Option<Begun<'s>>,
+    /// Whether the blocks in its range were left to it.
+    pub is_left: bool,
 }
 
 impl Drop for Begun<'_> {
@@ -52,6 +67,9 @@ struct Stream {
     /// Everything before this has been asked for ahead of the reader.
     ahead: u64,
     window: u64,
+    /// From here on to `ahead`, nobody but the reader decodes blocks. Not in what is decoded of a
+    /// file as one of a tree.
+    left: Option<u64>,
 }
 
 impl Streams {
@@ -69,12 +87,20 @@ impl Streams {
 
     /// Notes a read of `range` in a file of `size` bytes; gives what to read ahead now, if anything.
     /// Where somebody else is about to start on some of `range`, it waits for that: the bytes would
-    /// be read twice, and by who is in a hurry in single blocks.
-    pub fn on_read(&self, node: NodeId, range: &Range<u64>, size: u64) -> Option<Begun<'_>> {
+    /// be read twice, and by who is in a hurry in single blocks. Where `may_leave`, decoding can be
+    /// left to readers, if they read side by side.
+    pub fn on_read(
+        &self,
+        node: NodeId,
+        range: &Range<u64>,
+        size: u64,
+        may_leave: bool,
+    ) -> Noted<'_> {
         if self.max_window == 0 || range.is_empty() {
-            return None;
+            return Noted::default();
         }
-        let ahead = self.note(node, range, size);
+        let may_leave = may_leave && range.end - range.start >= SIDE_BY_SIDE;
+        let noted = self.note(node, range, size, may_leave);
         // What is begun later lies behind this range, so that the wait has an end.
         let is_wanted = |begun: &mut Vec<(NodeId, Range<u64>)>| {
             let overlaps = |other: &Range<u64>| other.start < range.end && range.start < other.end;
@@ -87,10 +113,10 @@ impl Streams {
                 .wait_while(lock(&self.begun), is_wanted)
                 .unwrap_or_else(PoisonError::into_inner),
         );
-        ahead
+        noted
     }
 
-    fn note(&self, node: NodeId, range: &Range<u64>, size: u64) -> Option<Begun<'_>> {
+    fn note(&self, node: NodeId, range: &Range<u64>, size: u64, may_leave: bool) -> Noted<'_> {
         let mut streams = lock(&self.streams);
         let len = range.end - range.start;
         let found = streams
@@ -116,6 +142,7 @@ impl Streams {
                     next: range.end,
                     ahead: range.end,
                     window,
+                    left: None,
                 }
             }
         };
@@ -124,18 +151,21 @@ impl Streams {
         stream.window = stream.window.min(self.max_window / active);
         stream.next = stream.next.max(range.end);
         stream.ahead = stream.ahead.max(stream.next);
-        let ahead = self.plan(&mut stream, size).map(|range| {
+        let is_left = may_leave && stream.left.is_some_and(|left| range.start >= left);
+        let begun = self.plan(&mut stream, size).map(|range| {
+            stream.left = may_leave.then(|| stream.left.unwrap_or(range.start.max(FILE_AHEAD)));
             // Before the next reader is told that it is seen to.
             lock(&self.begun).push((node, range.clone()));
             Begun {
                 streams: self,
                 node,
                 range,
+                left: stream.left,
             }
         });
         streams.push_front(stream);
         streams.truncate(STREAMS);
-        ahead
+        Noted { begun, is_left }
     }
 
     fn plan(&self, stream: &mut Stream, size: u64) -> Option<Range<u64>> {
@@ -181,21 +211,19 @@ mod tests {
 
     /// What is read ahead, as if that was started at once.
     fn read(streams: &Streams, range: Range<u64>, size: u64) -> Option<Range<u64>> {
-        let begun = streams.on_read(NODE, &range, size);
-        begun.map(|begun| begun.range.clone())
+        let noted = streams.on_read(NODE, &range, size, false);
+        noted.begun.map(|begun| begun.range.clone())
     }
 
     #[test]
     fn who_comes_to_what_is_about_to_be_read_waits_for_that_and_nobody_else_does() {
         let streams = Streams::new(8 * MIB, 4 * MIB);
-        let begun = streams.on_read(NODE, &(0..MIB), 100 * MIB).unwrap();
+        let noted = streams.on_read(NODE, &(0..MIB), 100 * MIB, false);
+        let begun = noted.begun.unwrap();
         assert_eq!(begun.range, MIB..3 * MIB);
         // Another file, and another part of this one.
-        assert!(
-            streams
-                .on_read(NodeId(2), &(MIB..MIB + 1), 4 * MIB)
-                .is_none()
-        );
+        let other = streams.on_read(NodeId(2), &(MIB..MIB + 1), 4 * MIB, false);
+        assert!(other.begun.is_none());
         assert_eq!(read(&streams, 50 * MIB..50 * MIB + 1, 100 * MIB), None);
         let (send, told) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {

@@ -30,7 +30,7 @@ const SEEN: usize = 1 << 12;
 /// The window a walk starts with.
 const FIRST_WINDOW: u64 = 512 << 10;
 /// Of one file, what is read ahead before anybody opens it; the rest follows as it is read.
-const FILE_AHEAD: u64 = 1 << 20;
+pub const FILE_AHEAD: u64 = 1 << 20;
 /// Bytes between two files that are read along to make one request of both.
 const MAX_GAP: u64 = 64 << 10;
 /// Least that a file counts for, so that empty ones do not make the walk endless.

@@ -26,7 +26,7 @@ use hints::Hints;
 
 /// A miss this close behind the last one goes on with it. Reading such a gap along costs less than
 /// another request, on anything from an SD card up.
-const MAX_GAP: u64 = 16 << 10;
+pub const MAX_GAP: u64 = 16 << 10;
 /// Close misses in a row before requests grow.
 const PATIENCE: u32 = 2;
 /// Largest request for blocks that nobody asked for yet.
@@ -119,10 +119,11 @@ impl MetadataSource {
         }
     }
 
-    /// Says that the inodes of these nodes will be wanted, as far as the driver can tell where they are.
-    pub fn expect_inodes(&self, fs: &dyn FileSystem, nodes: &[NodeId]) {
+    /// Says that the inodes of these nodes will be wanted, as far as the driver can tell where they
+    /// are, and what lies between two of them if that is at most `max_gap` bytes.
+    pub fn expect_inodes(&self, fs: &dyn FileSystem, nodes: &[NodeId], max_gap: u64) {
         let places = nodes.iter().filter_map(|&node| fs.inode_offset(node));
-        self.expect(places.collect());
+        self.expect(places.collect(), max_gap);
     }
 
     /// Whether it is of use to [`expect`](Self::expect): not where metadata is read in large steps, nor
@@ -134,7 +135,8 @@ impl MetadataSource {
 
     /// Says that what is at these places will be wanted, each of them soon: the store below the
     /// source is asked for what is not here yet, so that one wait is not begun after the other.
-    pub fn expect(&self, mut places: Vec<u64>) {
+    /// Blocks at most `max_gap` bytes from each other are one request, with what is between.
+    pub fn expect(&self, mut places: Vec<u64>, max_gap: u64) {
         if !self.takes_expectations() {
             return;
         }
@@ -151,7 +153,7 @@ impl MetadataSource {
                 continue;
             }
             match &mut wanted {
-                Some(range) if block.start.saturating_sub(range.end) <= MAX_GAP => {
+                Some(range) if block.start.saturating_sub(range.end) <= max_gap => {
                     range.end = block.end
                 }
                 _ => {

@@ -14,7 +14,7 @@ use crate::decoded::Decoded;
 use crate::pool::Pool;
 use crate::stored::Stored;
 use crate::stream::Streams;
-use crate::tree_ahead::TreeAhead;
+use crate::tree_ahead::{MAX_GAP, TreeAhead};
 use crate::walk_ahead::WalkAhead;
 use crate::xattr_scan::{Searched, XattrScan};
 use crate::{Bulk, Data, EngineOptions, MetadataSource};
@@ -386,7 +386,10 @@ impl Reader {
             self.prefetch_metadata();
             let inner = Arc::clone(&self.inner);
             self.inner.moves.pool.submit_first(move || {
-                let plan = inner.tree.go_on(&*inner.driver, &walk);
+                let driver = &*inner.driver;
+                let metadata = &inner.metadata;
+                let expect = |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes, MAX_GAP);
+                let plan = inner.tree.go_on(driver, &expect, &walk);
                 ahead::start(&inner.moves, plan);
             });
         }

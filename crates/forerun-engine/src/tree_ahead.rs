@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use forerun_io::saturating_usize;
 use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId};
 
 use crate::ahead::Plan;
@@ -31,8 +32,9 @@ const SEEN: usize = 1 << 12;
 const FIRST_WINDOW: u64 = 512 << 10;
 /// Of one file, what is read ahead before anybody opens it; the rest follows as it is read.
 pub const FILE_AHEAD: u64 = 1 << 20;
-/// Bytes between two files that are read along to make one request of both.
-const MAX_GAP: u64 = 64 << 10;
+/// Bytes between two files, or two inodes, that are read along to make one request of both: between
+/// inodes most often the files that they are of.
+pub const MAX_GAP: u64 = 64 << 10;
 /// Least that a file counts for, so that empty ones do not make the walk endless.
 const MIN_COST: u64 = 2048;
 /// Entries that one step of a walk may look at.
@@ -40,13 +42,18 @@ const STEP: usize = 2048;
 /// Steps taken one after the other as long as all that they meet was planned by others: enough to
 /// get past all that is remembered of these.
 const TRIES: usize = 2 * SEEN / STEP;
-/// Entries taken from a listing at once.
-const BATCH: usize = 64;
+/// Entries taken from a listing at once, whose inodes are asked for together: more as the window
+/// grows, one for this much of it.
+const BATCH: std::ops::RangeInclusive<usize> = 64..=512;
+const WINDOW_OF_ENTRY: u64 = 16 << 10;
 /// Of the files that are handed over before they are asked for, one in so many is left out: the
 /// request for it says how far the reader has come.
 const MARK_FILES: usize = 48;
 /// The same in bytes, as a part of the window: it has to move before its end is reached.
 const MARKS_IN_WINDOW: u64 = 8;
+
+/// Is told of nodes whose metadata will be wanted, and then their data.
+type Expect<'a> = &'a dyn Fn(&[NodeId]);
 
 /// Who reads which part of the tree.
 pub struct TreeAhead {
@@ -97,6 +104,14 @@ pub struct Walk {
 #[derive(Default)]
 struct WalkCursor {
     frames: Vec<Frame>,
+}
+
+/// What a walk goes through, and how.
+struct Tree<'a> {
+    fs: &'a dyn FileSystem,
+    expect: Expect<'a>,
+    /// Entries taken from a listing at once.
+    batch: usize,
 }
 
 struct Frame {
@@ -228,22 +243,25 @@ impl TreeAhead {
         lock(&self.walks).walks.iter().map(Arc::clone).collect()
     }
 
-    /// Goes on with a walk: gives what to read ahead. Reads metadata, so not for a thread that
-    /// somebody waits for.
-    pub fn go_on(&self, fs: &dyn FileSystem, walk: &Mutex<Walk>) -> Plan {
+    /// Goes on with a walk: gives what to read ahead. Reads metadata, after saying so to `expect`, and
+    /// so not for a thread that somebody waits for.
+    pub fn go_on(&self, fs: &dyn FileSystem, expect: Expect<'_>, walk: &Mutex<Walk>) -> Plan {
         let mut plan = Plan::default();
-        let (taken, mut room) = {
+        let (taken, window, mut room) = {
             let mut walk = lock(walk);
-            (walk.cursor.take(), walk.window.saturating_sub(walk.ahead))
+            let room = walk.window.saturating_sub(walk.ahead);
+            (walk.cursor.take(), walk.window, room)
         };
         // Somebody else is at it.
         let Some(mut cursor) = taken else {
             return plan;
         };
+        let batch = saturating_usize(window / WINDOW_OF_ENTRY).clamp(*BATCH.start(), *BATCH.end());
+        let tree = Tree { fs, expect, batch };
         let mut planned = Vec::new();
         let (mut steps, mut tries) = (STEP, TRIES);
         while room > 0 {
-            let Some(node) = cursor.next_file(fs, &mut steps, |dir| lock(&self.trails).get(dir))
+            let Some(node) = cursor.next_file(&tree, &mut steps, |dir| lock(&self.trails).get(dir))
             else {
                 // A walk that has planned nothing is never heard of again.
                 if planned.is_empty() && steps == 0 && tries > 0 {
@@ -346,23 +364,25 @@ impl Frame {
         }
     }
 
-    fn fill(&mut self, fs: &dyn FileSystem, steps: &mut usize) {
+    fn fill(&mut self, tree: &Tree<'_>, steps: &mut usize) {
         let mut seen = 0;
         let (batch, next) = (&mut self.batch, &mut self.next);
         // What is wrong there is reported to the reader who gets there.
-        let result = fs.read_dir(self.dir, *next, &mut |entry| {
+        let result = tree.fs.read_dir(self.dir, *next, &mut |entry| {
             seen += 1;
             *next = entry.next;
             if matches!(entry.kind, FileType::Regular | FileType::Directory) {
                 batch.push_back((entry.node, entry.kind));
             }
-            if seen < BATCH {
+            if seen < tree.batch {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
             }
         });
-        self.is_done = seen < BATCH || result.is_err();
+        self.is_done = seen < tree.batch || result.is_err();
+        // Before the first of them is waited for.
+        (tree.expect)(&self.batch.iter().map(|entry| entry.0).collect::<Vec<_>>());
         *steps = steps.saturating_sub(seen.max(1));
     }
 }
@@ -371,7 +391,7 @@ impl WalkCursor {
     /// The next regular file of a depth-first walk in the order of the listings.
     fn next_file(
         &mut self,
-        fs: &dyn FileSystem,
+        tree: &Tree<'_>,
         steps: &mut usize,
         trail_of: impl Fn(NodeId) -> Option<Trail>,
     ) -> Option<NodeId> {
@@ -386,7 +406,7 @@ impl WalkCursor {
                     }
                 }
                 Some((node, _)) => return Some(node),
-                None if !frame.is_done => frame.fill(fs, steps),
+                None if !frame.is_done => frame.fill(tree, steps),
                 None => {
                     let done = frame.dir;
                     self.frames.pop();

@@ -21,6 +21,7 @@ use forerun_vfs::{
 };
 
 use crate::MetadataSource;
+use crate::metadata_source::MAX_GAP;
 use crate::pool::Pool;
 use crate::tree_ahead::TreeAhead;
 
@@ -164,7 +165,7 @@ fn expect_inodes(fs: &dyn FileSystem, metadata: &MetadataSource, dir: NodeId) ->
             false => ControlFlow::Break(()),
         }
     });
-    metadata.expect_inodes(fs, &nodes);
+    metadata.expect_inodes(fs, &nodes, MAX_GAP);
     nodes
 }
 

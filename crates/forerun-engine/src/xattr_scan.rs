@@ -116,7 +116,9 @@ impl XattrScan {
 
     /// Looks at about `inodes` more.
     fn step(&self, driver: &dyn FileSystem, metadata: &MetadataSource, inodes: u64) {
-        let expect = |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes);
+        let expect = |nodes: &[NodeId]| {
+            metadata.expect_inodes(driver, nodes, crate::metadata_source::MAX_GAP)
+        };
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = match left.go_on(driver, &expect, inodes) {
             Ok(Some(true)) | Err(_) => SOME,

@@ -95,10 +95,17 @@ fn what_is_expected_is_asked_for_once_in_the_order_of_places() {
     hints.lock().unwrap().clear();
     let (page, mib) = (4096, MIB as u64);
     // Two in one block, one close behind, one far off, one that is here already, one past the end.
-    source.expect(vec![mib, 100, 164, 2 * page, 4 * mib + 64, 9 * mib]);
-    source.expect(Vec::new());
-    let asked = hints.lock().unwrap().clone();
+    let places = vec![mib, 100, 164, 2 * page, 4 * mib + 64, 9 * mib];
+    source.expect(places.clone(), page);
+    source.expect(Vec::new(), page);
+    let asked = std::mem::take(&mut *hints.lock().unwrap());
     assert_eq!(asked, [0..3 * page, mib..mib + page]);
+    source.expect(places.clone(), 0);
+    let asked = std::mem::take(&mut *hints.lock().unwrap());
+    assert_eq!(asked, [0..page, 2 * page..3 * page, mib..mib + page]);
+    source.expect(places, mib);
+    let asked = hints.lock().unwrap().clone();
+    assert_eq!(asked.as_slice(), std::slice::from_ref(&(0..mib + page)));
     let stats = observer.stats();
     assert!(stats.get(Counter::HintedBytes) >= 4 * page);
     assert_eq!(stats.get(Counter::SourceRequests), 1);

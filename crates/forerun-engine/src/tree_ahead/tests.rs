@@ -45,7 +45,7 @@ fn a_walk_goes_on_across_directories_and_ends_with_the_tree() {
     list(&ahead, &*fs, fs.root());
     assert!(ahead.on_read(files[0]).is_none(), "one file is no order");
     let walk = ahead.on_read(files[1]).unwrap();
-    ahead.go_on(&*fs, &walk);
+    ahead.go_on(&*fs, &|_| {}, &walk);
     assert_eq!(planned(&walk), files[2..]);
     assert!(ahead.on_read(files[5]).is_some());
     assert_eq!(planned(&walk), files[6..], "what was passed is forgotten");
@@ -75,7 +75,7 @@ fn the_window_bounds_what_is_planned_and_grows() {
     let walk = ahead.on_read(files[1]).unwrap();
     let (mut most, mut misses) = (0, 0);
     for &file in &files[2..] {
-        ahead.go_on(&*fs, &walk);
+        ahead.go_on(&*fs, &|_| {}, &walk);
         let now = planned(&walk);
         misses += usize::from(now.first() != Some(&file));
         most = most.max(now.len());
@@ -104,7 +104,7 @@ fn endless_directories_end_a_step() {
     ahead.listed(parent, &entries);
     ahead.on_read(file);
     let walk = ahead.on_read(second).unwrap();
-    ahead.go_on(&*fs, &walk);
+    ahead.go_on(&*fs, &|_| {}, &walk);
     assert!(planned(&walk).is_empty());
 }
 
@@ -120,7 +120,7 @@ fn what_was_shown_is_handed_over_once_and_marks_are_left_out() {
     ahead.on_read(files[0]);
     let walk = ahead.on_read(files[1]).unwrap();
     assert!(ahead.upcoming(ALL).is_empty(), "nothing is planned yet");
-    ahead.go_on(&*fs, &walk);
+    ahead.go_on(&*fs, &|_| {}, &walk);
     let mut handed = ahead.upcoming(5);
     assert_eq!(handed.len(), 5, "no more than is taken");
     handed.extend(ahead.upcoming(ALL));
@@ -142,7 +142,7 @@ fn what_was_not_shown_is_not_handed_over() {
     list(&ahead, &*fs, first);
     ahead.on_read(files[0]);
     let walk = ahead.on_read(files[1]).unwrap();
-    ahead.go_on(&*fs, &walk);
+    ahead.go_on(&*fs, &|_| {}, &walk);
     assert_eq!(planned(&walk), files[2..4], "above, the way is not known");
     assert_eq!(ahead.upcoming(ALL), files[3..4]);
     assert!(ahead.upcoming(ALL).is_empty());
@@ -155,7 +155,7 @@ fn of_a_directory_just_shown_the_first_files_come_at_once() {
     list(&ahead, &*fs, fs.root());
     ahead.on_read(files[0]);
     let walk = ahead.on_read(files[1]).unwrap();
-    ahead.go_on(&*fs, &walk);
+    ahead.go_on(&*fs, &|_| {}, &walk);
     let dir = |name: &[u8]| fs.lookup(fs.root(), name).unwrap().unwrap();
     assert!(ahead.upcoming_in(dir(b"b"), 2).is_empty(), "not yet");
     assert_eq!(ahead.upcoming_in(dir(b"a"), 1), files[2..3]);
@@ -187,7 +187,7 @@ fn two_readers_of_one_tree_plan_each_file_once() {
             };
             walks += usize::from(lock(&walk).begins_in.is_some());
             let before = planned(&walk).len();
-            ahead.go_on(&*fs, &walk);
+            ahead.go_on(&*fs, &|_| {}, &walk);
             for node in planned(&walk).split_off(before) {
                 *plans.entry(node).or_default() += 1;
             }
@@ -208,7 +208,7 @@ fn what_is_read_a_second_time_is_planned_again() {
         for &file in &files {
             if let Some(walk) = ahead.on_read(file) {
                 let before = planned(&walk).len();
-                ahead.go_on(&*fs, &walk);
+                ahead.go_on(&*fs, &|_| {}, &walk);
                 planned_now += planned(&walk).len() - before;
             }
         }
@@ -235,4 +235,31 @@ fn walks_that_wait_for_a_thread_are_not_pushed_out() {
         .collect();
     assert_eq!(begun.len(), WALKS / 2);
     assert!(begun.iter().all(|walk| Arc::strong_count(walk) == 2));
+}
+
+#[test]
+fn inodes_are_asked_for_together_and_more_as_the_window_grows() {
+    let mut builder = MemFsBuilder::new();
+    let files: Vec<_> = (0..3000)
+        .map(|n| builder.file(&format!("{n:04}"), [Piece::Stored(vec![1; 5000])]))
+        .collect();
+    let fs = builder.build().driver();
+    let ahead = TreeAhead::new(8 << 20);
+    list(&ahead, &*fs, fs.root());
+    ahead.on_read(files[0]);
+    let mut walk = ahead.on_read(files[1]).unwrap();
+    let asked = Mutex::new(Vec::<Vec<NodeId>>::new());
+    for &file in &files[2..] {
+        ahead.go_on(&*fs, &|nodes| lock(&asked).push(nodes.to_vec()), &walk);
+        let asked = lock(&asked).iter().map(Vec::len).sum::<usize>();
+        assert!(
+            planned(&walk).len() <= asked,
+            "asked for before it is looked at"
+        );
+        walk = ahead.on_read(file).unwrap_or(walk);
+    }
+    let asked = asked.into_inner().unwrap();
+    assert_eq!(asked.concat(), files[2..], "each once, in order");
+    assert_eq!(asked[0].len(), 64);
+    assert!(asked.iter().any(|nodes| nodes.len() == 512));
 }

@@ -57,25 +57,71 @@ impl<'f> Gather<'f> {
     /// # Errors
     /// Those of the write.
     pub fn write(&mut self) -> io::Result<()> {
-        let mut slices: Vec<_> = self
-            .pieces
-            .iter()
-            .map(|piece| IoSlice::new(piece))
-            .collect();
-        let (mut left, mut at) = (&mut slices[..], self.start);
-        while !left.is_empty() {
-            match pwritev(self.file, left, at) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    IoSlice::advance_slices(&mut left, written);
-                    at = at.saturating_add(u64_from(written));
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let slices = self.pieces.iter().map(|piece| IoSlice::new(piece));
+        let at = write_all(slices.collect(), self.start, |slices, at| {
+            pwritev(self.file, slices, at)
+        })?;
         self.pieces.clear();
         (self.start, self.bytes) = (at, 0);
         Ok(())
+    }
+}
+
+/// Writes all of the slices, in as many calls as it takes. Gives where they end.
+fn write_all(
+    mut slices: Vec<IoSlice<'_>>,
+    mut at: u64,
+    mut write: impl FnMut(&[IoSlice<'_>], u64) -> Result<usize, Errno>,
+) -> io::Result<u64> {
+    let mut left = &mut slices[..];
+    // Slices without a byte: a write of them alone would give none, as a full disk might.
+    IoSlice::advance_slices(&mut left, 0);
+    while !left.is_empty() {
+        match write(left, at) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                IoSlice::advance_slices(&mut left, written);
+                at = at.saturating_add(u64_from(written));
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes at most `most` bytes a call, and every third call is interrupted.
+    fn written(pieces: &[&[u8]], most: usize) -> io::Result<Vec<u8>> {
+        let (mut out, mut calls) = (vec![0; 3], 0);
+        let slices = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let end = write_all(slices, 3, |slices, at| {
+            calls += 1;
+            if calls % 3 == 0 {
+                return Err(Errno::INTR);
+            }
+            assert_eq!(at, u64_from(out.len()), "where the last call ended");
+            let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+            let len = bytes.len().min(most);
+            out.extend(&bytes[..len]);
+            Ok(len)
+        })?;
+        assert_eq!(end, u64_from(out.len()));
+        Ok(out.split_off(3))
+    }
+
+    #[test]
+    fn writes_that_are_cut_short_go_on_where_they_ended() {
+        let pieces: [&[u8]; 5] = [b"", b"one", b"two", b"", b"three"];
+        for most in 1..20 {
+            assert_eq!(written(&pieces, most).unwrap(), pieces.concat(), "{most}");
+        }
+        assert_eq!(written(&[b""], 1).unwrap(), b"");
+        assert_eq!(written(&[], 1).unwrap(), b"");
+        let full = written(&pieces, 0).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::WriteZero);
     }
 }

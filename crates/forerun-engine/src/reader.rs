@@ -22,8 +22,9 @@ use crate::{Bulk, Data, EngineOptions, MetadataSource};
 /// Most that is held of what was read ahead, whatever the budget for all.
 const AHEAD_BUDGET: u64 = 32 << 20;
 
-/// Pieces of a file that the kernel asks for at the same time while it reads ahead of a process.
-const SIDE_BY_SIDE: usize = 4;
+/// Pieces of a file that the kernel asks for at the same time while it reads ahead of a process: so
+/// many CPUs are kept busy by those who answer.
+const ANSWERERS: usize = 4;
 
 /// Reads files of one image. Cheap to clone; used from many threads at once.
 #[derive(Clone)]
@@ -116,7 +117,7 @@ impl Reader {
             moves: Arc::new(moves),
             streams: Streams::new(window, geometry.max_request()),
             prefetched: Once::new(),
-            readers_suffice: options.pool_threads() <= SIDE_BY_SIDE && !volume.shares_blocks,
+            readers_suffice: options.pool_threads() <= ANSWERERS && !volume.shares_blocks,
             options,
             limits,
         };

@@ -241,6 +241,25 @@ mod tests {
     }
 
     #[test]
+    fn decoding_is_left_to_long_reads_behind_what_is_decoded_of_trees() {
+        let streams = Streams::new(8 * MIB, 4 * MIB);
+        let left = |range: Range<u64>, may_leave| {
+            let noted = streams.on_read(NODE, &range, 100 * MIB, may_leave);
+            (noted.begun.and_then(|begun| begun.left), noted.is_left)
+        };
+        // What begins in the first MiB was not left to anybody, but what is planned behind it is.
+        assert_eq!(left(0..MIB / 2, true), (Some(FILE_AHEAD), false));
+        assert_eq!(left(MIB / 2..3 * MIB / 2, true), (Some(FILE_AHEAD), false));
+        assert_eq!(
+            left(3 * MIB / 2..5 * MIB / 2, true),
+            (Some(FILE_AHEAD), true)
+        );
+        // Who may not leave it, or reads in small pieces, has no part in that.
+        assert!(!left(5 * MIB / 2..7 * MIB / 2, false).1);
+        assert!(!left(7 * MIB / 2..7 * MIB / 2 + SIDE_BY_SIDE - 1, true).1);
+    }
+
+    #[test]
     fn a_sequential_reader_is_always_behind_what_was_asked_for() {
         let streams = Streams::new(8 * MIB, 4 * MIB);
         let (size, mut asked, mut requests) = (100 * MIB + 5, 128 << 10, 0);

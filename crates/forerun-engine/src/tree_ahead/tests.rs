@@ -19,6 +19,14 @@ fn tree() -> (Arc<dyn FileSystem>, Vec<NodeId>) {
     (builder.build().driver(), files)
 }
 
+/// So many files of 5000 bytes.
+fn one_directory(count: u32) -> (Arc<dyn FileSystem>, Vec<NodeId>) {
+    let mut builder = MemFsBuilder::new();
+    let file = |n| builder.file(&format!("{n:04}"), [Piece::Stored(vec![1; 5000])]);
+    let files = (0..count).map(file).collect();
+    (builder.build().driver(), files)
+}
+
 fn list(ahead: &TreeAhead, fs: &dyn FileSystem, dir: NodeId) {
     let mut entries = Vec::new();
     let mut dirs = Vec::new();
@@ -64,11 +72,7 @@ fn files_in_no_order_start_nothing() {
 
 #[test]
 fn the_window_bounds_what_is_planned_and_grows() {
-    let mut builder = MemFsBuilder::new();
-    let files: Vec<_> = (0..2000)
-        .map(|n| builder.file(&format!("{n:04}"), [Piece::Stored(vec![1; 5000])]))
-        .collect();
-    let fs = builder.build().driver();
+    let (fs, files) = one_directory(2000);
     let ahead = TreeAhead::new(2 << 20);
     list(&ahead, &*fs, fs.root());
     ahead.on_read(files[0]);
@@ -239,11 +243,7 @@ fn walks_that_wait_for_a_thread_are_not_pushed_out() {
 
 #[test]
 fn inodes_are_asked_for_together_and_more_as_the_window_grows() {
-    let mut builder = MemFsBuilder::new();
-    let files: Vec<_> = (0..3000)
-        .map(|n| builder.file(&format!("{n:04}"), [Piece::Stored(vec![1; 5000])]))
-        .collect();
-    let fs = builder.build().driver();
+    let (fs, files) = one_directory(3000);
     let ahead = TreeAhead::new(8 << 20);
     list(&ahead, &*fs, fs.root());
     ahead.on_read(files[0]);

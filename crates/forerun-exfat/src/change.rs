@@ -161,6 +161,13 @@ impl Pending {
         orphans.map(|(id, set)| (*id, set.data())).collect()
     }
 
+    /// Ends every use, and returns the nodes whose end of use frees clusters.
+    pub fn end_uses(&mut self) -> Vec<NodeId> {
+        self.opens.clear();
+        let with_spare = self.orphans.keys().chain(&self.ahead);
+        with_spare.copied().collect()
+    }
+
     /// Whether a node is in use.
     pub fn is_open(&self, id: NodeId) -> bool {
         self.opens.contains_key(&id)

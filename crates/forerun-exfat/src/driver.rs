@@ -1,13 +1,21 @@
 //! exFAT behind the seam.
 
+#[cfg(test)]
+mod interleavings;
+
 use std::ops::{ControlFlow, Range};
-use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(not(test))]
+use std::sync::Mutex;
+use std::sync::{Arc, PoisonError};
 
 use forerun_io::{Structure, WriteBack};
 use forerun_vfs::{
     Changes, DirCursor, DirEntry, Error, Extent, FileSystem, FileSystemMut, FileType, Metadata,
     NewNode, NodeId, OpenMutWith, OpenWith, Problem, Result, Space, Timestamp, Usage, VolumeInfo,
 };
+// Unit tests run the driver under a scheduler that chooses the order of threads.
+#[cfg(test)]
+use shuttle::sync::Mutex;
 
 use crate::change::Store;
 use crate::error::Check;
@@ -354,18 +362,16 @@ impl FileSystemMut for Exfat {
     }
 
     fn release(&self, node: NodeId) -> Result<()> {
-        let is_idle = self.session(|session| {
-            let pending = &session.state.pending;
-            let ends = pending.orphan(node).is_some() || pending.ahead.contains(&node);
-            !ends || session.writable().is_err()
-        });
-        match is_idle {
-            true => {
-                self.session(|session| session.state.pending.release(node));
+        let durable = self.store.as_ref().is_some_and(|s| s.dirsync || s.sync);
+        // One session: a name that is removed between the decision and the release would leave a
+        // node that no later call frees.
+        self.session(|session| match session.frees_at_release(node) {
+            true => session.change(durable, |session| session.release(node)),
+            false => {
+                session.state.pending.release(node);
                 Ok(())
             }
-            false => self.change_names(|session| session.release(node)),
-        }
+        })
     }
 
     fn forget(&self, node: NodeId) {
@@ -383,6 +389,10 @@ impl FileSystemMut for Exfat {
 
     fn sync_all(&self) -> Result<()> {
         self.session(|session| session.commit(true))
+    }
+
+    fn finish(&self) -> Result<()> {
+        self.session(|session| session.finish())
     }
 
     fn space(&self) -> Result<Space> {

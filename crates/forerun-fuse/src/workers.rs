@@ -32,6 +32,8 @@ struct Shared {
     max_inline: usize,
     queue: Mutex<Queue>,
     arrived: Condvar,
+    /// A thread has become idle while [`Workers::drain`] waits.
+    drained: Condvar,
 }
 
 #[derive(Default)]
@@ -39,6 +41,8 @@ struct Queue {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
+    /// [`Workers::drain`] waits for all threads to be idle.
+    draining: bool,
 }
 
 impl Workers {
@@ -49,6 +53,7 @@ impl Workers {
             max_inline: takers.saturating_sub(1),
             queue: Mutex::default(),
             arrived: Condvar::new(),
+            drained: Condvar::new(),
         };
         Self {
             shared: Arc::new(shared),
@@ -80,6 +85,15 @@ impl Workers {
             let bytes = bytes.to_vec();
             self.hand_over(Box::new(move || job(&bytes)));
         }
+    }
+
+    /// Waits until every job that was handed over has ended.
+    pub fn drain(&self) {
+        let mut queue = self.shared.lock();
+        queue.draining = true;
+        let busy = |queue: &mut Queue| !queue.jobs.is_empty() || queue.idle < queue.threads;
+        let waited = self.shared.drained.wait_while(queue, busy);
+        waited.unwrap_or_else(PoisonError::into_inner).draining = false;
     }
 
     fn hand_over(&self, job: Job) {
@@ -118,6 +132,9 @@ impl Shared {
                 continue;
             }
             queue.idle += 1;
+            if queue.draining {
+                self.drained.notify_all();
+            }
             let (guard, timeout) = self
                 .arrived
                 .wait_timeout(queue, IDLE)
@@ -126,6 +143,7 @@ impl Shared {
             queue.idle -= 1;
             if timeout.timed_out() && queue.jobs.is_empty() {
                 queue.threads -= 1;
+                self.drained.notify_all();
                 return;
             }
         }
@@ -177,6 +195,22 @@ mod tests {
         }
         assert_eq!(finished.iter().filter(|name| *name == "slow").count(), 21);
         first.join().unwrap();
+    }
+
+    #[test]
+    fn draining_waits_for_what_was_handed_over() {
+        let workers = Workers::new(1);
+        let done = Arc::new(AtomicUsize::new(0));
+        for _ in 0..8 {
+            let done = Arc::clone(&done);
+            workers.run(move || {
+                std::thread::yield_now();
+                done.fetch_add(1, Ordering::AcqRel);
+            });
+        }
+        workers.drain();
+        assert_eq!(done.load(Ordering::Acquire), 8);
+        workers.drain();
     }
 
     #[test]

@@ -178,6 +178,13 @@ pub trait FileSystemMut: FileSystem {
     /// Those of the device.
     fn sync_all(&self) -> Result<()>;
 
+    /// Ends every use that is left, as at the end of a mount: frees the nodes without a name and makes
+    /// everything durable, as [`sync_all`](Self::sync_all). No request follows.
+    ///
+    /// # Errors
+    /// Those of the device, after everything else was tried.
+    fn finish(&self) -> Result<()>;
+
     /// How much room there is.
     ///
     /// # Errors

@@ -110,14 +110,28 @@ impl Session<'_> {
         self.update(&node)
     }
 
-    /// One use less of a node.
+    /// Returns whether the end of a use may free clusters: the node has no name, or more clusters
+    /// than its length takes. A volume that takes no more changes frees nothing.
+    pub fn frees_at_release(&self, id: NodeId) -> bool {
+        let pending = &self.state.pending;
+        let has_spare = pending.orphan(id).is_some() || pending.ahead.contains(&id);
+        has_spare && self.writable().is_ok()
+    }
+
+    /// Ends one use of a node. The last one frees the clusters of a node without a name, and those
+    /// beyond the length of any other.
     ///
     /// # Errors
     /// Those of the device.
     pub fn release(&mut self, id: NodeId) -> Result<()> {
-        if !self.state.pending.release(id) {
-            return Ok(());
+        match self.state.pending.release(id) {
+            true => self.free_unused(id),
+            false => Ok(()),
         }
+    }
+
+    /// Frees what a node without uses no longer needs.
+    fn free_unused(&mut self, id: NodeId) -> Result<()> {
         if self.state.pending.orphan(id).is_some() {
             return self.bury(id);
         }
@@ -126,5 +140,21 @@ impl Session<'_> {
             self.trim_ahead(&node)?;
         }
         Ok(())
+    }
+
+    /// Ends every use that is left and makes everything durable.
+    ///
+    /// # Errors
+    /// The first of those of the device and of damaged nodes; the other nodes are freed all the same.
+    pub fn finish(&mut self) -> Result<()> {
+        let mut outcome = Ok(());
+        if self.writable().is_ok() {
+            for id in self.state.pending.end_uses() {
+                let freed = self.change(false, |session| session.free_unused(id));
+                outcome = outcome.and(freed);
+            }
+        }
+        let committed = self.commit(true);
+        outcome.and(committed)
     }
 }

@@ -70,7 +70,7 @@ impl Flusher {
         }
     }
 
-    /// Makes everything durable, for the last time.
+    /// Ends every use that is left and makes everything durable, for the last time.
     pub fn end(&self) {
         *self.shared.state() = State::Ended;
         self.shared.told.notify_one();
@@ -78,7 +78,7 @@ impl Flusher {
         if let Some(thread) = thread.take() {
             let _what_it_did_is_done_again = thread.join();
         }
-        if let Err(error) = self.volume.fs().sync_all() {
+        if let Err(error) = self.volume.fs().finish() {
             tracing::error!("at the end of the mount: {error}");
         }
     }

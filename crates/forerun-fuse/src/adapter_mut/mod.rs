@@ -93,6 +93,8 @@ impl Filesystem for AdapterMut {
     }
 
     fn destroy(&mut self) {
+        // A close that a helper thread still answers frees space.
+        self.workers.drain();
         self.core.flusher.end();
     }
 

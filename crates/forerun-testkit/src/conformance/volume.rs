@@ -52,6 +52,7 @@ pub fn check_filesystem_mut(fs: &Arc<dyn FileSystemMut>, device: &Arc<dyn BlockD
     assert!(test.list(test.fs.root()).is_empty(), "something was left");
     assert_eq!(test.free(), before, "space was lost");
     fs.sync_all().expect("sync_all");
+    test.the_end_frees_nodes_without_names();
 }
 
 pub(super) struct Test<'a> {
@@ -260,6 +261,26 @@ impl Test<'_> {
         refused(self.fs.metadata(node), "stale_node");
         self.gone("open");
         assert_eq!(self.free(), before, "space of a file removed while open");
+    }
+
+    fn the_end_frees_nodes_without_names(&self) {
+        let before = self.free();
+        let (gone, kept) = (self.file("gone"), self.file("kept"));
+        for node in [gone, kept] {
+            self.fs.open(node).unwrap();
+            self.write(node, 0, &[7; 100_000]);
+        }
+        self.gone("gone");
+        self.fs.finish().expect("finish");
+        let free = self.free();
+        assert!(free < before, "the file with a name keeps its space");
+        self.gone("kept");
+        assert!(
+            self.free() > free,
+            "the file with a name was no longer in use"
+        );
+        self.fs.sync_all().expect("sync_all");
+        assert_eq!(self.free(), before, "space of files in use at the end");
     }
 
     fn full(&self) {

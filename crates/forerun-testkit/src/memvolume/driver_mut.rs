@@ -241,6 +241,19 @@ impl FileSystemMut for MemVolume {
         Ok(())
     }
 
+    fn finish(&self) -> Result<()> {
+        let mut state = self.state();
+        let ids: Vec<u64> = state.nodes.keys().copied().collect();
+        for id in ids {
+            if let Ok(node) = state.node_mut(NodeId(id)) {
+                node.uses = 0;
+            }
+            state.drop_unused(id);
+        }
+        drop(state);
+        self.sync_all()
+    }
+
     fn space(&self) -> Result<Space> {
         let state = self.state();
         Ok(Space {

@@ -288,6 +288,10 @@ impl FileSystemMut for ToyFs {
         self.commit(&mut self.lock())
     }
 
+    fn finish(&self) -> Result<()> {
+        self.sync_all()
+    }
+
     fn space(&self) -> Result<Space> {
         Err(Error::Unsupported("statfs".into()))
     }

@@ -17,11 +17,12 @@ pub mod group {
 
     /// `VolumeDirty` is set.
     pub const MARK: Group = Group(0);
-    /// Clusters are marked used; those of directories are cleared.
+    /// Clusters are marked used; those of directories are cleared, and so are sectors behind the end
+    /// of a directory that hold something.
     pub const ALLOCATE: Group = Group(1);
     /// The FAT leads to them.
     pub const LINK: Group = Group(2);
-    /// Parts of new sets behind their first sector; what readers must find behind a new end.
+    /// Parts of new sets behind their first sector; unused entries up to the sector of a new set.
     pub const BEHIND: Group = Group(3);
     /// Sets, new, changed and removed.
     pub const ENTRIES: Group = Group(4);
@@ -101,8 +102,6 @@ pub struct Move {
     pub dir: NodeId,
     pub from: Place,
     pub to: Place,
-    /// Entries behind the first of the old place that are to become zeros.
-    pub behind_end: u32,
 }
 
 /// Changes under way.
@@ -127,8 +126,6 @@ pub struct Pending {
     pub cut_nodes: HashSet<NodeId>,
     /// Slots that are free after the next commit: directory, first, number.
     pub late_slots: Vec<(NodeId, u32, u32)>,
-    /// A directory ends earlier, and what is behind its end is cleared later.
-    pub ended: bool,
     /// Sets that go to another sector.
     pub moves: Vec<Move>,
     opens: HashMap<NodeId, u32>,

@@ -206,7 +206,6 @@ impl<'a> Session<'a> {
         let frees = std::mem::take(&mut pending.frees);
         pending.fresh = crate::alloc::Runs::default();
         pending.cut_nodes.clear();
-        pending.ended = false;
         pending.touched = false;
         for (dir, slot, count) in std::mem::take(&mut pending.late_slots) {
             if let Some(index) = self.known_index(dir) {

@@ -4,13 +4,18 @@
 //! indexes together are kept within a budget.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use forerun_vfs::{Error, Result};
 
 use crate::dir::{Found, Slots};
 use crate::entry_set::EntrySet;
 use crate::error::Check;
+use crate::ondisk::kind;
 use crate::volume::Volume;
+
+/// Slots of the longest set: what one power cut may leave behind the end of a directory.
+const MOST_LEFT: u32 = 256;
 
 /// The index of one directory.
 pub struct Index {
@@ -30,6 +35,8 @@ pub struct Index {
     pub departed: Vec<u32>,
     /// Slots of entries in use that no set holds on to.
     pub strays: Vec<u32>,
+    /// Slots behind the end that a power cut left something in.
+    pub behind_end: Range<u32>,
     /// Something that could not be understood.
     pub damaged: Option<Error>,
 }
@@ -55,6 +62,7 @@ impl Index {
             stranded: Vec::new(),
             departed: Vec::new(),
             strays: Vec::new(),
+            behind_end: 0..0,
             damaged: None,
         };
         let limit = volume.limits.dir_entries;
@@ -91,6 +99,9 @@ impl Index {
             slot = next;
         }
         index.end = slot;
+        if volume.recovers {
+            index.behind_end = left_behind(slots, slot..count)?;
+        }
         Ok(index)
     }
 
@@ -173,24 +184,6 @@ impl Index {
         }
     }
 
-    /// Whether nothing but free slots is from `slot` to the end.
-    pub fn is_free_to_end(&self, slot: u32) -> bool {
-        let mut at = slot;
-        while at < self.end {
-            match self.free.range(..=at).next_back() {
-                Some((&start, &len)) if start + len > at => at = start + len,
-                _ => return false,
-            }
-        }
-        true
-    }
-
-    /// The directory ends at `slot` now.
-    pub fn end_at(&mut self, slot: u32) {
-        self.take(slot, self.end.saturating_sub(slot));
-        self.end = slot;
-    }
-
     /// The smallest run of free slots within a sector that `count` fit in.
     pub fn fit(&self, count: u32) -> Option<u32> {
         let mut fitting = self.by_len.range((count, 0)..);
@@ -207,24 +200,56 @@ impl Index {
             .map(|(&start, _)| start)
     }
 
-    /// Free slots across sectors, of which the first two are in the same.
+    /// Free slots for a set of several sectors: as few sectors as it can take, and the first two
+    /// entries in the same one.
     pub fn fit_across(&self, count: u32) -> Option<u32> {
         let mut run: Option<(u32, u32)> = None;
         for (&start, &len) in &self.free {
             run = match run {
                 Some((first, end)) if end == start => Some((first, start + len)),
-                // One slot at the end of a sector would part file entry and stream extension.
-                _ if len == 1 => None,
                 _ => Some((start, start + len)),
             };
-            if let Some((first, end)) = run
-                && end - first >= count
-            {
-                return Some(first);
+            if let Some((first, end)) = run {
+                let start = self.start_of_set(first, count);
+                if end.saturating_sub(start) >= count {
+                    return Some(start);
+                }
             }
         }
         None
     }
+
+    /// The first slot from `slot` on where a set of several sectors may begin.
+    fn start_of_set(&self, slot: u32, count: u32) -> u32 {
+        let (per, inside) = (self.per_sector, slot % self.per_sector);
+        let room = count.div_ceil(per) * per;
+        match inside + count <= room && inside + 2 <= per {
+            true => slot,
+            false => slot - inside + per,
+        }
+    }
+}
+
+/// The slots of `range`, which is behind the end of a directory, in which a power cut left parts of
+/// sets. Empty where something there may be the start of a set, which is for a repair to judge, and
+/// where there is more than power cuts leave.
+fn left_behind(slots: &mut Slots<'_>, range: Range<u32>) -> Result<Range<u32>> {
+    let mut left = range.start..range.start;
+    for slot in range {
+        let found = slots.entry(slot)?.map_or(kind::END, |entry| entry[0]);
+        if found == kind::END {
+            continue;
+        }
+        if left.is_empty() {
+            left.start = slot;
+        }
+        left.end = slot + 1;
+        let is_primary = found & kind::IN_USE != 0 && found & kind::SECONDARY == 0;
+        if is_primary || left.end - left.start > MOST_LEFT {
+            return Ok(0..0);
+        }
+    }
+    Ok(left)
 }
 
 #[cfg(test)]
@@ -242,6 +267,7 @@ mod tests {
             stranded: Vec::new(),
             departed: Vec::new(),
             strays: Vec::new(),
+            behind_end: 0..0,
             damaged: None,
         }
     }
@@ -253,8 +279,6 @@ mod tests {
         assert_eq!(index.free, BTreeMap::from([(10, 6), (16, 6)]));
         assert_eq!(index.fit(6), Some(10));
         assert_eq!(index.fit(7), None);
-        assert_eq!(index.fit_across(7), Some(10));
-        assert_eq!(index.fit_across(13), None);
         index.take(12, 6);
         assert_eq!(index.free, BTreeMap::from([(10, 2), (18, 4)]));
         index.release(12, 6);
@@ -262,5 +286,22 @@ mod tests {
         assert_eq!(index.by_len.len(), 2);
         assert_eq!(index.fit_in_sector(20, 3), Some(16));
         assert_eq!(index.fit_in_sector(33, 1), None);
+    }
+
+    #[test]
+    fn a_long_set_takes_as_few_sectors_as_it_can() {
+        let mut index = index();
+        index.release(29, 20);
+        assert_eq!(index.fit_across(17), Some(29));
+        assert_eq!(index.fit_across(20), None, "29 to 49 are in three sectors");
+        index.release(49, 3);
+        assert_eq!(index.fit_across(20), Some(32));
+        index.take(29, 2);
+        assert_eq!(
+            index.fit_across(17),
+            Some(32),
+            "31 is the last slot of its sector"
+        );
+        assert_eq!(index.fit_across(21), None);
     }
 }

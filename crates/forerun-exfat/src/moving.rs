@@ -32,8 +32,6 @@ pub fn restored(mut bytes: Vec<u8>) -> Option<EntrySet> {
             *kind |= kind::IN_USE;
         }
     }
-    // It may have been made the end of the directory.
-    *bytes.get_mut(ENTRY)? = kind::STREAM;
     bytes.get_mut(25..32)?.fill(0);
     EntrySet::parse(bytes).ok()
 }

@@ -204,10 +204,12 @@ impl Session<'_> {
             let stranded = std::mem::take(&mut index.stranded);
             let departed = std::mem::take(&mut index.departed);
             let strays = std::mem::take(&mut index.strays);
+            let behind_end = std::mem::take(&mut index.behind_end);
             self.make_room(index.weight());
             self.state.indexes.insert(dir, (index, self.state.clock));
             self.end_moves(dir, &stranded, &departed)?;
             self.clear_strays(dir, &strays)?;
+            self.clear_behind_end(dir, behind_end)?;
         }
         let entry = self.state.indexes.get_mut(&dir);
         let (index, used) = entry.ok_or(Error::StaleNode(dir))?;

@@ -4,6 +4,8 @@
 mod common;
 
 use common::{Recorder, assert_sound, create, list, mkdir, mkfs, open, open_mut, read, write};
+use forerun_io::MemorySource;
+use forerun_testkit::exfat_judge::{What, judge};
 use forerun_vfs::{Changes, Error, FileSystem, FileSystemMut, FileType};
 
 #[test]
@@ -231,4 +233,54 @@ fn names_are_renamed_in_case_moved_and_refused() {
     fs.sync_all().unwrap();
     assert_sound(&device.to_vec());
     assert_eq!(open(&device.to_vec()).volume().label, b"new label");
+}
+
+/// A volume that was not unmounted, with `kind` in the second sector behind the end of the directory
+/// `d`; and where that is.
+fn with_entry_behind_the_end(image: &[u8], kind: u8) -> (Vec<u8>, usize) {
+    let device = Recorder::new(image);
+    let fs = open_mut(&device, |_| {});
+    let dir = mkdir(&fs, fs.root(), "d").unwrap();
+    create(&fs, dir, "f").unwrap();
+    fs.sync_all().unwrap();
+    let mut image = device.to_vec();
+    let report = judge(&MemorySource::new(image.clone())).unwrap();
+    let cluster = report.find("d").unwrap().clusters[0];
+    let at = report.geometry.offset(cluster) as usize + 2 * 512;
+    image[at..at + 4].copy_from_slice(&[kind, 0, b'x', 0]);
+    image[106] |= 2;
+    (image, at)
+}
+
+#[test]
+fn parts_of_sets_behind_the_end_are_cleared_after_a_power_cut() {
+    let Some(empty) = mkfs(8 << 20, &["-c", "4K"]) else {
+        return;
+    };
+    for kind in [0xC1, 0xC0, 0x41, 0x05] {
+        let (image, _) = with_entry_behind_the_end(&empty, kind);
+        let found = judge(&MemorySource::new(image.clone())).unwrap();
+        assert!(found.findings.iter().any(|f| f.what == What::BehindEnd));
+        let device = Recorder::new(&image);
+        let fs = open_mut(&device, |_| {});
+        let dir = fs.lookup(fs.root(), b"d").unwrap().unwrap();
+        assert_eq!(list(&fs, dir).len(), 1);
+        fs.sync_all().unwrap();
+        let found = judge(&MemorySource::new(device.to_vec())).unwrap();
+        assert_eq!(found.findings, [], "{kind:#04x}");
+    }
+}
+
+#[test]
+fn a_set_behind_the_end_is_left_to_a_repair() {
+    let Some(empty) = mkfs(8 << 20, &["-c", "4K"]) else {
+        return;
+    };
+    let (image, at) = with_entry_behind_the_end(&empty, 0x85);
+    let device = Recorder::new(&image);
+    let fs = open_mut(&device, |_| {});
+    let dir = fs.lookup(fs.root(), b"d").unwrap().unwrap();
+    assert_eq!(list(&fs, dir).len(), 1);
+    fs.sync_all().unwrap();
+    assert_eq!(device.to_vec()[at], 0x85);
 }

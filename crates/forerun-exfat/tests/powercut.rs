@@ -30,7 +30,7 @@ use forerun_io::BlockDevice;
 use forerun_testkit::exfat_judge::{Class, Fsck, Report, Said, What, judge};
 use forerun_testkit::powercut::{
     Bounds, Campaign, Found, Moment, Operation, Outcome, Place, Scene, Setting, Snapshot, Subject,
-    Workload,
+    Workload, long_name,
 };
 use forerun_testkit::rng::Rng;
 use forerun_testkit::{require, temp_dir};
@@ -43,7 +43,7 @@ const FOREIGN: u8 = 0xF0;
 /// which it finds no more than lost clusters, which `fsck.exfat` does not look for.
 const FSCK_ONE_IN: u128 = 64;
 const FSCK_ONE_LEAK_IN: u128 = 8;
-const PAIRS: usize = 1150;
+const PAIRS: usize = 1002;
 const TRIPLES: usize = 5000;
 
 fn open(device: Arc<dyn BlockDevice>, dirsync: bool) -> Result<Arc<dyn FileSystemMut>> {
@@ -69,13 +69,20 @@ fn empty(cluster: u64) -> Option<Snapshot> {
 /// Clusters of 512 bytes and of 4 KiB, and small clusters on a volume with ten left.
 fn scenes() -> Option<Vec<Scene>> {
     // Entry sets of the fillers take three entries each: so the next set lies across the end of a
-    // cluster of 16 or 128 entries.
+    // cluster of 16 or 128 entries. Five sets fill a sector, and a directory with clusters of one
+    // sector grows from one sector to nine.
     let mut scenes = Vec::new();
-    for (cluster, fillers, full) in [(512, 5, false), (4096, 42, false), (512, 5, true)] {
+    let kinds = [
+        (512, 5, 40, false),
+        (4096, 42, 35, false),
+        (512, 5, 0, true),
+    ];
+    for (cluster, fillers, brim, full) in kinds {
         let empty = empty(cluster)?;
         let setting = Setting {
             cluster,
             fillers,
+            brim,
             ballast: if full { ballast(&empty, cluster) } else { 0 },
         };
         let name = format!("{cluster}{}", if full { ", nearly full" } else { "" });
@@ -105,7 +112,8 @@ fn workloads(scenes: &[Scene], full: bool) -> Vec<Workload> {
                 .into_iter()
                 .for_each(|single| add(dirsync, single));
         }
-        for operations in in_pieces(at.cluster) {
+        let growing = ["C", "D"].map(|dir| growing(at, dir)).into_iter().flatten();
+        for operations in in_pieces(at.cluster).into_iter().chain(growing) {
             add(true, operations.clone());
             add(false, operations);
         }
@@ -161,6 +169,33 @@ fn in_pieces(cluster: u64) -> Vec<Vec<Operation>> {
         vec![truncate(3 * cluster), write(&one, 3 * cluster, 2 * cluster)],
     ];
     then.map(|then| [&before[..], &then].concat()).to_vec()
+}
+
+/// Names of two sectors in a directory that grows for them; none where the scene has no such.
+fn growing(scene: &Scene, dir: &str) -> Vec<Vec<Operation>> {
+    let dir = Place::from(dir);
+    let (long, short) = (dir.join(&long_name('N')), dir.join(b"short"));
+    if !scene.has(&dir) {
+        return Vec::new();
+    }
+    let rename = |from: &Place, to: &Place| Operation::Rename {
+        from: from.clone(),
+        to: to.clone(),
+    };
+    let create = || Operation::Create(long.clone());
+    let elsewhere = Place::from("A").join(&long_name('L'));
+    vec![
+        vec![create()],
+        vec![Operation::Mkdir(long.clone())],
+        vec![rename(&"A/one".into(), &long)],
+        vec![rename(&elsewhere, &long)],
+        vec![rename(&dir.join(b"filler03"), &long)],
+        vec![create(), Operation::Unlink(long.clone())],
+        vec![create(), rename(&long, &short)],
+        vec![create(), rename(&long, &elsewhere)],
+        vec![create(), Operation::Create(dir.join(&long_name('M')))],
+        vec![Operation::Create(short.clone()), create()],
+    ]
 }
 
 thread_local! {

@@ -19,6 +19,7 @@ fn scene(ballast: u64) -> Scene {
     let setting = Setting {
         cluster: toyfs::CLUSTER,
         fillers: 2,
+        brim: 0,
         ballast,
     };
     let open = |device, dirsync| Ok(Arc::new(ToyFs::open(device, dirsync, Mistake::None)?) as _);

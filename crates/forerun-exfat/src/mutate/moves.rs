@@ -1,9 +1,10 @@
 //! Moves of sets from one sector to another, step by step: see [`moving`](crate::moving).
 
-use forerun_io::{Group, saturating_usize};
+use std::ops::Range;
+
 use forerun_vfs::{Error, NodeId, Result};
 
-use super::set::count;
+use super::set::{count, unused_set};
 use crate::change::{Move, Store, group};
 use crate::dir::{self, Place};
 use crate::entry_set::EntrySet;
@@ -46,12 +47,11 @@ impl Session<'_> {
                 self.enter(to, slot, set)?;
             }
         }
-        let behind_end = self.depart(from, place)?;
+        self.depart(from, place)?;
         self.state.pending.moves.push(Move {
             dir: from.dir,
             from: from.place,
             to: place,
-            behind_end,
         });
         Ok(place)
     }
@@ -78,15 +78,9 @@ impl Session<'_> {
         }
     }
 
-    /// Marks a set as on its way to `place`. Gives how many entries behind its first are behind an
-    /// end of the directory now, in the same sector: they are needed until the set has arrived.
-    fn depart(&mut self, from: &Here<'_>, place: Place) -> Result<u32> {
-        let mut bytes = from.set.bytes().to_vec();
-        for entry in bytes.chunks_exact_mut(ENTRY) {
-            if let Some(kind) = entry.first_mut() {
-                *kind &= !kind::IN_USE;
-            }
-        }
+    /// Marks a set as on its way to `place`.
+    fn depart(&mut self, from: &Here<'_>, place: Place) -> Result<()> {
+        let mut bytes = unused_set(from.set);
         let pointer = place.pointer().to_le_bytes();
         let field = bytes.iter_mut().skip(25).take(POINTER_LEN);
         for (to, byte) in field.zip(pointer) {
@@ -94,46 +88,10 @@ impl Session<'_> {
         }
         let key = self.volume.name_key(&from.set.name());
         self.index(from.dir)?.remove(key, from.slot);
-        let mut late = (from.dir, from.slot, count(from.set));
-        let mut behind_end = 0;
-        if self.is_tail(from.dir, from.slot, from.set)? {
-            // Nobody finds the parts in other sectors without the first.
-            if let Some(kind) = bytes.get_mut(ENTRY) {
-                *kind = kind::END;
-            }
-            let in_first = self.per_sector() - from.slot % self.per_sector();
-            let len = saturating_usize(in_first.into()) * ENTRY;
-            let first = bytes.get(..len).unwrap_or(&bytes);
-            self.write_slots(from.dir, from.slot, first, group::DEPART, group::DEPART)?;
-            self.clear_tail(from.dir, from.slot + in_first, group::LAST)?;
-            self.index(from.dir)?.end_at(from.slot + 1);
-            late.2 = 1;
-            behind_end = in_first - 1;
-        } else {
-            self.write_slots(from.dir, from.slot, &bytes, group::DEPART, group::LAST)?;
-        }
+        self.write_slots(from.dir, from.slot, &bytes, group::DEPART, group::LAST)?;
+        let late = (from.dir, from.slot, count(from.set));
         self.state.pending.late_slots.push(late);
-        Ok(behind_end)
-    }
-
-    /// Whether a set of several sectors is the last of its directory.
-    ///
-    /// # Errors
-    /// Those of [`index`](Self::index).
-    pub fn is_tail(&mut self, dir: NodeId, slot: u32, set: &EntrySet) -> Result<bool> {
-        let after = slot + count(set);
-        Ok(!self.is_whole(slot, set) && self.index(dir)?.is_free_to_end(after))
-    }
-
-    /// Clears what is behind an end of a directory that comes before it.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub fn clear_tail(&mut self, dir: NodeId, from: u32, group: Group) -> Result<()> {
-        let end = self.index(dir)?.end;
-        let zeros = vec![0; saturating_usize(end.saturating_sub(from).into()) * ENTRY];
-        self.state.pending.ended = true;
-        self.write_slots(dir, from, &zeros, group, group)
+        Ok(())
     }
 
     /// The sets that were on their way are on the device: neither end needs to know of the other. The
@@ -154,10 +112,6 @@ impl Session<'_> {
             let mut set = dir::read_set(self.volume, id, moved.to)?;
             set.set_pointer(0);
             self.write(group::FREE, moved.to.offset, set.head())?;
-            // What is behind the end is to be zeros (6.2.1).
-            let zeros = vec![0; saturating_usize(moved.behind_end.into()) * ENTRY];
-            let behind = moved.from.offset + forerun_io::u64_from(ENTRY);
-            self.write(group::FREE, behind, &zeros)?;
         }
         Ok(())
     }
@@ -214,6 +168,19 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Clears what a power cut left behind the end of a directory: no system reads it, `fsck.exfat`
+    /// calls it damage, and Linux refuses to use such slots.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn clear_behind_end(&mut self, dir: NodeId, slots: Range<u32>) -> Result<()> {
+        if self.writable().is_err() || slots.is_empty() {
+            return Ok(());
+        }
+        let zeros = vec![0; slots.len() * ENTRY];
+        self.write_slots(dir, slots.start, &zeros, group::ALLOCATE, group::ALLOCATE)
+    }
+
     /// Before a set that arrived just before a power cut changes: its old place must not be taken
     /// for the one that counts.
     ///
@@ -241,7 +208,7 @@ impl Session<'_> {
     /// # Errors
     /// Those of the device.
     pub fn after_moves(&mut self) -> Result<()> {
-        match self.state.pending.moves.is_empty() && !self.state.pending.ended {
+        match self.state.pending.moves.is_empty() {
             true => Ok(()),
             false => self.commit(false),
         }

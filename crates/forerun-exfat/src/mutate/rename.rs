@@ -82,8 +82,8 @@ impl Session<'_> {
     /// any number as long as no name is there twice meanwhile.
     fn after_moves_for(&mut self, from: (NodeId, &[u8]), to: (NodeId, &[u8])) -> Result<()> {
         let moves = &self.state.pending.moves;
-        if moves.is_empty() || self.state.pending.ended {
-            return self.after_moves();
+        if moves.is_empty() {
+            return Ok(());
         }
         let left = moves.iter().any(|moved| moved.dir == to.0);
         let source = self.find(from.0, from.1)?.ok_or(Error::NotFound)?;

@@ -5,6 +5,7 @@
 //! set the rest of its sector is marked unused, so that the end of the directory comes to a border
 //! and the next set needs no other sector.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use forerun_io::saturating_usize;
@@ -53,7 +54,7 @@ impl Session<'_> {
         }
     }
 
-    /// Slots behind the end of the directory, which moves.
+    /// Slots behind the end of the directory, which moves to the next border between sectors.
     fn extend(&mut self, dir: NodeId, count: u32) -> Result<u32> {
         let per = self.per_sector();
         let index = self.index(dir)?;
@@ -61,37 +62,64 @@ impl Session<'_> {
         let left = end.next_multiple_of(per) - end;
         let skip = if left < count { left } else { 0 };
         let (start, slots) = (end + skip, index.slots);
+        let new_end = (start + count).next_multiple_of(per);
         if start + count > slots {
             self.grow_directory(dir, start + count - slots)?;
         }
-        if skip > 0 {
-            // First: readers stop at the first slot that was never used.
-            self.write_slots(dir, end, &unused(skip), group::BEHIND, group::BEHIND)?;
-        }
-        let new_end = (start + count).next_multiple_of(per);
-        self.close_end(dir, new_end)?;
-        let tail = new_end - (start + count);
-        // With the set, where that is in the same sector.
-        let first = if count <= per {
-            group::ENTRIES
+        self.clear_sector(dir, new_end)?;
+        if count > per {
+            self.move_end(dir, end..new_end - per)?;
+            // The last sector of the set, and what follows it there.
+            let tail = new_end - (start + count);
+            self.write_slots(
+                dir,
+                start + count,
+                &unused(tail),
+                group::BEHIND,
+                group::BEHIND,
+            )?;
         } else {
-            group::BEHIND
-        };
-        self.write_slots(dir, start + count, &unused(tail), first, group::BEHIND)?;
+            if skip > 0 {
+                // First: readers stop at the first slot that was never used.
+                self.clear_sector(dir, start)?;
+                self.write_slots(dir, end, &unused(skip), group::BEHIND, group::BEHIND)?;
+            }
+            // One sector, which the set covers in part: in the same step, or later if it is moved.
+            let sector = unused(new_end - start);
+            self.write_slots(dir, start, &sector, group::ENTRIES, group::ENTRIES)?;
+        }
         let index = self.index(dir)?;
         index.end = new_end;
         index.release(end, new_end - end);
         Ok(start)
     }
 
-    /// Makes sure that the directory ends at `slot` for readers once the slots before it are used.
-    fn close_end(&mut self, dir: NodeId, slot: u32) -> Result<()> {
+    /// Marks the slots unused, the sectors one after the other. A set of several sectors goes there:
+    /// parts of it must neither come behind the end of the directory, where `fsck.exfat` and Linux
+    /// allow nothing but zeros, nor behind the length that the set of the directory tells.
+    fn move_end(&mut self, dir: NodeId, slots: Range<u32>) -> Result<()> {
+        let per = self.per_sector();
+        let mut at = slots.start;
+        // With the length of a directory that has grown.
+        self.commit(false)?;
+        while at < slots.end {
+            let next = (at / per + 1).saturating_mul(per).min(slots.end);
+            self.write_slots(dir, at, &unused(next - at), group::ENTRIES, group::ENTRIES)?;
+            self.commit(false)?;
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// Clears the sector at `slot`, behind the end of the directory, where readers are about to find
+    /// the end and it holds something.
+    fn clear_sector(&mut self, dir: NodeId, slot: u32) -> Result<()> {
         let (per, chain) = (self.per_sector(), self.chain(dir)?);
         let mut slots = Slots::new(self.volume, &chain, Some(dir));
         match slots.entry(slot)? {
             Some(entry) if entry[0] != kind::END => {
                 let zeros = vec![0; saturating_usize(per.into()) * ENTRY];
-                self.write_slots(dir, slot, &zeros, group::BEHIND, group::BEHIND)
+                self.write_slots(dir, slot, &zeros, group::ALLOCATE, group::ALLOCATE)
             }
             _ => Ok(()),
         }

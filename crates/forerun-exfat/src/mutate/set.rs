@@ -18,6 +18,17 @@ pub fn count(set: &EntrySet) -> u32 {
     u32::try_from(set.entries()).unwrap_or(u32::MAX)
 }
 
+/// The bytes of a set with all its entries marked unused.
+pub fn unused_set(set: &EntrySet) -> Vec<u8> {
+    let mut bytes = set.bytes().to_vec();
+    for entry in bytes.chunks_exact_mut(ENTRY) {
+        if let Some(kind) = entry.first_mut() {
+            *kind &= !kind::IN_USE;
+        }
+    }
+    bytes
+}
+
 /// A moment as it comes from the clock of the machine.
 pub fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -136,25 +147,7 @@ impl Session<'_> {
         set: &EntrySet,
         groups: (Group, Group),
     ) -> Result<()> {
-        if self.is_tail(dir, slot, set)? {
-            // The directory ends here: nobody finds the parts in other sectors without the first.
-            let key = self.volume.name_key(&set.name());
-            let in_first = self.per_sector() - slot % self.per_sector();
-            let zeros = vec![0; saturating_usize(in_first.into()) * ENTRY];
-            self.write_slots(dir, slot, &zeros, groups.0, groups.0)?;
-            self.clear_tail(dir, slot + in_first, groups.1)?;
-            let index = self.index(dir)?;
-            index.remove(key, slot);
-            index.end_at(slot);
-            return Ok(());
-        }
-        let mut bytes = set.bytes().to_vec();
-        for entry in bytes.chunks_exact_mut(ENTRY) {
-            if let Some(kind) = entry.first_mut() {
-                *kind &= !kind::IN_USE;
-            }
-        }
-        self.write_slots(dir, slot, &bytes, groups.0, groups.1)?;
+        self.write_slots(dir, slot, &unused_set(set), groups.0, groups.1)?;
         let (key, entries) = (self.volume.name_key(&set.name()), count(set));
         let per = self.per_sector();
         let in_first = (per - slot % per).min(entries);

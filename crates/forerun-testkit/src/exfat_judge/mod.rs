@@ -25,8 +25,7 @@ pub use fsck::{Fsck, Said};
 pub enum Class {
     /// Clusters that are marked and that nobody owns: space lost, nothing else.
     Leak,
-    /// Entries that nobody reads: behind the end of a directory, or the last of a set whose first
-    /// are gone.
+    /// Entries that no system reads: the last of a set whose first are gone.
     Stale,
     /// Marked clusters that nobody else owns hang on the end of a chain that has all it should have:
     /// space lost. Readers do not come there; `fsck.exfat` cuts the chain, and calls that corrupt.
@@ -73,7 +72,8 @@ pub enum What {
     UsedButFree,
     /// A cluster that is marked and has no owner.
     Leak,
-    /// Entries behind the end of a directory.
+    /// Entries behind the end of a directory. Linux refuses to make names there, and `fsck.exfat` from
+    /// 1.3 on calls them damage.
     BehindEnd,
 }
 
@@ -84,7 +84,7 @@ impl What {
         match self {
             Self::Leak => Class::Leak,
             Self::LongChain => Class::Excess,
-            Self::BehindEnd | Self::StrayName => Class::Stale,
+            Self::StrayName => Class::Stale,
             Self::Boot
             | Self::FatHead
             | Self::Table
@@ -98,7 +98,8 @@ impl What {
             | Self::Length
             | Self::Chain
             | Self::CrossLink
-            | Self::UsedButFree => Class::Repair,
+            | Self::UsedButFree
+            | Self::BehindEnd => Class::Repair,
         }
     }
 }

@@ -46,9 +46,16 @@ pub struct Setting {
     pub cluster: u64,
     /// Files in `B` before those that matter, so that the next lies across the end of a cluster.
     pub fillers: u32,
+    /// Files in the directories `C` and `D`, which are not there without any: as many as leave one
+    /// sector of each unused, so that a name of two sectors makes it grow. The cluster behind `C` is
+    /// taken, the one behind `D` is free. Only workloads that name them use them.
+    pub brim: u32,
     /// Bytes of a file that leaves the volume nearly full; 0 for none.
     pub ballast: u64,
 }
+
+/// Directories of which one sector is left.
+const BRIMS: [&[u8]; 2] = [b"C", b"D"];
 
 /// A name of 255 UTF-16 units.
 #[must_use]
@@ -83,6 +90,12 @@ impl Scene {
             model: model.go_on(false),
             cluster: setting.cluster,
         })
+    }
+
+    /// Whether something of that path is there.
+    #[must_use]
+    pub fn has(&self, at: &Place) -> bool {
+        super::model::find(self.model.now(), at).is_ok()
     }
 
     /// All single operations.
@@ -206,7 +219,7 @@ fn syncs(state: &State) -> Vec<Operation> {
     syncs
 }
 
-/// What operations are drawn from. Fillers and ballast are left alone.
+/// What operations are drawn from. Fillers, ballast, `C` and `D` are left alone.
 struct Tree {
     files: Vec<(Place, u64)>,
     dirs: Vec<Place>,
@@ -223,10 +236,10 @@ impl Tree {
         };
         for (id, node) in state {
             let place = place(state, *id);
-            if place
-                .names()
-                .any(|name| name.starts_with(b"filler") || name == b"ballast")
-            {
+            let is_left_alone = |name: &[u8]| {
+                name.starts_with(b"filler") || name == b"ballast" || BRIMS.contains(&name)
+            };
+            if place.names().any(is_left_alone) {
                 continue;
             }
             match &node.content {
@@ -253,38 +266,53 @@ fn place(state: &State, id: u32) -> Place {
     }
 }
 
+/// Empty files in `dir`.
+fn fillers(dir: &Place, count: u32) -> impl Iterator<Item = Operation> {
+    let name = |number| format!("filler{number:02}");
+    (0..count).map(move |number| Operation::Create(dir.join(name(number).as_bytes())))
+}
+
+/// A file of `len` bytes.
+fn file(at: Place, len: u64) -> Vec<Operation> {
+    let mut operations = vec![Operation::Create(at.clone())];
+    if len > 0 {
+        operations.push(Operation::Write {
+            file: at,
+            offset: 0,
+            len,
+        });
+    }
+    operations
+}
+
 impl Setting {
     fn operations(&self) -> Vec<Operation> {
         let mut operations = Vec::new();
         let cluster = self.cluster;
-        let a = Place::from("A");
-        let b = Place::from("B");
+        let [a, b] = ["A", "B"].map(Place::from);
+        let [c, d] = BRIMS.map(|name| Place::from("").join(name));
         operations.extend([a.clone(), b.clone(), "E".into()].map(Operation::Mkdir));
-        let mut file = |at: Place, len| {
-            operations.push(Operation::Create(at.clone()));
-            if len > 0 {
-                operations.push(Operation::Write {
-                    file: at,
-                    offset: 0,
-                    len,
-                });
-            }
-        };
-        file(a.join(b"one"), 2 * cluster + 100);
-        file(a.join(&long_name('L')), 600);
-        for filler in 0..self.fillers {
-            file(b.join(format!("filler{filler:02}").as_bytes()), 0);
+        if self.brim > 0 {
+            operations.push(Operation::Mkdir(c.clone()));
         }
-        file(b.join(b"cross"), cluster / 2);
+        operations.extend(file(a.join(b"one"), 2 * cluster + 100));
+        operations.extend(file(a.join(&long_name('L')), 600));
+        operations.extend(fillers(&b, self.fillers));
+        operations.extend(file(b.join(b"cross"), cluster / 2));
         let sparse = b.join(b"sparse");
-        file(sparse.clone(), 10);
+        operations.extend(file(sparse.clone(), 10));
         if self.ballast > 0 {
-            file("ballast".into(), self.ballast);
+            operations.extend(file("ballast".into(), self.ballast));
         }
         operations.push(Operation::Truncate {
             file: sparse,
             len: 3 * cluster,
         });
+        if self.brim > 0 {
+            operations.extend(fillers(&c, self.brim));
+            operations.push(Operation::Mkdir(d.clone()));
+            operations.extend(fillers(&d, self.brim));
+        }
         operations.push(Operation::SyncAll);
         operations
     }

@@ -46,7 +46,7 @@ pub use handover::{Giver, HandoverError, Inherited, Offered, take_over};
 pub use mount::{Monitor, Mount, mount, mount_reader, mount_volume};
 pub use mountinfo::{MountEntry, mounts};
 pub use options::{MountOptions, OptionError, parse_size};
-pub use umount::{UmountOptions, umount};
+pub use umount::{UmountOptions, is_mounted_for_writing, umount};
 pub use unmounter::{Unmounted, Unmounter};
 
 /// Filesystem type of our mounts in `/proc/self/mountinfo`, unless `subtype=` says otherwise.

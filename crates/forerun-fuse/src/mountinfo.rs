@@ -19,6 +19,8 @@ pub struct MountEntry {
     pub fstype: String,
     /// What is mounted, as it was named by who mounted it.
     pub source: OsString,
+    /// Whether the filesystem itself is read-only, wherever it is mounted.
+    pub read_only: bool,
 }
 
 /// All mounts this process sees, in the order in which they were made.
@@ -52,11 +54,16 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let fstype = unescape(fields.next()?);
     let source = unescape(fields.next()?);
+    let mut options = fields
+        .next()
+        .unwrap_or_default()
+        .split(|&byte| byte == b',');
     Some(MountEntry {
         device: (major.parse().ok()?, minor.parse().ok()?),
         mount_point: PathBuf::from(OsString::from_vec(mount_point)),
         fstype: String::from_utf8_lossy(&fstype).into_owned(),
         source: OsString::from_vec(source),
+        read_only: options.any(|option| option == b"ro"),
     })
 }
 
@@ -99,6 +106,7 @@ mod tests {
             assert_eq!(entry.mount_point, Path::new("/mnt/a b\\"));
             assert_eq!(entry.fstype, "fuse.forerun");
             assert_eq!(entry.source, "/img\tx");
+            assert!(entry.read_only, "of the filesystem, not of the mount");
         }
     }
 

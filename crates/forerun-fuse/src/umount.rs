@@ -9,9 +9,9 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::attach::find_helper;
-use crate::mountinfo::top_mount;
+use crate::mountinfo::{mounts, top_mount};
 use crate::mountpoint::{is_dead, is_fuse, resolve};
-use crate::{FSTYPE, UmountError};
+use crate::{FSTYPE, MountEntry, UmountError};
 
 /// How long a volume may take to be written to its end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,28 +45,43 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
     }
     match detach(&path, options.lazy) {
         Err(UmountError::Busy { .. }) if is_fuse(&entry) && is_dead(&path) => detach(&path, true),
-        Ok(()) if entry.fstype == FSTYPE && !options.lazy => {
-            wait_until_unlocked(Path::new(&entry.source));
+        Ok(()) if is_fuse(&entry) && !entry.read_only && !options.lazy => {
+            wait_until_written(&entry);
             Ok(())
         }
         result => result,
     }
 }
 
-/// A volume that was mounted for writing is locked until the last of it is written, which is after
-/// the mount has gone. For a source that is no file of ours there is nothing to wait for.
-fn wait_until_unlocked(source: &Path) {
+/// Waits until the volume of a mount that is gone has been written. It was mounted for writing, so
+/// the serving process keeps it locked until then. A source that is no file has no lock.
+///
+/// The lock alone does not tell whose it is. Where a mount for writing of the same source is still
+/// visible, the lock is that mount's: either it is another place of the same mount, which goes on,
+/// or it was made after the volume had been written.
+fn wait_until_written(gone: &MountEntry) {
+    let source = Path::new(&gone.source);
     let Some(Ok(file)) = source.is_absolute().then(|| File::open(source)) else {
         return;
     };
     let patience = Instant::now() + PATIENCE;
     while let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
+        if is_mounted_for_writing(source) {
+            return;
+        }
         if Instant::now() > patience {
             tracing::warn!("{} is still being written to", source.display());
             return;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Whether a mount for writing of this file or device is visible.
+pub fn is_mounted_for_writing(source: &Path) -> bool {
+    let all = mounts().unwrap_or_default();
+    let same = |entry: &&MountEntry| Path::new(&entry.source) == source;
+    all.iter().filter(same).any(|entry| !entry.read_only)
 }
 
 /// Unmounts what is on top of `path`, as whoever may.

@@ -5,13 +5,15 @@ mod common;
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
+use std::sync::Arc;
+use std::time::Duration;
 
 use common::{Place, can_mount, ensure, is_mounted, mount_memory, undisturbed};
 use forerun_fuse::{
-    FSTYPE, MountError, MountOptions, Operation, UmountError, UmountOptions, Unmounted,
-    mount_reader, mounts, umount,
+    FSTYPE, MountError, MountOptions, Operation, UmountError, UmountOptions, Unmounted, Volume,
+    mount_reader, mount_volume, mounts, umount,
 };
-use forerun_testkit::{MemFsBuilder, MemImage, Piece};
+use forerun_testkit::{MemFsBuilder, MemImage, MemVolume, Piece, eventually};
 
 fn sample() -> MemImage {
     let mut builder = MemFsBuilder::new();
@@ -23,7 +25,7 @@ fn refused(place: &Place, dir: &str) -> MountError {
     let image = sample();
     let options = MountOptions::default();
     let engine = options.open_options().engine;
-    let source = std::sync::Arc::new(image.source.clone());
+    let source = Arc::new(image.source.clone());
     let reader = common::reader(image.driver(), source, &engine);
     mount_reader(reader, &place.dir().join(dir), &options).unwrap_err()
 }
@@ -48,6 +50,45 @@ fn shows_what_it_is_and_goes_when_told() {
     mount.wait().unwrap();
     assert!(!is_mounted(&place.mnt()));
     assert_eq!(mount.unmount().unwrap(), Unmounted::Done, "twice is once");
+}
+
+/// A volume mounted for writing is locked. That says nothing of other mounts of the same file.
+#[test]
+fn umount_waits_for_no_other_mount_of_the_same_file() {
+    if !can_mount() {
+        return;
+    }
+    let (a, b) = (Place::new("locked"), Place::new("beside"));
+    let file = a.dir().join("image");
+    let locked = File::create(&file).unwrap();
+    locked.try_lock().unwrap();
+    let options = format!("fsname={}", file.display());
+    let unmounted = |dir: std::path::PathBuf| {
+        let (done, finished) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(umount(&dir, UmountOptions::default())));
+        finished.recv_timeout(Duration::from_secs(30))
+    };
+    // Read-only, as all images are.
+    let beside = mount_memory(&sample(), &b, &options);
+    unmounted(b.mnt()).unwrap().unwrap();
+    drop(beside);
+    // Another place of a mount that goes on.
+    let volume = MemVolume::in_memory(1 << 20, 4096);
+    let device = volume.device();
+    let volume = Volume::new(Arc::new(volume), device, Arc::default());
+    let options = MountOptions::parse(&options).unwrap();
+    let mount = mount_volume(Arc::new(volume), &a.mnt(), &options).unwrap();
+    rustix::mount::mount_bind(a.mnt(), b.mnt()).unwrap();
+    unmounted(b.mnt()).unwrap().unwrap();
+    // The last one waits for the lock.
+    let (done, finished) = std::sync::mpsc::channel();
+    let last = a.mnt();
+    std::thread::spawn(move || done.send(umount(&last, UmountOptions::default())));
+    eventually("it has gone", || !is_mounted(&a.mnt()));
+    assert!(finished.try_recv().is_err(), "the file is still locked");
+    drop(locked);
+    finished.recv().unwrap().unwrap();
+    drop(mount);
 }
 
 #[test]
@@ -270,7 +311,7 @@ fn pushed_data_is_the_file_s() {
         let place = Place::new("push");
         let mut options = MountOptions::default();
         options.lift_readahead = false;
-        let source = std::sync::Arc::new(image.source.clone());
+        let source = Arc::new(image.source.clone());
         let reader = common::reader(image.driver(), source, &options.open_options().engine);
         let mount = mount_reader(reader, &place.mnt(), &options).unwrap();
         assert!(mount.pushing());

@@ -92,6 +92,23 @@ fn read_write_unless_told_otherwise() {
     volume.umount();
 }
 
+/// umount(8) returns before the process of the mount has ended.
+#[test]
+fn a_volume_is_mounted_again_right_after_umount() {
+    let Some(volume) = Volume::new("volume_again") else {
+        return;
+    };
+    for n in 0..20 {
+        volume.mount(&[]).ok();
+        fs::write(volume.mnt().join("file"), vec![n; 1 << 20]).unwrap();
+        let unmounted = Command::new("umount").arg(volume.mnt()).status().unwrap();
+        assert!(unmounted.success());
+    }
+    volume.mount(&[]).ok();
+    assert_eq!(fs::read(volume.mnt().join("file")).unwrap(), [19; 1 << 20]);
+    volume.umount();
+}
+
 #[test]
 fn a_trace_of_a_mount() {
     let Some(volume) = Volume::new("volume_trace") else {

@@ -6,13 +6,17 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use forerun::{Error, EventSink, TraceWriter, VolumeMut};
+use forerun::{Error, EventSink, OpenOptions, TraceWriter, VolumeMut, WriteOptions};
 use forerun_fuse::MountOptions;
 
 use super::{MountArgs, daemon};
 use crate::context::Context;
 use crate::error::{Failure, Result};
+
+/// How long the volume of a mount that is gone may take to be written.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens the volume for reading and writing; nothing where it is to be mounted read-only.
 pub fn open(
@@ -36,7 +40,7 @@ pub fn open(
         }
         return Ok(None);
     }
-    match VolumeMut::open(&args.image, &open, &options.write) {
+    match open_when_written(&args.image, &open, &options.write) {
         Ok(volume) => {
             context.observe(volume.volume().observer());
             Ok(Some(volume))
@@ -51,6 +55,36 @@ pub fn open(
         }
         Err(error) => Err(Failure::from(error).of(args.image.display())),
     }
+}
+
+/// Opens a volume that may just have been unmounted: umount(8) returns before the process of that
+/// mount has written the last of it and lets go of its lock. A volume that is mounted is refused at
+/// once.
+fn open_when_written(
+    image: &Path,
+    options: &OpenOptions,
+    how: &WriteOptions,
+) -> forerun::Result<VolumeMut> {
+    let source = image.canonicalize();
+    let source = source.as_deref().unwrap_or(image);
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        match VolumeMut::open(image, options, how) {
+            Err(error)
+                if is_busy(&error)
+                    && Instant::now() < patience
+                    && !forerun_fuse::is_mounted_for_writing(source) =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Whether another process has the volume open for writing.
+fn is_busy(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::ResourceBusy)
 }
 
 /// Whether the file may be read, but not written.

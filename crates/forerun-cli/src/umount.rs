@@ -1,13 +1,15 @@
 //! `forerun umount`: takes mounts down, those of killed processes included.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use forerun_fuse::UmountOptions;
+use forerun_fuse::{UmountError, UmountOptions};
 
+use crate::commands::status;
 use crate::context::Context;
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
+use crate::mount::ask_all;
 
 /// Unmount what forerun mounted, also where the serving process was killed
 #[derive(Args, Clone, Debug)]
@@ -33,7 +35,7 @@ pub fn run(context: &Context, args: &UmountArgs) -> Result {
     for dir in &args.dirs {
         let by_kernel = crate::mount::umount_by_kernel(dir, args.lazy);
         let taken = by_kernel.unwrap_or_else(|| {
-            forerun_fuse::umount(dir, options).map_err(|error| {
+            by_fuse(dir, options).map_err(|error| {
                 let message = without_errno(&error.to_string());
                 Failure::new(Exit::Mount, "umount", message)
             })
@@ -43,4 +45,28 @@ pub fn run(context: &Context, args: &UmountArgs) -> Result {
         }
     }
     Ok(exit)
+}
+
+/// Unmounts a FUSE mount. One that `subtype=` gave another type is recognized by the process that
+/// serves it.
+fn by_fuse(dir: &Path, options: UmountOptions) -> std::result::Result<(), UmountError> {
+    match forerun_fuse::umount(dir, options) {
+        Err(UmountError::NotOurs { path, .. }) if is_served(&path) => {
+            let force = true;
+            forerun_fuse::umount(dir, UmountOptions { force, ..options })
+        }
+        unmounted => unmounted,
+    }
+}
+
+/// Whether a process of this user serves what is mounted on `path`.
+fn is_served(path: &Path) -> bool {
+    let all = forerun_fuse::mounts().unwrap_or_default();
+    let Some(entry) = all.iter().rfind(|entry| entry.mount_point == path) else {
+        return false;
+    };
+    let device = format!("{}:{}", entry.device.0, entry.device.1);
+    ask_all()
+        .iter()
+        .any(|told| status::text(&told.mount, "device") == device)
 }

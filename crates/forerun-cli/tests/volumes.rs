@@ -110,6 +110,19 @@ fn a_volume_is_mounted_again_right_after_umount() {
 }
 
 #[test]
+fn a_mount_of_plain_type_fuse_is_known_as_ours() {
+    let Some(volume) = Volume::new("volume_plain") else {
+        return;
+    };
+    volume.mount(&["-o", "subtype="]).ok();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let shown = format!(" {} fuse ", volume.mnt().display());
+    assert!(mounts.contains(&shown), "{mounts}");
+    fs::write(volume.mnt().join("file"), b"contents").unwrap();
+    volume.umount();
+}
+
+#[test]
 fn a_trace_of_a_mount() {
     let Some(volume) = Volume::new("volume_trace") else {
         return;

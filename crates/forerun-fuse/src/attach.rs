@@ -70,7 +70,10 @@ fn directly(
         })
     };
     let data = CString::new(data).map_err(|_| system(Errno::INVAL))?;
-    let fstype = format!("fuse.{}", options.subtype);
+    let fstype = match options.subtype.as_str() {
+        "" => "fuse".to_string(),
+        subtype => format!("fuse.{subtype}"),
+    };
     match rustix::mount::mount(
         source,
         dir,
@@ -187,8 +190,10 @@ fn receive_device(socket: &OwnedFd) -> Option<OwnedFd> {
 
 fn helper_options(source: &OsStr, options: &MountOptions, writable: bool) -> OsString {
     let mut list = OsString::from(if writable { "rw" } else { "ro" });
-    list.push(",subtype=");
-    list.push(escape(OsStr::new(&options.subtype)));
+    if !options.subtype.is_empty() {
+        list.push(",subtype=");
+        list.push(escape(OsStr::new(&options.subtype)));
+    }
     list.push(",fsname=");
     list.push(escape(source));
     for (wanted, word) in [
@@ -240,6 +245,9 @@ mod tests {
             list,
             "ro,subtype=forerun,fsname=/a\\,b\\\\c,nosuid,nodev,noexec,default_permissions,allow_other"
         );
+        let plain = MountOptions::parse("subtype=").unwrap();
+        let list = helper_options(OsStr::new("a"), &plain, true);
+        assert_eq!(list, "rw,fsname=a,nosuid,nodev");
     }
 
     #[test]

@@ -52,6 +52,21 @@ fn shows_what_it_is_and_goes_when_told() {
     assert_eq!(mount.unmount().unwrap(), Unmounted::Done, "twice is once");
 }
 
+#[test]
+fn an_empty_subtype_shows_as_plain_fuse() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("plain");
+    let mount = mount_memory(&sample(), &place, "subtype=");
+    let all = mounts().unwrap();
+    let entry = all.iter().rfind(|m| m.mount_point == place.mnt()).unwrap();
+    assert_eq!(entry.fstype, "fuse");
+    assert_eq!(fs::read(place.mnt().join("file")).unwrap(), [7; 300_000]);
+    drop(mount);
+    assert!(!is_mounted(&place.mnt()));
+}
+
 /// A volume mounted for writing is locked. That says nothing of other mounts of the same file.
 #[test]
 fn umount_waits_for_no_other_mount_of_the_same_file() {

@@ -65,7 +65,8 @@ pub struct MountOptions {
     pub large_blocks: bool,
     /// `fsname=`: what `mount` and `df` show as the source; the caller's word for the image.
     pub fsname: Option<String>,
-    /// `subtype=`: what follows `fuse.` in the type of the mount.
+    /// `subtype=`: what follows `fuse.` in the type of the mount. Empty for a mount of the plain type
+    /// `fuse`.
     pub subtype: String,
     /// `suid`: honour set-user-id bits of the image. Root only.
     pub suid: bool,

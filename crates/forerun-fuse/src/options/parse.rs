@@ -45,13 +45,15 @@ enum Action {
     Flag(fn(&mut MountOptions)),
     /// Name of the value for messages, and what sets it; false where it cannot be.
     Value(&'static str, fn(&mut MountOptions, &str) -> bool),
+    /// As `Value`, for a value that may be empty.
+    Text(&'static str, fn(&mut MountOptions, &str) -> bool),
     /// A word of fstab that implies others; with or without a value.
     Implied(fn(&mut MountOptions)),
     /// Means something to others only.
     Ignored,
 }
 
-use Action::{Flag, Ignored, Implied, Value};
+use Action::{Flag, Ignored, Implied, Text, Value};
 
 const SIZE: &str = "a number of bytes such as 4096, 64K, 8M or 1G";
 const ID: &str = "a number from 0 to 4294967294";
@@ -194,9 +196,9 @@ const TABLE: &[(&str, Action)] = &[
     ),
     (
         "subtype",
-        Value("a name", |o, v| {
+        Text("a name, or nothing", |o, v| {
             o.subtype = v.to_string();
-            is_name(v)
+            v.is_empty() || is_name(v)
         }),
     ),
     ("suid", Flag(|o| o.suid = true)),
@@ -271,10 +273,10 @@ fn apply_word(options: &mut MountOptions, word: &str) -> Result<(), OptionError>
             let value = value.to_string();
             return Err(OptionError::UnexpectedValue { name, value });
         }
-        (Value(expected, _), None | Some("")) => {
+        (Value(expected, _), None | Some("")) | (Text(expected, _), None) => {
             return Err(OptionError::MissingValue { name, expected });
         }
-        (Value(expected, set), Some(value)) => {
+        (Value(expected, set) | Text(expected, set), Some(value)) => {
             if !set(options, value) {
                 let value = value.to_string();
                 return Err(OptionError::BadValue {
@@ -326,12 +328,12 @@ fn split(list: &str) -> Vec<String> {
 
 fn known() -> String {
     let names = TABLE.iter().filter(|(_, action)| match action {
-        Flag(_) | Value(..) => true,
+        Flag(_) | Value(..) | Text(..) => true,
         Implied(_) | Ignored => false,
     });
     let names: Vec<_> = names
         .map(|(name, action)| match action {
-            Value(..) => format!("{name}="),
+            Value(..) | Text(..) => format!("{name}="),
             Flag(_) | Implied(_) | Ignored => (*name).to_string(),
         })
         .collect();

@@ -74,6 +74,7 @@ fn every_value_is_set() {
 #[test]
 fn later_words_win() {
     assert!(parse("nolargeblocks,largeblocks").large_blocks);
+    assert_eq!(parse("subtype=x,subtype=").subtype, "");
     assert!(!parse("suid,nosuid").suid);
     assert!(!parse("suid,dev,user").suid);
     assert!(parse("user,exec").exec);

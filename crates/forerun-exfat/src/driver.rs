@@ -162,11 +162,11 @@ impl FileSystem for Exfat {
     }
 
     fn metadata(&self, node: NodeId) -> Result<Metadata> {
-        let (kind, attributes, size, mtime) = self.session(|session| {
+        let (kind, attributes, size, nlink, mtime) = self.session(|session| {
             if node == ROOT {
                 let clusters = session.chain(ROOT)?.clusters();
                 let size = u64::from(clusters) << self.volume.boot.cluster_bits;
-                return Ok((FileType::Directory, 0, size, Timestamp::default()));
+                return Ok((FileType::Directory, 0, size, 1, Timestamp::default()));
             }
             let set = session.load(node)?.set;
             let (len, most) = (set.data().len, self.volume.boot.heap_len());
@@ -176,7 +176,8 @@ impl FileSystem for Exfat {
             }
             let attributes = set.file().file_attributes.get();
             let mtime = self.timestamp(set.modified());
-            Ok((set.file_type(), attributes, len, mtime))
+            let nlink = u32::from(session.state.pending.orphan(node).is_none());
+            Ok((set.file_type(), attributes, len, nlink, mtime))
         })?;
         Ok(Metadata {
             kind,
@@ -184,7 +185,7 @@ impl FileSystem for Exfat {
             uid: self.volume.ownership.uid,
             gid: self.volume.ownership.gid,
             size,
-            nlink: 1,
+            nlink,
             mtime,
             device: forerun_vfs::Device::default(),
         })

@@ -102,7 +102,8 @@ pub struct Metadata {
     pub gid: u32,
     /// Bytes of a regular file or symbolic link; what the format says of a directory; else 0.
     pub size: u64,
-    /// Names this node has, as far as the format keeps count; at least 1.
+    /// Names this node has, as far as the format keeps count; 0 for a node that is in use and has
+    /// none left, else at least 1.
     pub nlink: u32,
     /// Last modification.
     pub mtime: Timestamp,

@@ -27,9 +27,7 @@ impl Session<'_> {
             && len != node.set.data().len
         {
             self.resize(&mut node, len)?;
-            let stamp = self.stamp(now());
-            node.set.set_modified(stamp);
-            node.set.set_accessed(stamp);
+            node.set.set_modified(self.stamp(now()));
         }
         if let Some(permissions) = changes.permissions
             && node.set.file_type() == FileType::Regular

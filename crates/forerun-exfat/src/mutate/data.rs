@@ -33,9 +33,6 @@ impl Session<'_> {
         if range.start >= range.end {
             return Ok(Vec::new());
         }
-        if range.end > self.volume.boot.heap_len() {
-            return Err(Error::TooLarge);
-        }
         let need = self.clusters_for(range.end)?;
         let mut chain = self.chain(id)?;
         if need > chain.clusters() {
@@ -70,7 +67,6 @@ impl Session<'_> {
         let valid = node.set.valid_len().max(range.end);
         let stamp = self.stamp(time);
         node.set.set_modified(stamp);
-        node.set.set_accessed(stamp);
         if len != node.set.data().len {
             self.describe_data(&mut node, &chain, len, valid);
             self.settle_chain(&node, chain, len);
@@ -88,9 +84,7 @@ impl Session<'_> {
     pub fn allocate(&mut self, id: NodeId, range: Range<u64>, keep_size: bool) -> Result<()> {
         let mut node = self.file(id)?;
         let len = node.set.data().len;
-        if range.end > self.volume.boot.heap_len() {
-            return Err(Error::TooLarge);
-        }
+        self.clusters_for(range.end)?;
         if keep_size {
             let room = self.volume.boot.clusters_for(len) << self.volume.boot.cluster_bits;
             return match range.end <= room {

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use forerun_vfs::{Error, Result};
 
 use crate::chain::Chain;
+use crate::ondisk::MAX_CLUSTERS;
 use crate::session::{Node, Session};
 
 impl Session<'_> {
     /// Clusters that a file of that length has.
     ///
     /// # Errors
-    /// `NoSpace` for more than any volume has.
+    /// `NoSpace` for more than this volume has, `TooLarge` for more than any volume can have.
     pub fn clusters_for(&self, len: u64) -> Result<u32> {
         let clusters = self.volume.boot.clusters_for(len);
         match u32::try_from(clusters) {
             Ok(clusters) if clusters <= self.volume.boot.clusters => Ok(clusters),
-            _ => Err(Error::NoSpace),
+            Ok(clusters) if clusters <= MAX_CLUSTERS => Err(Error::NoSpace),
+            _ => Err(Error::TooLarge),
         }
     }
 

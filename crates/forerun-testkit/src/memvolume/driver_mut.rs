@@ -58,6 +58,7 @@ impl State {
     fn unlinked(&mut self, id: u64) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.linked = false;
+            node.metadata.nlink = 0;
         }
         self.drop_unused(id);
     }

@@ -110,10 +110,19 @@ impl CoreMut {
         let metadata = self.fs().metadata(node)?;
         let usage = self.fs().usage(node)?;
         let mut attr = self.owners.attr(self.number(node)?, &metadata);
+        attr.ctime = system_time(self.known.change_time(node, metadata.mtime));
         attr.atime = system_time(usage.accessed);
         attr.crtime = system_time(usage.created);
         attr.blocks = usage.allocated.div_ceil(512);
         Ok(attr)
+    }
+
+    /// As [`attr`](Self::attr), also of a node that has no name left and that the kernel still holds.
+    pub fn attr_held(&self, node: NodeId) -> Result<FileAttr> {
+        match self.attr(node) {
+            Err(Error::StaleNode(stale)) => self.known.remains(node).ok_or(Error::StaleNode(stale)),
+            attr => attr,
+        }
     }
 
     /// The child of that name, counted as told to the kernel.
@@ -195,11 +204,13 @@ impl CoreMut {
     /// Removes a name, which is a directory's or not.
     pub fn remove(&self, dir: NodeId, name: &[u8], directory: bool) -> Result<()> {
         let node = self.named(dir, name);
+        let last = self.last_look(node);
         if directory {
             self.fs().rmdir(dir, name)?;
         } else {
             self.fs().unlink(dir, name)?;
         }
+        self.removed(node, last);
         self.moved(node, self.name(dir, name), None);
         Ok(())
     }
@@ -207,17 +218,43 @@ impl CoreMut {
     /// Gives a node another name.
     pub fn rename(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), replace: bool) -> Result<()> {
         let (node, replaced) = (self.named(from.0, from.1), self.named(to.0, to.1));
+        let replaced = replaced.filter(|_| replaced != node);
+        let last = self.last_look(replaced);
         self.fs().rename(from, to, replace)?;
-        if replaced != node {
+        if replaced.is_some() {
+            self.removed(replaced, last);
             self.moved(replaced, self.name(to.0, to.1), None);
+        }
+        if let Some(node) = node {
+            self.inode_changed(node);
         }
         self.moved(node, self.name(from.0, from.1), self.name(to.0, to.1));
         Ok(())
     }
 
     fn named(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
-        let wanted = self.info.folds_case;
-        wanted.then(|| self.fs().lookup(dir, name).ok()?)?
+        self.fs().lookup(dir, name).ok()?
+    }
+
+    /// What stat(2) tells of a node that is about to be removed.
+    fn last_look(&self, node: Option<NodeId>) -> Option<FileAttr> {
+        self.attr(node?).ok()
+    }
+
+    /// A node lost its last name. The kernel may hold it all the same.
+    fn removed(&self, node: Option<NodeId>, last: Option<FileAttr>) {
+        if let (Some(node), Some(mut attr)) = (node, last) {
+            self.inode_changed(node);
+            (attr.nlink, attr.ctime) = (0, SystemTime::now());
+            self.known.removed(node, attr);
+        }
+    }
+
+    /// Records that attributes of a node, or its names, have changed.
+    pub fn inode_changed(&self, node: NodeId) {
+        if let Ok(metadata) = self.fs().metadata(node) {
+            self.known.changed(node, now(), metadata.mtime);
+        }
     }
 
     fn moved(&self, node: Option<NodeId>, used: Option<Name>, new: Option<Name>) {

@@ -8,11 +8,16 @@
 //! On volumes that fold case one node has many names, and the kernel takes each for a name of its
 //! own. The first that it is told is remembered; any other is an alias, given no time to live, and
 //! when the node goes or moves by an alias, the kernel is told that the first name has gone too.
+//!
+//! Some of what stat(2) tells is kept by no driver: when an inode was changed last, and the attributes
+//! of a node that has no name left and is open in a way that the driver is not told of (directories,
+//! `O_PATH`). Both are kept here, as long as the kernel knows the node.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use forerun_vfs::{FileSystemMut, NodeId};
+use forerun_vfs::{FileSystemMut, NodeId, Timestamp};
+use fuser::FileAttr;
 
 /// The table.
 #[derive(Debug, Default)]
@@ -21,11 +26,21 @@ pub struct Known {
     nodes: Mutex<HashMap<NodeId, Told>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Told {
     times: u64,
     /// Where names matter.
     name: Option<Name>,
+    changed: Option<Box<Changed>>,
+    removed: Option<Box<FileAttr>>,
+}
+
+/// A change of an inode.
+#[derive(Debug)]
+struct Changed {
+    at: Timestamp,
+    /// The time of last change of the contents at that moment.
+    modified: Timestamp,
 }
 
 /// A name that the kernel keeps.
@@ -53,10 +68,7 @@ impl Known {
     /// where `name` is not given.
     pub fn told(&self, node: NodeId, name: Option<Name>) -> bool {
         let mut nodes = self.nodes();
-        let told = nodes.entry(node).or_insert(Told {
-            times: 0,
-            name: None,
-        });
+        let told = nodes.entry(node).or_default();
         told.times += 1;
         match (&told.name, name) {
             (Some(first), Some(name)) => *first != name,
@@ -73,6 +85,37 @@ impl Known {
         let nodes = self.nodes();
         let first = nodes.get(&node).and_then(|told| told.name.as_ref());
         matches!((first, name), (Some(first), Some(name)) if first != name)
+    }
+
+    /// Records that the inode of `node`, whose contents changed last at `modified`, changed at `at`.
+    pub fn changed(&self, node: NodeId, at: Timestamp, modified: Timestamp) {
+        if let Some(told) = self.nodes().get_mut(&node) {
+            told.changed = Some(Box::new(Changed { at, modified }));
+        }
+    }
+
+    /// Returns when the inode of `node` changed last, given when its contents did. A change of the
+    /// contents is one of the inode, so that the contents' time holds where nothing else is known.
+    pub fn change_time(&self, node: NodeId, modified: Timestamp) -> Timestamp {
+        let nodes = self.nodes();
+        match nodes.get(&node).and_then(|told| told.changed.as_ref()) {
+            Some(last) if last.modified == modified => last.at,
+            Some(last) => last.at.max(modified),
+            None => modified,
+        }
+    }
+
+    /// Records what stat(2) tells of `node` from now on, unless the driver still knows it.
+    pub fn removed(&self, node: NodeId, attr: FileAttr) {
+        if let Some(told) = self.nodes().get_mut(&node) {
+            told.removed = Some(Box::new(attr));
+        }
+    }
+
+    /// Returns what was recorded with [`removed`](Self::removed).
+    pub fn remains(&self, node: NodeId) -> Option<FileAttr> {
+        let nodes = self.nodes();
+        nodes.get(&node)?.removed.as_deref().copied()
     }
 
     /// The kernel has forgotten `node`, so often.
@@ -137,6 +180,27 @@ mod tests {
         known.forgotten(&fs, NodeId(7), 1);
         assert!(known.nodes().is_empty());
         known.forgotten(&fs, NodeId(7), 1);
+    }
+
+    #[test]
+    fn an_inode_changes_with_its_contents_and_without() {
+        let fs = MemVolume::in_memory(4096, 512);
+        let at = |seconds| Timestamp {
+            seconds,
+            nanoseconds: 0,
+        };
+        let known = Known::default();
+        known.changed(NodeId(7), at(5), at(1));
+        assert_eq!(known.change_time(NodeId(7), at(1)), at(1), "not known");
+        known.told(NodeId(7), None);
+        assert_eq!(known.change_time(NodeId(7), at(3)), at(3));
+        for (modified, then, expected) in [(3, 3, 5), (9, 9, 5), (9, 7, 7), (3, 4, 5)] {
+            known.changed(NodeId(7), at(5), at(modified));
+            assert_eq!(known.change_time(NodeId(7), at(then)), at(expected));
+        }
+        known.forgotten(&fs, NodeId(7), 1);
+        known.told(NodeId(7), None);
+        assert_eq!(known.change_time(NodeId(7), at(3)), at(3));
     }
 
     #[test]

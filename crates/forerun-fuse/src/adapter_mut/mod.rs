@@ -113,7 +113,7 @@ impl Filesystem for AdapterMut {
 
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         self.serve(req, Operation::Getattr, move |core| {
-            let attr = core.attr(core.node(ino.0));
+            let attr = core.attr_held(core.node(ino.0));
             match core.noted(Operation::Getattr, ino.0, attr) {
                 Ok(attr) => reply.attr(&core.ttl(), &attr),
                 Err(errno) => reply.error(errno),

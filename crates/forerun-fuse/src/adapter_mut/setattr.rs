@@ -6,10 +6,11 @@ use forerun_vfs::{Changes, Error, NodeId, Result};
 use fuser::{Errno, FileAttr, TimeOrNow};
 
 use super::core::{CoreMut, now, timestamp};
+use crate::attr::system_time;
 use crate::counts::Operation;
 
-/// What the request says, as far as volumes keep it. A time of last change of attributes is not
-/// kept by any.
+/// What the request says, as far as volumes keep it. The time of last change of the inode is the
+/// front end's own, see [`Known`](super::known::Known).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     pub mode: Option<u32>,
@@ -56,7 +57,24 @@ pub fn setattr(core: &CoreMut, number: u64, wanted: &Wanted) -> Result<FileAttr,
 
 fn change(core: &CoreMut, node: NodeId, changes: &Changes) -> Result<FileAttr, Error> {
     if *changes != Changes::default() {
-        core.volume.change(node, changes)?;
+        match core.volume.change(node, changes) {
+            Err(Error::StaleNode(stale)) => {
+                let changed = change_remains(core, node, changes);
+                return changed.ok_or(Error::StaleNode(stale));
+            }
+            changed => changed?,
+        };
     }
-    core.attr(node)
+    core.inode_changed(node);
+    core.attr_held(node)
+}
+
+/// Changes the times of a node that only the kernel holds: a directory without a name.
+fn change_remains(core: &CoreMut, node: NodeId, changes: &Changes) -> Option<FileAttr> {
+    let mut attr = core.known.remains(node)?;
+    attr.mtime = changes.modified.map_or(attr.mtime, system_time);
+    attr.atime = changes.accessed.map_or(attr.atime, system_time);
+    attr.ctime = SystemTime::now();
+    core.known.removed(node, attr);
+    Some(attr)
 }

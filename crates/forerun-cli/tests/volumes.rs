@@ -122,6 +122,42 @@ fn a_mount_of_plain_type_fuse_is_known_as_ours() {
     volume.umount();
 }
 
+/// The user who mounted a volume names it, as root does.
+#[test]
+fn a_mounting_user_without_privileges_names_the_volume() {
+    let Some(volume) = Volume::new("volume_label") else {
+        return;
+    };
+    let tools = ["setpriv", "fusermount3", "perl"].map(require::program);
+    if tools.contains(&None) {
+        return;
+    }
+    let nobody = Some(65534);
+    let open = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    fs::set_permissions(volume.dir.path(), open).unwrap();
+    for path in [volume.image(), volume.mnt()] {
+        std::os::unix::fs::chown(path, nobody, nobody).unwrap();
+    }
+    let as_nobody = |program: &Path, args: &[&Path]| {
+        let mut setpriv = Command::new("setpriv");
+        setpriv.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+        ran(setpriv.arg(program).args(args).output().unwrap())
+    };
+    let forerun = command(&["mount"]).get_program().to_owned();
+    let mount = [Path::new("mount"), &volume.image(), &volume.mnt()];
+    as_nobody(Path::new(&forerun), &mount).ok();
+    let script = "open my $f, '<', $ARGV[0] or die $!; my $label = pack('a256', 'OURS'); \
+                  ioctl($f, 0x41009432, $label) or die $!;";
+    let args = [Path::new("-we"), Path::new(script), &volume.mnt()];
+    as_nobody(Path::new("perl"), &args).ok();
+    let unmount = [Path::new("umount"), &volume.mnt()];
+    as_nobody(Path::new(&forerun), &unmount).ok();
+    let label = ran(command(&[Path::new("label"), &volume.image()])
+        .output()
+        .unwrap());
+    assert_eq!(label.ok().stdout, b"OURS\n");
+}
+
 #[test]
 fn a_trace_of_a_mount() {
     let Some(volume) = Volume::new("volume_trace") else {

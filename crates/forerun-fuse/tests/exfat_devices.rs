@@ -399,3 +399,52 @@ fn the_label_by_ioctl() {
     test.unmount();
     test.judge();
 }
+
+/// Users who may look and write, but did not mount, rename no volume and discard nothing.
+#[test]
+fn ioctls_that_change_the_volume_are_for_root_and_the_mounting_user() {
+    let Some(perl) = require::program("perl") else {
+        return;
+    };
+    let Some(mut test) = Test::new("exfat_ioctl_callers", "rw,allow_other,umask=0") else {
+        return;
+    };
+    test.place.open_to_all();
+    let script = "open my $f, '<', $ARGV[1] or die $!; my $bytes = pack($ARGV[2], 0, ~0, 0); \
+                  ioctl($f, hex $ARGV[0], $bytes) or die $!;";
+    let call = |mut command: Command, ioctl: [&str; 2]| {
+        let [number, bytes] = ioctl;
+        command.args(["-we", script, number]).arg(test.path("old"));
+        run(command.arg(bytes))
+    };
+    let (trim, get, set) = (
+        ["C0185879", "Q3"],
+        ["81009431", "a256"],
+        ["41009432", "a256"],
+    );
+    for ioctl in [trim, set] {
+        let (ok, text) = call(common::as_nobody(&perl), ioctl);
+        assert!(!ok && text.contains("Operation not permitted"), "{text}");
+    }
+    let (ok, text) = call(common::as_nobody(&perl), get);
+    assert!(ok, "{text}");
+    let (ok, text) = call(Command::new(&perl), set);
+    assert!(ok, "{text}");
+    // This device discards nothing, and says so to those who may ask.
+    let (ok, text) = call(Command::new(&perl), trim);
+    assert!(!ok && text.contains("Operation not supported"), "{text}");
+    // All else is for the kernel to judge, by owner and mode.
+    for refused in [
+        "chown 65534 mnt/old",
+        "chmod 444 mnt/old",
+        "touch -d 2001-01-01 mnt/old",
+        "mknod mnt/device b 7 0",
+    ] {
+        let mut shell = common::as_nobody("sh");
+        let shell = shell.args(["-c", refused]).current_dir(test.place.dir());
+        let (ok, text) = run(shell);
+        assert!(!ok && text.contains("not permitted"), "{refused}: {text}");
+    }
+    test.unmount();
+    test.judge();
+}

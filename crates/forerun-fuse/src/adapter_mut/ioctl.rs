@@ -1,8 +1,12 @@
 //! The ioctls of filesystems: trim, and the label.
+//!
+//! The kernel passes ioctls on from every user who has a file open, so callers are checked here. The
+//! kernel's own drivers ask for CAP_SYS_ADMIN; a FUSE request does not tell capabilities, only the user.
 
-use forerun_vfs::{Error, Result};
+use fuser::Errno;
 
 use super::core::CoreMut;
+use crate::counts::Operation;
 
 /// `FITRIM`: a range and a least length in, what was trimmed out.
 const FITRIM: u32 = 0xC018_5879;
@@ -13,36 +17,84 @@ const SET_LABEL: u32 = 0x4100_9432;
 /// Bytes of a label, with the NUL that ends it.
 const LABEL: usize = 256;
 
-/// Does what is asked; nothing where it is something else. Gives the bytes that go back.
-pub fn ioctl(core: &CoreMut, command: u32, input: &[u8]) -> Option<Result<Vec<u8>>> {
-    match command {
-        FITRIM => Some(trim(core, input)),
+/// An ioctl on a file or directory of a volume.
+pub struct Ioctl {
+    /// The user who asks, in the user namespace of the mount.
+    pub caller: u32,
+    /// Inode number.
+    pub number: u64,
+    /// What is asked.
+    pub command: u32,
+    /// The bytes that the caller passes.
+    pub input: Vec<u8>,
+}
+
+/// Carries out an ioctl. Gives the bytes that go back to the caller.
+pub fn ioctl(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
+    let is_allowed = match asked.command {
         GET_LABEL => {
             let mut label = core.fs().volume().label;
             label.resize(LABEL, 0);
-            Some(Ok(label))
+            return Ok(label);
         }
-        SET_LABEL => {
-            let label = input.split(|byte| *byte == 0).next().unwrap_or_default();
-            Some(core.fs().set_label(label).map(|()| Vec::new()))
-        }
-        _ => None,
+        FITRIM | SET_LABEL => may_administer(asked.caller, rustix::process::getuid().as_raw()),
+        _ => return Err(Errno::ENOTTY),
+    };
+    if !is_allowed {
+        return Err(Errno::EPERM);
     }
+    if asked.command == FITRIM {
+        return trim(core, asked);
+    }
+    let label = asked.input.split(|byte| *byte == 0).next();
+    let named = core.fs().set_label(label.unwrap_or_default());
+    core.changed(Operation::Other, asked.number, named)?;
+    Ok(Vec::new())
 }
 
-/// Three numbers of 64 bits: start, length, least length. The second is answered with what was
-/// trimmed.
-fn trim(core: &CoreMut, input: &[u8]) -> Result<Vec<u8>> {
-    let mut numbers = input.chunks_exact(8).map(|chunk| {
+/// Whether a user may do what concerns the whole volume: root may, and the user who mounted it.
+const fn may_administer(caller: u32, mounted_by: u32) -> bool {
+    caller == 0 || caller == mounted_by
+}
+
+/// Discards what is free in a range. The argument is three numbers of 64 bits: start, length, least
+/// length. The answer is the same with the bytes discarded in place of the length.
+fn trim(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
+    let mut numbers = asked.input.chunks_exact(8).map(|chunk| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(chunk);
         u64::from_ne_bytes(bytes)
     });
     let (Some(start), Some(len), Some(min_len)) = (numbers.next(), numbers.next(), numbers.next())
     else {
-        return Err(Error::Unsupported("FITRIM without its argument".into()));
+        return Err(Errno::EINVAL);
     };
-    let trimmed = core.fs().trim(start..start.saturating_add(len), min_len)?;
-    let answer = [start, trimmed, min_len].map(u64::to_ne_bytes);
-    Ok(answer.concat())
+    let space = core.noted(Operation::Other, asked.number, core.fs().space())?;
+    let (block, size) = (u64::from(space.block_size), core.info.image_len);
+    // As the kernel's drivers have it. A range that goes on behind the end is cut there.
+    if start >= size || len < block || min_len > size {
+        return Err(Errno::EINVAL);
+    }
+    let trimmed = core.fs().trim(start..start.saturating_add(len), min_len);
+    let trimmed = core.changed(Operation::Other, asked.number, trimmed)?;
+    Ok([start, trimmed, min_len].map(u64::to_ne_bytes).concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_and_the_mounting_user_administer() {
+        for (caller, mounted_by, expected) in [
+            (0, 0, true),
+            (0, 1000, true),
+            (1000, 1000, true),
+            (1001, 1000, false),
+            (65534, 0, false),
+            (u32::MAX, 0, false),
+        ] {
+            assert_eq!(may_administer(caller, mounted_by), expected);
+        }
+    }
 }

@@ -38,6 +38,7 @@ use crate::takers::{Asks, Takers};
 use crate::workers::Workers;
 pub use core::CoreMut;
 use entries::{GENERATION, make, new_node, reply_empty};
+use ioctl::Ioctl;
 use refused::refused;
 use setattr::{Wanted, setattr};
 pub use stale::Stale;
@@ -440,12 +441,14 @@ impl Filesystem for AdapterMut {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        let input = in_data.to_vec();
+        let asked = Ioctl {
+            caller: req.uid(),
+            number: ino.0,
+            command: cmd,
+            input: in_data.to_vec(),
+        };
         self.serve(req, Operation::Other, move |core| {
-            let Some(done) = ioctl::ioctl(core, cmd, &input) else {
-                return reply.error(Errno::ENOTTY);
-            };
-            match core.changed(Operation::Other, ino.0, done) {
+            match ioctl::ioctl(core, &asked) {
                 Ok(output) => reply.ioctl(0, &output),
                 Err(errno) => reply.error(errno),
             }

@@ -41,11 +41,16 @@ impl Place {
         self.dir().join("mnt")
     }
 
-    /// The directory and its mountpoint, made accessible to and owned by a user without privileges.
-    pub fn give_away(&self) {
+    /// The directory, made accessible to all users.
+    pub fn open_to_all(&self) {
         use std::os::unix::fs::PermissionsExt;
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(self.dir(), open).unwrap();
+    }
+
+    /// The directory and its mountpoint, made accessible to and owned by a user without privileges.
+    pub fn give_away(&self) {
+        self.open_to_all();
         for path in [self.dir(), self.mnt()] {
             std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
         }

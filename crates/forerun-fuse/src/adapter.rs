@@ -324,9 +324,11 @@ impl Filesystem for Adapter {
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         self.serve(req, Operation::Listxattr, move |core| {
-            let found = core.xattr_names(ino.0);
-            let found = core.noted(Operation::Listxattr, ino.0, found);
-            reply_xattr(found.map_err(|error| errno(&error)), size, reply);
+            let names = core.xattr_names(ino.0);
+            match core.noted(Operation::Listxattr, ino.0, names) {
+                Ok(names) => attr::reply_bytes(&names, size, reply),
+                Err(error) => reply.error(errno(&error)),
+            }
         });
     }
 
@@ -356,17 +358,11 @@ impl Filesystem for Adapter {
     refused!();
 }
 
-/// The first call asks with no room for the length, the second for the bytes.
 fn reply_xattr(found: Result<Xattr, Errno>, room: u32, reply: ReplyXattr) {
-    let bytes = match found {
-        Ok(Xattr::Found(bytes)) => bytes,
-        Ok(Xattr::Missing) => return reply.error(Errno::ENODATA),
-        Ok(Xattr::Never) => return reply.error(Errno::ENOSYS),
-        Err(errno) => return reply.error(errno),
-    };
-    match u32::try_from(bytes.len()) {
-        Ok(len) if room == 0 => reply.size(len),
-        Ok(len) if len <= room => reply.data(&bytes),
-        _ => reply.error(Errno::ERANGE),
+    match found {
+        Ok(Xattr::Found(bytes)) => attr::reply_bytes(&bytes, room, reply),
+        Ok(Xattr::Missing) => reply.error(Errno::ENODATA),
+        Ok(Xattr::Never) => reply.error(Errno::ENOSYS),
+        Err(errno) => reply.error(errno),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forerun_vfs::{Device, FileType, Metadata, Timestamp, VolumeInfo};
-use fuser::{FileAttr, INodeNo};
+use fuser::{Errno, FileAttr, INodeNo, ReplyXattr};
 
 use crate::MountOptions;
 
@@ -85,6 +85,16 @@ pub const fn unknown(number: u64, kind: fuser::FileType) -> FileAttr {
         rdev: 0,
         blksize: PREFERRED_IO,
         flags: 0,
+    }
+}
+
+/// Answers GETXATTR and LISTXATTR. The first call asks with no room for the length, the second for
+/// the bytes.
+pub fn reply_bytes(bytes: &[u8], room: u32, reply: ReplyXattr) {
+    match u32::try_from(bytes.len()) {
+        Ok(len) if room == 0 => reply.size(len),
+        Ok(len) if len <= room => reply.data(bytes),
+        _ => reply.error(Errno::ERANGE),
     }
 }
 

@@ -220,16 +220,11 @@ fn no_questions_for_attributes_that_no_node_has() {
     for _ in 0..10 {
         let value = rustix::fs::getxattr(&path, "user.x", &mut room);
         assert_eq!(value, Err(Errno::OPNOTSUPP));
-        let names = rustix::fs::listxattr(&path, &mut room);
-        assert!(matches!(names, Ok(0) | Err(Errno::OPNOTSUPP)), "{names:?}");
+        // As the kernel's drivers answer: tar warns of every file for which this fails.
+        assert_eq!(rustix::fs::listxattr(&path, &mut room), Ok(0));
     }
     assert!(
         count(&mount, Operation::Getxattr) <= 1,
-        "{}",
-        mount.requests()
-    );
-    assert!(
-        count(&mount, Operation::Listxattr) <= 1,
         "{}",
         mount.requests()
     );

@@ -29,10 +29,11 @@ use forerun_vfs::FileType;
 use fuser::{
     Errno, FileHandle, Filesystem, FopenFlags, INodeNo, KernelConfig, LockOwner, OpenFlags,
     RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
-    WriteFlags,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 
+use crate::attr;
 use crate::counts::Operation;
 use crate::takers::{Asks, Takers};
 use crate::workers::Workers;
@@ -453,6 +454,11 @@ impl Filesystem for AdapterMut {
                 Err(errno) => reply.error(errno),
             }
         });
+    }
+
+    fn listxattr(&self, _req: &Request, _ino: INodeNo, size: u32, reply: ReplyXattr) {
+        self.core.counts.add(Operation::Listxattr);
+        attr::reply_bytes(&[], size, reply);
     }
 
     refused!();

@@ -27,11 +27,9 @@ macro_rules! refused {
         refused!(@ Releasedir ENOSYS:
             releasedir(INodeNo, FileHandle, OpenFlags) -> ReplyEmpty;
         );
+        // The kernel asks once, and answers all others itself.
         refused!(@ Getxattr ENOSYS:
-            getxattr(INodeNo, &OsStr, u32) -> fuser::ReplyXattr;
-        );
-        refused!(@ Listxattr ENOSYS:
-            listxattr(INodeNo, u32) -> fuser::ReplyXattr;
+            getxattr(INodeNo, &OsStr, u32) -> ReplyXattr;
         );
         // Locks the kernel then keeps itself, and copies it does by reading and writing.
         refused!(@ Other ENOSYS:

@@ -11,82 +11,14 @@ mod common;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::{Place, can_mount, run};
+use common::exfat::Volume;
 use forerun::vfs::OpenMutWith;
 use forerun::{BlockDevice, Counter, FileDevice, VolumeMut};
-use forerun_fuse::{Image, Mount, MountOptions, mount_volume};
-use forerun_testkit::{eventually, require};
-
-struct Volume {
-    place: Place,
-}
-
-impl Volume {
-    /// A volume of so many MiB, made with these options of mkfs.exfat.
-    fn new(name: &str, mib: u64, options: &[&str]) -> Option<Self> {
-        let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
-        if !can_mount() || tools.contains(&None) {
-            return None;
-        }
-        let place = Place::new(name);
-        let image = place.dir().join("image");
-        File::create(&image).unwrap().set_len(mib << 20).unwrap();
-        let (ok, text) = run(Command::new("mkfs.exfat").args(options).arg(&image));
-        assert!(ok, "{text}");
-        Some(Self { place })
-    }
-
-    fn image(&self) -> PathBuf {
-        self.place.dir().join("image")
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.place.mnt().join(name)
-    }
-
-    fn mount(&self, options: &str) -> Mount {
-        let options = MountOptions::parse(options).unwrap();
-        let open = options.open_options();
-        let mut opened = None;
-        // A program that another test is just starting may hold a copy of the last lock until it runs.
-        eventually("the lock is free", || {
-            let now = VolumeMut::open(&self.image(), &open, &options.write);
-            let is_busy = matches!(&now, Err(error) if error.to_string().contains("in use"));
-            opened = Some(now);
-            !is_busy
-        });
-        let volume = opened.unwrap().unwrap();
-        assert_eq!(volume.format(), "exfat");
-        mount_volume(volume.volume().clone(), &self.place.mnt(), &options).unwrap()
-    }
-
-    /// Unmounts, and has the volume judged.
-    fn done(&self, mut mount: Mount) {
-        mount.unmount().unwrap();
-        mount.wait().unwrap();
-        drop(mount);
-        self.judge();
-    }
-
-    #[track_caller]
-    fn judge(&self) {
-        let (ok, text) = run(Command::new("fsck.exfat").arg("-n").arg(self.image()));
-        assert!(ok && text.contains("clean"), "{text}");
-    }
-
-    #[track_caller]
-    fn shell(&self, script: &str) {
-        let mut command = Command::new("sh");
-        command.args(["-ec", script]).current_dir(self.place.dir());
-        let (ok, text) = run(&mut command);
-        assert!(ok, "{script}: {text}");
-    }
-}
+use forerun_fuse::{Image, MountOptions};
+use forerun_testkit::eventually;
 
 const SOURCE: &str = "mkdir -p source/deep/er source/empty; \
     for n in $(seq 60); do head -c $((n * 977)) /dev/urandom > source/deep/er/file.$n; done; \

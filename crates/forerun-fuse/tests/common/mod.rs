@@ -7,6 +7,8 @@
     clippy::print_stderr
 )]
 
+pub mod exfat;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;

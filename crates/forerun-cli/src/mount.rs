@@ -59,6 +59,7 @@ Mount options (-o, and the fourth field of /etc/fstab):
   cache=N, threads=N     memory for cached blocks; threads that work
   nolargeblocks          the legacy 1 KiB requests, to compare (largeblocks is the default)
   fsname=S, subtype=S    what df and mount show
+  remount                change ro, suid, dev and noexec of the mount that is there
   suid, dev, noexec      honour set-user-id bits, device nodes (root only); run no programs
 Volumes that change (exFAT) are mounted read-write:
   ro                     do not write
@@ -131,6 +132,13 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
         let hint = "save it to a file first; a file of that name is ./-";
         return Err(Failure::usage("standard input cannot be mounted").hint(hint));
     }
+    if options.remount {
+        let is_fake = args.helper.is_some_and(|call| call.fake);
+        return match is_fake {
+            true => Ok(Exit::Ok),
+            false => remount(args, &options),
+        };
+    }
     let inherited = handover::inherited()?;
     if inherited.is_none()
         && let Some(exit) = on_demand::run(context, args, &options, via)?
@@ -190,6 +198,13 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
         tracing::error!("the end of the trace is lost: {error}");
     }
     ended.map_err(|error| mount_failure(&error, args))?;
+    Ok(Exit::Ok)
+}
+
+/// Changes the flags of the mount on the directory.
+fn remount(args: &MountArgs, options: &MountOptions) -> Result {
+    let done = forerun_fuse::remount(&args.dir, options);
+    done.map_err(|error| mount_failure(&error, args))?;
     Ok(Exit::Ok)
 }
 

@@ -109,6 +109,40 @@ fn a_volume_is_mounted_again_right_after_umount() {
     volume.umount();
 }
 
+/// As mount(8) calls its helper: with all that the kernel shows of the mount.
+#[test]
+fn a_volume_is_remounted_read_only_and_back() {
+    let Some(volume) = Volume::new("volume_remount") else {
+        return;
+    };
+    let file = volume.mnt().join("file");
+    let shown = "nosuid,nodev,relatime,remount,user_id=0,group_id=0";
+    let remount = |mode: &str| volume.mount(&["-o", &format!("{mode},{shown}")]);
+    let refused = remount("ro");
+    assert!(refused.code == Some(7) && refused.stderr.contains("nothing is mounted"));
+    volume.mount(&[]).ok();
+    let open = fs::File::create(&file).unwrap();
+    let refused = remount("ro");
+    assert!(refused.code == Some(7) && refused.stderr.contains("busy"));
+    drop(open);
+    fs::write(&file, b"contents").unwrap();
+    remount("ro").ok();
+    let error = fs::write(&file, b"more").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    // All of it is on the device, and the volume is marked clean.
+    volume.tool("fsck.exfat", &["-n"]);
+    let image = fs::read(volume.image()).unwrap();
+    assert_eq!(image[106], 0, "VolumeFlags");
+    assert!(image.windows(8).any(|bytes| bytes == b"contents"));
+    remount("rw,noexec").ok();
+    fs::write(&file, b"more").unwrap();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let mnt = volume.mnt().display().to_string();
+    let line = mounts.lines().find(|line| line.contains(&mnt)).unwrap();
+    assert!(line.contains("rw,nosuid,nodev,noexec"), "{line}");
+    volume.umount();
+}
+
 #[test]
 fn a_mount_of_plain_type_fuse_is_known_as_ours() {
     let Some(volume) = Volume::new("volume_plain") else {

@@ -87,7 +87,8 @@ fn directly(
     }
 }
 
-fn flags(options: &MountOptions, writable: bool) -> MountFlags {
+/// The flags of a mount under these options.
+pub fn flags(options: &MountOptions, writable: bool) -> MountFlags {
     let mut flags = MountFlags::empty();
     flags.set(MountFlags::RDONLY, !writable);
     flags.set(MountFlags::NOSUID, !options.suid);

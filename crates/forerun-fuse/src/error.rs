@@ -67,6 +67,14 @@ pub enum MountError {
         /// Why.
         source: io::Error,
     },
+    /// The flags of a mount could not be changed.
+    #[error("remounting {}: {source}", path.display())]
+    Remount {
+        /// Where it is mounted.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Without the privilege to mount, and without the program that has it.
     #[error(
         "mounting without root needs the program fusermount3, which is not installed (Debian package fuse3)"

@@ -33,6 +33,7 @@ mod mountpoint;
 mod options;
 mod push;
 mod push_tree;
+mod remount;
 mod streams;
 mod takers;
 mod umount;
@@ -46,6 +47,7 @@ pub use handover::{Giver, HandoverError, Inherited, Offered, take_over};
 pub use mount::{Monitor, Mount, mount, mount_reader, mount_volume};
 pub use mountinfo::{MountEntry, mounts};
 pub use options::{MountOptions, OptionError, parse_size};
+pub use remount::remount;
 pub use umount::{UmountOptions, is_mounted_for_writing, umount};
 pub use unmounter::{Unmounted, Unmounter};
 

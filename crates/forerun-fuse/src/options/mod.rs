@@ -79,6 +79,8 @@ pub struct MountOptions {
     pub rw_asked: bool,
     /// Whether `ro` was asked for, so that a volume that could be changed is not.
     pub ro_asked: bool,
+    /// `remount`: change the flags of the mount that is there, see [`remount`](crate::remount()).
+    pub remount: bool,
     /// `dirsync`, `sync`, `discard`, `errors=` and `keep_last_dots`, for volumes that are changed.
     pub write: WriteOptions,
     /// Whether to raise the kernel's readahead where that is permitted. Not an option in text form:
@@ -117,6 +119,7 @@ impl Default for MountOptions {
             exec: true,
             rw_asked: false,
             ro_asked: false,
+            remount: false,
             write: WriteOptions::default(),
             lift_readahead: true,
             push: true,

@@ -207,6 +207,10 @@ const TABLE: &[(&str, Action)] = &[
     ("nodev", Flag(|o| o.dev = false)),
     ("exec", Flag(|o| o.exec = true)),
     ("noexec", Flag(|o| o.exec = false)),
+    ("remount", Flag(|o| o.remount = true)),
+    // mount(8) repeats what the kernel shows of a mount when it remounts it.
+    ("user_id", Ignored),
+    ("group_id", Ignored),
     ("defaults", Ignored),
     ("auto", Ignored),
     ("noauto", Ignored),

@@ -1,0 +1,46 @@
+//! `mount -o remount`: other flags for a mount that stays.
+//!
+//! mount(8) leaves this to the helper of the type, as it does mounting. The kernel keeps the flags; the
+//! serving process is not told of them and goes on.
+
+use std::fs::File;
+use std::path::Path;
+
+use crate::attach::flags;
+use crate::mountinfo::top_mount;
+use crate::mountpoint::{is_fuse, resolve};
+use crate::{MountError, MountOptions, UmountError};
+
+/// Gives the FUSE mount on `dir` the flags of `options`: `suid`, `dev`, `exec`, and `ro` or `rw` where
+/// one is given. Everything that was written is on the device when a mount has become read-only.
+///
+/// # Errors
+/// [`MountError`]: no FUSE mount is there, a file is open for writing, it is not permitted, the device
+/// fails.
+pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
+    let at = |source| MountError::Mountpoint {
+        path: dir.to_path_buf(),
+        source,
+    };
+    let path = resolve(dir).map_err(at)?;
+    let entry = top_mount(&path).map_err(MountError::MountInfo)?;
+    let Some(entry) = entry else {
+        return Err(UmountError::NotMounted { path }.into());
+    };
+    if !is_fuse(&entry) {
+        let fstype = entry.fstype;
+        return Err(UmountError::NotOurs { path, fstype }.into());
+    }
+    let read_only = options.ro_asked || (entry.read_only && !options.rw_asked);
+    let flags = flags(options, !read_only);
+    rustix::mount::mount_remount(&path, flags, c"").map_err(|error| MountError::Remount {
+        path: path.clone(),
+        source: error.into(),
+    })?;
+    if read_only && !entry.read_only {
+        // The kernel does not ask for this. Of the root it makes all of a volume durable.
+        let synced = File::open(&path).and_then(|root| root.sync_all());
+        synced.map_err(|source| MountError::Remount { path, source })?;
+    }
+    Ok(())
+}

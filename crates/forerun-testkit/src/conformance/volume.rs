@@ -244,7 +244,9 @@ impl Test<'_> {
         self.fs.open(node).unwrap();
         self.fs.open(node).unwrap();
         self.write(node, 0, &[7; 100_000]);
+        assert_eq!(self.fs.metadata(node).unwrap().nlink, 1);
         self.gone("open");
+        assert_eq!(self.fs.metadata(node).unwrap().nlink, 0, "no name left");
         assert_eq!(self.fs.lookup(self.fs.root(), b"open").unwrap(), None);
         self.write(node, 100_000, &[8; 50_000]);
         // Its name is free, and what it has is not.
@@ -304,6 +306,8 @@ impl Test<'_> {
         refused(self.volume.change(node, &more), "no_space");
         let all = 0..(before + 1) * block;
         refused(self.volume.allocate(node, all, false), "no_space");
+        let behind = self.volume.write(node, 1 << 32, &chunk, THEN);
+        refused(behind, "no_space");
         assert_eq!(self.fs.metadata(node).unwrap().size, len);
         // What is there can still be read and overwritten, and what is given back taken again.
         self.write(node, 10, b"overwritten");

@@ -174,6 +174,8 @@ impl Test<'_> {
             "a write sets the time"
         );
         self.resize(node, block);
+        let accessed = fs.usage(node).unwrap().accessed;
+        assert_eq!(Some(accessed), times.accessed, "only reads are accesses");
         assert_eq!(free - self.free(), 1);
         self.resize(node, 0);
         assert_eq!(self.free(), free);

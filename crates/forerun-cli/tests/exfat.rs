@@ -175,3 +175,35 @@ fn options_of_others_and_out_of_range_are_refused() {
     let message = "forerun: --guid is an option of exfat; the image is to be erofs";
     forerun(dir.path(), &args).fails(2, message);
 }
+
+#[test]
+fn names_longer_than_255_bytes_are_sound() {
+    let dir = temp_dir("exfat-cli");
+    let at = dir.path();
+    let mut archive = tar::Builder::new(fs::File::create(at.join("long.tar")).unwrap());
+    for name in ["\u{20AC}".repeat(255), "\u{1F600}".repeat(127)] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(3);
+        header.set_mode(0o644);
+        header.set_mtime(1_700_000_000);
+        header.set_uid(0);
+        header.set_gid(0);
+        let mut bytes = &b"abc"[..];
+        archive.append_data(&mut header, &name, &mut bytes).unwrap();
+    }
+    archive.finish().unwrap();
+    let args = ["pack", "--format", "exfat", "long.tar", "image"];
+    forerun(at, &args).ok();
+    forerun(at, &["check", "image"]).ok();
+    let listed = forerun(at, &["ls", "image"]).ok().text().to_owned();
+    assert!(listed.lines().any(|name| name.len() == 765), "{listed}");
+    for format in ["squashfs", "erofs", "romfs"] {
+        let refused = forerun(at, &["convert", "--format", format, "image", "other"]);
+        assert_eq!(refused.code, Some(3), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("a name of 765 bytes"),
+            "{}",
+            refused.stderr
+        );
+    }
+}

@@ -88,6 +88,9 @@ struct Check<'c> {
 impl Check<'_> {
     fn image(&mut self) {
         let fs = self.reader.fs();
+        // A format may have longer names than the limit, which is for those that set none.
+        let longest = usize::try_from(fs.volume().name_max).unwrap_or(usize::MAX);
+        let longest = longest.max(self.reader.limits().name_len);
         self.progress.begin(0, 0);
         self.format(None, None);
         let mut path = Vec::new();
@@ -102,7 +105,7 @@ impl Check<'_> {
             self.summary.entries += 1;
             path.clone_from(&entry.path);
             if !path.is_empty()
-                && let Err(error) = check_name(entry.name(), self.reader.limits().name_len)
+                && let Err(error) = check_name(entry.name(), longest)
             {
                 let name = String::from_utf8_lossy(entry.name()).into_owned();
                 let error = self.corrupt(

@@ -193,7 +193,8 @@ fn behind(slots: &mut Slots<'_>, end: u32, report: &mut Report<'_>) -> Result<()
         };
         let found = entry[0];
         if found != kind::END {
-            report.add(false, slots.error(Check::BehindEnd { found }, slot));
+            // An error: Linux refuses to create names in such a directory.
+            report.add(true, slots.error(Check::BehindEnd { found }, slot));
             break;
         }
     }

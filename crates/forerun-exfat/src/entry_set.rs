@@ -277,12 +277,17 @@ impl EntrySet {
         stream.valid_data_length.get().min(stream.data_length.get())
     }
 
-    /// Critical secondary entries that nobody here knows: the set may then only be listed and
-    /// removed.
-    pub fn is_unrecognized(&self) -> bool {
+    /// Returns the type of the first critical secondary entry that the driver does not know. A set
+    /// that has one may only be listed and removed (8.2).
+    pub fn unrecognized(&self) -> Option<u8> {
         let others = self.bytes.chunks_exact(ENTRY).skip(2);
-        let mut kinds = others.filter_map(|entry| entry.first());
-        kinds.any(|&found| found & kind::BENIGN == 0 && found != kind::NAME)
+        let mut kinds = others.filter_map(|entry| entry.first().copied());
+        kinds.find(|&found| Self::is_unknown(found))
+    }
+
+    /// Returns whether a secondary entry behind the stream extension is critical and of unknown type.
+    pub const fn is_unknown(found: u8) -> bool {
+        found & kind::BENIGN == 0 && found != kind::NAME
     }
 
     /// What other secondary entries have allocated; freed when the set is removed (8.2).

@@ -137,6 +137,8 @@ pub enum Check {
     EarlyEnd,
     #[error("critical entry of unknown type {found:#04x} in the root directory")]
     UnknownEntry { found: u8 },
+    #[error("critical secondary entry of unknown type {found:#04x}")]
+    UnknownSecondary { found: u8 },
     #[error("flags {found:#04x} of the stream extension; 0x01 or 0x03 are allowed")]
     StreamFlags { found: u8 },
     #[error("a set was on its way to another sector when the power failed")]

@@ -68,11 +68,11 @@ impl Node {
     /// # Errors
     /// `Unsupported` for sets of which only the frame is known.
     pub fn recognized(&self) -> Result<()> {
-        match self.set.is_unrecognized() {
-            true => Err(Error::Unsupported(
-                "a file with critical entries of unknown type".into(),
-            )),
-            false => Ok(()),
+        match self.set.unrecognized() {
+            Some(found) => Err(Error::Unsupported(format!(
+                "a file with a critical entry of unknown type {found:#04x}"
+            ))),
+            None => Ok(()),
         }
     }
 }

@@ -97,6 +97,8 @@ fn volume_damages() -> Vec<Damage> {
     ]
 }
 
+const SHORTER: Then = Then::Renamed(&[("/directory 1 in the root", "/directory 1 in ")]);
+
 #[rustfmt::skip]
 fn file_damages() -> Vec<Damage> {
     vec![
@@ -142,6 +144,8 @@ fn file_damages() -> Vec<Damage> {
         damage("an entry of the invalid type", Kind::Entry, "invalid type 0x80", Then::But(&["/dir/below/file 1 0"]), |image, _| { let at = set_of(image, "dir/below/file 1 0"); for slot in 0..3 { image[at + slot * 32..at + slot * 32 + 32].fill(0x80); } }),
         damage("an entry of the root in another directory", Kind::Entry, "other than the root", Then::But(&["/dir/below/file 1 0"]), |image, _| { let at = set_of(image, "dir/below/file 1 0"); for slot in 0..3 { image[at + slot * 32] = 0x83; image[at + slot * 32 + 1] = 0; } }),
         damage("entries behind the end", Kind::BehindEnd, "behind the end", Then::Same, |image, map| { let c = first(image, "directory 1 in the root"); let at = map.at(c) + 96; put(image, at, &[0xC1, 0, b'x']); }),
+        damage("a critical secondary entry of unknown type", Kind::UnknownSecondary, "secondary entry of unknown type 0xd0", SHORTER, |image, _| { let at = set_of(image, "directory 1 in the root"); image[at + 35] = 15; image[at + 96..at + 128].fill(0); put(image, at + 96, &[0xD0, 0, 7]); seal_set(image, at); }),
+        damage("a critical secondary entry of unknown type with a cluster", Kind::UnknownSecondary, "secondary entry of unknown type 0xd0", SHORTER, |image, map| { let at = set_of(image, "directory 1 in the root"); let c = map.clusters - 10; bit(image, map, c); image[at + 35] = 15; image[at + 96..at + 128].fill(0); put(image, at + 96, &[0xD0, 3]); put(image, at + 116, &c.to_le_bytes()); put(image, at + 120, &(map.cluster as u64).to_le_bytes()); seal_set(image, at); }),
         damage("a file that is said to be a directory", Kind::SetChecksum, "checksum is", Then::Same, |image, _| { let at = set_of(image, "whole.bin"); image[at + 4] |= 0x10; }),
         damage("a directory that is said to be a file", Kind::SetChecksum, "checksum is", Then::Same, |image, _| { let at = set_of(image, "dir"); image[at + 4] &= !0x10; }),
     ]

@@ -21,6 +21,7 @@ mod names;
 mod report;
 mod room;
 mod salvage;
+mod secondary;
 mod slots;
 mod system;
 mod tree;

@@ -25,6 +25,8 @@ pub enum Kind {
     Entry,
     /// An entry of a kind that only another driver knows: the volume cannot be opened with it.
     Unknown,
+    /// A critical entry within a set that only another driver knows: the file cannot be opened.
+    UnknownSecondary,
     /// Entries behind the end of a directory.
     BehindEnd,
     /// Secondary entries without a primary one.
@@ -87,6 +89,7 @@ impl Kind {
             Self::Double => "second-entry",
             Self::Entry => "entry",
             Self::Unknown => "unknown-entry",
+            Self::UnknownSecondary => "unknown-secondary",
             Self::BehindEnd => "behind-end",
             Self::LostEntry => "lost-entry",
             Self::Move => "move",
@@ -145,6 +148,7 @@ impl Kind {
             | Self::Double
             | Self::Entry
             | Self::Unknown
+            | Self::UnknownSecondary
             | Self::BehindEnd
             | Self::Move
             | Self::LostSet
@@ -172,7 +176,6 @@ impl Kind {
                 | Self::Dirty
                 | Self::MediaFailure
                 | Self::LostEntry
-                | Self::BehindEnd
         )
     }
 }

@@ -8,13 +8,14 @@ use forerun_vfs::{Error, Result};
 use super::data;
 use super::fields::{self, Doubt, Here};
 use super::names::Names;
-use super::report::{Finding, Kind};
+use super::report::Kind;
 use super::salvage::{self, Read, Taken};
+use super::secondary;
 use super::work::Work;
 use crate::chain::Chain;
 use crate::check::LOOKED_BEHIND;
 use crate::dir::{Found, Slots};
-use crate::entry_set::{Allocation, EntrySet, primary_allocation, secondary_allocation};
+use crate::entry_set::{EntrySet, primary_allocation};
 use crate::error::Check;
 use crate::moving::{self, POINTER_AT, POINTER_LEN};
 use crate::ondisk::{ENTRY, kind};
@@ -204,7 +205,8 @@ impl Walk<'_> {
         let set = self.arrived(work, before.clone(), at)?;
         let set = fields::name(work, &here, &mut self.names, set, doubt)?;
         let set = fields::others(work, &here, set);
-        let set = self.vendors(work, &here, set)?;
+        let set = secondary::unknown(work, &here, set);
+        let set = secondary::vendors(work, self.volume, &here, set)?;
         let settled = data::settle(work, &here, set, doubt)?;
         if is_wrong || settled.set != before {
             self.put(work, slot, taken.entries, &settled.set)?;
@@ -226,61 +228,6 @@ impl Walk<'_> {
         Ok(next)
     }
 
-    /// What other secondary entries have. Gives the set without those that cannot have it.
-    fn vendors(&self, work: &mut Work<'_, '_>, here: &Here<'_>, set: EntrySet) -> Result<EntrySet> {
-        if set.other_allocations().is_empty() {
-            return Ok(set);
-        }
-        let path = fields::path_of(here, &set);
-        let mut kept = Vec::new();
-        for entry in set.bytes().chunks_exact(ENTRY) {
-            let is_own = matches!(
-                entry.first(),
-                Some(&(kind::FILE | kind::STREAM | kind::NAME))
-            );
-            let data = secondary_allocation(entry).filter(|_| !is_own);
-            if let Some(data) = data
-                && self.claim(work, data, &path, here.at)?
-            {
-                continue;
-            }
-            kept.extend_from_slice(entry);
-        }
-        Ok(salvage::shorter(kept).unwrap_or(set))
-    }
-
-    /// Claims what an entry of another maker has; whether the entry is to go.
-    fn claim(
-        &self,
-        work: &mut Work<'_, '_>,
-        data: Allocation,
-        path: &[u8],
-        at: u64,
-    ) -> Result<bool> {
-        let ask = |work: &mut Work<'_, '_>, error| {
-            work.desk.ask(Finding {
-                kind: Kind::Vendor,
-                path: Some(path.to_vec()),
-                error,
-                remedy: Some("remove the entry that says so".into()),
-            })
-        };
-        let chain = match crate::fat::chain(self.volume, None, at, data) {
-            Ok(chain) => chain,
-            Err(error @ Error::Corrupt(_)) => return Ok(ask(work, error)),
-            Err(error) => return Err(error),
-        };
-        let shared = super::bits::clusters(&chain).find(|&cluster| work.claimed.has(cluster));
-        if let Some(cluster) = shared {
-            let error = Check::CrossLink { cluster }.at(None, at);
-            if ask(work, error) {
-                return Ok(true);
-            }
-        }
-        work.claimed.set_all(&chain);
-        Ok(false)
-    }
-
     /// A benign primary entry, with the secondary ones that are its.
     fn benign(&mut self, work: &mut Work<'_, '_>, slot: u32, entry: &[u8; ENTRY]) -> Result<u32> {
         let next = self.slots.next_item(slot)?;
@@ -289,7 +236,7 @@ impl Walk<'_> {
             return Ok(next);
         };
         let path = self.path.clone();
-        if self.claim(work, data, &path, self.at(slot))? {
+        if secondary::claim(work, self.volume, data, &path, self.at(slot))? {
             self.mark_unused(work, slot, next - slot)?;
         }
         Ok(next)

@@ -1,0 +1,112 @@
+//! Secondary entries besides file, stream extension and name: those of other makers, and those of a
+//! type that nobody here knows.
+
+use forerun_vfs::{Error, Result};
+
+use super::fields::{self, Here};
+use super::report::{Finding, Kind};
+use super::salvage;
+use super::work::Work;
+use crate::entry_set::{Allocation, EntrySet, secondary_allocation};
+use crate::error::Check;
+use crate::ondisk::{ENTRY, kind};
+use crate::volume::Volume;
+
+/// Returns the set without critical entries of unknown type. A driver must not read or change a file
+/// that has one (8.2), so that the file is out of reach as long as it stays.
+pub fn unknown(work: &mut Work<'_, '_>, here: &Here<'_>, set: EntrySet) -> EntrySet {
+    let Some(found) = set.unrecognized() else {
+        return set;
+    };
+    let path = fields::path_of(here, &set);
+    let at = (Check::UnknownSecondary { found }, here.at);
+    if !work.ask(
+        Kind::UnknownSecondary,
+        Some(&path),
+        at,
+        "remove the entry and keep the file",
+    ) {
+        return set;
+    }
+    let known = |entry: &[u8]| {
+        !entry
+            .first()
+            .is_some_and(|&kind| EntrySet::is_unknown(kind))
+    };
+    let (head, others) = set.bytes().split_at(2 * ENTRY);
+    let mut kept = head.to_vec();
+    for entry in others.chunks_exact(ENTRY) {
+        match known(entry) {
+            true => kept.extend_from_slice(entry),
+            // Its clusters belong to nothing from now on, and may hold something.
+            false => work.desk.gave_up |= secondary_allocation(entry).is_some(),
+        }
+    }
+    salvage::shorter(kept).unwrap_or(set)
+}
+
+/// Claims what other secondary entries have. Returns the set without those that cannot have it.
+///
+/// # Errors
+/// `Io`.
+pub fn vendors(
+    work: &mut Work<'_, '_>,
+    volume: &Volume,
+    here: &Here<'_>,
+    set: EntrySet,
+) -> Result<EntrySet> {
+    if set.other_allocations().is_empty() {
+        return Ok(set);
+    }
+    let path = fields::path_of(here, &set);
+    let mut kept = Vec::new();
+    for entry in set.bytes().chunks_exact(ENTRY) {
+        let is_own = matches!(
+            entry.first(),
+            Some(&(kind::FILE | kind::STREAM | kind::NAME))
+        );
+        let data = secondary_allocation(entry).filter(|_| !is_own);
+        if let Some(data) = data
+            && claim(work, volume, data, &path, here.at)?
+        {
+            continue;
+        }
+        kept.extend_from_slice(entry);
+    }
+    Ok(salvage::shorter(kept).unwrap_or(set))
+}
+
+/// Claims what an entry of another maker has; returns whether the entry is to go.
+///
+/// # Errors
+/// `Io`.
+pub fn claim(
+    work: &mut Work<'_, '_>,
+    volume: &Volume,
+    data: Allocation,
+    path: &[u8],
+    at: u64,
+) -> Result<bool> {
+    let ask = |work: &mut Work<'_, '_>, error| {
+        work.desk.ask(Finding {
+            kind: Kind::Vendor,
+            path: Some(path.to_vec()),
+            error,
+            remedy: Some("remove the entry that says so".into()),
+        })
+    };
+    let chain = match crate::fat::chain(volume, None, at, data) {
+        Ok(chain) => chain,
+        Err(error @ Error::Corrupt(_)) => return Ok(ask(work, error)),
+        Err(error) => return Err(error),
+    };
+    let shared = super::bits::clusters(&chain).find(|&cluster| work.claimed.has(cluster));
+    if let Some(cluster) = shared {
+        let error = Check::CrossLink { cluster }.at(None, at);
+        if ask(work, error) {
+            return Ok(true);
+        }
+    }
+    work.claimed.set_all(&chain);
+    Ok(false)
+}

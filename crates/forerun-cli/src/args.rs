@@ -140,6 +140,9 @@ pub struct SourceArgs {
     pub no_large_blocks: bool,
     #[command(flatten)]
     pub remote: RemoteArgs,
+    /// Show what can be shown of a damaged image: the mount option `rescue`
+    #[arg(skip)]
+    pub rescue: bool,
 }
 
 /// The objects of a composefs image.
@@ -230,6 +233,7 @@ impl ImageArgs {
             limits: self.limits.limits(),
             devices: self.source.device.clone(),
             objects: self.source.store.objects.clone(),
+            rescue: self.source.rescue,
             verity: self
                 .source
                 .store

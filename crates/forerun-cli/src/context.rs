@@ -3,9 +3,11 @@
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use forerun::remote::RemoteImage;
+use forerun::vfs::VolumeInfo;
 use forerun::{EventSink, Image, Observer};
 
 use crate::args::{Global, ImageArgs};
@@ -45,7 +47,15 @@ impl Context {
     ) -> Result<Image> {
         let image = source::open(self, args, events)?;
         self.observe(image.reader().observer());
+        self.warn_of(&args.image, &image.reader().fs().volume());
         Ok(image)
+    }
+
+    /// Tells what the user of an image should know before using it.
+    pub fn warn_of(&self, image: &Path, info: &VolumeInfo) {
+        for warning in &info.warnings {
+            self.note(&format!("{}: {warning}", crate::remote::shown(image)));
+        }
     }
 
     /// Has its counters printed at the end, with `--stats`.

@@ -60,6 +60,7 @@ Mount options (-o, and the fourth field of /etc/fstab):
   nolargeblocks          the legacy 1 KiB requests, to compare (largeblocks is the default)
   fsname=S, subtype=S    what df and mount show
   remount                change ro, suid, dev and noexec of the mount that is there
+  rescue                 show what a damaged exFAT volume still has; read-only
   suid, dev, noexec      honour set-user-id bits, device nodes (root only); run no programs
 Volumes that change (exFAT) are mounted read-write:
   ro                     do not write
@@ -313,6 +314,7 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             threads: options.threads.and_then(|n| u16::try_from(n).ok()),
             no_large_blocks: !options.large_blocks,
             remote: args.remote.clone(),
+            rescue: options.rescue,
         },
         limits: LimitArgs {
             max_total_bytes: None,

@@ -81,7 +81,7 @@ fn check_range(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
 }
 
 /// What kept an image from being opened at all: nothing can be listed or checked then.
-fn from_open(error: forerun::Error, options: &OpenOptions) -> Failure {
+pub fn from_open(error: forerun::Error, options: &OpenOptions) -> Failure {
     let failure = Failure::from(error.clone());
     let asked = options.format.as_deref();
     match &error {
@@ -106,6 +106,10 @@ fn from_open(error: forerun::Error, options: &OpenOptions) -> Failure {
         forerun::Error::Corrupt(_) if asked.is_some() => {
             failure.hint("leave --format out to have the format found by content")
         }
+        forerun::Error::Corrupt(check) if forerun::repair::is_possible(check.format()) => failure
+            .hint(
+                "forerun check --repair mends it; forerun mount -o rescue shows what it still has",
+            ),
         forerun::Error::Corrupt(_) => {
             failure.hint("it may be an incomplete copy: compare its size, or copy it again")
         }

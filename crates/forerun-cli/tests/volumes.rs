@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Ran, command, ran};
+use forerun::MemorySource;
+use forerun_testkit::exfat_judge::judge;
 use forerun_testkit::{TempDir, require, temp_dir};
 
 struct Volume {
@@ -227,4 +229,46 @@ fn a_trace_of_a_mount() {
     assert!(written["bytes"].as_u64().unwrap() < 310_000, "{written}");
     fs::write(&trace, "nonsense\n").unwrap();
     assert_eq!(sum().code, Some(4));
+}
+
+#[test]
+fn a_rescue_mount_shows_what_a_damaged_volume_still_has() {
+    let Some(volume) = Volume::new("volume_rescue") else {
+        return;
+    };
+    volume.mount(&[]).ok();
+    fs::write(volume.mnt().join("file"), b"contents").unwrap();
+    volume.umount();
+    let mut bytes = fs::read(volume.image()).unwrap();
+    let table = judge(&MemorySource::new(bytes.clone())).unwrap().geometry;
+    let root = usize::try_from(table.offset(table.root)).unwrap();
+    let mut entries = bytes[root..].chunks_exact_mut(32);
+    let upcase = entries.find(|entry| entry[0] == 0x82).unwrap();
+    upcase[4] ^= 1;
+    fs::write(volume.image(), &bytes).unwrap();
+    let refused = volume.mount(&[]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("mount -o rescue shows"),
+        "{}",
+        refused.stderr
+    );
+    let both = volume.mount(&["-o", "rw,rescue"]);
+    assert_eq!(both.code, Some(2), "{}", both.stderr);
+    let rescued = volume.mount(&["-o", "rescue"]);
+    assert_eq!(rescued.code, Some(0), "{}", rescued.stderr);
+    assert!(
+        rescued.stderr.contains("passed over: damaged exfat image"),
+        "{}",
+        rescued.stderr
+    );
+    assert_eq!(fs::read(volume.mnt().join("file")).unwrap(), b"contents");
+    let denied = fs::write(volume.mnt().join("file"), b"other").unwrap_err();
+    assert_eq!(denied.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    let unmount = [Path::new("umount"), &volume.mnt()];
+    ran(command(&unmount).output().unwrap()).ok();
+    assert!(
+        fs::read(volume.image()).unwrap() == bytes,
+        "a rescue wrote to the volume"
+    );
 }

@@ -35,6 +35,14 @@ pub fn details(volume: &Volume) -> Fields {
     fields
 }
 
+/// What the user of the volume should know.
+pub fn warnings(volume: &Volume) -> Vec<String> {
+    let passed_over = volume.passed_over.iter();
+    passed_over
+        .map(|error| format!("passed over: {error}"))
+        .collect()
+}
+
 const fn state(flags: u16) -> &'static str {
     let dirty = flags & volume_flag::VOLUME_DIRTY != 0;
     match (dirty, flags & volume_flag::MEDIA_FAILURE != 0) {

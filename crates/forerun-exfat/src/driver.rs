@@ -45,7 +45,7 @@ impl Exfat {
     /// [`Error::Unsupported`] for what this does not know, [`Error::Corrupt`] where boot region, root
     /// directory, bitmap or up-case table fail a check, [`Error::Io`] where they cannot be read.
     pub fn open(with: OpenWith) -> Result<Self> {
-        let volume = Volume::open(with.metadata, with.limits, with.ownership)?;
+        let volume = Volume::open(with.metadata, with.limits, with.ownership, with.rescue)?;
         Ok(Self::with(volume, None))
     }
 
@@ -62,7 +62,7 @@ impl Exfat {
         );
         let back = Arc::new(back);
         let source = Arc::clone(&back);
-        let volume = Volume::open(source, with.limits.clone(), with.ownership)?;
+        let volume = Volume::open(source, with.limits.clone(), with.ownership, false)?;
         if volume.boot.fats > 1 {
             return Err(Error::ReadOnly("it has two FATs (TexFAT)".into()));
         }
@@ -154,6 +154,7 @@ impl FileSystem for Exfat {
         info.has_owners = false;
         info.folds_case = true;
         info.details = describe::details(&self.volume);
+        info.warnings = describe::warnings(&self.volume);
         info
     }
 
@@ -169,7 +170,10 @@ impl FileSystem for Exfat {
                 return Ok((FileType::Directory, 0, size, 1, Timestamp::default()));
             }
             let set = session.load(node)?.set;
-            let (len, most) = (set.data().len, self.volume.boot.heap_len());
+            let (mut len, most) = (set.data().len, self.volume.boot.heap_len());
+            if len > most && self.volume.rescue {
+                len = most;
+            }
             if len > most {
                 let at = session.load(node)?.at();
                 return Err(Check::DataLen { len, most }.at(Some(node), at));

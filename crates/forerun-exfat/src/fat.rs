@@ -6,13 +6,12 @@ use forerun_vfs::{Error, NodeId, Result};
 use crate::chain::Chain;
 use crate::entry_set::Allocation;
 use crate::error::Check;
-use crate::ondisk::{END_OF_CHAIN, MAX_DIRECTORY};
+use crate::follow::{MAX_RUNS, Stop, follow as follow_to_damage};
+use crate::ondisk::FIRST_CLUSTER;
 use crate::volume::Volume;
 
 /// What is read of the FAT at once.
 const WINDOW: u64 = 4096;
-/// Most runs of one chain that are kept in memory: 48 MiB of them.
-const MAX_RUNS: usize = 4 << 20;
 
 /// Reads the FAT in windows, so that chains of neighbours cost few reads.
 pub struct Fat<'a> {
@@ -56,12 +55,39 @@ impl<'a> Fat<'a> {
     }
 }
 
-/// The clusters of an allocation that `what` names, as many as its length takes. Where it is
-/// contiguous the FAT is not looked at.
+/// The clusters of an allocation, as many as its length takes. Where it is contiguous the FAT is not
+/// looked at. In a rescue, those up to where it breaks.
 ///
 /// # Errors
 /// `Corrupt` where it is not on the volume, the chain is too short or comes back to itself, `Limit`.
 pub fn chain(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Result<Chain> {
+    match whole(volume, node, at, data) {
+        Err(Error::Corrupt(_)) if volume.rescue => to_damage(volume, data),
+        chain => chain,
+    }
+}
+
+/// The clusters of an allocation up to where it breaks; none where it does not begin on the volume.
+fn to_damage(volume: &Volume, data: Allocation) -> Result<Chain> {
+    let boot = &volume.boot;
+    if data.len == 0 || !boot.has_cluster(data.first) {
+        return Ok(Chain::default());
+    }
+    let most = u64::from(boot.clusters + FIRST_CLUSTER - data.first);
+    let need = boot.clusters_for(data.len).min(match data.contiguous {
+        true => most,
+        false => boot.clusters.into(),
+    });
+    // At most as many as the volume has.
+    let need = u32::try_from(need).unwrap_or(boot.clusters);
+    match data.contiguous {
+        true => Ok(Chain::contiguous(data.first, need)),
+        false => Ok(follow_to_damage(volume, data.first, Some(need))?.chain),
+    }
+}
+
+/// The clusters of an allocation, whole.
+fn whole(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Result<Chain> {
     let fail = |check: Check| Err(check.at(node, at));
     let boot = &volume.boot;
     let (len, most) = (data.len, boot.heap_len());
@@ -99,7 +125,24 @@ pub fn chain(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -
 /// # Errors
 /// As [`chain`].
 pub fn root_chain(volume: &Volume) -> Result<Chain> {
-    follow(volume, None, 0, volume.boot.root, None)
+    match follow(volume, None, 0, volume.boot.root, None) {
+        Err(Error::Corrupt(_)) if volume.rescue => Ok(root_chain_to_damage(volume)?.0),
+        chain => chain,
+    }
+}
+
+/// The chain of the root directory up to where it breaks, and how it breaks.
+///
+/// # Errors
+/// `Io`; `Corrupt` where it does not begin on the volume.
+pub fn root_chain_to_damage(volume: &Volume) -> Result<(Chain, Option<Error>)> {
+    let first = volume.boot.root;
+    if !volume.boot.has_cluster(first) {
+        return follow(volume, None, 0, first, None).map(|chain| (chain, None));
+    }
+    let followed = follow_to_damage(volume, first, None)?;
+    let error = followed.check(0).map(|check| check.at(None, 0));
+    Ok((followed.chain, error))
 }
 
 /// Follows a chain for `need` clusters, or to its end.
@@ -110,62 +153,21 @@ fn follow(
     first: u32,
     need: Option<u32>,
 ) -> Result<Chain> {
-    let fail = |check: Check| Err(check.at(node, at));
     let boot = &volume.boot;
     if !boot.has_cluster(first) {
-        return fail(Check::ClusterRange {
+        let check = Check::ClusterRange {
             what: "data",
             cluster: first,
             count: boot.clusters,
-        });
+        };
+        return Err(check.at(node, at));
     }
-    let longest = boot.clusters_for(MAX_DIRECTORY);
-    let mut fat = Fat::new(volume);
-    let mut chain = Chain::contiguous(first, 1);
-    let mut cluster = first;
-    while need.is_none_or(|need| chain.clusters() < need) {
-        let found = u64::from(chain.clusters());
-        let next = fat.next(cluster)?;
-        match next {
-            END_OF_CHAIN if need.is_none() => break,
-            END_OF_CHAIN => {
-                let need = need.unwrap_or(0).into();
-                return fail(Check::ChainShort { found, need });
-            }
-            next if boot.has_cluster(next) => {}
-            next => {
-                return fail(Check::ChainLink {
-                    cluster,
-                    found,
-                    next,
-                });
-            }
-        }
-        let runs = chain.runs().len();
-        chain.push(next, 1);
-        cluster = next;
-        // Each time around a loop begins a run, so that one is found soon.
-        let grown = chain.runs().len() > runs;
-        if grown && chain.runs().len().is_power_of_two() {
-            no_loop(&chain).map_err(|check| check.at(node, at))?;
-        }
-        if chain.runs().len() > MAX_RUNS {
-            return Err(Error::limit("pieces of a file", u64_from(MAX_RUNS)));
-        }
-        if need.is_none() && u64::from(chain.clusters()) > longest {
-            no_loop(&chain).map_err(|check| check.at(node, at))?;
-            return fail(Check::DirectoryLen {
-                limit: MAX_DIRECTORY,
-            });
-        }
-    }
-    no_loop(&chain).map_err(|check| check.at(node, at))?;
-    Ok(chain)
-}
-
-fn no_loop(chain: &Chain) -> std::result::Result<(), Check> {
-    match chain.double() {
-        Some(cluster) => Err(Check::ChainLoop { cluster }),
-        None => Ok(()),
+    let followed = follow_to_damage(volume, first, need)?;
+    match followed.stop {
+        Stop::InPieces => Err(Error::limit("pieces of a file", u64_from(MAX_RUNS))),
+        _ => match followed.check(need.unwrap_or(0)) {
+            Some(check) => Err(check.at(node, at)),
+            None => Ok(followed.chain),
+        },
     }
 }

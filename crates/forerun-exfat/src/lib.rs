@@ -16,6 +16,7 @@ mod driver;
 mod entry_set;
 mod error;
 mod fat;
+mod follow;
 #[doc(hidden)]
 pub mod fuzzing;
 mod index;

@@ -351,7 +351,23 @@ impl Session<'_> {
             }
             slot = next;
         }
+        if self.volume.rescue && Self::is_whole_step(out.len()) && damaged.is_none() {
+            damaged = self.missing_end(dir, &chain)?;
+        }
         Ok(damaged)
+    }
+
+    /// In a rescue: how a directory breaks whose clusters do not hold its length.
+    fn missing_end(&self, dir: NodeId, chain: &Chain) -> Result<Option<Error>> {
+        if dir == ROOT {
+            // Told when the volume was opened.
+            return Ok(None);
+        }
+        let node = self.load(dir)?;
+        let need = self.volume.boot.clusters_for(node.set.data().len);
+        let found = u64::from(chain.clusters());
+        let is_short = found < need;
+        Ok(is_short.then(|| Check::ChainShort { found, need }.at(Some(dir), node.at())))
     }
 
     /// Whether one step of a listing was cut short by its length.
@@ -381,6 +397,10 @@ impl Session<'_> {
             stored(self.volume, &chain, start..far, &mut extents);
         }
         let covered = extents.last().map_or(start, |extent| extent.logical.end);
+        if self.volume.rescue && covered == start && start < end.min(valid) {
+            let (found, need) = (chain.clusters().into(), self.volume.boot.clusters_for(len));
+            return Err(Check::ChainShort { found, need }.at(Some(id), node.at()));
+        }
         let zeros = covered.max(valid)..end;
         if zeros.start < zeros.end && (covered >= valid || start >= valid) {
             extents.push(Extent {

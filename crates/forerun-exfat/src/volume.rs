@@ -17,6 +17,7 @@ use crate::ondisk::{
     BitmapEntry, ENTRY, GuidEntry, LabelEntry, MAX_DIRECTORY, UpcaseEntry, kind, volume_flag,
 };
 use crate::upcase::{self, Upcase};
+use crate::write::default_upcase;
 
 /// Everything the driver's parts share.
 pub struct Volume {
@@ -33,6 +34,10 @@ pub struct Volume {
     pub recovers: bool,
     /// Whether the backup boot region had to be used.
     pub from_backup: bool,
+    /// Whether damage is passed over as far as anything can be shown.
+    pub rescue: bool,
+    /// What was passed over when the volume was opened.
+    pub passed_over: Vec<Error>,
     hasher: RandomState,
 }
 
@@ -45,14 +50,34 @@ struct System {
 }
 
 impl Volume {
+    /// Reads what describes the volume. With `rescue`, what fails of that is passed over, and noted in
+    /// `passed_over`: only the boot sector has to be sound.
+    ///
     /// # Errors
     /// `UnknownFormat`, `Unsupported`, `Corrupt` where boot region, root, bitmap or up-case table
     /// fail a check, `Io` where they cannot be read.
-    pub fn open(source: Arc<dyn ReadAt>, limits: Limits, ownership: Ownership) -> Result<Self> {
-        let (boot, from_backup) = read_boot(&*source)?;
+    pub fn open(
+        source: Arc<dyn ReadAt>,
+        limits: Limits,
+        ownership: Ownership,
+        rescue: bool,
+    ) -> Result<Self> {
+        let mut passed_over = Vec::new();
+        let (boot, from_backup) = match read_boot(&*source) {
+            Err(error) if rescue => {
+                let boot = boot_to_rescue_by(&*source)?;
+                passed_over.push(error);
+                boot
+            }
+            read => read?,
+        };
         if boot.volume_len > source.len() {
             let (len, image) = (boot.volume_len, source.len());
-            return Err(Check::ShortImage { len, image }.at(None, 0));
+            let error = Check::ShortImage { len, image }.at(None, 0);
+            match rescue {
+                true => passed_over.push(error),
+                false => return Err(error),
+            }
         }
         let mut volume = Self {
             boot,
@@ -64,14 +89,31 @@ impl Volume {
             guid: None,
             recovers: false,
             from_backup,
+            rescue,
+            passed_over,
             hasher: RandomState::new(),
         };
         let system = volume.read_root()?;
         volume.recovers = volume.boot.flags & volume_flag::VOLUME_DIRTY != 0;
         volume.guid = system.guid;
-        volume.bitmap = volume.find_bitmap(system.bitmap)?;
-        volume.upcase = volume.read_upcase(system.upcase)?;
+        let bitmap = volume.find_bitmap(system.bitmap);
+        volume.bitmap = volume.or_rescued(bitmap, Chain::default)?;
+        let upcase = volume.read_upcase(system.upcase);
+        volume.upcase = volume.or_rescued(upcase, default_upcase::table)?;
         Ok(volume)
+    }
+
+    /// Passes a part of the volume's description on, or `instead` of a damaged one in a rescue.
+    fn or_rescued<T>(&mut self, part: Result<T>, instead: impl FnOnce() -> T) -> Result<T> {
+        match part {
+            Err(error @ (Error::Corrupt(_) | Error::Io { .. } | Error::Unsupported(_)))
+                if self.rescue =>
+            {
+                self.passed_over.push(error);
+                Ok(instead())
+            }
+            part => part,
+        }
     }
 
     /// A volume of which nothing but the boot sector is known, for who looks for the rest: without
@@ -87,6 +129,8 @@ impl Volume {
             bitmap: Chain::default(),
             guid: None,
             from_backup: false,
+            rescue: false,
+            passed_over: Vec::new(),
             hasher: RandomState::new(),
         }
     }
@@ -112,19 +156,35 @@ impl Volume {
         u32::from_le_bytes([a, b, c, d])
     }
 
-    fn read_root(&self) -> Result<System> {
-        let chain = fat::root_chain(self)?;
+    fn read_root(&mut self) -> Result<System> {
+        let (mut system, mut damage) = (System::default(), Vec::new());
+        let (chain, stop) = fat::root_chain_to_damage(self)?;
+        damage.extend(stop);
         let mut slots = Slots::new(self, &chain, None);
-        let mut system = System::default();
         let mut slot = 0;
-        while let Some((found, next)) = slots.next_item(slot)? {
+        loop {
+            let (found, next) = match slots.next_item(slot) {
+                Ok(Some(item)) => item,
+                Ok(None) => break,
+                // The rest cannot be read.
+                Err(error) => {
+                    damage.push(error);
+                    break;
+                }
+            };
             if let Found::Other { entry } = found {
                 let at = slots.position(slot).unwrap_or(0);
-                self.system_entry(&mut system, &entry, at)?;
+                damage.extend(self.system_entry(&mut system, &entry, at).err());
             }
             slot = next;
         }
-        Ok(system)
+        match damage.is_empty() || self.rescue {
+            true => {
+                self.passed_over.extend(damage);
+                Ok(system)
+            }
+            false => Err(damage.swap_remove(0)),
+        }
     }
 
     fn system_entry(&self, system: &mut System, entry: &[u8; ENTRY], at: u64) -> Result<()> {
@@ -262,27 +322,37 @@ impl Volume {
 
 /// The main boot region; the backup where only that is sound.
 fn read_boot(source: &dyn ReadAt) -> Result<(Boot, bool)> {
-    let main = boot_region(source, 0);
-    let main = match main {
-        Err(error @ Error::Corrupt(_)) => error,
-        other => return other.map(|boot| (boot, false)),
-    };
-    for bits in 9..=12_u8 {
-        let offset = boot::REGION_SECTORS << bits;
-        if let Ok(found) = boot_region(source, offset)
-            && found.sector_bits == bits
-        {
-            return Ok((found, true));
+    match boot_region(source, 0) {
+        Err(error @ Error::Corrupt(_)) => {
+            let backup = backup_region(source);
+            backup.map(|boot| (boot, true)).ok_or(error)
         }
+        main => main.map(|boot| (boot, false)),
     }
-    Err(main)
 }
 
-/// The boot sector of the region at `offset`, where all of that is sound.
+/// The boot sector of a volume without a sound main region that looks like one: the backup's, or a
+/// main one in a region that fails its checksum.
+fn boot_to_rescue_by(source: &dyn ReadAt) -> Result<(Boot, bool)> {
+    match backup_region(source) {
+        Some(boot) => Ok((boot, true)),
+        None => boot_sector(source, 0).map(|boot| (boot, false)),
+    }
+}
+
+/// The backup boot region of sectors of any size, where it is sound.
+pub(crate) fn backup_region(source: &dyn ReadAt) -> Option<Boot> {
+    (9..=12_u8).find_map(|bits| {
+        let found = boot_region(source, boot::REGION_SECTORS << bits).ok()?;
+        (found.sector_bits == bits).then_some(found)
+    })
+}
+
+/// The boot sector at `offset`, whatever the rest of its region.
 ///
 /// # Errors
 /// As [`Boot::parse`]; `Io`.
-pub(crate) fn boot_region(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
+fn boot_sector(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
     let mut sector = [0; 512];
     let (len, need) = (source.len(), offset + 512);
     if len < need {
@@ -290,8 +360,16 @@ pub(crate) fn boot_region(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
     }
     let read = source.read_exact_at(offset, &mut sector);
     read.map_err(|error| Error::io(offset, sector.len(), error))?;
-    let boot = Boot::parse(&sector, offset)?;
-    let need = offset + boot.region_len();
+    Boot::parse(&sector, offset)
+}
+
+/// The boot sector of the region at `offset`, where all of that is sound.
+///
+/// # Errors
+/// As [`Boot::parse`]; `Io`.
+pub(crate) fn boot_region(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
+    let boot = boot_sector(source, offset)?;
+    let (len, need) = (source.len(), offset + boot.region_len());
     if len < need {
         return Err(Check::ShortBoot { len, need }.at(None, offset));
     }

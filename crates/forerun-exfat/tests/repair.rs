@@ -4,10 +4,16 @@
 
 mod repairing;
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use forerun_exfat::Exfat;
 use forerun_exfat::repair::{Answer, Kind, RepairOptions};
+use forerun_io::MemorySource;
+use forerun_vfs::{DirCursor, FileSystem, OpenWith, Place};
 use repairing::{
-    Files, Map, assert_clean, files, filled, kinds, mend, mend_with, packed, put, seal_boot,
-    seal_set, set_of, told, u32_of, u64_of,
+    Files, Map, assert_clean, files, files_of, filled, kinds, mend, mend_with, packed, put,
+    rescued, seal_boot, seal_set, set_of, told, u32_of, u64_of,
 };
 
 /// What becomes of the files.
@@ -335,4 +341,105 @@ fn a_lost_directory_is_one_again() {
         });
         assert_eq!(kept.map(|kept| kept.1), Some(&content), "{path}");
     }
+}
+
+#[test]
+fn a_rescue_shows_what_a_damaged_volume_still_has() {
+    let Some(image) = filled("512") else { return };
+    let (map, before) = (Map::of(&image), files(&image));
+    let both_regions = damage(
+        "both boot regions",
+        Kind::MainBoot,
+        "checksum",
+        Then::Same,
+        |image, _| {
+            image[100] ^= 1;
+            image[6144 + 100] ^= 1;
+        },
+    );
+    let cut = damage(
+        "a cut",
+        Kind::Unreadable,
+        "bytes",
+        Then::Same,
+        |image, _| {
+            let used = image.iter().rposition(|&byte| byte != 0).unwrap();
+            image.truncate(used.next_multiple_of(512));
+        },
+    );
+    let (mut refused, mut silent) = (Vec::new(), Vec::new());
+    for damage in volume_damages().into_iter().chain([both_regions, cut]) {
+        let mut bytes = image.clone();
+        (damage.does)(&mut bytes, &map);
+        let open = OpenWith::new(Arc::new(MemorySource::new(bytes.clone())));
+        let is_refused = Exfat::open(open).is_err();
+        let fs = rescued(&bytes).unwrap_or_else(|error| panic!("{}: {error}", damage.what));
+        compare(&before, &files_of(&fs, &bytes), &damage.then, damage.what);
+        if is_refused {
+            refused.push(damage.what);
+            if fs.volume().warnings.is_empty() {
+                silent.push(damage.what);
+            }
+        }
+    }
+    assert_eq!(silent, [""; 0], "passed over without a word");
+    assert!(refused.len() >= 12, "{refused:?}");
+}
+
+#[test]
+fn a_rescue_reads_a_file_up_to_where_its_chain_breaks() {
+    let Some(mut image) = filled("512") else {
+        return;
+    };
+    let (map, before) = (Map::of(&image), files(&image));
+    let c = first(&image, "dir/pieces");
+    let c = map.next(&image, map.next(&image, c));
+    put(&mut image, map.word(c), &0_u32.to_le_bytes());
+    let fs = rescued(&image).unwrap();
+    let dir = fs.lookup(fs.root(), b"dir").unwrap().unwrap();
+    let node = fs.lookup(dir, b"pieces").unwrap().unwrap();
+    let whole = before["/dir/pieces"].as_ref().unwrap();
+    let mut sound = Vec::new();
+    fs.map(node, 0..3 * 512, &mut |extent| {
+        if let Place::Stored { offset, .. } = extent.place {
+            let (at, len) = (offset as usize, extent.logical.end - extent.logical.start);
+            sound.extend_from_slice(&image[at..at + len as usize]);
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert!(sound == whole[..3 * 512]);
+    let beyond = fs.map(node, 3 * 512..2000, &mut |_| ControlFlow::Continue(()));
+    let beyond = beyond.unwrap_err().to_string();
+    assert!(beyond.contains("ends after 3 of"), "{beyond}");
+    // All others are whole.
+    let after = files_of(&fs, &image);
+    compare(
+        &before,
+        &after,
+        &Then::But(&["/dir/pieces"]),
+        "a broken chain",
+    );
+}
+
+#[test]
+fn a_rescue_lists_a_directory_up_to_where_its_chain_breaks() {
+    let Some(mut image) = filled("512") else {
+        return;
+    };
+    let (map, before) = (Map::of(&image), files(&image));
+    let c = map.next(&image, first(&image, "dir/below"));
+    put(&mut image, map.word(c), &0_u32.to_le_bytes());
+    let fs = rescued(&image).unwrap();
+    let dir = fs.lookup(fs.root(), b"dir").unwrap().unwrap();
+    let below = fs.lookup(dir, b"below").unwrap().unwrap();
+    let mut names = Vec::new();
+    let listed = fs.read_dir(below, DirCursor::START, &mut |entry| {
+        names.push(String::from_utf8(entry.name.to_vec()).unwrap());
+        ControlFlow::Continue(())
+    });
+    let error = listed.unwrap_err().to_string();
+    assert!(error.contains("chain"), "{error}");
+    let known = |name: &String| before.contains_key(&format!("/dir/below/{name}"));
+    assert!(names.len() >= 8 && names.iter().all(known), "{names:?}");
 }

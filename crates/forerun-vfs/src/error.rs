@@ -214,6 +214,12 @@ impl Corrupt {
         }
     }
 
+    /// Returns the name of the format.
+    #[must_use]
+    pub const fn format(&self) -> &'static str {
+        self.format
+    }
+
     /// The node that was looked at, where there was one.
     #[must_use]
     pub const fn node(&self) -> Option<NodeId> {

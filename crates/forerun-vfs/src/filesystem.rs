@@ -80,6 +80,8 @@ pub struct VolumeInfo {
     pub folds_case: bool,
     /// Further facts in the format's own terms, for `info`.
     pub details: Vec<(&'static str, String)>,
+    /// What a user should know before the image is used, a sentence each without a full stop.
+    pub warnings: Vec<String>,
 }
 
 impl VolumeInfo {
@@ -101,6 +103,7 @@ impl VolumeInfo {
             shares_blocks: false,
             folds_case: false,
             details: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 }

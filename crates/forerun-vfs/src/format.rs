@@ -23,6 +23,11 @@ pub struct OpenWith {
     pub verity: Verity,
     /// Owners, permissions and time zone for formats that keep none.
     pub ownership: Ownership,
+    /// Show what can be shown of a damaged image instead of refusing it. A format that can do more
+    /// than it does anyway passes over damage to what describes the image as a whole, tells of it in
+    /// [`VolumeInfo::warnings`](crate::VolumeInfo::warnings), and reads files as far as their places
+    /// are known.
+    pub rescue: bool,
 }
 
 /// What stands in for attributes that a format has not: options of the mount.
@@ -129,6 +134,7 @@ impl OpenWith {
             blobs: Arc::new(NoBlobs),
             verity: Verity::default(),
             ownership: Ownership::default(),
+            rescue: false,
         }
     }
 }

@@ -37,6 +37,9 @@ pub struct OpenOptions {
     pub verity: Verity,
     /// Owners, permissions and time zone for formats that keep none.
     pub ownership: Ownership,
+    /// Show what can be shown of a damaged image instead of refusing it: exFAT volumes with a damaged
+    /// bitmap, up-case table, root directory or boot region, and files up to where their chain breaks.
+    pub rescue: bool,
     /// Told of every block that crosses a boundary.
     pub events: Option<Arc<dyn EventSink>>,
 }
@@ -194,6 +197,7 @@ impl Opened {
             blobs: Arc::new(blobs),
             verity: options.verity,
             ownership: options.ownership,
+            rescue: options.rescue,
         })?;
         devices::check(&options.devices, fs.volume().devices)?;
         Ok(Image {

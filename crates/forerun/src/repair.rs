@@ -17,6 +17,12 @@ use crate::volume::{busy, locked, part};
 /// The one format that is repaired.
 const EXFAT: &str = "exfat";
 
+/// Returns whether images of the format of that name can be repaired.
+#[must_use]
+pub fn is_possible(format: &str) -> bool {
+    format == EXFAT
+}
+
 /// Repairs the volume in a file or block device, which nobody else may have open for writing
 /// meanwhile. Each finding is told to `decide`, which says whether it is to be repaired. A dry run
 /// only needs to read.
@@ -47,7 +53,7 @@ fn is_repaired(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
     read.map_err(|error| Error::io(0, head.len(), error))?;
     let format = find_format(&head, wanted).or_else(|| named(wanted));
     match format {
-        Some(format) if format.name == EXFAT => Ok(()),
+        Some(format) if is_possible(format.name) => Ok(()),
         Some(format) => Err(Error::Unsupported(format!(
             "repair of {} images, which are never changed once made",
             format.name

@@ -135,6 +135,7 @@ impl ConvertArgs {
                 threads: self.format.threads,
                 no_large_blocks: false,
                 remote: from.remote.clone(),
+                rescue: false,
             },
             limits: self.limits.clone(),
         }

@@ -14,6 +14,7 @@ use forerun_fuse::MountOptions;
 use super::{MountArgs, daemon};
 use crate::context::Context;
 use crate::error::{Failure, Result};
+use crate::source;
 
 /// How long the volume of a mount that is gone may take to be written.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -34,7 +35,12 @@ pub fn open(
     let Ok(possible) = VolumeMut::is_possible(&args.image, &open) else {
         return Ok(None);
     };
-    if options.ro_asked || !possible {
+    if asked && options.rescue {
+        return Err(Failure::usage(
+            "a rescue reads only: rw and rescue exclude each other",
+        ));
+    }
+    if options.ro_asked || options.rescue || !possible {
         if asked && !daemon::is_child() {
             context.note("images of this format cannot be written to: mounting read-only");
         }
@@ -43,6 +49,7 @@ pub fn open(
     match open_when_written(&args.image, &open, &options.write) {
         Ok(volume) => {
             context.observe(volume.volume().observer());
+            context.warn_of(&args.image, &volume.volume().fs().volume());
             Ok(Some(volume))
         }
         Err(Error::Io { source, len: 0, .. }) if !asked && is_protected(&source) => {
@@ -53,7 +60,7 @@ pub fn open(
             context.note(&format!("mounting read-only: {why}"));
             Ok(None)
         }
-        Err(error) => Err(Failure::from(error).of(args.image.display())),
+        Err(error) => Err(source::from_open(error, &open).of(args.image.display())),
     }
 }
 

@@ -7,10 +7,10 @@ use forerun_vfs::{Error, Result};
 
 use super::report::{Desk, Finding, Kind};
 use super::work::{BOOT, put};
-use crate::boot::{Boot, FLAGS_AT, PERCENT_AT, REGION_SECTORS};
+use crate::boot::{Boot, FLAGS_AT, PERCENT_AT};
 use crate::error::Check;
 use crate::ondisk::volume_flag;
-use crate::volume::boot_region;
+use crate::volume::{backup_region, boot_region};
 
 /// The boot sector of the volume, from a region that is sound; nothing where none is, or where the
 /// main one is to stay damaged.
@@ -26,7 +26,7 @@ pub fn settle(back: &Arc<WriteBack>, desk: &mut Desk<'_>, dry: bool) -> Result<O
         Err(error @ (Error::Corrupt(_) | Error::UnknownFormat { .. })) => error,
         Err(error) => return Err(error),
     };
-    let Some(mut boot) = find_backup(&**back) else {
+    let Some(mut boot) = backup_region(&**back) else {
         return match damage {
             Error::Corrupt(_) => {
                 desk.leave(Kind::MainBoot, None, damage);
@@ -59,14 +59,6 @@ pub fn settle(back: &Arc<WriteBack>, desk: &mut Desk<'_>, dry: bool) -> Result<O
         put(back, BOOT, 0, &region)?;
     }
     Ok(Some(boot))
-}
-
-/// A sound backup region of sectors of any size.
-pub fn find_backup(source: &dyn forerun_io::ReadAt) -> Option<Boot> {
-    (9..=12_u8).find_map(|bits| {
-        let boot = boot_region(source, REGION_SECTORS << bits).ok()?;
-        (boot.sector_bits == bits).then_some(boot)
-    })
 }
 
 fn backup(back: &Arc<WriteBack>, desk: &mut Desk<'_>, dry: bool, boot: &Boot) -> Result<()> {

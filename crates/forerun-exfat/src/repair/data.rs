@@ -13,12 +13,12 @@ use forerun_vfs::{FileType, Result};
 use super::bits::clusters;
 use super::extent;
 use super::fields::{Doubt, Here, edited, path_of};
-use super::follow::{Followed, Stop, follow};
 use super::report::Kind;
 use super::work::{TAKE, Work};
 use crate::chain::Chain;
 use crate::entry_set::{Allocation, EntrySet};
 use crate::error::Check;
+use crate::follow::{Followed, Stop, follow};
 use crate::ondisk::{ENTRY, FIRST_CLUSTER};
 
 const VALID_AT: usize = ENTRY + 8;
@@ -185,7 +185,6 @@ fn length(work: &mut Work<'_, '_>, here: &Here<'_>, path: &[u8], set: EntrySet) 
         let followed = Followed {
             chain,
             stop: Stop::Whole,
-            goes_on: false,
         };
         (followed, check)
     } else {
@@ -193,7 +192,7 @@ fn length(work: &mut Work<'_, '_>, here: &Here<'_>, path: &[u8], set: EntrySet) 
         let check = followed.check(need);
         (followed, check)
     };
-    if followed.stop == Stop::TooLong {
+    if followed.is_beyond_limits() {
         let check = check.unwrap_or(Check::DataLen {
             len: data.len,
             most,
@@ -225,7 +224,7 @@ fn length(work: &mut Work<'_, '_>, here: &Here<'_>, path: &[u8], set: EntrySet) 
             let is_open = !matches!(followed.stop, Stop::Whole | Stop::Early);
             end = followed.chain.last().filter(|_| is_open);
         }
-    } else if followed.goes_on && shared.is_none() {
+    } else if shared.is_none() && !data.contiguous && followed.goes_on(&volume)? {
         let check = Check::ChainLong { need: need.into() };
         if work.ask(
             Kind::ChainLong,

@@ -15,7 +15,6 @@ mod boot;
 mod data;
 mod extent;
 mod fields;
-mod follow;
 mod lost;
 mod names;
 mod report;
@@ -63,7 +62,7 @@ pub struct RepairOptions {
 /// not even look like one.
 #[must_use]
 pub fn has_backup(source: &dyn ReadAt) -> bool {
-    boot::find_backup(source).is_some()
+    crate::volume::backup_region(source).is_some()
 }
 
 /// Repairs the volume on a device that nobody else has open. Each finding is told to `decide`, which

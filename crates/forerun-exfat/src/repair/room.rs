@@ -9,13 +9,13 @@ use forerun_io::saturating_usize;
 use forerun_vfs::Result;
 
 use super::bits::Bits;
-use super::follow::follow;
 use super::salvage::{self, Read};
 use super::work::{TAKE, Work};
 use crate::chain::Chain;
 use crate::dir::Slots;
 use crate::entry_set::{Allocation, EntrySet, primary_allocation};
 use crate::fat::Fat;
+use crate::follow::follow;
 use crate::ondisk::{BAD_CLUSTER, kind};
 use crate::volume::Volume;
 

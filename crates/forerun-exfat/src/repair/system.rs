@@ -8,13 +8,13 @@ use forerun_vfs::Result;
 use zerocopy::IntoBytes;
 
 use super::extent;
-use super::follow::{Stop, follow};
 use super::report::Kind;
 use super::work::{TAKE, Work};
 use crate::chain::Chain;
 use crate::dir::{Found, Slots, position};
 use crate::error::Check;
 use crate::fat::Fat;
+use crate::follow::{Stop, follow};
 use crate::ondisk::{
     BitmapEntry, END_OF_CHAIN, ENTRY, FIRST_CLUSTER, LabelEntry, UpcaseEntry, kind,
 };
@@ -94,7 +94,7 @@ fn root(work: &mut Work<'_, '_>) -> Result<Option<Chain>> {
     let followed = follow(&work.volume, first, None)?;
     let at = work.fat_at(followed.chain.last().unwrap_or(first));
     if let Some(check) = followed.check(0) {
-        if followed.stop == Stop::TooLong {
+        if followed.is_beyond_limits() {
             work.leave(Kind::Unreadable, Some(b""), check, at);
             return Ok(None);
         }

@@ -102,8 +102,20 @@ pub fn assert_clean(bytes: &[u8], what: &str) {
 pub type Files = BTreeMap<String, Option<Vec<u8>>>;
 
 pub fn files(bytes: &[u8]) -> Files {
+    let fs = Exfat::open(OpenWith::new(Arc::new(MemorySource::new(bytes.to_vec())))).unwrap();
+    files_of(&fs, bytes)
+}
+
+/// The volume as a rescue opens it.
+pub fn rescued(bytes: &[u8]) -> Result<Exfat> {
+    let mut with = OpenWith::new(Arc::new(MemorySource::new(bytes.to_vec())));
+    with.rescue = true;
+    Exfat::open(with)
+}
+
+/// As [`files`], of an open volume.
+pub fn files_of(fs: &Exfat, bytes: &[u8]) -> Files {
     let source = Arc::new(MemorySource::new(bytes.to_vec()));
-    let fs = Exfat::open(OpenWith::new(Arc::<MemorySource>::clone(&source))).unwrap();
     let mut files = Files::new();
     let mut left = vec![(String::new(), fs.root())];
     let mut steps = 0;
@@ -125,7 +137,7 @@ pub fn files(bytes: &[u8]) -> Files {
                 }
                 FileType::Directory => {}
                 _ => {
-                    if let Ok(content) = content(&fs, &*source, node) {
+                    if let Ok(content) = content(fs, &*source, node) {
                         files.insert(path, Some(content));
                     }
                 }

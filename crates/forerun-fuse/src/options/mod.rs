@@ -79,6 +79,8 @@ pub struct MountOptions {
     pub rw_asked: bool,
     /// Whether `ro` was asked for, so that a volume that could be changed is not.
     pub ro_asked: bool,
+    /// Show what can be shown of a damaged image; read-only.
+    pub rescue: bool,
     /// `remount`: change the flags of the mount that is there, see [`remount`](crate::remount()).
     pub remount: bool,
     /// `dirsync`, `sync`, `discard`, `errors=` and `keep_last_dots`, for volumes that are changed.
@@ -119,6 +121,7 @@ impl Default for MountOptions {
             exec: true,
             rw_asked: false,
             ro_asked: false,
+            rescue: false,
             remount: false,
             write: WriteOptions::default(),
             lift_readahead: true,
@@ -168,6 +171,7 @@ impl MountOptions {
             objects: self.objects.clone(),
             verity: self.verity,
             ownership: self.ownership(),
+            rescue: self.rescue,
             ..OpenOptions::default()
         };
         open.engine.large_blocks = self.large_blocks;

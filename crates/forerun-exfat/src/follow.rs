@@ -1,4 +1,4 @@
-//! Chains as far as they are sound: what the driver refuses whole is followed here to where it breaks.
+//! Chains as far as they are sound, and how they break.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crate::fat::Fat;
 use crate::ondisk::{END_OF_CHAIN, MAX_DIRECTORY};
 use crate::volume::Volume;
 
-/// Most runs of one chain: as many as the driver keeps.
-const MAX_RUNS: usize = 4 << 20;
+/// Most runs of one chain that are kept in memory: 48 MiB of them.
+pub const MAX_RUNS: usize = 4 << 20;
 
 /// Why a chain was not followed further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +24,35 @@ pub enum Stop {
     Link { next: u32 },
     /// It comes back.
     Loop { cluster: u32 },
-    /// In more pieces, or longer, than the driver takes.
+    /// Longer than a directory may be.
     TooLong,
+    /// In more pieces than are kept in memory.
+    InPieces,
 }
 
 /// A chain as far as it is sound: each cluster is on the volume, and there once.
 pub struct Followed {
     pub chain: Chain,
     pub stop: Stop,
-    /// The last of the needed clusters leads somewhere.
-    pub goes_on: bool,
 }
 
 impl Followed {
+    /// Returns whether the chain is longer, or in more pieces, than the driver takes.
+    pub const fn is_beyond_limits(&self) -> bool {
+        matches!(self.stop, Stop::TooLong | Stop::InPieces)
+    }
+
+    /// Returns whether the last of the clusters that are needed leads somewhere.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn goes_on(&self, volume: &Volume) -> Result<bool> {
+        match (self.stop, self.chain.last()) {
+            (Stop::Whole, Some(last)) => Ok(Fat::new(volume).next(last)? != END_OF_CHAIN),
+            _ => Ok(false),
+        }
+    }
+
     /// What the driver would say of it.
     pub fn check(&self, need: u32) -> Option<Check> {
         let found = u64::from(self.chain.clusters());
@@ -50,7 +66,7 @@ impl Followed {
                 next,
             }),
             Stop::Loop { cluster } => Some(Check::ChainLoop { cluster }),
-            Stop::TooLong => Some(Check::DirectoryLen {
+            Stop::TooLong | Stop::InPieces => Some(Check::DirectoryLen {
                 limit: MAX_DIRECTORY,
             }),
         }
@@ -84,8 +100,11 @@ pub fn follow(volume: &Volume, first: u32, need: Option<u32>) -> Result<Followed
         if len > runs && len.is_power_of_two() && chain.double().is_some() {
             break;
         }
-        let is_long = need.is_none() && u64::from(chain.clusters()) > longest;
-        if is_long || len > MAX_RUNS {
+        if len > MAX_RUNS {
+            stop = Stop::InPieces;
+            break;
+        }
+        if need.is_none() && u64::from(chain.clusters()) > longest {
             stop = Stop::TooLong;
             break;
         }
@@ -93,15 +112,7 @@ pub fn follow(volume: &Volume, first: u32, need: Option<u32>) -> Result<Followed
     if let Some(cluster) = cut_loop(&mut chain) {
         stop = Stop::Loop { cluster };
     }
-    let goes_on = match (stop, chain.last()) {
-        (Stop::Whole, Some(last)) => fat.next(last)? != END_OF_CHAIN,
-        _ => false,
-    };
-    Ok(Followed {
-        chain,
-        stop,
-        goes_on,
-    })
+    Ok(Followed { chain, stop })
 }
 
 /// Cuts a chain before the first cluster that is in it already; gives that.

@@ -284,3 +284,21 @@ fn a_set_behind_the_end_is_left_to_a_repair() {
     fs.sync_all().unwrap();
     assert_eq!(device.to_vec()[at], 0x85);
 }
+
+#[test]
+fn names_that_come_and_go_leave_the_access_time_of_their_directory() {
+    let Some(image) = mkfs(8 << 20, &[]) else {
+        return;
+    };
+    let device = Recorder::new(&image);
+    let fs = open_mut(&device, |_| {});
+    let dir = mkdir(&fs, fs.root(), "d").unwrap();
+    let before = fs.usage(dir).unwrap().accessed;
+    assert_eq!(before.seconds, common::TIME.seconds);
+    create(&fs, dir, "f").unwrap();
+    fs.rename((dir, b"f"), (dir, b"g"), true).unwrap();
+    fs.unlink(dir, b"g").unwrap();
+    assert_eq!(fs.usage(dir).unwrap().accessed, before);
+    // Renamed and removed now, long after the directory was made.
+    assert!(fs.metadata(dir).unwrap().mtime.seconds > common::TIME.seconds);
+}

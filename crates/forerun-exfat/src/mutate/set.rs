@@ -233,7 +233,6 @@ impl Session<'_> {
         }
         let stamp = self.stamp(time);
         node.set.set_modified(stamp);
-        node.set.set_accessed(stamp);
         self.update(&node)
     }
 

@@ -12,6 +12,8 @@ use crate::{DirCursor, Error, FileSystem, FileType, NodeId, Result, Walk};
 
 /// Extents that are looked at of one file: there may be as many as the file has blocks.
 const EXTENTS: u64 = 10_000;
+/// Extents of one file whose borders are mapped again, each from there on.
+const BORDERS: u64 = 64;
 /// The longest value of an extended attribute that any format has.
 const LONGEST_VALUE: usize = 65_536;
 
@@ -101,9 +103,13 @@ fn directory(fs: &dyn FileSystem, node: NodeId, limits: &Limits) -> Result<()> {
 
 fn file(fs: &dyn FileSystem, node: NodeId, size: u64) -> Result<()> {
     let (mut at, mut left) = (0, EXTENTS);
+    let mut probes = vec![size / 2];
     fs.map(node, 0..u64::MAX, &mut |extent| {
         assert_eq!(extent.logical.start, at, "extents have no gaps");
         assert!(extent.logical.end > at && extent.logical.end <= size);
+        if EXTENTS - left < BORDERS {
+            probes.extend([at, extent.logical.end - 1]);
+        }
         at = extent.logical.end;
         left -= 1;
         match left {
@@ -112,9 +118,11 @@ fn file(fs: &dyn FileSystem, node: NodeId, size: u64) -> Result<()> {
         }
     })?;
     assert!(at == size || left == 0, "the map ends with the file");
-    let middle = size / 2;
-    fs.map(node, middle..middle.saturating_add(1), &mut |extent| {
-        assert!(extent.logical.contains(&middle));
-        ControlFlow::Break(())
-    })
+    for position in probes {
+        fs.map(node, position..position.saturating_add(1), &mut |extent| {
+            assert!(extent.logical.contains(&position));
+            ControlFlow::Break(())
+        })?;
+    }
+    Ok(())
 }

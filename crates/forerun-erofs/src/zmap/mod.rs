@@ -102,8 +102,21 @@ pub enum Piece {
     },
 }
 
+impl Piece {
+    /// Byte range in the file.
+    const fn logical(&self) -> &Range<u64> {
+        match self {
+            Self::Extent(extent) => &extent.logical,
+            Self::Fragment { logical, .. } => logical,
+        }
+    }
+}
+
 /// Visits the pieces of `range`, which is inside the file and not empty; the first and the last one
 /// may reach past it.
+///
+/// One extent of the index can give two pieces: interlaced bytes of several blocks are stored in two
+/// parts. A part that lies outside of `range` is not visited.
 ///
 /// # Errors
 /// `Corrupt` with the offset in the metadata, `Unsupported`, `Io`, and `Limit` for an extent of too
@@ -121,13 +134,24 @@ pub fn map(
         config,
         inode,
     };
+    let (start, end) = (range.start, range.end);
+    let inside = &mut |piece: Piece| {
+        let logical = piece.logical();
+        if logical.end <= start {
+            ControlFlow::Continue(())
+        } else if logical.start >= end {
+            ControlFlow::Break(())
+        } else {
+            visit(piece)
+        }
+    };
     match header {
         Header::Fragment { offset } => {
             let logical = 0..inode.size;
-            let _only = visit(Piece::Fragment { logical, offset });
+            let _only = inside(Piece::Fragment { logical, offset });
             Ok(())
         }
-        Header::Records(records) => records::map(&placing, &records, range, visit),
-        Header::Index(header) => index::map(&placing, &header, range, visit),
+        Header::Records(records) => records::map(&placing, &records, range, inside),
+        Header::Index(header) => index::map(&placing, &header, range, inside),
     }
 }

@@ -49,6 +49,22 @@ fn interlaced_bytes_are_where_their_blocks_would_have_them() {
 }
 
 #[test]
+fn interlaced_bytes_of_several_blocks_are_cut_where_a_block_of_the_file_ends() {
+    // A hole in an encoded extent, then random bytes: two blocks for 8192 of them from 96 on.
+    let entries = [
+        Head(LZMA, 0, 2),
+        Head(PLAIN, 96, 3),
+        Blocks(2),
+        Head(LZMA, 96, 0),
+    ];
+    Crafted::full(3 * K + 96, 0x16, &entries).gives(&[
+        encoded(0..K + 96, 2 * K, 4096, Codec::MicroLzma),
+        stored(K + 96..2 * K, 4 * K + 96),
+        stored(2 * K..3 * K + 96, 3 * K),
+    ]);
+}
+
+#[test]
 fn blocks_are_counted_behind_the_head() {
     let expected = [
         encoded(0..3 * K + 5, 50 * K, 3 * 4096, Codec::MicroLzma),

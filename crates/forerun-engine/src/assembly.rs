@@ -17,6 +17,8 @@ use crate::stored::Use;
 enum MapError {
     #[error("the extents leave {start}..{end} of the file uncovered")]
     Gap { start: u64, end: u64 },
+    #[error("the extent {start}..{end} of the file does not hold byte {at}, which is next")]
+    Behind { start: u64, end: u64, at: u64 },
     #[error("an inline extent holds {have} bytes, {want} are wanted")]
     ShortInline { have: usize, want: usize },
 }
@@ -121,11 +123,15 @@ impl<'a> Assembly<'a> {
 
     fn take(&mut self, extent: &Extent) -> Result<()> {
         let Range { start, end } = extent.logical;
-        if start > self.at || end <= self.at {
+        let at = self.at;
+        if start > at {
             return Err(self.corrupt(MapError::Gap {
-                start: self.at,
-                end: start.max(self.at),
+                start: at,
+                end: start,
             }));
+        }
+        if end <= at {
+            return Err(self.corrupt(MapError::Behind { start, end, at }));
         }
         let skip = self.at - start;
         let to = end.min(self.range.end);
@@ -225,7 +231,7 @@ impl<'a> Assembly<'a> {
     fn corrupt(&self, error: MapError) -> Error {
         let offset = match error {
             MapError::Gap { start, .. } => start,
-            MapError::ShortInline { .. } => self.at,
+            MapError::Behind { .. } | MapError::ShortInline { .. } => self.at,
         };
         Corrupt::new(self.moves.decoded.format(), None, offset, error).into()
     }

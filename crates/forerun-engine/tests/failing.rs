@@ -251,6 +251,38 @@ fn extents_that_lie_are_errors() {
 }
 
 #[test]
+fn an_error_names_the_bytes_that_no_extent_holds() {
+    let stored = |logical| Extent {
+        logical,
+        place: Place::Stored {
+            blob: BlobId::IMAGE,
+            offset: 0,
+        },
+    };
+    for (extents, expected) in [
+        (vec![stored(0..50)], "leave 50..100 of the file uncovered"),
+        (
+            vec![stored(0..50), stored(60..100)],
+            "leave 50..60 of the file uncovered",
+        ),
+        (
+            vec![stored(0..50), stored(20..50)],
+            "the extent 20..50 of the file does not hold byte 50",
+        ),
+        (
+            vec![stored(0..50), stored(50..50)],
+            "the extent 50..50 of the file does not hold byte 50",
+        ),
+    ] {
+        let mut builder = MemFsBuilder::new();
+        let node = builder.raw_file("f", 100, extents);
+        let opened = open(&builder.build(), options());
+        let error = opened.reader.read(node, 0, 100).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn a_block_that_claims_too_much_is_refused_before_memory_is_taken() {
     let mut builder = MemFsBuilder::new();
     let mut block = builder.encode(b"small");

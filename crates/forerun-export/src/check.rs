@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use forerun_engine::Reader;
-use forerun_io::u64_from;
+use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Corrupt, Error, FileType, Metadata, NameError, NodeId, check_name};
 
 use crate::Progress;
+use crate::content::visit_data;
 
 /// How much is looked at.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,16 +35,13 @@ pub struct CheckSummary {
     pub entries: u64,
     /// Regular files read or, in a quick check, mapped.
     pub files: u64,
-    /// Bytes of file data read.
+    /// Bytes of file data read. Holes are not read.
     pub bytes: u64,
     /// Findings that are fatal.
     pub errors: u64,
     /// The others.
     pub warnings: u64,
 }
-
-/// Bytes read at a time.
-const CHUNK: usize = 1 << 20;
 
 /// Checks the whole image, and goes on after each finding.
 pub fn check(
@@ -69,6 +67,8 @@ pub fn check(
 enum Breach {
     #[error("the extents jump from {at} to {next} in the file")]
     Jump { at: u64, next: u64 },
+    #[error("an extent at {at} of the file is empty")]
+    Empty { at: u64 },
     #[error("the extents end at {at} of the file's {size} bytes")]
     Short { at: u64, size: u64 },
     #[error("{source}: {name:?}")]
@@ -150,23 +150,31 @@ impl Check<'_> {
         }
     }
 
-    /// Reads a file to its end, past what cannot be read.
+    /// Reads the pieces of a file that an extraction reads, and maps all of it. Goes on past a piece
+    /// that cannot be read, and gives the first error: a dead source would fill the report otherwise.
     fn read(&mut self, node: NodeId, size: u64) -> Result<(), Error> {
-        let (mut at, mut failed) = (0, None);
-        while at < size {
-            match self.reader.read(node, at, CHUNK) {
-                Ok(data) if data.is_empty() => break,
-                Ok(data) => {
-                    self.summary.bytes += u64_from(data.len());
-                    self.progress.advance(u64_from(data.len()), 0);
+        let (mut bytes, mut failed) = (0, None);
+        let mapped = visit_data(self.reader, node, size, &mut |piece| {
+            let (mut at, end) = (piece.range.start, piece.range.end);
+            while at < end {
+                let read = self.reader.read(node, at, saturating_usize(end - at));
+                match read {
+                    Ok(data) if data.is_empty() => break,
+                    Ok(data) => {
+                        bytes += u64_from(data.len());
+                        at += u64_from(data.len());
+                        self.progress.advance(u64_from(data.len()), 0);
+                    }
+                    Err(error) => {
+                        failed.get_or_insert(error);
+                        break;
+                    }
                 }
-                // One finding for each stretch: a dead source would fill the report otherwise.
-                Err(error) if failed.is_none() => failed = Some(error),
-                Err(_) => {}
             }
-            at = at.saturating_add(u64_from(CHUNK));
-        }
-        match failed {
+            Ok::<_, Error>(())
+        });
+        self.summary.bytes += bytes;
+        match failed.or(mapped.err()) {
             Some(error) => Err(error),
             None => self.map(node, size),
         }
@@ -175,17 +183,21 @@ impl Check<'_> {
     /// Extents in order, without gaps or overlaps, up to the size.
     fn map(&self, node: NodeId, size: u64) -> Result<(), Error> {
         let mut at = 0;
-        let mut gap = None;
+        let mut breach = None;
         self.reader.fs().map(node, 0..size, &mut |extent| {
-            if extent.logical.start != at || extent.logical.is_empty() {
-                gap = Some((at, extent.logical.start));
-                return ControlFlow::Break(());
+            let next = extent.logical.start;
+            if next != at {
+                breach = Some(Breach::Jump { at, next });
+            } else if extent.logical.is_empty() {
+                breach = Some(Breach::Empty { at });
+            } else {
+                at = extent.logical.end;
+                return ControlFlow::Continue(());
             }
-            at = extent.logical.end;
-            ControlFlow::Continue(())
+            ControlFlow::Break(())
         })?;
-        match gap {
-            Some((at, next)) => Err(self.corrupt(node, Breach::Jump { at, next })),
+        match breach {
+            Some(breach) => Err(self.corrupt(node, breach)),
             None if at < size => Err(self.corrupt(node, Breach::Short { at, size })),
             None => Ok(()),
         }

@@ -10,15 +10,17 @@ use crate::dir::{self, Dir};
 use crate::error::Check;
 use crate::image::{Address, Image, Space};
 use crate::ondisk::{SUPERBLOCK_AT, Superblock, incompat};
+use crate::xattr;
 
-/// Reserved fields of the inode; of a directory, its entries for itself and its parent, the kinds
-/// its entries give, and its link count.
+/// Reserved fields of the inode, and xattrs that readers pass over; of a directory, its entries for itself
+/// and its parent, the kinds its entries give, and its link count.
 pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let inode = match image.inode(node) {
         Ok(inode) => inode,
         // Reading the node says the same.
         Err(error) => return left_to_the_reader(error),
     };
+    xattr::check(image, &inode, report).or_else(left_to_the_reader)?;
     let mut problem = |fatal: bool, check: Check| {
         report(Problem {
             node: Some(node),

@@ -66,7 +66,7 @@ pub fn superblock(image: &Image) -> Result<Fields> {
         ));
     }
     for prefix in &image.prefixes {
-        fields.push(("xattr_prefix", String::from_utf8_lossy(prefix).into_owned()));
+        fields.push(("xattr_prefix", prefix.text()));
     }
     for (name, value) in compressor::settings(image)? {
         fields.push(("compr_cfg", format!("{name}: {value}")));

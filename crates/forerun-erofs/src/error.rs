@@ -73,12 +73,12 @@ pub enum Check {
     },
     #[error("the xattrs take {len} bytes, too few for {what}")]
     XattrRoom { len: u64, what: &'static str },
-    #[error("xattr of unknown prefix {index:#04x}")]
+    #[error("xattr of unknown prefix {index:#04x}, which readers pass over")]
     XattrPrefix { index: u8 },
     #[error("{source} as the name of an xattr: {name:?}")]
     XattrName { name: String, source: NameError },
-    #[error("long xattr prefix {index} of {len} bytes")]
-    LongPrefix { index: usize, len: u16 },
+    #[error("long xattr prefix {index} is empty")]
+    LongPrefix { index: usize },
     #[error("a fragment of a file leads to {start}..{end} of the packed inode, which has {size}")]
     Fragment { start: u64, end: u64, size: u64 },
     #[error("part of the packed inode is in the packed inode")]

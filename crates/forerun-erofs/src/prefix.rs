@@ -8,8 +8,49 @@ use crate::error::Check;
 use crate::image::{Address, Image, Space};
 use crate::ondisk::{XATTR_LONG_PREFIX, compat};
 
-/// The beginning of the names of many xattrs.
-pub type Prefix = Vec<u8>;
+/// The beginning of the names of many xattrs, from the image's own table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// Number of the short prefix that it starts with.
+    base: u8,
+    /// What follows that.
+    infix: Vec<u8>,
+    /// Both as text. Nothing where the base is not the number of a short prefix: names with this
+    /// prefix are in no name space that a reader can ask for.
+    name: Option<Vec<u8>>,
+}
+
+/// What an xattr's `e_name_index` means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning<'p> {
+    /// Names start with this.
+    Name(&'p [u8]),
+    /// The image keeps these to itself, such as digests of its files.
+    Hidden,
+    /// No prefix has this number.
+    Unknown,
+}
+
+impl Prefix {
+    fn new(base: u8, infix: &[u8]) -> Self {
+        Self {
+            base,
+            infix: infix.to_vec(),
+            name: short(base).map(|base| [base, infix].concat()),
+        }
+    }
+
+    /// What `dump` shows.
+    pub fn text(&self) -> String {
+        match &self.name {
+            Some(name) => String::from_utf8_lossy(name).into_owned(),
+            None => {
+                let infix = String::from_utf8_lossy(&self.infix);
+                format!("{infix} (base {})", self.base)
+            }
+        }
+    }
+}
 
 /// What an image calls by a number from 1 on; the empty ones mean nothing.
 const SHORT: [&[u8]; 7] = [
@@ -28,13 +69,18 @@ pub fn short(index: u8) -> Option<&'static [u8]> {
     prefix.filter(|prefix| !prefix.is_empty())
 }
 
-/// The prefix that an xattr's `e_name_index` means.
-pub fn find(prefixes: &[Prefix], index: u8) -> Option<&[u8]> {
+/// What an xattr's `e_name_index` means.
+pub fn find(prefixes: &[Prefix], index: u8) -> Meaning<'_> {
     if index & XATTR_LONG_PREFIX == 0 {
-        return short(index);
+        return short(index).map_or(Meaning::Unknown, Meaning::Name);
     }
-    let prefix = prefixes.get(usize::from(index & !XATTR_LONG_PREFIX))?;
-    Some(prefix)
+    match prefixes.get(usize::from(index & !XATTR_LONG_PREFIX)) {
+        Some(Prefix {
+            name: Some(name), ..
+        }) => Meaning::Name(name),
+        Some(Prefix { name: None, .. }) => Meaning::Hidden,
+        None => Meaning::Unknown,
+    }
 }
 
 /// Reads the image's own prefixes.
@@ -58,14 +104,11 @@ pub fn read(image: &Image) -> Result<Vec<Prefix>> {
             Some(packed) => data::record(image, packed, &mut at.offset)?,
             None => record(image, &mut at, "long xattr prefixes")?,
         };
-        let (base, infix) = entry.split_first().unzip();
-        let Some(base) = base.and_then(|&base| short(base)) else {
-            let len = u16::try_from(entry.len()).unwrap_or(u16::MAX);
-            let check = Check::LongPrefix { index, len };
+        let Some((&base, infix)) = entry.split_first() else {
             let node: Option<NodeId> = packed.map(|packed| packed.node);
-            return Err(check.at(node, at.offset));
+            return Err(Check::LongPrefix { index }.at(node, at.offset));
         };
-        prefixes.push([base, infix.unwrap_or_default()].concat());
+        prefixes.push(Prefix::new(base, infix));
     }
     Ok(prefixes)
 }

@@ -4,22 +4,50 @@
 //! name, and here all are visited.
 
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Error, NameError, Result};
+use forerun_vfs::{Error, NameError, Problem, Result};
 use zerocopy::FromBytes;
 
 use crate::error::Check;
 use crate::image::{Address, Image, Space};
 use crate::inode::Inode;
 use crate::ondisk::{XattrEntry, XattrHeader, compat};
-use crate::prefix;
+use crate::prefix::{self, Meaning};
 
 /// Longest name, with its prefix: what Linux allows.
 const NAME_MAX: usize = 255;
 const HEADER: usize = size_of::<XattrHeader>();
 const ENTRY: usize = size_of::<XattrEntry>();
 
-/// Visits the names and values of `inode`.
+/// An xattr of an inode.
+pub enum Found<'x> {
+    /// Name and value.
+    Pair(&'x [u8], &'x [u8]),
+    /// One whose name starts with a prefix that does not exist: the check that fails.
+    Unknown(Error),
+}
+
+/// Visits the names and values of `inode`. Passes over xattrs of unknown prefix, as Linux does.
 pub fn visit(image: &Image, inode: &Inode, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
+    each(image, inode, &mut |found| match found {
+        Found::Pair(name, value) => visit(name, value),
+        Found::Unknown(_) => {}
+    })
+}
+
+/// Reports what [`visit`] passes over.
+pub fn check(image: &Image, inode: &Inode, report: &mut dyn FnMut(Problem)) -> Result<()> {
+    each(image, inode, &mut |found| {
+        if let Found::Unknown(error) = found {
+            report(Problem {
+                node: Some(inode.node),
+                fatal: true,
+                error,
+            });
+        }
+    })
+}
+
+fn each(image: &Image, inode: &Inode, visit: &mut dyn FnMut(Found<'_>)) -> Result<()> {
     if inode.xattr_len == 0 {
         return Ok(());
     }
@@ -59,7 +87,7 @@ struct Visitor<'v> {
     inode: &'v Inode,
     /// Bytes of names and values that may still come.
     left: u64,
-    visit: &'v mut dyn FnMut(&[u8], &[u8]),
+    visit: &'v mut dyn FnMut(Found<'_>),
 }
 
 impl Visitor<'_> {
@@ -113,10 +141,15 @@ impl Visitor<'_> {
     }
 
     fn pair(&mut self, at: Address, entry: &XattrEntry, bytes: &[u8]) -> Result<()> {
-        let fail = |check: Check| Err(check.at(Some(self.inode.node), at.offset));
+        let error = |check: Check| check.at(Some(self.inode.node), at.offset);
         let index = entry.e_name_index;
-        let Some(prefix) = prefix::find(&self.image.prefixes, index) else {
-            return fail(Check::XattrPrefix { index });
+        let prefix = match prefix::find(&self.image.prefixes, index) {
+            Meaning::Name(prefix) => prefix,
+            Meaning::Hidden => return Ok(()),
+            Meaning::Unknown => {
+                (self.visit)(Found::Unknown(error(Check::XattrPrefix { index })));
+                return Ok(());
+            }
         };
         let (suffix, value) = bytes.split_at(usize::from(entry.e_name_len).min(bytes.len()));
         let name = [prefix, suffix].concat();
@@ -131,7 +164,7 @@ impl Visitor<'_> {
         };
         if let Some(source) = source {
             let name = String::from_utf8_lossy(&name).into_owned();
-            return fail(Check::XattrName { name, source });
+            return Err(error(Check::XattrName { name, source }));
         }
         // Many inodes may share one long value, and one may list it often.
         let here = u64_from(name.len() + value.len());
@@ -143,7 +176,7 @@ impl Visitor<'_> {
             ));
         };
         self.left = left;
-        (self.visit)(&name, value);
+        (self.visit)(Found::Pair(&name, value));
         Ok(())
     }
 }

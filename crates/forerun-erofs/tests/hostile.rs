@@ -266,6 +266,49 @@ fn xattrs_that_lie() {
     insta::assert_snapshot!("xattrs", told(images));
 }
 
+/// Names and values of all xattrs of a node.
+fn xattrs_of(fs: &Erofs, node: NodeId) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut all = Vec::new();
+    fs.xattrs(node, &mut |name, value| all.push((text(name), text(value))))
+        .unwrap();
+    all
+}
+
+#[test]
+fn an_xattr_of_unknown_prefix_is_passed_over() {
+    let node = NodeId(nid::XATTRS);
+    let sound = xattrs_of(&open(fuzzing::image()).unwrap(), node);
+    assert_eq!(sound.len(), 3, "{sound:?}");
+    let own = at(nid::XATTRS) + 32 + 20;
+    for (what, image, left) in [
+        ("its own", with(own + 1, &[7]), &sound[..2]),
+        ("its own, long", with(own + 1, &[0x81]), &sound[..2]),
+        ("the shared one", with(SHARED + 1, &[5]), &sound[1..]),
+    ] {
+        let fs = open(image.clone()).unwrap();
+        assert_eq!(xattrs_of(&fs, node), left, "{what}");
+        let problems = fuzzing::walk(&image);
+        assert!(
+            matches!(&problems[..], [Error::Corrupt(error)] if error.to_string().contains("unknown prefix")),
+            "{what}: {problems:?}"
+        );
+    }
+}
+
+/// mkfs.erofs keeps digests of files so: under a long prefix that is in no name space.
+#[test]
+fn xattrs_outside_of_all_name_spaces_are_hidden() {
+    let image = with(PREFIX + 2, &[0]);
+    let fs = open(image.clone()).unwrap();
+    let shown = xattrs_of(&fs, NodeId(nid::XATTRS));
+    assert!(
+        shown.iter().all(|(name, _)| !name.contains("overlay")),
+        "{shown:?}"
+    );
+    assert!(fuzzing::walk(&image).is_empty());
+}
+
 #[test]
 fn every_byte_of_the_metadata_with_many_values() {
     let mut images = vec![fuzzing::image()];

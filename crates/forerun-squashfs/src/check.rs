@@ -6,9 +6,10 @@ use crate::dir;
 use crate::error::Check;
 use crate::image::Image;
 use crate::inode::Body;
+use crate::xattr;
 
-/// The inode's number, the export table's word for it, the directory indexes, and whether entries
-/// lead where they say.
+/// The inode's number, the export table's word for it, xattrs that readers pass over,
+/// the directory indexes, and whether entries lead where they say.
 pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let inode = match image.inode(node) {
         Ok(inode) => inode,
@@ -45,6 +46,8 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
             Err(error) => problem(false, error),
         }
     }
+    xattr::check(image, &inode, node, &mut |error| problem(true, error))
+        .or_else(left_to_the_reader)?;
     if let Body::Dir(dir) = &inode.body {
         match dir::check_indexes(image, node, dir) {
             Ok(()) => {}
@@ -52,9 +55,9 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
             // A lookup would miss names, or fail.
             Err(error) => problem(true, error),
         }
-        let at = image.superblock.directory_table;
+        let listings = image.superblock.directory_table;
         let listed = dir::check_entries(image, node, &mut |check| {
-            problem(true, check.at(Some(node), at));
+            problem(true, check.at(Some(node), listings));
         });
         listed.or_else(left_to_the_reader)?;
     }

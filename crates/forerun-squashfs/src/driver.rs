@@ -10,7 +10,7 @@ use forerun_vfs::{
 use crate::error::Check;
 use crate::image::Image;
 use crate::inode::{Body, Inode};
-use crate::{check, describe, dir, map};
+use crate::{check, describe, dir, map, xattr};
 
 /// An open SquashFS image. Nodes are the references that directory entries hold: the metadata block
 /// of the inode, and the byte in it.
@@ -110,21 +110,8 @@ impl FileSystem for Squashfs {
     }
 
     fn xattrs(&self, node: NodeId, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        let Some(index) = self.image.inode(node)?.xattrs else {
-            return Ok(());
-        };
-        match &self.image.xattrs {
-            Some(xattrs) => {
-                let limit = self.image.limits.xattr_bytes;
-                xattrs.visit(&self.image.blocks, index, node, limit, visit)
-            }
-            None => Err(Check::TableIndex {
-                table: "xattr table",
-                index: u64::from(index),
-                count: 0,
-            }
-            .at(Some(node), self.image.superblock.inode_table)),
-        }
+        let inode = self.image.inode(node)?;
+        xattr::visit(&self.image, &inode, node, visit)
     }
 
     fn map(

@@ -134,7 +134,7 @@ pub enum Check {
     NameOrder { name: String, before: String },
     #[error("directory index {index} points to {at} in a listing of {size} bytes")]
     DirIndex { index: u16, at: u32, size: u32 },
-    #[error("xattr of unknown prefix {kind:#06x}")]
+    #[error("xattr of unknown prefix {kind:#06x}, which readers pass over")]
     XattrPrefix { kind: u16 },
     #[error("xattrs number {index} are {count} in {size} bytes, which they do not fit")]
     XattrSize { index: u32, count: u32, size: u32 },

@@ -6,6 +6,8 @@ use zerocopy::little_endian::{U32, U64};
 use crate::blocks::Blocks;
 use crate::cursor::{Cursor, Table};
 use crate::error::Check;
+use crate::image::Image;
+use crate::inode::Inode;
 use crate::ondisk::{XattrId, XattrName, XattrTable, xattr};
 use crate::reference::Reference;
 use crate::superblock::HEAD;
@@ -15,6 +17,14 @@ use crate::tables::Indexed;
 const VALUE_MAX: u32 = 65536;
 /// Longest name, without its prefix: the same.
 const NAME_MAX: usize = 255;
+
+/// An xattr of an inode.
+pub enum Found<'x> {
+    /// Name and value.
+    Pair(&'x [u8], &'x [u8]),
+    /// One whose name starts with a prefix that does not exist: the check that fails.
+    Unknown(Error),
+}
 
 /// The xattr tables of an image.
 #[derive(Debug)]
@@ -53,14 +63,14 @@ impl Xattrs {
         self.sets.count()
     }
 
-    /// Visits the names and values of set `index`.
-    pub fn visit(
+    /// Visits set `index`.
+    pub fn each(
         &self,
         blocks: &Blocks,
         index: u32,
         node: NodeId,
         limit: u64,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
+        visit: &mut dyn FnMut(Found<'_>),
     ) -> Result<()> {
         let set: XattrId = self.sets.get(blocks, u64::from(index), Some(node))?;
         let (count, size) = (set.count.get(), set.size.get());
@@ -74,7 +84,7 @@ impl Xattrs {
         }
         let (mut name, mut value) = (Vec::new(), Vec::new());
         for _ in 0..count {
-            self.pair(blocks, &mut cursor, node, &mut name, &mut value)?;
+            let unknown = self.pair(blocks, &mut cursor, node, &mut name, &mut value)?;
             // A pair counts for its name with prefix and NUL, and its value; a set that is longer
             // than it says would let a small table show without end.
             let here = forerun_io::u64_from(name.len() + 1 + value.len());
@@ -83,11 +93,15 @@ impl Xattrs {
                 return Err(check.at(Some(node), cursor.offset()));
             };
             left = rest;
-            visit(&name, &value);
+            visit(match unknown {
+                Some(error) => Found::Unknown(error),
+                None => Found::Pair(&name, &value),
+            });
         }
         Ok(())
     }
 
+    /// Reads a name and a value. Gives the failed check where the name's prefix does not exist.
     fn pair(
         &self,
         blocks: &Blocks,
@@ -95,15 +109,18 @@ impl Xattrs {
         node: NodeId,
         name: &mut Vec<u8>,
         value: &mut Vec<u8>,
-    ) -> Result<()> {
+    ) -> Result<Option<Error>> {
         let head: XattrName = cursor.read()?;
         let fail = |check: Check, offset: u64| Err(check.at(Some(node), offset));
         let kind = head.kind.get();
         let prefix = xattr::PREFIXES.get(usize::from(kind & xattr::PREFIX));
         let known = xattr::PREFIX | xattr::OUT_OF_LINE;
-        let Some(prefix) = prefix.filter(|_| kind & !known == 0) else {
-            return fail(Check::XattrPrefix { kind }, cursor.offset());
+        let prefix = prefix.filter(|_| kind & !known == 0);
+        let unknown = match prefix {
+            Some(_) => None,
+            None => Some(Check::XattrPrefix { kind }.at(Some(node), cursor.offset())),
         };
+        let prefix = prefix.copied().unwrap_or_default();
         let len = usize::from(head.size.get());
         name.clear();
         name.extend_from_slice(prefix);
@@ -124,7 +141,8 @@ impl Xattrs {
         }
         let len: U32 = cursor.read()?;
         if kind & xattr::OUT_OF_LINE == 0 {
-            return read_value(cursor, len.get(), node, value);
+            read_value(cursor, len.get(), node, value)?;
+            return Ok(unknown);
         }
         if len.get() != 8 {
             let check = Check::XattrReference { len: len.get() };
@@ -134,7 +152,58 @@ impl Xattrs {
         let at = Reference::from_raw(at.get());
         let mut elsewhere = Cursor::new(blocks, self.pairs, at, Some(node))?;
         let len: U32 = elsewhere.read()?;
-        read_value(&mut elsewhere, len.get(), node, value)
+        read_value(&mut elsewhere, len.get(), node, value)?;
+        Ok(unknown)
+    }
+}
+
+/// Visits the names and values of `inode`. Passes over xattrs of unknown prefix, as Linux does.
+pub fn visit(
+    image: &Image,
+    inode: &Inode,
+    node: NodeId,
+    visit: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    each(image, inode, node, &mut |found| match found {
+        Found::Pair(name, value) => visit(name, value),
+        Found::Unknown(_) => {}
+    })
+}
+
+/// Reports what [`visit`] passes over.
+pub fn check(
+    image: &Image,
+    inode: &Inode,
+    node: NodeId,
+    report: &mut dyn FnMut(Error),
+) -> Result<()> {
+    each(image, inode, node, &mut |found| {
+        if let Found::Unknown(error) = found {
+            report(error);
+        }
+    })
+}
+
+fn each(
+    image: &Image,
+    inode: &Inode,
+    node: NodeId,
+    visit: &mut dyn FnMut(Found<'_>),
+) -> Result<()> {
+    let Some(index) = inode.xattrs else {
+        return Ok(());
+    };
+    match &image.xattrs {
+        Some(xattrs) => {
+            let limit = image.limits.xattr_bytes;
+            xattrs.each(&image.blocks, index, node, limit, visit)
+        }
+        None => Err(Check::TableIndex {
+            table: "xattr table",
+            index: u64::from(index),
+            count: 0,
+        }
+        .at(Some(node), image.superblock.inode_table)),
     }
 }
 

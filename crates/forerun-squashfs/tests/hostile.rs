@@ -10,7 +10,7 @@ use common::*;
 use forerun_io::MemorySource;
 use forerun_squashfs::fuzzing::{self, Parts};
 use forerun_testkit::FaultSource;
-use forerun_vfs::{Error, FileSystem, OpenWith, exercise};
+use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, exercise};
 
 /// What goes wrong with each image, as a user reads it.
 fn told(images: Vec<(&str, Vec<u8>)>) -> String {
@@ -276,6 +276,31 @@ fn xattrs_that_lie() {
 }
 
 #[test]
+fn an_xattr_of_unknown_prefix_is_passed_over() {
+    let node = NodeId((TAIL - INODES) as u64);
+    let names = |image: Vec<u8>| {
+        let mut names = Vec::new();
+        let fs = open(image).unwrap();
+        fs.xattrs(node, &mut |name, _| names.push(name.to_vec()))
+            .unwrap();
+        names
+    };
+    let sound = names(sample());
+    assert_eq!(sound.len(), 2);
+    for (what, image, left) in [
+        ("the first", with_u16(PAIRS, 3), &sound[1..]),
+        ("one out of line", with_u16(SECOND_PAIR, 0x105), &sound[..1]),
+    ] {
+        assert_eq!(names(image.clone()), left, "{what}");
+        let problems = fuzzing::walk(&image);
+        assert!(
+            matches!(&problems[..], [Error::Corrupt(error)] if error.to_string().contains("unknown prefix")),
+            "{what}: {problems:?}"
+        );
+    }
+}
+
+#[test]
 fn every_byte_of_the_metadata_with_many_values() {
     let images = [sample(), seed("everything"), seed("lz4")];
     for image in images {
@@ -387,7 +412,7 @@ fn a_block_that_does_not_decode_fails_each_time_and_alone() {
     assert_eq!(first, second);
     assert!(first.contains("0x1ab"), "{first}");
     assert!(fs.metadata(fs.root()).is_ok());
-    let node = forerun_vfs::NodeId((FILE - INODES) as u64);
+    let node = NodeId((FILE - INODES) as u64);
     assert_eq!(fs.metadata(node).unwrap().size, 20);
 }
 

@@ -12,8 +12,8 @@ use crate::image::{Address, Image, Space};
 use crate::ondisk::{SUPERBLOCK_AT, Superblock, incompat};
 use crate::xattr;
 
-/// Reserved fields of the inode, and xattrs that readers pass over; of a directory, its entries for itself
-/// and its parent, the kinds its entries give, and its link count.
+/// Reserved fields of the inode, its link count, and xattrs that readers pass over; of a directory, its
+/// entries for itself and its parent, and the kinds its entries give.
 pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let inode = match image.inode(node) {
         Ok(inode) => inode,
@@ -32,6 +32,9 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
         problem(false, Check::Reserved { field, value });
     }
     if inode.file_type != FileType::Directory {
+        if inode.nlink == 0 {
+            problem(false, Check::NoLinks);
+        }
         return Ok(());
     }
     let mut links = Links::default();

@@ -75,7 +75,7 @@ impl FileSystem for Erofs {
                 FileType::Regular | FileType::Directory | FileType::Symlink => inode.size,
                 _ => 0,
             },
-            nlink: inode.nlink.max(1),
+            nlink: inode.nlink,
             mtime: inode.mtime,
             device: inode.device(),
         })

@@ -99,6 +99,8 @@ pub enum Check {
     Reserved { field: &'static str, value: u64 },
     #[error("link count {nlink}, where the entries for subdirectories ({found}) make it two more")]
     DirectoryLinks { nlink: u32, found: u64 },
+    #[error("link count 0")]
+    NoLinks,
     #[error("entry {name:?} leads to node {found}, not to {expected}")]
     DotEntry {
         name: &'static str,

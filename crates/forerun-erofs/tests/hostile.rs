@@ -310,6 +310,18 @@ fn xattrs_outside_of_all_name_spaces_are_hidden() {
 }
 
 #[test]
+fn a_link_count_of_0_is_shown_and_reported() {
+    let image = with_u16(at(nid::XATTRS) + 6, 0);
+    let fs = open(image.clone()).unwrap();
+    assert_eq!(fs.metadata(NodeId(nid::XATTRS)).unwrap().nlink, 0);
+    let problems = fuzzing::walk(&image);
+    assert!(
+        matches!(&problems[..], [Error::Corrupt(error)] if error.to_string().contains("link count 0")),
+        "{problems:?}"
+    );
+}
+
+#[test]
 fn every_byte_of_the_metadata_with_many_values() {
     let mut images = vec![fuzzing::image()];
     for (name, image) in golden::images() {

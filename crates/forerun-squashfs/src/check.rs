@@ -8,7 +8,7 @@ use crate::image::Image;
 use crate::inode::Body;
 use crate::xattr;
 
-/// The inode's number, the export table's word for it, xattrs that readers pass over,
+/// The inode's number, the export table's word for it, a link count of 0, xattrs that readers pass over,
 /// the directory indexes, and whether entries lead where they say.
 pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let inode = match image.inode(node) {
@@ -48,6 +48,9 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
     }
     xattr::check(image, &inode, node, &mut |error| problem(true, error))
         .or_else(left_to_the_reader)?;
+    if inode.nlink == 0 {
+        problem(false, Check::NoLinks.at(Some(node), at));
+    }
     if let Body::Dir(dir) = &inode.body {
         match dir::check_indexes(image, node, dir) {
             Ok(()) => {}

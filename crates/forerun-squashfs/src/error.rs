@@ -144,6 +144,8 @@ pub enum Check {
     XattrName { name: String, source: NameError },
     #[error("an xattr value out of line refers to {len} bytes instead of 8")]
     XattrReference { len: u32 },
+    #[error("link count 0")]
+    NoLinks,
     #[error("inode number {number}; the image has {inodes}")]
     InodeNumber { number: u32, inodes: u32 },
     #[error("the export table says {found} for inode {number}, which is at {expected}")]

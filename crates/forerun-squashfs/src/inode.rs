@@ -134,7 +134,7 @@ impl Inode {
                 nanoseconds: 0,
             },
             number: header.inode_number.get(),
-            nlink: nlink.max(1),
+            nlink,
             xattrs: xattrs.filter(|&index| index != NONE_32),
             body,
         })

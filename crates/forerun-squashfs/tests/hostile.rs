@@ -301,6 +301,19 @@ fn an_xattr_of_unknown_prefix_is_passed_over() {
 }
 
 #[test]
+fn a_link_count_of_0_is_shown_and_reported() {
+    let image = with_u32(TAIL + 40, 0);
+    let fs = open(image.clone()).unwrap();
+    let node = NodeId((TAIL - INODES) as u64);
+    assert_eq!(fs.metadata(node).unwrap().nlink, 0);
+    let problems = fuzzing::walk(&image);
+    assert!(
+        matches!(&problems[..], [Error::Corrupt(error)] if error.to_string().contains("link count 0")),
+        "{problems:?}"
+    );
+}
+
+#[test]
 fn every_byte_of_the_metadata_with_many_values() {
     let images = [sample(), seed("everything"), seed("lz4")];
     for image in images {

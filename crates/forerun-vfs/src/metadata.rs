@@ -102,8 +102,9 @@ pub struct Metadata {
     pub gid: u32,
     /// Bytes of a regular file or symbolic link; what the format says of a directory; else 0.
     pub size: u64,
-    /// Names this node has, as far as the format keeps count; 0 for a node that is in use and has
-    /// none left, else at least 1.
+    /// Number of names of the node, as the image counts them; 1 if the format keeps no count. 0 for a
+    /// node in use without a name. Wrong counts of an image are passed on, 0 included, as the kernel's
+    /// drivers do.
     pub nlink: u32,
     /// Last modification.
     pub mtime: Timestamp,

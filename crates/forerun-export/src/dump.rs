@@ -23,15 +23,20 @@ pub fn dump(reader: &Reader, start: NodeId, path: &[u8], visit: &mut dyn FnMut(D
         node: None,
         fields: fs.describe(None),
     });
+    // An error of the walk concerns the directory that it returned last.
+    let mut last = path.to_vec();
     for entry in reader.walk(start) {
         visit(match entry {
-            Ok(entry) => DumpRecord {
-                path: Some(crate::select::join(path, &entry.path)),
-                node: Some(entry.node),
-                fields: fs.describe(Some(entry.node)),
-            },
+            Ok(entry) => {
+                last = crate::select::join(path, &entry.path);
+                DumpRecord {
+                    path: Some(last.clone()),
+                    node: Some(entry.node),
+                    fields: fs.describe(Some(entry.node)),
+                }
+            }
             Err(error) => DumpRecord {
-                path: Some(path.to_vec()),
+                path: Some(last.clone()),
                 node: None,
                 fields: Err(error),
             },

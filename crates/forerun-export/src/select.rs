@@ -98,15 +98,18 @@ impl Scan<'_> {
     fn walk(&mut self, start: NodeId, prefix: &[u8]) {
         let mut walk = self.reader.walk(start);
         let mut is_start = true;
+        // An error of the walk concerns the directory that it returned last.
+        let mut last = prefix.to_vec();
         while let Some(entry) = walk.next() {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(source) => {
-                    self.failed(ExportError::image(prefix, source));
+                    self.failed(ExportError::image(&last, source));
                     continue;
                 }
             };
             let path = join(prefix, &entry.path);
+            last.clone_from(&path);
             let has_name = std::mem::take(&mut is_start) || !entry.path.is_empty();
             if self.selection.exclude.matches(&path) {
                 walk.skip_children();

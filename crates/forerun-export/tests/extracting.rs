@@ -382,6 +382,30 @@ fn more_bytes_than_the_limit_are_refused_before_anything_is_written() {
 }
 
 #[test]
+fn an_error_of_a_walk_names_its_directory() {
+    let mut builder = MemFsBuilder::new();
+    let outer = builder.dir("first/outer");
+    let inner = builder.dir("first/outer/inner");
+    builder.raw_entry(inner, b"loop", outer);
+    builder.dir("last");
+    let image = builder.build();
+    let reader = reader(&image);
+    let dir = temp_dir("extract");
+    let report = all(&reader, dir.path(), &ExtractOptions::default());
+    let told = failures(&report);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("/first/outer/inner/loop: "), "{told:?}");
+
+    let mut at = Vec::new();
+    forerun_export::dump(&reader, MemFsBuilder::ROOT, b"", &mut |record| {
+        if record.fields.is_err() {
+            at.extend(record.path);
+        }
+    });
+    assert_eq!(at, [b"first/outer/inner/loop"]);
+}
+
+#[test]
 fn devices_are_made_only_when_asked_for() {
     let mut builder = MemFsBuilder::new();
     let null = Device { major: 1, minor: 3 };

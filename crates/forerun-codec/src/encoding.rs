@@ -5,7 +5,6 @@ use crate::Codec;
 /// What the blocks of a new image are compressed with. Every option is what `mksquashfs` offers for
 /// it, with its ranges and defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Encoding {
     /// zlib.
     Zlib {

@@ -16,7 +16,6 @@ use crate::microlzma_encode;
 /// A codec of EROFS with the options an image is made with; ranges and defaults are those of
 /// `mkfs.erofs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum FillEncoding {
     /// LZ4, as a bare block.
     Lz4,

@@ -222,8 +222,7 @@ pub const fn algorithm(with: &Compression) -> u8 {
         FillEncoding::MicroLzma { .. } => 1,
         FillEncoding::Deflate { .. } => 2,
         FillEncoding::Zstd { .. } => 3,
-        // LZ4.
-        _ => 0,
+        FillEncoding::Lz4 | FillEncoding::Lz4Hc { .. } => 0,
     }
 }
 
@@ -233,7 +232,7 @@ fn configuration(with: &Compression, options: &ErofsOptions) -> Vec<u8> {
         FillEncoding::MicroLzma { dictionary, .. } => (14, dictionary.to_le_bytes().to_vec()),
         FillEncoding::Deflate { .. } => (6, vec![15]),
         FillEncoding::Zstd { window_log, .. } => (6, vec![0, window_log.saturating_sub(10)]),
-        _ => {
+        FillEncoding::Lz4 | FillEncoding::Lz4Hc { .. } => {
             let blocks = with.cluster_size / options.block_size;
             let blocks = u16::try_from(blocks).unwrap_or(u16::MAX);
             let mut bytes = u16::MAX.to_le_bytes().to_vec();

@@ -1,9 +1,7 @@
 //! The codec in the superblock, and the options behind it.
 
 use forerun_codec::{Encoding, LzoAlgorithm};
-use forerun_engine::build::BuildError;
 
-use super::cannot;
 use crate::ondisk::compression;
 
 /// In the options of LZ4: the bare block format, which is the only one there is.
@@ -13,11 +11,8 @@ const LZ4_HC: u32 = 1;
 
 /// The codec's number, and its options where they must be in the image: without any, readers go by
 /// the defaults. Only LZ4 always has some.
-pub fn compressor(
-    encoding: &Encoding,
-    block_size: u32,
-) -> Result<(u16, Option<Vec<u8>>), BuildError> {
-    Ok(match encoding {
+pub fn compressor(encoding: &Encoding, block_size: u32) -> (u16, Option<Vec<u8>>) {
+    match encoding {
         Encoding::Zlib {
             level,
             window_bits,
@@ -62,8 +57,7 @@ pub fn compressor(
             let options = (*level != 15).then(|| words(&[u32::from(*level)]));
             (compression::ZSTD, options)
         }
-        other => return Err(cannot(format!("blocks encoded as {:?}", other.codec()))),
-    })
+    }
 }
 
 fn words(words: &[u32]) -> Vec<u8> {

@@ -56,7 +56,7 @@ pub fn write(
     options.validate()?;
     let plan = Plan::new(tree, options)?;
     nodes::check(tree, &plan)?;
-    let (codec, codec_options) = compressor::compressor(&options.encoding, options.block_size)?;
+    let (codec, codec_options) = compressor::compressor(&options.encoding, options.block_size);
     let mut out = ImageWriter::new(out, observer);
     out.write(&[0; size_of::<Superblock>()])?;
     if let Some(bytes) = &codec_options {

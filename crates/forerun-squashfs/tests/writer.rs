@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use forerun_codec::{Encoding, ZlibStrategies};
+use forerun_codec::{Bcj, Encoding, ZlibStrategies};
 use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_io::{Counter, Observer};
 use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions, write};
@@ -191,6 +191,27 @@ fn the_superblock_says_what_was_asked() {
     );
 }
 
+/// Linux refused metadata blocks with a larger dictionary than the options declare.
+#[test]
+fn xz_options_declare_a_dictionary_that_metadata_fit() {
+    let tree = tree_of(&[("a", b"x")]);
+    for (block_size, dictionary) in [(4096, 8192), (8192, 8192), (16_384, 16_384)] {
+        let filters = [Bcj::X86].into_iter().collect();
+        let encoding = Encoding::Xz {
+            dictionary: None,
+            filters,
+        };
+        let options = SquashfsOptions {
+            encoding,
+            block_size,
+            ..SquashfsOptions::default()
+        };
+        let image = image(&tree, &options).unwrap();
+        let declared = u32::from_le_bytes(image[98..102].try_into().unwrap());
+        assert_eq!(declared, dictionary, "blocks of {block_size}");
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused_before_anything_is_written() {
     let one = |name: &[u8], kind| tree_of_one(name, NewNode::new(kind, 0o644));
@@ -235,6 +256,21 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
         ..fast()
     };
     refused(&Tree::default(), &options, "23");
+    for filters in [vec![Bcj::Ia64], vec![Bcj::X86, Bcj::Ia64]] {
+        let filters = filters.into_iter().collect();
+        let options = SquashfsOptions {
+            encoding: Encoding::Xz {
+                dictionary: None,
+                filters,
+            },
+            ..fast()
+        };
+        refused(
+            &Tree::default(),
+            &options,
+            "the ia64 filter of xz; Linux 6.7",
+        );
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use forerun_codec::{Encoding, LzoAlgorithm};
 
+use super::metadata::METADATA_BLOCK_SIZE;
 use crate::ondisk::compression;
 
 /// In the options of LZ4: the bare block format, which is the only one there is.
@@ -44,8 +45,11 @@ pub fn compressor(encoding: &Encoding, block_size: u32) -> (u16, Option<Vec<u8>>
             dictionary,
             filters,
         } => {
-            let dictionary = dictionary.unwrap_or(block_size);
-            let is_default = dictionary == block_size && filters.is_empty();
+            // Linux decodes metadata with this dictionary too, and refuses a stream that declares a
+            // larger one. Metadata blocks are longer than the smallest data blocks.
+            let default = block_size.max(METADATA_BLOCK_SIZE);
+            let dictionary = dictionary.unwrap_or(default);
+            let is_default = dictionary == default && filters.is_empty();
             let options = words(&[dictionary, u32::from(filters.bits())]);
             (compression::XZ, (!is_default).then_some(options))
         }

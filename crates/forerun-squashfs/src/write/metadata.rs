@@ -12,7 +12,7 @@ use super::cannot;
 use crate::ondisk::{METADATA_BLOCK, METADATA_STORED};
 
 /// [`METADATA_BLOCK`] as encoders take it.
-const METADATA_BLOCK_SIZE: u32 = 8192;
+pub const METADATA_BLOCK_SIZE: u32 = 8192;
 
 /// A place in metadata: a block, from the start of its table, and an offset in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What an image is made with.
 
-use forerun_codec::{Encoder, Encoding, ZlibStrategies};
+use forerun_codec::{Bcj, Encoder, Encoding, ZlibStrategies};
 use forerun_engine::build::{BuildError, Priorities};
 
 use super::cannot;
@@ -11,7 +11,8 @@ const BLOCK_SIZES: std::ops::RangeInclusive<u32> = 4 << 10..=1 << 20;
 /// How a SquashFS image is laid out and encoded. The defaults are those of `mksquashfs`.
 #[derive(Clone, Debug)]
 pub struct SquashfsOptions {
-    /// The codec and its options. The default is zlib (gzip) at level 9.
+    /// The codec and its options. The default is zlib (gzip) at level 9. LZMA is for old readers:
+    /// Linux does not know it. The Itanium filter of XZ is refused: Linux 6.7 removed it.
     pub encoding: Encoding,
     /// Bytes of a data block: a power of two from 4 KiB to 1 MiB; 128 KiB is the default.
     pub block_size: u32,
@@ -116,6 +117,13 @@ impl SquashfsOptions {
             return Err(cannot(format!(
                 "a block size of {size} bytes; it is a power of two from 4096 to 1048576"
             )));
+        }
+        if let Encoding::Xz { filters, .. } = &self.encoding
+            && filters.iter().any(|filter| filter == Bcj::Ia64)
+        {
+            let reason =
+                "the ia64 filter of xz; Linux 6.7 and later fail to read files encoded with it";
+            return Err(cannot(reason.to_string()));
         }
         Encoder::new(&self.encoding, self.block_size)
             .map(drop)

@@ -103,6 +103,8 @@ enum Machine {
     X86,
     #[value(name = "powerpc")]
     PowerPc,
+    /// Refused by the writer, which says why.
+    #[value(hide = true)]
     Ia64,
     Arm,
     #[value(name = "armthumb")]

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
 
+use crate::machine_code::Machine;
 use crate::{TreeModel, generate};
 
 /// Fills a directory with every kind of node and every kind of content. Needs root.
@@ -26,6 +27,49 @@ pub fn everything(dir: &Path) {
     for n in 0..300_u16 {
         let name = format!("{n}-{}", "x".repeat(usize::from(n) % 60));
         fs::write(dir.join("many").join(name), n.to_le_bytes()).unwrap();
+    }
+    times(dir);
+}
+
+/// Fills a directory with the same kinds of nodes and attributes in 2 MB, for tables of many images.
+/// Contents are hard for encoders and layouts: code of each machine at all alignments, random bytes,
+/// holes, equal files, lengths around that of a block, empty files. Needs root.
+///
+/// # Panics
+/// Where the host cannot make them.
+pub fn small(dir: &Path) {
+    nodes(dir);
+    xattrs(&dir.join("xattrs"));
+    let write = |name: String, bytes: &[u8]| fs::write(dir.join(name), bytes).unwrap();
+    for (n, &machine) in Machine::ALL.iter().enumerate() {
+        for shift in 0..16 {
+            let code = machine.code(1500 + 500 * shift + n, shift);
+            write(format!("{} at {shift}", machine.name()), &code);
+        }
+        // A block of the default size, and more.
+        write(machine.name().to_string(), &machine.code(140_000 + n, 0));
+    }
+    for len in [1, 4095, 4096, 4097, 8192, 70_000] {
+        let bytes = generate::bytes(u64::try_from(len).unwrap(), len);
+        write(format!("bytes {len}"), &bytes);
+        write(format!("twin of {len}"), &bytes);
+    }
+    write("noise".to_string(), &noise(50_000));
+    write("noise in a hole".to_string(), &{
+        let mut bytes = vec![0; 300_000];
+        bytes[135_000..147_000].copy_from_slice(&noise(12_000));
+        bytes
+    });
+    for (name, len, at) in [
+        ("a hole", 200_000, None),
+        ("a hole of whole blocks", 262_144, None),
+        ("a hole before the end", 200_001, Some(200_000)),
+    ] {
+        let file = File::create(dir.join(name)).unwrap();
+        file.set_len(len).unwrap();
+        if let Some(at) = at {
+            file.write_all_at(b"x", at).unwrap();
+        }
     }
     times(dir);
 }
@@ -79,16 +123,19 @@ fn sizes(dir: &Path) {
         )
         .unwrap();
     }
-    // What no codec makes shorter.
-    let mut noise = vec![0; 200_000];
+    fs::write(dir.join("noise"), noise(200_000)).unwrap();
+}
+
+/// Returns bytes that no codec makes shorter.
+fn noise(len: usize) -> Vec<u8> {
     let mut state = 1_u64;
-    for byte in &mut noise {
+    let mut next = || {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        *byte = state.to_be_bytes()[0];
-    }
-    fs::write(dir.join("noise"), noise).unwrap();
+        state.to_be_bytes()[0]
+    };
+    (0..len).map(|_| next()).collect()
 }
 
 /// Equal contents, and contents that look equal for a while.

@@ -9,6 +9,8 @@
 //! - [`trees`]: trees for writers that are made in memory, and outputs that fail;
 //! - [`mutate`]: bytes changed in the ways that bring most about, for hostile images;
 //! - [`everything`]: a tree of every kind of node, content and attribute, for writers to keep;
+//! - [`machine_code`]: bytes like the code of some machines, for the filters of XZ;
+//! - [`matrix`]: tables of a writer's options; other readers judge each row;
 //! - [`require`]: what a test needs of the machine, failing in CI where it is missing;
 //! - [`powercut`]: every state that a crash may leave of a volume, and what it must show;
 //! - [`exfat_judge`]: a checker of exFAT volumes that shares nothing with the driver;
@@ -29,6 +31,8 @@ pub mod fault_proxy;
 pub mod generate;
 pub mod genromfs;
 pub mod guest;
+pub mod machine_code;
+pub mod matrix;
 pub mod memfs;
 pub mod memvolume;
 mod mounts;

@@ -70,6 +70,24 @@ pub fn kernel_filesystem(name: &str) -> bool {
     known() || (load() && known()) || missing(&format!("{name} in the kernel"))
 }
 
+/// Returns whether an option of the kernel's configuration, such as `CONFIG_XZ_DEC_ARM`, is set, or
+/// `None` if the configuration cannot be read.
+#[must_use]
+pub fn kernel_option(name: &str) -> Option<bool> {
+    let release = rustix::system::uname().release().to_str().ok()?.to_owned();
+    let packed = Command::new("zcat").arg("/proc/config.gz").output().ok();
+    let packed = packed.filter(|output| output.status.success());
+    let text = match packed {
+        Some(output) => String::from_utf8(output.stdout).ok()?,
+        None => std::fs::read_to_string(format!("/boot/config-{release}")).ok()?,
+    };
+    let is_set = |line: &str| {
+        let value = line.strip_prefix(name)?.strip_prefix('=')?;
+        Some(matches!(value, "y" | "m"))
+    };
+    Some(text.lines().find_map(is_set).unwrap_or(false))
+}
+
 /// Whether a condition that the test checked itself holds; `what` names it.
 ///
 /// # Panics

@@ -7,6 +7,7 @@ mod diff;
 mod host;
 mod image;
 mod keeps;
+mod links;
 mod tar;
 
 use std::collections::BTreeMap;

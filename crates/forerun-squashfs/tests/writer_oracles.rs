@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
-use forerun_codec::{Bcj, Codec, Encoding, ZlibStrategy};
+use forerun_codec::{Codec, Encoding};
 use forerun_engine::build::Tree;
 use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 use forerun_testkit::trees::scanned;
@@ -71,32 +71,23 @@ const CODECS: [Codec; 6] = [
     Codec::Zstd,
 ];
 
+/// Files a byte shorter and longer than blocks, for sizes of blocks. `writer_matrix.rs` has every option.
 #[test]
-fn every_codec_block_size_and_way_of_fragments() {
+fn files_around_the_borders_of_blocks() {
     if !oracles() {
         return;
     }
     let sample = Sample::new(everything);
-    let sizes = [4 << 10, 128 << 10, 1 << 20];
-    let ways = [Fragments::Always, Fragments::Yes, Fragments::No];
-    let check = |codec, block_size, fragments| {
+    for (block_size, fragments) in [
+        (4 << 10, Fragments::Always),
+        (128 << 10, Fragments::No),
+        (1 << 20, Fragments::Yes),
+    ] {
         sample.check(&SquashfsOptions {
-            encoding: Encoding::default_of(codec).unwrap(),
             block_size,
             fragments,
             ..SquashfsOptions::default()
         });
-    };
-    // What is laid out does not depend on the codec: all of it with one of them.
-    for block_size in sizes {
-        for fragments in ways {
-            check(Codec::Zlib, block_size, fragments);
-        }
-    }
-    for codec in CODECS {
-        for (block_size, fragments) in sizes.into_iter().zip(ways) {
-            check(codec, block_size, fragments);
-        }
     }
 }
 
@@ -127,68 +118,6 @@ fn long_directories() {
         };
         sample.check(&options);
     }
-}
-
-#[test]
-fn options_of_the_codecs() {
-    if !oracles() {
-        return;
-    }
-    let sample = Sample::new(everything);
-    // Linux dropped Itanium, and its filter.
-    let bcj = Bcj::ALL
-        .iter()
-        .copied()
-        .filter(|&filter| filter != Bcj::Ia64);
-    for encoding in [
-        Encoding::Zlib {
-            level: 1,
-            window_bits: 9,
-            strategies: ZlibStrategy::ALL.iter().copied().collect(),
-        },
-        Encoding::Xz {
-            dictionary: Some(8 << 10),
-            filters: bcj.collect(),
-        },
-        Encoding::Xz {
-            dictionary: Some((64 << 10) + (32 << 10)),
-            filters: [].into_iter().collect(),
-        },
-        Encoding::Lz4 { high: true },
-        Encoding::Zstd { level: 1 },
-        Encoding::Zstd { level: 22 },
-    ] {
-        sample.check(&SquashfsOptions {
-            encoding,
-            ..SquashfsOptions::default()
-        });
-    }
-}
-
-#[test]
-fn everything_else_that_can_be_chosen() {
-    if !oracles() {
-        return;
-    }
-    let sample = Sample::new(everything);
-    let stored = Compress {
-        inodes: false,
-        data: false,
-        fragments: false,
-        ids: false,
-        xattrs: false,
-    };
-    sample.check(&SquashfsOptions {
-        compress: stored,
-        ..SquashfsOptions::default()
-    });
-    sample.check(&SquashfsOptions {
-        duplicates: false,
-        sparse: false,
-        exportable: false,
-        mkfs_time: Some(1),
-        ..SquashfsOptions::default()
-    });
 }
 
 #[test]

@@ -3,6 +3,7 @@
 // Each test binary uses its own part of this, and none is documented for users.
 #![allow(
     dead_code,
+    unused_imports,
     missing_docs,
     clippy::unwrap_used,
     clippy::panic,

@@ -3,6 +3,7 @@
 // Each test binary uses its own part of this, and none is documented for users.
 #![allow(
     dead_code,
+    unused_imports,
     missing_docs,
     clippy::unwrap_used,
     clippy::panic,
@@ -34,7 +35,11 @@ pub fn oracles() -> bool {
 /// Every kind of node and content, and what EROFS keeps besides: access control lists.
 pub fn everything(dir: &Path) {
     forerun_testkit::everything::everything(dir);
-    let dir = &dir.join("xattrs");
+    add_acls(&dir.join("xattrs"));
+}
+
+/// Adds what EROFS keeps besides to the directory of extended attributes.
+pub fn add_acls(dir: &Path) {
     xattr::set(dir.join("file 3"), "trusted.overlay.metacopy", b"m").unwrap();
     let access = acl(&[
         (1, 6, NOBODY),

@@ -5,41 +5,14 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 
-use common::{make_host_tree, open};
+use common::{Mounted, make_host_tree, open};
 use forerun_composefs::{ObjectStore, Objects};
 use forerun_engine::build::{NewNode, NodeKind, ScanOptions, Tree, scan};
 use forerun_testkit::{Keeps, TreeModel, require};
 use forerun_vfs::{Device, Verity};
-
-/// A mount, for as long as this lives.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn new(kind: &str, options: &str, source: &Path, dir: &Path) -> Self {
-        std::fs::create_dir_all(dir).unwrap();
-        let output = Command::new("mount")
-            .args(["-t", kind, "-o", options])
-            .args([source, dir])
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "mount -t {kind} -o {options}: {text}"
-        );
-        Self(dir.to_path_buf())
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _detached = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
 
 fn attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     use std::os::unix::ffi::OsStringExt;

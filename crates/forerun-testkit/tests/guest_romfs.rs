@@ -12,7 +12,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use forerun_romfs::RomfsOptions;
 use forerun_testkit::guest::{self, Guest};
+use forerun_testkit::matrix::{Table, assert_varied};
 use forerun_testkit::tree::{Keeps, TreeModel};
 use forerun_testkit::{Shape, TempDir, forerun_binary, generate, genromfs, require, temp_dir};
 
@@ -224,6 +226,25 @@ fn linux_reads_what_genromfs_makes() {
     check(&cases, dir.path());
 }
 
+/// Returns two sets of options per tree. Together they have every alignment, and volume names of each
+/// length around those that move the root.
+fn rows(trees: usize) -> Vec<RomfsOptions> {
+    let aligns = (4..=16).map(|log| 1 << log).cycle();
+    let names = [0, 1, 14, 15, 16, 17, 126, 127].map(|len| vec![b'n'; len]);
+    let names = names.into_iter().cycle();
+    let rows = aligns
+        .zip(names)
+        .map(|(align, volume_name)| RomfsOptions { volume_name, align });
+    let rows: Vec<_> = rows.take(2 * trees).collect();
+    let table = Table {
+        format: "romfs",
+        whole: &["volume_name"],
+        fixed: &[],
+    };
+    assert_varied(table, &rows);
+    rows
+}
+
 #[test]
 fn linux_reads_what_forerun_packs() {
     if !guest::available() {
@@ -231,23 +252,28 @@ fn linux_reads_what_forerun_packs() {
     }
     let dir = temp_dir("guest-pack");
     let mut cases = Vec::new();
-    for (shape, tree) in trees(dir.path()) {
-        for align in ["16", "4096"] {
-            let case = case(&dir, &tree, format!("{shape}-{align}"));
-            let output = Command::new(forerun_binary())
-                .args(["pack", "--format", "romfs", "--align", align])
-                .arg(&case.tree)
-                .arg(&case.image)
-                .output()
-                .unwrap();
-            assert!(
-                output.status.success(),
-                "forerun pack of {}: {}",
-                case.name,
-                String::from_utf8_lossy(&output.stderr)
-            );
-            cases.push(case);
-        }
+    let trees = trees(dir.path());
+    assert!(2 * trees.len() >= 13, "an alignment is left out");
+    for (options, number) in rows(trees.len()).iter().zip(0..) {
+        // A new option does not compile until it is passed on.
+        let RomfsOptions { volume_name, align } = options;
+        let (shape, tree) = &trees[number / 2];
+        let case = case(&dir, tree, format!("{shape}-{number}"));
+        let output = Command::new(forerun_binary())
+            .args(["pack", "--format", "romfs", "--align", &align.to_string()])
+            .arg("--volume-name")
+            .arg(String::from_utf8_lossy(volume_name).as_ref())
+            .arg(&case.tree)
+            .arg(&case.image)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "forerun pack of {}: {}",
+            case.name,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        cases.push(case);
     }
     check(&cases, dir.path());
 }

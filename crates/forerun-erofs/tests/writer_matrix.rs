@@ -14,15 +14,14 @@ use std::process::Command;
 use std::sync::Arc;
 
 use forerun_codec::FillEncoding;
-use forerun_engine::build::{Order, Tree};
+use forerun_engine::build::Order;
 use forerun_erofs::write::{Compression, ErofsOptions, Fragments};
-use forerun_testkit::everything::{Xattrs, small};
-use forerun_testkit::matrix::{Judged, Row, Table, judge_all};
+use forerun_testkit::everything::small;
+use forerun_testkit::matrix::{Judged, Row, Sample, Table, every_combination, judge_all};
 use forerun_testkit::require::kernel_option;
-use forerun_testkit::trees::scanned;
-use forerun_testkit::{Keeps, TempDir, TreeModel, temp_dir};
+use forerun_testkit::{Keeps, TreeModel, temp_dir};
 
-use writer_common::{Mounted, Via, add_acls, image, oracles, run, xattrs_of};
+use writer_common::{Mounted, Via, add_acls, image, oracles, run};
 
 const LZ4HC: FillEncoding = FillEncoding::Lz4Hc { level: 9 };
 const DEFLATE: FillEncoding = FillEncoding::Deflate { level: 1 };
@@ -207,83 +206,50 @@ impl Rows {
     }
 }
 
-struct Sample {
-    dir: TempDir,
-    tree: Tree,
-    model: TreeModel,
-    xattrs: Xattrs,
-}
-
-impl Sample {
-    fn new() -> Self {
-        let dir = temp_dir("erofs-matrix");
-        small(dir.path());
-        add_acls(&dir.path().join("xattrs"));
-        let model = TreeModel::of_host(dir.path()).unwrap();
-        Self {
-            tree: scanned(dir.path()),
-            xattrs: xattrs_of(dir.path(), &model),
-            model,
-            dir,
-        }
-    }
-
-    fn judge(&self, row: &Row<ErofsOptions>, dir: &Path, blobs: &Path) -> Judged {
-        let (path, options) = (dir.join("image"), &row.options);
-        fs::write(&path, image(&self.tree, options).unwrap()).unwrap();
-        let mut judged = Judged::default();
-        let chunk = options.chunk_size.unwrap_or(0);
-        let blob = blobs.join(format!("blob {chunk}"));
-        match unreadable(options) {
-            Some(why) => judged.not_by("the kernel", why),
-            None => {
-                let mounted = match options.blob {
-                    Some(_) => {
-                        let device = format!("device={}", blob.display());
-                        Mounted::with(&path, dir.join("mnt"), &device)
-                    }
-                    None => Mounted::new(&path, dir.join("mnt"), Via::File),
-                };
-                self.same(&mounted.path, options);
-                judged.by("the kernel");
-            }
-        }
-        let is_old = is_old_fsck();
-        match unknown_to_old_fsck(options).filter(|_| is_old) {
-            Some(why) => judged.not_by("fsck.erofs", why),
-            None => {
-                let extracted = dir.join("extracted");
-                let mut fsck = Command::new("fsck.erofs");
-                fsck.arg(format!("--extract={}", extracted.display()));
-                if !is_old {
-                    // Without it, the packed inode is extracted to that place.
-                    fsck.arg("--path=/");
+fn judge(sample: &Sample, row: &Row<ErofsOptions>, dir: &Path, blobs: &Path) -> Judged {
+    let (path, options) = (dir.join("image"), &row.options);
+    fs::write(&path, image(&sample.tree, options).unwrap()).unwrap();
+    let mut judged = Judged::default();
+    let chunk = options.chunk_size.unwrap_or(0);
+    let blob = blobs.join(format!("blob {chunk}"));
+    match unreadable(options) {
+        Some(why) => judged.not_by("the kernel", why),
+        None => {
+            let mounted = match options.blob {
+                Some(_) => {
+                    let device = format!("device={}", blob.display());
+                    Mounted::with(&path, dir.join("mnt"), &device)
                 }
-                if options.blob.is_some() {
-                    fsck.arg(format!("--device={}", blob.display()));
-                }
-                run(fsck.arg(&path));
-                let found = TreeModel::of_host(&extracted).unwrap();
-                let keeps = Keeps::EVERYTHING.without_hard_links();
-                let holes = options.chunk_size.is_none();
-                extractable(self.model.clone(), holes)
-                    .assert_same(&extractable(found, holes), &keeps);
-                judged.by("fsck.erofs");
+                None => Mounted::new(&path, dir.join("mnt"), Via::File),
+            };
+            sample.assert_same(&mounted.path, options.xattrs);
+            judged.by("the kernel");
+        }
+    }
+    let is_old = is_old_fsck();
+    match unknown_to_old_fsck(options).filter(|_| is_old) {
+        Some(why) => judged.not_by("fsck.erofs", why),
+        None => {
+            let extracted = dir.join("extracted");
+            let mut fsck = Command::new("fsck.erofs");
+            fsck.arg(format!("--extract={}", extracted.display()));
+            if !is_old {
+                // Without it, the packed inode is extracted to that place.
+                fsck.arg("--path=/");
             }
-        }
-        judged
-    }
-
-    fn same(&self, root: &Path, options: &ErofsOptions) {
-        let model = TreeModel::of_host(root).unwrap();
-        self.model.assert_same(&model, &Keeps::EVERYTHING);
-        self.model.assert_link_counts(root);
-        let found = xattrs_of(root, &model);
-        match options.xattrs {
-            true => assert_eq!(found, self.xattrs),
-            false => assert!(found.is_empty(), "{found:?}"),
+            if options.blob.is_some() {
+                fsck.arg(format!("--device={}", blob.display()));
+            }
+            run(fsck.arg(&path));
+            let found = TreeModel::of_host(&extracted).unwrap();
+            let keeps = Keeps::EVERYTHING.without_hard_links();
+            let holes = options.chunk_size.is_none();
+            extractable(sample.model.clone(), holes)
+                .assert_same(&extractable(found, holes), &keeps);
+            judged.by("fsck.erofs");
         }
     }
+    judged
 }
 
 /// Returns what fsck.erofs 1.5 extracts: no set-id bits, no holes among chunks, a file for each name and
@@ -358,7 +324,7 @@ fn every_option_is_judged_by_the_kernel_and_by_fsck() {
     rows.codecs();
     rows.layouts();
     rows.not_compressed(blobs.path());
-    if std::env::var_os("FORERUN_MATRIX").is_some_and(|value| value == "all") {
+    if every_combination() {
         rows.every_combination();
     }
     let encodings = rows
@@ -367,14 +333,16 @@ fn every_option_is_judged_by_the_kernel_and_by_fsck() {
         .filter_map(|row| row.options.compression.as_ref());
     let codecs: BTreeSet<usize> = encodings.map(|with| number(&with.encoding)).collect();
     assert_eq!(codecs.len(), 5, "{codecs:?}");
-    let sample = Sample::new();
+    let sample = Sample::new(|dir| {
+        small(dir);
+        add_acls(&dir.join("xattrs"));
+    });
     let table = Table {
         format: "erofs",
         whole: &["blob", "order", "label", "uuid", "xattr_prefixes"],
         fixed: &[],
     };
     judge_all(table, &rows.0, |row, dir| {
-        sample.judge(row, dir, blobs.path())
+        judge(&sample, row, dir, blobs.path())
     });
-    drop(sample.dir);
 }

@@ -13,15 +13,14 @@ use std::path::Path;
 use std::process::Command;
 
 use forerun_codec::{Bcj, BcjSet, Codec, Encoding, ZlibStrategies, ZlibStrategy};
-use forerun_engine::build::{Priorities, Tree};
+use forerun_engine::build::Priorities;
 use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
-use forerun_testkit::everything::{Xattrs, small};
-use forerun_testkit::matrix::{Judged, Row, Table, judge_all};
+use forerun_testkit::everything::small;
+use forerun_testkit::matrix::{Judged, Row, Sample, Table, every_combination, judge_all};
 use forerun_testkit::require::kernel_option;
-use forerun_testkit::trees::scanned;
-use forerun_testkit::{Keeps, TempDir, TreeModel, temp_dir};
+use forerun_testkit::temp_dir;
 
-use writer_common::{Mounted, image, oracles, run, xattrs_of};
+use writer_common::{Mounted, image, oracles, run};
 
 fn with(encoding: Encoding) -> SquashfsOptions {
     SquashfsOptions {
@@ -104,6 +103,7 @@ fn layouts(rows: &mut Vec<Row<SquashfsOptions>>) {
     if every_combination() {
         for (name, encoding) in encodings() {
             for block_size in SIZES {
+                // The writer refuses a dictionary longer than a block.
                 let fits = |dictionary| dictionary <= block_size;
                 if let Encoding::Xz { dictionary, .. } = encoding
                     && !dictionary.is_none_or(fits)
@@ -133,10 +133,6 @@ fn layouts(rows: &mut Vec<Row<SquashfsOptions>>) {
             add(name, &encoding, block_size, fragments);
         }
     }
-}
-
-fn every_combination() -> bool {
-    std::env::var_os("FORERUN_MATRIX").is_some_and(|value| value == "all")
 }
 
 fn rows(priorities: &Priorities) -> Vec<Row<SquashfsOptions>> {
@@ -179,68 +175,36 @@ fn rows(priorities: &Priorities) -> Vec<Row<SquashfsOptions>> {
     rows
 }
 
-struct Sample {
-    dir: TempDir,
-    tree: Tree,
-    model: TreeModel,
-    xattrs: Xattrs,
-}
-
-impl Sample {
-    fn new() -> Self {
-        let dir = temp_dir("squashfs-matrix");
-        small(dir.path());
-        let model = TreeModel::of_host(dir.path()).unwrap();
-        Self {
-            tree: scanned(dir.path()),
-            xattrs: xattrs_of(dir.path(), &model),
-            model,
-            dir,
-        }
+fn judge(sample: &Sample, row: &Row<SquashfsOptions>, dir: &Path) -> Judged {
+    let (path, options) = (dir.join("image"), &row.options);
+    let bytes = image(&sample.tree, options).unwrap();
+    // A larger block holds code of several machines, and one filter makes it the shortest.
+    if options.block_size == SquashfsOptions::default().block_size {
+        uses_filters(&bytes, options);
     }
+    fs::write(&path, bytes).unwrap();
+    let mut judged = Judged::default();
 
-    fn judge(&self, row: &Row<SquashfsOptions>, dir: &Path) -> Judged {
-        let (path, options) = (dir.join("image"), &row.options);
-        let bytes = image(&self.tree, options).unwrap();
-        // A larger block holds code of several machines, and one filter makes it the shortest.
-        if options.block_size == SquashfsOptions::default().block_size {
-            uses_filters(&bytes, options);
-        }
-        fs::write(&path, bytes).unwrap();
-        let mut judged = Judged::default();
+    let extracted = dir.join("extracted");
+    let mut unsquashfs = Command::new("unsquashfs");
+    unsquashfs.args(["-no-progress", "-xattrs", "-processors", "1", "-d"]);
+    let told = run(unsquashfs.arg(&extracted).arg(&path));
+    assert!(!told.to_lowercase().contains("failed"), "{told}");
+    sample.assert_same(&extracted, options.xattrs);
+    judged.by("unsquashfs");
 
-        let extracted = dir.join("extracted");
-        let mut unsquashfs = Command::new("unsquashfs");
-        unsquashfs.args(["-no-progress", "-xattrs", "-processors", "1", "-d"]);
-        let told = run(unsquashfs.arg(&extracted).arg(&path));
-        assert!(!told.to_lowercase().contains("failed"), "{told}");
-        self.same(&extracted, options);
-        judged.by("unsquashfs");
-
-        if let Some(why) = unreadable(&options.encoding) {
-            judged.not_by("the kernel", why);
-            return judged;
-        }
-        // A loop device has whole sectors.
-        let len = fs::metadata(&path).unwrap().len();
-        let file = File::options().write(true).open(&path).unwrap();
-        file.set_len(len.next_multiple_of(4096)).unwrap();
-        let mounted = Mounted::new(&path, dir.join("mnt"));
-        self.same(&mounted.path, options);
-        judged.by("the kernel");
-        judged
+    if let Some(why) = unreadable(&options.encoding) {
+        judged.not_by("the kernel", why);
+        return judged;
     }
-
-    fn same(&self, root: &Path, options: &SquashfsOptions) {
-        let model = TreeModel::of_host(root).unwrap();
-        self.model.assert_same(&model, &Keeps::EVERYTHING);
-        self.model.assert_link_counts(root);
-        let found = xattrs_of(root, &model);
-        match options.xattrs {
-            true => assert_eq!(found, self.xattrs),
-            false => assert!(found.is_empty(), "{found:?}"),
-        }
-    }
+    // A loop device has whole sectors.
+    let len = fs::metadata(&path).unwrap().len();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_len(len.next_multiple_of(4096)).unwrap();
+    let mounted = Mounted::new(&path, dir.join("mnt"));
+    sample.assert_same(&mounted.path, options.xattrs);
+    judged.by("the kernel");
+    judged
 }
 
 /// Returns why the kernel does not read this encoding, if so.
@@ -310,7 +274,7 @@ fn every_option_is_judged_by_the_kernel_and_by_unsquashfs() {
     if !oracles() {
         return;
     }
-    let sample = Sample::new();
+    let sample = Sample::new(small);
     let order = temp_dir("squashfs-matrix-order");
     let order = order.path().join("order");
     fs::write(&order, "noise 5\nx86 -3\n").unwrap();
@@ -326,6 +290,5 @@ fn every_option_is_judged_by_the_kernel_and_by_unsquashfs() {
         whole: &["priorities", "mkfs_time"],
         fixed: &[("encoding.Lzo.algorithm", lzo), ("encoding.Lzo.level", lzo)],
     };
-    judge_all(table, &rows, |row, dir| sample.judge(row, dir));
-    drop(sample.dir);
+    judge_all(table, &rows, |row, dir| judge(&sample, row, dir));
 }

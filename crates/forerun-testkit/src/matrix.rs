@@ -13,7 +13,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::temp_dir;
+use forerun_engine::build::Tree;
+
+use crate::everything::{Xattrs, xattrs_of};
+use crate::tree::{Keeps, TreeModel};
+use crate::trees::scanned;
+use crate::{TempDir, temp_dir};
 
 /// Options that an image is made with.
 #[derive(Clone, Debug)]
@@ -51,6 +56,60 @@ impl Judged {
     pub fn not_by(&mut self, judge: &'static str, why: impl Into<String>) {
         self.not_by.push((judge, why.into()));
     }
+}
+
+/// A tree of the host in three forms: as writers take it, and what judges must see of an image.
+#[derive(Debug)]
+pub struct Sample {
+    /// For the writer.
+    pub tree: Tree,
+    /// Nodes and contents.
+    pub model: TreeModel,
+    /// Extended attributes.
+    pub xattrs: Xattrs,
+    /// The writer reads contents from here.
+    _dir: TempDir,
+}
+
+impl Sample {
+    /// Returns the tree that `populate` makes.
+    ///
+    /// # Panics
+    /// Where the host cannot make or read it.
+    #[must_use]
+    pub fn new(populate: impl FnOnce(&Path)) -> Self {
+        let dir = temp_dir("matrix");
+        populate(dir.path());
+        let model = TreeModel::of_host(dir.path()).unwrap();
+        Self {
+            tree: scanned(dir.path()),
+            xattrs: xattrs_of(dir.path(), &model),
+            model,
+            _dir: dir,
+        }
+    }
+
+    /// Fails the test unless `root` has this tree, its link counts, and its extended attributes if the
+    /// image has them.
+    ///
+    /// # Panics
+    /// Where they differ.
+    pub fn assert_same(&self, root: &Path, has_xattrs: bool) {
+        let model = TreeModel::of_host(root).unwrap();
+        self.model.assert_same(&model, &Keeps::EVERYTHING);
+        self.model.assert_link_counts(root);
+        let found = xattrs_of(root, &model);
+        match has_xattrs {
+            true => assert_eq!(found, self.xattrs),
+            false => assert!(found.is_empty(), "{found:?}"),
+        }
+    }
+}
+
+/// Returns whether tables have every combination of options, which takes minutes.
+#[must_use]
+pub fn every_combination() -> bool {
+    std::env::var_os("FORERUN_MATRIX").is_some_and(|value| value == "all")
 }
 
 /// Properties of a table.

@@ -120,7 +120,7 @@ impl Crafted {
             let (Piece::Extent(Extent { logical, .. }) | Piece::Fragment { logical, .. }) = piece;
             for at in [logical.start, logical.end - 1] {
                 let found = self.map(at..at + 1).unwrap();
-                assert_eq!(found, [piece.clone()], "{at}");
+                assert_eq!(found, std::slice::from_ref(piece), "{at}");
             }
         }
     }

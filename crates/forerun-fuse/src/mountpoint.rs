@@ -6,9 +6,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use forerun::top_mount;
 use rustix::io::Errno;
 
-use crate::mountinfo::top_mount;
 use crate::umount::detach;
 use crate::{FSTYPE, MountEntry, MountError};
 

@@ -6,8 +6,9 @@
 use std::fs::File;
 use std::path::Path;
 
+use forerun::top_mount;
+
 use crate::attach::flags;
-use crate::mountinfo::top_mount;
 use crate::mountpoint::{is_fuse, resolve};
 use crate::{MountError, MountOptions, UmountError};
 
@@ -31,13 +32,13 @@ pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
         let fstype = entry.fstype;
         return Err(UmountError::NotOurs { path, fstype }.into());
     }
-    let read_only = options.ro_asked || (entry.read_only && !options.rw_asked);
+    let read_only = options.ro_asked || (entry.is_read_only() && !options.rw_asked);
     let flags = flags(options, !read_only);
     rustix::mount::mount_remount(&path, flags, c"").map_err(|error| MountError::Remount {
         path: path.clone(),
         source: error.into(),
     })?;
-    if read_only && !entry.read_only {
+    if read_only && !entry.is_read_only() {
         // The kernel does not ask for this. Of the root it makes all of a volume durable.
         let synced = File::open(&path).and_then(|root| root.sync_all());
         synced.map_err(|source| MountError::Remount { path, source })?;

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use forerun::{mounts, top_mount};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::attach::find_helper;
-use crate::mountinfo::{mounts, top_mount};
 use crate::mountpoint::{is_dead, is_fuse, resolve};
 use crate::{FSTYPE, MountEntry, UmountError};
 
@@ -45,7 +45,7 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
     }
     match detach(&path, options.lazy) {
         Err(UmountError::Busy { .. }) if is_fuse(&entry) && is_dead(&path) => detach(&path, true),
-        Ok(()) if is_fuse(&entry) && !entry.read_only && !options.lazy => {
+        Ok(()) if is_fuse(&entry) && !entry.is_read_only() && !options.lazy => {
             wait_until_written(&entry);
             Ok(())
         }
@@ -81,7 +81,7 @@ fn wait_until_written(gone: &MountEntry) {
 pub fn is_mounted_for_writing(source: &Path) -> bool {
     let all = mounts().unwrap_or_default();
     let same = |entry: &&MountEntry| Path::new(&entry.source) == source;
-    all.iter().filter(same).any(|entry| !entry.read_only)
+    all.iter().filter(same).any(|entry| !entry.is_read_only())
 }
 
 /// Unmounts what is on top of `path`, as whoever may.

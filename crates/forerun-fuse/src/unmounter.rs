@@ -9,10 +9,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use forerun::{mounts, top_mount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::guardian::Guardian;
-use crate::mountinfo::{mounts, top_mount};
 use crate::umount::detach;
 use crate::{MountError, UmountError};
 

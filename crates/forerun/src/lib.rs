@@ -49,8 +49,9 @@ pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFrag
 pub use forerun_exfat::write::{ExfatOptions, NotKept, WhatIsLost};
 pub use forerun_io::{
     AlignedBuffer, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
-    FileSource, IoStats, Limits, MemoryDevice, MemorySource, Observer, Purpose, ReadAt,
-    StatsSnapshot, Structure, TraceRow, TraceSummary, TraceWriter, Window, parse_trace_line,
+    FileSource, IoStats, Limits, MemoryDevice, MemorySource, MountEntry, Observer, Purpose, ReadAt,
+    StatsSnapshot, Structure, TraceRow, TraceSummary, TraceWriter, Window, mounts, parse_mounts,
+    parse_trace_line, top_mount,
 };
 /// Images at servers, as sources.
 pub use forerun_remote as remote;

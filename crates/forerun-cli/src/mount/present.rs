@@ -56,10 +56,8 @@ fn umount_failure(error: &Error) -> Failure {
     }
 }
 
-/// The mount that is seen at `dir`; nothing where that cannot be told, which is for others to say.
+/// Returns the mount that is seen at `dir`; nothing on an error, which the caller's next step reports.
 fn top_mount(dir: &Path) -> Option<MountEntry> {
     let path = dir.canonicalize().ok()?;
-    let mut mounts = forerun_fuse::mounts().ok()?;
-    mounts.retain(|entry| entry.mount_point == path);
-    mounts.pop()
+    forerun::top_mount(&path).ok()?
 }

@@ -8,7 +8,9 @@
 //! All of it is an attempt: where it may not be done, the guard is as good as without. It does not
 //! help against the end of a PID namespace, nor against whoever means both.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use forerun::{MountEntry, mounts};
 
 /// What lists of processes call a guard.
 pub const NAME: &str = "erofs-guard";
@@ -20,8 +22,7 @@ pub fn keep_apart() {
     let _a_name_only = rustix::thread::set_name(COMM);
     // The last to go when memory is short.
     let _not_allowed = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    for dir in hierarchies(&mounts) {
+    for dir in hierarchies(&mounts().unwrap_or_default()) {
         // To the top, which nobody ends. 0 is whoever writes it.
         let _not_allowed = std::fs::write(dir.join("cgroup.procs"), "0");
     }
@@ -29,24 +30,20 @@ pub fn keep_apart() {
 
 /// Where the hierarchies are that processes are ended by: version 2, and of version 1 that of the
 /// service manager.
-fn hierarchies(mountinfo: &str) -> Vec<PathBuf> {
-    let of_line = |line: &str| {
-        let (mount, filesystem) = line.split_once(" - ")?;
-        let mut filesystem = filesystem.split(' ');
-        let (fstype, options) = (filesystem.next()?, filesystem.nth(1)?);
-        let ends = match fstype {
-            "cgroup2" => true,
-            "cgroup" => options.split(',').any(|word| word == "name=systemd"),
-            _ => false,
-        };
-        let dir = mount.split(' ').nth(4)?;
-        ends.then(|| Path::new(dir).to_path_buf())
+fn hierarchies(mounts: &[MountEntry]) -> Vec<PathBuf> {
+    let ends = |mount: &&MountEntry| match mount.fstype.as_str() {
+        "cgroup2" => true,
+        "cgroup" => mount.options.split(',').any(|word| word == "name=systemd"),
+        _ => false,
     };
-    mountinfo.lines().filter_map(of_line).collect()
+    let ending = mounts.iter().filter(ends);
+    ending.map(|mount| mount.mount_point.clone()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use forerun::parse_mounts;
+
     use super::*;
 
     #[test]
@@ -60,6 +57,7 @@ mod tests {
 broken
 ";
         let dirs = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"];
-        assert_eq!(hierarchies(mountinfo), dirs.map(PathBuf::from));
+        let mounts = parse_mounts(mountinfo.as_bytes());
+        assert_eq!(hierarchies(&mounts), dirs.map(PathBuf::from));
     }
 }

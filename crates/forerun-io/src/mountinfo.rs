@@ -1,6 +1,7 @@
 //! `/proc/self/mountinfo`: what is mounted where, without touching any of it.
 //!
-//! Asking the mountpoint itself would send a request to whoever serves it, who may be dead.
+//! Asking the mountpoint itself would send a request to the process that serves it, and that process
+//! may be dead.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,29 +14,50 @@ use std::path::{Path, PathBuf};
 pub struct MountEntry {
     /// Major and minor number of the filesystem's device; for FUSE an anonymous one.
     pub device: (u32, u32),
+    /// The directory of the filesystem that is mounted: `/`, unless it is a bind mount or a control
+    /// group of a namespace.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub mount_point: PathBuf,
     /// Type, with the subtype where there is one.
     pub fstype: String,
-    /// What is mounted, as it was named by who mounted it.
+    /// The source, spelled as in the call that mounted it.
     pub source: OsString,
-    /// Whether the filesystem itself is read-only, wherever it is mounted.
-    pub read_only: bool,
+    /// Options of the filesystem itself, separated by commas.
+    pub options: String,
 }
 
-/// All mounts this process sees, in the order in which they were made.
+impl MountEntry {
+    /// Whether the filesystem has this option, given without a value.
+    #[must_use]
+    pub fn has_option(&self, name: &str) -> bool {
+        self.options.split(',').any(|option| option == name)
+    }
+
+    /// Whether the filesystem itself is read-only, wherever it is mounted.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.has_option("ro")
+    }
+}
+
+/// Returns all mounts that this process sees, in the order in which they were made.
 ///
 /// # Errors
-/// That `/proc/self/mountinfo` cannot be read. Lines that cannot be understood are left out.
+/// That `/proc/self/mountinfo` cannot be read. Lines that cannot be parsed are left out.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
-    let text = std::fs::read("/proc/self/mountinfo")?;
-    Ok(text
-        .split(|&byte| byte == b'\n')
-        .filter_map(parse)
-        .collect())
+    Ok(parse_mounts(&std::fs::read("/proc/self/mountinfo")?))
 }
 
-/// The mount that is seen at `mount_point`: the last of those that are stacked there.
+/// Parses the text of a `mountinfo` file. Lines that cannot be parsed are left out.
+#[must_use]
+pub fn parse_mounts(text: &[u8]) -> Vec<MountEntry> {
+    text.split(|&byte| byte == b'\n')
+        .filter_map(parse)
+        .collect()
+}
+
+/// Returns the mount that is seen at `mount_point`: the last of those that are stacked there.
 ///
 /// # Errors
 /// Those of [`mounts`].
@@ -50,24 +72,28 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&byte| byte == b' ');
     let device = std::str::from_utf8(fields.nth(2)?).ok()?;
     let (major, minor) = device.split_once(':')?;
-    let mount_point = unescape(fields.nth(1)?);
+    let root = path(fields.next()?);
+    let mount_point = path(fields.next()?);
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let fstype = unescape(fields.next()?);
     let source = unescape(fields.next()?);
-    let mut options = fields
-        .next()
-        .unwrap_or_default()
-        .split(|&byte| byte == b',');
+    let options = fields.next().map(unescape).unwrap_or_default();
     Some(MountEntry {
         device: (major.parse().ok()?, minor.parse().ok()?),
-        mount_point: PathBuf::from(OsString::from_vec(mount_point)),
+        root,
+        mount_point,
         fstype: String::from_utf8_lossy(&fstype).into_owned(),
         source: OsString::from_vec(source),
-        read_only: options.any(|option| option == b"ro"),
+        options: String::from_utf8_lossy(&options).into_owned(),
     })
 }
 
-/// Blanks, tabs, newlines, backslashes and hashes are written as three octal digits.
+fn path(field: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(unescape(field)))
+}
+
+/// Decodes a field: the kernel writes blanks, tabs, newlines, backslashes and hashes as three octal
+/// digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -98,15 +124,17 @@ mod tests {
     #[test]
     fn a_line_with_and_without_optional_fields() {
         for line in [
-            r"36 35 98:0 / /mnt/a\040b\134 rw,noatime shared:1 master:2 - fuse.forerun /img\011x ro",
-            r"36 35 98:0 / /mnt/a\040b\134 rw,noatime - fuse.forerun /img\011x ro,user_id=0",
+            r"36 35 98:0 /d\040e /mnt/a\040b\134 rw shared:1 master:2 - fuse.forerun /img\011x ro,b",
+            r"36 35 98:0 /d\040e /mnt/a\040b\134 rw - fuse.forerun /img\011x ro,b",
         ] {
             let entry = parse(line.as_bytes()).unwrap();
             assert_eq!(entry.device, (98, 0));
+            assert_eq!(entry.root, Path::new("/d e"));
+            assert_eq!(entry.options, "ro,b");
             assert_eq!(entry.mount_point, Path::new("/mnt/a b\\"));
             assert_eq!(entry.fstype, "fuse.forerun");
             assert_eq!(entry.source, "/img\tx");
-            assert!(entry.read_only, "of the filesystem, not of the mount");
+            assert!(entry.is_read_only(), "of the filesystem, not of the mount");
         }
     }
 

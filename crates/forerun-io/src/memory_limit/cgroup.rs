@@ -1,0 +1,145 @@
+//! The memory limits of the control groups that a process is in.
+//!
+//! A limit of a group holds for everything below it, so the least one on the way up counts. Version 2
+//! has `memory.max` and `memory.high`; version 1 `memory.limit_in_bytes`, and in `memory.stat` the
+//! least one of all ancestors, those outside a container included. A machine may have both versions,
+//! one of them with the memory controller.
+//!
+//! `/proc/self/cgroup` names the group by its path from the root of the process's cgroup namespace,
+//! `mountinfo` names the mounted group by the same root. Where these do not fit together (a container
+//! without a namespace of its own, a hierarchy that was mounted outside the namespace), the group is
+//! looked for below the mount by the process's number, and else taken to be the mounted one.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use crate::mountinfo::{MountEntry, mounts};
+
+/// Directories that are looked into for the group of this process.
+const LOOKED_INTO: usize = 4096;
+
+/// A limit, and the file that holds it.
+type Limit = (u64, PathBuf);
+
+/// The hierarchy of groups that a line of `/proc/self/cgroup` is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    /// With the memory controller.
+    One,
+    Two,
+}
+
+/// Returns the least limit of the groups that this process is in; nothing where none has a limit.
+pub fn limit_of_process() -> Option<Limit> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = mounts().ok()?;
+    limit_of(&groups, &mounts, std::process::id())
+}
+
+/// Returns the same of the process `pid`, with these contents of its `/proc/PID/cgroup`.
+fn limit_of(groups: &str, mounts: &[MountEntry], pid: u32) -> Option<Limit> {
+    let limits = groups.lines().filter_map(|line| {
+        let (version, group) = parse(line)?;
+        // The last of several mounts is the one that is seen.
+        let of_version = mounts.iter().rev().filter(|mount| version.is_of(mount));
+        let fits = |mount: &&MountEntry| below(&mount.root, group).is_some();
+        let mount = of_version.clone().find(fits);
+        let mount = mount.or_else(|| of_version.clone().next())?;
+        version.least(&directory(mount, group, pid), &mount.mount_point)
+    });
+    limits.min()
+}
+
+/// Parses a line of `/proc/PID/cgroup`, `number:controllers:path`.
+fn parse(line: &str) -> Option<(Version, &Path)> {
+    let mut fields = line.splitn(3, ':').skip(1);
+    let (controllers, path) = (fields.next()?, fields.next()?);
+    let version = match controllers {
+        "" => Version::Two,
+        _ if controllers.split(',').any(|name| name == "memory") => Version::One,
+        _ => return None,
+    };
+    Some((version, Path::new(path)))
+}
+
+/// Returns the rest of the path of a group below the mounted one.
+fn below<'p>(root: &Path, group: &'p Path) -> Option<&'p Path> {
+    let rest = group.strip_prefix(root).ok()?;
+    let goes_up = rest.components().any(|part| part == Component::ParentDir);
+    (!goes_up).then_some(rest)
+}
+
+/// Returns the directory of the group.
+fn directory(mount: &MountEntry, group: &Path, pid: u32) -> PathBuf {
+    if let Some(rest) = below(&mount.root, group) {
+        return mount.mount_point.join(rest);
+    }
+    let mut left = LOOKED_INTO;
+    let found = look_for(&mount.mount_point, pid, &mut left);
+    found.unwrap_or_else(|| mount.mount_point.clone())
+}
+
+/// Looks for the group of a process below a directory.
+fn look_for(dir: &Path, pid: u32, left: &mut usize) -> Option<PathBuf> {
+    *left = left.checked_sub(1)?;
+    let members = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    if members.lines().any(|member| member.parse() == Ok(pid)) {
+        return Some(dir.to_path_buf());
+    }
+    let entries = fs::read_dir(dir).ok()?.flatten();
+    let mut groups = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    groups.find_map(|group| look_for(&group.path(), pid, left))
+}
+
+impl Version {
+    fn is_of(self, mount: &MountEntry) -> bool {
+        match self {
+            Self::One => mount.fstype == "cgroup" && mount.has_option("memory"),
+            Self::Two => mount.fstype == "cgroup2",
+        }
+    }
+
+    /// Returns the least limit from the group in `dir` up to `top`.
+    fn least(self, dir: &Path, top: &Path) -> Option<Limit> {
+        let is_inside = |dir: &&Path| dir.starts_with(top);
+        let groups = dir.ancestors().take_while(is_inside);
+        match self {
+            Self::Two => groups
+                .flat_map(|group| ["memory.max", "memory.high"].map(|name| group.join(name)))
+                .filter_map(limit_in)
+                .min(),
+            Self::One => {
+                let is_flat = read(&dir.join("memory.use_hierarchy")).as_deref() == Some("0");
+                let most = if is_flat { 1 } else { usize::MAX };
+                let files = groups.map(|group| group.join("memory.limit_in_bytes"));
+                let limits = files.take(most).filter_map(limit_in);
+                limits.chain(hierarchical(dir)).min()
+            }
+        }
+    }
+}
+
+/// Parses a file with one limit. `max` is none.
+fn limit_in(file: PathBuf) -> Option<Limit> {
+    let bytes = read(&file)?.parse().ok()?;
+    Some((bytes, file))
+}
+
+/// Returns the least limit of a group of version 1 and all its ancestors.
+fn hierarchical(dir: &Path) -> Option<Limit> {
+    let file = dir.join("memory.stat");
+    let stat = read(&file)?;
+    let value = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("hierarchical_memory_limit "))?;
+    Some((value.parse().ok()?, file))
+}
+
+fn read(file: &Path) -> Option<String> {
+    let mut text = fs::read_to_string(file).ok()?;
+    text.truncate(text.trim_end().len());
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! How much memory this process may use. Every default follows this limit.
+//!
+//! The least of the machine's memory, the limits of the control groups that the process is in, and
+//! its own resource limits. A process that goes past a control group's limit is killed, and one past
+//! `memory.high` is slowed down until it hardly runs; past a resource limit its allocations fail. So
+//! each kind of memory takes a fixed share of the answer, and all of them together stay below
+//! [`MemoryLimit::usable`].
+//!
+//! The limits are read once, when a default is first asked for. Nothing here allocates, frees or
+//! measures anything, and options that the user gives are not changed.
+
+mod cgroup;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::saturating_usize;
+
+/// Memory besides caches, buffers and encoders: the program's own, the tables of a tree of 78,000
+/// files and what the allocator keeps. Measured in mounts: 20 to 35 MB.
+const BESIDE: u64 = 32 << 20;
+
+/// The memory that this process may use, and what sets that limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryLimit {
+    bytes: u64,
+    set_by: SetBy,
+}
+
+/// What sets a [`MemoryLimit`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SetBy {
+    /// The memory of the machine.
+    Machine,
+    /// A control group; the file that holds the limit.
+    Cgroup(PathBuf),
+    /// `RLIMIT_AS` (`ulimit -v`).
+    AddressSpace,
+    /// `RLIMIT_DATA` (`ulimit -d`).
+    DataSegment,
+}
+
+impl MemoryLimit {
+    /// Returns the limit of this process, as it was when this was first called.
+    #[must_use]
+    pub fn of_process() -> &'static Self {
+        static LIMIT: OnceLock<MemoryLimit> = OnceLock::new();
+        LIMIT.get_or_init(|| Self::least_of(machine(), cgroup::limit_of_process(), resources()))
+    }
+
+    /// A limit of `bytes` that the machine sets.
+    #[must_use]
+    pub const fn of_machine(bytes: u64) -> Self {
+        Self {
+            bytes,
+            set_by: SetBy::Machine,
+        }
+    }
+
+    fn least_of(
+        machine: u64,
+        cgroup: Option<(u64, PathBuf)>,
+        resources: impl IntoIterator<Item = (u64, SetBy)>,
+    ) -> Self {
+        let cgroup = cgroup.map(|(bytes, file)| (bytes, SetBy::Cgroup(file)));
+        let limits = cgroup.into_iter().chain(resources);
+        limits.fold(Self::of_machine(machine), |least, (bytes, set_by)| {
+            match bytes < least.bytes {
+                true => Self { bytes, set_by },
+                false => least,
+            }
+        })
+    }
+
+    /// The limit in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What sets it.
+    #[must_use]
+    pub const fn set_by(&self) -> &SetBy {
+        &self.set_by
+    }
+
+    /// Whether something else than the size of the machine sets it.
+    #[must_use]
+    pub fn is_imposed(&self) -> bool {
+        self.set_by != SetBy::Machine
+    }
+
+    /// Bytes that the process may use in all: four fifths of the limit.
+    #[must_use]
+    pub const fn usable(&self) -> u64 {
+        self.bytes / 5 * 4
+    }
+
+    /// `default`, or an eighth of the limit where that is less.
+    #[must_use]
+    pub fn eighth(&self, default: u64) -> u64 {
+        default.min(self.bytes / 8)
+    }
+
+    /// How many of `wanted` things of `each` bytes fit into an eighth of the limit; at least one.
+    #[must_use]
+    pub fn fitting(&self, wanted: usize, each: u64) -> usize {
+        let most = saturating_usize(self.bytes / 8 / each.max(1));
+        wanted.min(most.max(1))
+    }
+
+    /// One thread for each CPU, as long as threads of `each` bytes fit into an eighth of the limit; at
+    /// least one.
+    #[must_use]
+    pub fn threads(&self, each: u64) -> usize {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        self.fitting(cpus, each)
+    }
+
+    /// Whether `bytes` that the user asked for, with the memory that the process needs besides, are
+    /// more than [`usable`](Self::usable).
+    #[must_use]
+    pub const fn is_exceeded_by(&self, bytes: u64) -> bool {
+        bytes.saturating_add(BESIDE) > self.usable()
+    }
+}
+
+impl fmt::Display for MemoryLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {}", Mib(self.bytes), self.set_by)
+    }
+}
+
+impl fmt::Display for SetBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine => f.write_str("this machine"),
+            Self::Cgroup(file) => write!(f, "{}", file.display()),
+            Self::AddressSpace => f.write_str("ulimit -v"),
+            Self::DataSegment => f.write_str("ulimit -d"),
+        }
+    }
+}
+
+/// Bytes, printed in MiB with at most one decimal.
+#[derive(Clone, Copy, Debug)]
+pub struct Mib(pub u64);
+
+impl fmt::Display for Mib {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, tenths) = (self.0 >> 20, (self.0 % (1 << 20) * 10) >> 20);
+        match tenths {
+            0 => write!(f, "{whole} MiB"),
+            _ => write!(f, "{whole}.{tenths} MiB"),
+        }
+    }
+}
+
+/// The machine's memory.
+fn machine() -> u64 {
+    let info = rustix::system::sysinfo();
+    let unit = u64::from(info.mem_unit.max(1));
+    match info.totalram.saturating_mul(unit) {
+        0 => u64::MAX,
+        bytes => bytes,
+    }
+}
+
+fn resources() -> impl Iterator<Item = (u64, SetBy)> {
+    [
+        (Resource::As, SetBy::AddressSpace),
+        (Resource::Data, SetBy::DataSegment),
+    ]
+    .into_iter()
+    .filter_map(|(resource, set_by)| Some((getrlimit(resource).current?, set_by)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_holds() {
+        let file = || PathBuf::from("/sys/fs/cgroup/memory.max");
+        let space = (300, SetBy::AddressSpace);
+        let data = (200, SetBy::DataSegment);
+        for (cgroup, resources, expected) in [
+            (None, vec![], (1000, SetBy::Machine)),
+            (Some((1000, file())), vec![], (1000, SetBy::Machine)),
+            (Some((999, file())), vec![], (999, SetBy::Cgroup(file()))),
+            (Some((999, file())), vec![space.clone()], space.clone()),
+            (
+                Some((250, file())),
+                vec![space.clone()],
+                (250, SetBy::Cgroup(file())),
+            ),
+            (None, vec![space, data.clone()], data),
+        ] {
+            let limit = MemoryLimit::least_of(1000, cgroup, resources);
+            assert_eq!((limit.bytes(), limit.set_by().clone()), expected);
+            assert_eq!(limit.is_imposed(), limit.set_by != SetBy::Machine);
+        }
+    }
+
+    #[test]
+    fn shares_of_small_and_large_memories() {
+        const MIB: u64 = 1 << 20;
+        for (bytes, usable, cache, threads) in [
+            (24 << 30, 20_615_843_020, 256 * MIB, 64),
+            (2 << 30, 1_717_986_916, 256 * MIB, 64),
+            (1 << 30, 858_993_456, 128 * MIB, 32),
+            (128 * MIB, 107_374_180, 16 * MIB, 4),
+            (64 * MIB, 53_687_088, 8 * MIB, 2),
+            (16 * MIB, 13_421_772, 2 * MIB, 1),
+            (0, 0, 0, 1),
+        ] {
+            let limit = MemoryLimit::of_machine(bytes);
+            assert_eq!(limit.usable(), usable, "{bytes}");
+            assert_eq!(limit.eighth(256 * MIB), cache, "{bytes}");
+            assert_eq!(limit.fitting(64, 4 * MIB), threads, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn what_exceeds_the_limit() {
+        let limit = MemoryLimit::of_machine(128 << 20);
+        assert!(!limit.is_exceeded_by(64 << 20));
+        assert!(limit.is_exceeded_by(80 << 20));
+        assert!(MemoryLimit::of_machine(0).is_exceeded_by(0));
+    }
+
+    #[test]
+    fn this_process_has_a_limit() {
+        let limit = MemoryLimit::of_process();
+        assert!(limit.bytes() > 1 << 20 && limit.bytes() <= machine());
+    }
+
+    #[test]
+    fn the_text_names_what_sets_the_limit() {
+        let limit = MemoryLimit::least_of(1 << 30, Some((128 << 20, "/c/memory.max".into())), []);
+        assert_eq!(limit.to_string(), "128 MiB by /c/memory.max");
+        let limit = MemoryLimit::of_machine(24 << 30);
+        assert_eq!(limit.to_string(), "24576 MiB by this machine");
+        assert_eq!(Mib(3 << 19).to_string(), "1.5 MiB");
+        assert_eq!(Mib(u64::MAX).to_string(), "17592186044415.9 MiB");
+    }
+}

@@ -187,6 +187,12 @@ set! {
     }
 }
 
+/// Returns an upper bound on the memory of an LZMA encoder: its binary trees, hash tables and window
+/// take twelve times the dictionary.
+pub const fn lzma_memory(dictionary: u64) -> u64 {
+    dictionary * 12 + (1 << 20)
+}
+
 impl Encoding {
     /// What it makes.
     #[must_use]
@@ -198,6 +204,22 @@ impl Encoding {
             Self::Xz { .. } => Codec::Xz,
             Self::Lz4 { .. } => Codec::Lz4,
             Self::Zstd { .. } => Codec::Zstd,
+        }
+    }
+
+    /// Returns an upper bound on the memory of an [`Encoder`](crate::Encoder) of blocks of
+    /// `block_size` bytes, in bytes. Measured for blocks of 128 KiB and of 1 MiB: xz takes 1.9 and
+    /// 12.5 MiB, zstd at level 15 2.2 and 16.2 MiB, zlib with all strategies 2.7 and 3.6 MiB.
+    #[must_use]
+    pub fn memory(&self, block_size: u32) -> u64 {
+        let block = u64::from(block_size);
+        match self {
+            Self::Zlib { strategies, .. } if strategies.is_empty() => 1 << 20,
+            Self::Zlib { .. } => 4 << 20,
+            Self::Lzma | Self::Xz { .. } => lzma_memory(block),
+            Self::Lzo { .. } | Self::Lz4 { .. } => 1 << 20,
+            Self::Zstd { level: 0..=4 } => block + (1 << 20),
+            Self::Zstd { .. } => block * 17 + (1 << 20),
         }
     }
 

@@ -31,6 +31,6 @@ mod xattr_scan;
 pub use bulk::{Bulk, Taken};
 pub use data::Data;
 pub use metadata_source::MetadataSource;
-pub use options::EngineOptions;
+pub use options::{EngineOptions, MemoryUse};
 pub use reader::Reader;
 pub use volume::Volume;

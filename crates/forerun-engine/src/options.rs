@@ -1,8 +1,10 @@
 //! What a caller can set.
 
-use forerun_io::{BlockGeometry, page_size};
+use std::fmt;
 
-/// How an image is read. The defaults suit a local image.
+use forerun_io::{BlockGeometry, MemoryLimit, Mib, page_size};
+
+/// How an image is read. The defaults suit a local image, and the memory that the process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
     /// `true`: blocks as large as the page and merged requests. `false`: the legacy way, 1 KiB
@@ -12,7 +14,7 @@ pub struct EngineOptions {
     pub readahead: u64,
     /// Bytes that cached blocks may hold, readahead included.
     pub cache: u64,
-    /// Threads that read and decode ahead; 0 means one per CPU.
+    /// Threads that read and decode ahead; 0 means one for each CPU, or fewer where memory is scarce.
     pub threads: usize,
     /// Largest request to the source, in bytes.
     pub max_request: u64,
@@ -21,19 +23,29 @@ pub struct EngineOptions {
 /// Default of [`EngineOptions::cache`] where memory is not scarce.
 const CACHE: u64 = 256 << 20;
 
+/// Memory that a thread of the pool may take: a block of 1 MiB as it is stored and as it is decoded,
+/// what decodes it, and what the allocator keeps for a thread.
+const THREAD: u64 = 4 << 20;
+
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self {
-            large_blocks: true,
-            readahead: 8 << 20,
-            cache: default_cache(),
-            threads: 0,
-            max_request: 4 << 20,
-        }
+        Self::within(MemoryLimit::of_process())
     }
 }
 
 impl EngineOptions {
+    /// Returns the defaults of a process with that limit.
+    #[must_use]
+    pub fn within(limit: &MemoryLimit) -> Self {
+        Self {
+            large_blocks: true,
+            readahead: 8 << 20,
+            cache: limit.eighth(CACHE),
+            threads: 0,
+            max_request: 4 << 20,
+        }
+    }
+
     /// The blocks and requests of a source of `len` bytes under these options.
     #[must_use]
     pub fn geometry(&self, len: u64) -> BlockGeometry {
@@ -48,20 +60,114 @@ impl EngineOptions {
     #[must_use]
     pub fn pool_threads(&self) -> usize {
         match self.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => MemoryLimit::of_process().threads(THREAD),
             n => n,
+        }
+    }
+
+    /// Returns the most memory that blocks take: those in the cache, and buffers to be used again.
+    #[must_use]
+    pub const fn memory(&self) -> u64 {
+        with_buffers(self.cache)
+    }
+
+    /// Returns the memory for cached blocks, and the limit of the process.
+    #[must_use]
+    pub fn memory_use(&self) -> MemoryUse {
+        MemoryUse {
+            cache: self.cache,
+            limit: MemoryLimit::of_process().clone(),
+        }
+    }
+
+    /// Logs [`memory_use`](Self::memory_use), with a warning where it is more than the process may use.
+    pub fn log_memory_use(&self) {
+        let used = self.memory_use();
+        tracing::info!("memory: {used}");
+        if used.exceeds_limit() {
+            tracing::warn!(
+                "cached blocks may take {}, which with all else is more than four fifths of {}: the \
+                 process may be killed",
+                Mib(used.cache),
+                used.limit
+            );
         }
     }
 }
 
-/// 256 MiB or an eighth of the memory, whichever is less.
-fn default_cache() -> u64 {
-    let info = rustix::system::sysinfo();
-    let unit = u64::from(info.mem_unit.max(1));
-    let memory = info.totalram.saturating_mul(unit);
-    if memory == 0 {
-        CACHE
-    } else {
-        CACHE.min(memory / 8)
+const fn with_buffers(cache: u64) -> u64 {
+    cache.saturating_add(cache / 8)
+}
+
+/// The memory for cached blocks, next to the limit of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Bytes that cached blocks may hold.
+    pub cache: u64,
+    /// What the process may use in all.
+    pub limit: MemoryLimit,
+}
+
+impl MemoryUse {
+    /// Whether the caller asked for a cache that leaves too little for the rest.
+    #[must_use]
+    pub fn exceeds_limit(&self) -> bool {
+        // The default never does, however small the limit.
+        self.cache > EngineOptions::within(&self.limit).cache
+            && self.limit.is_exceeded_by(with_buffers(self.cache))
+    }
+}
+
+impl fmt::Display for MemoryUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cache, limit } = self;
+        let why = match EngineOptions::within(limit).cache {
+            default if default != *cache => "as asked for; the limit is",
+            CACHE => "the default; the limit is",
+            _ => "an eighth of",
+        };
+        write!(f, "{} for cached blocks, {why} {limit}", Mib(*cache))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_cache_is_an_eighth_of_a_small_memory() {
+        for (limit, cache, text) in [
+            (
+                24 << 10,
+                256,
+                "256 MiB for cached blocks, the default; the limit is 24576 MiB by this machine",
+            ),
+            (
+                128,
+                16,
+                "16 MiB for cached blocks, an eighth of 128 MiB by this machine",
+            ),
+        ] {
+            let limit = MemoryLimit::of_machine(limit * MIB);
+            let cache = cache * MIB;
+            assert_eq!(EngineOptions::within(&limit).cache, cache);
+            let used = MemoryUse { cache, limit };
+            assert_eq!(used.to_string(), text);
+            assert!(!used.exceeds_limit());
+        }
+    }
+
+    #[test]
+    fn a_cache_that_was_asked_for_may_exceed_the_limit() {
+        let of = |cache: u64, limit: u64| MemoryUse {
+            cache: cache * MIB,
+            limit: MemoryLimit::of_machine(limit * MIB),
+        };
+        assert!(of(128, 128).exceeds_limit());
+        assert!(!of(32, 128).exceeds_limit());
+        assert!(!of(2, 16).exceeds_limit());
+        assert!(of(64, 128).to_string().contains("as asked for"));
     }
 }

@@ -200,6 +200,7 @@ impl Opened {
             rescue: options.rescue,
         })?;
         devices::check(&options.devices, fs.volume().devices)?;
+        options.engine.log_memory_use();
         Ok(Image {
             format,
             container,

@@ -44,14 +44,14 @@ pub use forerun_codec::{
 pub use forerun_composefs as composefs;
 pub use forerun_composefs::write::ComposefsOptions;
 pub use forerun_engine::build;
-pub use forerun_engine::{Bulk, Data, EngineOptions, Reader, Volume};
+pub use forerun_engine::{Bulk, Data, EngineOptions, MemoryUse, Reader, Volume};
 pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};
 pub use forerun_exfat::write::{ExfatOptions, NotKept, WhatIsLost};
 pub use forerun_io::{
     AlignedBuffer, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
-    FileSource, IoStats, Limits, MemoryDevice, MemorySource, MountEntry, Observer, Purpose, ReadAt,
-    StatsSnapshot, Structure, TraceRow, TraceSummary, TraceWriter, Window, mounts, parse_mounts,
-    parse_trace_line, top_mount,
+    FileSource, IoStats, Limits, MemoryDevice, MemoryLimit, MemorySource, MountEntry, Observer,
+    Purpose, ReadAt, StatsSnapshot, Structure, TraceRow, TraceSummary, TraceWriter, Window, mounts,
+    parse_mounts, parse_trace_line, top_mount,
 };
 /// Images at servers, as sources.
 pub use forerun_remote as remote;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forerun_composefs::Digest;
 use forerun_composefs::write::ComposefsOptions;
-use forerun_engine::build::{BuildError, ImageOutput, Tree};
+use forerun_engine::build::{BuildError, ImageOutput, Tree, warn_of_large_tree};
 use forerun_erofs::write::ErofsOptions;
 use forerun_exfat::write::{ExfatOptions, NotKept};
 use forerun_io::Observer;
@@ -108,6 +108,7 @@ impl Writer {
         out: &mut dyn ImageOutput,
         observer: &Arc<Observer>,
     ) -> Result<Written, BuildError> {
+        warn_of_large_tree(tree);
         let len = match self {
             Self::Romfs(options) => forerun_romfs::write(tree, options, out, observer),
             Self::Squashfs(options) => forerun_squashfs::write::write(tree, options, out, observer),

@@ -82,6 +82,7 @@ impl VolumeMut {
             continue_on_error: how.continue_on_error,
             keep_last_dots: how.keep_last_dots,
         })?;
+        options.engine.log_memory_use();
         let volume = Arc::new(Volume::new(fs, device, observer));
         Ok(Self { format, volume })
     }

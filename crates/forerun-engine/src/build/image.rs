@@ -60,6 +60,7 @@ pub fn from_image(reader: &Reader, options: &ImageOptions) -> Result<Tree, Build
         }
         last = entry.path;
     }
+    copy.tree.shrink_to_fit();
     Ok(copy.tree)
 }
 

@@ -15,15 +15,20 @@ use std::num::NonZeroUsize;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
+use forerun_io::MemoryLimit;
+
 use super::tree::BuildError;
 
 /// Counted for every job besides its weight, so that weightless jobs cannot pile up either.
 const JOB_WEIGHT: usize = 256;
 
+/// Memory that a thread may take besides its jobs, where the caller does not count it.
+const THREAD: u64 = 1 << 20;
+
 /// Threads and memory of one [`parallel_map`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParallelBounds {
-    /// Threads that turn jobs into results. 0 means one for each CPU.
+    /// Threads that turn jobs into results. 0 means one for each CPU, or fewer where memory is scarce.
     pub threads: usize,
     /// Weight of what may be between the producer and the consumer, in bytes.
     pub memory: usize,
@@ -33,7 +38,7 @@ impl ParallelBounds {
     fn threads(&self) -> usize {
         match NonZeroUsize::new(self.threads) {
             Some(threads) => threads.get(),
-            None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            None => MemoryLimit::of_process().threads(THREAD),
         }
     }
 }

@@ -50,6 +50,7 @@ pub fn scan(path: &Path, options: &ScanOptions) -> Result<Tree, BuildError> {
     while let Some((host_dir, dir_path, dir)) = pending.pop() {
         scan.directory(&host_dir, &dir_path, dir, &mut pending)?;
     }
+    scan.tree.shrink_to_fit();
     Ok(scan.tree)
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use forerun_io::{Limits, u64_from};
 use tar::Archive;
 
-use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree};
+use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree, spool_file};
 use entry::{Body, Parsed};
 use pax::{Tape, Taped};
 
@@ -76,6 +76,7 @@ pub fn read_tar(input: TarInput, options: &TarOptions) -> Result<Tree, BuildErro
         }
         TarInput::Stream(stream) => build.read(stream)?,
     }
+    build.tree.shrink_to_fit();
     Ok(build.tree)
 }
 
@@ -255,7 +256,7 @@ impl TarBuild<'_> {
             });
         }
         if self.spool.is_none() {
-            self.spool = Some((Arc::new(tempfile::tempfile()?), 0));
+            self.spool = Some((Arc::new(spool_file()?), 0));
         }
         let Some((file, end)) = &mut self.spool else {
             return Err(io::ErrorKind::Other.into());

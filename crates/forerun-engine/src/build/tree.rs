@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 use std::io;
 use std::path::PathBuf;
 
+use forerun_io::{MemoryLimit, Mib};
 use forerun_vfs::{Device, NameError, Timestamp, check_name};
 
 use super::{Content, LineError};
@@ -157,6 +158,21 @@ pub enum BuildError {
         /// What happened.
         reason: String,
     },
+    /// The encoder does not fit into the memory that this process may use.
+    #[error(
+        "an encoder of {codec} takes {} besides {}, which is more than four fifths of {limit}",
+        Mib(*encoder), Mib(*beside)
+    )]
+    Memory {
+        /// Name of the codec.
+        codec: &'static str,
+        /// Bytes that one encoder takes.
+        encoder: u64,
+        /// Bytes that the writer takes besides.
+        beside: u64,
+        /// What the process may use.
+        limit: MemoryLimit,
+    },
     /// A thread of the writer could not be started, or failed.
     #[error("a thread of the writer: {source}")]
     Thread {
@@ -206,6 +222,11 @@ impl Tree {
     /// All nodes, those that lost their last name too.
     pub fn nodes_mut(&mut self) -> impl Iterator<Item = &mut NewNode> {
         self.nodes.iter_mut()
+    }
+
+    /// Gives back what was allocated for further nodes.
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.nodes.shrink_to_fit();
     }
 
     /// Number of nodes, the root included. Nodes that lost their last name still count.

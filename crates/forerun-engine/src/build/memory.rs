@@ -1,0 +1,221 @@
+//! How much memory a writer takes, of what the process may use.
+//!
+//! The contents under way take an eighth of the limit at the most, the encoders of all threads a
+//! quarter. The tables of the tree grow with the number of its nodes, and an image that is the source
+//! has a cache. Where these leave little, fewer contents are under way and fewer threads encode.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use forerun_io::{MemoryLimit, Mib, saturating_usize, u64_from};
+
+use super::ParallelBounds;
+use super::tree::{BuildError, Tree};
+use crate::EngineOptions;
+
+/// Contents under way where memory is not scarce, and where it is most scarce.
+const CONTENTS: u64 = 64 << 20;
+const LEAST_CONTENTS: u64 = 2 << 20;
+/// Memory that a writer takes whatever it writes: the program, its threads and buffers.
+const WRITER: u64 = 8 << 20;
+/// Memory for each node of a tree, of names, attributes, hashes and places. Measured for 83,000 nodes:
+/// 450 bytes for romfs, 560 for SquashFS, 700 for exFAT, 700 for compressed EROFS.
+const NODE: u64 = 768;
+
+/// Types of filesystems that keep their files in memory.
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
+
+/// What a writer has in memory besides the contents under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriterNeeds {
+    /// Name of the codec, for messages; none where nothing is encoded.
+    pub codec: Option<&'static str>,
+    /// Bytes that a thread's encoder and its buffers take.
+    pub each: u64,
+    /// Nodes of the tree.
+    pub nodes: usize,
+}
+
+impl WriterNeeds {
+    /// Returns the threads that encode and the bytes of contents under way: what was asked for, or in
+    /// place of 0 one thread for each CPU and 64 MiB, as far as the memory of the process goes. Logs
+    /// them, with a warning where what was asked for is more than the process may use.
+    ///
+    /// # Errors
+    /// [`BuildError::Memory`] where not even one encoder fits.
+    pub fn bounds(&self, asked: ParallelBounds) -> Result<ParallelBounds, BuildError> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        self.bounds_within(MemoryLimit::of_process(), asked, cpus)
+    }
+
+    fn bounds_within(
+        &self,
+        limit: &MemoryLimit,
+        asked: ParallelBounds,
+        cpus: usize,
+    ) -> Result<ParallelBounds, BuildError> {
+        let usable = limit.usable();
+        // Contents wait until others are written; an encoder needs all of its memory at once.
+        if let (Some(codec), true) = (self.codec, self.each.saturating_add(WRITER) > usable) {
+            return Err(BuildError::Memory {
+                codec,
+                encoder: self.each,
+                beside: WRITER,
+                limit: limit.clone(),
+            });
+        }
+        let image = EngineOptions::within(limit).memory();
+        let beside = of_tree(self.nodes).saturating_add(image);
+        let room = usable.saturating_sub(beside);
+        let memory = match asked.memory {
+            0 => saturating_usize(limit.eighth(CONTENTS).min((room / 2).max(LEAST_CONTENTS))),
+            asked => asked,
+        };
+        let room = room.saturating_sub(u64_from(memory)).min(limit.bytes() / 4);
+        let threads = match asked.threads {
+            0 => cpus.min(saturating_usize(room / self.each.max(1)).max(1)),
+            asked => asked,
+        };
+        let encoders = self.each.saturating_mul(u64_from(threads));
+        tracing::info!(
+            "memory: {threads} threads and {} of contents, of {limit}",
+            Mib(u64_from(memory))
+        );
+        if asked.threads > 0 && encoders > room {
+            tracing::warn!(
+                "encoders of {threads} threads may take {}, which with all else is more than four \
+                 fifths of {limit}: the process may be killed",
+                Mib(encoders),
+            );
+        }
+        Ok(ParallelBounds { threads, memory })
+    }
+}
+
+/// Logs a warning where a tree takes more memory than the process may use.
+pub fn warn_of_large_tree(tree: &Tree) {
+    let (limit, nodes) = (MemoryLimit::of_process(), tree.len());
+    let needed = of_tree(nodes);
+    if needed > limit.usable() {
+        tracing::warn!(
+            "a tree of {nodes} entries may take {}, which is more than four fifths of {limit}: the \
+             process may be killed",
+            Mib(needed)
+        );
+    }
+}
+
+/// What a writer and a tree of so many nodes take.
+fn of_tree(nodes: usize) -> u64 {
+    u64_from(nodes).saturating_mul(NODE).saturating_add(WRITER)
+}
+
+/// Makes a temporary file without a name in [`spool_dir`].
+///
+/// # Errors
+/// Those of making the file.
+pub fn spool_file() -> io::Result<File> {
+    tempfile::tempfile_in(spool_dir())
+}
+
+/// Returns the directory for temporary files: `TMPDIR`, or `/tmp`. Where the memory of the process is
+/// limited and `/tmp` keeps its files in memory, it is `/var/tmp`: a control group is charged for files
+/// in memory.
+#[must_use]
+pub fn spool_dir() -> PathBuf {
+    let usual = std::env::temp_dir();
+    let is_asked_for = std::env::var_os("TMPDIR").is_some();
+    if is_asked_for || !MemoryLimit::of_process().is_imposed() || !is_in_memory(&usual) {
+        return usual;
+    }
+    let persistent = PathBuf::from("/var/tmp");
+    match persistent.is_dir() && !is_in_memory(&persistent) {
+        true => persistent,
+        false => usual,
+    }
+}
+
+fn is_in_memory(dir: &Path) -> bool {
+    let kind = rustix::fs::statfs(dir).map(|found| found.f_type);
+    // The numbers are of 32 bits; the kernel's type for them is signed, or longer.
+    kind.is_ok_and(|kind| {
+        IN_MEMORY
+            .iter()
+            .any(|&known| i128::from(kind) == i128::from(known))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// With 16 CPUs: threads, and MiB of contents.
+    fn check(limit: u64, needs: (u64, usize), asked: usize, expected: Option<(usize, u64)>) {
+        let limit = MemoryLimit::of_machine(limit * MIB);
+        let (each, nodes) = needs;
+        let needs = WriterNeeds {
+            codec: Some("xz"),
+            each,
+            nodes,
+        };
+        let asked = ParallelBounds {
+            threads: asked,
+            memory: 0,
+        };
+        let bounds = needs.bounds_within(&limit, asked, 16).ok();
+        let found = bounds.map(|bounds| (bounds.threads, u64_from(bounds.memory) / MIB));
+        assert_eq!(found, expected, "{limit} {needs:?}");
+    }
+
+    #[test]
+    fn threads_and_contents_follow_the_memory() {
+        // As many as there are CPUs where memory is not scarce.
+        check(24 << 10, (2 * MIB, 83_000), 0, Some((16, 64)));
+        check(24 << 10, (100 * MIB, 83_000), 0, Some((16, 64)));
+        // A quarter of it for encoders.
+        check(128, (MIB, 0), 0, Some((16, 16)));
+        check(128, (3 * MIB, 0), 0, Some((10, 16)));
+        check(128, (13 * MIB, 0), 0, Some((2, 16)));
+        // Less beside a large tree, but one in any case.
+        check(128, (3 * MIB, 50_000), 0, Some((7, 16)));
+        check(128, (3 * MIB, 83_000), 0, Some((2, 7)));
+        check(64, (3 * MIB, 83_000), 0, Some((1, 2)));
+        check(64, (64 << 10, 1_000_000), 0, Some((1, 2)));
+        // A number that the user gives stays.
+        check(128, (13 * MIB, 0), 8, Some((8, 16)));
+        // Not even one.
+        check(64, (49 * MIB, 0), 0, None);
+        check(64, (49 * MIB, 0), 1, None);
+        check(128, (49 * MIB, 0), 0, Some((1, 16)));
+    }
+
+    #[test]
+    fn an_error_names_the_numbers() {
+        let needs = WriterNeeds {
+            codec: Some("lzma"),
+            each: 49 * MIB,
+            nodes: 4,
+        };
+        let asked = ParallelBounds {
+            threads: 0,
+            memory: 5,
+        };
+        let limit = MemoryLimit::of_machine(64 * MIB);
+        let error = needs.bounds_within(&limit, asked, 2).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "an encoder of lzma takes 49 MiB besides 8 MiB, which is more than four fifths of 64 MiB \
+             by this machine"
+        );
+        // Stored contents need no encoder.
+        let plain = WriterNeeds {
+            codec: None,
+            ..needs
+        };
+        let bounds = plain.bounds_within(&limit, asked, 2).unwrap();
+        assert_eq!((bounds.threads, bounds.memory), (1, 5));
+    }
+}

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::io;
 
 use forerun_engine::build::{
-    BuildError, Content, NodeIndex, NodeKind, ParallelBounds, Tree, open_host, parallel_map,
-    read_whole,
+    BuildError, Content, NodeIndex, NodeKind, ParallelBounds, Tree, WriterNeeds, open_host,
+    parallel_map, read_whole,
 };
 use forerun_io::saturating_usize;
 
@@ -19,9 +19,6 @@ use crate::verity::{digest_of, measure};
 
 /// Files up to this are held in memory between being measured and being stored.
 const WHOLE: u64 = 1 << 20;
-/// Bytes of jobs and results under way.
-const MEMORY: usize = 64 << 20;
-
 /// A file to be taken.
 struct Job<'t> {
     node: NodeIndex,
@@ -43,10 +40,15 @@ pub fn take_all(tree: &Tree, options: &ComposefsOptions) -> Result<Files, BuildE
     };
     let additions = store.as_ref().map(Additions::new);
     let worker = || Ok(|job: Job<'_>| take(job, options, additions.as_ref()));
-    let bounds = ParallelBounds {
-        threads: options.threads,
-        memory: MEMORY,
+    let needs = WriterNeeds {
+        codec: None,
+        each: WHOLE,
+        nodes: tree.len(),
     };
+    let bounds = needs.bounds(ParallelBounds {
+        threads: options.threads,
+        memory: 0,
+    })?;
     let mut files = Files::default();
     let taken = parallel_map(
         bounds,

@@ -132,22 +132,23 @@ impl Data {
     }
 }
 
-/// Stores all contents.
+/// Stores all contents within these bounds.
 pub fn write_data(
     plan: &Plan<'_>,
     shapes: &Shapes,
     options: &ErofsOptions,
+    bounds: ParallelBounds,
     sink: &mut Sink<'_, '_>,
 ) -> Result<Data, BuildError> {
     let encoders = ParallelBounds {
-        threads: options.threads,
-        memory: options.memory / 4 * 3,
+        memory: bounds.memory / 4 * 3,
+        ..bounds
     };
     let fetchers = ParallelBounds {
         threads: FETCHERS,
-        memory: options.memory / 4,
+        memory: bounds.memory / 4,
     };
-    let mut store = Store::new(options, sink);
+    let mut store = Store::new(options, plan.files.len(), sink);
     let files = parallel_map(
         encoders,
         || {

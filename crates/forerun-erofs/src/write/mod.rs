@@ -29,7 +29,7 @@ mod xattr;
 
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, ImageOutput, ImageWriter, Tree};
+use forerun_engine::build::{BuildError, ImageOutput, ImageWriter, ParallelBounds, Tree};
 use forerun_io::{Observer, saturating_usize, u64_from};
 use forerun_vfs::Timestamp;
 
@@ -57,7 +57,7 @@ use self::xattr::Xattrs;
 /// extended attributes; while writing, for more blocks than the format can address.
 /// [`BuildError::Content`] where a file cannot be read or has changed since it was scanned,
 /// [`BuildError::Output`], [`BuildError::Host`] where temporary files fail, and
-/// [`BuildError::Thread`].
+/// [`BuildError::Thread`]; [`BuildError::Memory`] before anything is written.
 pub fn write(
     tree: &Tree,
     options: &ErofsOptions,
@@ -65,6 +65,7 @@ pub fn write(
     observer: &Arc<Observer>,
 ) -> Result<u64, BuildError> {
     options.validate()?;
+    let bounds = options.bounds(tree)?;
     let plan = Plan::new(tree, &options.order)?;
     let head = Head::new(options);
     let xattrs = match options.xattrs {
@@ -99,6 +100,7 @@ pub fn write(
         parts,
         head,
         inodes_at,
+        bounds,
     };
     let out = ImageWriter::new(out, observer);
     match options.compression {
@@ -124,9 +126,21 @@ struct Image<'a> {
     head: Head,
     /// Where inodes start.
     inodes_at: u64,
+    /// Threads that encode, and contents under way.
+    bounds: ParallelBounds,
 }
 
 impl Image<'_> {
+    fn write_data(&self, sink: &mut Sink<'_, '_>) -> Result<Data, BuildError> {
+        let Parts {
+            plan,
+            shapes,
+            options,
+            ..
+        } = self.parts;
+        write_data(plan, shapes, options, self.bounds, sink)
+    }
+
     /// The lengths of inodes are known: data go where they stay, inodes into the room before them.
     fn write_data_first(&self, mut out: ImageWriter<'_>) -> Result<u64, BuildError> {
         let options = self.parts.options;
@@ -136,7 +150,7 @@ impl Image<'_> {
             Some(file) => Sink::Device { file, len: 0 },
             None => Sink::Image(&mut out),
         };
-        let data = write_data(self.parts.plan, self.parts.shapes, options, &mut sink)?;
+        let data = self.write_data(&mut sink)?;
         let mut patches = Patches::of(out.finish()?);
         let mut seen = Seen::default();
         nodes.write(&data, self.base(nodes.end)?, &mut |at, bytes| {
@@ -148,10 +162,9 @@ impl Image<'_> {
 
     /// The lengths of inodes depend on the data, which wait.
     fn write_inodes_first(&self, mut out: ImageWriter<'_>) -> Result<u64, BuildError> {
-        let options = self.parts.options;
         let mut spool = Spool::default();
         let mut sink = Sink::Spool(&mut spool);
-        let data = write_data(self.parts.plan, self.parts.shapes, options, &mut sink)?;
+        let data = self.write_data(&mut sink)?;
         let nodes = Nodes::place(self.parts, Some(&data), self.inodes_at);
         let mut seen = Seen::default();
         nodes.write(&data, self.base(nodes.end)?, &mut |at, bytes| {

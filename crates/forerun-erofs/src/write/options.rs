@@ -4,9 +4,10 @@ use std::fs::File;
 use std::sync::Arc;
 
 use forerun_codec::{FillEncoder, FillEncoding};
-use forerun_engine::build::{BuildError, Order};
+use forerun_engine::build::{BuildError, Order, ParallelBounds, Tree, WriterNeeds};
 
 use super::cannot;
+use super::pack::PART;
 
 /// log2 of the block sizes of the format.
 const BLOCK_BITS: std::ops::RangeInclusive<u32> = 9..=16;
@@ -50,9 +51,10 @@ pub struct ErofsOptions {
     pub label: Vec<u8>,
     /// Files whose data come first. The others follow in the order of a walk.
     pub order: Order,
-    /// Threads that encode; 0 means one for each CPU. The image does not depend on it.
+    /// Threads that encode; 0 means one for each CPU, or fewer where memory is scarce. The image does
+    /// not depend on it.
     pub threads: usize,
-    /// Bytes of contents in memory at a time, about.
+    /// Bytes of contents in memory at a time, about; 0 means 64 MiB, or less where memory is scarce.
     pub memory: usize,
 }
 
@@ -122,7 +124,7 @@ impl Default for ErofsOptions {
             label: Vec::new(),
             order: Order::default(),
             threads: 0,
-            memory: 64 << 20,
+            memory: 0,
         }
     }
 }
@@ -177,6 +179,31 @@ impl ErofsOptions {
         FillEncoder::new(&compression.encoding)
             .map(drop)
             .map_err(|error| cannot(error.to_string()))
+    }
+
+    /// Returns the threads that encode the contents of `tree`, and the bytes of contents under way. Each
+    /// thread has an encoder and a cluster, or a chunk.
+    pub(super) fn bounds(&self, tree: &Tree) -> Result<ParallelBounds, BuildError> {
+        let part = u32::try_from(PART).unwrap_or(u32::MAX);
+        let (codec, each) = match &self.compression {
+            Some(with) => {
+                let cluster = u64::from(with.cluster_size);
+                (
+                    Some(with.encoding.name()),
+                    with.encoding.memory(part) + cluster,
+                )
+            }
+            None => (None, self.chunk_size.map_or(0, u64::from)),
+        };
+        let needs = WriterNeeds {
+            codec,
+            each,
+            nodes: tree.len(),
+        };
+        needs.bounds(ParallelBounds {
+            threads: self.threads,
+            memory: self.memory,
+        })
     }
 
     /// The block size as a length.

@@ -86,7 +86,7 @@ impl<'p, 't> Packer<'p, 't> {
             shapes,
             options,
             jobs,
-            files: HashMap::new(),
+            files: HashMap::with_capacity(plan.files.len()),
             bodies: HashMap::new(),
             starts: HashSet::new(),
             next_body: 0,

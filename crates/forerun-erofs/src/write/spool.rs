@@ -8,11 +8,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use forerun_engine::build::BuildError;
-use forerun_io::{saturating_usize, u64_from};
+use forerun_engine::build::{BuildError, spool_dir, spool_file};
+use forerun_io::{MemoryLimit, saturating_usize, u64_from};
 
-/// Bytes kept in memory.
-const MEMORY: usize = 8 << 20;
+/// Bytes kept in memory, where that is not scarce.
+const MEMORY: u64 = 8 << 20;
 /// Bytes copied at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -24,26 +24,50 @@ pub struct Spooled {
 }
 
 /// Takes bytes at its end, gives them anywhere.
-#[derive(Default)]
 pub struct Spool {
+    /// Bytes kept in memory.
+    most: usize,
     /// The file and the bytes in it.
     file: Option<(File, u64)>,
     /// What comes after those.
     recent: Vec<u8>,
 }
 
+impl Default for Spool {
+    fn default() -> Self {
+        Self::keeping(saturating_usize(
+            MemoryLimit::of_process().eighth(8 * MEMORY) / 8,
+        ))
+    }
+}
+
 impl Spool {
+    /// Keeps at most so many bytes in memory.
+    const fn keeping(most: usize) -> Self {
+        Self {
+            most,
+            file: None,
+            recent: Vec::new(),
+        }
+    }
+
     pub fn len(&self) -> u64 {
         self.in_file() + u64_from(self.recent.len())
     }
 
     pub fn append(&mut self, bytes: &[u8]) -> Result<Spooled, BuildError> {
-        let offset = self.len();
-        self.recent.extend_from_slice(bytes);
-        if self.recent.len() > MEMORY {
+        if self.recent.len().saturating_add(bytes.len()) > self.most {
             self.spill().map_err(failed)?;
         }
-        let len = bytes.len();
+        let (offset, len) = (self.len(), bytes.len());
+        match len > self.most {
+            true => self.append_to_file(bytes).map_err(failed)?,
+            false => {
+                // At once what it may need in all, so that it does not double past that.
+                self.recent.reserve_exact(self.most - self.recent.len());
+                self.recent.extend_from_slice(bytes);
+            }
+        }
         Ok(Spooled { offset, len })
     }
 
@@ -74,15 +98,25 @@ impl Spool {
         self.file.as_ref().map_or(0, |(_, len)| *len)
     }
 
+    /// Moves what is in memory to the file.
     fn spill(&mut self) -> io::Result<()> {
-        if self.file.is_none() {
-            self.file = Some((tempfile::tempfile()?, 0));
+        let mut recent = std::mem::take(&mut self.recent);
+        if !recent.is_empty() {
+            self.append_to_file(&recent)?;
         }
-        if let Some((file, len)) = &mut self.file {
-            file.write_all_at(&self.recent, *len)?;
-            *len += u64_from(self.recent.len());
-            self.recent.clear();
-        }
+        recent.clear();
+        self.recent = recent;
+        Ok(())
+    }
+
+    /// Puts bytes at the end of the file; there are none in memory that come before.
+    fn append_to_file(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let (file, len) = match &mut self.file {
+            Some(there) => there,
+            none => none.insert((spool_file()?, 0)),
+        };
+        file.write_all_at(bytes, *len)?;
+        *len += u64_from(bytes.len());
         Ok(())
     }
 
@@ -103,7 +137,37 @@ impl Spool {
 
 fn failed(source: io::Error) -> BuildError {
     BuildError::Host {
-        path: std::env::temp_dir(),
+        path: spool_dir(),
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spool_keeps_no_more_than_its_bound_in_memory() {
+        let mut spool = Spool::keeping(100);
+        let mut all = Vec::new();
+        let mut parts = Vec::new();
+        for len in [40, 60, 1, 0, 99, 100, 101, 500, 7, 93, 3] {
+            let byte = u8::try_from(parts.len()).unwrap();
+            let bytes = vec![byte; len];
+            parts.push((spool.append(&bytes).unwrap(), bytes.clone()));
+            all.extend(bytes);
+            assert!(spool.recent.capacity() <= 100, "after {len}");
+            assert_eq!(spool.len(), u64_from(all.len()));
+        }
+        for (part, bytes) in parts {
+            assert_eq!(spool.read(part).unwrap(), bytes);
+        }
+        let mut drained = Vec::new();
+        let taken = spool.drain(|bytes| {
+            drained.extend_from_slice(bytes);
+            Ok::<_, BuildError>(())
+        });
+        taken.unwrap();
+        assert_eq!(drained, all);
     }
 }

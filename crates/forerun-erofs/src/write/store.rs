@@ -41,14 +41,16 @@ struct Current {
 }
 
 impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
-    pub fn new(options: &ErofsOptions, sink: &'s mut Sink<'k, 'o>) -> Self {
+    /// For the data of so many files.
+    pub fn new(options: &ErofsOptions, files: usize, sink: &'s mut Sink<'k, 'o>) -> Self {
         let packed = options.compression.as_ref();
         let share = packed.is_some_and(|packed| packed.share_extents);
         Self {
             block: options.block(),
             sink,
             tails: Spool::default(),
-            bodies: Vec::new(),
+            // What is not needed of it is never touched.
+            bodies: Vec::with_capacity(files),
             current: Current::default(),
             blocks: 0,
             extents: share.then(HashMap::new),
@@ -85,7 +87,8 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         if last {
             let current = std::mem::take(&mut self.current);
             // A flat body has ended itself.
-            if let Some(packed) = current.packed {
+            if let Some(mut packed) = current.packed {
+                packed.extents.shrink_to_fit();
                 self.bodies.push(Body::Packed(packed));
             }
         }

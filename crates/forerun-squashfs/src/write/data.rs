@@ -46,19 +46,20 @@ impl Data {
     }
 }
 
-/// Writes all contents.
+/// Writes all contents within these bounds.
 pub fn write_data(
     plan: &Plan<'_>,
     options: &SquashfsOptions,
+    bounds: ParallelBounds,
     out: &mut ImageWriter<'_>,
 ) -> Result<Data, BuildError> {
     let encoders = ParallelBounds {
-        threads: options.threads,
-        memory: options.memory / 4 * 3,
+        memory: bounds.memory / 4 * 3,
+        ..bounds
     };
     let fetchers = ParallelBounds {
         threads: FETCHERS,
-        memory: options.memory / 4,
+        memory: bounds.memory / 4,
     };
     let (mut bodies, mut fragments) = (Vec::new(), Vec::new());
     let files = parallel_map(

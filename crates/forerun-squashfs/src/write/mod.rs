@@ -46,7 +46,8 @@ const PADDING: u64 = 4096;
 /// names over 255 bytes, links over 4095 bytes and device numbers over 12 and 20 bits; while
 /// writing, for over 65535 owners or more metadata than the format can address.
 /// [`BuildError::Content`] where a file cannot be read or has changed since it was scanned,
-/// [`BuildError::Output`], and [`BuildError::Thread`].
+/// [`BuildError::Output`], [`BuildError::Thread`], and [`BuildError::Memory`] before anything is
+/// written.
 pub fn write(
     tree: &Tree,
     options: &SquashfsOptions,
@@ -54,6 +55,7 @@ pub fn write(
     observer: &Arc<Observer>,
 ) -> Result<u64, BuildError> {
     options.validate()?;
+    let bounds = options.bounds(tree)?;
     let plan = Plan::new(tree, options)?;
     nodes::check(tree, &plan)?;
     let (codec, codec_options) = compressor::compressor(&options.encoding, options.block_size);
@@ -64,7 +66,7 @@ pub fn write(
         out.write(&(len | METADATA_STORED).to_le_bytes())?;
         out.write(bytes)?;
     }
-    let data = data::write_data(&plan, options, &mut out)?;
+    let data = data::write_data(&plan, options, bounds, &mut out)?;
     let mut superblock = Superblock {
         s_magic: MAGIC.into(),
         inodes: plan.inodes.into(),

@@ -1,7 +1,7 @@
 //! What an image is made with.
 
 use forerun_codec::{Bcj, Encoder, Encoding, ZlibStrategies};
-use forerun_engine::build::{BuildError, Priorities};
+use forerun_engine::build::{BuildError, ParallelBounds, Priorities, Tree, WriterNeeds};
 
 use super::cannot;
 
@@ -33,9 +33,10 @@ pub struct SquashfsOptions {
     pub mkfs_time: Option<u32>,
     /// Whether the image is padded to 4 KiB, as loop devices need it.
     pub pad: bool,
-    /// Threads that encode; 0 means one for each CPU. The image does not depend on it.
+    /// Threads that encode; 0 means one for each CPU, or fewer where memory is scarce. The image does
+    /// not depend on it.
     pub threads: usize,
-    /// Bytes of contents in memory at a time, about.
+    /// Bytes of contents in memory at a time, about; 0 means 64 MiB, or less where memory is scarce.
     pub memory: usize,
     /// Files whose data come first, or last; among those of one priority the order is that of a
     /// walk.
@@ -100,7 +101,7 @@ impl Default for SquashfsOptions {
             mkfs_time: None,
             pad: true,
             threads: 0,
-            memory: 64 << 20,
+            memory: 0,
             priorities: Priorities::default(),
         }
     }
@@ -128,6 +129,20 @@ impl SquashfsOptions {
         Encoder::new(&self.encoding, self.block_size)
             .map(drop)
             .map_err(|error| cannot(error.to_string()))
+    }
+
+    /// Returns the threads that encode the contents of `tree`, and the bytes of contents under way. Each
+    /// thread has an encoder, a block, the encoded block, and a candidate for that.
+    pub(super) fn bounds(&self, tree: &Tree) -> Result<ParallelBounds, BuildError> {
+        let needs = WriterNeeds {
+            codec: Some(self.encoding.codec().name()),
+            each: self.encoding.memory(self.block_size) + 3 * u64::from(self.block_size),
+            nodes: tree.len(),
+        };
+        needs.bounds(ParallelBounds {
+            threads: self.threads,
+            memory: self.memory,
+        })
     }
 
     /// The block size as a length.

@@ -66,7 +66,7 @@ impl<'p, 't> Packer<'p, 't> {
             plan,
             options,
             jobs,
-            files: HashMap::new(),
+            files: HashMap::with_capacity(plan.files.len()),
             bodies: HashMap::new(),
             starts: HashSet::new(),
             tails: HashMap::new(),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{MemoryLimit, ReadAt, saturating_usize, u64_from};
 use sha2::{Digest as _, Sha256};
 
 use crate::bitmap::Bitmap;
@@ -202,7 +202,7 @@ impl CachedBlob {
                 }
             }
         };
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(16));
+        let threads = MemoryLimit::of_process().threads(u64_from(STEP)).min(16);
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
             threads.into_iter().try_for_each(|thread| {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 
-use forerun::{EngineOptions, Image, Reader, StatsSnapshot, Volume};
+use forerun::{EngineOptions, Image, MemoryLimit, Reader, StatsSnapshot, Volume};
 use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 
 use crate::adapter::Adapter;
@@ -26,6 +26,8 @@ use crate::{MountOptions, bdi};
 /// busy, few enough not to matter.
 const MIN_TAKERS: usize = 4;
 const MAX_TAKERS: usize = 16;
+/// Memory that one of them may take: an answer of 1 MiB, and a block that it is decoded from.
+const TAKER: u64 = 2 << 20;
 
 /// A mounted image or volume, served by threads of this process. Dropping it unmounts.
 #[derive(Debug)]
@@ -221,7 +223,10 @@ pub fn config(options: &MountOptions) -> Config {
 
 fn takers(options: &MountOptions) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let wanted = options.threads.unwrap_or(2 * cpus);
+    let limit = MemoryLimit::of_process();
+    let wanted = options
+        .threads
+        .unwrap_or_else(|| limit.fitting(2 * cpus, TAKER));
     wanted.clamp(MIN_TAKERS, MAX_TAKERS)
 }
 

@@ -13,8 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Most threads besides those that take requests.
+use forerun::MemoryLimit;
+
+/// Most threads besides those that take requests, where memory is not scarce.
 const MAX_THREADS: usize = 64;
+/// Memory that one of them may take. Most wait for a source, with nothing in their buffers yet.
+const THREAD: u64 = 512 << 10;
 /// How long one of them waits for more work.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -30,6 +34,7 @@ struct Shared {
     /// Requests being answered on the spot.
     inline: AtomicUsize,
     max_inline: usize,
+    max_threads: usize,
     queue: Mutex<Queue>,
     arrived: Condvar,
     /// A thread has become idle while [`Workers::drain`] waits.
@@ -51,6 +56,7 @@ impl Workers {
         let shared = Shared {
             inline: AtomicUsize::new(0),
             max_inline: takers.saturating_sub(1),
+            max_threads: MemoryLimit::of_process().fitting(MAX_THREADS, THREAD),
             queue: Mutex::default(),
             arrived: Condvar::new(),
             drained: Condvar::new(),
@@ -98,7 +104,7 @@ impl Workers {
 
     fn hand_over(&self, job: Job) {
         let mut queue = self.shared.lock();
-        if queue.idle <= queue.jobs.len() && queue.threads < MAX_THREADS {
+        if queue.idle <= queue.jobs.len() && queue.threads < self.shared.max_threads {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("forerun-fuse-slow".to_string());
             match thread.spawn(move || shared.work()) {

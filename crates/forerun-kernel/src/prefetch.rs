@@ -11,13 +11,11 @@ use std::fs::File;
 use std::num::NonZeroU64;
 use std::ops::Range;
 
-use forerun::FileSystem;
+use forerun::{FileSystem, MemoryLimit};
 use rustix::fs::Advice;
 
 /// The kernel cuts longer requests to what its device takes at once.
 const STEP: u64 = 128 << 10;
-/// Metadata may fill that part of the memory; more would push out what was read first.
-const MEMORY_SHARE: u64 = 8;
 
 /// Bytes of the image to an inode, up to which all of it is asked for where metadata lies strewn: what
 /// passes in about the time of one small request.
@@ -82,13 +80,9 @@ fn steps(ranges: &[Range<u64>], budget: u64) -> impl Iterator<Item = Range<u64>>
     })
 }
 
+/// Bytes that may be asked for; more would push out what was read first.
 fn budget() -> u64 {
-    let info = rustix::system::sysinfo();
-    let unit = u64::from(info.mem_unit.max(1));
-    // A long on 32-bit systems.
-    #[allow(clippy::useless_conversion)]
-    let total = u64::from(info.totalram);
-    total.saturating_mul(unit) / MEMORY_SHARE
+    MemoryLimit::of_process().eighth(u64::MAX)
 }
 
 #[cfg(test)]

@@ -4,12 +4,15 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{MemoryLimit, ReadAt, saturating_usize, u64_from};
 
 use super::descriptor::file_digest;
 use super::padded_digest;
 use crate::Digest;
 use crate::geometry::{BadGeometry, Geometry};
+
+/// Bytes that a thread reads and hashes at a time.
+const STEP: u64 = 4 << 20;
 
 /// A finished chunk table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,15 +53,16 @@ impl ChunkTable {
         }
     }
 
-    /// The table of all bytes of `source`, read and hashed by as many threads as there are cores.
+    /// The table of all bytes of `source`, read and hashed by one thread for each CPU, or fewer where
+    /// memory is scarce.
     ///
     /// # Errors
     /// A length or chunk size that cannot be, as [`io::ErrorKind::InvalidInput`]; what the source reports.
     pub fn of_source(source: &dyn ReadAt, chunk_size: u32) -> io::Result<Self> {
         let geometry = Geometry::new(source.len(), chunk_size)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        // Each thread takes some MiB at a time, so that requests stay large.
-        let step = (4 << 20) / geometry.size();
+        // In some MiB at a time, so that requests stay large.
+        let step = STEP / geometry.size();
         let next = AtomicU64::new(0);
         let digests = Mutex::new(vec![Digest([0; 32]); saturating_usize(geometry.chunks())]);
         let work = || -> io::Result<()> {
@@ -80,7 +84,7 @@ impl ChunkTable {
                 }
             }
         };
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(16));
+        let threads = MemoryLimit::of_process().threads(STEP).min(16);
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
             threads.into_iter().try_for_each(|thread| {

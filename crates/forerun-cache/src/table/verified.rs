@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 
-use forerun_io::{BlobId, BlockCache, BlockKey, ReadAt, saturating_usize};
+use forerun_io::{BlobId, BlockCache, BlockKey, MemoryLimit, ReadAt, saturating_usize};
 
 use super::descriptor::file_digest;
 use super::padded_digest;
@@ -58,7 +58,8 @@ impl VerifiedTable {
             return Err(CacheError::TableLength { len, expected });
         }
         // A cache of few shards refuses entries heavier than a shard: room for some blocks in each.
-        let budget = KEPT.max(geometry.size() * 16);
+        let kept = MemoryLimit::of_process().eighth(KEPT);
+        let budget = kept.max(geometry.size() * 16);
         Ok(Self {
             geometry,
             root,

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use forerun_engine::{Bulk, Data, Reader};
+use forerun_engine::{Bulk, Data, EngineOptions, Reader};
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::NodeId;
 use rustix::fs::SeekFrom;
@@ -65,10 +65,11 @@ pub fn compare(
         pairs,
         progress,
     };
-    let threads = match threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        n => n,
+    let options = EngineOptions {
+        threads,
+        ..EngineOptions::default()
     };
+    let threads = options.pool_threads();
     let mut all = Outcome::default();
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads.min(job.pairs.len()))

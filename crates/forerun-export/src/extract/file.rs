@@ -31,7 +31,7 @@ impl Job<'_> {
         let by_node: HashMap<_, _> = items.iter().map(|item| (item.entry.node, item)).collect();
         let nodes: Vec<NodeId> = items.iter().map(|item| item.entry.node).collect();
         let threads = match self.options.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => self.reader.options().pool_threads(),
             n => n,
         };
         let bulk = self.reader.bulk_by_place(nodes);

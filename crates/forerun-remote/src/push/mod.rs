@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forerun_cache::{DEFAULT_CHUNK, Digest, Geometry, TableBuilder};
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{MemoryLimit, Mib, ReadAt, saturating_usize, u64_from};
 use tokio::task::JoinSet;
 
 use crate::progress::Progress;
@@ -26,7 +26,7 @@ use document::{descriptor, manifest};
 const PART: u64 = 4 << 20;
 /// Longest part: it is in memory while it is sent.
 const MAX_PART: u64 = 1 << 30;
-/// Most bytes of parts in flight.
+/// Most bytes of parts in flight, where memory is not scarce.
 const IN_FLIGHT: u64 = 128 << 20;
 
 /// How an image is stored.
@@ -159,7 +159,14 @@ impl Plan {
         Geometry::new(len, options.chunk_size).map_err(|error| refused(error.to_string()))?;
         let part_len = part_len(len, options)
             .ok_or_else(|| refused(format!("{len} bytes make parts longer than {MAX_PART}")))?;
-        let bound = (IN_FLIGHT / part_len).max(2);
+        let bound = in_flight(part_len, MemoryLimit::of_process());
+        let bound = bound.ok_or_else(|| {
+            let limit = MemoryLimit::of_process();
+            refused(format!(
+                "a part of {} is more than four fifths of {limit}",
+                Mib(part_len)
+            ))
+        })?;
         Ok(Self {
             len,
             part_len,
@@ -167,6 +174,14 @@ impl Plan {
             parallel: options.parallel.clamp(1, saturating_usize(bound)),
         })
     }
+}
+
+/// Returns how many parts may be in flight; nothing where not even one fits into the memory that the
+/// process may use.
+fn in_flight(part_len: u64, limit: &MemoryLimit) -> Option<u64> {
+    let most = limit.usable() / part_len;
+    let bound = (limit.eighth(IN_FLIGHT) / part_len).max(2).min(most);
+    (bound > 0).then_some(bound)
 }
 
 /// The length of parts: whole chunks, and no more parts than there may be.
@@ -275,6 +290,22 @@ impl Sending<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_in_flight_follow_the_memory() {
+        const MIB: u64 = 1 << 20;
+        for (memory, part, expected) in [
+            (24 << 10, 4, Some(32)),
+            (24 << 10, 1024, Some(2)),
+            (128, 4, Some(4)),
+            (64, 4, Some(2)),
+            (64, 40, Some(1)),
+            (64, 64, None),
+        ] {
+            let limit = MemoryLimit::of_machine(memory * MIB);
+            assert_eq!(in_flight(part * MIB, &limit), expected, "{memory} {part}");
+        }
+    }
 
     #[test]
     fn parts_are_whole_chunks_and_not_too_many() {

@@ -44,6 +44,11 @@ impl From<BuildError> for Failure {
                 "does_not_fit",
                 Some("leave something out with --exclude, or choose another format"),
             ),
+            BuildError::Memory { .. } => (
+                Exit::Usage,
+                "memory",
+                Some("smaller blocks, clusters or dictionaries take less memory"),
+            ),
             _ => (Exit::Source, "input", None),
         };
         Self::new(exit, kind, without_errno(&error.to_string())).maybe_hint(hint)

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueHint};
-use forerun::TraceWriter;
 use forerun::remote::RemoteImage;
+use forerun::{MemoryUse, TraceWriter};
 use forerun_fuse::{Inherited, Mount, MountOptions, Unmounted, Unmounter};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -183,7 +183,11 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
             .as_ref()
             .map(|image| Rereading::of(image, args.remote.clone())),
     )?;
-    let _until_the_end = tell(args, &mount, remote, &succession, is_successor)?;
+    let memory = image_args(args, &options)
+        .open_options()
+        .engine
+        .memory_use();
+    let _until_the_end = tell(args, &mount, (remote, memory), &succession, is_successor)?;
     // From here on nobody listens on the terminal but in the foreground.
     if is_successor {
         daemon::ready_to_go_on(log)?;
@@ -213,7 +217,7 @@ fn remount(args: &MountArgs, options: &MountOptions) -> Result {
 fn tell(
     args: &MountArgs,
     mount: &Mount,
-    remote: Option<Arc<RemoteImage>>,
+    (remote, memory): (Option<Arc<RemoteImage>>, MemoryUse),
     succession: &Arc<Succession>,
     is_successor: bool,
 ) -> Result<Option<Telling>> {
@@ -222,7 +226,7 @@ fn tell(
         device: succession.device(),
     };
     let image = remote::shown(&args.image);
-    let report = Report::new(mount.path(), image, shown, remote);
+    let report = Report::new(mount.path(), image, shown, remote, memory);
     report::begin(report, args, Some(succession), is_successor)
 }
 

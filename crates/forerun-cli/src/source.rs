@@ -9,6 +9,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
+use forerun::build::{spool_dir, spool_file};
 use forerun::{EventSink, FileSource, Image, OpenOptions, ReadAt};
 
 use crate::args::ImageArgs;
@@ -136,13 +137,13 @@ fn spool(context: &Context, mut pipe: File) -> Result<FileSource> {
     let failed = |error: io::Error| {
         let message = format!(
             "standard input has no random access, and copying it to {} failed: {}",
-            std::env::temp_dir().display(),
+            spool_dir().display(),
             reason(&error)
         );
         let hint = "save it to a file first, or set TMPDIR to a place with room";
         Failure::new(Exit::Source, "io", message).hint(hint)
     };
-    let mut copy = tempfile::tempfile().map_err(failed)?;
+    let mut copy = spool_file().map_err(failed)?;
     let len = io::copy(&mut pipe, &mut copy).map_err(failed)?;
     context.note(&format!(
         "standard input has no random access: copied {} to a temporary file",

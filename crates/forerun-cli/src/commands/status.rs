@@ -45,7 +45,7 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result {
                 out.text("\x1b[H\x1b[J")?;
             }
             for mount in &mounts {
-                for line in lines(mount) {
+                for line in lines(mount, context.global.verbose > 0) {
                     out.line(line)?;
                 }
             }
@@ -71,8 +71,21 @@ fn is(value: &Value, name: &str) -> bool {
     value.get(name).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// A mount, in one line, and one more for what is fetched.
-fn lines(mount: &Value) -> Vec<String> {
+/// Returns the line with the memory for cached blocks and the limit of the process. There is none
+/// where only the machine limits the memory, unless `verbose` is set.
+fn budget(mount: &Value, verbose: bool) -> Option<String> {
+    let cache = human(number(mount, "cache_bytes"));
+    let limit = human(number(mount, "memory_limit_bytes"));
+    let line = match mount.get("memory_limit_by")? {
+        Value::String(by) => format!("  {cache} for cached blocks, of {limit} by {by}"),
+        _ if verbose => format!("  {cache} for cached blocks, of {limit} of this machine"),
+        _ => return None,
+    };
+    Some(printable(&line).to_string())
+}
+
+/// A mount, in one line, one for its memory and one for what is fetched.
+fn lines(mount: &Value, verbose: bool) -> Vec<String> {
     let (dir, image) = (text(mount, "dir"), text(mount, "image"));
     let memory = human(number(mount, "memory_bytes"));
     let pid = number(mount, "pid");
@@ -82,6 +95,7 @@ fn lines(mount: &Value) -> Vec<String> {
     };
     let line = format!("{dir}  {image}{via}  pid {pid}  {memory}");
     let mut lines = vec![printable(&line).to_string()];
+    lines.extend(budget(mount, verbose));
     let Some(remote) = mount.get("remote").filter(|remote| !remote.is_null()) else {
         return lines;
     };

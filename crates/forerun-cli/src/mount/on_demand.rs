@@ -138,7 +138,8 @@ fn mount(
             observer: Arc::clone(observer),
         };
         let image = remote::shown(&args.image);
-        Report::new(&dir, image, shown, Some(Arc::clone(remote)))
+        let memory = open.engine.memory_use();
+        Report::new(&dir, image, shown, Some(Arc::clone(remote)), memory)
     });
     Ok((mounted, dir, report))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forerun::remote::{RemoteError, RemoteImage, RemoteStatus};
-use forerun::{Observer, StatsSnapshot};
+use forerun::{MemoryUse, Observer, StatsSnapshot};
 use forerun_fuse::{Monitor, RequestCounts};
 use forerun_kernel::{Asked, FillMonitor};
 use serde_json::{Map, Value, json};
@@ -29,6 +29,8 @@ pub struct Report {
     pub shown: Shown,
     /// The image's source, where that is at a server.
     pub remote: Option<Arc<RemoteImage>>,
+    /// Memory for cached blocks, and the limit of the process.
+    memory: MemoryUse,
     since: u64,
 }
 
@@ -94,13 +96,20 @@ impl Shown {
 
 impl Report {
     /// Of a mount that has just begun.
-    pub fn new(dir: &Path, image: String, shown: Shown, remote: Option<Arc<RemoteImage>>) -> Self {
+    pub fn new(
+        dir: &Path,
+        image: String,
+        shown: Shown,
+        remote: Option<Arc<RemoteImage>>,
+        memory: MemoryUse,
+    ) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
             dir: dir.to_path_buf(),
             image,
             shown,
             remote,
+            memory,
             since: since.map_or(0, |since| since.as_secs()),
         }
     }
@@ -127,6 +136,7 @@ impl Report {
             })
         });
         let (major, minor) = self.shown.device();
+        let limit = &self.memory.limit;
         Some(json!({
             "pid": std::process::id(),
             "dir": self.dir.display().to_string(),
@@ -135,6 +145,9 @@ impl Report {
             "image": self.image,
             "since": self.since,
             "memory_bytes": memory(),
+            "cache_bytes": self.memory.cache,
+            "memory_limit_bytes": limit.bytes(),
+            "memory_limit_by": limit.is_imposed().then(|| limit.set_by().to_string()),
             "fuse_requests": requests,
             "kernel_reads": reads,
             "counters": counters,

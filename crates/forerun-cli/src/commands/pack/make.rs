@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueHint};
-use forerun::build::{BuildError, ImageOutput, Tree};
+use forerun::build::{BuildError, ImageOutput, Tree, spool_dir, spool_file};
 use forerun::{Observer, Writer, Written};
 use serde_json::json;
 
@@ -118,13 +118,13 @@ fn through_spool(
         let message = format!(
             "{} is not written in order, and a temporary file in {} failed: {}",
             writer.name(),
-            std::env::temp_dir().display(),
+            spool_dir().display(),
             reason(error)
         );
         let hint = "write to a file, or set TMPDIR to a place with room";
         Failure::new(Exit::Output, "output", message).hint(hint)
     };
-    let mut spool: File = tempfile::tempfile().map_err(|error| failed(&error))?;
+    let mut spool: File = spool_file().map_err(|error| failed(&error))?;
     let written =
         write(writer, tree, &mut spool, progress, observer).map_err(|error| match &error {
             BuildError::Output { source, .. } => failed(source),

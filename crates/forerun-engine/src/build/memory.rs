@@ -136,7 +136,9 @@ pub fn spool_dir() -> PathBuf {
     }
 }
 
-fn is_in_memory(dir: &Path) -> bool {
+/// Whether a directory is on a filesystem that keeps its files in memory.
+#[must_use]
+pub fn is_in_memory(dir: &Path) -> bool {
     let kind = rustix::fs::statfs(dir).map(|found| found.f_type);
     // The numbers are of 32 bits; the kernel's type for them is signed, or longer.
     kind.is_ok_and(|kind| {

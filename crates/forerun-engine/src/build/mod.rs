@@ -29,7 +29,7 @@ pub use exact::{ExactStream, Unreadable, read_whole};
 pub use image::{ImageOptions, from_image};
 pub use line::LineError;
 pub use manifest::apply_manifest;
-pub use memory::{WriterNeeds, spool_dir, spool_file, warn_of_large_tree};
+pub use memory::{WriterNeeds, is_in_memory, spool_dir, spool_file, warn_of_large_tree};
 pub use order::Order;
 pub use output::{Complete, ImageOutput, ImageWriter};
 pub use owners::{IdMap, Owners};

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use forerun::build::is_in_memory;
 use md5::{Digest, Md5};
 
 use super::measure::hex;
@@ -37,11 +38,8 @@ pub struct Made {
 
 /// `TMPDIR`; `/var/tmp` where that is in memory, since there would be no cold caches to measure.
 pub fn default_dir() -> PathBuf {
-    const TMPFS: u32 = 0x0102_1994;
     let dir = std::env::temp_dir();
-    let is_memory = rustix::fs::statfs(&dir)
-        .is_ok_and(|stat| u32::try_from(stat.f_type).is_ok_and(|kind| kind == TMPFS));
-    if is_memory && Path::new("/var/tmp").is_dir() {
+    if is_in_memory(&dir) && Path::new("/var/tmp").is_dir() {
         PathBuf::from("/var/tmp")
     } else {
         dir

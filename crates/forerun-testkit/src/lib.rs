@@ -17,6 +17,7 @@
 //! - [`unmount()`], patient with whoever looks at mounts;
 //! - [`servers`]: a web server, a registry and an object store, started on the loopback interface;
 //! - [`fault_proxy`]: a link of chosen latency and bandwidth to any of them, which fails as it is told;
+//! - [`memory_group`]: control groups with a memory limit, to run programs in;
 //! - [`guest`]: a Linux kernel in a virtual machine that mounts images with its own drivers.
 //!
 //! It knows no driver, no front end, and of the engine only the trees that writers take, so that all of
@@ -34,6 +35,7 @@ pub mod guest;
 pub mod machine_code;
 pub mod matrix;
 pub mod memfs;
+pub mod memory_group;
 pub mod memvolume;
 mod mounts;
 pub mod mutate;

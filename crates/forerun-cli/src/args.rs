@@ -129,10 +129,10 @@ pub struct SourceArgs {
     /// Read this far ahead of a sequential reader; 0 turns it off [default: 8M]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub readahead: Option<u64>,
-    /// Memory that cached blocks may take [default: 256M, or an eighth of the memory]
+    /// Memory that cached blocks may take [default: 256M, or an eighth of what the process may use]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub cache: Option<u64>,
-    /// Threads that read and decode ahead; 0 for one per CPU [default: 0]
+    /// Threads that read and decode ahead; 0 for one per CPU, or fewer where memory is scarce [default: 0]
     #[arg(help_heading = "Image", long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
     pub threads: Option<u16>,
     /// Read in the legacy way: 1 KiB blocks, one at a time, nothing ahead

@@ -75,7 +75,7 @@ pub struct FromArgs {
     /// Read this far ahead of a sequential reader; 0 turns it off [default: 8M]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub readahead: Option<u64>,
-    /// Memory that cached blocks may take [default: 256M, or an eighth of the memory]
+    /// Memory that cached blocks may take [default: 256M, or an eighth of what the process may use]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub cache: Option<u64>,
     #[command(flatten)]

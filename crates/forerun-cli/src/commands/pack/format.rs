@@ -50,8 +50,8 @@ pub struct FormatArgs {
     /// Format of the image
     #[arg(long, value_name = "NAME")]
     pub format: NewFormat,
-    /// Threads that read and compress; 0 for one per CPU. The image does not depend on it
-    /// [default: 0]
+    /// Threads that read and compress; 0 for one per CPU, or fewer where memory is scarce. The image
+    /// does not depend on it [default: 0]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
     pub threads: Option<u16>,
     #[command(flatten)]

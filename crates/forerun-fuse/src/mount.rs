@@ -169,7 +169,7 @@ pub fn mount_volume(
     let served = Served::Volume(Arc::clone(&core));
     let (mut mount, notifier) = serve(adapter, served, path, options, true)?;
     if core.info.folds_case
-        && let Some(stale) = Stale::start(notifier)
+        && let Some(stale) = Stale::start(notifier, Arc::downgrade(&core))
     {
         let _is_set_once = core.stale.set(stale);
     }

@@ -7,6 +7,8 @@
     clippy::as_conversions
 )]
 
+#[path = "exfat/case.rs"]
+mod case;
 mod common;
 
 use std::fs::{self, File};

@@ -410,6 +410,7 @@ fn names_in_any_case() {
     fs::remove_file(test.path("DIR/moved")).unwrap();
     fs::remove_dir(test.path("DIR")).unwrap();
     assert!(names(&test.path("")).is_empty());
+    eventually("only the root is left", || test.fs.nodes() == 1);
 }
 
 #[test]

@@ -1,15 +1,20 @@
 //! What each request means, in terms of the volume: no kernel, no replies.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forerun::Volume;
-use forerun_vfs::{Error, FileSystemMut, NewNode, NodeId, Result, Timestamp, VolumeInfo};
+use forerun_vfs::{
+    DirCursor, Error, FileSystemMut, NewNode, NodeId, Result, Timestamp, VolumeInfo,
+};
 use fuser::{Errno, FileAttr};
 
+use super::caller::Call;
 use super::flusher::Flusher;
-use super::known::{Known, Name};
+use super::known::{Known, Name, Spelling};
+use super::respell::{Alias, Answer, Found, Respelling};
 use super::stale::Stale;
 use crate::MountOptions;
 use crate::attr::{Ownership, system_time};
@@ -35,18 +40,30 @@ pub struct CoreMut {
     pub known: Known,
     /// Makes things durable by and by.
     pub flusher: Flusher,
-    /// Tells the kernel of names that have gone, once it can be told.
+    /// Tells the kernel to drop names, once it can be told.
     pub stale: OnceLock<Stale>,
+    /// Threads that may be renaming a name to another case of it.
+    pub respelling: Respelling,
     /// Nodes as inode numbers.
     pub inodes: Inodes,
     owners: Ownership,
     failures: Failures,
 }
 
-/// A node for the kernel, and for how long the name may be kept.
+/// A node for the kernel, and for how long attributes and name may be kept.
 pub struct Entry {
     pub attr: FileAttr,
+    pub attr_ttl: Duration,
     pub name_ttl: Duration,
+}
+
+/// The answer to a LOOKUP.
+pub enum Lookup {
+    Entry(Entry),
+    /// No such name.
+    Missing,
+    /// The kernel is to begin the system call again.
+    Again,
 }
 
 impl CoreMut {
@@ -60,6 +77,7 @@ impl CoreMut {
             counts: Counts::default(),
             known: Known::default(),
             stale: OnceLock::new(),
+            respelling: Respelling::default(),
             failures: Failures::default(),
             volume,
             info,
@@ -125,15 +143,93 @@ impl CoreMut {
         }
     }
 
-    /// The child of that name, counted as told to the kernel.
-    pub fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<Entry>> {
+    /// Returns the child of that name for `thread`, counted as told to the kernel.
+    pub fn lookup(&self, thread: u32, dir: NodeId, name: &[u8]) -> Result<Lookup> {
+        self.wait_for_alias(thread, dir, name);
         let _until_counted = self.known.looking();
-        match self.fs().lookup(dir, name) {
+        let node = match self.fs().lookup(dir, name) {
             // No such name can be there.
-            Err(Error::InvalidName(_)) | Ok(None) => Ok(None),
-            Err(error) => Err(error),
-            Ok(Some(node)) => self.entry(dir, name, node).map(Some),
+            Err(Error::InvalidName(_)) | Ok(None) => return Ok(Lookup::Missing),
+            Err(error) => return Err(error),
+            Ok(Some(node)) => node,
+        };
+        let attr = self.attr(node)?;
+        Ok(match self.respelled(thread, dir, name, &attr) {
+            Answer::Again => Lookup::Again,
+            Answer::Missing => Lookup::Missing,
+            answer @ (Answer::Brief | Answer::Node) => {
+                let mut entry = self.told(dir, name, node, attr);
+                if answer == Answer::Brief {
+                    entry.attr_ttl = Duration::ZERO;
+                }
+                Lookup::Entry(entry)
+            }
+        })
+    }
+
+    /// Waits until the kernel has dropped this alias, if it is being told to and is not waiting for the
+    /// answer to an earlier question.
+    fn wait_for_alias(&self, thread: u32, dir: NodeId, name: &[u8]) {
+        if !self.known.is_dropping() || self.respelling.is_asking(thread) {
+            return;
         }
+        if let (Some(node), Some(name)) = (self.named(dir, name), self.name(dir, name))
+            && self.known.spelling(node, &name) == Spelling::Dropping
+            && Call::of(thread) != Call::Other
+        {
+            self.known.wait_until_dropped(node);
+        }
+    }
+
+    /// Returns how to answer a LOOKUP that found the node of `attr`.
+    fn respelled(&self, thread: u32, dir: NodeId, name: &[u8], attr: &FileAttr) -> Answer {
+        let Some(name) = self.name(dir, name) else {
+            return Answer::Node;
+        };
+        let node = self.node(attr.ino.0);
+        let is_directory = attr.kind == fuser::FileType::Directory;
+        let spelling = self.known.spelling(node, &name);
+        let mut alias = match spelling {
+            Spelling::Kept | Spelling::Cached => Alias::No,
+            Spelling::Open | Spelling::Dropping => Alias::Cached,
+            Spelling::Other if is_directory && self.is_stored(node, &name) => Alias::No,
+            Spelling::Other => Alias::Uncached,
+        };
+        if alias != Alias::No || self.respelling.is_asking(thread) {
+            match Call::of(thread) {
+                Call::Rename => {}
+                Call::Other => {
+                    self.respelling.requested(thread);
+                    return Answer::Node;
+                }
+                // mkdir(2) would pass the question on to its caller.
+                Call::Unknown if is_directory || spelling == Spelling::Open => alias = Alias::No,
+                Call::Unknown => {}
+            }
+        }
+        self.respelling.looked_up(
+            thread,
+            &Found {
+                name,
+                node,
+                is_directory,
+                alias,
+            },
+        )
+    }
+
+    /// Returns whether the volume has `node` by exactly this name. Reads the directory up to there.
+    fn is_stored(&self, node: NodeId, name: &Name) -> bool {
+        let mut is_stored = false;
+        let listed = self.fs().read_dir(name.dir, DirCursor(0), &mut |entry| {
+            if entry.node != node {
+                return ControlFlow::Continue(());
+            }
+            is_stored = *entry.name == *name.name;
+            ControlFlow::Break(())
+        });
+        // Damage before the entry: the kernel is asked about the name like about any other.
+        listed.is_ok() && is_stored
     }
 
     /// A new child, counted likewise.
@@ -143,15 +239,40 @@ impl CoreMut {
         if open {
             self.fs().open(node)?;
         }
-        self.entry(dir, name, node)
+        let entry = self.entry(dir, name, node)?;
+        if open {
+            self.known.opened(node);
+        }
+        Ok(entry)
     }
 
-    /// `node` as told to the kernel by the name `name`. The turnstile is held.
-    pub fn entry(&self, dir: NodeId, name: &[u8], node: NodeId) -> Result<Entry> {
-        let attr = self.attr(node)?;
-        let alias = self.known.told(node, self.name(dir, name));
-        let name_ttl = if alias { Duration::ZERO } else { ENDLESS };
-        Ok(Entry { attr, name_ttl })
+    /// Returns `node` as told to the kernel by the name `name`. The caller holds the turnstile.
+    fn entry(&self, dir: NodeId, name: &[u8], node: NodeId) -> Result<Entry> {
+        Ok(self.told(dir, name, node, self.attr(node)?))
+    }
+
+    fn told(&self, dir: NodeId, name: &[u8], node: NodeId, attr: FileAttr) -> Entry {
+        let is_directory = attr.kind == fuser::FileType::Directory;
+        let alias = self.known.told(node, self.name(dir, name), is_directory);
+        if alias && self.known.has_many_aliases(node) {
+            self.drop_aliases(node);
+        }
+        let ttl = if alias { Duration::ZERO } else { ENDLESS };
+        Entry {
+            attr,
+            attr_ttl: ttl,
+            name_ttl: ttl,
+        }
+    }
+
+    /// Has the kernel drop the aliases of a file that no open file came by, so that one of them can
+    /// become its name.
+    pub fn drop_aliases(&self, node: NodeId) {
+        if let Some(stale) = self.stale.get() {
+            for name in self.known.drop_aliases(node) {
+                stale.drop_alias(node, name);
+            }
+        }
     }
 
     /// How long the kernel may keep attributes.
@@ -260,9 +381,9 @@ impl CoreMut {
     fn moved(&self, node: Option<NodeId>, used: Option<Name>, new: Option<Name>) {
         if let (Some(node), Some(used)) = (node, used)
             && let Some(gone) = self.known.renamed(node, &used, new)
-            && let (Some(stale), Ok(dir)) = (self.stale.get(), self.number(gone.dir))
+            && let Some(stale) = self.stale.get()
         {
-            stale.tell(dir, gone.name);
+            stale.drop_name(gone);
         }
     }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use forerun_vfs::{FileType, NewNode, NodeId, Result};
 use fuser::{
-    Errno, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, Request,
+    Errno, Generation, INodeNo, ReplyAttr, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, Request,
 };
 
-use super::core::{CoreMut, Entry, now};
+use super::core::{CoreMut, Entry, Lookup, now};
 use crate::attr;
 use crate::counts::Operation;
 use crate::directory;
@@ -36,11 +37,15 @@ pub fn reply_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
 }
 
 /// A node by its name, or why not.
-pub fn reply_entry(core: &CoreMut, result: Result<Entry, Errno>, reply: ReplyEntry) {
+pub fn reply_entry(result: Result<Entry, Errno>, reply: ReplyEntry) {
     match result {
-        Ok(entry) => reply.entry_with_ttls(&core.ttl(), &entry.name_ttl, &entry.attr, GENERATION),
+        Ok(entry) => reply_found(&entry, reply),
         Err(errno) => reply.error(errno),
     }
+}
+
+fn reply_found(entry: &Entry, reply: ReplyEntry) {
+    reply.entry_with_ttls(&entry.attr_ttl, &entry.name_ttl, &entry.attr, GENERATION);
 }
 
 /// Makes a child and says so.
@@ -48,18 +53,36 @@ pub fn make(core: &CoreMut, parent: u64, name: &[u8], new: &NewNode, reply: Repl
     let made = core.create(core.node(parent), name, new, false);
     let made = core.changed(Operation::Write, parent, made);
     let made = made.map_err(|errno| CoreMut::name_errno(name, errno));
-    reply_entry(core, made, reply);
+    reply_entry(made, reply);
 }
 
-/// Answers LOOKUP.
-pub fn lookup(core: &CoreMut, parent: u64, name: &[u8], reply: ReplyEntry) {
-    let found = core.lookup(core.node(parent), name);
+/// Answers LOOKUP of `thread`.
+pub fn lookup(core: &CoreMut, thread: u32, parent: u64, name: &[u8], reply: ReplyEntry) {
+    let found = core.lookup(thread, core.node(parent), name);
     match core.noted(Operation::Lookup, parent, found) {
-        Ok(Some(entry)) => reply_entry(core, Ok(entry), reply),
+        Ok(Lookup::Entry(entry)) => reply_found(&entry, reply),
         // Number 0 is a name that is known not to exist.
-        Ok(None) => {
+        Ok(Lookup::Missing) => {
             let nobody = attr::unknown(0, fuser::FileType::RegularFile);
             reply.entry(&core.missing_ttl(), &nobody, GENERATION);
+        }
+        Ok(Lookup::Again) => reply.error(Errno::ESTALE),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+/// Answers GETATTR of `thread`.
+pub fn getattr(core: &CoreMut, thread: u32, number: u64, reply: ReplyAttr) {
+    let node = core.node(number);
+    match core.noted(Operation::Getattr, number, core.attr_held(node)) {
+        Ok(attr) => {
+            let is_directory = attr.kind == fuser::FileType::Directory;
+            core.respelling.asked_attributes(thread, is_directory);
+            core.drop_aliases(node);
+            if core.known.is_dropping() {
+                core.known.wait_until_dropped(node);
+            }
+            reply.attr(&core.ttl(), &attr);
         }
         Err(errno) => reply.error(errno),
     }
@@ -116,11 +139,12 @@ fn plus(
         return reply.add(ino, entry.cookie, name, &ttl, &unknown, GENERATION);
     };
     let told = core.name(dir, &entry.name);
-    let alias = core.known.is_alias(node, told.as_ref());
+    let is_directory = attr.kind == fuser::FileType::Directory;
+    let alias = !is_directory && core.known.is_alias(node, told.as_ref());
     let ttl = if alias { Duration::ZERO } else { core.ttl() };
     if reply.add(attr.ino, entry.cookie, name, &ttl, &attr, GENERATION) {
         return true;
     }
-    core.known.told(node, told);
+    core.known.told(node, told, is_directory);
     false
 }

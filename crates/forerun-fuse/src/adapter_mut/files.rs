@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use forerun::AlignedBuffer;
+use forerun_vfs::Result;
 use fuser::{
     Errno, InitFlags, KernelConfig, OpenFlags, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen,
 };
@@ -74,9 +75,21 @@ pub fn open(core: &CoreMut, number: u64, flags: OpenFlags, reply: ReplyOpen) {
         }
     }
     match opened {
-        Ok(()) => reply.opened(HANDLE, OPENED),
+        Ok(()) => {
+            core.known.opened(core.node(number));
+            reply.opened(HANDLE, OPENED);
+        }
         Err(errno) => reply.error(errno),
     }
+}
+
+/// Ends an opening.
+pub fn release(core: &CoreMut, number: u64) -> Result<()> {
+    let node = core.node(number);
+    let released = core.fs().release(node);
+    core.known.closed(node);
+    core.drop_aliases(node);
+    released
 }
 
 /// Answers READ.

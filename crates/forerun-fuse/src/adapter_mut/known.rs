@@ -5,25 +5,40 @@
 //! way when the last count goes must not be told an id that is dropped: lookups hold the turnstile
 //! while they ask the driver and count, forgetting takes it alone.
 //!
-//! On volumes that fold case one node has many names, and the kernel takes each for a name of its
-//! own. The first that it is told is remembered; any other is an alias, given no time to live, and
-//! when the node goes or moves by an alias, the kernel is told that the first name has gone too.
+//! On volumes that fold case one node has many names. The kernel keeps each name of a file as an entry
+//! of its own. [`Known`] remembers the first name that the kernel is told. Any other name is an alias:
+//! it has no time to live, and the kernel is told to drop it once no program has the file open by it
+//! ([`respell`](super::respell) says why). When the file goes or moves by an alias, the kernel is told
+//! that the first name has gone too. Of a directory the kernel keeps one entry and moves it to the
+//! name that it was told last; that name is remembered.
 //!
 //! Some of what stat(2) tells is kept by no driver: when an inode was changed last, and the attributes
 //! of a node that has no name left and is open in a way that the driver is not told of (directories,
 //! `O_PATH`). Both are kept here, as long as the kernel knows the node.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use forerun_vfs::{FileSystemMut, NodeId, Timestamp};
 use fuser::FileAttr;
+
+/// Aliases that the kernel may keep of one file. When it has more it is told to drop them.
+const MAX_ALIASES: usize = 16;
+/// How long a request waits for the kernel to drop aliases. The kernel takes longer only while another
+/// request, or the one that waits, holds the directory.
+const DROP_WAIT: Duration = Duration::from_millis(100);
 
 /// The table.
 #[derive(Debug, Default)]
 pub struct Known {
     turnstile: RwLock<()>,
     nodes: Mutex<HashMap<NodeId, Told>>,
+    /// Number of aliases that the kernel is being told to drop, so that other requests take no lock.
+    dropping: AtomicUsize,
+    /// Signalled when an alias was dropped.
+    dropped: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -31,8 +46,42 @@ struct Told {
     times: u64,
     /// Where names matter.
     name: Option<Name>,
+    /// Other names of a file that the kernel may keep.
+    aliases: Vec<Alias>,
+    /// How often it is open. Counted where names matter.
+    opens: u64,
     changed: Option<Box<Changed>>,
     removed: Option<Box<FileAttr>>,
+}
+
+impl Told {
+    const fn has_many_aliases(&self) -> bool {
+        self.aliases.len() > MAX_ALIASES
+    }
+}
+
+#[derive(Debug)]
+struct Alias {
+    name: Name,
+    /// Whether the file may have been opened by it.
+    is_opened: bool,
+    /// Whether the kernel is being told to drop it.
+    is_dropping: bool,
+}
+
+/// What the kernel keeps of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spelling {
+    /// It is the only name of the node that is remembered, or the node is not known at all.
+    Kept,
+    /// The kernel may keep it as an alias.
+    Cached,
+    /// As [`Cached`](Self::Cached), and a program has the file open by it.
+    Open,
+    /// As [`Cached`](Self::Cached), and the kernel is being told to drop it.
+    Dropping,
+    /// The kernel keeps another name of the node, and not this one.
+    Other,
 }
 
 /// A change of an inode.
@@ -64,27 +113,119 @@ impl Known {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel is told of `node`. Gives whether it knows it by another name already; always no
-    /// where `name` is not given.
-    pub fn told(&self, node: NodeId, name: Option<Name>) -> bool {
+    /// Counts an answer that names `node`. Returns whether `name` is an alias; always `false` where
+    /// `name` is not given.
+    pub fn told(&self, node: NodeId, name: Option<Name>, is_directory: bool) -> bool {
         let mut nodes = self.nodes();
         let told = nodes.entry(node).or_default();
         told.times += 1;
         match (&told.name, name) {
-            (Some(first), Some(name)) => *first != name,
-            (None, name) => {
-                told.name = name;
+            (Some(first), Some(name)) if !is_directory && *first != name => {
+                if told.aliases.iter().all(|alias| alias.name != name) {
+                    told.aliases.push(Alias {
+                        name,
+                        is_opened: false,
+                        is_dropping: false,
+                    });
+                }
+                true
+            }
+            (_, Some(name)) => {
+                told.name = Some(name);
                 false
             }
-            (Some(_), None) => false,
+            (_, None) => false,
         }
     }
 
-    /// Whether telling of `node` by this name would give `true`.
+    /// Returns whether telling of a file by this name would give `true`.
     pub fn is_alias(&self, node: NodeId, name: Option<&Name>) -> bool {
+        name.is_some_and(|name| self.spelling(node, name) != Spelling::Kept)
+    }
+
+    /// Returns what the kernel keeps of `name`.
+    pub fn spelling(&self, node: NodeId, name: &Name) -> Spelling {
         let nodes = self.nodes();
-        let first = nodes.get(&node).and_then(|told| told.name.as_ref());
-        matches!((first, name), (Some(first), Some(name)) if first != name)
+        let told = nodes.get(&node);
+        match told.and_then(|told| told.name.as_ref().map(|first| (told, first))) {
+            Some((told, first)) if first != name => {
+                match told.aliases.iter().find(|alias| alias.name == *name) {
+                    Some(alias) if alias.is_dropping => Spelling::Dropping,
+                    Some(alias) if alias.is_opened => Spelling::Open,
+                    Some(_) => Spelling::Cached,
+                    None => Spelling::Other,
+                }
+            }
+            _ => Spelling::Kept,
+        }
+    }
+
+    /// Records that `node` was opened, by any of its names.
+    pub fn opened(&self, node: NodeId) {
+        if let Some(told) = self.nodes().get_mut(&node) {
+            told.opens += 1;
+            for alias in &mut told.aliases {
+                alias.is_opened = true;
+            }
+        }
+    }
+
+    /// Records that an opening of `node` has ended.
+    pub fn closed(&self, node: NodeId) {
+        if let Some(told) = self.nodes().get_mut(&node) {
+            told.opens = told.opens.saturating_sub(1);
+        }
+    }
+
+    /// Returns the aliases of `node` that the kernel is now to be told to drop: those that no open file
+    /// came by. A file whose alias the kernel has dropped would be shown as deleted in `/proc/PID/fd`.
+    pub fn drop_aliases(&self, node: NodeId) -> Vec<Name> {
+        let mut nodes = self.nodes();
+        let Some(told) = nodes.get_mut(&node) else {
+            return Vec::new();
+        };
+        let all = told.opens == 0 || told.has_many_aliases();
+        let mut names = Vec::new();
+        for alias in &mut told.aliases {
+            if (all || !alias.is_opened) && !alias.is_dropping {
+                alias.is_dropping = true;
+                self.dropping.fetch_add(1, Ordering::Relaxed);
+                names.push(alias.name.clone());
+            }
+        }
+        names
+    }
+
+    /// Returns whether the kernel keeps more aliases of `node` than it should.
+    pub fn has_many_aliases(&self, node: NodeId) -> bool {
+        self.nodes().get(&node).is_some_and(Told::has_many_aliases)
+    }
+
+    /// Returns whether the kernel is being told to drop any alias.
+    pub fn is_dropping(&self) -> bool {
+        self.dropping.load(Ordering::Relaxed) > 0
+    }
+
+    /// Records that the kernel has dropped an alias that [`drop_aliases`](Self::drop_aliases) returned.
+    pub fn alias_dropped(&self, node: NodeId, name: &Name) {
+        if let Some(told) = self.nodes().get_mut(&node) {
+            told.aliases.retain(|alias| alias.name != *name);
+        }
+        self.dropping.fetch_sub(1, Ordering::Relaxed);
+        self.dropped.notify_all();
+    }
+
+    /// Waits until the kernel has dropped the aliases of `node` that it is told to drop, but not for
+    /// long: another request may hold the directory.
+    pub fn wait_until_dropped(&self, node: NodeId) {
+        let waits = |nodes: &mut HashMap<NodeId, Told>| {
+            let aliases = nodes.get(&node).map(|told| &told.aliases);
+            aliases.is_some_and(|all| all.iter().any(|alias| alias.is_dropping))
+        };
+        let waited = self
+            .dropped
+            .wait_timeout_while(self.nodes(), DROP_WAIT, waits);
+        drop(waited);
     }
 
     /// Records that the inode of `node`, whose contents changed last at `modified`, changed at `at`.
@@ -145,13 +286,15 @@ impl Known {
         told.times == 0
     }
 
-    /// `node` goes by the name `used`, and is to be known as `new` from now on. Gives the name that
-    /// the kernel keeps although it has gone.
+    /// Records that the name `used` of `node` became `new`, or was removed. Returns the name that the
+    /// kernel keeps although it has gone.
     pub fn renamed(&self, node: NodeId, used: &Name, new: Option<Name>) -> Option<Name> {
         let mut nodes = self.nodes();
         let told = nodes.get_mut(&node)?;
+        told.aliases
+            .retain(|alias| alias.name != *used && Some(&alias.name) != new.as_ref());
         let first = std::mem::replace(&mut told.name, new);
-        first.filter(|first| first != used)
+        first.filter(|first| first != used && Some(first) != told.name.as_ref())
     }
 }
 
@@ -173,7 +316,7 @@ mod tests {
         let fs = MemVolume::in_memory(4096, 512);
         let known = Known::default();
         for _ in 0..3 {
-            known.told(NodeId(7), None);
+            known.told(NodeId(7), None, false);
         }
         known.forgotten(&fs, NodeId(7), 2);
         assert_eq!(known.nodes().len(), 1);
@@ -192,26 +335,63 @@ mod tests {
         let known = Known::default();
         known.changed(NodeId(7), at(5), at(1));
         assert_eq!(known.change_time(NodeId(7), at(1)), at(1), "not known");
-        known.told(NodeId(7), None);
+        known.told(NodeId(7), None, false);
         assert_eq!(known.change_time(NodeId(7), at(3)), at(3));
         for (modified, then, expected) in [(3, 3, 5), (9, 9, 5), (9, 7, 7), (3, 4, 5)] {
             known.changed(NodeId(7), at(5), at(modified));
             assert_eq!(known.change_time(NodeId(7), at(then)), at(expected));
         }
         known.forgotten(&fs, NodeId(7), 1);
-        known.told(NodeId(7), None);
+        known.told(NodeId(7), None, false);
         assert_eq!(known.change_time(NodeId(7), at(3)), at(3));
     }
 
     #[test]
     fn other_names_are_aliases() {
         let known = Known::default();
-        assert!(!known.told(NodeId(7), Some(name("a"))));
-        assert!(known.told(NodeId(7), Some(name("A"))));
-        assert!(!known.told(NodeId(7), Some(name("a"))));
+        assert!(!known.told(NodeId(7), Some(name("a")), false));
+        assert!(known.told(NodeId(7), Some(name("A")), false));
+        assert!(!known.told(NodeId(7), Some(name("a")), false));
         let stale = known.renamed(NodeId(7), &name("A"), Some(name("b")));
         assert_eq!(stale, Some(name("a")));
         assert_eq!(known.renamed(NodeId(7), &name("b"), None), None);
         assert_eq!(known.renamed(NodeId(8), &name("b"), None), None);
+    }
+
+    #[test]
+    fn aliases_are_kept_until_they_are_dropped() {
+        let (known, node) = (Known::default(), NodeId(7));
+        let is = |text| known.spelling(node, &name(text));
+        known.told(node, Some(name("a")), false);
+        assert_eq!((is("a"), is("A")), (Spelling::Kept, Spelling::Other));
+        known.told(node, Some(name("A")), false);
+        assert_eq!(is("A"), Spelling::Cached);
+        known.opened(node);
+        assert_eq!(is("A"), Spelling::Open);
+        assert!(known.drop_aliases(node).is_empty());
+        known.closed(node);
+        assert_eq!(known.drop_aliases(node), [name("A")]);
+        assert!(known.drop_aliases(node).is_empty(), "once");
+        assert!(known.is_dropping());
+        assert_eq!(is("A"), Spelling::Dropping);
+        known.alias_dropped(node, &name("A"));
+        assert!(!known.is_dropping());
+        assert_eq!(is("A"), Spelling::Other);
+        known.opened(node);
+        for n in 0..=MAX_ALIASES {
+            known.told(node, Some(name(&n.to_string())), false);
+            known.opened(node);
+        }
+        assert_eq!(known.drop_aliases(node).len(), MAX_ALIASES + 1, "bounded");
+    }
+
+    #[test]
+    fn of_a_directory_the_last_name_is_kept() {
+        let (known, node) = (Known::default(), NodeId(7));
+        for text in ["Dir", "dir", "DIR"] {
+            assert!(!known.told(node, Some(name(text)), true));
+            assert_eq!(known.spelling(node, &name(text)), Spelling::Kept);
+        }
+        assert_eq!(known.spelling(node, &name("Dir")), Spelling::Other);
     }
 }

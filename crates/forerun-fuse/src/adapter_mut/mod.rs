@@ -9,6 +9,7 @@
 //! alone then, errors such as a full volume come to the write that met them, and requests of up to
 //! 1 MiB arrive in order, so that files grow without gaps.
 
+mod caller;
 mod core;
 mod entries;
 mod files;
@@ -16,6 +17,7 @@ mod flusher;
 mod ioctl;
 mod known;
 mod refused;
+mod respell;
 mod setattr;
 mod stale;
 
@@ -78,6 +80,14 @@ impl AdapterMut {
         answer: impl FnOnce(&CoreMut) + Send + 'static,
     ) {
         self.core.counts.add(operation);
+        // A path may go on after these. RELEASE belongs to an earlier system call.
+        let is_in_path = matches!(
+            operation,
+            Operation::Lookup | Operation::Getattr | Operation::Release
+        );
+        if !is_in_path {
+            self.core.respelling.requested(request.pid());
+        }
         let asks = match operation {
             Operation::Read | Operation::Fsync => Asks::Much,
             _ => Asks::Little(request.pid()),
@@ -101,9 +111,9 @@ impl Filesystem for AdapterMut {
     }
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let name = name.as_bytes().to_vec();
+        let (name, thread) = (name.as_bytes().to_vec(), req.pid());
         self.serve(req, Operation::Lookup, move |core| {
-            entries::lookup(core, parent.0, &name, reply);
+            entries::lookup(core, thread, parent.0, &name, reply);
         });
     }
 
@@ -114,12 +124,9 @@ impl Filesystem for AdapterMut {
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        let thread = req.pid();
         self.serve(req, Operation::Getattr, move |core| {
-            let attr = core.attr_held(core.node(ino.0));
-            match core.noted(Operation::Getattr, ino.0, attr) {
-                Ok(attr) => reply.attr(&core.ttl(), &attr),
-                Err(errno) => reply.error(errno),
-            }
+            entries::getattr(core, thread, ino.0, reply);
         });
     }
 
@@ -283,7 +290,7 @@ impl Filesystem for AdapterMut {
         reply: ReplyEmpty,
     ) {
         self.serve(req, Operation::Release, move |core| {
-            let released = core.fs().release(core.node(ino.0));
+            let released = files::release(core, ino.0);
             reply_empty(core.changed(Operation::Release, ino.0, released), reply);
         });
     }
@@ -306,7 +313,7 @@ impl Filesystem for AdapterMut {
 
     fn write(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -317,6 +324,7 @@ impl Filesystem for AdapterMut {
         reply: ReplyWrite,
     ) {
         self.core.counts.add(Operation::Write);
+        self.core.respelling.requested(req.pid());
         let core = Arc::clone(&self.core);
         let answer = move |data: &[u8]| {
             let written = core.write(core.node(ino.0), offset, data);

@@ -1,0 +1,400 @@
+//! Telling renames that change only the case of a name from other lookups.
+//!
+//! On a volume that folds case, `photo.JPG` and `photo.jpg` are one node. The kernel looks up the
+//! target of `rename("photo.JPG", "photo.jpg")` first. If it finds the node there, it never sends
+//! RENAME: rename(2) returns 0 where both names have one inode, and RENAME_NOREPLACE fails with
+//! EEXIST, after which mv says that both are the same file. So this LOOKUP, and no other, must find
+//! nothing. LOOKUP does not say what it is for. Inodes of their own for other spellings would not
+//! help: with another st_ino `cp photo.JPG photo.jpg` truncates the only copy, with the same one mv
+//! refuses, and RENAME_NOREPLACE fails with both.
+//!
+//! The server asks. It answers the LOOKUP with ESTALE, and the kernel (since 3.8) begins the system
+//! call again, once, and now sends LOOKUP for every component, cached or not. Only rename(2) then
+//! looks up the same node by another name, the source, immediately before the same LOOKUP comes
+//! again. The caller sees nothing of it.
+//!
+//! Which LOOKUP is asked about:
+//!
+//! - Only a spelling other than the one that the kernel keeps. Ordinary names cost nothing.
+//! - Only in rename(2), where the server may know the system call ([`Call`](super::caller::Call)).
+//!   Where it may not, spellings of files are asked about in all calls. Those of directories are not:
+//!   mkdir(2) does not begin again, and mkdir and tar need its EEXIST.
+//! - Not the stored spelling of a directory. It is the source of a rename, not the target.
+//! - Not a spelling that the kernel may have cached. It takes ESTALE for the end of the cached name then
+//!   and looks it up again without beginning again. So the server has it drop other spellings of a file
+//!   after stat(2) and after the last close ([`Known`](super::known::Known)). A spelling that is being
+//!   dropped, or by which the file is open, is asked about twice. Of a directory the kernel never caches
+//!   two names.
+//! - Not a second name in one path or call: the ESTALE would reach the caller. A thread is not asked
+//!   again before it has sent a request other than LOOKUP, for [`EXPIRY`] at the most.
+//!
+//! What does not work:
+//!
+//! - Renaming a directory between two spellings of which neither is stored nor the last one used. It
+//!   looks like `rename("DIR/a", "dIR/b")`, which must work.
+//! - Renaming to a spelling that the kernel got to know in access(2), mkdir(2) or with O_PATH, until
+//!   the next stat(2) or close of the file.
+//! - Exchanging two spellings of one name (RENAME_EXCHANGE) fails with ENOENT.
+//! - `rename("Dir/../dir", ...)`, a path through one directory by two spellings, fails with ENOENT.
+//! - Where the server may not know the system call: making anything by another spelling of a file that
+//!   is there fails with ESTALE instead of EEXIST, and directories keep their case.
+//! - Threads that the kernel cannot name to the server (pid 0) are not asked.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use forerun_vfs::NodeId;
+
+use super::known::Name;
+
+/// How long an unfinished question is remembered. Longer than a system call waits between two LOOKUPs.
+const EXPIRY: Duration = Duration::from_secs(10);
+/// Threads remembered at once. Further threads are not asked.
+const MAX_THREADS: usize = 1024;
+
+/// A node that a LOOKUP found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The name of the LOOKUP.
+    pub name: Name,
+    /// The node.
+    pub node: NodeId,
+    /// Whether paths can lead through it.
+    pub is_directory: bool,
+    /// Whether this may be the target of a rename.
+    pub alias: Alias,
+}
+
+/// What the kernel has of a name that may be the target of a rename.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alias {
+    /// It cannot be the target, or may have been cached for long.
+    No,
+    /// The kernel looks the name up because it has not cached it.
+    Uncached,
+    /// The kernel has cached it. It takes an ESTALE for the end of that and looks the name up once
+    /// more before it begins again.
+    Cached,
+}
+
+/// The answer to a LOOKUP that found a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The node.
+    Node,
+    /// The node, with attributes that the kernel must ask for again: GETATTR then shows that a path
+    /// has ended.
+    Brief,
+    /// ESTALE: the kernel is to begin again.
+    Again,
+    /// No such name: the target of a rename.
+    Missing,
+}
+
+/// The threads that are being asked.
+#[derive(Debug, Default)]
+pub struct Respelling {
+    /// Number of threads, so that other requests take no lock.
+    asked: AtomicUsize,
+    threads: Mutex<HashMap<u32, Asked>>,
+}
+
+/// A thread that got ESTALE.
+#[derive(Debug)]
+struct Asked {
+    name: Name,
+    state: State,
+    /// The last LOOKUP since.
+    last: Option<(Name, NodeId)>,
+    at: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The name is to come again before the kernel begins again.
+    Unheard,
+    /// The name is to come again.
+    Waiting,
+    /// It came again and the node was given. The path may go on.
+    Answered,
+    /// It came again from a rename. The kernel sends a third LOOKUP if it had cached the name.
+    Renaming,
+    /// The call is over: the target was looked up a third time, or another path began like the one
+    /// that was asked about. The thread may be asked again.
+    Ended,
+}
+
+impl Respelling {
+    /// Returns the answer to a LOOKUP of `thread`.
+    pub fn looked_up(&self, thread: u32, found: &Found) -> Answer {
+        if thread == 0 || (found.alias == Alias::No && !self.is_asked()) {
+            return Answer::Node;
+        }
+        self.looked_up_at(thread, found, Instant::now())
+    }
+
+    fn looked_up_at(&self, thread: u32, found: &Found, now: Instant) -> Answer {
+        let mut threads = self.threads();
+        if let Some(asked) = threads.get_mut(&thread)
+            && now.duration_since(asked.at) < EXPIRY
+        {
+            asked.at = now;
+            if let Some(answer) = asked.goes_on(found) {
+                return answer;
+            }
+        }
+        threads.remove(&thread);
+        let mut answer = Answer::Node;
+        if found.alias != Alias::No {
+            threads.retain(|_, asked| now.duration_since(asked.at) < EXPIRY);
+            answer = Answer::Brief;
+            if threads.len() < MAX_THREADS {
+                threads.insert(thread, Asked::about(found, now));
+                answer = Answer::Again;
+            }
+        }
+        self.asked.store(threads.len(), Ordering::Relaxed);
+        answer
+    }
+
+    /// Returns whether `thread` is being asked.
+    pub fn is_asking(&self, thread: u32) -> bool {
+        self.is_asked() && self.threads().contains_key(&thread)
+    }
+
+    /// Records that `thread` asked for attributes. Those of a file end a path.
+    pub fn asked_attributes(&self, thread: u32, is_directory: bool) {
+        if !is_directory {
+            self.requested(thread);
+        } else if self.is_asked()
+            && let Some(asked) = self.threads().get_mut(&thread)
+        {
+            asked.last = None;
+        }
+    }
+
+    /// Records that `thread` sent a request that no system call sends before it has its paths.
+    pub fn requested(&self, thread: u32) {
+        if self.is_asked() {
+            let mut threads = self.threads();
+            threads.remove(&thread);
+            self.asked.store(threads.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// A thread finds its own entries here: it waits for each answer before its next request.
+    fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) > 0
+    }
+
+    fn threads(&self) -> MutexGuard<'_, HashMap<u32, Asked>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Asked {
+    fn about(found: &Found, at: Instant) -> Self {
+        Self {
+            name: found.name.clone(),
+            state: match found.alias {
+                Alias::Cached => State::Unheard,
+                Alias::No | Alias::Uncached => State::Waiting,
+            },
+            last: None,
+            at,
+        }
+    }
+
+    /// Returns the answer, or nothing where the LOOKUP belongs to a path that has not been asked about.
+    fn goes_on(&mut self, found: &Found) -> Option<Answer> {
+        let last = self.last.replace((found.name.clone(), found.node));
+        let is_same = self.name == found.name;
+        // The name that the same node was looked up by just before.
+        let source = match &last {
+            Some((name, node)) if *node == found.node && *name != found.name => Some(name),
+            _ => None,
+        };
+        match (self.state, source) {
+            (State::Unheard, _) if is_same => {
+                self.state = State::Waiting;
+                Some(Answer::Again)
+            }
+            // It began again at once.
+            (State::Unheard, _) => {
+                self.state = State::Waiting;
+                Some(Answer::Brief)
+            }
+            (State::Waiting, Some(_)) if is_same => {
+                self.state = State::Renaming;
+                Some(Answer::Missing)
+            }
+            (State::Waiting, None) if is_same => {
+                self.state = State::Answered;
+                Some(Answer::Brief)
+            }
+            (State::Waiting, _) => Some(Answer::Brief),
+            // The source was asked about, and this is the target.
+            (State::Answered, Some(source)) if *source == self.name => {
+                if found.is_directory {
+                    return Some(Answer::Brief);
+                }
+                (self.name, self.state) = (found.name.clone(), State::Renaming);
+                Some(Answer::Missing)
+            }
+            // The source was not asked about, or another path begins like the one that was. Either way
+            // the thread is in another system call.
+            (State::Answered, source)
+                if (source.is_some() || is_same) && found.alias != Alias::No =>
+            {
+                *self = Self::about(found, self.at);
+                Some(Answer::Again)
+            }
+            (State::Answered, _) if is_same => {
+                self.state = State::Ended;
+                Some(Answer::Brief)
+            }
+            (State::Answered, _) => Some(Answer::Brief),
+            (State::Renaming, _) if is_same => {
+                self.state = State::Ended;
+                Some(Answer::Missing)
+            }
+            (State::Renaming | State::Ended, _) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeId = NodeId(7);
+
+    fn found(name: &str, alias: Alias) -> Found {
+        Found {
+            name: Name {
+                dir: NodeId(1),
+                name: name.as_bytes().into(),
+            },
+            node: NODE,
+            is_directory: false,
+            alias,
+        }
+    }
+
+    fn other(node: u64) -> Found {
+        Found {
+            node: NodeId(node),
+            is_directory: true,
+            ..found("elsewhere", Alias::No)
+        }
+    }
+
+    #[track_caller]
+    fn check(respelling: &Respelling, lookups: &[(Found, Answer)]) {
+        for (n, (found, answer)) in lookups.iter().enumerate() {
+            assert_eq!(respelling.looked_up(9, found), *answer, "{n}");
+        }
+    }
+
+    #[test]
+    fn only_a_rename_finds_nothing() {
+        use Alias::{Cached, No, Uncached};
+        use Answer::{Again, Brief, Missing, Node};
+        let (old, new) = (|| found("old", No), || found("new", Uncached));
+        let held = || found("new", Cached);
+        for (name, lookups) in [
+            ("ordinary", vec![(old(), Node), (old(), Node)]),
+            ("stat", vec![(new(), Again), (new(), Brief)]),
+            (
+                "stat below",
+                vec![(new(), Again), (other(3), Brief), (new(), Brief)],
+            ),
+            (
+                "rename",
+                vec![(new(), Again), (old(), Brief), (new(), Missing)],
+            ),
+            (
+                "rename of a cached name",
+                vec![
+                    (held(), Again),
+                    (new(), Again),
+                    (old(), Brief),
+                    (new(), Missing),
+                ],
+            ),
+            (
+                "rename, looked up again after the cached name was dropped",
+                vec![
+                    (new(), Again),
+                    (old(), Brief),
+                    (new(), Missing),
+                    (new(), Missing),
+                    (old(), Node),
+                ],
+            ),
+            (
+                "rename of another spelling",
+                vec![
+                    (new(), Again),
+                    (new(), Brief),
+                    (found("third", Uncached), Missing),
+                ],
+            ),
+            (
+                "rename over another file",
+                vec![(new(), Again), (other(3), Brief), (new(), Brief)],
+            ),
+            (
+                "one question in a call",
+                vec![
+                    (new(), Again),
+                    (new(), Brief),
+                    (other(3), Brief),
+                    (other(4), Brief),
+                ],
+            ),
+        ] {
+            let respelling = Respelling::default();
+            for (n, (found, answer)) in lookups.iter().enumerate() {
+                assert_eq!(respelling.looked_up(9, found), *answer, "{name} {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_is_asked_again_after_another_request() {
+        let new = || found("new", Alias::Uncached);
+        let respelling = Respelling::default();
+        check(
+            &respelling,
+            &[(new(), Answer::Again), (new(), Answer::Brief)],
+        );
+        respelling.asked_attributes(9, true);
+        assert!(respelling.is_asking(9), "a directory may be on the way");
+        respelling.asked_attributes(9, false);
+        assert!(!respelling.is_asking(9));
+        check(&respelling, &[(new(), Answer::Again)]);
+        respelling.requested(8);
+        assert!(respelling.is_asking(9));
+        respelling.requested(9);
+        assert!(!respelling.is_asking(9));
+        assert_eq!(respelling.looked_up(0, &new()), Answer::Node, "no thread");
+    }
+
+    #[test]
+    fn questions_expire_and_are_bounded() {
+        let new = found("new", Alias::Uncached);
+        let (respelling, now) = (Respelling::default(), Instant::now());
+        for thread in 1..=2000 {
+            let limit = u32::try_from(MAX_THREADS).unwrap();
+            let expected = [Answer::Brief, Answer::Again][usize::from(thread <= limit)];
+            assert_eq!(respelling.looked_up_at(thread, &new, now), expected);
+        }
+        assert_eq!(respelling.threads().len(), MAX_THREADS);
+        let later = now + EXPIRY;
+        assert_eq!(respelling.looked_up_at(1, &new, later), Answer::Again);
+        assert_eq!(respelling.threads().len(), 1);
+    }
+}

@@ -8,6 +8,7 @@ use forerun::vfs::BlobName;
 use forerun_export::ExportError;
 
 use crate::error::{Failure, without_errno};
+use crate::escape::escape;
 use crate::exit::Exit;
 
 impl From<Error> for Failure {
@@ -77,6 +78,15 @@ impl From<ExportError> for Failure {
                     io::ErrorKind::AlreadyExists => failure.hint("--force replaces what is there"),
                     _ => failure,
                 }
+            }
+            ExportError::Link {
+                path,
+                first,
+                reason,
+            } => {
+                let first = escape(&absolute(&first));
+                let message = format!("cannot make the hard link: its other name {first} {reason}");
+                Self::new(Exit::Partial, "hard_link", message).at(&absolute(&path))
             }
             ExportError::LeftOut { path, reason } => {
                 let failure = Self::new(Exit::Partial, "left_out", format!("left out: {reason}"));

@@ -35,6 +35,20 @@ pub enum ExportError {
         /// What the system said.
         source: io::Error,
     },
+    /// A further name of a file was not made, because the first one is not what this run made.
+    #[error(
+        "{}: cannot make the hard link: its other name {} {reason}",
+        String::from_utf8_lossy(path),
+        String::from_utf8_lossy(first)
+    )]
+    Link {
+        /// Path below the target.
+        path: Vec<u8>,
+        /// Path below the target of the name that should have been linked.
+        first: Vec<u8>,
+        /// What is wrong with that name.
+        reason: &'static str,
+    },
     /// An entry was left out on purpose.
     #[error("{}: left out: {reason}", String::from_utf8_lossy(path))]
     LeftOut {

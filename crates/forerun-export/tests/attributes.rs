@@ -138,7 +138,10 @@ fn attributes_survive_the_change_of_owner() {
     builder.xattr(dir_node, b"user.note", b"on the directory");
     let image = builder.build();
     let dir = temp_dir("xattrs");
-    let options = ExtractOptions::default();
+    let options = ExtractOptions {
+        privileged_xattrs: true,
+        ..ExtractOptions::default()
+    };
     let report = all(&image, dir.path(), &options);
     assert!(report.is_complete(), "{report:?}");
     let get = |name: &str, key: &str| xattr::get(dir.path().join(name), key).unwrap();
@@ -157,6 +160,34 @@ fn attributes_survive_the_change_of_owner() {
     all(&image, dir.path(), &options);
     let get = |name: &str, key: &str| xattr::get(dir.path().join(name), key).unwrap();
     assert_eq!(get("ping", "user.note"), None);
+}
+
+#[test]
+fn attributes_that_give_rights_are_left_out_and_told() {
+    let mut builder = MemFsBuilder::new();
+    let capability = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let file = builder.file("ping", [Piece::Inline(b"x".to_vec())]);
+    builder.xattr(file, b"security.capability", &capability);
+    builder.xattr(file, b"user.note", b"kept");
+    let fifo = builder.special("fifo", FileType::Fifo, forerun_vfs::Device::default());
+    builder.xattr(fifo, b"trusted.note", b"on the fifo");
+    let node = builder.dir("dir");
+    builder.xattr(node, b"trusted.overlay.opaque", b"y");
+    let image = builder.build();
+    let dir = temp_dir("xattrs");
+    let report = all(&image, dir.path(), &ExtractOptions::default());
+    let get = |name: &str, key: &str| xattr::get(dir.path().join(name), key).unwrap();
+    assert_eq!(get("ping", "user.note").unwrap(), b"kept");
+    assert_eq!(get("ping", "security.capability"), None);
+    assert_eq!(get("fifo", "trusted.note"), None);
+    assert_eq!(get("dir", "trusted.overlay.opaque"), None);
+    let told: Vec<_> = report
+        .shortfalls
+        .iter()
+        .map(|lost| (lost.loss, lost.count, lost.error.is_some()))
+        .collect();
+    assert_eq!(told, [(Loss::PrivilegedXattr, 3, false)]);
+    assert!(report.is_complete(), "the options did not ask for them");
 }
 
 #[test]

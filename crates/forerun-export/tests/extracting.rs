@@ -196,6 +196,44 @@ fn a_selection_is_what_is_extracted() {
 }
 
 #[test]
+fn hard_links_bind_only_to_what_this_run_made() {
+    let mut builder = MemFsBuilder::new();
+    let file = builder.file("a", [Piece::Inline(b"of the image".to_vec())]);
+    builder.hard_link("b", file);
+    let fifo = builder.special("f", FileType::Fifo, Device::default());
+    builder.hard_link("g", fifo);
+    let link = builder.symlink("s", b"somewhere");
+    builder.hard_link("t", link);
+    let image = builder.build();
+    let dir = temp_dir("links");
+    fs::write(dir.path().join("a"), "local").unwrap();
+    fs::write(dir.path().join("f"), "local").unwrap();
+    symlink("/etc/shadow", dir.path().join("s")).unwrap();
+    let report = all(&reader(&image), dir.path(), &ExtractOptions::default());
+    assert_eq!(report.hard_links, 0);
+    let failed = failures(&report);
+    assert_eq!(failed.len(), 6, "{failed:?}");
+    for (name, first) in [("b", "a"), ("g", "f"), ("t", "s")] {
+        assert!(!fs::exists(dir.path().join(name)).unwrap());
+        assert!(fs::symlink_metadata(dir.path().join(name)).is_err());
+        let told = format!("its other name {first} was not made");
+        assert!(failed.iter().any(|text| text.contains(&told)), "{failed:?}");
+    }
+
+    let options = ExtractOptions {
+        force: true,
+        ..ExtractOptions::default()
+    };
+    let report = all(&reader(&image), dir.path(), &options);
+    assert_eq!((failures(&report), report.hard_links), (vec![], 3));
+    for (name, first) in [("b", "a"), ("g", "f"), ("t", "s")] {
+        let inode = |name| fs::symlink_metadata(dir.path().join(name)).unwrap().ino();
+        assert_eq!(inode(name), inode(first));
+    }
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"of the image");
+}
+
+#[test]
 fn what_is_there_is_kept_unless_forced() {
     let mut builder = MemFsBuilder::new();
     builder.file("file", [Piece::Inline(b"new".to_vec())]);

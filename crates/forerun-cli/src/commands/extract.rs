@@ -31,7 +31,8 @@ Examples:
   forerun extract -C out firmware.img
   forerun extract -C out firmware.img /etc /usr/bin
   forerun extract -C out --include '*.conf' --exclude '/etc/ssl' firmware.img
-  forerun extract -C rootfs --devices --special-bits system.sqsh    all of it, as root
+  forerun extract -C rootfs --devices --special-bits --privileged-xattrs system.sqsh
+                                                                all of it, as root
   forerun extract --to-stdout --include '*.log' system.sqsh | grep error")]
 pub struct ExtractArgs {
     #[command(flatten)]
@@ -44,8 +45,8 @@ pub struct ExtractArgs {
         short = 'O',
         long,
         conflicts_with_all = ["directory", "force", "devices", "special_bits", "same_owner",
-            "no_same_owner", "no_same_permissions", "no_xattrs", "uid_map", "gid_map",
-            "check_case_collisions"]
+            "no_same_owner", "no_same_permissions", "no_xattrs", "privileged_xattrs", "uid_map",
+            "gid_map", "check_case_collisions"]
     )]
     pub to_stdout: bool,
     /// Replace what is there already
@@ -82,6 +83,13 @@ pub struct ExtractArgs {
     /// Leave extended attributes out
     #[arg(help_heading = "Owners and permissions", long)]
     pub no_xattrs: bool,
+    /// Keep extended attributes of security. (file capabilities, labels) and trusted. (root only)
+    #[arg(
+        help_heading = "Owners and permissions",
+        long,
+        conflicts_with = "no_xattrs"
+    )]
+    pub privileged_xattrs: bool,
     #[command(flatten)]
     pub owners: OwnerMapArgs,
     #[command(flatten)]
@@ -120,6 +128,7 @@ fn options(args: &ExtractArgs) -> Result<ExtractOptions> {
         uids,
         gids,
         no_xattrs: args.no_xattrs,
+        privileged_xattrs: args.privileged_xattrs,
         case_collisions: args.check_case_collisions,
         threads: args.image.source.threads.map_or(0, usize::from),
     })

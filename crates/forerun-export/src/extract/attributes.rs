@@ -20,6 +20,13 @@ pub struct Attributes {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
+/// Whether an extended attribute may give rights that the author of an image must not hand out:
+/// `security.capability` makes a program privileged, `security.selinux` and the like label it, and
+/// `trusted.` is what the system itself notes.
+pub fn is_privileged(name: &[u8]) -> bool {
+    name.starts_with(b"security.") || name.starts_with(b"trusted.")
+}
+
 /// Told of each attribute that could not be set.
 pub type Lost<'l> = dyn FnMut(Loss, Errno) + 'l;
 

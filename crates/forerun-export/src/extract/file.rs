@@ -98,6 +98,7 @@ impl Job<'_> {
             let _it_may_be_gone = rustix::fs::unlinkat(dir, item.name, AtFlags::empty());
             return Err(error);
         }
+        self.made.note(item.entry.node, &file);
         let path = item.entry.name();
         attributes.set(&file, defaults, set_mode, &mut |loss, error| {
             report.lose(loss, path, Some(error.into()));

@@ -12,6 +12,7 @@ mod collisions;
 mod directories;
 mod file;
 mod gather;
+mod links;
 mod plan;
 mod report;
 
@@ -24,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forerun_engine::Reader;
 use forerun_io::u64_from;
 use forerun_vfs::FileType;
-use rustix::fs::{AtFlags, FileType as HostType};
+use rustix::fs::FileType as HostType;
 use rustix::io::Errno;
 
 use crate::select::{Selected, Selection, failure, select};
@@ -32,6 +33,7 @@ use crate::{ExportError, IdMap, Progress};
 use attributes::{Attributes, Defaults, mode};
 use collisions::Collision;
 use directories::{Directories, State};
+use links::Made;
 use plan::{Item, Plan};
 pub use report::{ExtractReport, Failure, Loss, Shortfall};
 
@@ -56,6 +58,9 @@ pub struct ExtractOptions {
     pub gids: IdMap,
     /// Leave extended attributes out.
     pub no_xattrs: bool,
+    /// Keep extended attributes of `security.` (file capabilities and labels) and of `trusted.`
+    /// (overlay whiteouts and origins); setting them needs root.
+    pub privileged_xattrs: bool,
     /// Report names that differ only in case even where the target tells them apart. Where it does
     /// not, only the first of them is made.
     pub case_collisions: bool,
@@ -110,6 +115,7 @@ pub fn extract(
         tell_owners: owners && !is_root,
         xattrs: volume.has_xattrs && !options.no_xattrs,
         directories,
+        made: Made::of_links(&plan.links),
         stop: AtomicBool::new(false),
     };
     let mut report = ExtractReport::default();
@@ -133,6 +139,8 @@ struct Job<'j> {
     tell_owners: bool,
     xattrs: bool,
     directories: Directories,
+    /// The inodes that get further names.
+    made: Made,
     /// Nothing more can be written.
     stop: AtomicBool,
 }
@@ -233,6 +241,7 @@ impl Job<'_> {
             Err(error) => return self.fail(report, error),
         }
         if let Ok(dir) = self.directories.get(item.dir) {
+            self.made.note_name(item, &dir);
             let attributes = self.attributes(item.entry, report);
             let path = item.entry.name();
             attributes.set_at(
@@ -256,32 +265,6 @@ impl Job<'_> {
         let number = rustix::fs::makedev(metadata.device.major, metadata.device.minor);
         let make = || rustix::fs::mknodat(dir, item.name, kind, mode(0o600), number);
         self.directories.exclusively(dir, item.name, make)
-    }
-
-    /// Gives a file that was made one more name.
-    fn link(&self, first: &Item<'_>, item: &Item<'_>, report: &mut ExtractReport) {
-        self.progress.advance(0, 1);
-        let is_device = matches!(
-            item.entry.metadata.kind,
-            FileType::BlockDevice | FileType::CharDevice
-        );
-        if is_device && !self.options.devices {
-            return report.lose(Loss::Device, item.entry.name(), None);
-        }
-        if self.is_stopped() {
-            return;
-        }
-        let linked = self.directory_of(first).and_then(|from| {
-            let dir = self.directory_of(item)?;
-            let make =
-                || rustix::fs::linkat(&*from, first.name, &*dir, item.name, AtFlags::empty());
-            let made = self.directories.exclusively(&dir, item.name, make);
-            made.map_err(entry_error(item, "make the hard link"))
-        });
-        match linked {
-            Ok(()) => report.hard_links += 1,
-            Err(error) => self.fail(report, error),
-        }
     }
 
     /// Sets what could not be set while the directory was being filled.
@@ -355,7 +338,12 @@ impl Job<'_> {
         }
         let mut xattrs = Vec::new();
         if self.xattrs {
-            let add = &mut |name: &[u8], value: &[u8]| xattrs.push((name.to_vec(), value.to_vec()));
+            let add = &mut |name: &[u8], value: &[u8]| {
+                if attributes::is_privileged(name) && !self.options.privileged_xattrs {
+                    return report.lose(Loss::PrivilegedXattr, entry.name(), None);
+                }
+                xattrs.push((name.to_vec(), value.to_vec()));
+            };
             if let Err(error) = self.reader.fs().xattrs(entry.node, add) {
                 report.fail(failure(entry, error));
             }

@@ -25,6 +25,9 @@ pub enum Loss {
     SpecialBits,
     /// An extended attribute.
     Xattr,
+    /// An extended attribute of `security.` or `trusted.`, which may give rights as a set-user-id
+    /// bit does.
+    PrivilegedXattr,
     /// The time of modification.
     Time,
 }
@@ -39,6 +42,7 @@ impl Loss {
             Self::Mode => "mode",
             Self::SpecialBits => "special_bits",
             Self::Xattr => "xattr",
+            Self::PrivilegedXattr => "privileged_xattr",
             Self::Time => "time",
         }
     }

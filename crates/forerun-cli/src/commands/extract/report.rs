@@ -76,6 +76,8 @@ fn message(lost: &Shortfall) -> String {
         (Loss::SpecialBits, _) => "entries without their set-id or sticky bits",
         (Loss::Xattr, 1) => "extended attribute not set",
         (Loss::Xattr, _) => "extended attributes not set",
+        (Loss::PrivilegedXattr, 1) => "extended attribute of security. or trusted. left out",
+        (Loss::PrivilegedXattr, _) => "extended attributes of security. or trusted. left out",
         (Loss::Time, 1) => "time not set",
         (Loss::Time, _) => "times not set",
     };
@@ -105,9 +107,12 @@ const fn hint(lost: &Shortfall) -> Option<&'static str> {
         (Loss::Owner, false) => Some("only root can; --no-same-owner leaves this note out"),
         (Loss::Owner, true) => Some("--no-same-owner keeps the caller's"),
         (Loss::SpecialBits, false) => Some("--special-bits keeps them"),
+        (Loss::PrivilegedXattr, false) => Some("--privileged-xattrs keeps them, as root"),
         (Loss::Xattr, true) => Some("--no-xattrs leaves them out"),
         (Loss::Device, true) => Some("only root makes device nodes"),
-        (Loss::Mode | Loss::SpecialBits | Loss::Xattr | Loss::Time, _) => None,
+        (Loss::Mode | Loss::SpecialBits | Loss::Xattr | Loss::PrivilegedXattr | Loss::Time, _) => {
+            None
+        }
     }
 }
 

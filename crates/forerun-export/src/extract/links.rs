@@ -1,0 +1,130 @@
+//! Further names of files, given only to inodes that this run made.
+//!
+//! A name says too little: a file of the user may stand where the first name should have been made,
+//! and another user who can write to the directory may put something else there meanwhile. The run
+//! therefore notes the inode of each file that gets further names when it makes the file, and links
+//! only a descriptor that shows the same inode.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use forerun_vfs::{FileType, NodeId};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::plan::Item;
+use super::{ExtractReport, Job, Loss, entry_error};
+use crate::ExportError;
+
+/// Device and inode number.
+type Identity = (u64, u64);
+
+/// The inodes that this run made and that get further names.
+pub struct Made {
+    wanted: HashSet<NodeId>,
+    inodes: Mutex<HashMap<NodeId, Identity>>,
+}
+
+impl Made {
+    /// For the further names of a plan: only their files are noted.
+    pub fn of_links(links: &[(Item<'_>, Item<'_>)]) -> Self {
+        Self {
+            wanted: links.iter().map(|(first, _)| first.entry.node).collect(),
+            inodes: Mutex::default(),
+        }
+    }
+
+    /// Notes a file by the descriptor that made it.
+    pub fn note(&self, node: NodeId, file: impl AsFd) {
+        if self.wanted.contains(&node)
+            && let Ok(stat) = rustix::fs::fstat(file)
+        {
+            self.insert(node, identity(&stat));
+        }
+    }
+
+    /// Notes what was just made exclusively under a name: making a link or a special file gives no
+    /// descriptor.
+    pub fn note_name(&self, item: &Item<'_>, dir: &OwnedFd) {
+        if self.wanted.contains(&item.entry.node)
+            && let Ok(stat) = rustix::fs::statat(dir, item.name, AtFlags::SYMLINK_NOFOLLOW)
+        {
+            self.insert(item.entry.node, identity(&stat));
+        }
+    }
+
+    fn insert(&self, node: NodeId, identity: Identity) {
+        let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        inodes.insert(node, identity);
+    }
+
+    /// The inode that this run made for a file.
+    fn get(&self, node: NodeId) -> Option<Identity> {
+        let inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        inodes.get(&node).copied()
+    }
+}
+
+const fn identity(stat: &Stat) -> Identity {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Gives what is open one more name.
+fn link_open(file: &OwnedFd, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+    match rustix::fs::linkat(file, "", dir, name, AtFlags::EMPTY_PATH) {
+        // Kernels before 6.10 let only root link an open file directly; /proc is the other way.
+        Err(Errno::NOENT) => {
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            rustix::fs::linkat(CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW)
+        }
+        linked => linked,
+    }
+}
+
+impl Job<'_> {
+    /// Gives a file that this run made one more name.
+    pub(super) fn link(&self, first: &Item<'_>, item: &Item<'_>, report: &mut ExtractReport) {
+        self.progress.advance(0, 1);
+        let is_device = matches!(
+            item.entry.metadata.kind,
+            FileType::BlockDevice | FileType::CharDevice
+        );
+        if is_device && !self.options.devices {
+            return report.lose(Loss::Device, item.entry.name(), None);
+        }
+        if self.is_stopped() {
+            return;
+        }
+        let linked = self.open_made(first, item).and_then(|file| {
+            let dir = self.directory_of(item)?;
+            let make = || link_open(&file, &dir, item.name);
+            let made = self.directories.exclusively(&dir, item.name, make);
+            made.map_err(entry_error(item, "make the hard link"))
+        });
+        match linked {
+            Ok(()) => report.hard_links += 1,
+            Err(error) => self.fail(report, error),
+        }
+    }
+
+    /// Opens the first name of a file, where it still shows the inode that this run made.
+    fn open_made(&self, first: &Item<'_>, item: &Item<'_>) -> Result<OwnedFd, ExportError> {
+        let wrong = |reason| ExportError::Link {
+            path: item.entry.name().to_vec(),
+            first: first.entry.name().to_vec(),
+            reason,
+        };
+        let made = self.made.get(first.entry.node);
+        let made = made.ok_or_else(|| wrong("was not made"))?;
+        let dir = self.directory_of(first)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&dir, first.name, flags, Mode::empty());
+        let opened = opened.and_then(|file| Ok((identity(&rustix::fs::fstat(&file)?), file)));
+        match opened {
+            Ok((found, file)) if found == made => Ok(file),
+            Ok(_) | Err(Errno::NOENT) => Err(wrong("was replaced meanwhile")),
+            Err(error) => Err(entry_error(item, "make the hard link")(error.into())),
+        }
+    }
+}

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use common::dump;
 use forerun_composefs::write::{ComposefsOptions, FileData, Files, write, write_metadata};
 use forerun_composefs::{ObjectStore, Stored, digest_of, measure};
-use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, ScanOptions, Tree, scan};
+use forerun_engine::build::{
+    BuildError, Content, HostFile, NewNode, NodeKind, ScanOptions, Tree, scan,
+};
 
 /// Contents that nearly fill blocks, in files and in links.
 fn borders() -> String {
@@ -191,10 +193,11 @@ fn a_file_that_changed_since_it_was_scanned_is_told() {
     for len in [10, 3 << 20] {
         let path = dir.path().join("file");
         std::fs::write(&path, vec![1; len]).unwrap();
+        let metadata = std::fs::metadata(&path).unwrap();
         let mut tree = Tree::default();
         let kind = NodeKind::File {
             len: len as u64 + 1,
-            content: Content::Host(path),
+            content: Content::Host(HostFile::named(path, &metadata)),
         };
         tree.add(Tree::ROOT, b"file", NewNode::new(kind, 0o644))
             .unwrap();

@@ -9,6 +9,7 @@
 //! It knows no image format, no front end and no decompression.
 
 mod aligned;
+mod beneath;
 mod cache;
 mod counted_device;
 mod device;
@@ -33,6 +34,7 @@ mod window;
 mod write_back;
 
 pub use aligned::{ALIGNMENT, AlignedBuffer};
+pub use beneath::open_beneath;
 pub use cache::{BlockCache, BlockKey, Lookup};
 pub use counted_device::CountedDevice;
 pub use device::BlockDevice;

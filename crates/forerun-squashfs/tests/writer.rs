@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use forerun_codec::{Bcj, Encoding, ZlibStrategies};
-use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
+use forerun_engine::build::{BuildError, Content, HostFile, NewNode, NodeKind, Tree};
 use forerun_io::{Counter, Observer};
 use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions, write};
 use forerun_testkit::generate;
@@ -309,9 +309,10 @@ fn a_file_that_changed_is_an_error_that_names_it() {
         }
     }
     let mut tree = Tree::default();
+    let metadata = std::fs::metadata("/").unwrap();
     let kind = NodeKind::File {
         len: 5,
-        content: Content::Host("/nowhere/at/all".into()),
+        content: Content::Host(HostFile::named("/nowhere/at/all".into(), &metadata)),
     };
     tree.add(Tree::ROOT, b"gone", NewNode::new(kind, 0o644))
         .unwrap();

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::io;
 
 use forerun_engine::build::{
-    BuildError, Content, NodeIndex, NodeKind, ParallelBounds, Tree, WriterNeeds, open_host,
-    parallel_map, read_whole,
+    BuildError, Content, NodeIndex, NodeKind, ParallelBounds, Tree, WriterNeeds, parallel_map,
+    read_whole,
 };
 use forerun_io::saturating_usize;
 
@@ -119,7 +119,7 @@ fn take(
             let digest = digest_of(&bytes);
             if let Some(additions) = additions {
                 let host = match (options.hard_links, job.content) {
-                    (true, Content::Host(path)) => Some(open_host(path).map_err(io_failed)?),
+                    (true, Content::Host(file)) => Some(file.open().map_err(io_failed)?),
                     _ => None,
                 };
                 let source = match &host {
@@ -152,8 +152,8 @@ fn store_long(
     digest: &crate::Digest,
 ) -> io::Result<()> {
     match job.content {
-        Content::Host(path) => {
-            let file = &open_host(path)?;
+        Content::Host(file) => {
+            let file = &file.open()?;
             let link = options.hard_links;
             additions.add(digest, job.len, Source::File { file, link })
         }

@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use forerun_vfs::NodeId;
 
+use super::host::HostFile;
 use super::image::ImageReader;
 use crate::Reader;
 
@@ -15,7 +15,7 @@ use crate::Reader;
 #[derive(Clone)]
 pub enum Content {
     /// A file of the host, opened when it is read.
-    Host(PathBuf),
+    Host(HostFile),
     /// A part of an open file: an entry of a seekable archive, or of a spool file.
     Part {
         /// The file.
@@ -37,7 +37,7 @@ pub enum Content {
 impl std::fmt::Debug for Content {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Host(path) => write!(f, "Host({})", path.display()),
+            Self::Host(file) => write!(f, "Host({})", file.path().display()),
             Self::Part { offset, .. } => write!(f, "Part(at {offset})"),
             Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
             Self::Image { node, .. } => write!(f, "Image({node})"),
@@ -53,7 +53,7 @@ impl Content {
     /// What opening a host file reports.
     pub fn open(&self, len: u64) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
-            Self::Host(path) => Box::new(open_host(path)?),
+            Self::Host(file) => Box::new(file.open()?),
             Self::Part { file, offset } => Box::new(PartReader {
                 file: Arc::clone(file),
                 at: *offset,
@@ -63,18 +63,6 @@ impl Content {
             Self::Image { reader, node } => Box::new(ImageReader::new(reader.clone(), *node, len)),
         })
     }
-}
-
-/// Opens a file of the host, which must not be a link: what was a file when it was scanned must not
-/// have become one.
-///
-/// # Errors
-/// What opening it reports.
-pub fn open_host(path: &Path) -> io::Result<File> {
-    File::options()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
-        .open(path)
 }
 
 /// Whether bytes are all zeros, in steps that the compiler turns into wide loads.

@@ -7,6 +7,7 @@
 
 mod content;
 mod exact;
+mod host;
 mod image;
 mod line;
 mod manifest;
@@ -24,8 +25,9 @@ mod times;
 mod tree;
 mod xattr_filter;
 
-pub use content::{Content, is_zero, open_host};
+pub use content::{Content, is_zero};
 pub use exact::{ExactStream, Unreadable, read_whole};
+pub use host::HostFile;
 pub use image::{ImageOptions, from_image};
 pub use line::LineError;
 pub use manifest::apply_manifest;

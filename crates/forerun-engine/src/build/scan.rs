@@ -1,14 +1,21 @@
 //! A tree from a directory of the host.
+//!
+//! Each directory is opened below the one that was given, through no symbolic link, and everything in
+//! it is looked at through its descriptor: a process that renames directories meanwhile can make the
+//! scan fail, but cannot lead it elsewhere.
 
-use std::collections::HashMap;
-use std::fs::{self, Metadata};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use forerun_vfs::{Device, Timestamp};
+use rustix::fs::{AtFlags, Dir, FileType, Stat};
 
+use super::host::{HostFile, Identity, Root};
 use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree};
 
 /// What is taken of a directory.
@@ -31,24 +38,26 @@ pub struct ScanOptions {
 /// # Errors
 /// [`BuildError::Host`] with the path that could not be read; also where `path` is no directory.
 pub fn scan(path: &Path, options: &ScanOptions) -> Result<Tree, BuildError> {
-    let metadata = fs::metadata(path).map_err(|error| host(path, error))?;
-    if !metadata.is_dir() {
-        return Err(host(path, io::ErrorKind::NotADirectory.into()));
-    }
+    let root = Root::open(path).map_err(|error| host(path, error))?;
     let mut scan = Scan {
         options,
+        root: Arc::new(root),
         tree: Tree::default(),
         links: HashMap::new(),
     };
-    let root = scan.node(
-        path,
-        &metadata,
-        NodeKind::Directory(std::collections::BTreeMap::new()),
-    )?;
-    *scan.tree.node_mut(Tree::ROOT) = root;
-    let mut pending = vec![(path.to_path_buf(), Vec::new(), Tree::ROOT)];
-    while let Some((host_dir, dir_path, dir)) = pending.pop() {
-        scan.directory(&host_dir, &dir_path, dir, &mut pending)?;
+    let stat = scan.root.stat().map_err(|error| host(path, error))?;
+    let top = Pending {
+        path: PathBuf::new(),
+        node: Tree::ROOT,
+        seen: Identity::of(&stat),
+    };
+    let dir = scan.open(&top)?;
+    let kind = NodeKind::Directory(BTreeMap::new());
+    let node = scan.node(&dir, Path::new(""), &stat, kind)?;
+    *scan.tree.node_mut(Tree::ROOT) = node;
+    let mut pending = vec![top];
+    while let Some(dir) = pending.pop() {
+        scan.directory(&dir, &mut pending)?;
     }
     scan.tree.shrink_to_fit();
     Ok(scan.tree)
@@ -56,124 +65,157 @@ pub fn scan(path: &Path, options: &ScanOptions) -> Result<Tree, BuildError> {
 
 struct Scan<'o> {
     options: &'o ScanOptions,
+    root: Arc<Root>,
     tree: Tree,
     /// Files with several names that were met.
-    links: HashMap<(u64, u64), NodeIndex>,
+    links: HashMap<Identity, NodeIndex>,
 }
 
-/// Directories still to be read: on the host, in the tree as a path and as a node.
-type Pending = Vec<(PathBuf, Vec<u8>, NodeIndex)>;
+/// A directory still to be read.
+struct Pending {
+    /// Below the root of the scan.
+    path: PathBuf,
+    node: NodeIndex,
+    seen: Identity,
+}
 
 impl Scan<'_> {
-    fn directory(
-        &mut self,
-        host_dir: &Path,
-        dir_path: &[u8],
-        dir: NodeIndex,
-        pending: &mut Pending,
-    ) -> Result<(), BuildError> {
-        for entry in fs::read_dir(host_dir).map_err(|error| host(host_dir, error))? {
-            let name = entry.map_err(|error| host(host_dir, error))?.file_name();
-            let path = join(dir_path, name.as_bytes());
-            if self.options.exclude.matches(&path) {
+    fn open(&self, dir: &Pending) -> Result<OwnedFd, BuildError> {
+        let opened = self.root.open_dir(&dir.path, dir.seen);
+        opened.map_err(|error| self.failed(&dir.path, error))
+    }
+
+    fn directory(&mut self, at: &Pending, pending: &mut Vec<Pending>) -> Result<(), BuildError> {
+        let dir = self.open(at)?;
+        let names = names(&dir).map_err(|error| self.failed(&at.path, error))?;
+        for name in names {
+            let path = at.path.join(&name);
+            if self.options.exclude.matches(path.as_os_str().as_bytes()) {
                 continue;
             }
-            let host_path = host_dir.join(&name);
-            let metadata =
-                fs::symlink_metadata(&host_path).map_err(|error| host(&host_path, error))?;
-            let id = (metadata.dev(), metadata.ino());
-            if self.options.skip.contains(&id) {
+            let stat = rustix::fs::statat(&dir, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW);
+            let stat = stat.map_err(|error| self.failed(&path, error.into()))?;
+            let seen = Identity::of(&stat);
+            if self.options.skip.contains(&seen.numbers()) {
                 continue;
             }
-            if let Some(&first) = self.links.get(&id) {
-                self.tree.link(dir, name.as_bytes(), first)?;
+            if let Some(&first) = self.links.get(&seen) {
+                self.tree.link(at.node, name.as_bytes(), first)?;
                 continue;
             }
-            let kind = kind(&host_path, &metadata)?;
+            let kind = self.kind(&dir, &path, &stat)?;
             let is_dir = matches!(kind, NodeKind::Directory(_));
-            let node = self.node(&host_path, &metadata, kind)?;
-            let index = self.tree.add(dir, name.as_bytes(), node)?;
+            let node = self.node(&dir, &path, &stat, kind)?;
+            let node = self.tree.add(at.node, name.as_bytes(), node)?;
             if is_dir {
-                pending.push((host_path, path, index));
-            } else if metadata.nlink() > 1 {
-                self.links.insert(id, index);
+                pending.push(Pending { path, node, seen });
+            } else if stat.st_nlink > 1 {
+                self.links.insert(seen, node);
             }
         }
         Ok(())
     }
 
-    fn node(
-        &self,
-        path: &Path,
-        metadata: &Metadata,
-        kind: NodeKind,
-    ) -> Result<NewNode, BuildError> {
-        let mode = u16::try_from(metadata.mode() & 0o7777).unwrap_or(0o7777);
-        let mut node = NewNode::new(kind, mode);
-        (node.uid, node.gid) = (metadata.uid(), metadata.gid());
-        let nanoseconds = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
-        node.mtime = Timestamp {
-            seconds: metadata.mtime(),
-            nanoseconds,
-        };
-        if let Some(latest) = self
-            .options
-            .latest
-            .filter(|&latest| metadata.mtime() >= latest)
-        {
-            node.mtime = Timestamp {
-                seconds: latest,
-                nanoseconds: 0,
-            };
-        }
-        if self.options.xattrs {
-            for name in xattr::list(path).map_err(|error| host(path, error))? {
-                // An attribute that went away meanwhile is none.
-                if let Some(value) = xattr::get(path, &name).map_err(|error| host(path, error))? {
-                    node.xattrs.insert(name.into_vec(), value);
+    fn kind(&self, dir: &OwnedFd, path: &Path, stat: &Stat) -> Result<NodeKind, BuildError> {
+        Ok(match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => NodeKind::Directory(BTreeMap::new()),
+            FileType::RegularFile => {
+                let root = Arc::clone(&self.root);
+                let file = HostFile::beneath(root, path.to_path_buf(), Identity::of(stat));
+                NodeKind::File {
+                    len: u64::try_from(stat.st_size).unwrap_or(0),
+                    content: Content::Host(file),
                 }
             }
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(dir, last_name(path), Vec::new());
+                let target = target.map_err(|error| self.failed(path, error.into()))?;
+                NodeKind::Symlink(target.into_bytes())
+            }
+            FileType::BlockDevice => NodeKind::BlockDevice(device(stat)),
+            FileType::CharacterDevice => NodeKind::CharDevice(device(stat)),
+            FileType::Fifo => NodeKind::Fifo,
+            _ => NodeKind::Socket,
+        })
+    }
+
+    /// A node of what lies at `path`, in the open directory `dir`.
+    fn node(
+        &self,
+        dir: &OwnedFd,
+        path: &Path,
+        stat: &Stat,
+        kind: NodeKind,
+    ) -> Result<NewNode, BuildError> {
+        let mode = u16::try_from(stat.st_mode & 0o7777).unwrap_or(0o7777);
+        let mut node = NewNode::new(kind, mode);
+        (node.uid, node.gid) = (stat.st_uid, stat.st_gid);
+        let seconds = stat.st_mtime;
+        node.mtime = match self.options.latest {
+            Some(latest) if seconds >= latest => Timestamp {
+                seconds: latest,
+                nanoseconds: 0,
+            },
+            _ => Timestamp {
+                seconds,
+                nanoseconds: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
+            },
+        };
+        if self.options.xattrs {
+            let read = read_xattrs(dir, last_name(path), &mut node);
+            read.map_err(|error| self.failed(path, error))?;
         }
         Ok(node)
     }
-}
 
-fn kind(path: &Path, metadata: &Metadata) -> Result<NodeKind, BuildError> {
-    let file_type = metadata.file_type();
-    Ok(if file_type.is_dir() {
-        NodeKind::Directory(std::collections::BTreeMap::new())
-    } else if file_type.is_file() {
-        NodeKind::File {
-            len: metadata.len(),
-            content: Content::Host(path.to_path_buf()),
-        }
-    } else if file_type.is_symlink() {
-        let target = fs::read_link(path).map_err(|error| host(path, error))?;
-        NodeKind::Symlink(target.into_os_string().into_vec())
-    } else if file_type.is_block_device() {
-        NodeKind::BlockDevice(device(metadata))
-    } else if file_type.is_char_device() {
-        NodeKind::CharDevice(device(metadata))
-    } else if file_type.is_fifo() {
-        NodeKind::Fifo
-    } else {
-        NodeKind::Socket
-    })
-}
-
-fn device(metadata: &Metadata) -> Device {
-    let rdev = metadata.rdev();
-    Device {
-        major: rustix::fs::major(rdev),
-        minor: rustix::fs::minor(rdev),
+    fn failed(&self, path: &Path, source: io::Error) -> BuildError {
+        host(&self.root.join(path), source)
     }
 }
 
-fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    if dir.is_empty() {
-        name.to_vec()
-    } else {
-        [dir, name].join(&b'/')
+/// The names in a directory, as the system lists them.
+fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(OsString::from_vec(name.to_vec()));
+        }
+    }
+    Ok(names)
+}
+
+/// Reads the extended attributes of a name in an open directory. No system call of older kernels
+/// takes a directory and a name; through the directory's descriptor there is a path, of which the last
+/// name is not followed.
+fn read_xattrs(dir: &OwnedFd, name: &OsStr, node: &mut NewNode) -> io::Result<()> {
+    const DESCRIPTORS: &str = "/proc/self/fd";
+    let path = Path::new(DESCRIPTORS).join(dir.as_raw_fd().to_string());
+    let path = path.join(name);
+    let listed = xattr::list(&path);
+    if listed.is_err() && !Path::new(DESCRIPTORS).exists() {
+        let text = "extended attributes are read through /proc, which is not mounted";
+        return Err(io::Error::new(io::ErrorKind::NotFound, text));
+    }
+    for name in listed? {
+        // An attribute that went away meanwhile is none.
+        if let Some(value) = xattr::get(&path, &name)? {
+            node.xattrs.insert(name.into_vec(), value);
+        }
+    }
+    Ok(())
+}
+
+/// The last name of a path; a directory calls itself `.`.
+fn last_name(path: &Path) -> &OsStr {
+    path.file_name().unwrap_or(OsStr::new("."))
+}
+
+fn device(stat: &Stat) -> Device {
+    Device {
+        major: rustix::fs::major(stat.st_rdev),
+        minor: rustix::fs::minor(stat.st_rdev),
     }
 }
 

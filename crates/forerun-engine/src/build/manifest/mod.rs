@@ -16,7 +16,7 @@ use std::sync::Arc;
 use forerun_io::{Limits, u64_from};
 
 use super::line::{Components, LineError, is_blank};
-use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Tree};
+use super::{BuildError, Content, HostFile, NewNode, NodeIndex, NodeKind, Tree};
 use parse::{Action, Attributes, Line, Make, parse};
 
 /// No definition is longer: paths, targets and attributes all end far below.
@@ -300,7 +300,7 @@ fn host_file(path: PathBuf) -> Result<NodeKind, LineError> {
     match found {
         Ok((metadata, path)) if metadata.is_file() => Ok(NodeKind::File {
             len: metadata.len(),
-            content: Content::Host(path),
+            content: Content::Host(HostFile::named(path, &metadata)),
         }),
         Ok(_) => Err(LineError::Host {
             path,

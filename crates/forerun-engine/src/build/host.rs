@@ -1,0 +1,162 @@
+//! Files of the host that go into an image.
+//!
+//! Between the scan and the writing of the image others may rename what was scanned. A file is
+//! therefore opened below the directory that was given, through no symbolic link, and must be the
+//! inode that the scan saw.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forerun_io::open_beneath;
+use rustix::fs::{CWD, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+/// The directory that is scanned, held open.
+#[derive(Debug)]
+pub(super) struct Root {
+    /// As the caller named it, for messages.
+    path: PathBuf,
+    dir: OwnedFd,
+}
+
+impl Root {
+    /// Opens the directory that the caller named; a link that leads to it is followed.
+    ///
+    /// # Errors
+    /// What opening it reports.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        let path = path.to_path_buf();
+        Ok(Self { path, dir })
+    }
+
+    /// The directory's own attributes.
+    ///
+    /// # Errors
+    /// What fstat(2) reports.
+    pub fn stat(&self) -> io::Result<Stat> {
+        Ok(rustix::fs::fstat(&self.dir)?)
+    }
+
+    /// The path of what lies in it, for messages.
+    pub fn join(&self, path: &Path) -> PathBuf {
+        match path.as_os_str().is_empty() {
+            true => self.path.clone(),
+            false => self.path.join(path),
+        }
+    }
+
+    /// Opens a directory below, which must be the one that was seen.
+    ///
+    /// # Errors
+    /// What opening it reports; also where another one has its place.
+    pub fn open_dir(&self, path: &Path, seen: Identity) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let dir = open_beneath(&self.dir, path, flags).map_err(replaced_by_link)?;
+        seen.check(&dir)?;
+        Ok(dir)
+    }
+}
+
+/// What tells an inode from all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// That of what was looked at.
+    pub const fn of(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        }
+    }
+
+    /// As a pair of device and inode number.
+    pub const fn numbers(self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+
+    fn check(self, file: impl AsFd) -> io::Result<()> {
+        match Self::of(&rustix::fs::fstat(file)?) == self {
+            true => Ok(()),
+            false => Err(replaced()),
+        }
+    }
+}
+
+fn replaced() -> io::Error {
+    io::Error::other("another file took its place after it was looked at")
+}
+
+/// The error of opening what was no symbolic link, and led through none, when it was looked at.
+fn replaced_by_link(error: Errno) -> io::Error {
+    match error {
+        Errno::LOOP => replaced(),
+        error => error.into(),
+    }
+}
+
+/// A regular file of the host, and which one it was when it was looked at.
+#[derive(Clone, Debug)]
+pub struct HostFile {
+    /// The directory that the path is relative to; none where the caller named the file itself.
+    root: Option<Arc<Root>>,
+    path: PathBuf,
+    seen: Identity,
+}
+
+impl HostFile {
+    /// A file that the caller named.
+    #[must_use]
+    pub fn named(path: PathBuf, metadata: &Metadata) -> Self {
+        let seen = Identity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        };
+        let root = None;
+        Self { root, path, seen }
+    }
+
+    pub(super) const fn beneath(root: Arc<Root>, path: PathBuf, seen: Identity) -> Self {
+        let root = Some(root);
+        Self { root, path, seen }
+    }
+
+    /// The path that leads to it, for messages.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        match &self.root {
+            Some(root) => root.join(&self.path),
+            None => self.path.clone(),
+        }
+    }
+
+    /// Opens it for reading.
+    ///
+    /// # Errors
+    /// What opening it reports; also where it is not the file any more that was looked at, be it
+    /// that its name or a directory on the way was replaced, by a symbolic link for example.
+    pub fn open(&self) -> io::Result<File> {
+        // A pipe in its place must not hold the caller up.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match &self.root {
+            Some(root) => open_beneath(&root.dir, &self.path, flags),
+            None => rustix::fs::openat(CWD, &self.path, flags, Mode::empty()),
+        };
+        let file = File::from(file.map_err(replaced_by_link)?);
+        self.seen.check(&file)?;
+        // A new pipe may have got the inode number of a file that was removed.
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(replaced()),
+        }
+    }
+}

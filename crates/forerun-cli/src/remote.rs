@@ -77,7 +77,8 @@ pub struct ServerArgs {
     /// Trust the certificates in this PEM file too
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca_file: Option<PathBuf>,
-    /// Speak plain HTTP to this registry (HOST:PORT); done without asking on this machine
+    /// Allow plain HTTP to this server (HOST or HOST:PORT); registries are then spoken to that way.
+    /// Servers on this machine need no leave
     #[arg(help_heading = "Images at servers", long, value_name = "HOST")]
     pub plain_http: Vec<String>,
 }

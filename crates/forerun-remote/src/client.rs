@@ -1,7 +1,7 @@
 //! How HTTP clients are made: TLS roots, redirects, name, time to connect.
 //!
-//! A client follows no redirect, or follows with care: never from https down to http, and with
-//! credentials only as long as scheme, host and port stay the same. No total timeout is set here:
+//! A client follows no redirect, or those that [`redirect`](crate::redirect) allows, and shows
+//! credentials only as long as host and port stay the same. No total timeout is set here:
 //! bodies are as long as images; what watches them is the fetcher.
 
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 
-use crate::{RemoteError, Result};
+use crate::{RemoteError, Result, proxies};
 
 /// A file of certificates in PEM form that are trusted besides those of the system.
 pub const CA_FILE_VARIABLE: &str = "FORERUN_CA_FILE";
@@ -63,7 +63,8 @@ pub fn build(options: &ClientOptions) -> Result<reqwest::Client> {
     } else {
         redirect::Policy::none()
     };
-    reqwest::Client::builder()
+    let builder = proxies::set(reqwest::Client::builder()).map_err(|error| failed_proxy(&error))?;
+    builder
         .tls_backend_preconfigured(tls)
         .redirect(redirects)
         .user_agent(concat!("forerun/", env!("CARGO_PKG_VERSION")))
@@ -73,6 +74,13 @@ pub fn build(options: &ClientOptions) -> Result<reqwest::Client> {
         .referer(false)
         .build()
         .map_err(|error| failed(describe(&error)))
+}
+
+fn failed_proxy(error: &reqwest::Error) -> RemoteError {
+    RemoteError::Reference {
+        text: "the proxy of the environment".to_owned(),
+        reason: describe(error),
+    }
 }
 
 /// Certificates of the system, and those of the user's file.
@@ -104,12 +112,11 @@ fn roots(options: &ClientOptions) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-/// Follows a redirect unless it gives up encryption or there were too many.
+/// Follows a redirect unless it leads where none may, or there were too many.
 fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
-    let down = attempt.url().scheme() != "https"
-        && attempt.previous().iter().any(|url| url.scheme() == "https");
-    if down {
-        return attempt.error("a redirect from https to http is not followed");
+    let from = attempt.previous().last();
+    if let Some(Err(reason)) = from.map(|from| crate::redirect::check(from, attempt.url())) {
+        return attempt.error(reason);
     }
     if attempt.previous().len() > REDIRECTS {
         return attempt.error("too many redirects");

@@ -17,6 +17,7 @@ use crate::memory::facts::{Address, Facts};
 use crate::origin::S3Settings;
 use crate::reference::place_of;
 use crate::registry::{ImageName, Mirror, Registry};
+use crate::site::check_plain;
 use crate::{
     Description, HttpOrigin, Identity, Layout, Origin, Pinned, Reference, RemoteBlob, RemoteError,
     RemoteOptions, Result, S3Origin,
@@ -110,18 +111,28 @@ pub struct Candidate {
 /// # Errors
 /// Addresses that are none.
 pub fn candidates(reference: &Reference, options: &RemoteOptions) -> Result<Vec<Candidate>> {
-    let client = client(options, true)?;
-    let mut candidates = vec![candidate(&client, reference)?];
+    let mut candidates = vec![candidate(reference, options)?];
     for mirror in &options.mirrors {
-        candidates.push(candidate(&client, &Reference::parse(mirror)?)?);
+        candidates.push(candidate(&Reference::parse(mirror)?, options)?);
     }
     Ok(candidates)
 }
 
-fn candidate(client: &reqwest::Client, reference: &Reference) -> Result<Candidate> {
+fn candidate(reference: &Reference, options: &RemoteOptions) -> Result<Candidate> {
+    let plain = &options.registry.insecure;
     let origin: Arc<dyn Origin> = match reference {
-        Reference::Http(url) => Arc::new(HttpOrigin::new(client.clone(), url.clone())?),
-        Reference::S3 { bucket, key } => Arc::new(S3Origin::new(client.clone(), bucket, key)?),
+        Reference::Http(url) => {
+            check_plain(url, plain)?;
+            Arc::new(HttpOrigin::new(client(options, true)?, url.clone())?)
+        }
+        Reference::S3 { bucket, key } => {
+            if let Some(Ok(endpoint)) = S3Settings::endpoint_of_user().map(|url| Url::parse(&url)) {
+                check_plain(&endpoint, plain)?;
+            }
+            // A store's redirect leads to another endpoint, which the session token that goes with
+            // each request is not meant for.
+            Arc::new(S3Origin::new(client(options, false)?, bucket, key)?)
+        }
         Reference::Oci(name) => {
             return Err(RemoteError::Reference {
                 text: name.to_string(),

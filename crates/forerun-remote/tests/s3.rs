@@ -6,12 +6,15 @@
 
 mod support;
 
+use std::io::Read as _;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use forerun_io::ReadAt;
-use forerun_testkit::fault_proxy::FaultProxy;
-use forerun_testkit::servers::S3Server;
+use forerun_testkit::fault_proxy::{Fault, FaultProxy};
+use forerun_testkit::servers::{Nginx, NginxOptions, S3Server};
 use forerun_testkit::temp_dir;
 use support::{noise, options, read, try_open};
 
@@ -39,6 +42,12 @@ fn again(name: &str, variables: &[(&str, String)]) {
         "AWS_ENDPOINT_URL_S3",
         "AWS_SHARED_CREDENTIALS_FILE",
         "AWS_CONFIG_FILE",
+        "HTTP_PROXY",
+        "http_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+        "NO_PROXY",
+        "no_proxy",
     ] {
         command.env_remove(name);
     }
@@ -107,6 +116,127 @@ fn the_wrong_key_is_refused_and_not_told() {
         }
     }
     again("the_wrong_key_is_refused_and_not_told", &variables);
+}
+
+/// A server that notes what it is sent, and answers nothing.
+struct Listener {
+    address: String,
+    heard: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Listener {
+    fn start() -> Self {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap().to_string();
+        let heard = Arc::<Mutex<Vec<u8>>>::default();
+        let notes = Arc::clone(&heard);
+        std::thread::spawn(move || {
+            for stream in socket.incoming() {
+                let mut bytes = [0; 4096];
+                let got = stream.unwrap().read(&mut bytes).unwrap();
+                notes.lock().unwrap().extend_from_slice(&bytes[..got]);
+            }
+        });
+        Self { address, heard }
+    }
+
+    fn heard(&self) -> String {
+        String::from_utf8_lossy(&self.heard.lock().unwrap()).into_owned()
+    }
+}
+
+#[test]
+fn session_tokens_follow_no_redirect() {
+    if is_second() {
+        let cache = temp_dir("cache");
+        let error = try_open("s3://images/image", &options(cache.path())).unwrap_err();
+        assert!(error.contains("redirects elsewhere"), "{error}");
+        return;
+    }
+    let Some(s3) = S3Server::start() else {
+        return;
+    };
+    s3.put("image", &noise(1000, 1));
+    let elsewhere = Listener::start();
+    let location = format!("http://{}/images/image", elsewhere.address);
+    let proxy = FaultProxy::start(&s3.endpoint());
+    proxy.faults(move |_| {
+        let location = location.clone();
+        Some(Fault::Redirect { location })
+    });
+    let mut variables = s3.environment();
+    for (name, value) in &mut variables {
+        if *name == "AWS_ENDPOINT_URL" {
+            *value = proxy.url();
+        }
+    }
+    variables.push(("AWS_SESSION_TOKEN", "the-session-token".to_owned()));
+    again("session_tokens_follow_no_redirect", &variables);
+    assert!(!proxy.log().entries.is_empty(), "the store was asked");
+    assert_eq!(elsewhere.heard(), "", "nothing goes where the store points");
+}
+
+#[test]
+fn a_store_without_tls_needs_leave() {
+    if is_second() {
+        let cache = temp_dir("cache");
+        let error = try_open("s3://images/image", &options(cache.path())).unwrap_err();
+        assert!(error.contains("--plain-http 192.0.2.1"), "{error}");
+        let mut options = options(cache.path());
+        options.registry.insecure = vec!["192.0.2.1".to_owned()];
+        options.timeout = std::time::Duration::from_millis(100);
+        options.retries = 0;
+        let error = try_open("s3://images/image", &options).unwrap_err();
+        assert!(!error.contains("--plain-http"), "{error}");
+        return;
+    }
+    // A network of documentation, where no server is.
+    let endpoint = "http://192.0.2.1:9000".to_owned();
+    let key = |name| (name, "key".to_owned());
+    let variables = [
+        ("AWS_ENDPOINT_URL", endpoint),
+        key("AWS_ACCESS_KEY_ID"),
+        key("AWS_SECRET_ACCESS_KEY"),
+        ("AWS_REGION", "us-east-1".to_owned()),
+    ];
+    again("a_store_without_tls_needs_leave", &variables);
+}
+
+#[test]
+fn no_proxy_is_asked_for_servers_on_this_machine() {
+    let url_variable = "FORERUN_TEST_URL";
+    if is_second() {
+        let url = std::env::var(url_variable).unwrap();
+        let cache = temp_dir("cache");
+        let image = try_open(&url, &options(cache.path())).unwrap();
+        read(&image, &noise(1000, 1), 0, 1000);
+        // Other hosts are reached by it.
+        let mut options = options(cache.path());
+        options.registry.insecure = vec!["192.0.2.1".to_owned()];
+        options.retries = 0;
+        let _nothing_is_answered = try_open("http://192.0.2.1/outside", &options);
+        return;
+    }
+    let dir = temp_dir("served");
+    std::fs::write(dir.path().join("image"), noise(1000, 1)).unwrap();
+    let Some(nginx) = Nginx::start(dir.path(), &NginxOptions::default()) else {
+        return;
+    };
+    let proxy = Listener::start();
+    let address = format!("http://user:password@{}", proxy.address);
+    let with_password = nginx
+        .url_of("image")
+        .replace("http://", "http://name:secret@");
+    let variables = [
+        ("HTTP_PROXY", address.clone()),
+        ("ALL_PROXY", address),
+        ("NO_PROXY", "example.org".to_owned()),
+        (url_variable, with_password),
+    ];
+    again("no_proxy_is_asked_for_servers_on_this_machine", &variables);
+    let heard = proxy.heard();
+    assert!(heard.contains("192.0.2.1/outside"), "{heard}");
+    assert!(!heard.contains("127.0.0.1"), "{heard}");
 }
 
 /// A profile whose keys are these.

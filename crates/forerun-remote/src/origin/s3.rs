@@ -2,8 +2,9 @@
 //!
 //! Signing and most sources of credentials are the object store library's: the usual `AWS_*`
 //! variables, web identity tokens, container and instance roles. Profiles are ours
-//! (`aws_profile.rs`). Endpoints of one's own (`AWS_ENDPOINT_URL`) are addressed by path. Requests go through our own client, for its TLS roots and redirect rules, and are not
-//! tried again here.
+//! (`aws_profile.rs`). Endpoints of one's own (`AWS_ENDPOINT_URL`) are addressed by path. Requests
+//! go through our own client, for its TLS roots, and are not tried again here. No redirect is
+//! followed: a request carries the session token in a header that clients do not take out.
 
 use std::error::Error as _;
 use std::fmt;
@@ -20,7 +21,7 @@ use object_store::client::{
 };
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore as _, ObjectStoreExt as _, RetryConfig};
-use reqwest::Client;
+use reqwest::{Client, StatusCode};
 
 use super::S3Settings;
 use crate::answer::refusal;
@@ -69,6 +70,13 @@ impl HttpService for OurClient {
     {
         Box::pin(async move {
             let answer = HttpService::call(&self.client, request).await?;
+            if answer.status().is_redirection() && answer.status() != StatusCode::NOT_MODIFIED {
+                let refused = RemoteError::Refused {
+                    place: self.place.clone(),
+                    reason: redirected(&answer),
+                };
+                return Err(HttpError::new(HttpErrorKind::Unknown, refused));
+            }
             match refusal(&self.place, answer.status(), answer.headers()) {
                 busy @ RemoteError::Busy { .. } => {
                     Err(HttpError::new(HttpErrorKind::Unknown, busy))
@@ -76,6 +84,18 @@ impl HttpService for OurClient {
                 _ => Ok(answer),
             }
         })
+    }
+}
+
+/// What a redirect of a store means: most often that the bucket is in another region.
+fn redirected(answer: &HttpResponse) -> String {
+    let region = answer.headers().get("x-amz-bucket-region");
+    let region = region.and_then(|region| region.to_str().ok());
+    match region.filter(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')) {
+        Some(region) => format!("the bucket is in another region: set AWS_REGION={region}"),
+        None => "the store redirects elsewhere, which is not followed: \
+                 see AWS_REGION and AWS_ENDPOINT_URL"
+            .to_owned(),
     }
 }
 

@@ -14,9 +14,10 @@ use reqwest::header::HeaderValue;
 
 use super::challenge::{self, Challenge};
 use super::docker_config::{self, Credentials};
-use super::endpoint::{Endpoint, Site};
+use super::endpoint::Endpoint;
 use super::options::RegistryOptions;
 use super::token;
+use crate::site::Site;
 use crate::{RemoteError, Result};
 
 /// What a request wants to do.

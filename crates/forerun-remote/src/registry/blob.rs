@@ -17,8 +17,9 @@ use url::Url;
 
 use super::Registry;
 use super::call::{Answer, Call};
-use super::endpoint::{Endpoint, Site};
+use super::endpoint::Endpoint;
 use super::wire;
+use crate::site::Site;
 use crate::{Body, Description, Origin, RemoteError, Result, answer, place_of};
 
 /// One blob at one registry or mirror.

@@ -1,7 +1,7 @@
 //! A request to a registry: credentials when asked for, redirects followed by hand.
 //!
 //! `Authorization` goes to the registry's own scheme, host and port only. Redirects are followed
-//! for reading requests, never from https to http, and to this machine only from this machine.
+//! for reading requests, as far as [`redirect`] lets them be.
 
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use url::Url;
 
 use super::Registry;
 use super::auth::Access;
-use super::endpoint::{Endpoint, Site};
+use super::endpoint::Endpoint;
 use super::wire;
-use crate::{RemoteError, Result, place_of};
+use crate::site::Site;
+use crate::{RemoteError, Result, place_of, redirect};
 
 /// Redirects followed for one request.
 const REDIRECTS: usize = 5;
@@ -135,61 +136,5 @@ fn target(from: &Url, response: &Response, redirects: usize) -> Result<Url> {
         .get(LOCATION)
         .and_then(|value| value.to_str().ok())
         .ok_or_else(|| refused("a redirect that leads nowhere"))?;
-    follow(from, location)
-}
-
-/// The URL `location` means at `from`, if it may be gone to.
-pub(super) fn follow(from: &Url, location: &str) -> Result<Url> {
-    let refused = |reason: &str| RemoteError::Refused {
-        place: place_of(from),
-        reason: reason.to_string(),
-    };
-    let to = from
-        .join(location)
-        .map_err(|_| refused("a redirect to no URL"))?;
-    let (Some(old), Some(new)) = (Site::of(from), Site::of(&to)) else {
-        return Err(refused("a redirect to what is neither http nor https"));
-    };
-    if old.is_secure() && !new.is_secure() {
-        return Err(refused("a redirect from https to http is not followed"));
-    }
-    if new.is_loopback() && !old.is_loopback() {
-        return Err(refused("a redirect to this machine is not followed"));
-    }
-    if !to.username().is_empty() || to.password().is_some() {
-        return Err(refused("a redirect with credentials in it is not followed"));
-    }
-    Ok(to)
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn redirects_that_lead_down_or_inward_are_refused() {
-        for (from, location, expected) in [
-            (
-                "https://a.org/v2/",
-                "https://cdn.org/x?y",
-                Some("https://cdn.org/x?y"),
-            ),
-            ("https://a.org/v2/", "/z", Some("https://a.org/z")),
-            ("https://a.org/v2/", "http://a.org/x", None),
-            ("https://a.org/v2/", "https://127.0.0.1/x", None),
-            ("https://a.org/v2/", "https://u:p@b.org/x", None),
-            ("https://a.org/v2/", "file:///etc/passwd", None),
-            (
-                "http://localhost:1/",
-                "http://127.0.0.1:2/x",
-                Some("http://127.0.0.1:2/x"),
-            ),
-            ("http://10.0.0.1/", "http://[::1]/x", None),
-        ] {
-            let from = Url::parse(from).unwrap();
-            let url = follow(&from, location).ok().map(|url| url.to_string());
-            assert_eq!(url.as_deref(), expected, "{from} {location}");
-        }
-    }
+    redirect::follow(from, location)
 }

@@ -2,58 +2,13 @@
 //!
 //! Plain http is spoken on loopback and where the user said so, nowhere else.
 
-use std::fmt;
-use std::net::IpAddr;
-
 use forerun_cache::Digest;
 use url::Url;
 
 use super::name::ImageName;
 use super::options::RegistryOptions;
+use crate::site::{Site, check_plain, is_loopback};
 use crate::{RemoteError, Result};
-
-/// Scheme, host and port: whom credentials are for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Site {
-    scheme: String,
-    host: String,
-    port: u16,
-}
-
-impl Site {
-    /// The site of `url`, if it has one: http and https have.
-    pub(super) fn of(url: &Url) -> Option<Self> {
-        if !matches!(url.scheme(), "http" | "https") {
-            return None;
-        }
-        Some(Self {
-            scheme: url.scheme().to_string(),
-            host: url.host_str()?.to_string(),
-            port: url.port_or_known_default()?,
-        })
-    }
-
-    /// Host without port.
-    pub(super) fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// Whether TLS protects what is sent.
-    pub(super) fn is_secure(&self) -> bool {
-        self.scheme == "https"
-    }
-
-    /// Whether the host is this machine, by name or number.
-    pub(super) fn is_loopback(&self) -> bool {
-        is_loopback(&self.host)
-    }
-}
-
-impl fmt::Display for Site {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}:{}", self.scheme, self.host, self.port)
-    }
-}
 
 /// A repository at one registry or mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +29,7 @@ impl Endpoint {
         let mut endpoints = Vec::new();
         for mirror in &options.mirrors {
             if mirror.registry == name.registry {
-                endpoints.push(Self::of_mirror(&mirror.location, name)?);
+                endpoints.push(Self::of_mirror(&mirror.location, name, options)?);
             }
         }
         endpoints.push(Self::of_registry(name, options)?);
@@ -105,7 +60,7 @@ impl Endpoint {
             .ok_or_else(|| bad(&name.to_string(), "its host makes no URL"))
     }
 
-    fn of_mirror(location: &str, name: &ImageName) -> Result<Self> {
+    fn of_mirror(location: &str, name: &ImageName, options: &RegistryOptions) -> Result<Self> {
         let refused = |reason: &str| bad(&without_credentials(location), reason);
         let url = Url::parse(location).map_err(|_| refused("the mirror is no URL"))?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -119,6 +74,7 @@ impl Endpoint {
         let host = url
             .host_str()
             .ok_or_else(|| refused("the mirror's URL has no host"))?;
+        check_plain(&url, &options.insecure)?;
         let known_as = match url.port() {
             Some(port) => format!("{host}:{port}"),
             None => host.to_string(),
@@ -180,12 +136,6 @@ fn without_credentials(text: &str) -> String {
     format!("{scheme}://{rest}")
 }
 
-/// Whether `host` (no port) is this machine.
-fn is_loopback(host: &str) -> bool {
-    let number = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || number.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -244,6 +194,7 @@ mod tests {
                 mirror("b.org", "https://other.org"),
                 mirror("a.org", "http://10.1.1.1"),
             ],
+            insecure: vec!["10.1.1.1".to_string()],
             ..RegistryOptions::default()
         };
         assert_eq!(
@@ -259,6 +210,7 @@ mod tests {
             "ftp://m.org",
             "https://u:secret@m.org",
             "https://m.org/?a=secret",
+            "http://10.1.1.1",
         ] {
             let options = RegistryOptions {
                 mirrors: vec![mirror("a.org", location)],

@@ -11,7 +11,7 @@ use super::artifact::{self, MAX_PARTS};
 use super::manifest::{self, Document};
 use crate::memory::facts::{self, Facts, Shape};
 
-use super::{ImageName, call, challenge, choose, docker_config, media};
+use super::{ImageName, challenge, choose, docker_config, media};
 
 /// A configuration in our form, of an image that [`manifest`] has the parts of.
 #[must_use]
@@ -128,7 +128,7 @@ pub fn texts(bytes: &[u8]) {
         assert_eq!(name.to_string().parse::<ImageName>().ok(), Some(name));
     }
     if let Ok(from) = Url::parse("https://registry.example/v2/a/blobs/x")
-        && let Ok(to) = call::follow(&from, text)
+        && let Ok(to) = crate::redirect::follow(&from, text)
     {
         assert_eq!(to.scheme(), "https");
     }

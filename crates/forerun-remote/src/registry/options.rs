@@ -18,7 +18,9 @@ pub struct Mirror {
 pub struct RegistryOptions {
     /// Mirrors, asked in this order before the registry itself. Only reading uses them.
     pub mirrors: Vec<Mirror>,
-    /// Hosts (`host` or `host:port`) that are spoken to without TLS. Loopback always is.
+    /// Hosts (`host` or `host:port`) that may be spoken to without TLS: registries are, and addresses
+    /// of web servers and object stores that begin with `http:` are refused for all others. Loopback
+    /// always is.
     pub insecure: Vec<String>,
     /// Hosts that may be given a registry's credentials to make a token of them, besides the
     /// registry's own domain.

@@ -8,8 +8,9 @@
 
 use url::Url;
 
-use super::endpoint::{Endpoint, Site};
+use super::endpoint::Endpoint;
 use super::options::RegistryOptions;
+use crate::site::Site;
 
 /// The token server of Docker's hub, which is beside it and not below.
 const DOCKER_HUB: (&str, &str) = ("registry-1.docker.io", "auth.docker.io");

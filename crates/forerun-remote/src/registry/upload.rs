@@ -17,11 +17,12 @@ use reqwest::{Method, StatusCode};
 use url::Url;
 
 use super::auth::Access;
-use super::call::{Answer, Call, follow};
+use super::call::{Answer, Call};
 use super::endpoint::Endpoint;
 use super::manifest::MAX_MANIFEST;
 use super::retry::retry;
 use super::{ImageName, Registry, media, wire};
+use crate::redirect::follow;
 use crate::{RemoteError, Result, answer};
 
 /// Longest body of one request.

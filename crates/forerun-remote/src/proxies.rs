@@ -1,0 +1,39 @@
+//! Which proxy requests go through: the one of the environment, but none to reach this machine.
+//!
+//! A proxy on another machine cannot reach a server on this one, and would be shown what is meant for
+//! it, credentials included.
+
+use reqwest::{ClientBuilder, NoProxy, Proxy};
+
+/// This machine, as `NO_PROXY` lists hosts.
+const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
+
+/// Sets the proxies that `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY` name, in capitals or not, less
+/// the hosts of `NO_PROXY`.
+///
+/// # Errors
+/// What is wrong with the address of a proxy.
+pub fn set(builder: ClientBuilder) -> reqwest::Result<ClientBuilder> {
+    let variable = |name: &str| {
+        let value = std::env::var(name).or_else(|_| std::env::var(name.to_lowercase()));
+        value.ok().filter(|value| !value.is_empty())
+    };
+    let except = match variable("NO_PROXY") {
+        Some(hosts) => format!("{hosts},{LOOPBACK}"),
+        None => LOOPBACK.to_owned(),
+    };
+    let except = || NoProxy::from_string(&except);
+    // In a program run by a web server HTTP_PROXY is what the client sent as the header Proxy.
+    let is_cgi = std::env::var_os("REQUEST_METHOD").is_some();
+    let mut builder = builder.no_proxy();
+    if let Some(url) = variable("HTTP_PROXY").filter(|_| !is_cgi) {
+        builder = builder.proxy(Proxy::http(url)?.no_proxy(except()));
+    }
+    if let Some(url) = variable("HTTPS_PROXY") {
+        builder = builder.proxy(Proxy::https(url)?.no_proxy(except()));
+    }
+    if let Some(url) = variable("ALL_PROXY") {
+        builder = builder.proxy(Proxy::all(url)?.no_proxy(except()));
+    }
+    Ok(builder)
+}

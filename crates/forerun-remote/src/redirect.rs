@@ -1,0 +1,72 @@
+//! Which redirects are followed.
+//!
+//! Never one from https down to http, never one from elsewhere to this machine, whose servers trust
+//! those who reach them, and none that brings credentials along.
+
+use url::Url;
+
+use crate::reference::place_of;
+use crate::site::Site;
+use crate::{RemoteError, Result};
+
+/// The URL `location` means at `from`, if it may be gone to.
+pub fn follow(from: &Url, location: &str) -> Result<Url> {
+    let refused = |reason: &str| RemoteError::Refused {
+        place: place_of(from),
+        reason: reason.to_string(),
+    };
+    let to = from
+        .join(location)
+        .map_err(|_| refused("a redirect to no URL"))?;
+    check(from, &to).map_err(refused)?;
+    Ok(to)
+}
+
+/// Whether a redirect may be followed; if not, why.
+pub fn check(from: &Url, to: &Url) -> std::result::Result<(), &'static str> {
+    let (Some(old), Some(new)) = (Site::of(from), Site::of(to)) else {
+        return Err("a redirect to what is neither http nor https");
+    };
+    if old.is_secure() && !new.is_secure() {
+        return Err("a redirect from https to http is not followed");
+    }
+    if new.is_loopback() && !old.is_loopback() {
+        return Err("a redirect to this machine is not followed");
+    }
+    if !to.username().is_empty() || to.password().is_some() {
+        return Err("a redirect with credentials in it is not followed");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn redirects_that_lead_down_or_inward_are_refused() {
+        for (from, location, expected) in [
+            (
+                "https://a.org/v2/",
+                "https://cdn.org/x?y",
+                Some("https://cdn.org/x?y"),
+            ),
+            ("https://a.org/v2/", "/z", Some("https://a.org/z")),
+            ("https://a.org/v2/", "http://a.org/x", None),
+            ("https://a.org/v2/", "https://127.0.0.1/x", None),
+            ("https://a.org/v2/", "https://u:p@b.org/x", None),
+            ("https://a.org/v2/", "file:///etc/passwd", None),
+            (
+                "http://localhost:1/",
+                "http://127.0.0.1:2/x",
+                Some("http://127.0.0.1:2/x"),
+            ),
+            ("http://10.0.0.1/", "http://[::1]/x", None),
+        ] {
+            let from = Url::parse(from).unwrap();
+            let url = follow(&from, location).ok().map(|url| url.to_string());
+            assert_eq!(url.as_deref(), expected, "{from} {location}");
+        }
+    }
+}

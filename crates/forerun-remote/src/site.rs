@@ -1,0 +1,110 @@
+//! Servers: who they are, and which of them are spoken to without TLS.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use url::Url;
+
+use crate::reference::place_of;
+use crate::{RemoteError, Result};
+
+/// Scheme, host and port: whom credentials are for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Site {
+    scheme: String,
+    host: String,
+    port: u16,
+}
+
+impl Site {
+    /// The site of `url`, if it has one: http and https have.
+    pub fn of(url: &Url) -> Option<Self> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return None;
+        }
+        Some(Self {
+            scheme: url.scheme().to_string(),
+            host: url.host_str()?.to_string(),
+            port: url.port_or_known_default()?,
+        })
+    }
+
+    /// Host without port.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Whether TLS protects what is sent.
+    pub fn is_secure(&self) -> bool {
+        self.scheme == "https"
+    }
+
+    /// Whether the host is this machine, by name or number.
+    pub fn is_loopback(&self) -> bool {
+        is_loopback(&self.host)
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}:{}", self.scheme, self.host, self.port)
+    }
+}
+
+/// Whether `host` (no port) is this machine.
+pub fn is_loopback(host: &str) -> bool {
+    let number = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || number.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Refuses a URL of plain HTTP, unless it leads to this machine or to one of `allowed`: hosts as
+/// `host` or `host:port`.
+///
+/// # Errors
+/// [`RemoteError::Reference`], which names the option.
+pub fn check_plain(url: &Url, allowed: &[String]) -> Result<()> {
+    let Some(site) = Site::of(url) else {
+        return Ok(());
+    };
+    let with_port = format!("{}:{}", site.host, site.port);
+    let is_allowed = |host: &String| *host == site.host || *host == with_port;
+    if site.is_secure() || site.is_loopback() || allowed.iter().any(is_allowed) {
+        return Ok(());
+    }
+    Err(RemoteError::Reference {
+        text: place_of(url),
+        reason: format!(
+            "plain HTTP shows everything on the way, and anyone on the way can change it; \
+             --plain-http {} allows it",
+            site.host
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn plain_http_is_for_this_machine_and_where_the_user_says_so() {
+        let allowed = ["10.0.0.1".to_owned(), "a.org:8080".to_owned()];
+        for (url, expected) in [
+            ("https://b.org/x", true),
+            ("http://localhost:1/x", true),
+            ("http://[::1]/x", true),
+            ("http://127.1.2.3/x", true),
+            ("http://10.0.0.1:99/x", true),
+            ("http://a.org:8080/x", true),
+            ("http://a.org/x", false),
+            ("http://localhost.a.org/x", false),
+            ("http://user:secret@b.org/x", false),
+        ] {
+            let checked = check_plain(&Url::parse(url).unwrap(), &allowed);
+            assert_eq!(checked.is_ok(), expected, "{url}");
+            let text = checked.err().map(|error| error.to_string());
+            let text = text.unwrap_or_default();
+            assert!(!text.contains("secret"), "{text}");
+        }
+    }
+}

@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use forerun_engine::Volume;
 use forerun_io::{BlockDevice, Counter, MemoryDevice, Observer, ReadAt, u64_from};
-use forerun_testkit::MemVolume;
+use forerun_testkit::{MemVolume, PanickingDevice};
 use forerun_vfs::{
     Changes, Error, FileSystem, FileSystemMut, FileType, NewNode, NodeId, Timestamp,
 };
@@ -250,4 +251,36 @@ fn writes_to_different_files_go_on_side_by_side() {
         assert_eq!(test.volume.read(node, 0, &mut out).unwrap(), 100_000);
         assert!(out.iter().all(|byte| *byte == n as u8 + 1));
     }
+}
+
+#[test]
+fn after_a_panic_while_contents_are_written_nothing_is_written() {
+    let device = Arc::new(PanickingDevice::new(vec![0xee; 4 << 20]));
+    let below: Arc<dyn BlockDevice> = Arc::<PanickingDevice>::clone(&device);
+    let fs: Arc<dyn FileSystemMut> = Arc::new(MemVolume::new(Arc::clone(&below), CLUSTER));
+    let volume = Volume::new(Arc::clone(&fs), below, Arc::<Observer>::default());
+    let [one, other] = ["one", "other"].map(|name| {
+        let new = NewNode {
+            kind: FileType::Regular,
+            permissions: 0o644,
+            owner: (0, 0),
+            time: TIME,
+        };
+        fs.create(fs.root(), name.as_bytes(), &new).unwrap()
+    });
+    volume.write(one, 0, b"before", TIME).unwrap();
+    device.arm(Some(0));
+    let panicked = catch_unwind(AssertUnwindSafe(|| volume.write(one, 6, b"after", TIME)));
+    assert!(panicked.is_err());
+    let changes = device.changes();
+    for node in [one, other] {
+        let error = volume.write(node, 0, b"later", TIME).unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
+        let error = volume.change(node, &Changes::default()).unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
+    }
+    assert_eq!(device.changes(), changes);
+    let mut out = [0; 10];
+    assert_eq!(volume.read(one, 0, &mut out).unwrap(), 6);
+    assert_eq!(&out[..6], b"before");
 }

@@ -80,6 +80,8 @@ pub enum Stopped {
     Failed,
     /// Damage was met: what was changed before is still written.
     Damaged,
+    /// A thread panicked: what is in memory may be wrong, and nothing is written any more.
+    Panicked,
 }
 
 impl Stopped {
@@ -89,6 +91,9 @@ impl Stopped {
             match self {
                 Self::Failed => "the device failed",
                 Self::Damaged => "damage was met in its metadata",
+                Self::Panicked => {
+                    "a thread panicked while the volume was in use; nothing is written any more"
+                }
             }
             .into(),
         )

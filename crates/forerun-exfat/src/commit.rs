@@ -60,11 +60,12 @@ impl<'a> Session<'a> {
         outcome
     }
 
-    /// Takes no more changes.
+    /// Takes no more changes. A reason for which nothing more is written stays.
     pub fn stop(&mut self, why: Stopped) {
         let stopped = &mut self.state.pending.stopped;
-        if *stopped != Some(Stopped::Failed) {
-            *stopped = Some(why);
+        match (*stopped, why) {
+            (Some(Stopped::Panicked), _) | (Some(Stopped::Failed), Stopped::Damaged) => {}
+            (Some(Stopped::Failed | Stopped::Damaged) | None, why) => *stopped = Some(why),
         }
     }
 
@@ -92,8 +93,8 @@ impl<'a> Session<'a> {
         let Some(store) = self.store else {
             return Ok(());
         };
-        if self.state.pending.stopped == Some(Stopped::Failed) {
-            return Err(Stopped::Failed.error());
+        if let Some(stopped @ (Stopped::Failed | Stopped::Panicked)) = self.state.pending.stopped {
+            return Err(stopped.error());
         }
         let outcome = self.commit_changes(store);
         let outcome = outcome.and_then(|()| match clear {
@@ -120,6 +121,9 @@ impl<'a> Session<'a> {
             return;
         };
         let pending = &mut self.state.pending;
+        if pending.stopped == Some(Stopped::Panicked) {
+            return;
+        }
         pending.was_dirty = true;
         let before = pending.flags;
         pending.flags |= flags;

@@ -6,6 +6,7 @@ mod interleavings;
 use std::ops::{ControlFlow, Range};
 #[cfg(not(test))]
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use forerun_io::{Structure, WriteBack};
@@ -17,7 +18,7 @@ use forerun_vfs::{
 #[cfg(test)]
 use shuttle::sync::Mutex;
 
-use crate::change::Store;
+use crate::change::{Stopped, Store};
 use crate::error::Check;
 use crate::name;
 use crate::nodes::ROOT;
@@ -36,6 +37,23 @@ pub struct Exfat {
     volume: Volume,
     store: Option<Store>,
     state: Mutex<State>,
+    /// A thread panicked while it had the volume.
+    abandoned: AtomicBool,
+}
+
+/// Held by the thread that has the volume. Sets the flag where that thread begins to panic meanwhile.
+struct UnwindMark<'a> {
+    abandoned: &'a AtomicBool,
+    /// The thread was unwinding before: it uses the volume to clean up.
+    was_panicking: bool,
+}
+
+impl Drop for UnwindMark<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.was_panicking {
+            self.abandoned.store(true, Ordering::Release);
+        }
+    }
 }
 
 impl Exfat {
@@ -82,17 +100,28 @@ impl Exfat {
             volume,
             store,
             state: Mutex::new(state),
+            abandoned: AtomicBool::new(false),
         }
     }
 
-    /// The volume, for whoever holds the lock.
+    /// Runs `run` with the volume, one thread at a time. Once a thread has panicked in here, `run` can
+    /// read but change nothing.
     fn session<T>(&self, run: impl FnOnce(&mut Session<'_>) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        run(&mut Session {
+        // Dropped before the lock: the next thread sees it.
+        let _marks_a_panic = UnwindMark {
+            abandoned: &self.abandoned,
+            was_panicking: std::thread::panicking(),
+        };
+        let mut session = Session {
             volume: &self.volume,
             state: &mut state,
             store: self.store.as_ref(),
-        })
+        };
+        if self.is_abandoned() {
+            session.stop(Stopped::Panicked);
+        }
+        run(&mut session)
     }
 
     /// A change of names or attributes.
@@ -385,6 +414,14 @@ impl FileSystemMut for Exfat {
 
     fn device_failed(&self, error: &Error) {
         self.session(|session| session.mark_failure(error));
+    }
+
+    fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
     }
 
     fn sync(&self, node: NodeId) -> Result<()> {

@@ -22,7 +22,7 @@ use forerun::{BlockDevice, VolumeMut};
 use forerun_fuse::{Mount, MountOptions, mount_volume};
 use forerun_io::{MemoryDevice, ReadAt};
 use forerun_testkit::exfat_judge::judge;
-use forerun_testkit::require;
+use forerun_testkit::{PanickingDevice, require};
 use rustix::io::Errno;
 
 /// `VolumeFlags`, and what they say.
@@ -367,6 +367,34 @@ fn errors_remount_ro_and_continue() {
         test.unmount();
         assert_eq!(test.device.volume_flags() & DIRTY, DIRTY, "{options}");
     }
+}
+
+#[test]
+fn a_driver_that_panics_writes_nothing_more() {
+    let Some(mut test) = Test::new("exfat_panics", "rw") else {
+        return;
+    };
+    test.unmount();
+    let device = Arc::new(PanickingDevice::new(test.device.inner.to_vec()));
+    let below: Arc<dyn BlockDevice> = Arc::<PanickingDevice>::clone(&device);
+    test.mount = Some(mounted(below, &test.place.mnt(), "rw"));
+    fs::create_dir(test.path("kept")).unwrap();
+    let synced = || File::open(test.path("kept")).unwrap().sync_all();
+    synced().unwrap();
+    fs::create_dir(test.path("lost")).unwrap();
+    // The second write of the commit.
+    device.arm(Some(2));
+    refused(synced(), Errno::IO);
+    let changes = device.changes();
+    refused(fs::create_dir(test.path("more")), Errno::ROFS);
+    refused(fs::write(test.path("old"), b"more"), Errno::ROFS);
+    refused(synced(), Errno::ROFS);
+    assert_eq!(fs::read(test.path("old")).unwrap(), [7; 100_000]);
+    test.unmount();
+    assert_eq!(device.changes(), changes, "the end of the mount wrote");
+    assert_eq!(device.to_vec()[FLAGS_AT], DIRTY);
+    test.device.inner.write_all_at(0, &device.to_vec()).unwrap();
+    test.judge();
 }
 
 /// `FS_IOC_GETFSLABEL` and `FS_IOC_SETFSLABEL`, as programs call them.

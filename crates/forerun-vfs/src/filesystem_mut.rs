@@ -166,6 +166,15 @@ pub trait FileSystemMut: FileSystem {
         let _ = error;
     }
 
+    /// Ends all changes: a thread panicked in the middle of one, so that the state in memory is not
+    /// known to be right. Every later change and commit fails with
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly), and nothing more is written. A driver does the
+    /// same when it panics itself.
+    fn abandon(&self);
+
+    /// Whether [`abandon`](Self::abandon) was called, or the driver panicked.
+    fn is_abandoned(&self) -> bool;
+
     /// Makes `node` durable: contents, attributes and the name it was reached by.
     ///
     /// # Errors

@@ -39,6 +39,28 @@ pub struct Volume {
     locks: Vec<RwLock<()>>,
 }
 
+/// Abandons the volume where this thread begins to panic while it changes a file.
+struct OnPanic<'a> {
+    fs: &'a dyn FileSystemMut,
+    /// The thread was unwinding before.
+    was_panicking: bool,
+}
+
+impl<'a> OnPanic<'a> {
+    fn new(fs: &'a dyn FileSystemMut) -> Self {
+        let was_panicking = std::thread::panicking();
+        Self { fs, was_panicking }
+    }
+}
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.was_panicking {
+            self.fs.abandon();
+        }
+    }
+}
+
 impl std::fmt::Debug for Volume {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Volume")
@@ -134,6 +156,7 @@ impl Volume {
         let end = offset.checked_add(u64_from(data.len()));
         let range = offset..end.ok_or(Error::TooLarge)?;
         let _nobody_else = self.exclusive(node);
+        let _abandons = OnPanic::new(&*self.fs);
         let mut extents = Vec::new();
         self.fs.map_write(node, range.clone(), &mut |extent| {
             extents.push(extent);
@@ -177,6 +200,7 @@ impl Volume {
     fn zero(&self, range: Range<u64>) -> Result<()> {
         let len = range.end - range.start;
         if len >= LONG_GAP {
+            self.in_use()?;
             let made = self.device.write_zeros(range.clone(), Structure::Data);
             let failed = |error| Error::write(range.start, saturating_usize(len), error);
             if made.map_err(|error| self.failed(failed(error)))? {
@@ -194,9 +218,18 @@ impl Volume {
     }
 
     fn store(&self, place: u64, bytes: &[u8]) -> Result<()> {
+        self.in_use()?;
         self.device
             .write(place, bytes, Structure::Data)
             .map_err(|error| self.failed(Error::write(place, bytes.len(), error)))
+    }
+
+    /// Fails once a thread has panicked in a change: no contents are written after that either.
+    fn in_use(&self) -> Result<()> {
+        match self.fs.is_abandoned() {
+            true => Err(Error::ReadOnly("a thread panicked".into())),
+            false => Ok(()),
+        }
     }
 
     /// The driver is told.
@@ -211,6 +244,7 @@ impl Volume {
     /// Those of the driver.
     pub fn change(&self, node: NodeId, changes: &Changes) -> Result<Metadata> {
         let _nobody_else = self.exclusive(node);
+        let _abandons = OnPanic::new(&*self.fs);
         self.fs.change(node, changes)
     }
 
@@ -220,6 +254,7 @@ impl Volume {
     /// Those of the driver.
     pub fn allocate(&self, node: NodeId, range: Range<u64>, keep_size: bool) -> Result<()> {
         let _nobody_else = self.exclusive(node);
+        let _abandons = OnPanic::new(&*self.fs);
         self.fs.allocate(node, range, keep_size)
     }
 
@@ -235,6 +270,7 @@ impl Volume {
         lock.unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A lock that a panic poisoned is taken all the same: the driver knows, and refuses the change.
     fn exclusive(&self, node: NodeId) -> RwLockWriteGuard<'_, ()> {
         let lock = self.lock(node).write();
         lock.unwrap_or_else(PoisonError::into_inner)

@@ -28,6 +28,9 @@ impl MemVolume {
         if state.broken {
             return Err(Error::ReadOnly("broken down on purpose".into()));
         }
+        if state.abandoned {
+            return Err(Error::ReadOnly("a thread panicked".into()));
+        }
         state.dirty = true;
         Ok(state)
     }
@@ -228,6 +231,14 @@ impl FileSystemMut for MemVolume {
         target.uses = target.uses.saturating_sub(1);
         state.drop_unused(node.0);
         Ok(())
+    }
+
+    fn abandon(&self) {
+        self.state().abandoned = true;
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.state().abandoned
     }
 
     fn sync(&self, node: NodeId) -> Result<()> {

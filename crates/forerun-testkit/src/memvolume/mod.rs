@@ -37,6 +37,7 @@ struct State {
     label: Vec<u8>,
     dirty: bool,
     broken: bool,
+    abandoned: bool,
 }
 
 struct Node {
@@ -70,6 +71,7 @@ impl MemVolume {
                 label: Vec::new(),
                 dirty: false,
                 broken: false,
+                abandoned: false,
             }),
             cluster,
             folds_case: false,

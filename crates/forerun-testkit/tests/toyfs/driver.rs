@@ -1,6 +1,7 @@
 //! The calls of the toy volume.
 
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::Ordering;
 
 use forerun_io::BlobId;
 use forerun_vfs::{
@@ -275,6 +276,14 @@ impl FileSystemMut for ToyFs {
 
     fn release(&self, _: NodeId) -> Result<()> {
         Ok(())
+    }
+
+    fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
     }
 
     fn sync(&self, _: NodeId) -> Result<()> {

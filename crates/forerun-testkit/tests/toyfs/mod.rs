@@ -7,6 +7,7 @@
 mod driver;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::BlockDevice;
@@ -64,6 +65,7 @@ pub struct ToyFs {
     device: Arc<dyn BlockDevice>,
     mistake: Mistake,
     dirsync: bool,
+    abandoned: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -89,6 +91,7 @@ impl ToyFs {
             device,
             mistake,
             dirsync,
+            abandoned: AtomicBool::new(false),
             state: Mutex::new(state),
         })
     }
@@ -104,6 +107,9 @@ impl ToyFs {
     }
 
     fn commit(&self, state: &mut State) -> Result<()> {
+        if self.abandoned.load(Ordering::Acquire) {
+            return Err(Error::ReadOnly("a thread panicked".into()));
+        }
         if self.mistake != Mistake::NoFlushBeforeCommit {
             self.flush()?;
         }

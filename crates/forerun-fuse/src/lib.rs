@@ -41,12 +41,12 @@ mod workers;
 
 pub use counts::{Operation, RequestCounts};
 pub use error::{MountError, UmountError};
-pub use forerun::{Image, MountEntry, Reader, Volume, VolumeMut, mounts};
+pub use forerun::{Image, MountEntry, Reader, Volume, VolumeMut, is_mounted_for_writing, mounts};
 pub use handover::{Giver, HandoverError, Inherited, Offered, take_over};
 pub use mount::{Monitor, Mount, mount, mount_reader, mount_volume};
 pub use options::{MountOptions, OptionError, parse_size};
 pub use remount::remount;
-pub use umount::{UmountOptions, is_mounted_for_writing, umount};
+pub use umount::{UmountOptions, umount};
 pub use unmounter::{Unmounted, Unmounter};
 
 /// Filesystem type of our mounts in `/proc/self/mountinfo`, unless `subtype=` says otherwise.

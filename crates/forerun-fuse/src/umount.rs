@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use forerun::{mounts, top_mount};
+use forerun::{is_mounted_for_writing, top_mount};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -75,13 +75,6 @@ fn wait_until_written(gone: &MountEntry) {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// Whether a mount for writing of this file or device is visible.
-pub fn is_mounted_for_writing(source: &Path) -> bool {
-    let all = mounts().unwrap_or_default();
-    let same = |entry: &&MountEntry| Path::new(&entry.source) == source;
-    all.iter().filter(same).any(|entry| !entry.is_read_only())
 }
 
 /// Unmounts what is on top of `path`, as whoever may.

@@ -46,7 +46,7 @@ pub use limits::Limits;
 pub use memory::MemorySource;
 pub use memory_device::MemoryDevice;
 pub use memory_limit::{MemoryLimit, Mib, SetBy};
-pub use mountinfo::{MountEntry, mounts, parse_mounts, top_mount};
+pub use mountinfo::{MountEntry, is_mounted_for_writing, mounts, parse_mounts, top_mount};
 pub use num::{saturating_usize, u64_from};
 pub use observe::{Counted, Observer};
 pub use output::CountedWrite;

@@ -67,6 +67,14 @@ pub fn top_mount(mount_point: &Path) -> io::Result<Option<MountEntry>> {
     Ok(all.pop())
 }
 
+/// Whether a mount for writing of this file or device, by the name that the mount gives it, is visible.
+#[must_use]
+pub fn is_mounted_for_writing(source: &Path) -> bool {
+    let all = mounts().unwrap_or_default();
+    let same = |entry: &&MountEntry| Path::new(&entry.source) == source;
+    all.iter().filter(same).any(|entry| !entry.is_read_only())
+}
+
 /// `id parent major:minor root mount_point options [optional...] - fstype source super_options`
 fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&byte| byte == b' ');

@@ -68,6 +68,12 @@ impl FileSource {
         })
     }
 
+    /// The open file, for locks.
+    #[must_use]
+    pub const fn file(&self) -> &File {
+        &self.file
+    }
+
     /// The file as who goes forward reads it. Long reads of a file that is said to be read at random
     /// fill the page cache page by page, each of which is a part of the request to the disk: that
     /// takes half as long again, and most of the work. Ahead of a sequential reader the kernel fills it

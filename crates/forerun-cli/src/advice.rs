@@ -2,9 +2,9 @@
 
 use std::io;
 
-use forerun::Error;
 use forerun::build::BuildError;
 use forerun::vfs::BlobName;
+use forerun::{Error, InUse};
 use forerun_export::ExportError;
 
 use crate::error::{Failure, without_errno};
@@ -173,7 +173,7 @@ fn advice(error: &Error) -> (Exit, Option<&'static str>) {
             Some("the image is shorter than it says: copy it again"),
         ),
         // Nothing was read: it could not be opened, or is in use.
-        Error::Io { len: 0, .. } => (Exit::Source, None),
+        Error::Io { len: 0, .. } => (Exit::Source, InUse::of(error).and_then(InUse::hint)),
         Error::Io { .. } => (
             Exit::Source,
             Some("the device or file is failing there; what lies elsewhere can still be read"),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use forerun::vfs::Verity;
-use forerun::{EngineOptions, Limits, OpenOptions};
+use forerun::{EngineOptions, Limits, Locking, OpenOptions};
 
 use crate::commands::{
     cache::CacheCommandArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
@@ -138,6 +138,10 @@ pub struct SourceArgs {
     /// Read in the legacy way: 1 KiB blocks, one at a time, nothing ahead
     #[arg(help_heading = "Image", long)]
     pub no_large_blocks: bool,
+    /// Take no lock, and read a volume although another process or the kernel writes to it: what is
+    /// read may be inconsistent
+    #[arg(help_heading = "Image", long)]
+    pub no_lock: bool,
     #[command(flatten)]
     pub remote: RemoteArgs,
     /// Show what can be shown of a damaged image: the mount option `rescue`
@@ -240,6 +244,7 @@ impl ImageArgs {
                 .verity
                 .map(Verity::from)
                 .unwrap_or_default(),
+            locking: locking(self.source.no_lock),
             ..OpenOptions::default()
         }
     }
@@ -274,4 +279,12 @@ impl LimitArgs {
 pub fn image_path(path: &OsString) -> &[u8] {
     use std::os::unix::ffi::OsStrExt;
     path.as_bytes()
+}
+
+/// Returns what `--no-lock` asks for.
+pub const fn locking(no_lock: bool) -> Locking {
+    match no_lock {
+        true => Locking::Ignore,
+        false => Locking::Respect,
+    }
 }

@@ -16,6 +16,7 @@ mod json;
 mod log;
 mod mount;
 mod output;
+mod patience;
 mod progress;
 mod remote;
 mod size;

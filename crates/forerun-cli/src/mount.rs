@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use forerun::remote::RemoteImage;
-use forerun::{MemoryUse, TraceWriter};
+use forerun::{Locking, MemoryUse, TraceWriter};
 use forerun_fuse::{Inherited, Mount, MountOptions, Unmounted, Unmounter};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -57,6 +57,7 @@ Mount options (-o, and the fourth field of /etc/fstab):
   device=PATH            data that the image keeps outside itself; once for each device
   readahead=N            keep this far ahead of a sequential reader; 0 turns it off
   cache=N, threads=N     memory for cached blocks; threads that work
+  nolock                 read a volume that others write: what is read may be inconsistent
   nolargeblocks          the legacy 1 KiB requests, to compare (largeblocks is the default)
   fsname=S, subtype=S    what df and mount show
   remount                change ro, suid, dev and noexec of the mount that is there
@@ -68,6 +69,7 @@ Volumes that change (exFAT) are mounted read-write:
   time_offset=N, sys_tz  zone of times without one: minutes east of UTC, or this system's
   dirsync, sync          each operation, each write too, is on the device when it returns
   errors=WHAT            after damage: continue, or take no more changes (remount-ro)
+  break_lock             write although other processes read; they may read inconsistent data
   discard                tell the device what is free; fstrim(8) works without
   keep_last_dots         names may end with dots
 Sizes take K, M, G. Other mounts are read-only; all are nosuid and nodev.
@@ -317,6 +319,7 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             cache: options.cache,
             threads: options.threads.and_then(|n| u16::try_from(n).ok()),
             no_large_blocks: !options.large_blocks,
+            no_lock: options.locking == Locking::Ignore,
             remote: args.remote.clone(),
             rescue: options.rescue,
         },

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
+use crate::patience::patiently;
 use crate::{remote, size};
 
 /// Whether a name stands for standard input or output.
@@ -30,17 +32,26 @@ pub fn open(
     events: Option<Arc<dyn EventSink>>,
 ) -> Result<Image> {
     let name = image_name(args);
-    let source: Arc<dyn ReadAt> = if is_stdin(&args.image) {
-        Arc::new(stdin(context)?)
-    } else if let Some(reference) = remote::reference(&args.image)? {
-        remote::open(context, &reference, &args.source.remote)?
-    } else {
-        Arc::new(open_file(&args.image).map_err(|failure| failure.of(&name))?)
-    };
     let mut options = args.open_options();
     options.events = events;
-    check_range(&*source, &options).map_err(|failure| failure.of(&name))?;
-    Image::from_source(source, &options).map_err(|error| from_open(error, &options).of(&name))
+    let opened = if is_stdin(&args.image) {
+        let source = stdin(context)?;
+        check_range(&source, &options).map_err(|failure| failure.of(&name))?;
+        Image::from_file(source, &options)
+    } else if let Some(reference) = remote::reference(&args.image)? {
+        let source = remote::open(context, &reference, &args.source.remote)?;
+        check_range(&*source, &options).map_err(|failure| failure.of(&name))?;
+        Image::from_source(source, &options)
+    } else {
+        let source = open_file(&args.image).map_err(|failure| failure.of(&name))?;
+        check_range(&source, &options).map_err(|failure| failure.of(&name))?;
+        let mut opened = Some(source);
+        patiently(&args.image, || match opened.take() {
+            Some(source) => Image::from_file(source, &options),
+            None => Image::open(&args.image, &options),
+        })
+    };
+    opened.map_err(|error| from_open(error, &options).of(&name))
 }
 
 fn open_file(path: &Path) -> Result<FileSource> {
@@ -125,12 +136,14 @@ fn stdin(context: &Context) -> Result<FileSource> {
         let hint = "redirect a file: forerun ... - < IMAGE";
         return Err(Failure::usage("standard input is a terminal, not an image").hint(hint));
     }
-    let file = File::from(stdin.as_fd().try_clone_to_owned().map_err(failed)?);
-    if let Ok(source) = FileSource::from_file(file) {
-        return Ok(source);
+    let inherited = File::from(stdin.as_fd().try_clone_to_owned().map_err(failed)?);
+    let kind = inherited.metadata().map_err(failed)?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return spool(context, inherited);
     }
-    let file = File::from(stdin.as_fd().try_clone_to_owned().map_err(failed)?);
-    spool(context, file)
+    // A lock on the description that was inherited would stay with the caller.
+    let file = File::open("/proc/self/fd/0").unwrap_or(inherited);
+    FileSource::from_file(file).map_err(failed)
 }
 
 fn spool(context: &Context, mut pipe: File) -> Result<FileSource> {

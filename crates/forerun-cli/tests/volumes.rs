@@ -4,78 +4,14 @@
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use common::{Ran, command, ran};
+use common::volume::{Volume, as_nobody};
+use common::{command, ran};
 use forerun::MemorySource;
 use forerun_testkit::exfat_judge::judge;
-use forerun_testkit::{TempDir, eventually, require, temp_dir};
-
-struct Volume {
-    dir: TempDir,
-}
-
-impl Volume {
-    fn new(name: &str) -> Option<Self> {
-        let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
-        if !require::root() || !require::fuse() || tools.contains(&None) {
-            return None;
-        }
-        let dir = temp_dir(name);
-        let volume = Self { dir };
-        fs::create_dir(volume.mnt()).unwrap();
-        let file = fs::File::create(volume.image()).unwrap();
-        file.set_len(16 << 20).unwrap();
-        volume.tool("mkfs.exfat", &[]);
-        Some(volume)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().canonicalize().unwrap().join(name)
-    }
-
-    fn image(&self) -> PathBuf {
-        self.path("card.img")
-    }
-
-    fn mnt(&self) -> PathBuf {
-        self.path("mnt")
-    }
-
-    #[track_caller]
-    fn tool(&self, program: &str, options: &[&str]) {
-        let mut tool = Command::new(program);
-        let output = tool.args(options).arg(self.image()).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{program}: {text}");
-    }
-
-    fn mount(&self, options: &[&str]) -> Ran {
-        let (image, mnt) = (self.image(), self.mnt());
-        let mut all = vec![Path::new("mount")];
-        all.extend(options.iter().map(Path::new));
-        all.extend([image.as_path(), mnt.as_path()]);
-        ran(command(&all).output().unwrap())
-    }
-
-    #[track_caller]
-    fn umount(&self) {
-        ran(command(&[Path::new("umount"), &self.mnt()])
-            .output()
-            .unwrap())
-        .ok();
-        self.tool("fsck.exfat", &["-n"]);
-    }
-}
-
-impl Drop for Volume {
-    fn drop(&mut self) {
-        let mnt = self.mnt();
-        let lazily = [Path::new("umount"), Path::new("-l"), &mnt];
-        let _if_it_is_mounted = command(&lazily).output();
-    }
-}
+use forerun_testkit::{eventually, require};
 
 #[test]
 fn read_write_unless_told_otherwise() {
@@ -172,16 +108,12 @@ fn a_mounting_user_without_privileges_names_the_volume() {
         return;
     }
     let nobody = Some(65534);
-    let open = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
-    fs::set_permissions(volume.dir.path(), open).unwrap();
+    volume.open_to_all();
     for path in [volume.image(), volume.mnt()] {
         std::os::unix::fs::chown(path, nobody, nobody).unwrap();
     }
-    let as_nobody = |program: &Path, args: &[&Path]| {
-        let mut setpriv = Command::new("setpriv");
-        setpriv.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
-        ran(setpriv.arg(program).args(args).output().unwrap())
-    };
+    let as_nobody =
+        |program: &Path, args: &[&Path]| ran(as_nobody(program).args(args).output().unwrap());
     let forerun = command(&["mount"]).get_program().to_owned();
     let mount = [Path::new("mount"), &volume.image(), &volume.mnt()];
     as_nobody(Path::new(&forerun), &mount).ok();

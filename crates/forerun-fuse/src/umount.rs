@@ -1,10 +1,11 @@
 //! Taking a mount down from outside, whoever serves it and whether or not they still live.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use forerun::locks::writer_is_at_work;
 use forerun::{is_mounted_for_writing, top_mount};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -54,18 +55,18 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
 }
 
 /// Waits until the volume of a mount that is gone has been written. It was mounted for writing, so
-/// the serving process keeps it locked until then. A source that is no file has no lock.
+/// the serving process holds the lock of a writer until then. A source that is no file has no lock.
 ///
-/// The lock alone does not tell whose it is. Where a mount for writing of the same source is still
-/// visible, the lock is that mount's: either it is another place of the same mount, which goes on,
-/// or it was made after the volume had been written.
+/// The lock alone does not tell which process holds it. Where a mount for writing of the same source is
+/// still visible, the lock is that mount's: either it is another place of the same mount, which goes
+/// on, or it was made after the volume had been written.
 fn wait_until_written(gone: &MountEntry) {
     let source = Path::new(&gone.source);
     let Some(Ok(file)) = source.is_absolute().then(|| File::open(source)) else {
         return;
     };
     let patience = Instant::now() + PATIENCE;
-    while let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
+    while writer_is_at_work(&file) {
         if is_mounted_for_writing(source) {
             return;
         }

@@ -1,8 +1,9 @@
 //! Which format knows the first bytes, and what to say where none does.
 
+use forerun_io::{ReadAt, saturating_usize};
 use forerun_vfs::{Error, Format};
 
-use crate::{Container, formats};
+use crate::{Container, OpenOptions, formats};
 
 /// As many bytes of the start as any format wants to see.
 pub fn probe_len() -> usize {
@@ -28,6 +29,16 @@ pub fn with_objects(format: &'static Format) -> &'static Format {
         "erofs" => named(Some("composefs")).unwrap_or(format),
         _ => format,
     }
+}
+
+/// The format of the part of a source that the options name, where that can be told.
+pub fn format_of(source: &dyn ReadAt, options: &OpenOptions) -> Option<&'static Format> {
+    let wanted = options.format.as_deref();
+    let range = options.range(source.len());
+    let len = range.end.saturating_sub(range.start);
+    let mut head = vec![0; probe_len().min(saturating_usize(len))];
+    source.read_exact_at(range.start, &mut head).ok()?;
+    find_format(&head, wanted).or_else(|| named(wanted))
 }
 
 /// No format knows `head`, the bytes at `offset` of the source, which may be a container.

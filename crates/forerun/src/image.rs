@@ -1,6 +1,7 @@
 //! Source + cache + driver + engine = an open image.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use forerun_vfs::{Error, Format, OpenWith, Ownership, Result, Verity};
 
 use crate::devices::{self, Devices};
 use crate::identify::{find_format, named, probe_len, unknown, with_objects};
+use crate::locks::{self, Locking};
 use crate::payload::{self, Container, Payload};
 
 /// How to open an image.
@@ -40,8 +42,25 @@ pub struct OpenOptions {
     /// Show what can be shown of a damaged image instead of refusing it: exFAT volumes with a damaged
     /// bitmap, up-case table, root directory or boot region, and files up to where their chain breaks.
     pub rescue: bool,
+    /// What is done about locks of other processes, for formats that change.
+    pub locking: Locking,
     /// Told of every block that crosses a boundary.
     pub events: Option<Arc<dyn EventSink>>,
+}
+
+impl OpenOptions {
+    /// Has a writer go on although other processes read, if `breaks`.
+    pub const fn break_lock(&mut self, breaks: bool) {
+        if breaks {
+            self.locking = Locking::Break;
+        }
+    }
+
+    /// The part of a source of `len` bytes that they name, as far as it is there.
+    pub(crate) fn range(&self, len: u64) -> Range<u64> {
+        let end = self.size.and_then(|size| self.offset.checked_add(size));
+        self.offset.min(len)..end.map_or(len, |end| end.min(len))
+    }
 }
 
 impl fmt::Debug for OpenOptions {
@@ -72,10 +91,21 @@ impl Image {
     /// Opens an image in a file or block device.
     ///
     /// # Errors
-    /// As [`from_source`](Self::from_source); [`Error::Io`] where the file cannot be opened.
+    /// As [`from_file`](Self::from_file); [`Error::Io`] where the file cannot be opened.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
         let file = FileSource::open(path).map_err(|error| Error::io(0, 0, error))?;
-        Self::from_source(Arc::new(file), options)
+        Self::from_file(file, options)
+    }
+
+    /// Opens an image in an open file or block device. One of a format that changes is locked against
+    /// writers for as long as its reader is in use.
+    ///
+    /// # Errors
+    /// As [`from_source`](Self::from_source); [`Error::Io`] with an [`InUse`](crate::InUse) where a
+    /// process or the kernel writes to the volume.
+    pub fn from_file(file: FileSource, options: &OpenOptions) -> Result<Self> {
+        let source = locks::source(file, options)?;
+        Self::from_source(Arc::new(source), options)
     }
 
     /// Opens an image in any source.

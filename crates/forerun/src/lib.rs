@@ -31,6 +31,7 @@
 mod devices;
 mod identify;
 mod image;
+pub mod locks;
 mod payload;
 mod registry;
 pub mod repair;
@@ -60,6 +61,7 @@ pub use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 pub use forerun_vfs as vfs;
 pub use forerun_vfs::{Error, FileSystem, Format, NodeId, Result};
 pub use image::{Image, OpenOptions};
+pub use locks::{InUse, Locking};
 pub use payload::Container;
 pub use registry::{Writer, Written, formats};
 pub use volume::{VolumeMut, WriteOptions};

@@ -1,6 +1,5 @@
 //! Repair of volumes that can be changed: which driver does it, on which device, under which lock.
 
-use std::fs::{File, TryLockError};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -12,7 +11,8 @@ use forerun_vfs::{Error, Result};
 
 use crate::OpenOptions;
 use crate::identify::{find_format, named, probe_len, unknown};
-use crate::volume::{busy, locked, part};
+use crate::locks::{self, Held, Locking};
+use crate::volume::part;
 
 /// The one format that is repaired.
 const EXFAT: &str = "exfat";
@@ -38,8 +38,8 @@ pub fn repair(
     decide: &mut dyn FnMut(&Finding) -> Answer,
 ) -> Result<Summary> {
     let device: Arc<dyn BlockDevice> = match how.dry_run {
-        true => part(ReadOnly::open(path)?, options)?,
-        false => part(locked(path)?, options)?,
+        true => part(ReadOnly::open(path, options)?, options)?,
+        false => part(locks::device(path, options)?, options)?,
     };
     is_repaired(&device, options)?;
     forerun_exfat::repair::repair(&device, observer, how, decide)
@@ -63,18 +63,18 @@ fn is_repaired(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
     }
 }
 
-/// A file that is looked at only.
-struct ReadOnly(FileSource);
+/// A file that is only read, with the lock of a reader.
+struct ReadOnly(Held<FileSource>);
 
 impl ReadOnly {
-    fn open(path: &Path) -> Result<Self> {
-        let failed = |error| Error::io(0, 0, error);
-        let file = File::open(path).map_err(failed)?;
-        file.try_lock_shared().map_err(|error| match error {
-            TryLockError::WouldBlock => busy(),
-            TryLockError::Error(error) => failed(error),
-        })?;
-        FileSource::from_file(file).map(Self).map_err(failed)
+    fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
+        let source = FileSource::open(path).map_err(|error| Error::io(0, 0, error))?;
+        let range = options.range(source.len());
+        let locked = match options.locking {
+            Locking::Ignore => Vec::new(),
+            Locking::Respect | Locking::Break => locks::for_reading(source.file(), range)?,
+        };
+        Ok(Self(Held::new(source, locked)))
     }
 }
 

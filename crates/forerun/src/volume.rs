@@ -1,17 +1,16 @@
 //! Device + driver + mover = a volume open for reading and writing.
 
 use std::fmt;
-use std::fs::TryLockError;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use forerun_engine::Volume;
-use forerun_io::{BlockDevice, FileDevice, FileSource, Observer, ReadAt, Window, saturating_usize};
+use forerun_io::{BlockDevice, FileSource, Observer, ReadAt, Window, saturating_usize};
 use forerun_vfs::{Error, Format, OpenMut, OpenMutWith, Result};
 
 use crate::OpenOptions;
 use crate::identify::{find_format, named, probe_len, unknown};
+use crate::locks;
 
 /// What only matters to a volume that is changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,9 +47,9 @@ impl VolumeMut {
     ///
     /// # Errors
     /// As [`from_device`](Self::from_device); [`Error::Io`] where the file cannot be opened for
-    /// writing, or somebody else has it open as a volume.
+    /// writing, or with an [`InUse`](crate::InUse) where another process or the kernel has the volume.
     pub fn open(path: &Path, options: &OpenOptions, how: &WriteOptions) -> Result<Self> {
-        let device = locked(path)?;
+        let device = locks::device(path, options)?;
         Self::from_device(Arc::new(device), options, how)
     }
 
@@ -108,24 +107,6 @@ impl VolumeMut {
     pub const fn volume(&self) -> &Arc<Volume> {
         &self.volume
     }
-}
-
-/// A device that nobody else of us has open for writing. The lock goes with its file descriptor,
-/// however we end.
-pub fn locked(path: &Path) -> Result<FileDevice> {
-    let failed = |error| Error::io(0, 0, error);
-    let device = FileDevice::open(path).map_err(failed)?;
-    device.file().try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => busy(),
-        TryLockError::Error(error) => failed(error),
-    })?;
-    Ok(device)
-}
-
-/// Somebody else has the volume open for writing.
-pub fn busy() -> Error {
-    let why = "in use by another read-write mount";
-    Error::io(0, 0, io::Error::new(io::ErrorKind::ResourceBusy, why))
 }
 
 /// The part of the device that the options name.

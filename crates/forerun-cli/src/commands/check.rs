@@ -55,6 +55,14 @@ pub struct CheckArgs {
     /// freeing them; done anyway where data had to be given up
     #[arg(help_heading = "Repair", long, requires = "repair")]
     pub lost_found: bool,
+    /// Repair although other processes read the volume; they may read inconsistent data
+    #[arg(
+        help_heading = "Repair",
+        long,
+        requires = "repair",
+        conflicts_with = "no_lock"
+    )]
+    pub break_lock: bool,
 }
 
 /// Runs it.

@@ -79,6 +79,10 @@ pub struct FromArgs {
     /// Memory that cached blocks may take [default: 256M, or a sixteenth of what the process may use]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub cache: Option<u64>,
+    /// Take no lock, and read IMAGE although another process or the kernel writes to it: what is read
+    /// may be inconsistent
+    #[arg(help_heading = "Image", long)]
+    pub no_lock: bool,
     #[command(flatten)]
     pub remote: RemoteArgs,
 }
@@ -142,6 +146,7 @@ impl ConvertArgs {
                 cache: Some(from.cache.unwrap_or_else(default_cache)),
                 threads: self.format.threads,
                 no_large_blocks: false,
+                no_lock: from.no_lock,
                 remote: from.remote.clone(),
                 rescue: false,
             },

@@ -11,6 +11,7 @@ use crate::escape::escape;
 use crate::exit::Exit;
 use crate::json;
 use crate::output::Output;
+use crate::patience::patiently;
 use crate::source::is_stdin;
 
 /// Show the volume label of an image, or change it in place
@@ -28,13 +29,16 @@ pub struct LabelArgs {
     /// The new label; an empty one takes it away
     #[arg(value_name = "LABEL")]
     pub label: Option<String>,
+    /// Write although other processes read the volume; they may read inconsistent data
+    #[arg(long, requires = "label", conflicts_with = "no_lock")]
+    pub break_lock: bool,
 }
 
 /// Runs it.
 pub fn run(context: &Context, args: &LabelArgs) -> Result {
     match &args.label {
         None => show(context, &args.image),
-        Some(label) => set(&args.image, label),
+        Some(label) => set(args, label),
     }
 }
 
@@ -53,13 +57,22 @@ fn show(context: &Context, args: &ImageArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-fn set(args: &ImageArgs, label: &str) -> Result {
+fn set(label_args: &LabelArgs, label: &str) -> Result {
+    let args = &label_args.image;
     if is_stdin(&args.image) {
         return Err(Failure::usage("standard input cannot be changed"));
     }
+    if args.source.no_lock {
+        return Err(Failure::usage(
+            "--no-lock is for reading: a writer needs its lock",
+        ));
+    }
     let failed = |error: forerun::Error| Failure::from(error).of(image_name(args));
-    let options = args.open_options();
-    let volume = VolumeMut::open(&args.image, &options, &WriteOptions::default());
+    let mut options = args.open_options();
+    options.break_lock(label_args.break_lock);
+    let volume = patiently(&args.image, || {
+        VolumeMut::open(&args.image, &options, &WriteOptions::default())
+    });
     let volume = volume.map_err(failed)?;
     let fs = volume.volume().fs();
     fs.set_label(label.as_bytes()).map_err(failed)?;

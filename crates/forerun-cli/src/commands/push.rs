@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use forerun::remote::push::PushOptions;
-use forerun::{FileSource, Image, OpenOptions, ReadAt};
+use forerun::{Error, FileSource, Image, OpenOptions, ReadAt, locks};
 use serde_json::json;
 
+use crate::args::locking;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::patience::patiently;
 use crate::progress::Progress;
 use crate::remote::{self, ServerArgs};
 use crate::size;
@@ -45,6 +47,10 @@ pub struct PushArgs {
     /// An annotation of the manifest; again for more
     #[arg(long, value_name = "KEY=VALUE", value_parser = annotation)]
     pub annotation: Vec<(String, String)>,
+    /// Take no lock, and read IMAGE although another process or the kernel writes to it: what is stored
+    /// may be inconsistent
+    #[arg(long)]
+    pub no_lock: bool,
     #[command(flatten)]
     pub server: ServerArgs,
 }
@@ -64,11 +70,17 @@ pub fn run(context: &Context, args: &PushArgs) -> Result {
             .hint("oci://HOST/NAME:TAG")
     })?;
     let of_image = |failure: Failure| failure.of(args.image.display());
-    let source = FileSource::open(&args.image);
-    let source = Arc::new(source.map_err(|error| of_image(Failure::source(&error)))?);
-    let shared: Arc<dyn ReadAt> = Arc::<FileSource>::clone(&source);
-    // What nobody could read is stored nowhere.
-    let image = Image::from_source(shared, &OpenOptions::default());
+    let options = OpenOptions {
+        locking: locking(args.no_lock),
+        ..OpenOptions::default()
+    };
+    let source = patiently(&args.image, || {
+        let file = FileSource::open(&args.image).map_err(|error| Error::io(0, 0, error))?;
+        locks::source(file, &options)
+    });
+    let source = Arc::new(source.map_err(|error| of_image(Failure::from(error)))?);
+    let image = Image::from_source(source.clone(), &options);
+    // An image that cannot be read is not stored.
     let format = image
         .map_err(|error| of_image(Failure::from(error)))?
         .format();

@@ -17,6 +17,7 @@ use crate::escape::{escape, printable};
 use crate::exit::Exit;
 use crate::json;
 use crate::output::{JsonArray, Output};
+use crate::patience::patiently;
 use crate::progress::Progress;
 use crate::source::is_stdin;
 
@@ -45,6 +46,11 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result {
         _ if is_asked && !context.global.json => Mode::Ask,
         _ => Mode::Nobody,
     };
+    if args.image.source.no_lock && matches!(mode, Mode::Ask | Mode::Yes) {
+        return Err(Failure::usage(
+            "--no-lock is for reading: a repair needs its lock",
+        ));
+    }
     let name = image_name(&args.image);
     let mut out = Output::stdout()?;
     let mut desk = Desk {
@@ -78,7 +84,8 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result {
 }
 
 fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summary> {
-    let options = args.image.open_options();
+    let mut options = args.image.open_options();
+    options.break_lock(args.break_lock);
     let observer = Arc::new(Observer::default());
     context.observe(&observer);
     let how = RepairOptions {
@@ -87,19 +94,25 @@ fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summ
         limits: options.limits.clone(),
     };
     let path = &args.image.image;
-    let summary = repair(path, &options, &how, &observer, &mut |finding| {
-        let answer = desk.answer(finding);
-        if desk.shown.is_ok() {
-            desk.shown = desk.show(finding, answer);
-        }
-        answer
-    })?;
-    Ok(summary)
+    // A volume that is in use is refused before anything is found.
+    let summary = patiently(path, || {
+        repair(path, &options, &how, &observer, &mut |finding| {
+            let answer = desk.answer(finding);
+            if desk.shown.is_ok() {
+                desk.shown = desk.show(finding, answer);
+            }
+            answer
+        })
+    });
+    Ok(summary?)
 }
 
 /// What the ordinary check says of the volume now: the repair is not believed without it.
 fn verify(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<u64> {
-    let image = context.open(&args.image)?;
+    let mut volume = args.image.clone();
+    // A lock that the repair broke is not respected now.
+    volume.source.no_lock |= args.break_lock;
+    let image = context.open(&volume)?;
     let options = CheckOptions { quick: true };
     let progress = Progress::new(context, "checking", 0);
     let mut shown = Ok(());

@@ -163,6 +163,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
     rest.verity = default.verity;
     rest.allow_other = default.allow_other;
     rest.default_permissions = default.default_permissions;
+    rest.locking = default.locking;
     (rest.suid, rest.dev, rest.exec) = (default.suid, default.dev, default.exec);
     (rest.rw_asked, rest.ro_asked) = (default.rw_asked, default.ro_asked);
     named

@@ -6,18 +6,15 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use forerun::{Error, EventSink, OpenOptions, TraceWriter, VolumeMut, WriteOptions};
+use forerun::{Error, EventSink, Locking, TraceWriter, VolumeMut};
 use forerun_fuse::MountOptions;
 
 use super::{MountArgs, daemon};
 use crate::context::Context;
 use crate::error::{Failure, Result};
+use crate::patience::patiently;
 use crate::source;
-
-/// How long the volume of a mount that is gone may take to be written.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens the volume for reading and writing; nothing where it is to be mounted read-only.
 pub fn open(
@@ -40,13 +37,21 @@ pub fn open(
             "a rescue reads only: rw and rescue exclude each other",
         ));
     }
-    if options.ro_asked || options.rescue || !possible {
+    let only_looks = options.locking == Locking::Ignore;
+    if possible && only_looks && asked {
+        let message = "nolock is for mounts that only read: a writer needs its lock";
+        return Err(Failure::usage(message).hint("-o ro,nolock, or -o break_lock"));
+    }
+    if options.ro_asked || options.rescue || only_looks || !possible {
         if asked && !daemon::is_child() {
             context.note("images of this format cannot be written to: mounting read-only");
         }
         return Ok(None);
     }
-    match open_when_written(&args.image, &open, &options.write) {
+    let opened = patiently(&args.image, || {
+        VolumeMut::open(&args.image, &open, &options.write)
+    });
+    match opened {
         Ok(volume) => {
             context.observe(volume.volume().observer());
             context.warn_of(&args.image, &volume.volume().fs().volume());
@@ -62,36 +67,6 @@ pub fn open(
         }
         Err(error) => Err(source::from_open(error, &open).of(args.image.display())),
     }
-}
-
-/// Opens a volume that may just have been unmounted: umount(8) returns before the process of that
-/// mount has written the last of it and lets go of its lock. A volume that is mounted is refused at
-/// once.
-fn open_when_written(
-    image: &Path,
-    options: &OpenOptions,
-    how: &WriteOptions,
-) -> forerun::Result<VolumeMut> {
-    let source = image.canonicalize();
-    let source = source.as_deref().unwrap_or(image);
-    let patience = Instant::now() + PATIENCE;
-    loop {
-        match VolumeMut::open(image, options, how) {
-            Err(error)
-                if is_busy(&error)
-                    && Instant::now() < patience
-                    && !forerun_fuse::is_mounted_for_writing(source) =>
-            {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            opened => return opened,
-        }
-    }
-}
-
-/// Whether another process has the volume open for writing.
-fn is_busy(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::ResourceBusy)
 }
 
 /// Whether the file may be read, but not written.

@@ -2,6 +2,8 @@
 // Each test file is a program of its own and uses a part of this; what fails here fails the test.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod volume;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

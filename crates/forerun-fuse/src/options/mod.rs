@@ -11,7 +11,7 @@ mod value;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use forerun::{OpenOptions, WriteOptions};
+use forerun::{Locking, OpenOptions, WriteOptions};
 use forerun_vfs::{Ownership, Verity};
 
 pub use parse::OptionError;
@@ -83,6 +83,9 @@ pub struct MountOptions {
     pub rescue: bool,
     /// `remount`: change the flags of the mount that is there, see [`remount`](crate::remount()).
     pub remount: bool,
+    /// `nolock` and `break_lock`: what is done about the locks of other processes on a volume that
+    /// changes.
+    pub locking: Locking,
     /// `dirsync`, `sync`, `discard`, `errors=` and `keep_last_dots`, for volumes that are changed.
     pub write: WriteOptions,
     /// Whether to raise the kernel's readahead where that is permitted. Not an option in text form:
@@ -123,6 +126,7 @@ impl Default for MountOptions {
             ro_asked: false,
             rescue: false,
             remount: false,
+            locking: Locking::Respect,
             write: WriteOptions::default(),
             lift_readahead: true,
             push: true,
@@ -172,6 +176,7 @@ impl MountOptions {
             verity: self.verity,
             ownership: self.ownership(),
             rescue: self.rescue,
+            locking: self.locking,
             ..OpenOptions::default()
         };
         open.engine.large_blocks = self.large_blocks;

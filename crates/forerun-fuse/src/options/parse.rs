@@ -1,5 +1,7 @@
 //! From `a,b=c` to options.
 
+use forerun::Locking;
+
 use super::MountOptions;
 use super::value;
 
@@ -144,6 +146,8 @@ const TABLE: &[(&str, Action)] = &[
     ),
     ("discard", Flag(|o| o.write.discard = true)),
     ("nodiscard", Flag(|o| o.write.discard = false)),
+    ("nolock", Flag(|o| o.locking = Locking::Ignore)),
+    ("break_lock", Flag(|o| o.locking = Locking::Break)),
     ("keep_last_dots", Flag(|o| o.write.keep_last_dots = true)),
     (
         "time_offset",

@@ -106,6 +106,13 @@ fn options_of_volumes_that_change() {
             .write
             .continue_on_error
     );
+    for (list, expected) in [
+        ("ro", Locking::Respect),
+        ("ro,nolock", Locking::Ignore),
+        ("break_lock", Locking::Break),
+    ] {
+        assert_eq!(parse(list).open_options().locking, expected, "{list}");
+    }
     let plain = parse("").open_options().ownership;
     assert_eq!(plain, forerun_vfs::Ownership::default());
 }

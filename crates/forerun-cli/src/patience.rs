@@ -1,0 +1,52 @@
+//! Volumes that another process is about to let go of.
+//!
+//! umount(8) returns before the process of that mount has written the last of it and ends its lock. A
+//! short command reads a volume, and is gone. Such a process is waited for; a mount that is visible is
+//! not about to end, so the volume is refused at once.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use forerun::locks::Kind;
+use forerun::{Error, InUse, Result};
+use forerun_fuse::mounts;
+
+/// How long the volume of a mount that is gone may take to be written.
+const FOR_WRITERS: Duration = Duration::from_secs(10);
+/// How long a process that reads may take.
+const FOR_READERS: Duration = Duration::from_secs(1);
+/// From one attempt to the next.
+const STEP: Duration = Duration::from_millis(5);
+
+/// Opens a volume, again and again while a process that may be about to end has it.
+pub fn patiently<T>(image: &Path, mut open: impl FnMut() -> Result<T>) -> Result<T> {
+    let source = image.canonicalize();
+    let source = source.as_deref().unwrap_or(image);
+    let begun = Instant::now();
+    loop {
+        match open() {
+            Err(error) if patience(&error, source) > begun.elapsed() => std::thread::sleep(STEP),
+            opened => return opened,
+        }
+    }
+}
+
+/// How long to wait after this error.
+fn patience(error: &Error, source: &Path) -> Duration {
+    let Some(in_use) = InUse::of(error).filter(|in_use| in_use.is_lock()) else {
+        return Duration::ZERO;
+    };
+    let holders = in_use.holders();
+    let is_written = holders.is_empty() || holders.iter().any(|held| held.kind == Kind::Write);
+    let all = mounts().unwrap_or_default();
+    let mut mounted = all
+        .iter()
+        .filter(|entry| Path::new(&entry.source) == source);
+    if mounted.any(|entry| entry.is_read_only() != is_written) {
+        return Duration::ZERO;
+    }
+    match is_written {
+        true => FOR_WRITERS,
+        false => FOR_READERS,
+    }
+}

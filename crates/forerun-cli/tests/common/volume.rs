@@ -1,0 +1,114 @@
+//! Volumes that mkfs.exfat makes, mounted by the command.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use forerun_testkit::{TempDir, eventually, require, temp_dir};
+
+use super::{Ran, command, ran};
+
+/// A volume `card.img` of 16 MiB by mkfs.exfat, and a directory to mount it on. Unmounted in the end.
+pub struct Volume {
+    pub dir: TempDir,
+}
+
+impl Volume {
+    /// Nothing where a program, root or FUSE is missing.
+    pub fn new(name: &str) -> Option<Self> {
+        let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
+        if !require::root() || !require::fuse() || tools.contains(&None) {
+            return None;
+        }
+        let dir = temp_dir(name);
+        let volume = Self { dir };
+        fs::create_dir(volume.mnt()).unwrap();
+        let file = fs::File::create(volume.image()).unwrap();
+        file.set_len(16 << 20).unwrap();
+        volume.tool("mkfs.exfat", &[]);
+        Some(volume)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(name)
+    }
+
+    pub fn image(&self) -> PathBuf {
+        self.path("card.img")
+    }
+
+    pub fn mnt(&self) -> PathBuf {
+        self.path("mnt")
+    }
+
+    /// Runs a program on the image.
+    #[track_caller]
+    pub fn tool(&self, program: &str, options: &[&str]) {
+        let mut tool = Command::new(program);
+        let output = tool.args(options).arg(self.image()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{program}: {text}");
+    }
+
+    /// Lets all users look into its directory.
+    pub fn open_to_all(&self) {
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.dir.path(), open).unwrap();
+    }
+
+    /// Runs the command with the image behind `before`, and `after` that.
+    pub fn forerun(&self, before: &[&str], after: &[&str]) -> Ran {
+        let mut all = command(before);
+        all.arg(self.image())
+            .args(after)
+            .current_dir(self.dir.path());
+        ran(all.output().unwrap())
+    }
+
+    /// Mounts the image.
+    pub fn mount(&self, options: &[&str]) -> Ran {
+        let (image, mnt) = (self.image(), self.mnt());
+        let mut all = vec![Path::new("mount")];
+        all.extend(options.iter().map(Path::new));
+        all.extend([image.as_path(), mnt.as_path()]);
+        ran(command(&all).output().unwrap())
+    }
+
+    /// Unmounts it, and has fsck.exfat judge it.
+    #[track_caller]
+    pub fn umount(&self) {
+        unmount(&self.mnt());
+        self.tool("fsck.exfat", &["-n"]);
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let mnt = self.mnt();
+        let lazily = [Path::new("umount"), Path::new("-l"), &mnt];
+        let _if_it_is_mounted = command(&lazily).output();
+    }
+}
+
+/// Unmounts a directory. A child of another test that is not yet at its `exec` has copies of the files
+/// that were open, so the mount may be in use for a moment longer.
+#[track_caller]
+pub fn unmount(dir: &Path) {
+    eventually("the mount can be taken down", || {
+        let tried = ran(command(&[Path::new("umount"), dir]).output().unwrap());
+        let is_in_use = tried.code == Some(7) && tried.stderr.contains("is in use");
+        if !is_in_use {
+            tried.ok();
+        }
+        !is_in_use
+    });
+}
+
+/// A program run by the user `nobody`.
+pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut setpriv = Command::new("setpriv");
+    setpriv.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+    setpriv.arg(program);
+    setpriv
+}

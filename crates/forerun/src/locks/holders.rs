@@ -1,0 +1,179 @@
+//! Which processes hold locks on a file, from `/proc/locks`.
+//!
+//! That lists all locks of this PID namespace; processes of others are not seen.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Longest name of a process in messages.
+const NAME: usize = 32;
+
+/// What a process does with the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It shares the lock.
+    Read,
+    /// It has it alone.
+    Write,
+}
+
+/// A process that holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// For what.
+    pub kind: Kind,
+    /// Its number.
+    pub pid: u32,
+    /// Its user, where it is still there.
+    pub user: Option<u32>,
+    /// Its name, with the subcommand where it is one of ours; empty where it is not there any more.
+    pub name: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.user {
+            Some(user) => write!(f, "{} (pid {}, user {user})", self.name, self.pid),
+            None => write!(f, "a process that pid {} has left behind", self.pid),
+        }
+    }
+}
+
+/// The processes that hold a lock of flock(2) on the file, as far as they are visible.
+pub fn of(file: &File) -> Vec<Holder> {
+    let (Ok(metadata), Ok(locks)) = (file.metadata(), fs::read_to_string("/proc/locks")) else {
+        return Vec::new();
+    };
+    let device = metadata.dev();
+    let device = (rustix::fs::major(device), rustix::fs::minor(device));
+    let on_inode = |line: &Line| line.inode == metadata.ino();
+    let lines: Vec<_> = locks.lines().filter_map(parse).filter(on_inode).collect();
+    let mut same: Vec<_> = lines.iter().filter(|line| line.device == device).collect();
+    if same.is_empty() {
+        // Filesystems with subvolumes or layers show files another device number than they have.
+        same = lines.iter().filter(|line| line.device.0 == 0).collect();
+    }
+    let mut found: Vec<Holder> = Vec::new();
+    for line in same {
+        let (user, name) = process(line.pid).unzip();
+        let holder = Holder {
+            kind: line.kind,
+            pid: line.pid,
+            user,
+            name: name.unwrap_or_default(),
+        };
+        if !found.contains(&holder) {
+            found.push(holder);
+        }
+    }
+    found
+}
+
+/// A line of `/proc/locks`.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    kind: Kind,
+    pid: u32,
+    device: (u32, u32),
+    inode: u64,
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 17157 fe:00:6195051 0 EOF`. Other kinds of locks, and processes that
+/// wait for one (`1: -> FLOCK ...`), are left out.
+fn parse(line: &str) -> Option<Line> {
+    let mut words = line.split_whitespace().skip(1);
+    let (class, _mode, kind) = (words.next()?, words.next()?, words.next()?);
+    if class != "FLOCK" {
+        return None;
+    }
+    let kind = match kind {
+        "READ" => Kind::Read,
+        _ => Kind::Write,
+    };
+    let pid = words.next()?.parse().ok()?;
+    let mut place = words.next()?.split(':');
+    let mut hex = || u32::from_str_radix(place.next()?, 16).ok();
+    let device = (hex()?, hex()?);
+    let inode = place.next()?.parse().ok()?;
+    Some(Line {
+        kind,
+        pid,
+        device,
+        inode,
+    })
+}
+
+/// User and name of a process.
+fn process(pid: u32) -> Option<(u32, String)> {
+    let dir = format!("/proc/{pid}");
+    let status = fs::read_to_string(format!("{dir}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    // Real, effective, saved, of the filesystem.
+    let user = ids.split_whitespace().nth(1)?.parse().ok()?;
+    let arguments = fs::read(format!("{dir}/cmdline")).unwrap_or_default();
+    let name = name(&arguments).or_else(|| {
+        let name = fs::read_to_string(format!("{dir}/comm")).ok()?;
+        Some(name.trim_end().to_string())
+    });
+    Some((user, name.unwrap_or_default()))
+}
+
+/// `forerun mount`, or the name of the program.
+fn name(arguments: &[u8]) -> Option<String> {
+    let mut words = arguments.split(|&byte| byte == 0);
+    let program = Path::new(OsStr::from_bytes(words.next()?)).file_name()?;
+    let program = program.to_str()?;
+    let command = words.next().filter(|word| {
+        let is_word = word.iter().all(u8::is_ascii_lowercase);
+        program == "forerun" && is_word && !word.is_empty()
+    });
+    let command = command.and_then(|word| std::str::from_utf8(word).ok());
+    let name = command.map_or_else(
+        || program.to_string(),
+        |command| format!("{program} {command}"),
+    );
+    Some(name.chars().take(NAME).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let line = "1: FLOCK  ADVISORY  WRITE 17157 fe:0a:6195051 0 EOF";
+        let expected = Line {
+            kind: Kind::Write,
+            pid: 17157,
+            device: (254, 10),
+            inode: 6_195_051,
+        };
+        assert_eq!(parse(line), Some(expected));
+        for other in [
+            "2: OFDLCK ADVISORY  READ -1 fe:00:1 0 EOF",
+            "2: POSIX  ADVISORY  READ 7 fe:00:1 0 EOF",
+            "1: -> FLOCK  ADVISORY  WRITE 5 fe:00:1 0 EOF",
+            "3: FLOCK  ADVISORY",
+            "",
+        ] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn names() {
+        for (arguments, expected) in [
+            (&b"/usr/bin/forerun\0mount\0a.img\0"[..], "forerun mount"),
+            (b"forerun\0-q\0ls\0", "forerun"),
+            (b"/bin/cat\0file\0", "cat"),
+        ] {
+            assert_eq!(name(arguments).as_deref(), Some(expected));
+        }
+        assert_eq!(name(b""), None);
+    }
+}

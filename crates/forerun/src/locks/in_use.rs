@@ -1,0 +1,161 @@
+//! Why a volume cannot be had: which process holds it, or what the kernel does with it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use forerun_vfs::Error;
+
+use super::holders::{Holder, Kind};
+
+/// A process or the kernel has the volume.
+#[derive(Clone, Debug)]
+pub struct InUse {
+    by: By,
+    wanted: Kind,
+    /// Another writer has it, which no option overrides.
+    is_final: bool,
+}
+
+/// What has a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Processes with locks.
+    Holders(Vec<Holder>),
+    /// A lock of a process that is not visible here.
+    Unseen,
+    /// A loop device.
+    Loop {
+        device: PathBuf,
+        mounted: Option<PathBuf>,
+    },
+    /// A mount of this block device, or of another one that has the same bytes.
+    Mounted {
+        device: Option<PathBuf>,
+        on: PathBuf,
+    },
+    /// Another driver of the kernel, such as the device mapper, by its device.
+    Driver(PathBuf),
+    /// The kernel, or a process that has a block device alone.
+    Kernel,
+}
+
+impl By {
+    /// Nothing where there are none.
+    pub fn holders(holders: Vec<Holder>) -> Option<Self> {
+        (!holders.is_empty()).then_some(Self::Holders(holders))
+    }
+}
+
+impl InUse {
+    /// A reader is refused.
+    pub const fn for_reading(by: By) -> Self {
+        Self {
+            by,
+            wanted: Kind::Read,
+            is_final: false,
+        }
+    }
+
+    /// A writer is refused.
+    pub const fn for_writing(by: By) -> Self {
+        Self {
+            by,
+            wanted: Kind::Write,
+            is_final: false,
+        }
+    }
+
+    /// A writer is refused for another writer.
+    pub const fn by_writer(by: By) -> Self {
+        Self {
+            by,
+            wanted: Kind::Write,
+            is_final: true,
+        }
+    }
+
+    /// Finds one in an error of the library.
+    #[must_use]
+    pub fn of(error: &Error) -> Option<&Self> {
+        match error {
+            Error::Io { source, .. } => source.get_ref()?.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// The processes that hold locks.
+    #[must_use]
+    pub fn holders(&self) -> &[Holder] {
+        match &self.by {
+            By::Holders(holders) => holders,
+            By::Unseen | By::Loop { .. } | By::Mounted { .. } | By::Driver(_) | By::Kernel => &[],
+        }
+    }
+
+    /// Whether a lock is in the way, which may go with the process that holds it.
+    #[must_use]
+    pub const fn is_lock(&self) -> bool {
+        matches!(self.by, By::Holders(_) | By::Unseen)
+    }
+
+    /// What a user can do about it.
+    #[must_use]
+    pub const fn hint(&self) -> Option<&'static str> {
+        match (self.wanted, &self.by) {
+            (Kind::Read, _) => Some(
+                "--no-lock (of a mount: -o nolock) reads it all the same; the data may be inconsistent",
+            ),
+            (Kind::Write, By::Holders(_) | By::Unseen) if !self.is_final => Some(
+                "--break-lock (of a mount: -o break_lock) writes all the same; processes that read \
+                 it may get inconsistent data",
+            ),
+            (Kind::Write, By::Loop { mounted: None, .. }) => {
+                Some("detach the loop device first: losetup -d")
+            }
+            (Kind::Write, _) => None,
+        }
+    }
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("in use: ")?;
+        match &self.by {
+            By::Holders(holders) => {
+                let writes = holders.iter().any(|holder| holder.kind == Kind::Write);
+                let purpose = if writes { "writing" } else { "reading" };
+                write!(f, "held for {purpose} by ")?;
+                let names: Vec<_> = holders.iter().map(ToString::to_string).collect();
+                f.write_str(&names.join(", "))
+            }
+            By::Unseen => f.write_str("locked by a process that is not visible here"),
+            By::Loop {
+                device,
+                mounted: Some(on),
+            } => {
+                let (device, on) = (device.display(), on.display());
+                write!(f, "it backs {device}, which is mounted on {on}")
+            }
+            By::Loop {
+                device,
+                mounted: None,
+            } => write!(f, "it backs {}, which can be written", device.display()),
+            By::Mounted { device: None, on } => write!(f, "mounted on {}", on.display()),
+            By::Mounted {
+                device: Some(device),
+                on,
+            } => write!(f, "{} is mounted on {}", device.display(), on.display()),
+            By::Driver(device) => write!(f, "{} is made of it", device.display()),
+            By::Kernel => f.write_str("the kernel or another process has it alone"),
+        }
+    }
+}
+
+impl std::error::Error for InUse {}
+
+impl From<InUse> for Error {
+    fn from(in_use: InUse) -> Self {
+        Self::io(0, 0, io::Error::new(io::ErrorKind::ResourceBusy, in_use))
+    }
+}

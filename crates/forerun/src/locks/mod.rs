@@ -1,0 +1,180 @@
+//! Locks of volumes that change: readers share one, a writer has it alone.
+//!
+//! Two kinds of locks serve that, since every process that may open a file for reading can hold any
+//! lock of flock(2) on it, and so keep all others away for ever:
+//!
+//! - flock(2): shared by readers, exclusive for writers. `/proc/locks` names the processes that hold
+//!   it. A writer may be told to break it ([`Locking::Break`]): it goes on although others read.
+//! - a record lock ([`writer`]), which takes a descriptor that is open for writing. Writers hold it
+//!   among each other, and it is never broken. Readers look whether it is held.
+//!
+//! What the kernel does with a file or device is no lock: [`uses`] finds loop devices and mounts.
+//! Formats that never change need none of this.
+
+mod held;
+mod holders;
+mod in_use;
+mod losetup;
+mod uses;
+mod writer;
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use forerun_io::{FileDevice, FileSource, ReadAt};
+use forerun_vfs::{Error, Result};
+
+use crate::OpenOptions;
+use crate::identify::format_of;
+
+pub use held::Held;
+pub use holders::{Holder, Kind};
+pub use in_use::InUse;
+pub use writer::is_at_work as writer_is_at_work;
+
+use in_use::By;
+
+/// What is done about the locks of other processes on a volume that changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Locking {
+    /// A reader is refused while a process writes, a writer while any process has the volume.
+    #[default]
+    Respect,
+    /// A writer goes on although other processes read. Writers exclude each other all the same.
+    Break,
+    /// A reader takes no lock and looks for none: what it reads may be inconsistent.
+    Ignore,
+}
+
+/// Adds the lock of a reader to a source where its format changes and the options ask for it.
+///
+/// # Errors
+/// As [`for_reading`].
+pub fn source(file: FileSource, options: &OpenOptions) -> Result<Held<FileSource>> {
+    // An image of no known format cannot be opened. One inside a container is never changed.
+    let changes = format_of(&file, options).is_some_and(|format| format.open_mut.is_some());
+    let locked = match options.locking {
+        Locking::Respect | Locking::Break if changes => {
+            for_reading(file.file(), options.range(file.len()))?
+        }
+        Locking::Respect | Locking::Break | Locking::Ignore => Vec::new(),
+    };
+    Ok(Held::new(file, locked))
+}
+
+/// Opens a device for writing, with the locks of a writer where its format changes. The locks end with
+/// the process, however that ends.
+///
+/// # Errors
+/// As [`for_writing`]; [`Error::Io`] where the file cannot be opened for writing.
+pub fn device(path: &Path, options: &OpenOptions) -> Result<Held<FileDevice>> {
+    let device = FileDevice::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => of_busy_device(path),
+        _ => Error::io(0, 0, error),
+    })?;
+    let range = options.range(device.len());
+    // A volume of no known format may be one whose boot sector is damaged, and be repaired.
+    let locked = match format_of(&device, options) {
+        Some(format) if format.open_mut.is_none() => Vec::new(),
+        _ => for_writing(device.file(), range, options.locking)?,
+    };
+    Ok(Held::new(device, locked))
+}
+
+/// Takes the lock of a reader of `range`. It is held as long as `file` and what is returned are.
+///
+/// # Errors
+/// [`Error::Io`] with an [`InUse`] where a process or the kernel writes to the volume.
+pub fn for_reading(file: &File, range: Range<u64>) -> Result<Vec<File>> {
+    if let Some(by) = uses::that_write(file, range) {
+        return Err(InUse::for_reading(by).into());
+    }
+    let backing = backing(file, false);
+    for file in backing.iter().chain([file]) {
+        share(file)?;
+    }
+    Ok(backing)
+}
+
+/// Takes the locks of a writer of `range`. They are held as long as `file` and what is returned are.
+///
+/// # Errors
+/// As [`for_reading`]; also where a process or the kernel only reads.
+pub fn for_writing(file: &File, range: Range<u64>, locking: Locking) -> Result<Vec<File>> {
+    if let Some(by) = uses::of(file, range) {
+        return Err(InUse::for_writing(by).into());
+    }
+    let backing = backing(file, true);
+    for file in backing.iter().chain([file]) {
+        exclude(file, locking)?;
+    }
+    Ok(backing)
+}
+
+/// Returns why a block device cannot be opened exclusively.
+fn of_busy_device(path: &Path) -> Error {
+    let file = File::open(path);
+    let by = file.as_ref().ok().and_then(|file| {
+        let known = uses::of(file, 0..u64::MAX);
+        known.or_else(|| By::holders(holders::of(file)))
+    });
+    InUse::for_writing(by.unwrap_or(By::Kernel)).into()
+}
+
+fn share(file: &File) -> Result<()> {
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {
+            let by = By::holders(holders::of(file)).unwrap_or(By::Unseen);
+            return Err(InUse::for_reading(by).into());
+        }
+        // Filesystems without locks have no writers of ours either.
+        Ok(()) | Err(TryLockError::Error(_)) => {}
+    }
+    match writer::holds_any(file) {
+        true => Err(InUse::for_reading(By::Unseen).into()),
+        false => Ok(()),
+    }
+}
+
+fn exclude(file: &File, locking: Locking) -> Result<()> {
+    let breaks = locking == Locking::Break;
+    if !writer::begin(file, breaks) {
+        let writers = holders::of(file).into_iter();
+        let writers = writers.filter(|holder| holder.kind == Kind::Write);
+        let by = By::holders(writers.collect()).unwrap_or(By::Unseen);
+        return Err(InUse::by_writer(by).into());
+    }
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) if breaks => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            let by = By::holders(holders::of(file)).unwrap_or(By::Unseen);
+            Err(InUse::for_writing(by).into())
+        }
+        Err(TryLockError::Error(error)) => Err(Error::io(0, 0, error)),
+    }
+}
+
+/// The file behind a loop device, where it can be opened: other processes may have that one.
+fn backing(device: &File, writing: bool) -> Vec<File> {
+    let Some(path) = uses::backing_file(device) else {
+        return Vec::new();
+    };
+    let file = File::options().read(true).write(writing).open(path);
+    let is_other = |file: &File| file.metadata().is_ok_and(|metadata| metadata.is_file());
+    file.ok().filter(is_other).into_iter().collect()
+}
+
+/// The number of a block device, where `file` is one.
+fn block_device(file: &File) -> io::Result<Option<(u32, u32)>> {
+    let metadata = file.metadata()?;
+    let number = metadata.rdev();
+    let is_block = metadata.file_type().is_block_device();
+    Ok(is_block.then(|| (rustix::fs::major(number), rustix::fs::minor(number))))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! The lock that writers hold among each other.
+//!
+//! A record lock for writing takes a descriptor that is open for writing, so no process that may only
+//! read the file can hold it. Such a process can hold a lock for reading on the same byte, which keeps
+//! writers away too; a writer that breaks locks then takes one for reading itself, and conflicts with
+//! every writer that does not.
+//!
+//! Of the open file (`F_OFD_SETLK`), not of the process: threads and a second opening of the file by
+//! the same process are kept apart, and closing some other descriptor does not end it. Where the
+//! filesystem has no record locks, flock(2) alone must do.
+
+use std::fs::File;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc::{self, c_int, c_short};
+
+/// The byte that is locked: behind the end of every file.
+const BYTE: i64 = 1 << 62;
+
+/// Takes the lock; false where another writer has it. With `breaks`, locks for reading do not count.
+pub fn begin(file: &File, breaks: bool) -> bool {
+    match set(file, libc::F_WRLCK) {
+        Err(Errno::EAGAIN | Errno::EACCES) if breaks => {
+            !matches!(set(file, libc::F_RDLCK), Err(Errno::EAGAIN | Errno::EACCES))
+        }
+        Err(Errno::EAGAIN | Errno::EACCES) => false,
+        Ok(_) | Err(_) => true,
+    }
+}
+
+/// Whether a process that may write the file holds the lock.
+#[must_use]
+pub fn is_at_work(file: &File) -> bool {
+    conflicts(file, libc::F_RDLCK)
+}
+
+/// Whether any process holds a lock on the byte.
+pub fn holds_any(file: &File) -> bool {
+    conflicts(file, libc::F_WRLCK)
+}
+
+fn set(file: &File, kind: c_int) -> nix::Result<c_int> {
+    fcntl(file, FcntlArg::F_OFD_SETLK(&record(kind)))
+}
+
+fn conflicts(file: &File, kind: c_int) -> bool {
+    let mut found = record(kind);
+    let asked = fcntl(file, FcntlArg::F_OFD_GETLK(&mut found));
+    asked.is_ok() && c_int::from(found.l_type) != libc::F_UNLCK
+}
+
+fn record(kind: c_int) -> libc::flock {
+    // All of these constants are small.
+    let short = |number: c_int| c_short::try_from(number).unwrap_or(c_short::MAX);
+    libc::flock {
+        l_type: short(kind),
+        l_whence: short(libc::SEEK_SET),
+        l_start: BYTE,
+        l_len: 1,
+        l_pid: 0,
+    }
+}

@@ -207,3 +207,44 @@ fn a_rescue_mount_shows_what_a_damaged_volume_still_has() {
         "a rescue wrote to the volume"
     );
 }
+
+#[test]
+fn a_volume_marked_dirty_is_mounted_with_a_warning_that_names_the_repair() {
+    let Some(volume) = Volume::new("volume_dirty") else {
+        return;
+    };
+    let unmount = || {
+        let all = [Path::new("umount"), &volume.mnt()];
+        ran(command(&all).output().unwrap()).ok();
+    };
+    // `ok` includes that nothing is said.
+    volume.mount(&[]).ok();
+    unmount();
+    for (flags, said) in [
+        (2, "marked dirty"),
+        (4, "marked as having failed"),
+        (6, "marked dirty"),
+    ] {
+        let mut bytes = fs::read(volume.image()).unwrap();
+        bytes[106] = flags;
+        fs::write(volume.image(), &bytes).unwrap();
+        for options in [&[][..], &["-o", "ro"]] {
+            let mounted = volume.mount(options);
+            unmount();
+            let has_one =
+                mounted.stderr.matches("check --repair").count() == usize::from(flags & 2 != 0);
+            assert!(
+                mounted.stderr.contains(said) && has_one,
+                "{flags} {options:?}: {}",
+                mounted.stderr
+            );
+        }
+    }
+    let mut bytes = fs::read(volume.image()).unwrap();
+    bytes[106] = 2;
+    fs::write(volume.image(), &bytes).unwrap();
+    let repaired = volume.forerun(&["check", "--repair", "--yes"], &[]);
+    assert_eq!(repaired.code, Some(8), "{}", repaired.stderr);
+    volume.mount(&[]).ok();
+    unmount();
+}

@@ -35,12 +35,23 @@ pub fn details(volume: &Volume) -> Fields {
     fields
 }
 
-/// What the user of the volume should know.
+/// Returns what the user of the volume should know.
 pub fn warnings(volume: &Volume) -> Vec<String> {
+    let flags = volume.boot.flags;
     let passed_over = volume.passed_over.iter();
-    passed_over
+    let mut all: Vec<_> = passed_over
         .map(|error| format!("passed over: {error}"))
-        .collect()
+        .collect();
+    if flags & volume_flag::VOLUME_DIRTY != 0 {
+        let text = "the volume is marked dirty: it was not unmounted, or is damaged; \
+                    forerun check --repair mends it";
+        all.push(text.into());
+    }
+    if flags & volume_flag::MEDIA_FAILURE != 0 {
+        let text = "the volume is marked as having failed: copy what is needed from it";
+        all.push(text.into());
+    }
+    all
 }
 
 const fn state(flags: u16) -> &'static str {

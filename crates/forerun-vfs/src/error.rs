@@ -140,6 +140,18 @@ impl Error {
         }
     }
 
+    /// Returns whether the volume, or the filesystem below its image, has no room for a write. Nothing is
+    /// lost by that: the same write succeeds once there is room. A flush that fails for want of room is
+    /// another matter, since the kernel may have dropped what it was to bring to the disk.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::NoSpace => true,
+            Self::Write { len, source, .. } => *len > 0 && is_for_want_of_room(source),
+            _ => false,
+        }
+    }
+
     /// Data outside the image that could not be opened.
     #[must_use]
     pub fn blob(name: BlobName, source: io::Error) -> Self {
@@ -185,6 +197,15 @@ impl Error {
             Self::Io { .. } => "io",
         }
     }
+}
+
+/// Returns whether the filesystem below has no room, or the user none of it.
+#[must_use]
+pub fn is_for_want_of_room(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 /// A check that an image failed: which, where, and the numbers.

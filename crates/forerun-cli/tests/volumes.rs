@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::volume::{Volume, as_nobody};
+use common::volume::{Volume, as_nobody, unmount};
 use common::{command, ran};
 use forerun::MemorySource;
 use forerun_testkit::exfat_judge::judge;
@@ -213,10 +213,7 @@ fn a_volume_marked_dirty_is_mounted_with_a_warning_that_names_the_repair() {
     let Some(volume) = Volume::new("volume_dirty") else {
         return;
     };
-    let unmount = || {
-        let all = [Path::new("umount"), &volume.mnt()];
-        ran(command(&all).output().unwrap()).ok();
-    };
+    let unmount = || unmount(&volume.mnt());
     // `ok` includes that nothing is said.
     volume.mount(&[]).ok();
     unmount();
@@ -247,4 +244,92 @@ fn a_volume_marked_dirty_is_mounted_with_a_warning_that_names_the_repair() {
     assert_eq!(repaired.code, Some(8), "{}", repaired.stderr);
     volume.mount(&[]).ok();
     unmount();
+}
+
+/// A tmpfs on the directory of a volume, unmounted in the end.
+struct Small<'a>(&'a Path);
+
+impl<'a> Small<'a> {
+    fn on(dir: &'a Path) -> Self {
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=8M", "none"])
+            .arg(dir)
+            .status();
+        assert!(mount.unwrap().success());
+        Self(dir)
+    }
+
+    fn resize(&self, size: &str) {
+        let mount = Command::new("mount")
+            .args(["-o", &format!("remount,size={size}")])
+            .arg(self.0)
+            .status();
+        assert!(mount.unwrap().success());
+    }
+}
+
+impl Drop for Small<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_below_a_sparse_volume_is_enospc_for_the_writer() {
+    let Some(volume) = Volume::new("volume_full_disk") else {
+        return;
+    };
+    let small = volume.path("small");
+    fs::create_dir(&small).unwrap();
+    let tmpfs = Small::on(&small);
+    let image = small.join("sparse.img");
+    let mnt = volume.mnt();
+    let full = |error: std::io::Error| assert_eq!(error.raw_os_error(), Some(28), "{error}");
+    let synced = |name: &str| fs::File::open(mnt.join(name)).unwrap().sync_all();
+    for is_full_in_the_end in [false, true] {
+        let _none_at_first = fs::remove_file(&image);
+        tmpfs.resize("8M");
+        fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+        let made = Command::new("mkfs.exfat").arg(&image).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        ran(command(&[Path::new("mount"), &image, &mnt])
+            .output()
+            .unwrap())
+        .ok();
+        fs::write(mnt.join("kept"), b"kept").unwrap();
+        synced("kept").unwrap();
+        full(fs::write(mnt.join("large"), vec![7; 16 << 20]).unwrap_err());
+        // Of the directory itself there is nothing on the device yet.
+        fs::create_dir(mnt.join("dir")).unwrap();
+        full(synced("dir").unwrap_err());
+        assert_eq!(fs::read(mnt.join("kept")).unwrap(), b"kept");
+        fs::write(mnt.join("empty"), b"").unwrap();
+        fs::remove_file(mnt.join("large")).unwrap();
+        full(synced("kept").unwrap_err());
+        if !is_full_in_the_end {
+            tmpfs.resize("64M");
+            synced("dir").unwrap();
+            fs::write(mnt.join("dir/file"), vec![9; 16 << 20]).unwrap();
+        }
+        unmount(&mnt);
+        tmpfs.resize("64M");
+        let fsck = Command::new("fsck.exfat")
+            .arg("-n")
+            .arg(&image)
+            .output()
+            .unwrap();
+        assert!(fsck.status.success(), "{fsck:?}");
+        let checked = command(&[Path::new("check"), &image]).output().unwrap();
+        let checked = ran(checked);
+        assert_eq!(checked.code, Some(0), "{}", checked.text());
+        assert_eq!(checked.stderr.contains("marked dirty"), is_full_in_the_end);
+        let listed = command(&[Path::new("ls"), Path::new("-q"), &image]).output();
+        let listed = ran(listed.unwrap());
+        let names = listed.text();
+        let is_as_written = match is_full_in_the_end {
+            true => names.contains("kept\n") && !names.contains("dir\n"),
+            false => names == "dir\nempty\nkept\n",
+        };
+        assert!(is_as_written, "{names}");
+    }
 }

@@ -38,6 +38,10 @@ impl<'a> Session<'a> {
         run: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
         let store = self.writable()?;
+        if store.back.dirty_bytes() > MOST_DIRTY {
+            // The last commit found no room: memory must not fill up instead.
+            self.commit_before()?;
+        }
         let outcome = run(self);
         match &outcome {
             Ok(_) => {}
@@ -88,7 +92,8 @@ impl<'a> Session<'a> {
     /// to no entry.
     ///
     /// # Errors
-    /// `Write` and `Io`: no more changes are taken then, and `VolumeDirty` stays.
+    /// `Write` and `Io`: no more changes are taken then, and `VolumeDirty` stays. Where the filesystem
+    /// below the volume is full ([`Error::is_full`]), changes go on, and the next commit tries again.
     pub fn commit(&mut self, clear: bool) -> Result<()> {
         let Some(store) = self.store else {
             return Ok(());
@@ -101,9 +106,26 @@ impl<'a> Session<'a> {
             true => self.commit_rest(store),
             false => Ok(()),
         });
-        outcome.inspect_err(|error| {
-            self.stop(Stopped::Failed);
-            self.mark_failure(error);
+        outcome.inspect_err(|error| match error.is_full() {
+            // Entries of the changes may be on the device: what they lead to is in use until the next
+            // commit.
+            true => self.state.pending.fresh = crate::alloc::Runs::default(),
+            false => {
+                self.stop(Stopped::Failed);
+                self.mark_failure(error);
+            }
+        })
+    }
+
+    /// Commits before a change that has changed nothing yet.
+    ///
+    /// # Errors
+    /// `NoSpace` where the filesystem below the volume is full: the change is refused, and others may
+    /// go on. Otherwise as [`commit`](Self::commit).
+    pub fn commit_before(&mut self) -> Result<()> {
+        self.commit(false).map_err(|error| match error.is_full() {
+            true => Error::NoSpace,
+            false => error,
         })
     }
 
@@ -143,6 +165,8 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Writes what the changes have made of the metadata, and does what had to wait for that. Can be
+    /// done again where the filesystem below the volume was full.
     fn commit_changes(&mut self, store: &Store) -> Result<()> {
         if self.state.pending.touched && !is_dirty(self.state.pending.flags) {
             let flags = self.state.pending.flags | volume_flag::VOLUME_DIRTY;
@@ -196,7 +220,9 @@ impl<'a> Session<'a> {
                     Err(error) => return Err(error),
                 }
                 if store.back.dirty_bytes() > MOST_DIRTY {
-                    store.back.commit(&[group::FREE]).map_err(failed)?;
+                    let freed = store.back.commit(&[group::FREE]).map_err(failed);
+                    // These runs are marked free once only; the bits can wait in memory.
+                    freed.or_else(|error| error.is_full().then_some(()).ok_or(error))?;
                 }
                 at += now;
             }
@@ -279,7 +305,7 @@ impl<'a> Session<'a> {
     pub fn take(&mut self, count: u32, goal: Option<u32>) -> Result<Vec<(u32, u32)>> {
         let mut taken = self.allocator()?.allocate(count, goal);
         if matches!(taken, Err(Error::NoSpace)) && !self.state.pending.frees.is_empty() {
-            self.commit(false)?;
+            self.commit_before()?;
             taken = self.allocator()?.allocate(count, goal);
         }
         let taken = taken?;

@@ -1,6 +1,11 @@
 //! Devices that fail at one request: the volume takes no more changes, stays marked dirty, and is
 //! never worse than that.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::as_conversions
+)]
 
 mod common;
 
@@ -8,10 +13,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use common::{
-    Recorder, Request, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, write,
+    Recorder, Request, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, read, write,
 };
 use forerun_exfat::Exfat;
-use forerun_io::BlockDevice;
+use forerun_io::{BlockDevice, MemorySource};
 use forerun_testkit::PanickingDevice;
 use forerun_vfs::{Error, FileSystem, FileSystemMut, OpenMutWith};
 
@@ -143,6 +148,93 @@ fn volume_dirty_stays_where_it_was_set() {
         .iter()
         .filter(|request| matches!(request, Request::Write(_)));
     assert_eq!(writes.count(), 1);
+}
+
+/// Writes the byte 2 to all clusters that a new file can have.
+fn fill(fs: &Exfat, device: &dyn BlockDevice) {
+    let Ok(file) = create(fs, fs.root(), "other") else {
+        return;
+    };
+    let mut at = 0;
+    for len in [64 << 9, 1 << 9] {
+        while write(fs, device, file, at, &vec![2; len]).is_ok() {
+            at += len as u64;
+        }
+    }
+}
+
+/// Makes names and a directory, and renames files if `renames`, up to the first error.
+fn changes(fs: &Exfat, device: &dyn BlockDevice, renames: bool) -> Result<(), Error> {
+    let root = fs.root();
+    let new = create(fs, root, "new")?;
+    write(fs, device, new, 0, &[1; 3000])?;
+    let dir = mkdir(fs, root, "dir")?;
+    create(fs, dir, "f")?;
+    let file = create(fs, dir, "g")?;
+    fs.allocate(file, 0..9000, false)?;
+    if renames {
+        fs.rename((root, b"first"), (dir, b"f"), true)?;
+        fs.rename((root, b"moved"), (dir, b"moved"), true)?;
+        create(fs, root, &"n".repeat(250))?;
+    }
+    fs.sync_all()
+}
+
+#[test]
+fn a_full_disk_below_the_volume_loses_nothing_and_ends_nothing() {
+    let Some(image) = mkfs(4 << 20, &["-c", "512"]) else {
+        return;
+    };
+    for (dirsync, renames) in [(false, false), (false, true), (true, true)] {
+        for n in 0.. {
+            let device = Recorder::new(&image);
+            let fs = open_mut(&device, |with| with.dirsync = dirsync);
+            let root = fs.root();
+            for name in ["first", "moved", "data"] {
+                let file = create(&fs, root, name).unwrap();
+                write(&fs, &*device, file, 0, &[1; 3000]).unwrap();
+            }
+            fs.sync_all().unwrap();
+            *device.full_after.lock().unwrap() = Some(n);
+            let Err(error) = changes(&fs, &device.inner, renames) else {
+                assert!(n > 4, "{n}");
+                break;
+            };
+            assert!(error.is_full(), "{n}: {error}");
+            // Parts of a long name may be there without their first.
+            if let Some(told) = fsck(&device.to_vec()) {
+                assert!(told.contains("image: clean"), "{n}: {told}");
+            }
+            // What becomes free in memory is still in use on the device, where a power cut leaves it.
+            let _in_memory = [b"moved", &b"new"[..]].map(|name| fs.unlink(root, name));
+            fill(&fs, &device.inner);
+            let cut = device.to_vec();
+            let then = open(&cut);
+            let dir = then.lookup(then.root(), b"dir").unwrap();
+            for dir in [Some(then.root()), dir].into_iter().flatten() {
+                for name in [&b"moved"[..], b"new", b"first", b"f", b"data"] {
+                    let Some(file) = then.lookup(dir, name).unwrap() else {
+                        continue;
+                    };
+                    let bytes = read(&then, &MemorySource::new(cut.clone()), file);
+                    assert!(!bytes.contains(&2), "{n}: bytes of another file");
+                }
+            }
+            *device.full_after.lock().unwrap() = None;
+            fs.sync_all().unwrap();
+            let _where_it_was_made = fs.unlink(root, b"other");
+            create(&fs, root, "later").unwrap();
+            fs.finish().unwrap();
+            let image = device.to_vec();
+            assert_sound(&image);
+            assert_eq!(image[106], 0, "VolumeFlags");
+            let names = |fs: &Exfat| {
+                let all = list(fs, fs.root());
+                all.into_iter().map(|(name, ..)| name).collect::<Vec<_>>()
+            };
+            assert_eq!(names(&open(&image)), names(&fs), "{n}");
+        }
+    }
 }
 
 /// Asserts that the error says what happened.

@@ -3,7 +3,7 @@
 //! A damaged image and a failing source are both `EIO`: that is what a program that reads a file
 //! knows how to report. What exactly was wrong, and where, goes to the log.
 
-use forerun_vfs::Error;
+use forerun_vfs::{Error, is_for_want_of_room};
 use fuser::Errno;
 
 /// What a system call gives for `error`.
@@ -22,6 +22,7 @@ pub fn errno(error: &Error) -> Errno {
         Error::NoSpace => Errno::ENOSPC,
         Error::TooLarge => Errno::EFBIG,
         Error::ReadOnly(_) => Errno::EROFS,
+        Error::Write { source, .. } if is_for_want_of_room(source) => Errno::ENOSPC,
         Error::Write { .. } => Errno::EIO,
         // A limit is reached by an image nobody makes on purpose.
         Error::Limit { .. } | Error::Corrupt(_) | Error::Blob { .. } | Error::Io { .. } => {
@@ -116,6 +117,18 @@ mod tests {
                 "write",
                 Errno::EIO,
                 true,
+            ),
+            (
+                Error::write(0, 512, io::ErrorKind::StorageFull.into()),
+                "write",
+                Errno::ENOSPC,
+                false,
+            ),
+            (
+                Error::write(0, 0, io::ErrorKind::QuotaExceeded.into()),
+                "write",
+                Errno::ENOSPC,
+                false,
             ),
             (Error::Corrupt(corrupt), "corrupt", Errno::EIO, true),
             (

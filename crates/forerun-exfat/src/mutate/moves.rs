@@ -100,13 +100,18 @@ impl Session<'_> {
     /// # Errors
     /// `Write`, `Io`.
     pub fn arrived(&mut self, store: &Store) -> Result<()> {
-        let moves = std::mem::take(&mut self.state.pending.moves);
-        for moved in &moves {
-            let at = moved.from.offset + POINTER_AT;
-            self.write(group::LEFT, at, &[0; POINTER_LEN])?;
+        let origins = self
+            .state
+            .pending
+            .moves
+            .iter()
+            .map(|moved| moved.from.offset);
+        for origin in origins.collect::<Vec<_>>() {
+            self.write(group::LEFT, origin + POINTER_AT, &[0; POINTER_LEN])?;
         }
         let left = store.back.commit(&[group::LEFT]);
         left.map_err(|error| Error::write(error.offset, error.len, error.source))?;
+        let moves = std::mem::take(&mut self.state.pending.moves);
         for moved in &moves {
             let id = moved.to.id();
             let mut set = dir::read_set(self.volume, id, moved.to)?;
@@ -210,7 +215,7 @@ impl Session<'_> {
     pub fn after_moves(&mut self) -> Result<()> {
         match self.state.pending.moves.is_empty() {
             true => Ok(()),
-            false => self.commit(false),
+            false => self.commit_before(),
         }
     }
 }

@@ -94,7 +94,7 @@ impl Session<'_> {
             .is_some_and(|p| self.state.pending.arrives(p));
         match is_file && !left && !arrives && self.find(to.0, to.1)?.is_none() {
             true => Ok(()),
-            false => self.commit(false),
+            false => self.commit_before(),
         }
     }
 

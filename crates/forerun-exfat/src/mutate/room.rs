@@ -37,7 +37,7 @@ impl Session<'_> {
         let per_sector = self.per_sector();
         if count > per_sector && self.state.pending.touched {
             // Its parts come before other changes of the same slots.
-            self.commit(false)?;
+            self.commit_before()?;
         }
         let index = self.index(dir)?;
         let fitting = match near {
@@ -101,11 +101,11 @@ impl Session<'_> {
         let per = self.per_sector();
         let mut at = slots.start;
         // With the length of a directory that has grown.
-        self.commit(false)?;
+        self.commit_before()?;
         while at < slots.end {
             let next = (at / per + 1).saturating_mul(per).min(slots.end);
             self.write_slots(dir, at, &unused(next - at), group::ENTRIES, group::ENTRIES)?;
-            self.commit(false)?;
+            self.commit_before()?;
             at = next;
         }
         Ok(())

@@ -182,6 +182,8 @@ pub struct Recorder {
     /// Requests of the kind that are left until one fails.
     pub fail_read: Mutex<Option<u64>>,
     pub fail_write: Mutex<Option<u64>>,
+    /// Writes that are left until all fail for want of room.
+    pub full_after: Mutex<Option<u64>>,
 }
 
 impl Recorder {
@@ -192,6 +194,7 @@ impl Recorder {
             reads: Mutex::default(),
             fail_read: Mutex::default(),
             fail_write: Mutex::default(),
+            full_after: Mutex::default(),
         })
     }
 
@@ -234,6 +237,7 @@ impl ReadAt for Recorder {
 impl BlockDevice for Recorder {
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         Self::fails(&self.fail_write)?;
+        Self::fails(&self.full_after).map_err(|_| io::ErrorKind::StorageFull)?;
         let range = offset..offset + data.len() as u64;
         self.log.lock().unwrap().push(Request::Write(range));
         self.inner.write_all_at(offset, data)

@@ -85,6 +85,7 @@ impl Flusher {
 }
 
 fn flush_until_ended(volume: &Volume, shared: &Shared) {
+    let mut was_full = false;
     let mut state = shared.state();
     loop {
         match *state {
@@ -104,10 +105,19 @@ fn flush_until_ended(volume: &Volume, shared: &Shared) {
                 }
                 *state = State::Clean;
                 drop(state);
-                if let Err(error) = volume.fs().sync_all() {
+                let synced = volume.fs().sync_all();
+                let is_full = matches!(&synced, Err(error) if error.is_full());
+                if let Err(error) = synced
+                    && !(is_full && was_full)
+                {
                     tracing::error!("{error}");
                 }
+                was_full = is_full;
                 state = shared.state();
+                // There may be room later, without another change.
+                if is_full && *state == State::Clean {
+                    *state = State::Changed;
+                }
             }
         }
     }

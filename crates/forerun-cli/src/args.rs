@@ -194,7 +194,7 @@ impl From<Verity> for VerityMode {
 /// Bounds on what an image may ask for.
 #[derive(Args, Clone, Debug)]
 pub struct LimitArgs {
-    /// Bytes that may be written [default: no limit]
+    /// Bytes of files that may be written, or read by check [default: no limit]
     #[arg(help_heading = "Limits on what the image may ask for", long, value_name = "BYTES", value_parser = size::parse)]
     pub max_total_bytes: Option<u64>,
     /// Entries of all directories together [default: 64 million]

@@ -4,7 +4,9 @@
 mod common;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
 
 use common::{Ran, command, in_namespace, ran};
 use forerun::composefs::digest_of;
@@ -118,4 +120,79 @@ fn the_digest_of_the_image_is_told() {
         pack(&["tree", "-"]).stdout,
         fs::read(at.join("image")).unwrap()
     );
+}
+
+/// Offset of `feature_compat` in an image; its first bit says that the superblock has a checksum.
+const FEATURE_COMPAT: usize = 1024 + 8;
+
+/// Sets the size of a file that is `from` bytes long to 2^60, and leaves the checksum out.
+fn with_absurd_size(image: &Path, from: u64) {
+    let mut bytes = fs::read(image).unwrap();
+    let size = from.to_le_bytes();
+    let at = bytes.windows(8).position(|window| window == size).unwrap();
+    bytes[at..at + 8].copy_from_slice(&(1_u64 << 60).to_le_bytes());
+    bytes[FEATURE_COMPAT] &= !1;
+    fs::write(image, bytes).unwrap();
+}
+
+#[test]
+fn a_file_of_absurd_size_ends_every_command_at_once() {
+    let dir = temp_dir("absurd");
+    let at = dir.path();
+    fs::create_dir(at.join("tree")).unwrap();
+    // A time of its own needs the long form of the inode, which has 64 bits for the size.
+    for (name, nanoseconds) in [("large", 9), ("one", 7), ("two", 7), ("three", 7)] {
+        let mut file = fs::File::create(at.join("tree").join(name)).unwrap();
+        file.write_all(&[b'x'; 54_321][usize::from(nanoseconds == 7)..])
+            .unwrap();
+        let time = Duration::new(1 << 30, nanoseconds);
+        file.set_modified(SystemTime::UNIX_EPOCH + time).unwrap();
+    }
+    let pack = [
+        "pack",
+        "--format",
+        "composefs",
+        "--objects",
+        "store",
+        "tree",
+        "absurd.cfs",
+    ];
+    forerun(at, &pack).ok();
+    let pack = [
+        "pack",
+        "--format",
+        "erofs",
+        "--no-inline",
+        "tree",
+        "absurd.erofs",
+    ];
+    forerun(at, &pack).ok();
+    for image in ["absurd.cfs", "absurd.erofs"] {
+        with_absurd_size(&at.join(image), 54_321);
+    }
+    for (image, objects, file) in [
+        ("absurd.cfs", &["--objects", "store"][..], "/large"),
+        ("absurd.cfs", &[], "/large"),
+        ("absurd.erofs", &[], "/large"),
+    ] {
+        let listed = forerun(at, &["ls", "-lR", image]).ok();
+        assert!(
+            listed.text().contains("1152921504606846976"),
+            "{}",
+            listed.text()
+        );
+        for args in [
+            &["check", image][..],
+            &["tar", "--force", "-o", "out.tar", image],
+            &["extract", "--force", "-C", "out", image],
+            &["cat", image, file],
+            &["diff", image, image],
+        ] {
+            let start = Instant::now();
+            let ran = forerun(at, &[args, objects].concat());
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(10), "{args:?} took {took:?}");
+            assert!(matches!(ran.code, Some(1 | 4 | 6)), "{args:?}: {ran:?}");
+        }
+    }
 }

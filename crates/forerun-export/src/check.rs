@@ -43,7 +43,9 @@ pub struct CheckSummary {
     pub warnings: u64,
 }
 
-/// Checks the whole image, and goes on after each finding.
+/// Checks the whole image, and goes on after each finding. Files are read until
+/// [`Limits::total_bytes`](forerun_vfs::Limits::total_bytes) is reached, which is a finding; those that
+/// follow are mapped only.
 pub fn check(
     reader: &Reader,
     options: CheckOptions,
@@ -56,6 +58,7 @@ pub fn check(
         progress,
         report,
         summary: CheckSummary::default(),
+        is_over_limit: false,
         seen: HashSet::new(),
     };
     check.image();
@@ -81,6 +84,8 @@ struct Check<'c> {
     progress: &'c dyn Progress,
     report: &'c mut dyn FnMut(Finding),
     summary: CheckSummary,
+    /// Whether files are not read any more, because the limit on their bytes was reached.
+    is_over_limit: bool,
     /// Nodes with several names are looked at once.
     seen: HashSet<NodeId>,
 }
@@ -131,7 +136,9 @@ impl Check<'_> {
         self.format(Some(path), Some(node));
         let fs = self.reader.fs();
         let result = match metadata.kind {
-            FileType::Regular if self.options.quick => self.map(node, metadata.size),
+            FileType::Regular if self.options.quick || self.is_over_limit => {
+                self.map(node, metadata.size)
+            }
             FileType::Regular => self.read(node, metadata.size),
             FileType::Symlink => fs.read_link(node).map(|_| ()),
             FileType::Directory
@@ -150,34 +157,31 @@ impl Check<'_> {
         }
     }
 
-    /// Reads the pieces of a file that an extraction reads, and maps all of it. Goes on past a piece
-    /// that cannot be read, and gives the first error: a dead source would fill the report otherwise.
+    /// Reads the pieces of a file that an extraction reads, up to the first that cannot be read, and
+    /// maps all of it. The rest of a damaged file is not read: an image can give a file any size, and
+    /// reading on would not end.
     fn read(&mut self, node: NodeId, size: u64) -> Result<(), Error> {
-        let (mut bytes, mut failed) = (0, None);
-        let mapped = visit_data(self.reader, node, size, &mut |piece| {
+        let limit = self.reader.limits().total_bytes;
+        let read = visit_data(self.reader, node, size, &mut |piece| {
             let (mut at, end) = (piece.range.start, piece.range.end);
             while at < end {
-                let read = self.reader.read(node, at, saturating_usize(end - at));
-                match read {
-                    Ok(data) if data.is_empty() => break,
-                    Ok(data) => {
-                        bytes += u64_from(data.len());
-                        at += u64_from(data.len());
-                        self.progress.advance(u64_from(data.len()), 0);
-                    }
-                    Err(error) => {
-                        failed.get_or_insert(error);
-                        break;
-                    }
+                let data = self.reader.read(node, at, saturating_usize(end - at))?;
+                if data.is_empty() {
+                    break;
+                }
+                let len = u64_from(data.len());
+                at += len;
+                self.summary.bytes = self.summary.bytes.saturating_add(len);
+                self.progress.advance(len, 0);
+                if self.summary.bytes > limit {
+                    return Err(Error::limit("bytes of all files", limit));
                 }
             }
             Ok::<_, Error>(())
         });
-        self.summary.bytes += bytes;
-        match failed.or(mapped.err()) {
-            Some(error) => Err(error),
-            None => self.map(node, size),
-        }
+        self.is_over_limit |= self.summary.bytes > limit;
+        read?;
+        self.map(node, size)
     }
 
     /// Extents in order, without gaps or overlaps, up to the size.

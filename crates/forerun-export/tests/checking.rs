@@ -147,3 +147,23 @@ fn a_file_is_read_in_the_pieces_that_an_extraction_reads() {
         "{found:?}"
     );
 }
+
+#[test]
+fn bytes_beyond_the_limit_are_one_finding_and_are_not_read() {
+    let mut builder = MemFsBuilder::new();
+    for n in 0..4 {
+        builder.file(&format!("f{n}"), [Piece::Stored(vec![n; 100_000])]);
+    }
+    let mut limits = Limits::default();
+    limits.total_bytes = 150_000;
+    let image = builder.build();
+    let reader = reader_on(image.driver(), Arc::new(image.source.clone()), limits);
+    let mut found = Vec::new();
+    let options = CheckOptions::default();
+    let summary = check(&reader, options, &NoProgress, &mut |finding| {
+        found.push((finding.path, finding.error.to_string()));
+    });
+    assert_eq!((summary.bytes, summary.files), (200_000, 4));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].1.contains("bytes of all files"), "{found:?}");
+}

@@ -18,6 +18,7 @@ use serde_json::Value;
 pub const BIG: usize = 3_000_000;
 
 /// What a run gave.
+#[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
     pub stdout: Vec<u8>,

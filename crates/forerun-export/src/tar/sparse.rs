@@ -1,11 +1,11 @@
 //! The parts of a sparse file that an archive holds.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use forerun_engine::Reader;
+use forerun_vfs::Place;
 
 use crate::ExportError;
-use crate::content::{Piece, visit_data};
 use crate::select::{Selected, failure};
 
 /// Holes of a file that are worth a map, in bytes: as much as the map's block and its headers take.
@@ -22,6 +22,30 @@ pub struct SparseMap {
     data: u64,
 }
 
+/// Parts in order, as an archive can hold them.
+struct Parts {
+    parts: Vec<Range<u64>>,
+    size: u64,
+}
+
+impl Parts {
+    fn add(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        // Each part but the last fills whole blocks: readers disagree on what follows one that does
+        // not.
+        let end = range.end.checked_next_multiple_of(BLOCK);
+        let end = end.unwrap_or(self.size).min(self.size);
+        let start = range.start - range.start % BLOCK;
+        let full = self.parts.len() >= MOST;
+        match self.parts.last_mut() {
+            Some(last) if full || last.end >= start => last.end = last.end.max(end),
+            _ => self.parts.push(start..end),
+        }
+    }
+}
+
 impl SparseMap {
     /// The map of a file; nothing for one that is better written whole.
     pub fn of(reader: &Reader, entry: &Selected) -> Result<Option<Self>, ExportError> {
@@ -29,20 +53,25 @@ impl SparseMap {
         if size < LEAST {
             return Ok(None);
         }
-        let mut parts: Vec<Range<u64>> = Vec::new();
-        let mapped = visit_data(reader, entry.node, size, &mut |Piece { range, .. }| {
-            // Each part but the last fills whole blocks: readers disagree on what follows one that
-            // does not.
-            let end = range.end.checked_next_multiple_of(BLOCK).unwrap_or(size);
-            let piece = range.start - range.start % BLOCK..end.min(size);
-            let full = parts.len() >= MOST;
-            match parts.last_mut() {
-                Some(last) if full || last.end >= piece.start => last.end = piece.end,
-                _ => parts.push(piece),
+        let mut parts = Parts {
+            parts: Vec::new(),
+            size,
+        };
+        let mut at = 0;
+        // By extents and not by pieces of a bounded length: an image can give a file any size.
+        let mapped = reader.fs().map(entry.node, 0..size, &mut |extent| {
+            let Range { start, end } = extent.logical;
+            // A gap counts as data: reading it gives the error.
+            parts.add(at..start.min(size));
+            if !matches!(extent.place, Place::Zero) {
+                parts.add(start.max(at)..end.min(size));
             }
-            Ok::<_, forerun_vfs::Error>(())
+            at = at.max(end);
+            ControlFlow::Continue(())
         });
         mapped.map_err(|error| failure(entry, error))?;
+        parts.add(at..size);
+        let parts = parts.parts;
         let data = parts.iter().map(|part| part.end - part.start).sum();
         Ok((size - data >= LEAST).then_some(Self { parts, data }))
     }

@@ -1,6 +1,6 @@
 //! How HTTP clients are made: TLS roots, redirects, name, time to connect.
 //!
-//! A client follows no redirect, or those that [`redirect`](crate::redirect) allows, and shows
+//! A client follows no redirect, or only to where all servers may redirect, and shows
 //! credentials only as long as host and port stay the same. No total timeout is set here:
 //! bodies are as long as images; what watches them is the fetcher.
 

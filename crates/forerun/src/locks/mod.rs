@@ -5,10 +5,10 @@
 //!
 //! - flock(2): shared by readers, exclusive for writers. `/proc/locks` names the processes that hold
 //!   it. A writer may be told to break it ([`Locking::Break`]): it goes on although others read.
-//! - a record lock ([`writer`]), which takes a descriptor that is open for writing. Writers hold it
+//! - a record lock (in `writer.rs`), which takes a descriptor that is open for writing. Writers hold it
 //!   among each other, and it is never broken. Readers look whether it is held.
 //!
-//! What the kernel does with a file or device is no lock: [`uses`] finds loop devices and mounts.
+//! What the kernel does with a file or device is no lock: `uses.rs` finds loop devices and mounts.
 //! Formats that never change need none of this.
 
 mod held;

@@ -122,8 +122,9 @@ pub struct Pending {
     pub bitmap: Bitmap,
     /// Clusters that become free once no entry on the device leads to them.
     pub frees: Runs,
-    /// Clusters that were taken since the last commit and not linked: nothing on the device leads to
-    /// them, and nothing will before the next.
+    /// Clusters that were taken since the last commit and are not linked. Nothing on the device leads
+    /// to them, and no set that names them reaches it before another set in the same sector and step
+    /// replaces that one. So they can become free at once.
     pub fresh: Runs,
     /// Clusters that become the last of their chain once no entry leads behind them.
     pub cuts: HashSet<u32>,

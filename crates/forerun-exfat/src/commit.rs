@@ -7,6 +7,7 @@ use forerun_vfs::{Error, Result};
 use crate::alloc::Allocator;
 use crate::boot::{FLAGS_AT, PERCENT_AT, PERCENT_UNKNOWN};
 use crate::change::{Stopped, Store, group};
+use crate::entry_set::EntrySet;
 use crate::ondisk::{END_OF_CHAIN, volume_flag};
 use crate::session::Session;
 
@@ -296,6 +297,20 @@ impl<'a> Session<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Keeps the clusters that `set` names marked used until the next commit is done. To be called
+    /// where a later step than that of the set replaces it: between the two steps the set is on the
+    /// device, and after a power cut it leads to these clusters.
+    pub fn keep_until_commit(&mut self, set: &EntrySet) {
+        let data = set.data();
+        // Clusters of a chain are not fresh: links on the device lead to them.
+        if data.contiguous {
+            let count = self.volume.boot.clusters_for(data.len);
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            let count = count.min(u32::MAX - data.first);
+            self.state.pending.fresh.split(data.first, count);
+        }
     }
 
     /// Takes clusters. Where there are too few, those that are about to become free are waited for.

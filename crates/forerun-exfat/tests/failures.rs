@@ -18,7 +18,9 @@ use common::{
 use forerun_exfat::Exfat;
 use forerun_io::{BlockDevice, MemorySource};
 use forerun_testkit::PanickingDevice;
-use forerun_vfs::{Error, FileSystem, FileSystemMut, OpenMutWith};
+use forerun_testkit::exfat_judge::{What, judge};
+use forerun_testkit::powercut::Snapshot;
+use forerun_vfs::{Changes, Error, FileSystem, FileSystemMut, NodeId, OpenMutWith};
 
 /// A workload that touches everything; gives the first error.
 fn work(fs: &Exfat, device: &dyn BlockDevice) -> Result<(), Error> {
@@ -169,9 +171,10 @@ fn changes(fs: &Exfat, device: &dyn BlockDevice, renames: bool) -> Result<(), Er
     let new = create(fs, root, "new")?;
     write(fs, device, new, 0, &[1; 3000])?;
     let dir = mkdir(fs, root, "dir")?;
-    create(fs, dir, "f")?;
-    let file = create(fs, dir, "g")?;
-    fs.allocate(file, 0..9000, false)?;
+    for name in ["f", "g"] {
+        let file = create(fs, dir, name)?;
+        fs.allocate(file, 0..9000, false)?;
+    }
     if renames {
         fs.rename((root, b"first"), (dir, b"f"), true)?;
         fs.rename((root, b"moved"), (dir, b"moved"), true)?;
@@ -233,6 +236,87 @@ fn a_full_disk_below_the_volume_loses_nothing_and_ends_nothing() {
                 all.into_iter().map(|(name, ..)| name).collect::<Vec<_>>()
             };
             assert_eq!(names(&open(&image)), names(&fs), "{n}");
+        }
+    }
+}
+
+/// Takes clusters for a file `f` in `dir` and gives them back, all in one commit.
+type TakeAndGive = fn(&Exfat, NodeId) -> Result<(), Error>;
+
+fn allocated(fs: &Exfat, dir: NodeId) -> Result<NodeId, Error> {
+    let file = create(fs, dir, "f")?;
+    fs.allocate(file, 0..9000, false)?;
+    Ok(file)
+}
+
+const TAKE_AND_GIVE: [(&str, TakeAndGive); 5] = [
+    ("replaced by one of another sector", |fs, dir| {
+        allocated(fs, dir)?;
+        fs.rename((fs.root(), b"first"), (dir, b"f"), true)
+    }),
+    ("replaced by one that needs more entries", |fs, dir| {
+        allocated(fs, dir)?;
+        fs.rename((fs.root(), b"vendor"), (dir, b"f"), true)
+    }),
+    ("replaced while in use", |fs, dir| {
+        let file = allocated(fs, dir)?;
+        fs.open(file)?;
+        fs.rename((fs.root(), b"first"), (dir, b"f"), true)?;
+        fs.release(file)
+    }),
+    ("moved and cut", |fs, dir| {
+        let file = allocated(fs, dir)?;
+        fs.rename((dir, b"f"), (fs.root(), b"moved"), true)?;
+        let changes = Changes {
+            size: Some(0),
+            ..Changes::default()
+        };
+        fs.change(file, &changes).map(|_| ())
+    }),
+    ("removed", |fs, dir| {
+        allocated(fs, dir)?;
+        fs.unlink(dir, b"f")
+    }),
+];
+
+#[test]
+fn clusters_stay_marked_while_an_entry_on_the_device_names_them() {
+    let image = forerun_exfat::fuzzing::image();
+    let sound = |device: &Recorder, what: &str| {
+        let report = judge(&Snapshot::new(device.to_vec())).unwrap();
+        for finding in &report.findings {
+            let harms = matches!(finding.what, What::UsedButFree | What::CrossLink);
+            assert!(!harms, "{what}: {finding}");
+        }
+    };
+    for (what, work) in TAKE_AND_GIVE {
+        for n in 0.. {
+            let device = Recorder::new(&image);
+            let fs = open_mut(&device, |_| {});
+            let first = create(&fs, fs.root(), "first").unwrap();
+            fs.allocate(first, 0..1000, false).unwrap();
+            let dir = mkdir(&fs, fs.root(), "sub").unwrap();
+            fs.sync_all().unwrap();
+            work(&fs, dir).unwrap();
+            *device.full_after.lock().unwrap() = Some(n);
+            let outcome = fs.sync_all();
+            *device.full_after.lock().unwrap() = None;
+            let what = format!("{what}, {n} writes");
+            sound(&device, &what);
+            if outcome.is_ok() {
+                assert!(n > 3, "{what}");
+                break;
+            }
+            // Opened again, the driver ends the move that was under way.
+            drop(fs);
+            let fs = open_mut(&device, |_| {});
+            for name in [&b"moved"[..], b"first"] {
+                fs.lookup(fs.root(), name).unwrap();
+            }
+            let dir = fs.lookup(fs.root(), b"sub").unwrap();
+            fs.lookup(dir.unwrap(), b"f").unwrap();
+            fs.sync_all().unwrap();
+            sound(&device, &format!("{what}, opened again"));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Power cuts: every state that one may leave of volumes on which small workloads run.
 //!
-//! All single operations on three volumes, files in pieces, and pairs drawn by a seed, each with
-//! `dirsync` and without; with `FORERUN_POWERCUT=full`, all pairs and 5,000 triples, which takes hours. Each state
+//! All single operations on three volumes, files in pieces, clusters that are taken and given back in one
+//! commit, and pairs drawn by a seed, each with `dirsync` and without (the third without only); with
+//! `FORERUN_POWERCUT=full`, all pairs and 5,000 triples, which takes hours. Each state
 //! is judged three times.
 //!
 //! - As it lies there, by a checker that shares nothing with the driver, and by `fsck.exfat` where
@@ -112,6 +113,9 @@ fn workloads(scenes: &[Scene], full: bool) -> Vec<Workload> {
                 .into_iter()
                 .for_each(|single| add(dirsync, single));
         }
+        for operations in in_one_commit(at) {
+            add(false, operations);
+        }
         let growing = ["C", "D"].map(|dir| growing(at, dir)).into_iter().flatten();
         for operations in in_pieces(at.cluster).into_iter().chain(growing) {
             add(true, operations.clone());
@@ -133,14 +137,31 @@ fn workloads(scenes: &[Scene], full: bool) -> Vec<Workload> {
     workloads
 }
 
-/// Files in pieces that become longer and shorter: `A/one` and `B/cross` grow by turns.
-fn in_pieces(cluster: u64) -> Vec<Vec<Operation>> {
-    let (one, cross) = (Place::from("A/one"), Place::from("B/cross"));
-    let write = |file: &Place, offset, len| Operation::Write {
+fn write(file: &Place, offset: u64, len: u64) -> Operation {
+    Operation::Write {
         file: file.clone(),
         offset,
         len,
-    };
+    }
+}
+
+fn truncate(file: &Place, len: u64) -> Operation {
+    Operation::Truncate {
+        file: file.clone(),
+        len,
+    }
+}
+
+fn rename(from: &Place, to: &Place) -> Operation {
+    Operation::Rename {
+        from: from.clone(),
+        to: to.clone(),
+    }
+}
+
+/// Files in pieces that become longer and shorter: `A/one` and `B/cross` grow by turns.
+fn in_pieces(cluster: u64) -> Vec<Vec<Operation>> {
+    let (one, cross) = (Place::from("A/one"), Place::from("B/cross"));
     let len = 4 * cluster + 200;
     let before = [
         write(&cross, cluster / 2, 2 * cluster),
@@ -148,27 +169,61 @@ fn in_pieces(cluster: u64) -> Vec<Vec<Operation>> {
         write(&cross, 2 * cluster + cluster / 2, cluster),
         Operation::SyncAll,
     ];
-    let truncate = |len| Operation::Truncate {
-        file: one.clone(),
-        len,
-    };
     let then = [
         vec![write(&one, len, 100)],
         vec![write(&one, len, 2 * cluster)],
         vec![write(&one, len + 2 * cluster, cluster)],
-        vec![truncate(len + 2 * cluster)],
-        vec![truncate(len - 2 * cluster)],
-        vec![truncate(cluster)],
-        vec![truncate(0)],
+        vec![truncate(&one, len + 2 * cluster)],
+        vec![truncate(&one, len - 2 * cluster)],
+        vec![truncate(&one, cluster)],
+        vec![truncate(&one, 0)],
         vec![write(&one, len, cluster), Operation::Unlink(one.clone())],
         vec![
             write(&one, len, cluster),
             Operation::Sync(one.clone()),
-            truncate(2 * cluster),
+            truncate(&one, 2 * cluster),
         ],
-        vec![truncate(3 * cluster), write(&one, 3 * cluster, 2 * cluster)],
+        vec![
+            truncate(&one, 3 * cluster),
+            write(&one, 3 * cluster, 2 * cluster),
+        ],
     ];
     then.map(|then| [&before[..], &then].concat()).to_vec()
+}
+
+/// Names that take clusters and give them back within one commit, alone and before another file
+/// takes clusters.
+fn in_one_commit(scene: &Scene) -> Vec<Vec<Operation>> {
+    let cluster = scene.cluster;
+    let (new, moved, sparse) = ("A/new".into(), "B/moved".into(), "B/sparse".into());
+    let long = Place::from("A").join(&long_name('N'));
+    let make = |file: &Place| {
+        let operations = [Operation::Create(file.clone()), write(file, 0, 2 * cluster)];
+        operations.to_vec()
+    };
+    let made = make(&new);
+    let allocated = [Operation::Create(new.clone()), truncate(&new, 2 * cluster)];
+    let longer = [Operation::SyncAll, write(&new, 2 * cluster, cluster)];
+    let grown = [&made[..], &longer].concat();
+    let workloads = [
+        [&made[..], &[rename(&sparse, &new)]].concat(),
+        [&make(&long)[..], &[rename(&sparse, &long)]].concat(),
+        [&allocated[..], &[rename(&sparse, &new)]].concat(),
+        [&grown[..], &[rename(&sparse, &new)]].concat(),
+        [&made[..], &[truncate(&new, 0), write(&new, 0, cluster)]].concat(),
+        [&made[..], &[Operation::Unlink(new.clone())]].concat(),
+        [&made[..], &[rename(&new, &moved), truncate(&moved, 0)]].concat(),
+        [
+            &grown[..],
+            &[rename(&new, &moved), truncate(&moved, cluster)],
+        ]
+        .concat(),
+        vec![Operation::Mkdir(new.clone()), Operation::Rmdir(new.clone())],
+        vec![Operation::Mkdir(new.clone()), rename(&"E".into(), &new)],
+    ];
+    let other = make(&"top".into());
+    let followed = workloads.iter().map(|first| [first, &other[..]].concat());
+    followed.chain(workloads.iter().cloned()).collect()
 }
 
 /// Names of two sectors in a directory that grows for them; none where the scene has no such.
@@ -178,10 +233,6 @@ fn growing(scene: &Scene, dir: &str) -> Vec<Vec<Operation>> {
     if !scene.has(&dir) {
         return Vec::new();
     }
-    let rename = |from: &Place, to: &Place| Operation::Rename {
-        from: from.clone(),
-        to: to.clone(),
-    };
     let create = || Operation::Create(long.clone());
     let elsewhere = Place::from("A").join(&long_name('L'));
     vec![

@@ -37,6 +37,11 @@ impl Session<'_> {
         let chain = self.chain(to)?;
         let place = dir::place(self.volume, &chain, slot, set.entries());
         let place = place.ok_or(Error::StaleNode(to))?;
+        // Between DEPART and ARRIVE both are on the device: a driver that ends the move uses `from`.
+        self.keep_until_commit(from.set);
+        if let Some(entry) = replaced {
+            self.keep_until_commit(&entry.node.set);
+        }
         let mut arriving = set.clone();
         arriving.set_pointer(from.place.pointer());
         match replaced {

@@ -160,6 +160,9 @@ impl Session<'_> {
             }
             false => (slot, entries),
         };
+        if groups.0 != group::ENTRIES {
+            self.keep_until_commit(set);
+        }
         if late.1 > 0 {
             self.state.pending.late_slots.push((dir, late.0, late.1));
         }

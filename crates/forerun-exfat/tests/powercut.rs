@@ -116,6 +116,7 @@ fn workloads(scenes: &[Scene], full: bool) -> Vec<Workload> {
         for operations in in_one_commit(at) {
             add(false, operations);
         }
+        add(false, into_a_moved_directory(at));
         let growing = ["C", "D"].map(|dir| growing(at, dir)).into_iter().flatten();
         for operations in in_pieces(at.cluster).into_iter().chain(growing) {
             add(true, operations.clone());
@@ -224,6 +225,21 @@ fn in_one_commit(scene: &Scene) -> Vec<Vec<Operation>> {
     let other = make(&"top".into());
     let followed = workloads.iter().map(|first| [first, &other[..]].concat());
     followed.chain(workloads.iter().cloned()).collect()
+}
+
+/// A directory that goes to another sector, and grows for a file that comes in the same commit.
+fn into_a_moved_directory(scene: &Scene) -> Vec<Operation> {
+    let full = Place::from(if scene.has(&"D".into()) { "D" } else { "E" });
+    let moved = Place::from("B/moved");
+    // These fill the last sector.
+    let names = ["1", "2", "3", "4", "5"].map(|name| full.join(name.as_bytes()));
+    let mut operations: Vec<_> = names.map(Operation::Create).into();
+    operations.extend([
+        Operation::SyncAll,
+        rename(&full, &moved),
+        rename(&"A/one".into(), &moved.join(b"one")),
+    ]);
+    operations
 }
 
 /// Names of two sectors in a directory that grows for them; none where the scene has no such.

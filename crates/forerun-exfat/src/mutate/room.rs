@@ -128,7 +128,13 @@ impl Session<'_> {
     /// Adds clusters for at least `slots` more.
     fn grow_directory(&mut self, dir: NodeId, slots: u32) -> Result<()> {
         if dir != ROOT {
-            self.load_to_change(dir)?;
+            let node = self.load_to_change(dir)?;
+            if node.place.is_some_and(|p| self.state.pending.arrives(p)) {
+                // The set of the directory arrives in the same step as the next set in it. So the
+                // directory arrives first: otherwise a power cut could leave that set behind the
+                // length of the directory.
+                self.commit_before()?;
+            }
         }
         let boot = &self.volume.boot;
         let per_cluster = u32::try_from(boot.cluster_size() / 32).unwrap_or(1 << 20);

@@ -30,6 +30,7 @@ mod stats;
 mod trace;
 mod trace_file;
 mod trace_summary;
+mod undo;
 mod window;
 mod write_back;
 
@@ -55,5 +56,6 @@ pub use stats::{Counter, IoStats, StatsSnapshot};
 pub use trace::{Event, EventKind, EventLog, EventSink, Purpose, Structure};
 pub use trace_file::{TraceWriter, line as trace_line, parse_line as parse_trace_line};
 pub use trace_summary::{TraceRow, TraceSummary};
+pub use undo::{Restored, UndoDevice, UndoError, UndoFile, UndoLog};
 pub use window::Window;
 pub use write_back::{CommitError, CommitOrder, Group, WriteBack};

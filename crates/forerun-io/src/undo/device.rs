@@ -1,0 +1,319 @@
+//! The device that saves what is overwritten.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::format::{
+    END_AT, End, Head, Header, MOST, MOST_PENDING, RECORDS_AT, SECTOR, Seal, sectors, sum,
+};
+use super::ranges::Ranges;
+use crate::{BlockDevice, ReadAt, past_end, saturating_usize, u64_from};
+
+/// Where an undo file is written: a file, or a test's that knows what was durable when.
+pub trait UndoLog: Send {
+    /// Writes all of `data` at `offset`, which is at most the file's length. The file is made by the
+    /// first write.
+    ///
+    /// # Errors
+    /// What the store reports.
+    fn write_all_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Returns once everything written before is durable.
+    ///
+    /// # Errors
+    /// What the store reports.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A device that saves the old bytes of `inner` in an undo file before it changes them.
+///
+/// A write is kept in memory, and reads show it. [`flush`](BlockDevice::flush) brings it to `inner`, or an
+/// earlier write does once 4 MiB are kept. An error of the undo file is an error of that flush or
+/// write. Nothing of what waits was written to `inner` then, and the next flush tries again.
+///
+/// [`finish`](Self::finish) says in the undo file that the changes are complete. No write may follow.
+pub struct UndoDevice<D> {
+    inner: D,
+    state: Mutex<State>,
+}
+
+struct State {
+    log: Box<dyn UndoLog>,
+    /// Sectors that wait, by offset.
+    pending: BTreeMap<u64, Vec<u8>>,
+    pending_bytes: u64,
+    saved: Ranges,
+    /// Set by the first batch.
+    seal: Option<Seal>,
+    position: u64,
+    batch: u64,
+    /// The end slot is written.
+    is_finished: bool,
+}
+
+impl<D: fmt::Debug> fmt::Debug for UndoDevice<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UndoDevice")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: BlockDevice> UndoDevice<D> {
+    /// Saves in `log`, which has nothing yet.
+    pub fn new(inner: D, log: Box<dyn UndoLog>) -> Self {
+        let state = State {
+            log,
+            pending: BTreeMap::new(),
+            pending_bytes: 0,
+            saved: Ranges::default(),
+            seal: None,
+            position: RECORDS_AT,
+            batch: 0,
+            is_finished: false,
+        };
+        Self {
+            inner,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The device below. What waits is not there yet.
+    pub const fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// Flushes, and says in the undo file that no change follows, where there was any.
+    ///
+    /// # Errors
+    /// Those of a flush. The undo file can be used all the same, as that of an interrupted change.
+    pub fn finish(&self) -> io::Result<()> {
+        self.flush()?;
+        let mut state = self.state();
+        let Some(seal) = state.seal.filter(|_| !state.is_finished) else {
+            return Ok(());
+        };
+        let end = End::encode(state.position, &seal);
+        state.log.write_all_at(END_AT, &end)?;
+        state.log.sync()?;
+        state.is_finished = true;
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a part of a sector that is to be written.
+    fn keep(&self, state: &mut State, sector: Range<u64>, at: u64, data: &[u8]) -> io::Result<()> {
+        let at = saturating_usize(at - sector.start);
+        let place = at..at.saturating_add(data.len());
+        if let Some(bytes) = state.pending.get_mut(&sector.start) {
+            return overwrite(bytes, place, data);
+        }
+        let len = sector.end - sector.start;
+        let mut bytes = vec![0; saturating_usize(len)];
+        if u64_from(data.len()) < len {
+            self.inner.read_exact_at(sector.start, &mut bytes)?;
+        }
+        overwrite(&mut bytes, place, data)?;
+        state.pending.insert(sector.start, bytes);
+        state.pending_bytes += len;
+        Ok(())
+    }
+
+    /// Saves the old bytes of what waits, then writes it.
+    fn drain(&self, state: &mut State) -> io::Result<()> {
+        if state.pending.is_empty() {
+            return Ok(());
+        }
+        if state.is_finished {
+            return Err(io::Error::other("written after the end of its undo file"));
+        }
+        let runs = runs(&state.pending);
+        let (header, seal) = match state.seal {
+            Some(seal) => (None, seal),
+            None => {
+                let (header, seal) = self.header()?;
+                (Some(header), seal)
+            }
+        };
+        let (bytes, saved) = self.records(state, &runs, &seal)?;
+        if let Some(header) = header {
+            // The end slot is zeros.
+            let head = [header, [0; 512]].concat();
+            state.log.write_all_at(0, &head)?;
+        }
+        let position = state.position;
+        state.log.write_all_at(position, &bytes)?;
+        state.log.sync()?;
+        state.seal = Some(seal);
+        state.position += u64_from(bytes.len());
+        state.batch += 1;
+        for range in saved {
+            state.saved.insert(range);
+        }
+        for (offset, bytes) in &runs {
+            self.inner.write_all_at(*offset, bytes)?;
+        }
+        state.pending.clear();
+        state.pending_bytes = 0;
+        Ok(())
+    }
+
+    /// The header of a new file.
+    fn header(&self) -> io::Result<([u8; 512], Seal)> {
+        let mut first = vec![0; saturating_usize(self.inner.len().min(SECTOR))];
+        self.inner.read_exact_at(0, &mut first)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let header = Header {
+            volume_len: self.inner.len(),
+            first: sum(&first),
+            salt: now.map_or(0, |now| {
+                u64::from(now.subsec_nanos()) ^ (now.as_secs() << 30)
+            }),
+        };
+        Ok(header.encode())
+    }
+
+    /// The records of a batch, and the ranges whose old bytes they have.
+    fn records(
+        &self,
+        state: &State,
+        runs: &[(u64, Vec<u8>)],
+        seal: &Seal,
+    ) -> io::Result<(Vec<u8>, Vec<Range<u64>>)> {
+        let (mut bytes, mut saved) = (Vec::new(), Vec::new());
+        let runs_end = runs.last().map(|(start, new)| start + u64_from(new.len()));
+        for (start, new) in runs {
+            let range = *start..*start + u64_from(new.len());
+            for (range, saves) in state.parts(range) {
+                let head = Head {
+                    batch: state.batch,
+                    range: range.clone(),
+                    saved: saves,
+                    last: Some(range.end) == runs_end,
+                };
+                let position = state.position + u64_from(bytes.len());
+                let (head_bytes, seal) = head.encode(position, seal);
+                let mut body = Vec::new();
+                if saves {
+                    body.resize(saturating_usize(head.len()), 0);
+                    self.inner.read_exact_at(range.start, &mut body)?;
+                    saved.push(range.clone());
+                }
+                for sector in sectors(range) {
+                    let at = saturating_usize(sector.start - start);
+                    let end = saturating_usize(sector.end - start);
+                    let new = new.get(at..end).unwrap_or_default();
+                    body.extend_from_slice(&sum(new).to_le_bytes());
+                }
+                bytes.extend_from_slice(&head_bytes);
+                bytes.extend_from_slice(&body);
+                bytes.extend_from_slice(&seal.check(&body));
+            }
+        }
+        Ok((bytes, saved))
+    }
+}
+
+impl State {
+    /// The parts of a range, and whether the old bytes of each are still to be saved.
+    fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, bool)> {
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let rest = at..range.end.min(at.saturating_add(MOST));
+            if rest.is_empty() {
+                return None;
+            }
+            let (end, saves) = match self.saved.first_in(rest.clone()) {
+                Some(known) if known == at => (self.saved.first_gap(rest.clone()), false),
+                Some(known) => (Some(known), true),
+                None => (None, true),
+            };
+            let part = at..end.unwrap_or(rest.end);
+            at = part.end;
+            Some((part, saves))
+        })
+    }
+}
+
+/// Changes a part of a sector, which has that part.
+fn overwrite(sector: &mut [u8], place: Range<usize>, data: &[u8]) -> io::Result<()> {
+    let part = sector.get_mut(place);
+    part.ok_or(io::ErrorKind::UnexpectedEof)?
+        .copy_from_slice(data);
+    Ok(())
+}
+
+/// Sectors that follow each other, as one piece of bytes each.
+fn runs(pending: &BTreeMap<u64, Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
+    let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
+    for (&offset, bytes) in pending {
+        match runs.last_mut() {
+            Some((start, run)) if *start + u64_from(run.len()) == offset => {
+                run.extend_from_slice(bytes)
+            }
+            _ => runs.push((offset, bytes.clone())),
+        }
+    }
+    runs
+}
+
+impl<D: BlockDevice> ReadAt for UndoDevice<D> {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        past_end(offset, out.len(), self.len())?;
+        // Held over the read, so that no sector is on its way to the device meanwhile.
+        let state = self.state();
+        self.inner.read_exact_at(offset, out)?;
+        let end = offset + u64_from(out.len());
+        for (&start, bytes) in state.pending.range(offset / SECTOR * SECTOR..end) {
+            let from = saturating_usize(offset.saturating_sub(start));
+            let to = saturating_usize(start.saturating_sub(offset));
+            let bytes = bytes.get(from..).unwrap_or_default();
+            for (to, byte) in out.iter_mut().skip(to).zip(bytes) {
+                *to = *byte;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for UndoDevice<D> {
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        past_end(offset, data.len(), self.len())?;
+        let mut state = self.state();
+        let (mut at, mut rest) = (offset, data);
+        while !rest.is_empty() {
+            let start = at / SECTOR * SECTOR;
+            let sector = start..self.len().min(start + SECTOR);
+            let room = saturating_usize(sector.end - at).min(rest.len());
+            let (now, behind) = rest.split_at(room);
+            if state.pending_bytes + SECTOR > MOST_PENDING {
+                self.drain(&mut state)?;
+            }
+            self.keep(&mut state, sector, at, now)?;
+            at += u64_from(room);
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut state = self.state();
+        self.drain(&mut state)?;
+        self.inner.flush()
+    }
+}

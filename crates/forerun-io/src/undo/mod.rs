@@ -1,0 +1,31 @@
+//! Undo files: what a volume held before a tool changed it.
+//!
+//! [`UndoDevice`] stands between a tool and a volume, and knows nothing of the tool. It saves the old
+//! bytes of each sector in an undo file before that sector is written for the first time.
+//! [`UndoFile`] reads such a file and puts the bytes back. docs/undo-file.md describes the bytes of the file.
+//!
+//! **Order.** Writes wait in memory until the tool flushes, or 4 MiB wait. Then the old bytes
+//! are appended to the undo file, the undo file is synced, and only then the volume is written. So
+//! one flush of the tool costs one sync of the undo file, and a power cut at any moment leaves an undo
+//! file that has all sectors of the volume that may have changed. Its last batch may be torn: nothing of
+//! that batch was written to the volume.
+//!
+//! **Each sector is saved once**, as it was at first. So the order in which records are put back does not
+//! matter, and nothing of the file has to be kept in memory. Each write adds sums of the new sectors.
+//! A sector that is neither as it was nor as one of these sums says was changed since, and the volume is
+//! left alone.
+//!
+//! Sums find accidents. They are no protection against a forged undo file, which can name any sector
+//! of the volume.
+
+mod device;
+mod error;
+mod file;
+mod format;
+mod ranges;
+#[cfg(test)]
+mod tests;
+
+pub use device::{UndoDevice, UndoLog};
+pub use error::UndoError;
+pub use file::{Restored, UndoFile};

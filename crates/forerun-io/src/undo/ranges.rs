@@ -1,0 +1,60 @@
+//! Sets of bytes as ranges that do not touch each other.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A set of offsets. Neighbours are merged, so that its memory follows the number of gaps.
+#[derive(Debug, Default)]
+pub struct Ranges {
+    /// End by start.
+    ends: BTreeMap<u64, u64>,
+}
+
+impl Ranges {
+    /// Adds a range.
+    pub fn insert(&mut self, range: Range<u64>) {
+        let Range { mut start, mut end } = range;
+        if start >= end {
+            return;
+        }
+        // The last one that begins at `end` or before, until one ends before `start`.
+        while let Some((&other, &other_end)) = self.ends.range(..=end).next_back() {
+            if other_end < start {
+                break;
+            }
+            self.ends.remove(&other);
+            start = start.min(other);
+            end = end.max(other_end);
+        }
+        self.ends.insert(start, end);
+    }
+
+    /// Returns the first offset of `range` that is not in the set.
+    pub fn first_gap(&self, range: Range<u64>) -> Option<u64> {
+        let at = self.end_at(range.start).unwrap_or(range.start);
+        (at < range.end).then_some(at)
+    }
+
+    /// Returns the first offset of `range` that is in the set.
+    pub fn first_in(&self, range: Range<u64>) -> Option<u64> {
+        if range.is_empty() {
+            return None;
+        }
+        if self.end_at(range.start).is_some() {
+            return Some(range.start);
+        }
+        let mut starts = self.ends.range(range.clone()).map(|(&start, _)| start);
+        starts.next()
+    }
+
+    /// All ranges, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> {
+        self.ends.iter().map(|(&start, &end)| start..end)
+    }
+
+    /// Returns the end of the range that has `offset`.
+    fn end_at(&self, offset: u64) -> Option<u64> {
+        let (_, &end) = self.ends.range(..=offset).next_back()?;
+        (end > offset).then_some(end)
+    }
+}

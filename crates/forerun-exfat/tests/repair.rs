@@ -12,8 +12,8 @@ use forerun_exfat::repair::{Answer, Kind, RepairOptions};
 use forerun_io::MemorySource;
 use forerun_vfs::{DirCursor, FileSystem, OpenWith, Place};
 use repairing::{
-    Files, Map, assert_clean, files, files_of, filled, kinds, mend, mend_with, packed, put,
-    rescued, seal_boot, seal_set, set_of, told, u32_of, u64_of,
+    Files, Map, assert_clean, files, files_of, filled, kinds, mend, mend_with, mend_with_undo,
+    packed, put, rescued, seal_boot, seal_set, set_of, told, u32_of, u64_of, undone,
 };
 
 /// What becomes of the files.
@@ -182,7 +182,10 @@ fn one(image: &[u8], map: &Map, before: &Files, damage: &Damage) {
     let (same, would, _) = mend_with(bytes.clone(), &dry, Answer::Yes);
     assert!(same == bytes, "{what}: a dry run writes");
     assert!(would.unwrap().repairs() > 0, "{what}");
-    let (after, summary, findings) = mend(bytes);
+    let (after, summary, findings) = mend(bytes.clone());
+    let (same, undo) = mend_with_undo(bytes.clone());
+    assert!(same == after, "{what}: an undo file changes the repair");
+    assert!(undone(undo, same) == bytes, "{what}: undo");
     let said: Vec<_> = findings
         .iter()
         .map(|finding| (finding.kind, finding.error.to_string()))

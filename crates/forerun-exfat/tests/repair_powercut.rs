@@ -1,16 +1,22 @@
 //! Power cuts while a volume is repaired: whatever reached the device, another repair ends in a clean
-//! volume with the same files.
+//! volume with the same files, and the undo file restores the volume as it was.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 mod repairing;
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 
 use forerun_exfat::repair::{Answer, RepairOptions, repair};
-use forerun_io::{BlockDevice, ReadAt};
+use forerun_io::{BlockDevice, ReadAt, UndoDevice, UndoLog};
 use forerun_testkit::exfat_judge::judge;
-use forerun_testkit::powercut::{Bounds, Recorder, Snapshot, Trace, crashes};
-use repairing::{Files, Map, files, filled, fsck, mend_with, put, seal_set, set_of, told, u32_of};
+use forerun_testkit::powercut::{
+    Bounds, CowDevice, Event, Recorder, Snapshot, Stage, Trace, crashes,
+};
+use repairing::{
+    Files, Map, UndoBytes, files, filled, fsck, mend_with, put, seal_set, set_of, told, u32_of,
+    undone,
+};
 
 type Damage = (&'static str, fn(&mut Vec<u8>, &Map));
 
@@ -74,8 +80,9 @@ fn kept(bytes: &[u8]) -> Files {
     files
 }
 
-#[test]
-fn another_repair_ends_it() {
+/// Calls `visit` with each damaged volume and the bounds for its power cuts. It returns how many states it
+/// judged.
+fn each_damage(visit: &mut dyn FnMut(&str, Vec<u8>, &Bounds) -> u32) {
     let Some(image) = filled("512") else { return };
     let map = Map::of(&image);
     let bounds = Bounds {
@@ -87,12 +94,21 @@ fn another_repair_ends_it() {
     for (what, does) in DAMAGES {
         let mut bytes = image.clone();
         does(&mut bytes, &map);
+        judged += visit(what, bytes, &bounds);
+    }
+    assert!(judged > 300, "{judged} states");
+}
+
+#[test]
+fn another_repair_ends_it() {
+    each_damage(&mut |what, bytes, bounds| {
+        let mut judged = 0;
         let start = Snapshot::new(bytes.clone());
         let (trace, whole) = record(&start);
         let expected = kept(&whole);
         let (direct, ..) = mend_with(bytes, &RepairOptions::default(), Answer::Yes);
         assert_eq!(kept(&direct), expected, "{what}");
-        crashes(&start, &trace, &bounds, &mut |crash| {
+        crashes(&start, &trace, bounds, &mut |crash| {
             judged += 1;
             let device: Arc<dyn BlockDevice> = Arc::new(crash.state.device());
             run(&device);
@@ -115,7 +131,66 @@ fn another_repair_ends_it() {
                 assert_eq!(fsck(&after), None, "{what}, {crash:?}");
             }
         });
+        judged
+    });
+}
+
+/// An undo file that marks in the trace of the volume when it was made durable.
+struct Log {
+    file: UndoBytes,
+    durable: Arc<Mutex<Vec<Vec<u8>>>>,
+    volume: Arc<Recorder<CowDevice>>,
+}
+
+impl UndoLog for Log {
+    fn write_all_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(offset, data)
     }
-    assert!(judged > 300, "{judged} states");
-    println!("{judged} states");
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.durable.lock().unwrap().push(self.file.bytes());
+        self.volume.mark(0, Stage::Acknowledged);
+        Ok(())
+    }
+}
+
+/// Repairs with an undo file: the trace of the volume, and the undo file at each of its marks.
+fn record_with_undo(start: &Snapshot) -> (Trace, Vec<Vec<u8>>) {
+    let volume = Arc::new(Recorder::new(start.device()));
+    let durable = Arc::<Mutex<Vec<Vec<u8>>>>::default();
+    let log = Log {
+        file: UndoBytes::default(),
+        durable: Arc::clone(&durable),
+        volume: Arc::clone(&volume),
+    };
+    let device = Arc::new(UndoDevice::new(Arc::clone(&volume), Box::new(log)));
+    let shared: Arc<dyn BlockDevice> = Arc::<UndoDevice<_>>::clone(&device) as _;
+    run(&shared);
+    device.finish().unwrap();
+    let files = durable.lock().unwrap().clone();
+    (volume.take(), files)
+}
+
+#[test]
+fn an_undo_file_restores_every_byte_after_a_power_cut() {
+    each_damage(&mut |what, before, bounds| {
+        let mut judged = 0;
+        let start = Snapshot::new(before.clone());
+        let (trace, files) = record_with_undo(&start);
+        let (plain, _) = record(&start);
+        assert_eq!(trace.totals().2, plain.totals().2 + 1, "{what}: flushes");
+        crashes(&start, &trace, bounds, &mut |crash| {
+            let events = &trace.events[..crash.before];
+            let marks = events
+                .iter()
+                .filter(|event| matches!(event, Event::Mark(_)));
+            let after = match marks.count().checked_sub(1) {
+                Some(last) => undone(files[last].clone(), crash.state.bytes()),
+                None => crash.state.bytes(),
+            };
+            assert!(after == before, "{what}, {crash:?}");
+            judged += 1;
+        });
+        judged
+    });
 }

@@ -3,8 +3,9 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -14,7 +15,10 @@ use forerun_engine::build::{Content, NewNode, NodeKind, Tree};
 use forerun_exfat::Exfat;
 use forerun_exfat::repair::{Answer, Finding, Kind, RepairOptions, Summary, repair};
 use forerun_exfat::write::ExfatOptions;
-use forerun_io::{BlockDevice, MemoryDevice, MemorySource, Observer, ReadAt};
+use forerun_io::{
+    BlockDevice, CountedDevice, MemoryDevice, MemorySource, Observer, ReadAt, UndoDevice, UndoFile,
+    UndoLog,
+};
 use forerun_testkit::exfat_judge::judge;
 use forerun_vfs::{
     DirCursor, FileSystem, FileSystemMut, FileType, NodeId, OpenWith, Place, Result, exercise,
@@ -62,6 +66,56 @@ pub fn mend(bytes: Vec<u8>) -> (Vec<u8>, Summary, Vec<Finding>) {
     let options = RepairOptions::default();
     let (bytes, summary, findings) = mend_with(bytes, &options, Answer::Yes);
     (bytes, summary.unwrap(), findings)
+}
+
+/// An undo file in memory.
+#[derive(Clone, Default)]
+pub struct UndoBytes(Arc<Mutex<Vec<u8>>>);
+
+impl UndoBytes {
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl UndoLog for UndoBytes {
+    fn write_all_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut bytes = self.0.lock().unwrap();
+        let (start, end) = (offset as usize, offset as usize + data.len());
+        let len = bytes.len().max(end);
+        bytes.resize(len, 0);
+        bytes[start..end].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Restores a volume, and gives its bytes.
+pub fn undone(file: Vec<u8>, volume: Vec<u8>) -> Vec<u8> {
+    let file = UndoFile::open(Arc::new(MemorySource::new(file))).unwrap();
+    let device = Arc::new(MemoryDevice::new(volume));
+    let shared: Arc<dyn BlockDevice> = Arc::<MemoryDevice>::clone(&device);
+    let counted = CountedDevice::new(shared, Arc::default());
+    file.restore(&counted, false).unwrap();
+    device.to_vec()
+}
+
+/// Repairs as [`mend`] does, with an undo file: the volume then, and the file.
+pub fn mend_with_undo(bytes: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+    let undo = UndoBytes::default();
+    let device = UndoDevice::new(MemoryDevice::new(bytes), Box::new(undo.clone()));
+    let device = Arc::new(device);
+    let shared: Arc<dyn BlockDevice> = Arc::<UndoDevice<_>>::clone(&device);
+    let decide = &mut |finding: &Finding| match finding.kind.loses_data() {
+        true => Answer::No,
+        false => Answer::Yes,
+    };
+    repair(&shared, &Arc::default(), &RepairOptions::default(), decide).unwrap();
+    device.finish().unwrap();
+    (device.inner().to_vec(), undo.bytes())
 }
 
 /// Kinds of findings, each once, in the order they were met.

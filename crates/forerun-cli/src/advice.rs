@@ -3,6 +3,7 @@
 use std::io;
 
 use forerun::build::BuildError;
+use forerun::repair::{UndoError, UndoFailed};
 use forerun::vfs::BlobName;
 use forerun::{Error, InUse};
 use forerun_export::ExportError;
@@ -13,6 +14,12 @@ use crate::exit::Exit;
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
+        if let Some(failed) = UndoFailed::of(&error) {
+            let message = without_errno(&failed.to_string());
+            let failure = Self::new(Exit::Output, "undo_file", message);
+            return failure
+                .hint("--undo-file FILE makes it elsewhere, --no-undo-file does without it");
+        }
         let (exit, hint) = advice(&error);
         let message = match &error {
             // It was not opened: where it would have been read tells nobody anything.
@@ -101,6 +108,24 @@ impl From<ExportError> for Failure {
             // The enum may grow; what it says is all that is known of a new kind.
             error => Self::new(Exit::Partial, "export", without_errno(&error.to_string())),
         }
+    }
+}
+
+impl From<UndoError> for Failure {
+    fn from(error: UndoError) -> Self {
+        let (exit, kind) = match &error {
+            UndoError::NotUndo | UndoError::Version(_) => (Exit::Format, "undo_file"),
+            UndoError::Read(_) | UndoError::Volume { .. } => (Exit::Source, "io"),
+            UndoError::Write { .. } => (Exit::Output, "output"),
+            UndoError::OtherVolume | UndoError::Changed { .. } => (Exit::Image, "changed"),
+            // The enum may grow; a new kind is about the undo file until it is listed here.
+            _ => (Exit::Image, "undo_file"),
+        };
+        let hint = error.is_of_volume().then_some(
+            "nothing was written; --force restores what the undo file has all the same, and later changes \
+             are lost there",
+        );
+        Self::new(exit, kind, without_errno(&error.to_string())).maybe_hint(hint)
     }
 }
 

@@ -24,3 +24,4 @@ mod select;
 pub mod status;
 pub mod tar;
 pub mod trace;
+pub mod undo;

@@ -341,3 +341,29 @@ fn a_loop_device_and_the_file_behind_it_share_their_locks() {
     in_use(&device.forerun(&["label"], &["X"]), "mounted on ");
     volume.umount();
 }
+
+#[test]
+fn a_repair_of_a_block_device_keeps_its_undo_file_in_the_state_directory() {
+    let Some(volume) = volume("sharing_undo") else {
+        return;
+    };
+    if require::program("losetup").is_none() {
+        return;
+    }
+    let mut before = fs::read(volume.image()).unwrap();
+    before[100] ^= 1;
+    fs::write(volume.image(), &before).unwrap();
+    let device = Loop::of(&volume.image(), &[]);
+    let state = volume.path("state");
+    let mut repair = command(&["check", "--repair", "--yes", "--json"]);
+    let repaired = repair.arg(&device.0).env("XDG_STATE_HOME", &state);
+    let repaired = ran(repaired.output().unwrap());
+    assert_eq!(repaired.code, Some(8), "{}", repaired.stderr);
+    let name = device.0.file_name().unwrap().to_str().unwrap();
+    let file = state.join(format!("forerun/{name}.forerun-undo"));
+    let file = file.to_str().unwrap();
+    assert_eq!(repaired.json()["undo_file"], file);
+    device.forerun(&["check", "--undo", file], &[]).ok();
+    drop(device);
+    assert!(fs::read(volume.image()).unwrap() == before);
+}

@@ -333,3 +333,36 @@ fn a_full_disk_below_a_sparse_volume_is_enospc_for_the_writer() {
         assert!(is_as_written, "{names}");
     }
 }
+
+#[test]
+fn a_repair_writes_nothing_where_the_disk_of_the_undo_file_is_full() {
+    let Some(volume) = Volume::new("volume_full_undo") else {
+        return;
+    };
+    let mut damaged = fs::read(volume.image()).unwrap();
+    damaged[100] ^= 1;
+    fs::write(volume.image(), &damaged).unwrap();
+    let small = volume.path("small");
+    fs::create_dir(&small).unwrap();
+    let tmpfs = Small::on(&small);
+    tmpfs.resize("4K");
+    let file = small.join("undo");
+    let name = file.to_str().unwrap();
+    let undo = ["--undo-file", name];
+    let refused = volume.forerun(&["check", "--repair", "--yes"], &undo);
+    assert_eq!(refused.code, Some(5));
+    let said = format!("undo file {}: No space left on device", file.display());
+    assert!(refused.stderr.contains(&said), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("--no-undo-file"),
+        "{}",
+        refused.stderr
+    );
+    assert!(fs::read(volume.image()).unwrap() == damaged);
+    assert_eq!(fs::read_dir(&small).unwrap().count(), 0);
+    tmpfs.resize("64K");
+    let repaired = volume.forerun(&["check", "--repair", "--yes"], &undo);
+    assert_eq!(repaired.code, Some(8), "{}", repaired.stderr);
+    volume.forerun(&["check", "--undo", name], &[]).ok();
+    assert!(fs::read(volume.image()).unwrap() == damaged);
+}

@@ -35,6 +35,7 @@ pub mod locks;
 mod payload;
 mod registry;
 pub mod repair;
+mod undo;
 mod volume;
 
 /// Chunks of remote images on disk.

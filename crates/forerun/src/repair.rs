@@ -6,12 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use forerun_exfat::repair::{Answer, Finding, Kind, RepairOptions, Summary};
-use forerun_io::{BlockDevice, FileSource, Observer, ReadAt, saturating_usize};
+use forerun_io::{BlockDevice, FileSource, Observer, ReadAt, UndoDevice, saturating_usize};
+pub use forerun_io::{Restored, UndoError, UndoFile};
 use forerun_vfs::{Error, Result};
 
 use crate::OpenOptions;
 use crate::identify::{find_format, named, probe_len, unknown};
 use crate::locks::{self, Held, Locking};
+pub use crate::undo::{UndoFailed, UndoPlace, restore};
 use crate::volume::part;
 
 /// The one format that is repaired.
@@ -23,26 +25,47 @@ pub fn is_possible(format: &str) -> bool {
     format == EXFAT
 }
 
-/// Repairs the volume in a file or block device, which nobody else may have open for writing
-/// meanwhile. Each finding is told to `decide`, which says whether it is to be repaired. A dry run
-/// only needs to read.
+/// Repairs the volume in a file or block device, with the lock of a writer. Each finding is told to
+/// `decide`, which says whether it is to be repaired. A dry run only needs to read.
+///
+/// With `undo`, an undo file gets what the repair overwrites. It has what the volume held also where
+/// the repair fails.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for formats that are never changed, [`Error::UnknownFormat`],
-/// [`Error::Io`] where the file cannot be opened or is in use, and those of the repair.
+/// [`Error::Io`] where the file cannot be opened or is in use, and those of the repair; where the
+/// undo file cannot be written, an error that has an [`UndoFailed`].
 pub fn repair(
     path: &Path,
     options: &OpenOptions,
     how: &RepairOptions,
+    undo: Option<&Arc<UndoPlace>>,
     observer: &Arc<Observer>,
     decide: &mut dyn FnMut(&Finding) -> Answer,
 ) -> Result<Summary> {
     let device: Arc<dyn BlockDevice> = match how.dry_run {
         true => part(ReadOnly::open(path, options)?, options)?,
-        false => part(locks::device(path, options)?, options)?,
+        false => open(path, options)?,
     };
     is_repaired(&device, options)?;
-    forerun_exfat::repair::repair(&device, observer, how, decide)
+    let Some(undo) = undo.filter(|_| !how.dry_run) else {
+        return forerun_exfat::repair::repair(&device, observer, how, decide);
+    };
+    undo.try_out()?;
+    let saving = Arc::new(UndoDevice::new(device, undo.log()));
+    let device: Arc<dyn BlockDevice> = Arc::<UndoDevice<_>>::clone(&saving);
+    let summary = forerun_exfat::repair::repair(&device, observer, how, decide)?;
+    let finished = saving.finish();
+    finished.map_err(|error| Error::write(0, 0, error))?;
+    Ok(summary)
+}
+
+/// Opens a volume to be written, with the lock of a writer.
+///
+/// # Errors
+/// [`Error::Io`] where the file cannot be opened or is in use.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn BlockDevice>> {
+    Ok(part(locks::device(path, options)?, options)?)
 }
 
 /// Whether the bytes are of a format that can be repaired, damaged as they are.

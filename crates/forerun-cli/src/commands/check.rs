@@ -1,5 +1,7 @@
 //! `forerun check`: is the image whole?
 
+use std::path::PathBuf;
+
 use clap::Args;
 use forerun::Image;
 use forerun_export::{CheckOptions, CheckSummary, Finding, check};
@@ -23,13 +25,20 @@ use crate::{json, size};
 /// With --repair an exFAT volume is repaired in place: on a terminal each kind of problem is asked
 /// about, --yes repairs all but what would lose data, and without either nothing is written. It
 /// must not be mounted. Exit status 8 if all that was wrong was repaired, 1 if errors are left.
+///
+/// A repair first saves what it overwrites in an undo file: IMAGE.forerun-undo beside an image file;
+/// for a block device in $XDG_STATE_HOME/forerun or ~/.local/state/forerun. If that name is taken, a
+/// number is added. `check --undo FILE IMAGE` takes the repair back: IMAGE is then byte for byte what
+/// it was. Do so before the volume is written again; changes elsewhere on the volume are not noticed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   forerun check firmware.img
   forerun check --repair card.img               ask before each kind of repair
   forerun check --repair --yes /dev/sdb1        repair all that can be without loss
-  forerun check --repair --dry-run card.img     say what would be done")]
+  forerun check --repair --dry-run card.img     say what would be done
+  forerun check --undo card.img.forerun-undo card.img
+                                                take a repair back")]
 pub struct CheckArgs {
     #[command(flatten)]
     pub image: ImageArgs,
@@ -37,7 +46,7 @@ pub struct CheckArgs {
     #[arg(long)]
     pub quick: bool,
     /// Repair what is wrong, in place (exFAT only); metadata only, files are not read
-    #[arg(help_heading = "Repair", long)]
+    #[arg(help_heading = "Repair", long, group = "change")]
     pub repair: bool,
     /// Repair without asking, but for what would lose data
     #[arg(
@@ -55,11 +64,37 @@ pub struct CheckArgs {
     /// freeing them; done anyway where data had to be given up
     #[arg(help_heading = "Repair", long, requires = "repair")]
     pub lost_found: bool,
-    /// Repair although other processes read the volume; they may read inconsistent data
+    /// Save what the repair overwrites in FILE, which must not exist
     #[arg(
         help_heading = "Repair",
         long,
+        value_name = "FILE",
+        value_hint = clap::ValueHint::FilePath,
         requires = "repair",
+        conflicts_with_all = ["no_undo_file", "dry_run"]
+    )]
+    pub undo_file: Option<PathBuf>,
+    /// Make no undo file: the repair cannot be taken back
+    #[arg(help_heading = "Repair", long, requires = "repair")]
+    pub no_undo_file: bool,
+    /// Take a repair back: restore the bytes that are in its undo file
+    #[arg(
+        help_heading = "Repair",
+        long,
+        value_name = "FILE",
+        value_hint = clap::ValueHint::FilePath,
+        group = "change",
+        conflicts_with = "quick"
+    )]
+    pub undo: Option<PathBuf>,
+    /// Take a repair back although the volume has changed since
+    #[arg(help_heading = "Repair", long, requires = "undo")]
+    pub force: bool,
+    /// Repair or take back although other processes read the volume; they may read inconsistent data
+    #[arg(
+        help_heading = "Repair",
+        long,
+        requires = "change",
         conflicts_with = "no_lock"
     )]
     pub break_lock: bool,
@@ -69,6 +104,9 @@ pub struct CheckArgs {
 pub fn run(context: &Context, args: &CheckArgs) -> Result {
     if args.repair {
         return super::repair::run(context, args);
+    }
+    if let Some(file) = &args.undo {
+        return super::undo::run(context, args, file);
     }
     let image = context.open(&args.image)?;
     let name = image_name(&args.image);

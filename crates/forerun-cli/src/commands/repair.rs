@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use forerun::Observer;
-use forerun::repair::{Answer, Finding, Kind, RepairOptions, Summary, repair};
+use forerun::repair::{Answer, Finding, Kind, RepairOptions, Summary, UndoPlace, repair};
 use forerun_export::{CheckOptions, check};
 use serde_json::{Map, Value};
 
 use super::check::{CheckArgs, counted};
+use super::undo;
 use crate::advice::absolute;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
@@ -60,6 +63,7 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result {
         array: JsonArray::default(),
         known: HashMap::new(),
         shown: Ok(()),
+        undo: None,
     };
     desk.begin(&name)?;
     let summary = mend(context, args, &mut desk);
@@ -94,16 +98,27 @@ fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summ
         limits: options.limits.clone(),
     };
     let path = &args.image.image;
+    let place = match (&args.undo_file, args.no_undo_file || how.dry_run) {
+        (_, true) => None,
+        (Some(file), false) => Some(UndoPlace::exactly(file)),
+        (None, false) => Some(UndoPlace::default_for(path)?),
+    };
+    let place = place.map(Arc::new);
+    let _told = place
+        .clone()
+        .map(|place| undo::tell_at_end(context, args, place));
     // A volume that is in use is refused before anything is found.
     let summary = patiently(path, || {
-        repair(path, &options, &how, &observer, &mut |finding| {
+        let decide = &mut |finding: &Finding| {
             let answer = desk.answer(finding);
             if desk.shown.is_ok() {
                 desk.shown = desk.show(finding, answer);
             }
             answer
-        })
+        };
+        repair(path, &options, &how, place.as_ref(), &observer, decide)
     });
+    desk.undo = place.and_then(|place| place.made());
     Ok(summary?)
 }
 
@@ -150,6 +165,8 @@ struct Desk<'o> {
     /// Answers for all of a kind.
     known: HashMap<Kind, Answer>,
     shown: Result<()>,
+    /// The undo file, where the volume was written.
+    undo: Option<PathBuf>,
 }
 
 impl Desk<'_> {
@@ -272,8 +289,26 @@ impl Desk<'_> {
             return Ok(());
         }
         self.array.close(self.out)?;
-        self.out.line("}")?;
+        let mut object = Map::new();
+        self.put_undo(&mut object);
+        match object.is_empty() {
+            true => self.out.line("}")?,
+            false => self.rest(object)?,
+        }
         self.out.finish()
+    }
+
+    fn put_undo(&self, object: &mut Map<String, Value>) {
+        if let Some(undo) = &self.undo {
+            json::put_bytes(object, "undo_file", undo.as_os_str().as_bytes());
+        }
+    }
+
+    /// Writes the last fields of the document.
+    fn rest(&mut self, object: Map<String, Value>) -> Result<()> {
+        let rest = Value::Object(object).to_string();
+        let rest = rest.strip_prefix('{').unwrap_or(&rest);
+        self.out.line(format!(",\n{rest}"))
     }
 
     fn end(&mut self, context: &Context, name: &str, summary: &Summary, errors: u64) -> Result<()> {
@@ -287,9 +322,8 @@ impl Desk<'_> {
             if let Some(kept) = &summary.kept_in {
                 json::put_bytes(&mut object, "kept_in", &absolute(kept));
             }
-            let rest = Value::Object(object).to_string();
-            let rest = rest.strip_prefix('{').unwrap_or(&rest);
-            return self.out.line(format!(",\n{rest}"));
+            self.put_undo(&mut object);
+            return self.rest(object);
         }
         if self.mode == Mode::Nobody && summary.remains() > 0 {
             context.note(

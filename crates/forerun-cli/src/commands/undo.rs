@@ -1,0 +1,178 @@
+//! `forerun check --undo`: takes a repair back; and what a repair says of its undo file.
+
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forerun::repair::{Restored, UndoFile, UndoPlace, open, restore};
+use forerun::{FileSource, Observer};
+use serde_json::{Map, Value};
+
+use super::check::CheckArgs;
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result};
+use crate::escape::printable;
+use crate::exit::Exit;
+use crate::interrupt::OnInterrupt;
+use crate::json;
+use crate::output::Output;
+use crate::patience::patiently;
+use crate::size;
+use crate::source::is_stdin;
+
+/// Runs it.
+pub fn run(context: &Context, args: &CheckArgs, file: &Path) -> Result {
+    if is_stdin(&args.image.image) {
+        return Err(Failure::usage(
+            "a volume cannot be restored on standard input",
+        ));
+    }
+    if args.image.source.no_lock {
+        return Err(Failure::usage(
+            "--no-lock is for reading: --undo needs its lock",
+        ));
+    }
+    let name = image_name(&args.image);
+    let of_file = |failure: Failure| failure.of(file.display());
+    let source = FileSource::open(file).map_err(|error| of_file(Failure::source(&error)))?;
+    let undo = UndoFile::open(Arc::new(source)).map_err(|error| of_file(error.into()))?;
+    let mut options = args.image.open_options();
+    options.break_lock(args.break_lock);
+    let observer = Arc::new(Observer::default());
+    context.observe(&observer);
+    let path = &args.image.image;
+    let of_image = |failure: Failure| failure.of(&name);
+    let volume = patiently(path, || open(path, &options));
+    let volume = volume.map_err(|error| of_image(error.into()))?;
+    let restored = restore(&undo, &volume, &observer, args.force);
+    let restored = restored.map_err(|error| of_image(error.into()))?;
+    show(context, &name, file, &restored)?;
+    Ok(Exit::Ok)
+}
+
+fn show(context: &Context, name: &str, file: &Path, restored: &Restored) -> Result<()> {
+    let mut out = Output::stdout()?;
+    if context.global.json {
+        let mut object = Map::new();
+        object.insert("image".into(), name.into());
+        object.insert("undo".into(), true.into());
+        json::put_bytes(&mut object, "undo_file", file.as_os_str().as_bytes());
+        object.insert("complete".into(), restored.complete.into());
+        object.insert("saved".into(), restored.saved.into());
+        object.insert("written".into(), restored.written.into());
+        out.json(&Value::Object(object))?;
+        return out.finish();
+    }
+    if !restored.complete {
+        context.note("the repair was interrupted; all that it had changed is taken back");
+    }
+    if !context.global.quiet {
+        let done = match restored.written {
+            0 => "nothing to restore".to_string(),
+            written => format!("{} restored", size::human(written)),
+        };
+        out.line(format!("{name}: {done}, as before the repair"))?;
+    }
+    out.finish()
+}
+
+/// The volume as the command line names it.
+#[derive(Clone)]
+struct Target {
+    image: PathBuf,
+    offset: u64,
+    size: Option<u64>,
+}
+
+impl Target {
+    /// What is repaired.
+    fn of(args: &CheckArgs) -> Self {
+        Self {
+            image: args.image.image.clone(),
+            offset: args.image.source.offset,
+            size: args.image.source.size,
+        }
+    }
+}
+
+/// Says where the undo file of a repair is and how to use it, when the repair has ended, failed or was
+/// interrupted.
+pub struct Told<'c> {
+    context: &'c Context,
+    place: Arc<UndoPlace>,
+    target: Target,
+    _interrupted: Option<OnInterrupt>,
+}
+
+/// Has the undo file told of once what this returns is dropped.
+pub fn tell_at_end<'c>(context: &'c Context, args: &CheckArgs, place: Arc<UndoPlace>) -> Told<'c> {
+    let target = Target::of(args);
+    let is_silent = context.global.quiet || context.global.json;
+    let interrupted = (!is_silent).then(|| {
+        let (place, target) = (Arc::clone(&place), target.clone());
+        OnInterrupt::new(move || {
+            if let Some(made) = place.made() {
+                let line = printable(&line(&made, &target));
+                let _unseen = writeln!(io::stderr(), "forerun: {line}");
+            }
+        })
+    });
+    Told {
+        context,
+        place,
+        target,
+        _interrupted: interrupted,
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if let Some(made) = self.place.made() {
+            self.context.note(&line(&made, &self.target));
+        }
+    }
+}
+
+/// The line that says so.
+fn line(made: &Path, target: &Target) -> String {
+    let mut command = format!("forerun check --undo {}", quoted(made));
+    if target.offset > 0 {
+        command += &format!(" --offset {}", target.offset);
+    }
+    if let Some(size) = target.size {
+        command += &format!(" --size {size}");
+    }
+    let image = quoted(&target.image);
+    let made = made.display();
+    format!("undo file: {made}; {command} {image} takes the repair back")
+}
+
+/// A name as a shell takes it.
+fn quoted(name: &Path) -> String {
+    let name = name.display().to_string();
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+".contains(char);
+    match !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) {
+        true => name,
+        false => format!("'{}'", name.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_can_be_pasted() {
+        let mut target = Target {
+            image: "my 'card'.img".into(),
+            offset: 0,
+            size: None,
+        };
+        let expected = r"undo file: a.undo; forerun check --undo a.undo 'my '\''card'\''.img' takes the repair back";
+        assert_eq!(line(Path::new("a.undo"), &target), expected);
+        (target.image, target.offset, target.size) = ("a.img".into(), 512, Some(1024));
+        let line = line(Path::new("a.undo"), &target);
+        assert!(line.contains(" --offset 512 --size 1024 a.img "), "{line}");
+    }
+}

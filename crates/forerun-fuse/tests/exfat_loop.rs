@@ -128,9 +128,9 @@ fn the_kernel_counts_what_we_count() {
         );
         assert_eq!(bytes, ours.get(Counter::WrittenBytes), "{said}");
         assert_eq!(flushes, ours.get(Counter::Flushes), "{said}");
-        // The kernel takes what we write apart into pages, and merges some of them again.
-        let ours = ours.get(Counter::Writes);
-        assert!(writes + merged >= ours && writes <= bytes / 4096, "{said}");
+        // The kernel takes what we write apart into pages of its cache, which may be large, and joins
+        // those that lie side by side. So only the number of bytes and flushes is ours.
+        assert!(writes > 0 && writes + merged <= bytes / 4096, "{said}");
     }
     fsck(&device.0);
 }

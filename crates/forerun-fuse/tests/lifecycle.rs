@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Place, can_mount, ensure, is_mounted, mount_memory, undisturbed};
+use forerun::Locking;
+use forerun::locks::for_writing;
 use forerun_fuse::{
     FSTYPE, MountError, MountOptions, Operation, UmountError, UmountOptions, Unmounted, Volume,
     mount_reader, mount_volume, mounts, umount,
@@ -75,8 +77,8 @@ fn umount_waits_for_no_other_mount_of_the_same_file() {
     }
     let (a, b) = (Place::new("locked"), Place::new("beside"));
     let file = a.dir().join("image");
-    let locked = File::create(&file).unwrap();
-    locked.try_lock().unwrap();
+    let locked = File::create_new(&file).unwrap();
+    let beneath = for_writing(&locked, 0..1, Locking::Respect).unwrap();
     let options = format!("fsname={}", file.display());
     let unmounted = |dir: std::path::PathBuf| {
         let (done, finished) = std::sync::mpsc::channel();
@@ -101,7 +103,7 @@ fn umount_waits_for_no_other_mount_of_the_same_file() {
     std::thread::spawn(move || done.send(umount(&last, UmountOptions::default())));
     eventually("it has gone", || !is_mounted(&a.mnt()));
     assert!(finished.try_recv().is_err(), "the file is still locked");
-    drop(locked);
+    drop((locked, beneath));
     finished.recv().unwrap().unwrap();
     drop(mount);
 }

@@ -44,7 +44,7 @@ const FOREIGN: u8 = 0xF0;
 /// which it finds no more than lost clusters, which `fsck.exfat` does not look for.
 const FSCK_ONE_IN: u128 = 64;
 const FSCK_ONE_LEAK_IN: u128 = 8;
-const PAIRS: usize = 1002;
+const PAIRS: usize = 402;
 const TRIPLES: usize = 5000;
 
 fn open(device: Arc<dyn BlockDevice>, dirsync: bool) -> Result<Arc<dyn FileSystemMut>> {

@@ -58,7 +58,6 @@ pub fn check(
         progress,
         report,
         summary: CheckSummary::default(),
-        is_over_limit: false,
         seen: HashSet::new(),
     };
     check.image();
@@ -84,8 +83,6 @@ struct Check<'c> {
     progress: &'c dyn Progress,
     report: &'c mut dyn FnMut(Finding),
     summary: CheckSummary,
-    /// Whether files are not read any more, because the limit on their bytes was reached.
-    is_over_limit: bool,
     /// Nodes with several names are looked at once.
     seen: HashSet<NodeId>,
 }
@@ -136,7 +133,7 @@ impl Check<'_> {
         self.format(Some(path), Some(node));
         let fs = self.reader.fs();
         let result = match metadata.kind {
-            FileType::Regular if self.options.quick || self.is_over_limit => {
+            FileType::Regular if self.options.quick || self.is_over_limit() => {
                 self.map(node, metadata.size)
             }
             FileType::Regular => self.read(node, metadata.size),
@@ -161,7 +158,6 @@ impl Check<'_> {
     /// maps all of it. The rest of a damaged file is not read: an image can give a file any size, and
     /// reading on would not end.
     fn read(&mut self, node: NodeId, size: u64) -> Result<(), Error> {
-        let limit = self.reader.limits().total_bytes;
         let read = visit_data(self.reader, node, size, &mut |piece| {
             let (mut at, end) = (piece.range.start, piece.range.end);
             while at < end {
@@ -173,15 +169,20 @@ impl Check<'_> {
                 at += len;
                 self.summary.bytes = self.summary.bytes.saturating_add(len);
                 self.progress.advance(len, 0);
-                if self.summary.bytes > limit {
+                if self.is_over_limit() {
+                    let limit = self.reader.limits().total_bytes;
                     return Err(Error::limit("bytes of all files", limit));
                 }
             }
             Ok::<_, Error>(())
         });
-        self.is_over_limit |= self.summary.bytes > limit;
         read?;
         self.map(node, size)
+    }
+
+    /// Whether more bytes were read than the limit allows. No further file is read then.
+    fn is_over_limit(&self) -> bool {
+        self.summary.bytes > self.reader.limits().total_bytes
     }
 
     /// Extents in order, without gaps or overlaps, up to the size.

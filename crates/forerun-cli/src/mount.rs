@@ -6,6 +6,7 @@
 mod daemon;
 mod handover;
 mod helper;
+mod keeper;
 mod on_demand;
 mod present;
 mod report;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 use forerun::remote::RemoteImage;
 use forerun::{Locking, MemoryUse, TraceWriter};
-use forerun_fuse::{Inherited, Mount, MountOptions, Unmounted, Unmounter};
+use forerun_fuse::{Mount, MountOptions, Unmounted, Unmounter};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -32,7 +33,7 @@ use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::remote::{self, RemoteArgs};
 
-use handover::Succession;
+use handover::{Kept, Succession};
 use report::{Report, Shown};
 use reread::Rereading;
 use socket::Telling;
@@ -51,7 +52,9 @@ Mount options (-o, and the fourth field of /etc/fstab):
   umask=NNN              permissions to take away
   allow_other            other users may look too, as far as permissions allow
   default_permissions    the kernel enforces the image's permissions for you too
-  auto_unmount           unmount when the serving process dies, however it dies
+  auto_unmount           unmount when the serving processes die, however they die
+  restarts=N             replace a serving process that dies, up to N times a minute (2);
+                         0: the mount ends with the process
   objects=DIR            object store of a composefs image
   verity=MODE            check objects before they are used: off, on or require
   device=PATH            data that the image keeps outside itself; once for each device
@@ -142,13 +145,13 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
             false => remount(args, &options),
         };
     }
-    let inherited = handover::inherited()?;
-    if inherited.is_none()
+    let kept = handover::kept()?;
+    if kept.is_none()
         && let Some(exit) = on_demand::run(context, args, &options, via)?
     {
         return Ok(exit);
     }
-    let in_background = inherited.is_some() || daemon::is_child();
+    let in_background = kept.is_some() || daemon::is_child();
     if !in_background {
         present::refuse(&args.dir, via)?;
         if let Some(exit) = via::by_kernel(context, args, &options, via)? {
@@ -162,10 +165,13 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
         }
         return daemon::start();
     }
+    let log = args.log.as_deref().map(open_log).transpose()?;
+    if in_background && kept.is_none() && !handover::is_alone(args, &options) {
+        return keeper::run(log, options.restarts);
+    }
     if in_background {
         daemon::become_session_leader()?;
     }
-    let log = args.log.as_deref().map(open_log).transpose()?;
     // Before the mount: a signal that comes in between must not leave one behind.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|error| failed("handling signals", &error))?;
@@ -173,14 +179,15 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     if options.fsname.is_none() {
         options.fsname = Some(fsname(&args.image));
     }
-    let is_successor = inherited.is_some();
+    let is_successor = kept.as_ref().is_some_and(|kept| kept.inherited.is_some());
     let (trace_to, log_to) = (trace.as_ref(), log.as_ref());
-    let mounted = open_and_mount(context, args, &options, trace_to, inherited, log_to)?;
+    let mounted = open_and_mount(context, args, &options, trace_to, kept, log_to)?;
     let (mut mount, succession) = mounted;
     let remote = context.remotes().first().map(Arc::clone);
     watch(
         signals,
         mount.unmounter(),
+        Arc::clone(&succession),
         remote
             .as_ref()
             .map(|image| Rereading::of(image, args.remote.clone())),
@@ -200,6 +207,7 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
         redirected.map_err(|error| failed("redirecting standard error", &error.into()))?;
     }
     let ended = mount.wait();
+    succession.done();
     print_requests(context, &mount);
     if let Some(Err(error)) = trace.map(|trace| trace.flush()) {
         tracing::error!("the end of the trace is lost: {error}");
@@ -226,6 +234,7 @@ fn tell(
     let shown = Shown::Fuse {
         monitor: mount.monitor(),
         device: succession.device(),
+        keeper: succession.keeper(),
     };
     let image = remote::shown(&args.image);
     let report = Report::new(mount.path(), image, shown, remote, memory);
@@ -238,9 +247,14 @@ fn open_and_mount(
     args: &MountArgs,
     options: &MountOptions,
     trace: Option<&Arc<TraceWriter>>,
-    inherited: Option<Inherited>,
+    kept: Option<Kept>,
     log: Option<&File>,
 ) -> Result<(Mount, Arc<Succession>)> {
+    let (keeper, inherited) = match kept {
+        Some(kept) => (Some(kept.keeper), kept.inherited),
+        None => (None, None),
+    };
+    let keeper = keeper.map(|keeper| (keeper, inherited.is_some()));
     // Only images are inherited, whatever could be done with them now.
     let volume = match inherited {
         None => volume::open(context, args, options, trace)?,
@@ -263,8 +277,8 @@ fn open_and_mount(
         }
     };
     let mount = mounted.map_err(|error| mount_failure(&error, args))?;
-    let succession = Succession::new(args, &mount, identity);
-    Ok((mount, Arc::new(succession)))
+    let succession = Succession::new(args, &mount, &identity, keeper)?;
+    Ok((mount, succession))
 }
 
 /// The system refused what a mount needs besides mounting.
@@ -286,7 +300,7 @@ fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, V
         }
         unknown.retain(|word| Via::from_option(word).is_none());
         match unknown.first() {
-            Some(_) if sloppy && !daemon::is_child() => {
+            Some(_) if sloppy && !daemon::is_in_background() => {
                 let unknown = unknown.join(", ");
                 context.note(&format!("unknown mount options are ignored: {unknown}"));
             }
@@ -368,6 +382,7 @@ fn mount_failure(error: &forerun_fuse::MountError, args: &MountArgs) -> Failure 
 fn watch(
     mut signals: Signals,
     unmounter: Unmounter,
+    succession: Arc<Succession>,
     mut rereading: Option<Rereading>,
 ) -> Result<()> {
     let thread = std::thread::Builder::new().name("signals".to_string());
@@ -379,6 +394,7 @@ fn watch(
                 continue;
             }
             if asked {
+                succession.done();
                 std::process::exit(i32::from(Exit::Interrupted.code()));
             }
             asked = true;

@@ -42,7 +42,9 @@ mod workers;
 pub use counts::{Operation, RequestCounts};
 pub use error::{MountError, UmountError};
 pub use forerun::{Image, MountEntry, Reader, Volume, VolumeMut, is_mounted_for_writing, mounts};
-pub use handover::{Giver, HandoverError, Inherited, Offered, take_over};
+pub use handover::{
+    Channel, FromKeeper, FromServer, Giver, HandoverError, Inherited, Kept, take_over, timespec,
+};
 pub use mount::{Monitor, Mount, mount, mount_reader, mount_volume};
 pub use options::{MountOptions, OptionError, parse_size};
 pub use remount::remount;

@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use super::failed;
 use crate::error::{Failure, Result};
@@ -19,17 +19,34 @@ use crate::exit::Exit;
 
 /// Says to the new process whose child it is. A variable left over from elsewhere names another.
 const PARENT: &str = "FORERUN_MOUNT_PARENT";
+/// The same for the process that a keeper starts.
+const KEEPER: &str = "FORERUN_MOUNT_KEEPER";
 const READY: &[u8] = b".";
 
-/// Whether this is the process in the background.
+/// Whether the caller's process has started this one, to be in the background.
 pub fn is_child() -> bool {
+    names_parent(PARENT)
+}
+
+/// Whether a keeper has started this process, to serve a mount.
+pub fn is_server() -> bool {
+    names_parent(KEEPER)
+}
+
+/// Whether this process has no caller any more to whom more than errors is of use.
+pub fn is_in_background() -> bool {
+    is_child() || is_server()
+}
+
+fn names_parent(variable: &str) -> bool {
     let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
-    parent.is_some() && std::env::var(PARENT).ok() == parent
+    parent.is_some() && std::env::var(variable).ok() == parent
 }
 
 /// Starts it, and returns when its mount answers, or it has failed.
 pub fn start() -> Result {
     let mut child = command(program())
+        .env(PARENT, std::process::id().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -47,7 +64,11 @@ pub fn start() -> Result {
         let message = format!("the process that was to serve the mount died of signal {signal}");
         return Err(Failure::new(Exit::Mount, "mount", message));
     }
-    // It has said itself what was wrong.
+    Ok(exit_of(status))
+}
+
+/// The exit code of a process that has said itself what was wrong.
+pub fn exit_of(status: ExitStatus) -> Exit {
     let all = [
         Exit::Image,
         Exit::Usage,
@@ -55,28 +76,33 @@ pub fn start() -> Result {
         Exit::Source,
         Exit::Output,
     ];
-    let same = all
-        .into_iter()
-        .find(|exit| Some(i32::from(exit.code())) == status.code());
-    Ok(same.unwrap_or(Exit::Mount))
+    let mut all = all.into_iter();
+    let same = all.find(|exit| Some(i32::from(exit.code())) == status.code());
+    same.unwrap_or(Exit::Mount)
 }
 
-/// `program` with the arguments of this process, as its child in the background.
-pub fn command(program: PathBuf) -> Command {
+/// The program that is installed now with the arguments of this process, to serve the mount that
+/// this process keeps.
+pub fn server_command() -> Command {
+    let mut command = command(newest_program());
+    command.env(KEEPER, std::process::id().to_string());
+    command
+}
+
+/// `program` with the arguments of this process.
+fn command(program: PathBuf) -> Command {
     let mut argv = std::env::args_os();
     let mut command = Command::new(program);
     if let Some(name) = argv.next() {
         // mount(8)'s helper is told by its name.
         command.arg0(name);
     }
-    command
-        .args(argv)
-        .env(PARENT, std::process::id().to_string());
+    command.args(argv).env_remove(PARENT);
     command
 }
 
 /// What lies where this program was started from: after an upgrade, the new one.
-pub fn newest_program() -> PathBuf {
+fn newest_program() -> PathBuf {
     let Ok(itself) = std::env::current_exe() else {
         return program();
     };
@@ -125,6 +151,22 @@ pub fn settle_stderr(log: Option<&File>) {
     if let Err(error) = redirected {
         tracing::warn!("redirecting standard error: {error}");
     }
+}
+
+/// Ends this process's hold on the caller's pipe.
+pub fn close_stdout() -> Result<()> {
+    let null = File::options().write(true).open("/dev/null");
+    let null = null.map_err(|error| failed("/dev/null", &error))?;
+    let redirected = rustix::stdio::dup2_stdout(null);
+    redirected.map_err(|error| failed("redirecting output", &error.into()))
+}
+
+/// Lets a keeper go of the directory it was started in, and of the caller's standard error.
+pub fn settle_keeper(log: Option<File>) -> Result<()> {
+    let changed = std::env::set_current_dir("/");
+    changed.map_err(|error| failed("changing to /", &error))?;
+    settle_stderr(log.as_ref());
+    Ok(())
 }
 
 fn settle(log: Option<File>, caller_is_needed: bool) -> Result<()> {

@@ -1,70 +1,99 @@
-//! The process that serves a mount starts its successor, and is one.
+//! The process that serves a mount has a keeper (see [`keeper`](super::keeper)), and leaves the mount
+//! to a successor when the keeper asks for it.
 //!
-//! The successor is this program as it is on disk now, with the arguments and in the directory that
-//! the mount was begun with. It has a socket for its standard input, over which it is offered the
-//! mount (see [`forerun_fuse::Giver`]), and the connection of whoever asked for the restart for its
-//! standard output: the byte on it says that the mount is served anew. What goes wrong before that it
-//! says on its standard error, to be passed on by the old process, which goes on serving.
+//! The keeper's socket is the standard input of the process. The first message on it says whether a
+//! mount is to be made or to be taken over.
 
 use std::fs::Metadata;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use forerun::remote::RemoteImage;
-use forerun_fuse::{Giver, Inherited, Mount, MountOptions};
+use forerun_fuse::{Channel, FromKeeper, FromServer, Giver, Inherited, Mount, MountOptions};
 
 use super::{MountArgs, daemon};
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
 
-/// Says to a new process whose successor it is. A variable left over from elsewhere names another.
-const PREDECESSOR: &str = "FORERUN_MOUNT_PREDECESSOR";
-/// How long a new process may take to open the image: servers may be slow.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// How long one that has failed may take to end by itself.
-const PARTING: Duration = Duration::from_secs(5);
-/// The most that is passed on of what it says.
-const MAX_WORDS: usize = 16 << 10;
+/// What a process that a keeper has started is told first.
+pub struct Kept {
+    /// The socket to the keeper.
+    pub keeper: Arc<Channel>,
+    /// The mount that is to be taken over; nothing where one is to be made.
+    pub inherited: Option<Inherited>,
+}
+
+/// Returns what the keeper says, where one has started this process.
+pub fn kept() -> Result<Option<Kept>> {
+    let stdin = io::stdin();
+    if !daemon::is_server() {
+        return Ok(None);
+    }
+    let peer = rustix::net::sockopt::socket_peercred(&stdin);
+    if peer.ok().map(|peer| peer.pid) != rustix::process::getppid() {
+        return Ok(None);
+    }
+    let lost = |error: io::Error| super::failed("the socket of the keeper", &error);
+    let keeper = Channel::from(stdin.as_fd().try_clone_to_owned().map_err(lost)?);
+    let null = std::fs::File::open("/dev/null").map_err(lost)?;
+    rustix::stdio::dup2_stdin(null).map_err(|error| lost(error.into()))?;
+    let said = FromKeeper::receive(&keeper);
+    let inherited = match said.map_err(|error| failure(&error.to_string()))? {
+        FromKeeper::Make => None,
+        FromKeeper::Take(inherited) => Some(*inherited),
+        _ => return Err(failure("the process that keeps the mount has ended")),
+    };
+    Ok(Some(Kept {
+        keeper: Arc::new(keeper),
+        inherited,
+    }))
+}
 
 /// How the mount of this process goes over to another.
 pub struct Succession {
     giver: Giver,
-    identity: Vec<u8>,
-    /// Where relative names of the command line begin.
-    directory: PathBuf,
-    /// Why not at all.
-    refused: Option<&'static str>,
-    under_way: AtomicBool,
+    /// Nothing where the mount is not kept, and why.
+    keeper: std::result::Result<Arc<Channel>, String>,
+    /// Where `forerun status` asks this process.
+    socket: OnceLock<PathBuf>,
 }
 
 impl Succession {
-    /// For a mount that has just begun.
-    pub fn new(args: &MountArgs, mount: &Mount, identity: Vec<u8>) -> Self {
-        let refused = if args.foreground {
-            Some("its process runs in the foreground (-f): whoever started it must start it again")
-        } else if args.trace.is_some() {
-            Some("its process records a trace, which would begin anew")
-        } else if args.remote.record.is_some() {
-            Some("its process records an access list, which would begin anew")
-        } else {
-            None
+    /// For a mount that this process has begun to serve. Has the keeper keep it, where there is one
+    /// and it does not have it already.
+    pub fn new(
+        args: &MountArgs,
+        mount: &Mount,
+        identity: &[u8],
+        kept: Option<(Arc<Channel>, bool)>,
+    ) -> Result<Arc<Self>> {
+        let giver = mount.giver();
+        let keeper = match kept {
+            None => Err(why_not_kept(args).to_string()),
+            Some((keeper, true)) => Ok(keeper),
+            Some((keeper, false)) => match giver.keep(&keeper, identity) {
+                Ok(()) => Ok(keeper),
+                Err(why) => {
+                    let why = without_errno(&why.to_string());
+                    tracing::info!("the mount ends with this process: {why}");
+                    let told = FromServer::alone(&keeper);
+                    told.map_err(|error| super::failed("the socket of the keeper", &error))?;
+                    Err(why)
+                }
+            },
         };
-        Self {
-            giver: mount.giver(),
-            identity,
-            directory: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
-            refused,
-            under_way: AtomicBool::new(false),
-        }
+        let this = Arc::new(Self {
+            giver,
+            keeper,
+            socket: OnceLock::new(),
+        });
+        this.listen()?;
+        Ok(this)
     }
 
     /// Whether this is the device number of the mount.
@@ -78,124 +107,103 @@ impl Succession {
         self.giver.device()
     }
 
-    /// Hands the mount to a new process, and ends this one, with its `socket`. If that fails, whoever
-    /// asked is told, and all stays as it was.
-    pub fn begin(self: &Arc<Self>, asker: UnixStream, socket: &Path) {
-        if self.under_way.swap(true, Ordering::AcqRel) {
-            return tell(&asker, "a restart is under way already");
-        }
-        let this = Arc::clone(self);
-        let socket = socket.to_path_buf();
-        let thread = std::thread::Builder::new().name("restart".to_string());
-        let started = thread.spawn(move || {
-            let words = match this.succeed(&asker) {
-                Ok(()) => {
-                    let _gone = std::fs::remove_file(socket);
-                    std::process::exit(Exit::Ok.code().into())
-                }
-                Err(words) => words,
-            };
-            tell(&asker, &words);
-            tracing::warn!("not restarted: {words}");
-            this.under_way.store(false, Ordering::Release);
-        });
-        if started.is_err() {
-            self.under_way.store(false, Ordering::Release);
+    /// Process number of the keeper, where there is one.
+    pub fn keeper(&self) -> Option<i32> {
+        let is_kept = self.keeper.is_ok();
+        let parent = rustix::process::getppid().filter(|_| is_kept);
+        parent.map(|pid| pid.as_raw_nonzero().get())
+    }
+
+    /// This process is asked at `socket`, which is to go with it.
+    pub fn asked_at(&self, socket: &Path) {
+        let _is_set_once = self.socket.set(socket.to_path_buf());
+    }
+
+    /// Has the keeper start a successor, which ends this process. If that fails, `asker` is told, and
+    /// all stays as it was.
+    pub fn begin(&self, asker: &UnixStream) {
+        let asked = match &self.keeper {
+            Err(why) => Err(why.clone()),
+            Ok(keeper) => match self.giver.check() {
+                Err(why) => Err(without_errno(&why.to_string())),
+                Ok(()) => FromServer::restart(keeper, asker.as_fd())
+                    .map_err(|_| "the process that keeps the mount has ended".to_string()),
+            },
+        };
+        if let Err(why) = asked {
+            // A caller that has gone away does not want to know.
+            let _gone = (&*asker).write_all(why.as_bytes());
+            tracing::warn!("not restarted: {why}");
         }
     }
 
-    fn succeed(&self, asker: &UnixStream) -> std::result::Result<(), String> {
-        if let Some(why) = self.refused {
-            return Err(why.to_string());
+    /// The mount ends with this process, also where that does not show.
+    pub fn done(&self) {
+        if let Ok(keeper) = &self.keeper {
+            // A keeper that has ended starts no other process.
+            let _gone = FromServer::done(keeper);
         }
-        let text = |error: forerun_fuse::HandoverError| without_errno(&error.to_string());
-        let starting = |error: io::Error| without_errno(&format!("starting a process: {error}"));
-        let (offered, theirs) = self.giver.offer(&self.identity).map_err(text)?;
-        let stdout = asker.try_clone().map_err(starting)?;
-        let mut child = daemon::command(daemon::newest_program())
-            .current_dir(&self.directory)
-            .env(PREDECESSOR, std::process::id().to_string())
-            .stdin(Stdio::from(theirs))
-            .stdout(Stdio::from(OwnedFd::from(stdout)))
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(starting)?;
-        let words = listen(&mut child);
-        if let Err(error) = offered.wait(PATIENCE) {
-            drop(offered);
-            return Err(last_words(child, words, &text(error)));
-        }
-        tracing::info!(pid = child.id(), "going on in another process");
-        // It is told that we go on before we are.
-        if let Err(error) = offered.commit() {
-            let why = text(error);
-            // What it says by now is not about this.
-            last_words(child, words, &why);
-            return Err(why);
-        }
+    }
+
+    /// Does what the keeper says, on a thread of its own.
+    fn listen(self: &Arc<Self>) -> Result<()> {
+        let Ok(keeper) = &self.keeper else {
+            return Ok(());
+        };
+        let (this, keeper) = (Arc::clone(self), Arc::clone(keeper));
+        let thread = std::thread::Builder::new().name("keeper".to_string());
+        let listening = thread.stack_size(128 << 10).spawn(move || {
+            loop {
+                match FromKeeper::receive(&keeper) {
+                    Ok(FromKeeper::Leave) => this.leave(&keeper),
+                    Ok(FromKeeper::End) => break,
+                    Ok(_) => {}
+                    Err(error) => {
+                        tracing::error!("the keeper: {error}");
+                        break;
+                    }
+                }
+            }
+            tracing::warn!("the process that keeps the mount has ended: the mount ends with this one");
+        });
+        listening.map_err(|error| super::failed("listening to the keeper", &error))?;
         Ok(())
     }
-}
 
-/// Says why not.
-fn tell(mut asker: &UnixStream, words: &str) {
-    // Whoever has gone away does not want to know.
-    let _gone = asker.write_all(words.trim_end().as_bytes());
-}
-
-/// What a process says until it ends.
-type Words = Option<Receiver<Vec<u8>>>;
-
-/// Takes what it says, so that it is never held up.
-fn listen(child: &mut Child) -> Words {
-    let mut stderr = child.stderr.take()?;
-    let (all, heard) = sync_channel(1);
-    let thread = std::thread::Builder::new().name("restart-words".to_string());
-    let listening = thread.spawn(move || {
-        let (mut words, mut piece) = (Vec::new(), [0; 4096]);
-        while let Ok(count @ 1..) = stderr.read(&mut piece) {
-            let room = MAX_WORDS.saturating_sub(words.len());
-            words.extend_from_slice(piece.get(..count.min(room)).unwrap_or_default());
+    /// Ends this process, or says why not.
+    fn leave(&self, keeper: &Channel) {
+        if let Err(why) = self.giver.leave() {
+            let told = FromServer::staying(keeper, &without_errno(&why.to_string()));
+            if let Err(error) = told {
+                tracing::warn!("the keeper: {error}");
+            }
+            return;
         }
-        let _nobody_asks = all.send(words);
-    });
-    listening.ok().map(|_| heard)
-}
-
-/// Waits for its end, if need be brings it about; gives what it said, or else what we say.
-fn last_words(mut child: Child, words: Words, else_said: &str) -> String {
-    let heard = words.and_then(|words| {
-        let by_itself = words.recv_timeout(PARTING).ok();
-        let _ended_already = child.kill();
-        by_itself.or_else(|| words.recv_timeout(PARTING).ok())
-    });
-    let _is_ended = child.kill().and_then(|()| child.wait());
-    let words = String::from_utf8_lossy(&heard.unwrap_or_default()).into_owned();
-    match words.trim() {
-        "" => else_said.to_string(),
-        words => words.strip_prefix("forerun: ").unwrap_or(words).to_string(),
+        tracing::info!("going on in another process");
+        // Our end, which follows, says the same.
+        let _gone = FromServer::leaving(keeper);
+        if let Some(socket) = self.socket.get() {
+            let _gone = std::fs::remove_file(socket);
+        }
+        std::process::exit(Exit::Ok.code().into())
     }
 }
 
-/// The mount that the process that started this one offers, where it does.
-pub fn inherited() -> Result<Option<Inherited>> {
-    let Some(predecessor) = std::env::var(PREDECESSOR).ok() else {
-        return Ok(None);
-    };
-    let stdin = io::stdin();
-    let Ok(peer) = rustix::net::sockopt::socket_peercred(&stdin) else {
-        return Ok(None);
-    };
-    if peer.pid.as_raw_nonzero().to_string() != predecessor {
-        return Ok(None);
+/// Whether a mount with these arguments has no keeper, whatever the kernel can do.
+pub fn is_alone(args: &MountArgs, options: &MountOptions) -> bool {
+    options.restarts == 0 || args.trace.is_some() || args.remote.record.is_some()
+}
+
+fn why_not_kept(args: &MountArgs) -> &'static str {
+    if args.foreground {
+        "its process runs in the foreground (-f): whoever started it must start it again"
+    } else if args.trace.is_some() {
+        "its process records a trace, which would begin anew"
+    } else if args.remote.record.is_some() {
+        "its process records an access list, which would begin anew"
+    } else {
+        "it was mounted with restarts=0, so no process keeps it"
     }
-    let lost = |error: io::Error| super::failed("the socket of the old process", &error);
-    let socket = stdin.as_fd().try_clone_to_owned().map_err(lost)?;
-    let null = std::fs::File::open("/dev/null").map_err(lost)?;
-    rustix::stdio::dup2_stdin(null).map_err(|error| lost(error.into()))?;
-    let inherited = Inherited::receive(socket);
-    let inherited = inherited.map_err(|error| failure(&error.to_string()))?;
-    Ok(Some(inherited))
 }
 
 fn failure(message: &str) -> Failure {

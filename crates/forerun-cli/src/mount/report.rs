@@ -42,6 +42,8 @@ pub enum Shown {
         monitor: Monitor,
         /// Number of the filesystem.
         device: (u32, u32),
+        /// The process that keeps the mount, where there is one.
+        keeper: Option<i32>,
     },
     /// The kernel, from what a process of ours fetches.
     Kernel {
@@ -83,6 +85,13 @@ impl Shown {
         match self {
             Self::Fuse { .. } => "fuse",
             Self::Kernel { .. } => "kernel",
+        }
+    }
+
+    const fn keeper(&self) -> Option<i32> {
+        match self {
+            Self::Fuse { keeper, .. } => *keeper,
+            Self::Kernel { .. } => None,
         }
     }
 
@@ -139,6 +148,7 @@ impl Report {
         let limit = &self.memory.limit;
         Some(json!({
             "pid": std::process::id(),
+            "keeper": self.shown.keeper(),
             "dir": self.dir.display().to_string(),
             "device": format!("{major}:{minor}"),
             "via": self.shown.name(),

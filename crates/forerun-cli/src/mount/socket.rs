@@ -85,6 +85,9 @@ pub fn tell(report: &Arc<Report>, succession: Option<&Arc<Succession>>) -> io::R
     };
     let report = Arc::clone(report);
     let succession = succession.map(Arc::clone);
+    if let Some(succession) = &succession {
+        succession.asked_at(&socket);
+    }
     let thread = std::thread::Builder::new().name("status".to_string());
     thread.stack_size(128 << 10).spawn(move || {
         for asker in listener.incoming().flatten() {
@@ -102,7 +105,7 @@ pub fn tell(report: &Arc<Report>, succession: Option<&Arc<Succession>>) -> io::R
             }
             let named = succession.as_ref();
             match named.filter(|succession| succession.is_of(&asked)) {
-                Some(succession) => succession.begin(asker, &socket),
+                Some(succession) => succession.begin(&asker),
                 // A mount of another namespace may have the same path.
                 None => {
                     let _gone = (&asker).write_all(b"another mount");

@@ -43,7 +43,7 @@ pub fn open(
         return Err(Failure::usage(message).hint("-o ro,nolock, or -o break_lock"));
     }
     if options.ro_asked || options.rescue || only_looks || !possible {
-        if asked && !daemon::is_child() {
+        if asked && !daemon::is_in_background() {
             context.note("images of this format cannot be written to: mounting read-only");
         }
         return Ok(None);

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a mount was not handed over. It is served by who served it before.
+/// Why a mount was not handed over. The process that served it goes on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandoverError {
@@ -31,24 +31,18 @@ pub enum HandoverError {
     /// The mount has ended.
     #[error("the mount has ended")]
     Ended,
-    /// The other process could not be spoken to.
+    /// The socket between the processes failed.
     #[error("the other process: {0}")]
     Socket(#[source] io::Error),
     /// The other process is of a version that says other things.
     #[error("the other process is of another version of forerun, which takes nothing over")]
     Version,
-    /// The new process did not become ready.
-    #[error("the new process ended before it was ready")]
-    NotReady,
-    /// The new process does not become ready.
-    #[error("the new process was not ready within {seconds} seconds")]
-    TooLate {
-        /// How long it was waited for.
-        seconds: u64,
-    },
-    /// The old process has thought better of it.
+    /// The keeper lets another process serve the mount.
     #[error("the process that serves the mount goes on serving it")]
     Refused,
+    /// The keeper has ended.
+    #[error("the process that keeps the mount has ended")]
+    NoKeeper,
     /// The image is another one than the one that is mounted.
     #[error(
         "the image is not the one that is mounted on {} any more: it was changed or replaced",

@@ -1,17 +1,217 @@
-//! What the old process tells the new one, as text: a line for each fact, the path last, to the end.
+//! What the keeper and a server say to each other: a word, and for an [`Offer`] text after it, a line
+//! for each fact, the path last, to the end.
 
 use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use super::{HandoverError, Negotiated};
+use super::channel::{Channel, Received};
+use super::{HandoverError, Inherited, Kept, Negotiated};
 
 /// To be raised with every change to these messages, and with every change to which number a driver
 /// or [`Inodes`](crate::inode::Inodes) gives a node, or which cookie a directory's entry: the kernel
 /// keeps numbers and cookies of the old process.
-const HEAD: &[u8] = b"forerun handover 1";
-/// Longest message.
-pub const MAX: usize = 32 << 10;
+const HEAD: &[u8] = b"forerun handover 2";
+
+/// What a server says to the keeper.
+#[derive(Debug)]
+pub enum FromServer {
+    /// Keep this mount.
+    Keep(Box<Kept>),
+    /// Nothing is to be kept: the server goes on alone.
+    Alone,
+    /// The successor has all it needs to serve the mount.
+    Ready,
+    /// Start a successor, and let the process at the other end of this socket know.
+    Restart(OwnedFd),
+    /// The server ends now, so that its successor can take over.
+    Leaving,
+    /// The server goes on, for this reason.
+    Staying(String),
+    /// The mount has ended, or is to end with the server.
+    Done,
+    /// The server has ended.
+    End,
+}
+
+/// What the keeper says to a server.
+#[derive(Debug)]
+pub enum FromKeeper {
+    /// Make a mount: there is none yet.
+    Make,
+    /// Here is a mount to be served.
+    Take(Box<Inherited>),
+    /// Serve it.
+    Go,
+    /// Do not serve it: another process does.
+    No,
+    /// End, if that is possible now: a successor is ready.
+    Leave,
+    /// The keeper has ended.
+    End,
+}
+
+impl FromServer {
+    /// Begins the message with the mount to be kept.
+    pub const KEEP: &[u8] = b"keep";
+    const ALONE: &[u8] = b"alone";
+    const READY: &[u8] = b"ready";
+    const RESTART: &[u8] = b"restart";
+    const LEAVING: &[u8] = b"leaving";
+    const STAYING: &[u8] = b"staying";
+    const DONE: &[u8] = b"done";
+
+    /// Says that nothing is to be kept.
+    ///
+    /// # Errors
+    /// Those of the socket; the same for the others.
+    pub fn alone(keeper: &Channel) -> std::io::Result<()> {
+        keeper.send(Self::ALONE, &[])
+    }
+
+    /// Says that this process can take over.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn ready(keeper: &Channel) -> std::io::Result<()> {
+        keeper.send(Self::READY, &[])
+    }
+
+    /// Asks for a successor; the keeper tells `asker` what comes of it.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn restart(
+        keeper: &Channel,
+        asker: std::os::fd::BorrowedFd<'_>,
+    ) -> std::io::Result<()> {
+        keeper.send(Self::RESTART, &[asker])
+    }
+
+    /// Says that this process ends for its successor.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn leaving(keeper: &Channel) -> std::io::Result<()> {
+        keeper.send(Self::LEAVING, &[])
+    }
+
+    /// Says that this process goes on, and why.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn staying(keeper: &Channel, why: &str) -> std::io::Result<()> {
+        let text = [Self::STAYING, b"\n", why.as_bytes()].concat();
+        keeper.send(&text, &[])
+    }
+
+    /// Says that the mount ends with this process.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn done(keeper: &Channel) -> std::io::Result<()> {
+        keeper.send(Self::DONE, &[])
+    }
+
+    /// Waits for what the server says next.
+    ///
+    /// # Errors
+    /// [`HandoverError`] of the socket, and for what is not understood.
+    pub fn receive(server: &Channel) -> Result<Self, HandoverError> {
+        let Some((word, text, descriptors)) = receive(server)? else {
+            return Ok(Self::End);
+        };
+        Ok(match &word[..] {
+            Self::KEEP => Self::Keep(Box::new(Kept::new(&text, descriptors)?)),
+            Self::ALONE => Self::Alone,
+            Self::READY => Self::Ready,
+            Self::RESTART => {
+                let asker = descriptors.into_iter().next();
+                Self::Restart(asker.ok_or(HandoverError::Version)?)
+            }
+            Self::LEAVING => Self::Leaving,
+            Self::STAYING => Self::Staying(String::from_utf8_lossy(&text).into_owned()),
+            Self::DONE => Self::Done,
+            _ => return Err(HandoverError::Version),
+        })
+    }
+}
+
+impl FromKeeper {
+    /// Begins the message with the mount to be served.
+    pub const TAKE: &[u8] = b"take";
+    const MAKE: &[u8] = b"make";
+    const GO: &[u8] = b"go";
+    const NO: &[u8] = b"no";
+    const LEAVE: &[u8] = b"leave";
+
+    /// Tells the first server to make a mount.
+    ///
+    /// # Errors
+    /// Those of the socket; the same for the others.
+    pub fn make(server: &Channel) -> std::io::Result<()> {
+        server.send(Self::MAKE, &[])
+    }
+
+    /// Tells a successor that is ready to serve the mount.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn go(server: &Channel) -> std::io::Result<()> {
+        server.send(Self::GO, &[])
+    }
+
+    /// Tells a successor that it is not needed.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn no(server: &Channel) -> std::io::Result<()> {
+        server.send(Self::NO, &[])
+    }
+
+    /// Asks a server to end.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn leave(server: &Channel) -> std::io::Result<()> {
+        server.send(Self::LEAVE, &[])
+    }
+
+    /// Waits for what the keeper says next.
+    ///
+    /// # Errors
+    /// [`HandoverError`] of the socket, and for what is not understood.
+    pub fn receive(keeper: &Channel) -> Result<Self, HandoverError> {
+        let Some((word, text, descriptors)) = receive(keeper)? else {
+            return Ok(Self::End);
+        };
+        Ok(match &word[..] {
+            Self::TAKE => {
+                let keeper = keeper.try_clone().map_err(HandoverError::Socket)?;
+                Self::Take(Box::new(Inherited::new(keeper, &text, descriptors)?))
+            }
+            Self::MAKE => Self::Make,
+            Self::GO => Self::Go,
+            Self::NO => Self::No,
+            Self::LEAVE => Self::Leave,
+            _ => return Err(HandoverError::Version),
+        })
+    }
+}
+
+/// Waits for a message, and takes its word apart from what follows. Nothing is the end.
+fn receive(
+    channel: &Channel,
+) -> Result<Option<(Vec<u8>, Vec<u8>, Vec<OwnedFd>)>, HandoverError> {
+    let received = channel.receive().map_err(HandoverError::Socket)?;
+    let Some(Received { text, descriptors }) = received else {
+        return Ok(None);
+    };
+    let mut parts = text.splitn(2, |byte| *byte == b'\n');
+    let mut part = || parts.next().unwrap_or_default().to_vec();
+    Ok(Some((part(), part(), descriptors)))
+}
 
 /// A mount, as it is offered to another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,15 +231,15 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// As a message; nothing where it would be too long.
-    pub fn encode(&self) -> Option<Vec<u8>> {
+    /// As a message that begins with `word`.
+    pub fn encode(&self, word: &[u8]) -> Vec<u8> {
         let (major, minor) = self.device;
         let Negotiated { abi, flags } = self.negotiated;
         let facts = format!(
             "\n{major} {minor} {abi} {flags} {}\n",
             u8::from(self.passthrough)
         );
-        let mut text = HEAD.to_vec();
+        let mut text = [word, b"\n", HEAD].concat();
         text.extend_from_slice(facts.as_bytes());
         for part in [&self.volume, &self.identity] {
             let line = part.iter().map(|byte| match byte {
@@ -50,10 +250,10 @@ impl Offer {
             text.push(b'\n');
         }
         text.extend_from_slice(self.path.as_os_str().as_bytes());
-        (text.len() <= MAX).then_some(text)
+        text
     }
 
-    /// From a message.
+    /// From what follows the word of a message.
     ///
     /// # Errors
     /// [`HandoverError::Version`].
@@ -92,6 +292,8 @@ impl Offer {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
     fn offer() -> Offer {
@@ -108,21 +310,24 @@ mod tests {
         }
     }
 
+    /// What follows the word of a message.
+    fn encoded(offer: &Offer) -> Vec<u8> {
+        offer.encode(b"word")[5..].to_vec()
+    }
+
     #[test]
     fn there_and_back() {
-        let message = offer().encode().unwrap();
+        let message = encoded(&offer());
         assert_eq!(Offer::decode(&message).unwrap(), offer());
     }
 
     #[test]
     fn what_would_break_the_lines_does_not() {
         let identity = b"a\nb".to_vec();
-        let message = Offer {
+        let message = encoded(&Offer {
             identity,
             ..offer()
-        }
-        .encode()
-        .unwrap();
+        });
         let back = Offer::decode(&message).unwrap();
         assert_eq!(back.identity, b"a b");
         assert_eq!(back.path, offer().path);
@@ -130,29 +335,36 @@ mod tests {
 
     #[test]
     fn other_versions_and_nonsense_are_refused() {
-        let message = offer().encode().unwrap();
+        let message = encoded(&offer());
         for len in 0..message.len() - 10 {
             assert!(Offer::decode(message.get(..len).unwrap()).is_err(), "{len}");
         }
         for wrong in [
             "",
-            "forerun handover 2\n0 1 2 3 0\n\n\n/",
-            "forerun handover 1\n0 1 2 3\n\n\n/",
+            "forerun handover 1\n0 1 2 3 0\n\n\n/",
+            "forerun handover 2\n0 1 2 3\n\n\n/",
         ] {
             assert!(Offer::decode(wrong.as_bytes()).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn too_long_is_no_message() {
-        let identity = vec![b'x'; MAX];
-        assert_eq!(
-            Offer {
-                identity,
-                ..offer()
-            }
-            .encode(),
-            None
-        );
+    fn what_is_said_is_understood() {
+        let (keeper, server) = Channel::pair().unwrap();
+        FromServer::staying(&server, "two\nlines").unwrap();
+        FromServer::restart(&server, server.as_fd()).unwrap();
+        server.send(b"what", &[]).unwrap();
+        FromKeeper::leave(&keeper).unwrap();
+        let said = FromServer::receive(&keeper).unwrap();
+        assert!(matches!(said, FromServer::Staying(why) if why == "two\nlines"));
+        let said = FromServer::receive(&keeper).unwrap();
+        assert!(matches!(said, FromServer::Restart(_)));
+        assert!(FromServer::receive(&keeper).is_err());
+        assert!(matches!(FromKeeper::receive(&server), Ok(FromKeeper::Leave)));
+        // A mount without its connection is none.
+        keeper.send(&offer().encode(FromKeeper::TAKE), &[]).unwrap();
+        assert!(FromKeeper::receive(&server).is_err());
+        drop(keeper);
+        assert!(matches!(FromKeeper::receive(&server), Ok(FromKeeper::End)));
     }
 }

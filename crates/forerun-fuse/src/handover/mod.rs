@@ -1,37 +1,37 @@
-//! A live mount changes hands: the process that serves it ends, another goes on, and whoever uses
-//! the mount notices nothing.
+//! A live mount changes hands: the process that serves it ends, another goes on, and programs that
+//! use the mount notice nothing but a pause.
 //!
 //! The connection is a descriptor of `/dev/fuse`, and a descriptor can be passed over a socket. What
 //! the kernel keeps of an image (names, attributes, data, the node of each inode number) stays true:
-//! a node's number follows from its place in the image, and no open file is known to the process. So
-//! the new process needs the descriptor, what was agreed when the mount began, and the same image.
+//! a node's number follows from its place in the image, and the process knows of no open file. So
+//! a new process needs the descriptor, what was agreed when the mount began, and the same image.
 //!
-//! The old process serves until the new one is ready, and goes on if it never is. Then it ends, with
-//! whatever requests it has taken and not answered; the new one has the kernel send these again
-//! (FUSE_NOTIFY_RESEND, Linux 6.9). Without a kernel that can do so nothing is handed over.
+//! Three processes take part. The **keeper** ([`Kept`]) holds the connection and serves nothing, so it
+//! parses nothing and hardly dies. The **server** answers the requests; the keeper has started it.
+//! When it ends without saying that it is done, or is asked to make place, the keeper starts a
+//! **successor**, offers it the mount, and has the kernel send again what the old server had taken
+//! and not answered (FUSE_NOTIFY_RESEND, Linux 6.9). Without a kernel that can do so nothing is kept.
 //!
-//! Messages on the socket, which keeps their borders: the old process sends an [`Offer`] with the
-//! descriptors, the new one [`READY`], the old one [`GO`] (or [`NO`]), and then the socket ends with
-//! the old process. If that dies early, the new one takes over as well: nobody else is there.
+//! The keeper has a [`Channel`] to each of the others; [`FromServer`] and [`FromKeeper`] are what is
+//! said there. Nothing is said by words alone: the end of a channel is the end of a process.
 //!
-//! Not handed over: volumes that are mounted for writing, whose state is in memory, and mounts with
-//! open files that the kernel reads by itself, whose registrations cannot be taken over.
+//! Not handed over: volumes that are mounted for writing, whose state is in memory, and, while their
+//! server lives, mounts with open files that the kernel reads by itself, whose registrations cannot
+//! be taken over.
 
+mod channel;
 mod error;
-mod give;
 mod init;
+mod kept;
+mod leave;
 mod message;
 mod take;
 
+pub use channel::{Channel, timespec};
 pub use error::HandoverError;
-pub use give::{Giver, Offered};
 pub use init::Negotiated;
+pub use kept::Kept;
+pub use leave::Giver;
 use message::Offer;
+pub use message::{FromKeeper, FromServer};
 pub use take::{Inherited, take_over};
-
-/// What the new process says when nothing is left to do but to take over.
-const READY: &[u8] = b"ready";
-/// What the old process says as the last thing it does.
-const GO: &[u8] = b"go";
-/// What it says when it goes on serving.
-const NO: &[u8] = b"no";

@@ -54,6 +54,9 @@ pub struct MountOptions {
     pub default_permissions: bool,
     /// `auto_unmount`: the mount goes when the process that serves it dies, however it dies.
     pub auto_unmount: bool,
+    /// `restarts=`: how many times in a minute a process that dies is replaced by another one that
+    /// serves the mount. For programs that keep mounts; [`mount`](crate::mount()) does not use it.
+    pub restarts: u32,
     /// `readahead=`: bytes kept ahead of a sequential reader; the engine's default if not given.
     pub readahead: Option<u64>,
     /// `cache=`: bytes that cached blocks may hold; the engine's default if not given.
@@ -113,6 +116,7 @@ impl Default for MountOptions {
             allow_other: false,
             default_permissions: false,
             auto_unmount: false,
+            restarts: 2,
             readahead: None,
             cache: None,
             threads: None,

@@ -170,6 +170,13 @@ const TABLE: &[(&str, Action)] = &[
     ),
     ("auto_unmount", Flag(|o| o.auto_unmount = true)),
     (
+        "restarts",
+        Value("a number from 0 to 1000", |o, v| {
+            let restarts = value::number(v).filter(|n| *n <= 1000);
+            restarts.map(|n| o.restarts = n).is_some()
+        }),
+    ),
+    (
         "readahead",
         Value(SIZE, |o, v| {
             value::parse_size(v)

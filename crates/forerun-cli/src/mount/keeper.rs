@@ -1,0 +1,437 @@
+//! The keeper of a mount: the process in the background that `forerun mount` starts.
+//!
+//! It starts the process that serves the mount, holds the connection to the kernel beside it, and
+//! starts another when that one dies: programs that read see a pause, and the kernel sends again what
+//! was not answered. It opens no image and parses nothing, so what kills a server does not kill it.
+//!
+//! A server that dies too often takes the mount with it: that is an image, or a machine, which no new
+//! process will serve better. `forerun restart` asks the server, which has the keeper start a
+//! successor.
+
+mod server;
+mod successor;
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use forerun_fuse::{FromKeeper, FromServer, Kept, timespec};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::{daemon, failed};
+use crate::error::{Failure, Result};
+use crate::exit::Exit;
+
+use server::Process;
+use successor::{Asker, Successor};
+
+/// Deaths that are longer ago do not count.
+const MEMORY: Duration = Duration::from_secs(60);
+/// How long a server that leaves may take to end before its successor is let go: a thread of it may
+/// hang in a source.
+const PARTING: Duration = Duration::from_secs(10);
+
+/// Signals that are passed on to the server.
+const SIGNALS: [(i32, Signal); 3] = [
+    (SIGTERM, Signal::TERM),
+    (SIGINT, Signal::INT),
+    (SIGHUP, Signal::HUP),
+];
+
+/// A mount, and the processes that serve it.
+struct Keeper {
+    kept: Kept,
+    /// Where relative names of the command line begin.
+    directory: PathBuf,
+    /// Deaths in a minute after which another server is still started.
+    restarts: u32,
+    deaths: VecDeque<Instant>,
+    server: Option<Serving>,
+    successor: Option<Successor>,
+    /// Servers that were told to leave and have not ended.
+    lingering: Vec<Process>,
+}
+
+/// The process that serves the mount.
+struct Serving {
+    process: Process,
+    /// Set when it has said that the mount ends with it.
+    is_done: bool,
+    /// Set when it has said that it leaves: when it must have ended.
+    leaves: Option<Instant>,
+}
+
+impl Serving {
+    const fn new(process: Process) -> Self {
+        Self {
+            process,
+            is_done: false,
+            leaves: None,
+        }
+    }
+}
+
+/// The part that a process plays.
+#[derive(Clone, Copy)]
+enum Role {
+    Server,
+    Successor,
+    /// A server that was told to leave, by its place in the list.
+    Lingering(usize),
+}
+
+/// What has happened.
+enum Event {
+    Signal(Signal),
+    Said(Role, FromServer),
+    TimeOut,
+}
+
+/// Whether the keeper goes on.
+enum Next {
+    Wait,
+    End,
+}
+
+/// Keeps the mount that a server makes with the arguments of this process. Returns when the mount has
+/// ended, when the server goes on alone, or with the exit code of a server that made no mount.
+pub fn run(log: Option<File>, restarts: u32) -> Result {
+    daemon::become_session_leader()?;
+    let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let signals = Signals::new().map_err(|error| failed("handling signals", &error))?;
+    let process = Process::first(&directory);
+    let process = process.map_err(|error| failed("starting the process that serves", &error))?;
+    // The caller's pipe must end with the server.
+    daemon::close_stdout()?;
+    let kept = loop {
+        match wait(&signals, &[(Role::Server, &process)], None)? {
+            Event::Signal(signal) => process.kill(signal),
+            Event::Said(_, FromServer::Keep(kept)) => break *kept,
+            Event::Said(_, FromServer::Alone) => return Ok(Exit::Ok),
+            Event::Said(_, FromServer::End) => return first_ended(process.wait()),
+            // There is nothing to be done about the others yet.
+            Event::Said(..) | Event::TimeOut => {}
+        }
+    };
+    daemon::settle_keeper(log)?;
+    let mut keeper = Keeper {
+        kept,
+        directory,
+        restarts,
+        deaths: VecDeque::new(),
+        server: Some(Serving::new(process)),
+        successor: None,
+        lingering: Vec::new(),
+    };
+    keeper.keep(&signals)
+}
+
+/// The exit code of a server that ended before it had made a mount; the server has said why.
+fn first_ended(status: io::Result<ExitStatus>) -> Result {
+    let status = status.map_err(|error| failed("waiting for the process that serves", &error))?;
+    if let Some(signal) = status.signal() {
+        let message = format!("the process that was to serve the mount died of signal {signal}");
+        return Err(Failure::new(Exit::Mount, "mount", message));
+    }
+    Ok(daemon::exit_of(status))
+}
+
+impl Keeper {
+    fn keep(&mut self, signals: &Signals) -> Result {
+        loop {
+            let event = self.wait(signals)?;
+            if let Next::End = self.react(event) {
+                return Ok(Exit::Ok);
+            }
+        }
+    }
+
+    fn wait(&self, signals: &Signals) -> Result<Event> {
+        let until = match (&self.successor, &self.server) {
+            (Some(_), Some(server)) if server.leaves.is_some() => server.leaves,
+            (Some(successor), _) => Some(successor.until),
+            _ => None,
+        };
+        let server = self.server.as_ref().map(|server| &server.process);
+        let successor = self.successor.as_ref().map(|successor| &successor.process);
+        let mut processes = Vec::new();
+        processes.extend(server.map(|process| (Role::Server, process)));
+        processes.extend(successor.map(|process| (Role::Successor, process)));
+        let lingering = self.lingering.iter().enumerate();
+        processes.extend(lingering.map(|(at, process)| (Role::Lingering(at), process)));
+        wait(signals, &processes, until)
+    }
+
+    fn react(&mut self, event: Event) -> Next {
+        match event {
+            Event::Signal(signal) => self.pass_on(signal),
+            Event::Said(Role::Server, said) => self.server_said(said),
+            Event::Said(Role::Successor, said) => self.successor_said(said),
+            Event::Said(Role::Lingering(at), FromServer::End) => self.reap(at),
+            Event::Said(Role::Lingering(_), _) => Next::Wait,
+            Event::TimeOut => self.time_out(),
+        }
+    }
+
+    /// A signal is meant for the process that serves. While there is none, the keeper unmounts.
+    fn pass_on(&mut self, signal: Signal) -> Next {
+        if let Some(server) = &self.server {
+            server.process.kill(signal);
+            return Next::Wait;
+        }
+        match signal {
+            Signal::HUP => Next::Wait,
+            _ => self.unmount(),
+        }
+    }
+
+    fn server_said(&mut self, said: FromServer) -> Next {
+        let Some(server) = &mut self.server else {
+            return Next::Wait;
+        };
+        match said {
+            FromServer::Restart(asker) => self.restart(Asker::new(asker)),
+            FromServer::Leaving => server.leaves = Some(Instant::now() + PARTING),
+            FromServer::Staying(why) => {
+                if let Some(successor) = self.successor.take() {
+                    successor.refuse(&why);
+                }
+            }
+            FromServer::Done => server.is_done = true,
+            FromServer::End => return self.server_ended(),
+            // No server says these when its mount is kept.
+            FromServer::Keep(_) | FromServer::Alone | FromServer::Ready => {}
+        }
+        Next::Wait
+    }
+
+    /// The server has ended: with its mount, for its successor, or by dying.
+    fn server_ended(&mut self) -> Next {
+        let Some(server) = self.server.take() else {
+            return Next::Wait;
+        };
+        let status = server.process.wait();
+        if server.is_done || !self.kept.is_connected() {
+            if let Some(successor) = self.successor.take() {
+                successor.refuse("the mount has ended");
+            }
+            return Next::End;
+        }
+        if server.leaves.is_none() {
+            let why = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            tracing::error!(
+                path = %self.kept.path().display(),
+                "the process that served the mount has died ({why}); another one takes its place"
+            );
+            if let Next::End = self.died() {
+                return Next::End;
+            }
+        }
+        self.resend();
+        self.succeed()
+    }
+
+    /// Another death. Ends the mount where that was one too many.
+    fn died(&mut self) -> Next {
+        let now = Instant::now();
+        self.deaths.push_back(now);
+        while self.deaths.front().is_some_and(|death| now - *death > MEMORY) {
+            self.deaths.pop_front();
+        }
+        if u64::try_from(self.deaths.len()).unwrap_or(u64::MAX) <= u64::from(self.restarts) {
+            return Next::Wait;
+        }
+        tracing::error!(
+            path = %self.kept.path().display(),
+            "{} processes that served the mount have died within a minute: unmounted",
+            self.deaths.len()
+        );
+        self.unmount()
+    }
+
+    fn unmount(&mut self) -> Next {
+        if let Err(error) = self.kept.unmount() {
+            tracing::error!("{error}");
+        }
+        if let Some(successor) = self.successor.take() {
+            successor.refuse("the mount has ended");
+        }
+        Next::End
+    }
+
+    /// Puts the successor in the server's place, or starts one.
+    fn succeed(&mut self) -> Next {
+        match self.successor.take() {
+            Some(successor) if successor.is_ready => {
+                let process = successor.let_go();
+                self.server = Some(Serving::new(process));
+                Next::Wait
+            }
+            Some(successor) => {
+                self.successor = Some(successor);
+                Next::Wait
+            }
+            None => self.replace(),
+        }
+    }
+
+    /// Starts a server where there is none.
+    fn replace(&mut self) -> Next {
+        loop {
+            match Successor::start(&self.kept, &self.directory, None) {
+                Ok(successor) => {
+                    self.successor = Some(successor);
+                    return Next::Wait;
+                }
+                Err(why) => {
+                    tracing::error!("{why}");
+                    if let Next::End = self.died() {
+                        return Next::End;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts a successor because somebody asks for one.
+    fn restart(&mut self, asker: Asker) {
+        if self.successor.is_some() {
+            return asker.tell("a restart is under way already");
+        }
+        match Successor::start(&self.kept, &self.directory, Some(asker)) {
+            Ok(successor) => self.successor = Some(successor),
+            Err(why) => tracing::warn!("not restarted: {why}"),
+        }
+    }
+
+    fn successor_said(&mut self, said: FromServer) -> Next {
+        match said {
+            FromServer::Ready => {
+                if let Some(successor) = &mut self.successor {
+                    successor.is_ready = true;
+                }
+                match &self.server {
+                    // If it has just ended, that shows next.
+                    Some(server) => {
+                        let _gone = FromKeeper::leave(&server.process.channel);
+                        Next::Wait
+                    }
+                    None => self.succeed(),
+                }
+            }
+            FromServer::End => self.successor_failed("the new process ended before it was ready"),
+            // It says no more before it serves.
+            _ => Next::Wait,
+        }
+    }
+
+    fn successor_failed(&mut self, why: &str) -> Next {
+        if let Some(successor) = self.successor.take() {
+            let why = successor.fail(why);
+            tracing::warn!("not restarted: {why}");
+        }
+        if self.server.is_some() {
+            return Next::Wait;
+        }
+        if !self.kept.is_connected() {
+            return Next::End;
+        }
+        match self.died() {
+            Next::End => Next::End,
+            Next::Wait => self.replace(),
+        }
+    }
+
+    fn time_out(&mut self) -> Next {
+        let is_late = |server: &Serving| server.leaves.is_some_and(|until| until <= Instant::now());
+        if self.server.as_ref().is_some_and(is_late) {
+            // It takes no more requests. Those that it has are sent again when it has ended.
+            self.lingering.extend(self.server.take().map(|server| {
+                server.process.kill(Signal::KILL);
+                server.process
+            }));
+            return self.succeed();
+        }
+        let seconds = successor::PATIENCE.as_secs();
+        self.successor_failed(&format!(
+            "the new process was not ready within {seconds} seconds"
+        ))
+    }
+
+    /// A server that lingered has ended.
+    fn reap(&mut self, at: usize) -> Next {
+        let process = self.lingering.swap_remove(at);
+        if let Err(error) = process.wait() {
+            tracing::warn!("waiting for an old process: {error}");
+        }
+        self.resend();
+        Next::Wait
+    }
+
+    fn resend(&self) {
+        if let Err(error) = self.kept.resend() {
+            tracing::error!("requests under way are not sent again: {error}");
+        }
+    }
+}
+
+/// Signals as something to be waited for.
+struct Signals([(UnixStream, Signal); 3]);
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let pipe = |(number, signal): (i32, Signal)| {
+            let (ours, theirs) = UnixStream::pair()?;
+            ours.set_nonblocking(true)?;
+            signal_hook::low_level::pipe::register(number, theirs)?;
+            io::Result::Ok((ours, signal))
+        };
+        let [one, two, three] = SIGNALS.map(pipe);
+        Ok(Self([one?, two?, three?]))
+    }
+}
+
+/// Waits for the next event.
+fn wait(
+    signals: &Signals,
+    processes: &[(Role, &Process)],
+    until: Option<Instant>,
+) -> Result<Event> {
+    let pipes = signals.0.iter();
+    let mut fds: Vec<_> = pipes
+        .map(|(pipe, _)| PollFd::new(pipe, PollFlags::IN))
+        .collect();
+    let channels = processes.iter();
+    fds.extend(channels.map(|(_, process)| PollFd::new(&process.channel, PollFlags::IN)));
+    let at = loop {
+        let left = until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
+        match poll(&mut fds, left.as_ref()) {
+            Ok(_) => break fds.iter().position(|fd| !fd.revents().is_empty()),
+            Err(Errno::INTR) => {}
+            Err(error) => {
+                return Err(failed("waiting for the processes of the mount", &error.into()));
+            }
+        }
+    };
+    let Some(at) = at else {
+        return Ok(Event::TimeOut);
+    };
+    if let Some((pipe, signal)) = signals.0.get(at) {
+        let mut bytes = [0; 16];
+        // Several that came at once count as one.
+        let _taken = io::Read::read(&mut &*pipe, &mut bytes);
+        return Ok(Event::Signal(*signal));
+    }
+    let process = processes.get(at - signals.0.len());
+    Ok(process.map_or(Event::TimeOut, |(role, process)| {
+        Event::Said(*role, process.said())
+    }))
+}

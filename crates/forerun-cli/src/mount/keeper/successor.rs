@@ -1,0 +1,166 @@
+//! A process that is to serve a mount, and does not yet.
+
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{ChildStderr, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use forerun_fuse::{FromKeeper, Kept};
+use rustix::process::Signal;
+
+use super::server::Process;
+use crate::error::without_errno;
+
+/// How long a new process may take to open the image: servers may be slow.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+/// How long its last words may take to arrive.
+const PARTING: Duration = Duration::from_secs(5);
+/// The most that is passed on of what it says.
+const MAX_WORDS: usize = 16 << 10;
+
+/// The process that asked for a restart.
+pub struct Asker(UnixStream);
+
+impl Asker {
+    /// At the other end of this socket.
+    pub fn new(socket: OwnedFd) -> Self {
+        Self(UnixStream::from(socket))
+    }
+
+    /// Says why there is no new process.
+    pub fn tell(mut self, words: &str) {
+        // A caller that has gone away does not want to know.
+        let _gone = self.0.write_all(words.trim_end().as_bytes());
+    }
+}
+
+/// What a process says until it ends.
+type Words = Option<Receiver<Vec<u8>>>;
+
+/// The process, from its start until it serves or fails.
+pub struct Successor {
+    /// It.
+    pub process: Process,
+    /// Whether it can take over.
+    pub is_ready: bool,
+    /// When it must be ready.
+    pub until: Instant,
+    asker: Option<Asker>,
+    words: Words,
+}
+
+impl Successor {
+    /// Starts a process and offers it the mount. The byte on its standard output, which is the
+    /// asker's socket, says that it serves the mount; what goes wrong before that it says on its
+    /// standard error. Where nobody has asked, that is the keeper's log.
+    ///
+    /// Fails with words for the log, which the asker has been told.
+    pub fn start(
+        kept: &Kept,
+        directory: &Path,
+        asker: Option<Asker>,
+    ) -> Result<Self, String> {
+        let started = Self::try_start(kept, directory, asker.as_ref());
+        match started {
+            Ok((process, words)) => Ok(Self {
+                process,
+                is_ready: false,
+                until: Instant::now() + PATIENCE,
+                asker,
+                words,
+            }),
+            Err(error) => {
+                let why = without_errno(&format!("starting a process: {error}"));
+                if let Some(asker) = asker {
+                    asker.tell(&why);
+                }
+                Err(why)
+            }
+        }
+    }
+
+    fn try_start(
+        kept: &Kept,
+        directory: &Path,
+        asker: Option<&Asker>,
+    ) -> io::Result<(Process, Words)> {
+        let (stdout, stderr) = match asker {
+            Some(asker) => {
+                let socket = OwnedFd::from(asker.0.try_clone()?);
+                (Stdio::from(socket), Stdio::piped())
+            }
+            None => (Stdio::null(), Stdio::inherit()),
+        };
+        let mut process = Process::start(directory, stdout, stderr)?;
+        let words = process.child().stderr.take().and_then(listen);
+        // If it has ended already, that shows next.
+        if let Err(error) = kept.offer(&process.channel) {
+            process.kill(Signal::KILL);
+            return Err(io::Error::other(error));
+        }
+        Ok((process, words))
+    }
+
+    /// Has it serve the mount.
+    pub fn let_go(self) -> Process {
+        // If it has ended, that shows next.
+        let _gone = FromKeeper::go(&self.process.channel);
+        self.process
+    }
+
+    /// Ends it, since it is not needed, and tells the asker why.
+    pub fn refuse(self, why: &str) {
+        end(self.process);
+        if let Some(asker) = self.asker {
+            asker.tell(why);
+        }
+    }
+
+    /// Ends it, where it has not ended by itself, and tells the asker what it said, or else
+    /// `else_said`. Returns what the asker was told.
+    pub fn fail(self, else_said: &str) -> String {
+        let words = last_words(self.process, self.words, else_said);
+        if let Some(asker) = self.asker {
+            asker.tell(&words);
+        }
+        words
+    }
+}
+
+/// Takes what it says, so that it is never held up.
+fn listen(mut stderr: ChildStderr) -> Words {
+    let (all, heard) = sync_channel(1);
+    let thread = std::thread::Builder::new().name("restart-words".to_string());
+    let listening = thread.stack_size(64 << 10).spawn(move || {
+        let (mut words, mut piece) = (Vec::new(), [0; 4096]);
+        while let Ok(count @ 1..) = stderr.read(&mut piece) {
+            let room = MAX_WORDS.saturating_sub(words.len());
+            words.extend_from_slice(piece.get(..count.min(room)).unwrap_or_default());
+        }
+        // The other end is dropped when the process serves.
+        let _is_dropped = all.send(words);
+    });
+    listening.ok().map(|_| heard)
+}
+
+fn end(process: Process) {
+    process.kill(Signal::KILL);
+    if let Err(error) = process.wait() {
+        tracing::warn!("waiting for a process that failed: {error}");
+    }
+}
+
+/// Returns what a process said before it ended, or else `else_said`.
+fn last_words(process: Process, words: Words, else_said: &str) -> String {
+    end(process);
+    // A process that it has started may have the pipe, too.
+    let heard = words.and_then(|words| words.recv_timeout(PARTING).ok());
+    let words = String::from_utf8_lossy(&heard.unwrap_or_default()).into_owned();
+    match words.trim() {
+        "" => else_said.to_string(),
+        words => words.strip_prefix("forerun: ").unwrap_or(words).to_string(),
+    }
+}

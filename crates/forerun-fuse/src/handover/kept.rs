@@ -1,0 +1,89 @@
+//! The keeper's part: it holds the connection of a mount, and passes it on.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use super::{Channel, FromKeeper, HandoverError, Offer};
+use crate::unmounter::{Unmounter, is_connected};
+use crate::{Unmounted, UmountError};
+
+/// Number of the notification that has requests sent again.
+const NOTIFY_RESEND: u32 = 7;
+
+/// A mount whose connection this process holds and does not serve.
+#[derive(Debug)]
+pub struct Kept {
+    connection: OwnedFd,
+    /// The pipe to the process that unmounts when all that hold it are gone.
+    guardian: Option<OwnedFd>,
+    offer: Offer,
+    unmounter: Unmounter,
+}
+
+impl Kept {
+    /// Takes the mount that a process asks this one to keep. `text` is what follows the word.
+    ///
+    /// # Errors
+    /// [`HandoverError::Version`] for a message that is not understood.
+    pub fn new(text: &[u8], descriptors: Vec<OwnedFd>) -> Result<Self, HandoverError> {
+        let offer = Offer::decode(text)?;
+        let mut descriptors = descriptors.into_iter();
+        let connection = descriptors.next().ok_or(HandoverError::Version)?;
+        let unmounter = Unmounter::inherited(offer.path.clone(), offer.device, &connection);
+        Ok(Self {
+            unmounter: unmounter.map_err(HandoverError::Socket)?,
+            guardian: descriptors.next(),
+            connection,
+            offer,
+        })
+    }
+
+    /// Offers the mount to a process that is to serve it.
+    ///
+    /// # Errors
+    /// [`HandoverError::Socket`].
+    pub fn offer(&self, channel: &Channel) -> Result<(), HandoverError> {
+        let text = self.offer.encode(FromKeeper::TAKE);
+        let mut descriptors = vec![self.connection.as_fd()];
+        descriptors.extend(self.guardian.as_ref().map(AsFd::as_fd));
+        channel
+            .send(&text, &descriptors)
+            .map_err(HandoverError::Socket)
+    }
+
+    /// Has the kernel send again what a process that has ended took and did not answer.
+    ///
+    /// # Errors
+    /// Those of write(2); ENODEV where the mount has ended.
+    pub fn resend(&self) -> io::Result<()> {
+        let len: u32 = 16;
+        let mut message = Vec::with_capacity(16);
+        message.extend_from_slice(&len.to_ne_bytes());
+        message.extend_from_slice(&NOTIFY_RESEND.to_ne_bytes());
+        // No request has this number: the message is a notification.
+        message.extend_from_slice(&0_u64.to_ne_bytes());
+        rustix::io::write(&self.connection, &message)?;
+        Ok(())
+    }
+
+    /// Returns where the mount is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.offer.path
+    }
+
+    /// Returns whether the kernel still has the mount.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        is_connected(&self.connection)
+    }
+
+    /// Takes the mount down. Requests that wait fail when this is dropped.
+    ///
+    /// # Errors
+    /// [`UmountError`].
+    pub fn unmount(&self) -> Result<Unmounted, UmountError> {
+        self.unmounter.unmount()
+    }
+}

@@ -39,6 +39,10 @@ fn main() -> ExitCode {
     if let Some(code) = forerun_kernel::run_guard() {
         return code;
     }
+    // The process that keeps the connection of a mount.
+    if let Some(code) = mount::run_keeper() {
+        return code;
+    }
     let argv: Vec<_> = std::env::args_os().collect();
     let call = mount::as_mount_helper(&argv, &is_command);
     let status = match call {

@@ -39,6 +39,7 @@ use reread::Rereading;
 use socket::Telling;
 
 pub use helper::{as_mount_helper, helper_status};
+pub use keeper::run_keeper;
 pub use present::umount as umount_by_kernel;
 pub use socket::{Told, ask as ask_process, ask_all};
 pub use via::Via;
@@ -163,12 +164,14 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
             context.open(&image_args(args, &options))?;
             return Ok(Exit::Ok);
         }
-        return daemon::start();
+        let keeper = (!handover::is_alone(args, &options)).then(|| daemon::KeeperArgs {
+            restarts: options.restarts,
+            verbose: context.global.verbose,
+            log: args.log.clone(),
+        });
+        return daemon::start(keeper.as_ref());
     }
     let log = args.log.as_deref().map(open_log).transpose()?;
-    if in_background && kept.is_none() && !handover::is_alone(args, &options) {
-        return keeper::run(log, options.restarts);
-    }
     if in_background {
         daemon::become_session_leader()?;
     }

@@ -17,7 +17,7 @@ use forerun_testkit::require;
 use forerun_testkit::servers::Nginx;
 use restarting::load::ten_times_under_load;
 use restarting::{BIG, NOBODY, Scene, eventually, is_running};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Pid;
 
 #[test]
 fn nobody_notices_squashfs() {
@@ -89,7 +89,7 @@ fn the_guardian_stays() {
         scene.restart().ok();
         scene.answers();
     }
-    kill_process(scene.server(), Signal::KILL).unwrap();
+    scene.kill_all();
     eventually("it is unmounted", || !scene.is_mounted());
     scene.mount(&["-o", "auto_unmount"]);
     scene.restart().ok();

@@ -11,11 +11,11 @@ use std::process::{Child, Command};
 
 use common::ran;
 use forerun_testkit::{generate, require};
-use restarting::{BIG, Scene, child_of, eventually, is_running, same};
+use restarting::{BIG, Scene, eventually, is_running, same, successor};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The log is a pipe without a reader: a new process waits for one before it has opened the image.
-fn with_a_slow_start() -> Option<(Scene, Child, Pid)> {
+fn with_a_slow_start() -> Option<(Scene, Child, Pid, Pid)> {
     let scene = Scene::new("squashfs")?;
     let pipe = scene.path("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
@@ -23,24 +23,28 @@ fn with_a_slow_start() -> Option<(Scene, Child, Pid)> {
     let reader = File::options().read(true).write(true).open(&pipe).unwrap();
     scene.mount(&["--log", "pipe"]);
     drop(reader);
-    let old = scene.server();
+    let (keeper, old) = (scene.keeper(), scene.server());
     let mut restart = scene.command(&["-q", "restart", "mnt"]);
     let restart = restart
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    eventually("a new process is there", || child_of(old).is_some());
-    Some((scene, restart, old))
+    let mut new = None;
+    eventually("a new process is there", || {
+        new = successor(keeper, old);
+        new.is_some()
+    });
+    Some((scene, restart, old, new?))
 }
 
 #[test]
 fn if_the_new_process_is_killed_the_old_one_goes_on() {
-    let Some((scene, restart, old)) = with_a_slow_start() else {
+    let Some((scene, restart, old, new)) = with_a_slow_start() else {
         return;
     };
     scene.answers();
     scene.refused("a restart is under way already");
-    kill_process(child_of(old).unwrap(), Signal::KILL).unwrap();
+    kill_process(new, Signal::KILL).unwrap();
     let told = ran(restart.wait_with_output().unwrap());
     told.fails(7, "forerun: mnt: the new process ended before it was ready");
     assert_eq!(scene.server(), old);
@@ -56,7 +60,7 @@ fn if_the_new_process_is_killed_the_old_one_goes_on() {
 
 #[test]
 fn if_the_old_process_is_killed_meanwhile_the_new_one_takes_over() {
-    let Some((scene, restart, old)) = with_a_slow_start() else {
+    let Some((scene, restart, old, _)) = with_a_slow_start() else {
         return;
     };
     kill_process(old, Signal::KILL).unwrap();
@@ -74,7 +78,7 @@ fn if_the_old_process_is_killed_meanwhile_the_new_one_takes_over() {
 
 #[test]
 fn who_asked_for_it_may_go_away() {
-    let Some((scene, mut restart, old)) = with_a_slow_start() else {
+    let Some((scene, mut restart, old, _)) = with_a_slow_start() else {
         return;
     };
     restart.kill().unwrap();
@@ -93,10 +97,9 @@ fn who_asked_for_it_may_go_away() {
 
 #[test]
 fn if_it_is_unmounted_meanwhile_it_is_unmounted() {
-    let Some((scene, restart, old)) = with_a_slow_start() else {
+    let Some((scene, restart, old, new)) = with_a_slow_start() else {
         return;
     };
-    let new = child_of(old).unwrap();
     scene.run(&["umount", "mnt"]).ok();
     eventually("the old process has ended", || !is_running(old));
     let reader = File::options()
@@ -151,10 +154,12 @@ fn what_cannot_be_restarted_is_told() {
     scene.refused("records a trace");
     scene.run(&["umount", "mnt"]).ok();
 
+    scene.mount(&["-o", "restarts=0"]);
+    scene.refused("it was mounted with restarts=0, so no process keeps it");
+    scene.run(&["umount", "mnt"]).ok();
+
     scene.mount(&[]);
-    let server = scene.server();
-    kill_process(server, Signal::KILL).unwrap();
-    eventually("it is gone", || !is_running(server));
+    scene.kill_all();
     assert!(fs::read_dir(scene.path("mnt/d1")).is_err());
     scene.refused("no process of yours serves it");
     scene.run(&["umount", "mnt"]).ok();

@@ -73,21 +73,36 @@ impl Scene {
         run(command.current_dir(self.place.dir()))
     }
 
-    /// The process that serves; the program's copy here runs nowhere else.
-    fn server(&self) -> Option<Pid> {
+    /// The processes that keep and serve the mount; the program's copy here runs nowhere else.
+    fn processes(&self) -> Vec<Pid> {
         let processes = fs::read_dir("/proc").unwrap().flatten();
-        let pid = processes
-            .filter(|entry| {
-                let exe = fs::read_link(entry.path().join("exe"));
-                // A process that has ended and is waited for by nobody has no exe any more.
-                exe.is_ok_and(|exe| exe == self.program)
-            })
-            .find_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pid.and_then(Pid::from_raw)
+        let of_scene = processes.filter(|entry| {
+            let exe = fs::read_link(entry.path().join("exe"));
+            // A process that has ended, and that its parent has not waited for, has no exe.
+            exe.is_ok_and(|exe| exe == self.program)
+        });
+        let pids = of_scene.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter_map(Pid::from_raw).collect()
     }
 
+    /// One of them.
+    fn server(&self) -> Option<Pid> {
+        self.processes().into_iter().next()
+    }
+
+    /// Sends a signal to one of the processes; SIGKILL to all, until there are none.
     fn signal(&self, signal: Signal) {
-        kill_process(self.server().unwrap(), signal).unwrap();
+        assert!(self.server().is_some());
+        if signal != Signal::KILL {
+            return kill_process(self.server().unwrap(), signal).unwrap();
+        }
+        eventually("all have ended", || {
+            for pid in self.processes() {
+                // It may have ended meanwhile.
+                let _ended = kill_process(pid, Signal::KILL);
+            }
+            self.server().is_none()
+        });
     }
 
     fn is_gone(&self) {
@@ -103,9 +118,11 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        if let Some(pid) = self.server() {
-            // Whatever the test expected of it.
-            let _ended_meanwhile = kill_process(pid, Signal::KILL);
+        for _ in 0..3 {
+            for pid in self.processes() {
+                // Whatever the test expected of it. A keeper may start another before it ends.
+                let _ended_meanwhile = kill_process(pid, Signal::KILL);
+            }
         }
     }
 }

@@ -19,7 +19,12 @@ use crate::exit::Exit;
 
 /// Says to the new process whose child it is. A variable left over from elsewhere names another.
 const PARENT: &str = "FORERUN_MOUNT_PARENT";
-/// The same for the process that a keeper starts.
+/// Says to a keeper whose child it is, how many deaths in a minute it makes good, and how much it
+/// is to log.
+const KEEP: &str = "FORERUN_MOUNT_KEEP";
+/// Names a keeper's log.
+const LOG: &str = "FORERUN_MOUNT_LOG";
+/// As [`PARENT`], for the process that a keeper starts.
 const KEEPER: &str = "FORERUN_MOUNT_KEEPER";
 const READY: &[u8] = b".";
 
@@ -39,14 +44,59 @@ pub fn is_in_background() -> bool {
 }
 
 fn names_parent(variable: &str) -> bool {
-    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
-    parent.is_some() && std::env::var(variable).ok() == parent
+    let value = std::env::var(variable);
+    value.is_ok_and(|pid| is_parent(&pid))
 }
 
-/// Starts it, and returns when its mount answers, or it has failed.
-pub fn start() -> Result {
-    let mut child = command(program())
-        .env(PARENT, std::process::id().to_string())
+fn is_parent(pid: &str) -> bool {
+    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
+    parent.is_some_and(|parent| parent == pid)
+}
+
+/// What a keeper is told by the caller, which has read the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeeperArgs {
+    /// Deaths in a minute that are made good.
+    pub restarts: u32,
+    /// How much is logged.
+    pub verbose: u8,
+    /// Where to.
+    pub log: Option<PathBuf>,
+}
+
+impl KeeperArgs {
+    /// Returns what this process is told, where it is to be a keeper.
+    pub fn of_this_process() -> Option<Self> {
+        let told = std::env::var(KEEP).ok()?;
+        let mut words = told.split(' ');
+        if !is_parent(words.next()?) {
+            return None;
+        }
+        Some(Self {
+            restarts: words.next()?.parse().ok()?,
+            verbose: words.next()?.parse().ok()?,
+            log: std::env::var_os(LOG).map(PathBuf::from),
+        })
+    }
+
+    fn tell(&self, command: &mut Command) {
+        let (pid, restarts, verbose) = (std::process::id(), self.restarts, self.verbose);
+        command.env(KEEP, format!("{pid} {restarts} {verbose}"));
+        if let Some(log) = &self.log {
+            command.env(LOG, log);
+        }
+    }
+}
+
+/// Starts it, and returns when its mount answers, or it has failed. With `keeper` it is a keeper, and
+/// starts the process that serves.
+pub fn start(keeper: Option<&KeeperArgs>) -> Result {
+    let mut command = command(program());
+    match keeper {
+        Some(keeper) => keeper.tell(&mut command),
+        None => drop(command.env(PARENT, std::process::id().to_string())),
+    }
+    let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -68,7 +118,7 @@ pub fn start() -> Result {
 }
 
 /// The exit code of a process that has said itself what was wrong.
-pub fn exit_of(status: ExitStatus) -> Exit {
+fn exit_of(status: ExitStatus) -> Exit {
     let all = [
         Exit::Image,
         Exit::Usage,
@@ -97,7 +147,10 @@ fn command(program: PathBuf) -> Command {
         // mount(8)'s helper is told by its name.
         command.arg0(name);
     }
-    command.args(argv).env_remove(PARENT);
+    command.args(argv);
+    for variable in [PARENT, KEEP, LOG, KEEPER] {
+        command.env_remove(variable);
+    }
     command
 }
 

@@ -164,7 +164,9 @@ impl Succession {
                     }
                 }
             }
-            tracing::warn!("the process that keeps the mount has ended: the mount ends with this one");
+            tracing::warn!(
+                "the process that keeps the mount has ended: the mount ends with this one"
+            );
         });
         listening.map_err(|error| super::failed("listening to the keeper", &error))?;
         Ok(())

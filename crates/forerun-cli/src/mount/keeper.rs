@@ -12,12 +12,11 @@ mod server;
 mod successor;
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::ExitStatus;
+use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use forerun_fuse::{FromKeeper, FromServer, Kept, timespec};
@@ -26,7 +25,8 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{daemon, failed};
+use super::daemon::{self, KeeperArgs};
+use super::{failed, open_log};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 
@@ -101,10 +101,23 @@ enum Next {
     End,
 }
 
+/// Keeps a mount, where this process is told to, and returns its exit code then. The caller has read
+/// the command line: a keeper does not, and stays small.
+pub fn run_keeper() -> Option<ExitCode> {
+    let args = KeeperArgs::of_this_process()?;
+    crate::log::init(args.verbose, args.log.is_some());
+    Some(run(&args).unwrap_or_else(|failure| {
+        // Where standard error is gone nobody can be told.
+        let _ = writeln!(io::stderr(), "{failure}");
+        ExitCode::from(failure.exit.code())
+    }))
+}
+
 /// Keeps the mount that a server makes with the arguments of this process. Returns when the mount has
 /// ended, when the server goes on alone, or with the exit code of a server that made no mount.
-pub fn run(log: Option<File>, restarts: u32) -> Result {
+fn run(args: &KeeperArgs) -> Result<ExitCode> {
     daemon::become_session_leader()?;
+    let log = args.log.as_deref().map(open_log).transpose()?;
     let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let signals = Signals::new().map_err(|error| failed("handling signals", &error))?;
     let process = Process::first(&directory);
@@ -115,7 +128,7 @@ pub fn run(log: Option<File>, restarts: u32) -> Result {
         match wait(&signals, &[(Role::Server, &process)], None)? {
             Event::Signal(signal) => process.kill(signal),
             Event::Said(_, FromServer::Keep(kept)) => break *kept,
-            Event::Said(_, FromServer::Alone) => return Ok(Exit::Ok),
+            Event::Said(_, FromServer::Alone) => return Ok(ExitCode::SUCCESS),
             Event::Said(_, FromServer::End) => return first_ended(process.wait()),
             // There is nothing to be done about the others yet.
             Event::Said(..) | Event::TimeOut => {}
@@ -125,7 +138,7 @@ pub fn run(log: Option<File>, restarts: u32) -> Result {
     let mut keeper = Keeper {
         kept,
         directory,
-        restarts,
+        restarts: args.restarts,
         deaths: VecDeque::new(),
         server: Some(Serving::new(process)),
         successor: None,
@@ -135,21 +148,22 @@ pub fn run(log: Option<File>, restarts: u32) -> Result {
 }
 
 /// The exit code of a server that ended before it had made a mount; the server has said why.
-fn first_ended(status: io::Result<ExitStatus>) -> Result {
+fn first_ended(status: io::Result<ExitStatus>) -> Result<ExitCode> {
     let status = status.map_err(|error| failed("waiting for the process that serves", &error))?;
     if let Some(signal) = status.signal() {
         let message = format!("the process that was to serve the mount died of signal {signal}");
         return Err(Failure::new(Exit::Mount, "mount", message));
     }
-    Ok(daemon::exit_of(status))
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(ExitCode::from(code.unwrap_or(Exit::Mount.code())))
 }
 
 impl Keeper {
-    fn keep(&mut self, signals: &Signals) -> Result {
+    fn keep(&mut self, signals: &Signals) -> Result<ExitCode> {
         loop {
             let event = self.wait(signals)?;
             if let Next::End = self.react(event) {
-                return Ok(Exit::Ok);
+                return Ok(ExitCode::SUCCESS);
             }
         }
     }
@@ -243,7 +257,11 @@ impl Keeper {
     fn died(&mut self) -> Next {
         let now = Instant::now();
         self.deaths.push_back(now);
-        while self.deaths.front().is_some_and(|death| now - *death > MEMORY) {
+        while self
+            .deaths
+            .front()
+            .is_some_and(|death| now - *death > MEMORY)
+        {
             self.deaths.pop_front();
         }
         if u64::try_from(self.deaths.len()).unwrap_or(u64::MAX) <= u64::from(self.restarts) {
@@ -417,7 +435,10 @@ fn wait(
             Ok(_) => break fds.iter().position(|fd| !fd.revents().is_empty()),
             Err(Errno::INTR) => {}
             Err(error) => {
-                return Err(failed("waiting for the processes of the mount", &error.into()));
+                return Err(failed(
+                    "waiting for the processes of the mount",
+                    &error.into(),
+                ));
             }
         }
     };

@@ -49,7 +49,7 @@ pub fn run(
             return Ok(Some(Exit::Ok));
         }
         if !args.foreground {
-            return daemon::start().map(Some);
+            return daemon::start(None).map(Some);
         }
     } else {
         daemon::become_session_leader()?;

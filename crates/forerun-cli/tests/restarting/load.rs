@@ -4,10 +4,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use forerun_testkit::generate;
 use rustix::fs::{Advice, fadvise};
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{BIG, Scene, eventually, is_running, unused_number};
 
@@ -15,7 +16,9 @@ use super::{BIG, Scene, eventually, is_running, unused_number};
 #[derive(Default)]
 struct Met {
     stop: AtomicBool,
-    rounds: [AtomicU64; 4],
+    rounds: [AtomicU64; 8],
+    /// The longest that a round of any reader took.
+    longest: Mutex<Duration>,
     wrong: Mutex<Vec<String>>,
 }
 
@@ -23,7 +26,12 @@ impl Met {
     /// Does it until it is to stop or has gone wrong.
     fn repeat(&self, which: usize, mut work: impl FnMut() -> Result<(), String>) {
         while !self.stop.load(Ordering::Relaxed) {
-            if let Err(what) = work() {
+            let begin = Instant::now();
+            let done = work();
+            let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+            *longest = begin.elapsed().max(*longest);
+            drop(longest);
+            if let Err(what) = done {
                 let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
                 wrong.push(format!("reader {which}: {what}"));
                 return;
@@ -89,63 +97,107 @@ pub fn ten_times_under_load(format: &str) {
         return;
     };
     scene.mount(&[]);
+    let old = under_load(&scene, |met| {
+        let mut servers = vec![scene.server()];
+        for _ in 0..10 {
+            met.all_go_on();
+            scene.restart().ok();
+            let server = scene.server();
+            assert!(!servers.contains(&server));
+            servers.push(server);
+        }
+        met.all_go_on();
+        servers.pop();
+        servers
+    });
+    for old in old {
+        assert!(!is_running(old), "{old:?} has ended");
+    }
+}
+
+/// How many times servers are killed; `FORERUN_KILLS` says otherwise.
+pub fn usual_kills() -> u32 {
+    let asked = std::env::var("FORERUN_KILLS").ok();
+    asked.map_or(10, |asked| asked.parse().unwrap())
+}
+
+/// Kills the server while all kinds of readers are at work.
+pub fn kills_under_load(format: &str, kills: u32) {
+    let Some(scene) = Scene::new(format) else {
+        return;
+    };
+    scene.mount(&["-o", "restarts=1000", "--log", "log"]);
+    under_load(&scene, |met| {
+        for _ in 0..kills {
+            met.all_go_on();
+            kill_process(scene.server(), Signal::KILL).unwrap();
+        }
+        met.all_go_on();
+        Vec::new()
+    });
+    let log = fs::read_to_string(scene.path("log")).unwrap();
+    let died = log.matches("has died").count();
+    assert_eq!(died, usize::try_from(kills).unwrap(), "{log}");
+}
+
+/// Does `work` beside eight readers, which must not notice it. Returns what that returns.
+fn under_load(scene: &Scene, work: impl FnOnce(&Met) -> Vec<Pid>) -> Vec<Pid> {
     let big = generate::bytes(1, BIG);
     let open = File::open(scene.path("mnt/big")).unwrap();
     let met = Met::default();
-    std::thread::scope(|threads| {
-        for which in [0, 1] {
-            let (met, scene) = (&met, &scene);
+    let keeper = scene.keeper();
+    let done = std::thread::scope(|threads| {
+        for which in 0..4 {
+            let met = &met;
             threads.spawn(move || {
-                let mut n = 11 * which as u64;
+                let mut n = 7 * which as u64;
                 met.repeat(which, || {
                     n = (n + 1) % 24;
                     read_small(scene, n)
                 });
             });
         }
-        threads.spawn(|| {
-            // Opened once, before all restarts.
-            let (mut at, mut piece) = (0, vec![0; 300_000]);
-            met.repeat(2, || {
-                let count = open.read_at(&mut piece, at as u64).map_err(text)?;
-                if piece[..count] != big[at..at + count] {
-                    return Err(format!("wrong bytes at {at}"));
-                }
-                at += count;
-                if count == 0 {
-                    at = 0;
-                    fadvise(&open, 0, None, Advice::DontNeed).map_err(text)?;
-                }
-                Ok(())
+        for which in 4..6 {
+            let (met, open, big) = (&met, &open, &big);
+            threads.spawn(move || {
+                // Opened once, before all servers but the first.
+                let (mut at, mut piece) = (0, vec![0; 300_000]);
+                met.repeat(which, || {
+                    let count = open.read_at(&mut piece, at as u64).map_err(text)?;
+                    if piece[..count] != big[at..at + count] {
+                        return Err(format!("wrong bytes at {at}"));
+                    }
+                    at += count;
+                    if count == 0 {
+                        at = 0;
+                        fadvise(open, 0, None, Advice::DontNeed).map_err(text)?;
+                    }
+                    Ok(())
+                });
             });
-        });
-        threads.spawn(|| met.repeat(3, || look_around(&scene)));
-        let work = || {
-            let mut servers = vec![scene.server()];
-            for _ in 0..10 {
-                met.all_go_on();
-                scene.restart().ok();
-                let server = scene.server();
-                assert!(!servers.contains(&server));
-                servers.push(server);
-            }
-            met.all_go_on();
-            for old in servers.split_last().unwrap().1 {
-                assert!(!is_running(*old), "{old:?} has ended");
-            }
-        };
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        }
+        for which in 6..8 {
+            let met = &met;
+            threads.spawn(move || met.repeat(which, || look_around(scene)));
+        }
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&met)));
         met.stop.store(true, Ordering::Relaxed);
-        if let Err(panic) = result {
+        result.unwrap_or_else(|panic| {
             // Readers that hang would be waited for in vain.
             drop(scene.run(&["umount", "--lazy", "mnt"]));
-            let _ended = kill_process(scene.server(), Signal::KILL);
-            std::panic::resume_unwind(panic);
-        }
+            let _ended = kill_process(keeper, Signal::KILL);
+            let server = scene.run(&["status", "--json"]).json()[0]["pid"].as_i64();
+            if let Some(pid) = server.and_then(|pid| Pid::from_raw(pid.try_into().unwrap())) {
+                let _ended = kill_process(pid, Signal::KILL);
+            }
+            std::panic::resume_unwind(panic)
+        })
     });
+    eprintln!("longest pause: {:?}", met.longest.lock().unwrap());
     drop(open);
     let server = scene.server();
     scene.run(&["umount", "mnt"]).ok();
     eventually("the last process has ended", || !is_running(server));
     assert!(!scene.is_mounted());
+    done
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use forerun_testkit::eventually;
 use forerun_testkit::{TempDir, generate, require, temp_dir};
 use rustix::fs::{Advice, fadvise};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{Ran, command, ran};
 
@@ -114,6 +114,24 @@ impl Scene {
         Pid::from_raw(mounts[0]["pid"].as_i64().unwrap().try_into().unwrap()).unwrap()
     }
 
+    /// The process that keeps the mount.
+    pub fn keeper(&self) -> Pid {
+        let mounts = self.run(&["status", "--json"]).ok().json();
+        let keeper = mounts[0]["keeper"].as_i64().unwrap();
+        Pid::from_raw(keeper.try_into().unwrap()).unwrap()
+    }
+
+    /// Kills the process that serves, and the one that keeps, so that no other takes its place.
+    pub fn kill_all(&self) {
+        let (keeper, server) = (self.keeper(), self.server());
+        for pid in [keeper, server] {
+            kill_process(pid, Signal::KILL).unwrap();
+        }
+        eventually("they are gone", || {
+            !is_running(server) && !is_running(keeper)
+        });
+    }
+
     pub fn restart(&self) -> Ran {
         self.run(&["-q", "restart", "mnt"])
     }
@@ -165,15 +183,14 @@ pub fn is_running(pid: Pid) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// A process started by that one.
-pub fn child_of(pid: Pid) -> Option<Pid> {
-    let parent = format!("PPid:\t{}\n", pid.as_raw_nonzero());
+/// The process that the keeper has started beside the one that serves.
+pub fn successor(keeper: Pid, server: Pid) -> Option<Pid> {
+    let parent = format!("PPid:\t{}\n", keeper.as_raw_nonzero());
     let all = fs::read_dir("/proc").unwrap().flatten();
-    let child = all
-        .filter(|entry| {
-            let status = fs::read_to_string(entry.path().join("status"));
-            status.is_ok_and(|status| status.contains(&parent) && status.contains("forerun"))
-        })
-        .find_map(|entry| entry.file_name().to_str()?.parse().ok());
-    child.and_then(Pid::from_raw)
+    let children = all.filter(|entry| {
+        let status = fs::read_to_string(entry.path().join("status"));
+        status.is_ok_and(|status| status.contains(&parent) && status.contains("forerun"))
+    });
+    let pids = children.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(Pid::from_raw).find(|pid| *pid != server)
 }

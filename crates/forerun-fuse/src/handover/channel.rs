@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn messages_with_descriptors_and_the_end() {
         let (one, other) = Channel::pair().unwrap();
-        let (reader, writer) = std::io::pipe().unwrap();
+        let (reader, writer) = io::pipe().unwrap();
         one.send(b"a pipe", &[writer.as_fd()]).unwrap();
         one.send(b"nothing", &[]).unwrap();
         drop(writer);
@@ -169,9 +169,12 @@ mod tests {
         let mut writer = File::from(received.descriptors.pop().unwrap());
         writer.write_all(b"x").unwrap();
         drop((writer, received));
-        assert_eq!(std::io::read_to_string(reader).unwrap(), "x");
+        assert_eq!(io::read_to_string(reader).unwrap(), "x");
         let received = other.receive().unwrap().unwrap();
-        assert_eq!((&received.text[..], received.descriptors.len()), (&b"nothing"[..], 0));
+        assert_eq!(
+            (&received.text[..], received.descriptors.len()),
+            (&b"nothing"[..], 0)
+        );
         assert!(!other.wait(Duration::ZERO).unwrap());
         drop(one);
         assert!(other.wait(Duration::ZERO).unwrap());

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Channel, FromKeeper, HandoverError, Offer};
 use crate::unmounter::{Unmounter, is_connected};
-use crate::{Unmounted, UmountError};
+use crate::{UmountError, Unmounted};
 
 /// Number of the notification that has requests sent again.
 const NOTIFY_RESEND: u32 = 7;

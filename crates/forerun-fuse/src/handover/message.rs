@@ -82,10 +82,7 @@ impl FromServer {
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn restart(
-        keeper: &Channel,
-        asker: std::os::fd::BorrowedFd<'_>,
-    ) -> std::io::Result<()> {
+    pub fn restart(keeper: &Channel, asker: std::os::fd::BorrowedFd<'_>) -> std::io::Result<()> {
         keeper.send(Self::RESTART, &[asker])
     }
 
@@ -200,10 +197,11 @@ impl FromKeeper {
     }
 }
 
-/// Waits for a message, and takes its word apart from what follows. Nothing is the end.
-fn receive(
-    channel: &Channel,
-) -> Result<Option<(Vec<u8>, Vec<u8>, Vec<OwnedFd>)>, HandoverError> {
+/// The word of a message, what follows it, and the descriptors.
+type Parts = (Vec<u8>, Vec<u8>, Vec<OwnedFd>);
+
+/// Waits for a message, and takes it apart. Nothing is the end.
+fn receive(channel: &Channel) -> Result<Option<Parts>, HandoverError> {
     let received = channel.receive().map_err(HandoverError::Socket)?;
     let Some(Received { text, descriptors }) = received else {
         return Ok(None);
@@ -360,7 +358,10 @@ mod tests {
         let said = FromServer::receive(&keeper).unwrap();
         assert!(matches!(said, FromServer::Restart(_)));
         assert!(FromServer::receive(&keeper).is_err());
-        assert!(matches!(FromKeeper::receive(&server), Ok(FromKeeper::Leave)));
+        assert!(matches!(
+            FromKeeper::receive(&server),
+            Ok(FromKeeper::Leave)
+        ));
         // A mount without its connection is none.
         keeper.send(&offer().encode(FromKeeper::TAKE), &[]).unwrap();
         assert!(FromKeeper::receive(&server).is_err());

@@ -58,11 +58,7 @@ impl Successor {
     /// standard error. Where nobody has asked, that is the keeper's log.
     ///
     /// Fails with words for the log, which the asker has been told.
-    pub fn start(
-        kept: &Kept,
-        directory: &Path,
-        asker: Option<Asker>,
-    ) -> Result<Self, String> {
+    pub fn start(kept: &Kept, directory: &Path, asker: Option<Asker>) -> Result<Self, String> {
         let started = Self::try_start(kept, directory, asker.as_ref());
         match started {
             Ok((process, words)) => Ok(Self {

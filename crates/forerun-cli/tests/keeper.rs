@@ -1,0 +1,162 @@
+//! A mount outlives the process that serves it.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
+
+mod common;
+mod restarting;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use restarting::load::{kills_under_load, usual_kills};
+use restarting::{Scene, eventually, is_running};
+use rustix::process::{Signal, kill_process};
+
+/// Memory of a keeper that it shares with no file.
+const KEEPER_MEMORY: u64 = 1 << 20;
+
+#[test]
+fn readers_of_squashfs_notice_no_killed_server() {
+    kills_under_load("squashfs", usual_kills());
+}
+
+#[test]
+fn readers_of_erofs_notice_no_killed_server() {
+    kills_under_load("erofs", usual_kills());
+}
+
+#[test]
+fn three_deaths_in_a_minute_end_in_a_clean_unmount() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    scene.mount(&["--log", "log"]);
+    let keeper = scene.keeper();
+    for _ in 0..2 {
+        let server = scene.server();
+        kill_process(server, Signal::KILL).unwrap();
+        scene.answers();
+        assert_ne!(scene.server(), server);
+        assert_eq!(scene.keeper(), keeper);
+    }
+    kill_process(scene.server(), Signal::KILL).unwrap();
+    eventually("it is unmounted", || !scene.is_mounted());
+    eventually("the keeper has ended", || !is_running(keeper));
+    let log = fs::read_to_string(scene.path("log")).unwrap();
+    assert!(
+        log.contains("died (signal: 9 (SIGKILL)); another one takes its place"),
+        "{log}"
+    );
+    let last = log.lines().next_back().unwrap();
+    let expected = "3 processes that served the mount have died within a minute: unmounted";
+    assert!(last.contains(expected), "{log}");
+}
+
+#[test]
+fn a_mount_ends_with_both_processes() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    for how in ["umount", "TERM to the server", "TERM to the keeper"] {
+        scene.mount(&[]);
+        let (keeper, server) = (scene.keeper(), scene.server());
+        match how {
+            "umount" => drop(scene.run(&["umount", "mnt"]).ok()),
+            "TERM to the server" => kill_process(server, Signal::TERM).unwrap(),
+            _ => kill_process(keeper, Signal::TERM).unwrap(),
+        }
+        eventually("both have ended", || {
+            !is_running(server) && !is_running(keeper)
+        });
+        assert!(!scene.is_mounted(), "{how}");
+    }
+}
+
+#[test]
+fn a_mount_goes_on_without_its_keeper() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    scene.mount(&["--log", "log"]);
+    let (keeper, server) = (scene.keeper(), scene.server());
+    kill_process(keeper, Signal::KILL).unwrap();
+    eventually("it is gone", || !is_running(keeper));
+    scene.answers();
+    eventually("the log says so", || {
+        let log = fs::read_to_string(scene.path("log")).unwrap();
+        log.contains("the process that keeps the mount has ended")
+    });
+    scene.refused("the process that keeps the mount has ended");
+    scene.run(&["umount", "mnt"]).ok();
+    eventually("the server has ended", || !is_running(server));
+}
+
+#[test]
+fn a_server_that_cannot_be_replaced_ends_in_a_clean_unmount() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    scene.mount(&["--log", "log"]);
+    let keeper = scene.keeper();
+    let server = scene.server();
+    fs::rename(scene.path("image"), scene.path("moved")).unwrap();
+    kill_process(server, Signal::KILL).unwrap();
+    eventually("it is unmounted", || !scene.is_mounted());
+    eventually("the keeper has ended", || !is_running(keeper));
+    let log = fs::read_to_string(scene.path("log")).unwrap();
+    assert!(
+        log.contains("No such file") && log.contains("unmounted"),
+        "{log}"
+    );
+}
+
+#[test]
+fn without_root_a_mount_outlives_its_server() {
+    let Some(scene) = Scene::new("squashfs").and_then(Scene::given_to_nobody) else {
+        return;
+    };
+    scene.mount(&[]);
+    let keeper = scene.keeper();
+    kill_process(scene.server(), Signal::KILL).unwrap();
+    eventually("another serves", || {
+        scene.run(&["status", "--json"]).json()[0]["pid"].is_u64()
+    });
+    scene.run(&["umount", "mnt"]).ok();
+    eventually("the keeper has ended", || !is_running(keeper));
+}
+
+#[test]
+fn a_keeper_is_small() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    scene.mount(&[]);
+    scene.answers();
+    let keeper = scene.keeper().as_raw_nonzero();
+    let rollup = fs::read_to_string(format!("/proc/{keeper}/smaps_rollup")).unwrap();
+    let anonymous = rollup.lines().find(|line| line.starts_with("Anonymous:"));
+    let kib = anonymous.and_then(|line| line.split_whitespace().nth(1));
+    let bytes = kib.unwrap().parse::<u64>().unwrap() << 10;
+    assert!(bytes < KEEPER_MEMORY, "{rollup}");
+    scene.run(&["umount", "mnt"]).ok();
+}
+
+#[test]
+fn a_mount_answers_again_within_a_second() {
+    let Some(scene) = Scene::new("erofs") else {
+        return;
+    };
+    scene.mount(&["-o", "restarts=10"]);
+    let pauses: Vec<Duration> = (0..5)
+        .map(|_| {
+            kill_process(scene.server(), Signal::KILL).unwrap();
+            let begin = Instant::now();
+            scene.answers();
+            begin.elapsed()
+        })
+        .collect();
+    // Other tests run beside this one; the median is not theirs to spoil.
+    let mut sorted = pauses.clone();
+    sorted.sort_unstable();
+    assert!(sorted[2] < Duration::from_secs(1), "{pauses:?}");
+    scene.run(&["umount", "mnt"]).ok();
+}

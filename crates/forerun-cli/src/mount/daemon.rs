@@ -155,7 +155,7 @@ fn command(program: PathBuf) -> Command {
 }
 
 /// What lies where this program was started from: after an upgrade, the new one.
-fn newest_program() -> PathBuf {
+pub fn newest_program() -> PathBuf {
     let Ok(itself) = std::env::current_exe() else {
         return program();
     };

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use forerun::Image;
 use forerun::remote::RemoteImage;
 use forerun_fuse::MountOptions;
-use forerun_kernel::{Ended, GuardArgs, OnDemand, mount_remote};
+use forerun_kernel::{
+    Ended, FillerCommand, GuardArgs, OnDemand, Resumed, mount_remote, resume_remote,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -40,8 +42,13 @@ pub fn run(
     };
     let mut of_kernel = args.clone();
     (of_kernel.foreground, of_kernel.log, of_kernel.metrics) = (false, None, None);
-    via::refuse_fuse_only(&of_kernel, options)?;
-    let in_background = daemon::is_child();
+    let mut for_kernel = options.clone();
+    for_kernel.restarts = MountOptions::default().restarts;
+    via::refuse_fuse_only(&of_kernel, &for_kernel)?;
+    let resumed = forerun_kernel::resumed();
+    let resumed = resumed.map_err(|error| failed("the guard of the mount", &error))?;
+    let is_resumed = resumed.is_some();
+    let in_background = is_resumed || daemon::is_child();
     if !in_background {
         present::refuse(&args.dir, chosen)?;
         if args.helper.is_some_and(|call| call.fake) {
@@ -59,17 +66,23 @@ pub fn run(
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|error| failed("handling signals", &error))?;
     let image = remote::open(context, &reference, &args.remote)?;
-    let (mut mount, dir, report) = mount(context, args, options, &image)?;
+    if let Some(log) = log.as_ref().filter(|_| is_resumed) {
+        daemon::settle_stderr(Some(log));
+    }
+    let (mut mount, dir, report) = mount(context, args, options, &image, resumed)?;
     let begun = begin(context, args, signals, &dir, report, &image).and_then(|telling| {
-        match in_background {
-            true => daemon::ready(log)?,
-            false => log_to(log)?,
+        match (in_background, is_resumed) {
+            (true, false) => daemon::ready(log)?,
+            (true, true) => daemon::ready_to_go_on(log)?,
+            (false, _) => log_to(log)?,
         }
         Ok(telling)
     });
     // Nobody would fill it.
     let telling = begun.inspect_err(|_| {
-        let _unmounted = present::take_back(&dir);
+        if !is_resumed {
+            let _unmounted = present::take_back(&dir);
+        }
     })?;
     match mount.wait() {
         Ended::Complete => tracing::info!("all of the image is here; the kernel goes on alone"),
@@ -114,20 +127,42 @@ fn begin(
     }
 }
 
+/// What the guard of the mount is to do if this process dies. A process in the foreground is its
+/// caller's to start.
+fn guard_args(args: &MountArgs, options: &MountOptions) -> GuardArgs {
+    let is_replaced = !args.foreground && options.restarts > 0;
+    GuardArgs {
+        args: Vec::new(),
+        filler: is_replaced.then(|| FillerCommand {
+            program: daemon::newest_program(),
+            args: std::env::args_os().collect(),
+            dir: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+            restarts: options.restarts,
+        }),
+    }
+}
+
 /// Gives what is to be told of the mount, where a process stays.
 fn mount(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
     remote: &Arc<RemoteImage>,
+    resumed: Option<Resumed>,
 ) -> Result<(OnDemand, PathBuf, Option<Report>)> {
     let open = image_args(args, options).open_options();
     let image = Image::from_source(Arc::<RemoteImage>::clone(remote), &open);
     let image = image.map_err(|error| Failure::from(error).of(remote.place()))?;
     let observer = image.reader().observer();
     context.observe(observer);
-    let kernel = via::kernel_options(options);
-    let mounted = mount_remote(&image, remote, &args.dir, &kernel, GuardArgs::default());
+    let guard = guard_args(args, options);
+    let mounted = match resumed {
+        Some(resumed) => resume_remote(remote, resumed, guard),
+        None => {
+            let kernel = via::kernel_options(options);
+            mount_remote(&image, remote, &args.dir, &kernel, guard)
+        }
+    };
     let mounted = mounted.map_err(|error| via::failure(&error, args))?;
     tracing::info!("mounted by the kernel: {}", mounted.mounted());
     let dir = args.dir.canonicalize();

@@ -150,6 +150,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
         (options.readahead.is_some(), "readahead="),
         (options.cache.is_some(), "cache="),
         (options.threads.is_some(), "threads="),
+        (options.restarts != default.restarts, "restarts="),
         (!options.large_blocks, "nolargeblocks"),
         (options.fsname.is_some(), "fsname="),
         (options.subtype != default.subtype, "subtype="),

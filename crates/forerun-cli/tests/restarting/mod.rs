@@ -5,6 +5,7 @@
     missing_docs,
     clippy::unwrap_used,
     clippy::panic,
+    clippy::print_stderr,
     clippy::as_conversions
 )]
 

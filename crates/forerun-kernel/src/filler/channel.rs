@@ -11,14 +11,15 @@ use rustix::net::{
 };
 
 /// The most descriptors that come with a word.
-const MOST: usize = 3;
+const MOST: usize = 5;
 
 /// A word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// To the guard, with the group, the watch and the private mount: hold these.
+    /// To the guard, with the group, the watch, the private mount, the ledger and the command of a
+    /// filler; to a filler that the guard has started, with all but the last: hold these.
     Hold,
-    /// From the guard: I do.
+    /// The answer: they are held.
     Held,
     /// To the guard: nothing needs you any more.
     Done,

@@ -4,23 +4,25 @@
 //! fanotify group of ours (pre-content events, Linux 6.14), and we answer when the range is there. When
 //! all of the image is there, the kernel stops asking and nothing of us stays.
 //!
-//! Three things need care, and each has its file: metadata is read without asking ([`local`]); a
-//! group that dies lets everybody read zeros ([`guard`]); and whoever fills the file must not be asked
-//! in turn ([`group`]: what is marked is a private mount of the file).
+//! Three things need care, and each has its file: metadata is read without asking ([`local`]); when a
+//! group dies, all reads go on and give zeros ([`guard`], [`succession`]); and the process that fills
+//! the file must not be asked in turn ([`group`]: what is marked is a private mount of the file).
 
 mod apart;
 mod channel;
 mod event;
 mod group;
 mod guard;
+mod ledger;
 mod local;
 mod monitor;
 mod serve;
+mod succession;
 mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,9 +42,12 @@ use crate::named::Named;
 use crate::options::Options;
 use crate::{direct, overlay};
 use group::{Group, PrivateMount};
+use guard::Guard;
 pub use guard::{GuardArgs, run_guard};
+use ledger::Ledger;
 pub use monitor::{Asked, FillMonitor};
 use serve::{Counts, Shared};
+pub use succession::{FillerCommand, Resumed, resumed};
 use watch::Watch;
 
 const FSTYPE: &str = "erofs";
@@ -165,6 +170,7 @@ pub fn mount_remote(
         remote: Arc::clone(remote),
         group,
         mount,
+        ledger: Ledger::new().map_err(|error| Error::on_demand("a ledger", error))?,
         watch: Watch::new().map_err(|error| Error::on_demand("inotify", error))?,
         guard_args: guard,
         counts: Counts::default(),
@@ -177,12 +183,58 @@ pub fn mount_remote(
     })
 }
 
+/// Goes on filling a mount whose filler has died, for the guard that has started this process. `remote`
+/// is opened anew.
+///
+/// # Errors
+/// [`Error::OtherImage`] where the cache keeps the image that is at the server now in another file than
+/// the one that is mounted; and those of the system. The guard then starts another process, or fails
+/// what is read.
+pub fn resume_remote(
+    remote: &Arc<RemoteImage>,
+    resumed: Resumed,
+    guard: GuardArgs,
+) -> Result<OnDemand, Error> {
+    let failed = |error| Error::on_demand("taking over from another process", error);
+    let mount = PrivateMount::from(resumed.mount);
+    let stat = |file: &dyn AsFd| fstat(file.as_fd()).map_err(|error| failed(error.into()));
+    let (mounted, cached) = (stat(&mount)?, stat(remote.blob().data_file())?);
+    if (mounted.st_dev, mounted.st_ino) != (cached.st_dev, cached.st_ino) {
+        return Err(Error::OtherImage);
+    }
+    let watch = Watch::from(resumed.watch);
+    let device = watch.device().map_err(failed)?;
+    let shared = Arc::new(Shared {
+        remote: Arc::clone(remote),
+        group: Group::inherited(&resumed.group).map_err(failed)?,
+        mount,
+        watch,
+        ledger: Ledger::of(resumed.ledger),
+        guard_args: guard,
+        counts: Counts::default(),
+    });
+    shared.finish_what_was_left().map_err(failed)?;
+    let guard = Guard::of_this_process(resumed.channel, resumed.guard).map_err(failed)?;
+    let serving = Serving::go_on(shared, guard, device)?;
+    Ok(OnDemand {
+        mounted: Mounted::by_erofs(Way::OnDemand, 0),
+        serving: Some(serving),
+    })
+}
+
 impl Serving {
     fn start(shared: Arc<Shared>) -> Result<Self, Error> {
         let failed = |error| Error::on_demand("the process that guards the mount", error);
         // Before the guard is started, which goes by the same limit.
         serve::raise_limit();
         let guard = shared.start_guard().map_err(failed)?;
+        Self::go_on(shared, guard, (0, 0))
+    }
+
+    /// With a guard that is there.
+    fn go_on(shared: Arc<Shared>, guard: Guard, device: (u32, u32)) -> Result<Self, Error> {
+        serve::raise_limit();
+        shared.guarded_by(&guard);
         let (stopped, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| Error::on_demand("a pipe", error))?;
         let server = serve::start(Arc::clone(&shared), guard, stopped);
@@ -190,7 +242,7 @@ impl Serving {
         Ok(Self {
             shared,
             server: Some(server),
-            device: (0, 0),
+            device,
             _stop: stop,
         })
     }

@@ -20,14 +20,18 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::Ended;
 use super::event::Verdict;
-use super::group::{Group, PrivateMount, answer, read};
+use super::group::{Group, PrivateMount, answer, answer_for_another, fail_all, read};
 use super::guard::{Guard, GuardArgs};
+use super::ledger::Ledger;
 use super::watch::Watch;
 
 /// Reads that are waited for at once. More wait for these.
 const WORKERS: usize = 32;
 /// Longest piece that is taken into memory at once.
 const PIECE: u64 = 1 << 20;
+/// Numbers above those of all recorded events that a filler may have had when it died: of the events
+/// of one read(2), and of its other descriptors.
+const UNRECORDED: RawFd = 1024;
 /// How often it is looked whether everything is here, or a guard can be had again.
 const TICK: Timespec = Timespec {
     tv_sec: 1,
@@ -41,6 +45,7 @@ pub struct Shared {
     pub group: Group,
     pub mount: PrivateMount,
     pub watch: Watch,
+    pub ledger: Ledger,
     pub guard_args: GuardArgs,
     pub counts: Counts,
 }
@@ -61,12 +66,37 @@ pub struct Counts {
 impl Shared {
     /// Starts a guard that holds all that it needs.
     pub fn start_guard(&self) -> io::Result<Guard> {
-        let descriptors = [self.group.as_fd(), self.watch.as_fd(), self.mount.as_fd()];
-        let guard = Guard::start(&self.guard_args, &descriptors)?;
-        self.counts
-            .guard
-            .store(guard.id().into(), Ordering::Release);
+        let descriptors = [
+            self.group.as_fd(),
+            self.watch.as_fd(),
+            self.mount.as_fd(),
+            self.ledger.as_fd(),
+        ];
+        let guard = Guard::start(&self.guard_args, descriptors)?;
+        self.guarded_by(&guard);
         Ok(guard)
+    }
+
+    /// Records which process guards the mount.
+    pub fn guarded_by(&self, guard: &Guard) {
+        let id = guard.id().into();
+        self.counts.guard.store(id, Ordering::Release);
+    }
+
+    /// Answers what a filler that has died took and did not answer: fetches what is known of, and fails
+    /// the rest. No event may be taken before, since it could have the number of one of these.
+    pub fn finish_what_was_left(&self) -> io::Result<()> {
+        let (left, limit) = self.ledger.waiting()?;
+        let count = left.len();
+        let mut buffer = Vec::new();
+        for event in left {
+            let verdict = verdict(&self.remote, event.range.as_ref(), &mut buffer);
+            answer_for_another(self.group.as_fd(), event.fd, verdict);
+            self.ledger.take(event.fd);
+        }
+        fail_all(self.group.as_fd(), limit.saturating_add(UNRECORDED));
+        tracing::info!(count, "reads that waited were answered");
+        Ok(())
     }
 }
 
@@ -83,7 +113,10 @@ impl Drop for Asked {
         if self.verdict != Verdict::Allow {
             self.shared.counts.failed.fetch_add(1, Ordering::Relaxed);
         }
-        answer(self.shared.group.as_fd(), self.event, self.verdict);
+        let shared = &self.shared;
+        answer(shared.group.as_fd(), self.event, self.verdict, || {
+            shared.ledger.take(self.event);
+        });
     }
 }
 
@@ -207,6 +240,9 @@ impl Server {
             tracing::error!(%error, "reading events");
             Vec::new()
         });
+        for event in &events {
+            self.shared.ledger.put(event);
+        }
         for event in events {
             self.shared.counts.events.fetch_add(1, Ordering::Relaxed);
             let asked = Asked {
@@ -244,21 +280,26 @@ fn work(asked: &Receiver<Asked>) {
 }
 
 fn work_on(mut asked: Asked, buffer: &mut Vec<u8>) {
-    let Some(range) = asked.range.clone() else {
-        tracing::error!("a read of unknown extent is refused");
-        return;
-    };
     let remote = Arc::clone(&asked.shared.remote);
+    asked.verdict = verdict(&remote, asked.range.as_ref(), buffer);
+}
+
+/// Fetches what a read waits for, and returns whether it may go on.
+fn verdict(remote: &RemoteImage, range: Option<&Range<u64>>, buffer: &mut Vec<u8>) -> Verdict {
+    let Some(range) = range else {
+        tracing::error!("a read of unknown extent is refused");
+        return Verdict::Fail;
+    };
     // A panic concerns this read only.
-    let filled = catch_unwind(AssertUnwindSafe(|| fill(&remote, &range, buffer)));
-    match filled {
-        Ok(Ok(())) => asked.verdict = Verdict::Allow,
+    match catch_unwind(AssertUnwindSafe(|| fill(remote, range, buffer))) {
+        Ok(Ok(())) => return Verdict::Allow,
         Ok(Err(error)) => {
             let (start, end) = (range.start, range.end);
             tracing::warn!(%error, start, end, "could not be fetched");
         }
         Err(_) => tracing::error!("filling the cache panicked"),
     }
+    Verdict::Fail
 }
 
 /// Returns when `range` is in the cache's file. It is read from there, so that the cache sees the

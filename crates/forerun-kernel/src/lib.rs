@@ -35,4 +35,4 @@ pub use filler::{Asked, Ended, FillMonitor, GuardArgs, OnDemand, mount_remote, r
 pub use mark::{image_of, is_ours};
 pub use mount::{Mounted, Way, mount};
 pub use options::{Options, Route};
-pub use umount::umount;
+pub use umount::{take_down, umount};

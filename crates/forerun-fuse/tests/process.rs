@@ -300,6 +300,63 @@ fn auto_unmount_goes_with_its_process() {
     scene.is_gone();
 }
 
+/// Number of processes of `auto_unmount` for a scene, which have its path among their arguments.
+fn guards(scene: &Scene) -> usize {
+    let dir = scene.place.dir().display().to_string();
+    let is_guard = |entry: &fs::DirEntry| {
+        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).into_owned();
+        words.contains("forerun-auto-unmount") && words.contains(&dir)
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.filter(is_guard).count()
+}
+
+/// Mounts an empty tmpfs on the directory.
+fn mount_tmpfs(dir: &Path) {
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("x", dir, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
+}
+
+#[test]
+fn auto_unmount_leaves_other_mounts_on_top_and_inside_alone() {
+    let Some(scene) = Scene::new("auto-covered") else {
+        return;
+    };
+    for inner in [scene.mnt(), scene.mnt().join("dir")] {
+        let (ok, text) = scene.mount("auto_unmount");
+        assert!(ok, "{text}");
+        assert_eq!(guards(&scene), 1);
+        let before = is_mounted(&inner);
+        mount_tmpfs(&inner);
+        scene.signal(Signal::KILL);
+        eventually("the guard has ended", || guards(&scene) == 0);
+        run(Command::new("umount").arg(&inner));
+        assert_eq!(is_mounted(&inner), before, "{}", inner.display());
+        assert!(is_mounted(&scene.mnt()), "ours is still there, dead");
+        let (ok, text) = run(&mut scene.forerun(&["umount", "mnt"]));
+        assert!(ok && !is_mounted(&scene.mnt()), "{text}");
+    }
+}
+
+#[test]
+fn a_dead_mount_is_not_removed_with_a_mount_inside() {
+    let Some(scene) = Scene::new("dead-inside") else {
+        return;
+    };
+    assert!(scene.mount("ro").0);
+    let inner = scene.mnt().join("dir");
+    mount_tmpfs(&inner);
+    scene.signal(Signal::KILL);
+    eventually("it has ended", || scene.server().is_none());
+    for words in [&["umount", "mnt"][..], &["mount", "image.romfs", "mnt"]] {
+        let (ok, text) = run(&mut scene.forerun(words));
+        assert!(!ok && text.contains("dir"), "{text}");
+        assert!(is_mounted(&inner), "{words:?}: {text}");
+    }
+    assert!(run(Command::new("umount").arg(&inner)).0);
+}
+
 #[test]
 fn without_root() {
     let Some(scene) = Scene::new("rootless") else {

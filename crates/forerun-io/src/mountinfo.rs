@@ -62,16 +62,6 @@ pub fn parse_mounts(text: &[u8]) -> Vec<MountEntry> {
         .collect()
 }
 
-/// Returns the mount that is seen at `mount_point`: the last of those that are stacked there.
-///
-/// # Errors
-/// Those of [`mounts`].
-pub fn top_mount(mount_point: &Path) -> io::Result<Option<MountEntry>> {
-    let mut all = mounts()?;
-    all.retain(|entry| entry.mount_point == mount_point);
-    Ok(all.pop())
-}
-
 /// Whether a mount for writing of this file or device, by the name that the mount gives it, is visible.
 #[must_use]
 pub fn is_mounted_for_writing(source: &Path) -> bool {

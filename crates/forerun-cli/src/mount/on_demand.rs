@@ -5,11 +5,10 @@
 //! tells of the mount any more.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forerun::Image;
 use forerun::remote::RemoteImage;
+use forerun::{Image, MountEntry};
 use forerun_fuse::MountOptions;
 use forerun_kernel::{Ended, GuardArgs, OnDemand, mount_remote};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -59,8 +58,9 @@ pub fn run(
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|error| failed("handling signals", &error))?;
     let image = remote::open(context, &reference, &args.remote)?;
-    let (mut mount, dir, report) = mount(context, args, options, &image)?;
-    let begun = begin(context, args, signals, &dir, report, &image).and_then(|telling| {
+    let (mut mount, report) = mount(context, args, options, &image)?;
+    let entry = mount.mounted().entry.clone();
+    let begun = begin(context, args, signals, entry.clone(), report, &image).and_then(|telling| {
         match in_background {
             true => daemon::ready(log)?,
             false => log_to(log)?,
@@ -69,7 +69,7 @@ pub fn run(
     });
     // Nobody would fill it.
     let telling = begun.inspect_err(|_| {
-        let _unmounted = present::take_back(&dir);
+        let _unmounted = present::take_back(entry.as_ref());
     })?;
     match mount.wait() {
         Ended::Complete => tracing::info!("all of the image is here; the kernel goes on alone"),
@@ -97,12 +97,12 @@ fn begin(
     context: &Context,
     args: &MountArgs,
     signals: Signals,
-    dir: &Path,
+    entry: Option<MountEntry>,
     report: Option<Report>,
     image: &Arc<RemoteImage>,
 ) -> Result<Option<Telling>> {
     let rereading = Rereading::of(image, args.remote.clone());
-    watch(signals, dir.to_path_buf(), rereading)?;
+    watch(signals, entry, rereading)?;
     match report {
         Some(report) => report::begin(report, args, None, false),
         None => {
@@ -120,7 +120,7 @@ fn mount(
     args: &MountArgs,
     options: &MountOptions,
     remote: &Arc<RemoteImage>,
-) -> Result<(OnDemand, PathBuf, Option<Report>)> {
+) -> Result<(OnDemand, Option<Report>)> {
     let open = image_args(args, options).open_options();
     let image = Image::from_source(Arc::<RemoteImage>::clone(remote), &open);
     let image = image.map_err(|error| Failure::from(error).of(remote.place()))?;
@@ -130,8 +130,8 @@ fn mount(
     let mounted = mount_remote(&image, remote, &args.dir, &kernel, GuardArgs::default());
     let mounted = mounted.map_err(|error| via::failure(&error, args))?;
     tracing::info!("mounted by the kernel: {}", mounted.mounted());
-    let dir = args.dir.canonicalize();
-    let dir = dir.map_err(|error| failed(&args.dir.display().to_string(), &error))?;
+    let entry = mounted.mounted().entry.as_ref();
+    let dir = entry.map_or_else(|| args.dir.clone(), |entry| entry.mount_point.clone());
     let report = mounted.monitor().map(|monitor| {
         let shown = Shown::Kernel {
             monitor,
@@ -141,13 +141,13 @@ fn mount(
         let memory = open.engine.memory_use();
         Report::new(&dir, image, shown, Some(Arc::clone(remote)), memory)
     });
-    Ok((mounted, dir, report))
+    Ok((mounted, report))
 }
 
 /// The first signal unmounts. If the mount is in use it goes on being filled, out of sight, until
 /// its last user is gone; the second signal ends the process at once, and the guard fails what is
 /// read of what is not here. SIGHUP has mirrors and credentials read again.
-fn watch(mut signals: Signals, dir: PathBuf, mut rereading: Rereading) -> Result<()> {
+fn watch(mut signals: Signals, entry: Option<MountEntry>, mut rereading: Rereading) -> Result<()> {
     let thread = std::thread::Builder::new().name("signals".to_string());
     let watching = thread.spawn(move || {
         let mut unmounted = false;
@@ -156,11 +156,11 @@ fn watch(mut signals: Signals, dir: PathBuf, mut rereading: Rereading) -> Result
                 rereading.ask();
                 continue;
             }
-            // What is mounted there now is not ours.
             if unmounted {
                 std::process::exit(i32::from(Exit::Interrupted.code()));
             }
-            match forerun_kernel::umount(&dir, true) {
+            let taken = entry.as_ref();
+            match taken.map_or(Ok(()), |entry| forerun_kernel::take_down(entry, true)) {
                 Ok(()) => {
                     unmounted = true;
                     tracing::info!(signal, "unmounted; served until the last file is closed");

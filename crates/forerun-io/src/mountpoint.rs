@@ -5,18 +5,20 @@
 //! mount is known by its number and device; before it is taken down, the number of the mount that is
 //! seen at its place is compared with it.
 //!
-//! None of this asks the filesystem that is mounted: its server may be dead, or never answer.
+//! None of this asks the filesystem that is mounted: its server may be dead, or never answer. Nor is a
+//! mount opened that is about to be taken down: a program that another thread is just starting would
+//! hold a copy of the descriptor, and the mount would be busy.
 //!
 //! umount(2) takes paths only, and unmounts the topmost mount there. What is mounted on top between the
 //! comparison and the call is taken down in place of ours. Only root, and a user on a directory of
 //! theirs, can mount there.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, UnmountFlags};
 
@@ -91,7 +93,19 @@ impl AsFd for Mountpoint {
 /// # Errors
 /// Those of open(2), and that the mounts cannot be read.
 pub fn mount_at(path: &Path) -> io::Result<Option<MountEntry>> {
-    mount_with_root(&open_path(CWD, path, OFlags::empty())?)
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return mount_with_root(&open_path(CWD, path, OFlags::empty())?);
+    };
+    let parent = match parent.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => parent,
+    };
+    let parent = open_path(CWD, parent, OFlags::DIRECTORY)?;
+    match seen_at(&parent, name)? {
+        Some(id) => mount_on(id, &path_of(&parent)?.join(name)),
+        // A symbolic link, or an old kernel.
+        None => mount_with_root(&open_path(&parent, Path::new(name), OFlags::empty())?),
+    }
 }
 
 /// Returns the mount that `descriptor` was opened through, or that fsmount(2) made.
@@ -145,8 +159,11 @@ pub fn find_mount(mount: &MountEntry) -> io::Result<Sight> {
         return Ok(Sight::Covered);
     };
     let parent = open_path(CWD, parent, OFlags::DIRECTORY)?;
-    let seen = open_path(&parent, Path::new(name), OFlags::NOFOLLOW);
-    if seen.and_then(mount_id)? == mount.id {
+    let seen = match seen_at(&parent, name)? {
+        Some(id) => id,
+        None => mount_id(open_path(&parent, Path::new(name), OFlags::NOFOLLOW)?)?,
+    };
+    if seen == mount.id {
         let name = name.to_os_string();
         return Ok(Sight::Visible(VisibleMount {
             parent,
@@ -185,12 +202,30 @@ impl VisibleMount {
     }
 }
 
-/// The mount of which the root is open, by its path: statx(2) would ask the filesystem.
+/// The mount of which the root is open.
 fn mount_with_root(opened: &OwnedFd) -> io::Result<Option<MountEntry>> {
-    let (id, path) = (mount_id(opened)?, path_of(opened)?);
+    mount_on(mount_id(opened)?, &path_of(opened)?)
+}
+
+/// The mount of this number, if `path` is where it is mounted and not a path inside it.
+fn mount_on(id: u64, path: &Path) -> io::Result<Option<MountEntry>> {
     let mut all = mounts()?;
     all.retain(|entry| entry.id == id && entry.mount_point == path);
     Ok(all.pop())
+}
+
+/// The number of the topmost mount that `name` leads to, without opening it. Nothing for a symbolic
+/// link, and before Linux 5.8. A FUSE server is not asked, since no attribute is asked for.
+fn seen_at(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<u64>> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    let seen = match rustix::fs::statx(parent, name, flags, StatxFlags::empty()) {
+        Ok(seen) => seen,
+        Err(Errno::NOSYS | Errno::PERM | Errno::ACCESS) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let is_link = FileType::from_raw_mode(seen.stx_mode.into()) == FileType::Symlink;
+    let is_known = StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID);
+    Ok((is_known && !is_link).then_some(seen.stx_mnt_id))
 }
 
 fn open_path(dir: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {

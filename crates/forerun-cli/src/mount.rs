@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use forerun::remote::RemoteImage;
-use forerun::{Locking, MemoryUse, TraceWriter};
+use forerun::{Locking, MemoryUse, OutputFile, TraceWriter};
 use forerun_fuse::{Inherited, Mount, MountOptions, Unmounted, Unmounter};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -341,7 +341,7 @@ fn fsname(image: &Path) -> String {
 }
 
 fn open_log(path: &Path) -> Result<File> {
-    let file = File::options().append(true).create(true).open(path);
+    let file = OutputFile::Append.open(path);
     file.map_err(|error| Failure::output(&error).of(path.display()))
 }
 

@@ -26,6 +26,7 @@ mod mountpoint;
 mod num;
 mod observe;
 mod output;
+mod output_file;
 mod read_at;
 mod stats;
 mod trace;
@@ -53,6 +54,7 @@ pub use mountpoint::{Mountpoint, Sight, VisibleMount, find_mount, mount_at, moun
 pub use num::{saturating_usize, u64_from};
 pub use observe::{Counted, Observer};
 pub use output::CountedWrite;
+pub use output_file::OutputFile;
 pub use read_at::{BlobId, Pattern, ReadAt, past_end};
 pub use stats::{Counter, IoStats, StatsSnapshot};
 pub use trace::{Event, EventKind, EventLog, EventSink, Purpose, Structure};

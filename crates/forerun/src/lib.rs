@@ -52,7 +52,7 @@ pub use forerun_exfat::write::{ExfatOptions, NotKept, WhatIsLost};
 pub use forerun_io::{
     AlignedBuffer, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
     FileSource, IoStats, Limits, MemoryDevice, MemoryLimit, MemorySource, MountEntry, Mountpoint,
-    Observer, Purpose, ReadAt, Sight, StatsSnapshot, Structure, TraceRow, TraceSummary,
+    Observer, OutputFile, Purpose, ReadAt, Sight, StatsSnapshot, Structure, TraceRow, TraceSummary,
     TraceWriter, VisibleMount, Window, find_mount, is_mounted_for_writing, mount_at, mount_of,
     mounts, parse_mounts, parse_trace_line,
 };

@@ -11,6 +11,7 @@ mod context;
 mod error;
 mod escape;
 mod exit;
+mod inherited;
 mod interrupt;
 mod json;
 mod log;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     if let Some(code) = forerun_kernel::run_guard() {
         return code;
     }
+    inherited::close_on_exec(mount::is_in_background());
     let argv: Vec<_> = std::env::args_os().collect();
     let call = mount::as_mount_helper(&argv, &is_command);
     let status = match call {

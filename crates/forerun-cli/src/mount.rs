@@ -37,6 +37,7 @@ use report::{Report, Shown};
 use reread::Rereading;
 use socket::Telling;
 
+pub use daemon::is_child as is_in_background;
 pub use helper::{as_mount_helper, helper_status};
 pub use present::umount as umount_by_kernel;
 pub use socket::{Told, ask as ask_process, ask_all};

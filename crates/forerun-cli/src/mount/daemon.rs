@@ -16,6 +16,7 @@ use std::process::{Command, Stdio};
 use super::failed;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::inherited;
 
 /// Says to the new process whose child it is. A variable left over from elsewhere names another.
 const PARENT: &str = "FORERUN_MOUNT_PARENT";
@@ -143,5 +144,6 @@ fn settle(log: Option<File>, caller_is_needed: bool) -> Result<()> {
         told => told.map_err(|error| failed("telling the caller", &error))?,
     }
     rustix::stdio::dup2_stdout(&null).map_err(redirecting)?;
+    inherited::close_named();
     Ok(())
 }

@@ -11,6 +11,7 @@ mod context;
 mod error;
 mod escape;
 mod exit;
+mod inherited;
 mod interrupt;
 mod json;
 mod log;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     if let Some(code) = forerun_kernel::run_guard() {
         return code;
     }
+    inherited::close_on_exec(mount::is_in_background());
     // The process that keeps the connection of a mount.
     if let Some(code) = mount::run_keeper() {
         return code;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use forerun::remote::RemoteImage;
-use forerun::{Locking, MemoryUse, TraceWriter};
+use forerun::{Locking, MemoryUse, OutputFile, TraceWriter};
 use forerun_fuse::{Mount, MountOptions, Unmounted, Unmounter};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -38,6 +38,7 @@ use report::{Report, Shown};
 use reread::Rereading;
 use socket::Telling;
 
+pub use daemon::is_in_background;
 pub use helper::{as_mount_helper, helper_status};
 pub use keeper::run_keeper;
 pub use present::umount as umount_by_kernel;
@@ -303,7 +304,7 @@ fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, V
         }
         unknown.retain(|word| Via::from_option(word).is_none());
         match unknown.first() {
-            Some(_) if sloppy && !daemon::is_in_background() => {
+            Some(_) if sloppy && !is_in_background() => {
                 let unknown = unknown.join(", ");
                 context.note(&format!("unknown mount options are ignored: {unknown}"));
             }
@@ -358,7 +359,7 @@ fn fsname(image: &Path) -> String {
 }
 
 fn open_log(path: &Path) -> Result<File> {
-    let file = File::options().append(true).create(true).open(path);
+    let file = OutputFile::Append.open(path);
     file.map_err(|error| Failure::output(&error).of(path.display()))
 }
 

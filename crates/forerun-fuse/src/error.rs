@@ -154,6 +154,14 @@ pub enum UmountError {
         /// The path.
         path: PathBuf,
     },
+    /// Another mount is inside it.
+    #[error("{} is mounted inside {}; unmount that first", inner.display(), path.display())]
+    HoldsMount {
+        /// The path.
+        path: PathBuf,
+        /// The mount inside.
+        inner: PathBuf,
+    },
     /// Something else was mounted on top.
     #[error("{} is covered by another mount; unmount that first", path.display())]
     Covered {

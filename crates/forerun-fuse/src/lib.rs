@@ -38,6 +38,7 @@ mod takers;
 mod umount;
 mod unmounter;
 mod workers;
+mod written;
 
 pub use counts::{Operation, RequestCounts};
 pub use error::{MountError, UmountError};

@@ -2,16 +2,16 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 
-use forerun::{EngineOptions, Image, MemoryLimit, Reader, StatsSnapshot, Volume};
+use forerun::{EngineOptions, Image, MemoryLimit, Mountpoint, Reader, StatsSnapshot, Volume};
 use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 
 use crate::adapter::Adapter;
 use crate::adapter_mut::{AdapterMut, CoreMut, Stale};
-use crate::attach::attach;
+use crate::attach::{Attached, attach};
 use crate::core::Core;
 use crate::counts::RequestCounts;
 use crate::error::{MountError, UmountError};
@@ -108,9 +108,9 @@ pub fn mount_reader(
     dir: &Path,
     options: &MountOptions,
 ) -> Result<Mount, MountError> {
-    let path = prepare(dir)?;
+    let place = prepare(dir)?;
     show(reader, options, |adapter, served| {
-        serve(adapter, served, path, options, false)
+        serve(adapter, served, place, options, false)
     })
 }
 
@@ -163,11 +163,11 @@ pub fn mount_volume(
     dir: &Path,
     options: &MountOptions,
 ) -> Result<Mount, MountError> {
-    let path = prepare(dir)?;
+    let place = prepare(dir)?;
     let core = Arc::new(CoreMut::new(volume, options));
     let adapter = AdapterMut::new(Arc::clone(&core), takers(options));
     let served = Served::Volume(Arc::clone(&core));
-    let (mut mount, notifier) = serve(adapter, served, path, options, true)?;
+    let (mut mount, notifier) = serve(adapter, served, place, options, true)?;
     if core.info.folds_case
         && let Some(stale) = Stale::start(notifier, Arc::downgrade(&core))
     {
@@ -186,14 +186,18 @@ pub fn mount_volume(
 fn serve(
     adapter: impl Filesystem + 'static,
     served: Served,
-    path: PathBuf,
+    place: Mountpoint,
     options: &MountOptions,
     writable: bool,
 ) -> Result<(Mount, Notifier), MountError> {
     let source = options.fsname.clone().unwrap_or_else(|| "forerun".into());
-    let connection = attach(&path, &OsString::from(source), options, writable)?;
+    let attached = attach(&place, &OsString::from(source), options, writable)?;
+    // A descriptor would keep the filesystem below busy after the mount has ended.
+    drop(place);
+    let Attached { connection, mount } = attached;
+    let path = mount.mount_point.clone();
     // From here on a failure takes the mount down again: dropping this does.
-    let unmounter = Unmounter::new(path.clone(), &connection, options.auto_unmount)?;
+    let unmounter = Unmounter::new(mount, &connection, options.auto_unmount)?;
     let mut mount = Mount::new(unmounter.clone(), served);
     // Who may look is the kernel's business, which knows who mounted and whether others may.
     let session = Session::from_fd(adapter, connection, SessionACL::All, config(options))

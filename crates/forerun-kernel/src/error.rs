@@ -143,6 +143,20 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// Another mount is on top.
+    #[error("{} is covered by another mount; unmount that first", path.display())]
+    Covered {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Another mount is inside it.
+    #[error("{} is mounted inside {}; unmount that first", inner.display(), path.display())]
+    HoldsMount {
+        /// The directory.
+        path: PathBuf,
+        /// The mount inside.
+        inner: PathBuf,
+    },
     /// The mount could not be taken down.
     #[error("unmounting {}: {source}", path.display())]
     Umount {

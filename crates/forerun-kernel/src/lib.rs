@@ -38,4 +38,4 @@ pub use filler::{
 pub use mark::{image_of, is_ours};
 pub use mount::{Mounted, Way, mount};
 pub use options::{Options, Route};
-pub use umount::umount;
+pub use umount::{take_down, umount};

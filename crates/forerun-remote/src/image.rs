@@ -1,13 +1,13 @@
 //! A remote image as a source like any other.
 
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forerun_cache::{AccessList, AccessRecorder, CachedBlob};
-use forerun_io::{FileSource, ReadAt, past_end, u64_from};
+use forerun_io::{FileSource, OutputFile, ReadAt, past_end, u64_from};
 
 use crate::fetch::{Fetcher, Patience};
 use crate::scheduler::Scheduler;
@@ -146,10 +146,11 @@ impl RemoteImage {
     /// # Errors
     /// What writing the file reports.
     pub fn save_accesses(&self) -> io::Result<()> {
-        match &self.recorder {
-            Some(recorder) => std::fs::write(&recorder.path, recorder.touched.list().to_text()),
-            None => Ok(()),
-        }
+        let Some(recorder) = &self.recorder else {
+            return Ok(());
+        };
+        let mut file = OutputFile::Replace.open(&recorder.path)?;
+        file.write_all(recorder.touched.list().to_text().as_bytes())
     }
 
     /// Reads credentials again, and gives servers that failed a new chance.

@@ -16,6 +16,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use super::failed;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::inherited;
 
 /// Says to the new process whose child it is. A variable left over from elsewhere names another.
 const PARENT: &str = "FORERUN_MOUNT_PARENT";
@@ -219,6 +220,7 @@ pub fn settle_keeper(log: Option<File>) -> Result<()> {
     let changed = std::env::set_current_dir("/");
     changed.map_err(|error| failed("changing to /", &error))?;
     settle_stderr(log.as_ref());
+    inherited::close_named();
     Ok(())
 }
 
@@ -238,5 +240,6 @@ fn settle(log: Option<File>, caller_is_needed: bool) -> Result<()> {
         told => told.map_err(|error| failed("telling the caller", &error))?,
     }
     rustix::stdio::dup2_stdout(&null).map_err(redirecting)?;
+    inherited::close_named();
     Ok(())
 }

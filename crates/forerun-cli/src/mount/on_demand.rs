@@ -5,11 +5,11 @@
 //! tells of the mount any more.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use forerun::Image;
 use forerun::remote::RemoteImage;
+use forerun::{Image, MountEntry};
 use forerun_fuse::MountOptions;
 use forerun_kernel::{
     Ended, FillerCommand, GuardArgs, OnDemand, Resumed, mount_remote, resume_remote,
@@ -69,8 +69,9 @@ pub fn run(
     if let Some(log) = log.as_ref().filter(|_| is_resumed) {
         daemon::settle_stderr(Some(log));
     }
-    let (mut mount, dir, report) = mount(context, args, options, &image, resumed)?;
-    let begun = begin(context, args, signals, &dir, report, &image).and_then(|telling| {
+    let (mut mount, report) = mount(context, args, options, &image, resumed)?;
+    let entry = mount.mounted().entry.clone();
+    let begun = begin(context, args, signals, entry.clone(), report, &image).and_then(|telling| {
         match (in_background, is_resumed) {
             (true, false) => daemon::ready(log)?,
             (true, true) => daemon::ready_to_go_on(log)?,
@@ -81,7 +82,7 @@ pub fn run(
     // Nobody would fill it.
     let telling = begun.inspect_err(|_| {
         if !is_resumed {
-            let _unmounted = present::take_back(&dir);
+            let _unmounted = present::take_back(entry.as_ref());
         }
     })?;
     match mount.wait() {
@@ -110,12 +111,12 @@ fn begin(
     context: &Context,
     args: &MountArgs,
     signals: Signals,
-    dir: &Path,
+    entry: Option<MountEntry>,
     report: Option<Report>,
     image: &Arc<RemoteImage>,
 ) -> Result<Option<Telling>> {
     let rereading = Rereading::of(image, args.remote.clone());
-    watch(signals, dir.to_path_buf(), rereading)?;
+    watch(signals, entry, rereading)?;
     match report {
         Some(report) => report::begin(report, args, None, false),
         None => {
@@ -149,7 +150,7 @@ fn mount(
     options: &MountOptions,
     remote: &Arc<RemoteImage>,
     resumed: Option<Resumed>,
-) -> Result<(OnDemand, PathBuf, Option<Report>)> {
+) -> Result<(OnDemand, Option<Report>)> {
     let open = image_args(args, options).open_options();
     let image = Image::from_source(Arc::<RemoteImage>::clone(remote), &open);
     let image = image.map_err(|error| Failure::from(error).of(remote.place()))?;
@@ -165,8 +166,8 @@ fn mount(
     };
     let mounted = mounted.map_err(|error| via::failure(&error, args))?;
     tracing::info!("mounted by the kernel: {}", mounted.mounted());
-    let dir = args.dir.canonicalize();
-    let dir = dir.map_err(|error| failed(&args.dir.display().to_string(), &error))?;
+    let entry = mounted.mounted().entry.as_ref();
+    let dir = entry.map_or_else(|| args.dir.clone(), |entry| entry.mount_point.clone());
     let report = mounted.monitor().map(|monitor| {
         let shown = Shown::Kernel {
             monitor,
@@ -176,13 +177,13 @@ fn mount(
         let memory = open.engine.memory_use();
         Report::new(&dir, image, shown, Some(Arc::clone(remote)), memory)
     });
-    Ok((mounted, dir, report))
+    Ok((mounted, report))
 }
 
 /// The first signal unmounts. If the mount is in use it goes on being filled, out of sight, until
 /// its last user is gone; the second signal ends the process at once, and the guard fails what is
 /// read of what is not here. SIGHUP has mirrors and credentials read again.
-fn watch(mut signals: Signals, dir: PathBuf, mut rereading: Rereading) -> Result<()> {
+fn watch(mut signals: Signals, entry: Option<MountEntry>, mut rereading: Rereading) -> Result<()> {
     let thread = std::thread::Builder::new().name("signals".to_string());
     let watching = thread.spawn(move || {
         let mut unmounted = false;
@@ -191,11 +192,11 @@ fn watch(mut signals: Signals, dir: PathBuf, mut rereading: Rereading) -> Result
                 rereading.ask();
                 continue;
             }
-            // What is mounted there now is not ours.
             if unmounted {
                 std::process::exit(i32::from(Exit::Interrupted.code()));
             }
-            match forerun_kernel::umount(&dir, true) {
+            let taken = entry.as_ref();
+            match taken.map_or(Ok(()), |entry| forerun_kernel::take_down(entry, true)) {
                 Ok(()) => {
                     unmounted = true;
                     tracing::info!(signal, "unmounted; served until the last file is closed");

@@ -90,7 +90,7 @@ pub fn by_kernel(
                 tracing::info!("the kernel refused: {refusal}");
             }
             if signals.pending().next().is_some() {
-                return present::take_back(&args.dir).map(Some);
+                return present::take_back(mounted.entry.as_ref()).map(Some);
             }
             if options.rw_asked && args.helper.is_none() {
                 context.note("the kernel does not write to images: mounted read-only");

@@ -24,23 +24,23 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forerun::Image;
 use forerun::remote::RemoteImage;
+use forerun::{Image, MountEntry, Mountpoint, mounts};
 use rustix::fs::{fstat, major, minor};
 use tempfile::TempDir;
 
 use crate::context::{Context, check_permission};
+use crate::direct;
 use crate::error::Error;
 use crate::mark::marked;
-use crate::mount::{Mounted, Way, mountpoint};
+use crate::mount::{Mounted, Way, attach, mountpoint};
 use crate::named::Named;
 use crate::options::Options;
-use crate::{direct, overlay};
 use group::{Group, PrivateMount};
 use guard::Guard;
 pub use guard::{GuardArgs, run_guard};
@@ -152,14 +152,15 @@ pub fn mount_remote(
     if image.offset() != 0 {
         return unfit("it does not begin with the first byte");
     }
-    let dir = mountpoint(dir)?;
+    let place = mountpoint(dir)?;
     check_permission(FSTYPE)?;
     let mount = PrivateMount::of(remote.blob().data_file())?;
     if remote.blob().is_complete() && remote.wait_complete(SOON) {
         let superblock = superblock(image, remote, &mount, options)?;
-        attach(&superblock, dir)?;
+        let mut mounted = Mounted::by_erofs(Way::Cache, 0);
+        mounted.entry = attach(&superblock, &place)?;
         return Ok(OnDemand {
-            mounted: Mounted::by_erofs(Way::Cache, 0),
+            mounted,
             serving: None,
         });
     }
@@ -176,9 +177,10 @@ pub fn mount_remote(
         counts: Counts::default(),
     });
     let mut serving = Serving::start(shared)?;
-    serving.mount(image, dir, options)?;
+    let mut mounted = Mounted::by_erofs(Way::OnDemand, fetched);
+    mounted.entry = serving.mount(image, &place, options)?;
     Ok(OnDemand {
-        mounted: Mounted::by_erofs(Way::OnDemand, fetched),
+        mounted,
         serving: Some(serving),
     })
 }
@@ -216,8 +218,11 @@ pub fn resume_remote(
     shared.finish_what_was_left().map_err(failed)?;
     let guard = Guard::of_this_process(resumed.channel, resumed.guard).map_err(failed)?;
     let serving = Serving::go_on(shared, guard, device)?;
+    let mut mounted = Mounted::by_erofs(Way::OnDemand, 0);
+    let all = mounts().unwrap_or_default();
+    mounted.entry = all.into_iter().find(|entry| entry.device == device);
     Ok(OnDemand {
-        mounted: Mounted::by_erofs(Way::OnDemand, 0),
+        mounted,
         serving: Some(serving),
     })
 }
@@ -248,7 +253,12 @@ impl Serving {
     }
 
     /// Makes the mount. What fails leaves no superblock, and dropping this ends the threads.
-    fn mount(&mut self, image: &Image, dir: PathBuf, options: &Options) -> Result<(), Error> {
+    fn mount(
+        &mut self,
+        image: &Image,
+        place: &Mountpoint,
+        options: &Options,
+    ) -> Result<Option<MountEntry>, Error> {
         let shared = &self.shared;
         let superblock = superblock(image, &shared.remote, &shared.mount, options)?;
         let watched = shared.watch.set(&superblock);
@@ -256,7 +266,7 @@ impl Serving {
         let stat = fstat(&superblock);
         let stat = stat.map_err(|error| Error::on_demand("stat of the mount", error))?;
         self.device = (major(stat.st_dev), minor(stat.st_dev));
-        attach(&superblock, dir)
+        attach(&superblock, place)
     }
 }
 
@@ -286,13 +296,6 @@ fn superblock(
         context = context.set("device", name)?;
     }
     context.mount(options)
-}
-
-fn attach(superblock: &OwnedFd, dir: PathBuf) -> Result<(), Error> {
-    overlay::attach(superblock, &dir).map_err(|error| Error::Attach {
-        path: dir,
-        source: error.into(),
-    })
 }
 
 /// A name that leads to the file while the mount is made, and tells people afterwards what it is of.

@@ -1,6 +1,7 @@
 //! What the tests of forerun are made of.
 //!
 //! - [`fault`]: sources that fail, are short or are slow at a chosen read;
+//! - [`stalled`]: a source of which one part does not come until it is released;
 //! - [`memfs`]: a filesystem in memory that can produce every kind of extent, hostile ones included;
 //! - [`memvolume`]: a volume in memory that can be changed;
 //! - [`conformance`]: what every driver and every source must pass;
@@ -45,6 +46,7 @@ pub mod powercut;
 pub mod require;
 pub mod rng;
 pub mod servers;
+pub mod stalled;
 mod temp;
 pub mod tree;
 pub mod trees;
@@ -56,5 +58,6 @@ pub use memfs::{MemFs, MemFsBuilder, MemImage, Piece};
 pub use memvolume::MemVolume;
 pub use mounts::unmount;
 pub use panicking::PanickingDevice;
+pub use stalled::StalledSource;
 pub use temp::{PROGRAM, TempDir, eventually, forerun_binary, temp_dir, workspace_root};
 pub use tree::{Keeps, TreeModel};

@@ -53,7 +53,7 @@ pub use forerun_io::{
     AlignedBuffer, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
     FileSource, IoStats, Limits, MemoryDevice, MemoryLimit, MemorySource, MountEntry, Observer,
     Purpose, ReadAt, StatsSnapshot, Structure, TraceRow, TraceSummary, TraceWriter, Window,
-    is_mounted_for_writing, mounts, parse_mounts, parse_trace_line, top_mount,
+    is_mounted_for_writing, mounts, parse_mounts, parse_trace_line, top_mount, wait,
 };
 /// Images at servers, as sources.
 pub use forerun_remote as remote;

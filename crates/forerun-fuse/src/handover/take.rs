@@ -17,6 +17,7 @@ use super::{GO, HandoverError, NO, Offer, READY, init, message};
 use crate::adapter::Adapter;
 use crate::guardian::Guardian;
 use crate::mount::{Served, config, show};
+use crate::serving::Serving;
 use crate::unmounter::{Unmounter, is_connected};
 use crate::{Mount, MountError, MountOptions};
 
@@ -127,6 +128,7 @@ fn begin(
         guardian,
         offer,
     } = inherited;
+    let workers = adapter.workers();
     let session = init::session(adapter, &connection, offer.negotiated, config(options));
     let session = session.map_err(MountError::Handshake)?;
     let notifier = session.notifier();
@@ -135,9 +137,8 @@ fn begin(
     let unmounter = Unmounter::inherited(offer.path, offer.device, &connection);
     let unmounter = unmounter.map_err(MountError::Serve)?;
     let (start, started) = sync_channel::<()>(1);
-    let thread = std::thread::Builder::new().name("forerun-fuse".to_string());
     let ending = unmounter.clone();
-    let serving = thread.spawn(move || {
+    let serving = Serving::start(move || {
         let ended = match started.recv() {
             Ok(()) => Session::run(session),
             // The mount is not ours after all.
@@ -155,7 +156,7 @@ fn begin(
         return Err(HandoverError::Ended.into());
     }
     unmounter.adopt(guardian.map(Guardian::inherited));
-    let mut mount = Mount::new(unmounter, served);
+    let mut mount = Mount::new(unmounter, served, workers);
     mount.serve_by(serving);
     let _it_waits = start.send(());
     resend(&connection).map_err(MountError::Serve)?;

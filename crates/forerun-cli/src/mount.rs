@@ -23,7 +23,7 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 use forerun::remote::RemoteImage;
 use forerun::{Locking, MemoryUse, OutputFile, TraceWriter};
-use forerun_fuse::{Mount, MountOptions, Unmounted, Unmounter};
+use forerun_fuse::{Ending, Mount, MountOptions, Unmounted, Unmounter};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -191,6 +191,7 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     watch(
         signals,
         mount.unmounter(),
+        mount.ending(),
         Arc::clone(&succession),
         remote
             .as_ref()
@@ -380,12 +381,14 @@ fn mount_failure(error: &forerun_fuse::MountError, args: &MountArgs) -> Failure 
 }
 
 /// The first signal unmounts. If the mount is in use it goes on being served, out of sight, until
-/// its last user is gone; the second signal ends the process at once.
+/// its last user is gone, but no request waits longer than a second for the source from then on. The
+/// second signal ends the process at once.
 ///
 /// SIGHUP is another matter where the image is at a server: it has mirrors and credentials read again.
 fn watch(
     mut signals: Signals,
     unmounter: Unmounter,
+    ending: Ending,
     succession: Arc<Succession>,
     mut rereading: Option<Rereading>,
 ) -> Result<()> {
@@ -404,16 +407,35 @@ fn watch(
             asked = true;
             match unmounter.unmount() {
                 Ok(Unmounted::Done) => tracing::info!(signal, "unmounted"),
-                Ok(Unmounted::StillInUse) => tracing::warn!(
-                    "the mount is in use: detached, and served until the last file is closed; \
-                     another signal ends it now"
-                ),
+                Ok(Unmounted::StillInUse) => {
+                    ending.begin();
+                    tracing::warn!(
+                        "the mount is in use: detached, and served until the last file is closed; \
+                         what would wait for its source fails; another signal ends it now"
+                    );
+                    end_if_stuck(ending.clone(), Arc::clone(&succession));
+                }
                 Err(error) => tracing::error!("{error}"),
             }
         }
     });
     watching.map_err(|error| failed("watching for signals", &error))?;
     Ok(())
+}
+
+/// Ends the process soon, if the source keeps a request that nothing else ends.
+fn end_if_stuck(ending: Ending, succession: Arc<Succession>) {
+    let thread = std::thread::Builder::new().name("ending".to_string());
+    let waiting = thread.spawn(move || {
+        if ending.hangs() {
+            tracing::error!("the source hangs: files that are open cannot be served any more");
+            succession.done();
+            std::process::exit(i32::from(Exit::Interrupted.code()));
+        }
+    });
+    if let Err(error) = waiting {
+        tracing::warn!("another signal ends what hangs: {error}");
+    }
 }
 
 /// With `--stats`: what the kernel asked for. The engine's counters are printed after that, as for

@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 
+use forerun::wait;
 use forerun_vfs::{DirCursor, FileSystem, NodeId, Result};
 use fuser::{FileAttr, FileType};
 
@@ -122,7 +123,8 @@ fn fetch(
 }
 
 impl Core {
-    /// As [`list`], of this image.
+    /// As [`list`], of this image. Where this thread may not wait, the entries up to the first that
+    /// takes a wait are enough.
     ///
     /// # Errors
     /// As there.
@@ -133,13 +135,31 @@ impl Core {
         add: &mut dyn FnMut(&Entry) -> bool,
     ) -> Result<()> {
         self.reader.prefetch_metadata();
-        list(self.reader.fs(), self.inodes, number, cookie, add)
+        let mut added = false;
+        let listed = list(
+            self.reader.fs(),
+            self.inodes,
+            number,
+            cookie,
+            &mut |entry| {
+                let is_full = add(entry);
+                added |= !is_full;
+                is_full
+            },
+        );
+        if added {
+            wait::accept();
+        }
+        listed
     }
 
     /// The attributes of an entry, or nothing where they are not known or cannot be read: the
     /// listing is none the worse for it, and whoever looks at the file gets the error.
     pub fn entry_attr(&self, entry: &Entry) -> Option<FileAttr> {
         let attr = self.attr(entry.node?);
+        if wait::was_refused() {
+            return attr.ok();
+        }
         self.noted(Operation::Readdirplus, entry.number, attr).ok()
     }
 }

@@ -24,15 +24,18 @@ mod errno;
 mod error;
 mod failures;
 mod follow;
+mod given_up;
 mod guardian;
 mod handover;
 mod inode;
 mod mount;
 mod mountpoint;
 mod options;
+mod parked;
 mod push;
 mod push_tree;
 mod remount;
+mod serving;
 mod streams;
 mod takers;
 mod umount;
@@ -49,8 +52,10 @@ pub use handover::{
 pub use mount::{Monitor, Mount, mount, mount_reader, mount_volume};
 pub use options::{MountOptions, OptionError, parse_size};
 pub use remount::remount;
+pub use serving::Ending;
 pub use umount::{UmountOptions, umount};
 pub use unmounter::{Unmounted, Unmounter};
+pub use workers::Waiting;
 
 /// Filesystem type of our mounts in `/proc/self/mountinfo`, unless `subtype=` says otherwise.
 pub const FSTYPE: &str = "fuse.forerun";

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
 
 use forerun::{EngineOptions, Image, MemoryLimit, Mountpoint, Reader, StatsSnapshot, Volume};
 use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
@@ -19,11 +18,13 @@ use crate::handover::Giver;
 use crate::mountpoint::prepare;
 use crate::push::Pusher;
 use crate::push_tree::TreePusher;
+use crate::serving::{DEVICE_PATIENCE, Ended, Ending, PATIENCE, Serving};
 use crate::unmounter::{Unmounted, Unmounter};
+use crate::workers::{Waiting, Workers};
 use crate::{MountOptions, bdi};
 
-/// Threads that take requests where `threads=` does not say: enough to keep two CPUs and a disk
-/// busy, few enough not to matter.
+/// Threads that answer requests on the spot where `threads=` does not say: enough to keep two CPUs
+/// and a disk busy, few enough not to matter. One more takes requests while these wait.
 const MIN_TAKERS: usize = 4;
 const MAX_TAKERS: usize = 16;
 /// Memory that one of them may take: an answer of 1 MiB, and a block that it is decoded from.
@@ -34,9 +35,12 @@ const TAKER: u64 = 2 << 20;
 pub struct Mount {
     unmounter: Unmounter,
     served: Served,
-    session: Option<JoinHandle<io::Result<()>>>,
+    serving: Option<Serving>,
+    workers: Workers,
     lifted: bool,
     pushing: bool,
+    /// The device hangs: to write the last changes would hang, too.
+    is_lost: bool,
 }
 
 /// What the requests are about.
@@ -110,7 +114,8 @@ pub fn mount_reader(
 ) -> Result<Mount, MountError> {
     let place = prepare(dir)?;
     show(reader, options, |adapter, served| {
-        serve(adapter, served, place, options, false)
+        let workers = adapter.workers();
+        serve(adapter, (served, workers), place, options, false)
     })
 }
 
@@ -166,8 +171,9 @@ pub fn mount_volume(
     let place = prepare(dir)?;
     let core = Arc::new(CoreMut::new(volume, options));
     let adapter = AdapterMut::new(Arc::clone(&core), takers(options));
+    let workers = adapter.workers();
     let served = Served::Volume(Arc::clone(&core));
-    let (mut mount, notifier) = serve(adapter, served, place, options, true)?;
+    let (mut mount, notifier) = serve(adapter, (served, workers), place, options, true)?;
     if core.info.folds_case
         && let Some(stale) = Stale::start(notifier, Arc::downgrade(&core))
     {
@@ -185,7 +191,7 @@ pub fn mount_volume(
 /// Attaches, starts the threads, and waits for the first answer.
 fn serve(
     adapter: impl Filesystem + 'static,
-    served: Served,
+    (served, workers): (Served, Workers),
     place: Mountpoint,
     options: &MountOptions,
     writable: bool,
@@ -198,19 +204,18 @@ fn serve(
     let path = mount.mount_point.clone();
     // From here on a failure takes the mount down again: dropping this does.
     let unmounter = Unmounter::new(mount, &connection, options.auto_unmount)?;
-    let mut mount = Mount::new(unmounter.clone(), served);
+    let mut mount = Mount::new(unmounter.clone(), served, workers);
     // Who may look is the kernel's business, which knows who mounted and whether others may.
     let session = Session::from_fd(adapter, connection, SessionACL::All, config(options))
         .map_err(MountError::Handshake)?;
     let notifier = session.notifier();
-    let thread = std::thread::Builder::new().name("forerun-fuse".to_string());
-    let serving = thread.spawn(move || {
+    let serving = Serving::start(move || {
         let ended = session.run();
         // The kernel cuts the connection when nobody holds it any more, however this ended.
         unmounter.connection_ended();
         ended
     });
-    mount.session = Some(serving.map_err(MountError::Serve)?);
+    mount.serving = Some(serving.map_err(MountError::Serve)?);
     rustix::fs::statvfs(&path).map_err(|error| MountError::NoAnswer {
         path,
         source: error.into(),
@@ -231,24 +236,26 @@ fn takers(options: &MountOptions) -> usize {
     let wanted = options
         .threads
         .unwrap_or_else(|| limit.fitting(2 * cpus, TAKER));
-    wanted.clamp(MIN_TAKERS, MAX_TAKERS)
+    wanted.clamp(MIN_TAKERS, MAX_TAKERS) + 1
 }
 
 impl Mount {
-    /// One that nobody serves yet.
-    pub(crate) const fn new(unmounter: Unmounter, served: Served) -> Self {
+    /// One that no thread serves yet.
+    pub(crate) const fn new(unmounter: Unmounter, served: Served, workers: Workers) -> Self {
         Self {
             unmounter,
             served,
-            session: None,
+            serving: None,
+            workers,
             lifted: false,
             pushing: false,
+            is_lost: false,
         }
     }
 
-    /// It is served by this thread.
-    pub(crate) fn serve_by(&mut self, thread: JoinHandle<io::Result<()>>) {
-        self.session = Some(thread);
+    /// It is served by these threads.
+    pub(crate) fn serve_by(&mut self, serving: Serving) {
+        self.serving = Some(serving);
     }
 
     /// What hands it to another process.
@@ -307,18 +314,58 @@ impl Mount {
         Monitor { served }
     }
 
-    /// Returns when the mount has ended: unmounted by anybody, and no file of it open any more.
+    /// What ends it although files are open, to be kept by a signal handler.
+    #[must_use]
+    pub fn ending(&self) -> Ending {
+        let patience = match &self.served {
+            Served::Image(_) => PATIENCE,
+            Served::Volume(_) => DEVICE_PATIENCE,
+        };
+        Ending::new(self.workers.clone(), patience)
+    }
+
+    /// What waits for the source.
+    #[must_use]
+    pub fn waiting(&self) -> Waiting {
+        self.workers.waiting()
+    }
+
+    /// Returns when the mount has ended, whoever unmounted it, and no file of it is open any more.
+    /// Threads that hang in the source are left behind after a second. A volume's device has ten
+    /// seconds for each request before it is given up.
     ///
     /// # Errors
-    /// [`MountError::Serve`] where it ended otherwise.
+    /// [`MountError::Serve`] where it ended otherwise, or the device of a volume was given up.
     pub fn wait(&mut self) -> Result<(), MountError> {
-        let ended = match self.session.take().map(JoinHandle::join) {
-            None | Some(Ok(Ok(()))) => Ok(()),
-            Some(Ok(Err(error))) => Err(MountError::Serve(error)),
-            Some(Err(_panic)) => Err(MountError::Serve(io::Error::other("a thread panicked"))),
+        let ended = match self.serving.take() {
+            None => Ok(()),
+            Some(serving) => self.wait_for(serving),
         };
         self.unmounter.dismiss_guardian();
-        ended
+        ended.map_err(MountError::Serve)
+    }
+
+    fn wait_for(&mut self, serving: Serving) -> io::Result<()> {
+        let is_connected = || !matches!(self.unmounter.share(), Ok((None, _)));
+        let ended = match &self.served {
+            Served::Image(_) => serving.wait(PATIENCE, is_connected, || ()),
+            Served::Volume(_) => {
+                let progress = || self.served.stats();
+                serving.wait(DEVICE_PATIENCE, is_connected, progress)
+            }
+        };
+        match (ended, &self.served) {
+            (Ended::Joined(result), _) => result,
+            (Ended::Hung, Served::Image(_)) => {
+                tracing::warn!("threads that hang in the source are left behind");
+                Ok(())
+            }
+            (Ended::Hung, Served::Volume(_)) => {
+                self.is_lost = true;
+                let why = "the device does not answer: what was changed last is lost";
+                Err(io::Error::new(io::ErrorKind::TimedOut, why))
+            }
+        }
     }
 
     /// As [`Unmounter::unmount`].
@@ -335,7 +382,9 @@ impl Drop for Mount {
         if let Err(error) = self.unmounter.unmount() {
             tracing::error!("{error}");
         }
-        if let Served::Volume(core) = &self.served {
+        if let Served::Volume(core) = &self.served
+            && !self.is_lost
+        {
             core.flusher.end();
         }
         self.unmounter.dismiss_guardian();

@@ -4,7 +4,8 @@
 //! boundary a block crosses ([`Observer`], [`IoStats`], [`Event`]), the bounded single-flight
 //! [`BlockCache`], the rule that cuts a source into blocks ([`BlockGeometry`]) and the [`Limits`]
 //! that bound what hostile images may ask for. Stores that can be changed are a [`BlockDevice`];
-//! [`WriteBack`] keeps what was changed of their metadata until it is committed.
+//! [`WriteBack`] keeps what was changed of their metadata until it is committed. [`wait`] says how
+//! long a thread may wait for any of them.
 //!
 //! It knows no image format, no front end and no decompression.
 
@@ -33,6 +34,7 @@ mod trace;
 mod trace_file;
 mod trace_summary;
 mod undo;
+pub mod wait;
 mod window;
 mod write_back;
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forerun_cache::{AccessList, AccessRecorder, CachedBlob};
-use forerun_io::{FileSource, OutputFile, ReadAt, past_end, u64_from};
+use forerun_io::{FileSource, OutputFile, ReadAt, past_end, u64_from, wait};
 
 use crate::fetch::{Fetcher, Patience};
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Pending, Scheduler};
 use crate::stats::Counters;
 use crate::{
     FromMemory, Identity, Layout, Readahead, Reference, RemoteError, RemoteOptions, RemoteStatus,
@@ -217,25 +217,15 @@ impl RemoteImage {
             if !std::mem::replace(&mut touched, true) {
                 self.scheduler.touch(bytes);
             }
-            let mut error = None;
-            for chunk in pending {
-                match chunk.wait(deadline) {
-                    Some(Ok(())) => deadline = self.deadline(),
-                    Some(Err(reason)) => error = Some(reason),
-                    None => return Err(self.late()),
-                }
-                if error.is_some() {
-                    break;
-                }
-            }
-            let Some(error) = error else {
+            wait::allowed()?;
+            let Some(error) = self.wait_for(pending, &mut deadline)? else {
                 continue;
             };
             let left = deadline.saturating_duration_since(Instant::now());
             if !error.is_transient() || left.is_zero() {
                 return Err(failed(error));
             }
-            std::thread::sleep(pause.min(left));
+            sleep(pause.min(left))?;
             pause = pause.saturating_mul(2).min(Duration::from_secs(2));
         }
         self.counters.waited(start.elapsed());
@@ -244,6 +234,33 @@ impl RemoteImage {
         }
         // It was here a moment ago: somebody found it to be wrong and dropped it.
         Err(io::Error::other("the cache lost what was fetched"))
+    }
+
+    /// Waits for chunks, and gives why one of them could not be had, if so. Each that comes moves the
+    /// deadline.
+    fn wait_for(
+        &self,
+        pending: Vec<Arc<Pending>>,
+        deadline: &mut Instant,
+    ) -> io::Result<Option<RemoteError>> {
+        for chunk in pending {
+            let settled = loop {
+                let slice = Instant::now().checked_add(wait::SLICE);
+                let until = slice.map_or(*deadline, |slice| slice.min(*deadline));
+                if let Some(settled) = chunk.wait(until) {
+                    break settled;
+                }
+                if until == *deadline {
+                    return Err(self.late());
+                }
+                wait::allowed()?;
+            };
+            match settled {
+                Ok(()) => *deadline = self.deadline(),
+                Err(reason) => return Ok(Some(reason)),
+            }
+        }
+        Ok(None)
     }
 
     fn deadline(&self) -> Instant {
@@ -262,6 +279,17 @@ impl RemoteImage {
         };
         io::Error::new(io::ErrorKind::TimedOut, text)
     }
+}
+
+/// Pauses, unless this thread may not wait any more.
+fn sleep(mut left: Duration) -> io::Result<()> {
+    while !left.is_zero() {
+        wait::allowed()?;
+        let slice = left.min(wait::SLICE);
+        std::thread::sleep(slice);
+        left = left.saturating_sub(slice);
+    }
+    Ok(())
 }
 
 fn failed(error: RemoteError) -> io::Error {
@@ -300,6 +328,10 @@ impl ReadAt for RemoteImage {
 
     fn done_with(&self, range: Range<u64>) {
         self.local.done_with(range);
+    }
+
+    fn is_slow(&self) -> bool {
+        !self.blob.is_complete()
     }
 
     fn will_need(&self, range: Range<u64>) -> bool {

@@ -54,7 +54,7 @@ pub use forerun_io::{
     FileSource, IoStats, Limits, MemoryDevice, MemoryLimit, MemorySource, MountEntry, Mountpoint,
     Observer, OutputFile, Purpose, ReadAt, Sight, StatsSnapshot, Structure, TraceRow, TraceSummary,
     TraceWriter, VisibleMount, Window, find_mount, is_mounted_for_writing, mount_at, mount_of,
-    mounts, parse_mounts, parse_trace_line,
+    mounts, parse_mounts, parse_trace_line, wait,
 };
 /// Images at servers, as sources.
 pub use forerun_remote as remote;

@@ -11,6 +11,7 @@ use super::{Channel, FromKeeper, FromServer, HandoverError, Offer, init};
 use crate::adapter::Adapter;
 use crate::guardian::Guardian;
 use crate::mount::{Served, config, show};
+use crate::serving::Serving;
 use crate::unmounter::{Unmounter, is_connected};
 use crate::{Mount, MountError, MountOptions};
 
@@ -100,6 +101,7 @@ fn begin(
         guardian,
         offer,
     } = inherited;
+    let workers = adapter.workers();
     let session = init::session(adapter, &connection, offer.negotiated, config(options));
     let session = session.map_err(MountError::Handshake)?;
     let notifier = session.notifier();
@@ -108,9 +110,8 @@ fn begin(
     let unmounter = Unmounter::inherited(offer.path, offer.device, &connection);
     let unmounter = unmounter.map_err(MountError::Serve)?;
     let (start, started) = sync_channel::<()>(1);
-    let thread = std::thread::Builder::new().name("forerun-fuse".to_string());
     let ending = unmounter.clone();
-    let serving = thread.spawn(move || {
+    let serving = Serving::start(move || {
         let ended = match started.recv() {
             Ok(()) => Session::run(session),
             // The mount is not ours after all.
@@ -131,7 +132,7 @@ fn begin(
         return Err(HandoverError::Ended.into());
     }
     unmounter.adopt(guardian.map(Guardian::inherited));
-    let mut mount = Mount::new(unmounter, served);
+    let mut mount = Mount::new(unmounter, served, workers);
     mount.serve_by(serving);
     let _it_waits = start.send(());
     tracing::info!(path = %mount.path().display(), "taken over");

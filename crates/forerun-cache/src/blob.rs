@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -45,6 +44,12 @@ pub struct CachedBlob {
     /// Chunks that are not present: never less than the bitmap shows.
     pub(crate) missing: AtomicU64,
     pub(crate) verified_whole: AtomicBool,
+    /// Chunks that this process has verified.
+    pub(crate) checked: Bitmap,
+    /// Chunks that it has not: never less than the bitmap shows.
+    pub(crate) unchecked: AtomicU64,
+    /// Chunks that were found altered.
+    pub(crate) altered: AtomicU64,
     /// Chunks that are present and to be made durable.
     pub(crate) pending: Mutex<Vec<Range<u64>>>,
     /// One flush at a time.
@@ -75,6 +80,11 @@ impl CachedBlob {
         }
         let missing = geometry.chunks() - present.count();
         let blob = Self {
+        let checked = Bitmap::new(geometry.chunks());
+        if cache.options.trust {
+            checked.copy_from(&present);
+        }
+        let unchecked = geometry.chunks() - checked.count();
             files,
             table,
             cache,
@@ -82,6 +92,9 @@ impl CachedBlob {
             durable,
             missing: AtomicU64::new(missing),
             verified_whole: AtomicBool::new(whole),
+            checked,
+            unchecked: AtomicU64::new(unchecked),
+            altered: AtomicU64::new(0),
             pending: Mutex::default(),
             flushing: Mutex::default(),
             arrivals: Mutex::default(),
@@ -133,8 +146,9 @@ impl CachedBlob {
         chunks.saturating_mul(geometry.size()).min(geometry.len())
     }
 
-    /// The sparse file of the image's bytes. Where [`is_complete`](Self::is_complete) it may be read
-    /// by anyone; before, only where chunks are present. It must not be written.
+    /// The sparse file of the image's bytes. It must not be written, and it has only the chunks that are
+    /// present. Its reader gets what the disk returns: chunks are verified by
+    /// [`read_if_present`](Self::read_if_present) and [`check_rest`](Self::check_rest).
     #[must_use]
     pub const fn data_file(&self) -> &File {
         &self.files.data
@@ -143,11 +157,12 @@ impl CachedBlob {
     /// Memory that this takes, the table aside.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        self.present.bytes() + self.durable.bytes()
+        self.present.bytes() + self.durable.bytes() + self.checked.bytes()
     }
 
     /// Fills `out` from `offset` on if all of it is here, and says whether it was. For chunks that
-    /// this process knows to be present that costs one look at a bitmap and one `pread`.
+    /// this process has verified that costs one look at a bitmap and one `pread`. Others are verified
+    /// first; one that was altered is dropped and not here.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] past the end; what the disk reports.
@@ -161,8 +176,7 @@ impl CachedBlob {
                 return Ok(false);
             }
         }
-        self.files.data.read_exact_at(out, offset)?;
-        Ok(true)
+        self.read_checking(offset, out)
     }
 
     /// Fills `out` from `offset` on.

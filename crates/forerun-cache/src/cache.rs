@@ -28,6 +28,8 @@ pub struct CacheOptions {
     /// Stored bytes that make the cache sync without waiting for [`flush_after`](Self::flush_after).
     pub flush_bytes: u64,
     /// How long stored chunks may wait to be made durable. A kill does not lose them, a power cut may.
+    /// Serve what the state says was verified without hashing it at its first use in this process.
+    pub trust: bool,
     pub flush_after: Duration,
 }
 
@@ -40,6 +42,7 @@ impl Default for CacheOptions {
             flush_after: Duration::from_secs(2),
         }
     }
+            trust: false,
 }
 
 impl CacheOptions {

@@ -34,6 +34,9 @@ pub struct RemoteArgs {
     /// Refuse images whose chunks cannot be verified one by one as they come
     #[arg(help_heading = "Images at servers", long)]
     pub require_verified: bool,
+    /// Use what the cache has without verifying it again at its first use
+    #[arg(help_heading = "Images at servers", long)]
+    pub trust_cache: bool,
     /// What is fetched ahead of readers: async does not keep them waiting (default), sync does, off
     /// fetches what they need and no more
     #[arg(help_heading = "Images at servers", long, value_name = "MODE")]
@@ -110,6 +113,7 @@ impl RemoteArgs {
         options.prefetch = match self.prefetch.as_deref() {
             None => Prefetch::None,
             Some(word) if word == Path::new("none") => Prefetch::None,
+        options.trust_cache = self.trust_cache;
             Some(word) if word == Path::new("all") => Prefetch::All,
             Some(file) => Prefetch::List(absolute(file)),
         };
@@ -303,6 +307,7 @@ pub fn to_json(status: &RemoteStatus) -> Value {
         "refetched_bytes": status.refetched_bytes,
         "wrong_bytes": status.wrong_bytes,
         "adopted_bytes": status.adopted_bytes,
+            ("remote_altered_chunks", status.altered_chunks),
         "requests": status.requests,
         "in_flight": status.in_flight,
         "queued": status.demand_queue,
@@ -326,6 +331,7 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
 }
+        "altered_chunks": status.altered_chunks,
 
 /// Bytes for people.
 pub fn human(bytes: u64) -> String {

@@ -6,6 +6,7 @@ mod common;
 mod place;
 
 use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -56,6 +57,80 @@ fn an_image_goes_into_a_registry_and_comes_back() {
         "forerun: copy: exists already\n  hint: --force replaces it",
     );
     place.run(&["pull", "-q", "--force", &name, "copy"]).ok();
+}
+
+/// The file of the only image in the cache of `place`.
+fn cached_data(place: &Place) -> std::path::PathBuf {
+    let blobs = fs::read_dir(place.path("cache/forerun/v1/blobs")).unwrap();
+    let dirs: Vec<_> = blobs.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(dirs.len(), 1, "{dirs:?}");
+    dirs[0].join("data")
+}
+
+#[test]
+fn a_chunk_that_was_altered_in_the_cache_is_fetched_again_and_never_served() {
+    let Some(registry) = DockerRegistry::start(Auth::None) else {
+        return;
+    };
+    let place = Place::new();
+    let name = name_at(&registry, "1");
+    place.run(&["push", "-q", "image", &name]).ok();
+    let cat = |args: &[&str]| {
+        place.run(&[&["cat", "--stats", "--json"], args, &[&name, "/big"]].concat())
+    };
+    let altered = |ran: &common::Ran| {
+        let lines = ran
+            .stderr
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let remote = lines.map(|line: serde_json::Value| line["remote"]["altered_chunks"].clone());
+        remote.filter_map(|count| count.as_u64()).sum::<u64>()
+    };
+    let alter = || {
+        let path = cached_data(&place);
+        let bytes = fs::read(&path).unwrap();
+        let big = noise(3 << 20);
+        // Both files begin alike: an equal chunk elsewhere would stand in for the altered one.
+        let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+        for at in 0..bytes.len() / 4096 {
+            if bytes[at * 4096..].starts_with(&big[..64]) {
+                let at = u64::try_from(at * 4096 + (1 << 20)).unwrap();
+                file.write_all_at(b"altered", at).unwrap();
+            }
+        }
+    };
+    place.run(&["cache", "prefetch", "-q", &name]).ok();
+    alter();
+    let trusting = cat(&["--trust-cache"]);
+    assert_eq!((trusting.code, altered(&trusting)), (Some(0), 0));
+    assert!(trusting.stdout != noise(3 << 20));
+    let verified = cat(&["--require-verified"]);
+    assert!(
+        verified.stdout == noise(3 << 20),
+        "altered bytes were served"
+    );
+    assert_eq!((verified.code, altered(&verified)), (Some(0), 1));
+    alter();
+    let offline = cat(&["--offline"]);
+    assert_eq!(offline.code, Some(4), "{}", offline.stderr);
+    assert!(!offline.stdout.windows(7).any(|window| window == b"altered"));
+    let fetched = cat(&[]);
+    assert!(fetched.stdout == noise(3 << 20) && fetched.code == Some(0));
+    alter();
+    let mut mounted = place.mount(&["-v"], &name);
+    assert!(fs::read(place.path("mnt/big")).unwrap() == noise(3 << 20));
+    let status = place.run(&["status", "--json"]).ok().json();
+    let altered = status[0]["remote"]["altered_chunks"].as_u64();
+    assert!(altered >= Some(1), "{status}");
+    let log = fs::read_to_string(place.path("log")).unwrap();
+    assert!(log.contains("was altered since it was stored"), "{log}");
+    // All that was read is verified; the rest keeps the server.
+    assert!(fs::read(place.path("mnt/sub/other")).unwrap() == noise(9 << 20));
+    mounted.wait_for("the rest", || {
+        let status = place.run(&["status", "--json"]).ok().json();
+        status[0]["remote"]["complete"] == true
+    });
+    mounted.end();
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub struct RemoteOptions {
     pub require_verified: bool,
     /// What is done ahead of readers.
     pub readahead: Readahead,
+    /// Whether chunks that the cache has are served without being verified again at their first use.
+    pub trust_cache: bool,
     /// What is fetched before anybody asks.
     pub prefetch: Prefetch,
     /// Where the order in which chunks are touched is written.
@@ -87,6 +89,7 @@ impl Default for RemoteOptions {
             prefetch: Prefetch::default(),
             record: None,
             window: 8 << 20,
+            trust_cache: false,
             registry: RegistryOptions::default(),
             chunk_len: 64 << 10,
             requests: 12,

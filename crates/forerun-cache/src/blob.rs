@@ -13,8 +13,9 @@ use crate::bitmap::Bitmap;
 use crate::cache::Inner;
 use crate::claims::Claim;
 use crate::geometry::Geometry;
+use crate::holder::is_still;
 use crate::info::Info;
-use crate::opening::BlobFiles;
+use crate::opening::{BlobFiles, discard};
 use crate::{CacheError, Result, VerifiedTable};
 
 /// Longest pause between two looks at what another process does.
@@ -273,6 +274,22 @@ impl CachedBlob {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Removes the blob from the cache if it is temporary and no other process uses it. What has it open
+    /// goes on reading it.
+    pub fn remove_temporary(&self) {
+        if !self.files.temporary {
+            return;
+        }
+        // The descriptor has the lock that others share, and makes it exclusive.
+        let path = self.files.dir.join("use");
+        if self.files.in_use.try_lock().is_err() || !is_still(&self.files.in_use, &path) {
+            return;
+        }
+        if let Err(error) = discard(&self.cache.layout, &self.files.dir) {
+            tracing::warn!(%error, "a temporary copy is still in the cache");
+        }
+    }
+
     /// Notes that the blob was used just now.
     pub(crate) fn touch(&self) {
         if let Err(error) = self.files.in_use.set_modified(SystemTime::now()) {
@@ -287,5 +304,6 @@ impl Drop for CachedBlob {
             tracing::warn!(%error, identity = self.identity(), "chunks could not be made durable");
         }
         self.touch();
+        self.remove_temporary();
     }
 }

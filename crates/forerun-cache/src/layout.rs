@@ -14,6 +14,7 @@
 //!       table               hash blocks of the chunk table that were verified. Verified on reading
 //!       claims              who fetches what (claims.rs)
 //!       whole               digest of the whole, once it was verified
+//!       temporary           there if the blob goes when it is closed
 //!     names/HASH            what a reference was found to name (names.rs); HASH is its SHA-256
 //!     holders/ID            locked by a process for as long as it may hold claims
 //!     new/                  blobs being made

@@ -28,6 +28,7 @@ mod geometry;
 mod holder;
 mod info;
 pub mod layout;
+mod limit;
 mod list;
 mod lock;
 mod names;

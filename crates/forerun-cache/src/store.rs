@@ -120,7 +120,8 @@ impl CachedBlob {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *pending)
         };
-        if pending.is_empty() {
+        // What is not kept need not survive a crash.
+        if pending.is_empty() || self.files.temporary {
             return Ok(());
         }
         // What was found to be wrong meanwhile is not present any more.

@@ -55,8 +55,9 @@ pub struct CacheArgs {
     /// Keep what was fetched here [default: forerun in $XDG_CACHE_HOME or ~/.cache]
     #[arg(help_heading = "Images at servers", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub cache_dir: Option<PathBuf>,
-    /// Bytes that may be kept, of all images together; what is in use stays [default: no limit]
-    #[arg(help_heading = "Images at servers", long, value_name = "BYTES", value_parser = size::parse)]
+    /// Bytes that may be kept, of all images together, or none for no limit; what is in use stays
+    /// [default: a tenth of the filesystem, less where a twentieth would not stay free]
+    #[arg(help_heading = "Images at servers", long, value_name = "BYTES", value_parser = limit)]
     pub cache_limit: Option<u64>,
 }
 

@@ -328,5 +328,6 @@ impl Drop for RemoteImage {
         if let Err(error) = self.save_accesses() {
             tracing::warn!(%error, "the access list could not be written");
         }
+        self.blob.remove_temporary();
     }
 }

@@ -35,7 +35,8 @@ pub enum Prefetch {
 pub struct RemoteOptions {
     /// Where chunks are kept; without it the user's cache directory.
     pub cache_dir: Option<PathBuf>,
-    /// Bytes the cache may hold, all images together.
+    /// Bytes the cache may hold, all images together. Without a number a tenth of its filesystem, and less
+    /// where a twentieth would not stay free; `u64::MAX` for no limit.
     pub cache_limit: Option<u64>,
     /// Other addresses of the same image, best first, tried after that of the reference; for a
     /// registry the addresses of registries that mirror it, asked before it.

@@ -44,13 +44,13 @@ pub struct CachedBlob {
     pub(crate) durable: Bitmap,
     /// Chunks that are not present: never less than the bitmap shows.
     pub(crate) missing: AtomicU64,
-    pub(crate) verified_whole: AtomicBool,
     /// Chunks that this process has verified.
     pub(crate) checked: Bitmap,
     /// Chunks that it has not: never less than the bitmap shows.
     pub(crate) unchecked: AtomicU64,
     /// Chunks that were found altered.
     pub(crate) altered: AtomicU64,
+    pub(crate) verified_whole: AtomicBool,
     /// Chunks that are present and to be made durable.
     pub(crate) pending: Mutex<Vec<Range<u64>>>,
     /// One flush at a time.
@@ -80,22 +80,22 @@ impl CachedBlob {
             present.copy_from(&durable);
         }
         let missing = geometry.chunks() - present.count();
-        let blob = Self {
         let checked = Bitmap::new(geometry.chunks());
         if cache.options.trust {
             checked.copy_from(&present);
         }
         let unchecked = geometry.chunks() - checked.count();
+        let blob = Self {
             files,
             table,
             cache,
             present,
             durable,
             missing: AtomicU64::new(missing),
-            verified_whole: AtomicBool::new(whole),
             checked,
             unchecked: AtomicU64::new(unchecked),
             altered: AtomicU64::new(0),
+            verified_whole: AtomicBool::new(whole),
             pending: Mutex::default(),
             flushing: Mutex::default(),
             arrivals: Mutex::default(),

@@ -28,11 +28,11 @@ pub struct CacheOptions {
     /// Hash every chunk again when a process first reads it, instead of trusting what the state says
     /// was verified and synced. Catches disks that lie; costs one read and one hash of each chunk.
     pub recheck: bool,
+    /// Serve what the state says was verified without hashing it at its first use in this process.
+    pub trust: bool,
     /// Stored bytes that make the cache sync without waiting for [`flush_after`](Self::flush_after).
     pub flush_bytes: u64,
     /// How long stored chunks may wait to be made durable. A kill does not lose them, a power cut may.
-    /// Serve what the state says was verified without hashing it at its first use in this process.
-    pub trust: bool,
     pub flush_after: Duration,
 }
 
@@ -42,11 +42,11 @@ impl Default for CacheOptions {
             limit_bytes: u64::MAX,
             keep_free: 0,
             recheck: false,
+            trust: false,
             flush_bytes: 64 << 20,
             flush_after: Duration::from_secs(2),
         }
     }
-            trust: false,
 }
 
 impl CacheOptions {

@@ -19,6 +19,7 @@ mod output;
 mod patience;
 mod progress;
 mod remote;
+mod secrets;
 mod size;
 mod source;
 mod target;
@@ -39,8 +40,8 @@ fn main() -> ExitCode {
     if let Some(code) = forerun_kernel::run_guard() {
         return code;
     }
-    let argv: Vec<_> = std::env::args_os().collect();
-    let call = mount::as_mount_helper(&argv, &is_command);
+    let argv = secrets::arguments();
+    let call = mount::as_mount_helper(argv, &is_command);
     let status = match call {
         Some(_) => mount::helper_status,
         None => Exit::code,
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Some(call) => {
             let verbose = call.as_ref().is_ok_and(|(_, verbose)| *verbose);
             log::init(verbose.into(), false);
+            secrets::warn();
             let context = Context::new(Global::default());
             let result = call.and_then(|(args, _)| mount::run(&context, &args));
             (context, result)
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
             let cli = Cli::parse_from(argv);
             let to_file = matches!(&cli.command, Command::Mount(args) if args.log.is_some());
             log::init(cli.global.verbose, to_file);
+            secrets::warn();
             let context = Context::new(cli.global);
             let result = run(&context, &cli.command);
             (context, result)

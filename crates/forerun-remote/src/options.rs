@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::CredentialFiles;
 use crate::registry::RegistryOptions;
 
 /// What is done with data ahead of the reader.
@@ -53,10 +54,10 @@ pub struct RemoteOptions {
     pub retries: u32,
     /// Whether images whose chunks cannot be verified one by one are refused.
     pub require_verified: bool,
-    /// What is done ahead of readers.
-    pub readahead: Readahead,
     /// Whether chunks that the cache has are served without being verified again at their first use.
     pub trust_cache: bool,
+    /// What is done ahead of readers.
+    pub readahead: Readahead,
     /// What is fetched before anybody asks.
     pub prefetch: Prefetch,
     /// Where the order in which chunks are touched is written.
@@ -70,6 +71,8 @@ pub struct RemoteOptions {
     pub chunk_len: u32,
     /// Requests in flight at once, not counting those that readers wait for.
     pub requests: usize,
+    /// Files with users and passwords for web servers.
+    pub credentials: CredentialFiles,
     /// Further trusted certificates, PEM.
     pub ca_file: Option<PathBuf>,
 }
@@ -86,14 +89,15 @@ impl Default for RemoteOptions {
             connect_timeout: Duration::from_secs(5),
             retries: 5,
             require_verified: false,
+            trust_cache: false,
             readahead: Readahead::default(),
             prefetch: Prefetch::default(),
             record: None,
             window: 8 << 20,
-            trust_cache: false,
             registry: RegistryOptions::default(),
             chunk_len: 64 << 10,
             requests: 12,
+            credentials: CredentialFiles::default(),
             ca_file: None,
         }
     }

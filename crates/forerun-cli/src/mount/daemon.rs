@@ -7,7 +7,8 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use std::process::{Command, Stdio};
 use super::failed;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::secrets;
 
 /// Says to the new process whose child it is. A variable left over from elsewhere names another.
 const PARENT: &str = "FORERUN_MOUNT_PARENT";
@@ -29,11 +31,14 @@ pub fn is_child() -> bool {
 
 /// Starts it, and returns when its mount answers, or it has failed.
 pub fn start() -> Result {
-    let mut child = command(program())
+    let starting = |error| failed("starting the process that serves the mount", &error);
+    let (mut command, secrets) = command(program()).map_err(starting)?;
+    let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| failed("starting the process that serves the mount", &error))?;
+        .map_err(starting)?;
+    drop(secrets);
     let mut answer = [0];
     if let Some(mut pipe) = child.stdout.take()
         && pipe.read_exact(&mut answer).is_ok()
@@ -61,18 +66,17 @@ pub fn start() -> Result {
     Ok(same.unwrap_or(Exit::Mount))
 }
 
-/// `program` with the arguments of this process, as its child in the background.
-pub fn command(program: PathBuf) -> Command {
-    let mut argv = std::env::args_os();
+/// `program` with the arguments of this process, as its child in the background. The second value holds
+/// those with passwords in them, and has to live until the child was started.
+pub fn command(program: PathBuf) -> io::Result<(Command, Option<OwnedFd>)> {
     let mut command = Command::new(program);
-    if let Some(name) = argv.next() {
+    if let Some(name) = secrets::arguments().first() {
         // mount(8)'s helper is told by its name.
         command.arg0(name);
     }
-    command
-        .args(argv)
-        .env(PARENT, std::process::id().to_string());
-    command
+    let secrets = secrets::pass_on(&mut command)?;
+    command.env(PARENT, std::process::id().to_string());
+    Ok((command, secrets))
 }
 
 /// What lies where this program was started from: after an upgrade, the new one.
@@ -133,7 +137,7 @@ fn settle(log: Option<File>, caller_is_needed: bool) -> Result<()> {
     let null = null.map_err(|error| failed("/dev/null", &error))?;
     std::env::set_current_dir("/").map_err(|error| failed("changing to /", &error))?;
     rustix::stdio::dup2_stderr(log.as_ref().unwrap_or(&null)).map_err(redirecting)?;
-    let mut stdout = std::io::stdout();
+    let mut stdout = io::stdout();
     // A caller that is gone was interrupted, and wants no mount: the error unmounts.
     let told = stdout.write_all(READY).and_then(|()| stdout.flush());
     match told {

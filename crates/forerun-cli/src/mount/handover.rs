@@ -112,7 +112,8 @@ impl Succession {
         let starting = |error: io::Error| without_errno(&format!("starting a process: {error}"));
         let (offered, theirs) = self.giver.offer(&self.identity).map_err(text)?;
         let stdout = asker.try_clone().map_err(starting)?;
-        let mut child = daemon::command(daemon::newest_program())
+        let (mut command, secrets) = daemon::command(daemon::newest_program()).map_err(starting)?;
+        let mut child = command
             .current_dir(&self.directory)
             .env(PREDECESSOR, std::process::id().to_string())
             .stdin(Stdio::from(theirs))
@@ -120,6 +121,7 @@ impl Succession {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(starting)?;
+        drop(secrets);
         let words = listen(&mut child);
         if let Err(error) = offered.wait(PATIENCE) {
             drop(offered);

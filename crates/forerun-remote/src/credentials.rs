@@ -264,7 +264,7 @@ mod tests {
             ("https://b.org/x", "https://b.org/x"),
             (
                 "https://b.org:8443/x",
-                "https://%27eve%27:a%20b%22c@b.org:8443/x",
+                "https://'eve':a%20b%22c@b.org:8443/x",
             ),
             ("https://c.org/x", "https://c.org/x"),
         ] {

@@ -83,6 +83,8 @@ impl Context {
             if let Err(error) = image.blob().flush() {
                 tracing::warn!("chunks could not be made durable: {error}");
             }
+            // A thread may hold the image to the end of the process.
+            image.blob().remove_temporary();
         }
     }
 

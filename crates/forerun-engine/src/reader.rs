@@ -279,7 +279,8 @@ impl Reader {
     }
 
     /// Opens what a file has its data in, where that is outside the image: what a front end calls
-    /// when the file is opened, so that what is missing fails then and not with the first read.
+    /// when the file is opened, so that what is missing fails then and not with the first read. What
+    /// changed since it was opened before is opened anew, and so verified again where digests count.
     /// Nothing for other files.
     ///
     /// # Errors
@@ -295,7 +296,7 @@ impl Reader {
             ControlFlow::Break(())
         })?;
         match first {
-            Some(blob) => self.inner.moves.stored.len(blob).map(|_| ()),
+            Some(blob) => self.inner.moves.stored.open(blob),
             None => Ok(()),
         }
     }

@@ -254,6 +254,14 @@ impl Stored {
         (at - at % block).saturating_add(block)
     }
 
+    /// Opens a blob besides the image for a file that is opened, anew where it has changed.
+    pub fn open(&self, blob: BlobId) -> Result<()> {
+        if blob != self.image.blob() {
+            self.others.refresh(blob);
+        }
+        self.source(blob).map(drop)
+    }
+
     fn source(&self, blob: BlobId) -> Result<Cow<'_, Counted>> {
         if blob == self.image.blob() {
             return Ok(Cow::Borrowed(&self.image));

@@ -98,6 +98,7 @@ impl RemoteImage {
             local_bytes: self.blob.local_bytes(),
             complete: self.blob.is_complete(),
             verified: self.blob.is_verified(),
+            altered_chunks: self.blob.altered_chunks(),
             answered: self.memory.as_ref().map(|memory| memory.answered),
             ..RemoteStatus::default()
         };
@@ -106,13 +107,13 @@ impl RemoteImage {
         status
     }
 
-    /// Waits until all of it is here and nothing needs the network any more, for `timeout` at the
-    /// longest. Whether it came to that.
+    /// Waits until all of it is here, and compared with its digest where it has no table, for `timeout`
+    /// at the longest. Returns whether it came to that.
     #[must_use]
     pub fn wait_complete(&self, timeout: Duration) -> bool {
         let start = Instant::now();
         loop {
-            if self.status().detached {
+            if self.scheduler.is_finished() {
                 return self.blob.is_complete();
             }
             if start.elapsed() >= timeout {
@@ -125,6 +126,12 @@ impl RemoteImage {
     /// Fetches all that is missing, in the background.
     pub fn prefetch_all(&self) {
         self.scheduler.background();
+    }
+
+    /// Verifies what the cache had of the image and this process has not used yet, in the background.
+    /// What was altered is missing then. Ends with the servers let go of if all is here and right.
+    pub fn check_rest(&self) {
+        self.scheduler.check_rest();
     }
 
     /// Fetches the chunks of an access list in its order, in the background.
@@ -210,7 +217,14 @@ impl RemoteImage {
         loop {
             let missing = self.blob.missing(wanted.clone())?;
             if missing.is_empty() {
-                break;
+                if self.blob.read_if_present(bytes.start, out)? {
+                    break;
+                }
+                // A chunk of the cache was altered and has been dropped.
+                if Instant::now() >= deadline {
+                    return Err(io::Error::other("the cache keeps losing what was fetched"));
+                }
+                continue;
             }
             let pending = self.scheduler.demand(&missing).map_err(failed)?;
             // After the demand, so that it comes first; before the wait, so that nothing waits for it.
@@ -229,11 +243,7 @@ impl RemoteImage {
             pause = pause.saturating_mul(2).min(Duration::from_secs(2));
         }
         self.counters.waited(start.elapsed());
-        if self.blob.read_if_present(bytes.start, out)? {
-            return Ok(());
-        }
-        // It was here a moment ago: somebody found it to be wrong and dropped it.
-        Err(io::Error::other("the cache lost what was fetched"))
+        Ok(())
     }
 
     /// Waits for chunks, and gives why one of them could not be had, if so. Each that comes moves the
@@ -317,6 +327,7 @@ impl ReadAt for RemoteImage {
         if !self.blob.read_if_present(offset, out)? {
             return self.fetch(&bytes, out);
         }
+        self.scheduler.let_go_if_checked();
         if !self.blob.is_complete() {
             let chunks = self.blob.geometry().chunks_of(&bytes);
             if self.scheduler.is_marked(&chunks) {
@@ -350,5 +361,6 @@ impl Drop for RemoteImage {
         if let Err(error) = self.save_accesses() {
             tracing::warn!(%error, "the access list could not be written");
         }
+        self.blob.remove_temporary();
     }
 }

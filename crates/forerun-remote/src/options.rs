@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::CredentialFiles;
 use crate::registry::RegistryOptions;
 
 /// What is done with data ahead of the reader.
@@ -35,7 +36,8 @@ pub enum Prefetch {
 pub struct RemoteOptions {
     /// Where chunks are kept; without it the user's cache directory.
     pub cache_dir: Option<PathBuf>,
-    /// Bytes the cache may hold, all images together.
+    /// Bytes the cache may hold, all images together. Without a number a tenth of its filesystem, and less
+    /// where a twentieth would not stay free; `u64::MAX` for no limit.
     pub cache_limit: Option<u64>,
     /// Other addresses of the same image, best first, tried after that of the reference; for a
     /// registry the addresses of registries that mirror it, asked before it.
@@ -52,6 +54,8 @@ pub struct RemoteOptions {
     pub retries: u32,
     /// Whether images whose chunks cannot be verified one by one are refused.
     pub require_verified: bool,
+    /// Whether chunks that the cache has are served without being verified again at their first use.
+    pub trust_cache: bool,
     /// What is done ahead of readers.
     pub readahead: Readahead,
     /// What is fetched before anybody asks.
@@ -67,6 +71,8 @@ pub struct RemoteOptions {
     pub chunk_len: u32,
     /// Requests in flight at once, not counting those that readers wait for.
     pub requests: usize,
+    /// Files with users and passwords for web servers.
+    pub credentials: CredentialFiles,
     /// Further trusted certificates, PEM.
     pub ca_file: Option<PathBuf>,
 }
@@ -83,6 +89,7 @@ impl Default for RemoteOptions {
             connect_timeout: Duration::from_secs(5),
             retries: 5,
             require_verified: false,
+            trust_cache: false,
             readahead: Readahead::default(),
             prefetch: Prefetch::default(),
             record: None,
@@ -90,6 +97,7 @@ impl Default for RemoteOptions {
             registry: RegistryOptions::default(),
             chunk_len: 64 << 10,
             requests: 12,
+            credentials: CredentialFiles::default(),
             ca_file: None,
         }
     }

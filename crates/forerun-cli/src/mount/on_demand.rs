@@ -25,6 +25,7 @@ use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::remote;
+use crate::secrets::{self, PassedOn};
 
 /// Mounts, and fills the mount where that is this process's part. Nothing for all other mounts.
 pub fn run(
@@ -130,17 +131,25 @@ fn begin(
 
 /// What the guard of the mount is to do if this process dies. A process in the foreground is its
 /// caller's to start.
-fn guard_args(args: &MountArgs, options: &MountOptions) -> GuardArgs {
+fn guard_args(args: &MountArgs, options: &MountOptions) -> Result<GuardArgs> {
     let is_replaced = !args.foreground && options.restarts > 0;
-    GuardArgs {
+    if !is_replaced {
+        return Ok(GuardArgs::default());
+    }
+    let PassedOn { shown, secret } =
+        PassedOn::new().map_err(|error| failed("keeping the command line", &error))?;
+    let name = secrets::arguments().first().cloned().unwrap_or_default();
+    Ok(GuardArgs {
         args: Vec::new(),
-        filler: is_replaced.then(|| FillerCommand {
+        filler: Some(FillerCommand {
             program: daemon::newest_program(),
-            args: std::env::args_os().collect(),
+            args: std::iter::once(name).chain(shown).collect(),
             dir: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
             restarts: options.restarts,
+            secret,
+            secret_variable: PassedOn::VARIABLE.to_string(),
         }),
-    }
+    })
 }
 
 /// Gives what is to be told of the mount, where a process stays.
@@ -156,7 +165,7 @@ fn mount(
     let image = image.map_err(|error| Failure::from(error).of(remote.place()))?;
     let observer = image.reader().observer();
     context.observe(observer);
-    let guard = guard_args(args, options);
+    let guard = guard_args(args, options)?;
     let mounted = match resumed {
         Some(resumed) => resume_remote(remote, resumed, guard),
         None => {

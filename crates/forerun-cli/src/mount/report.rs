@@ -216,6 +216,7 @@ fn put_remote(page: &mut Page, status: &RemoteStatus) {
         ("remote_refetched_bytes_total", status.refetched_bytes),
         ("remote_wrong_bytes_total", status.wrong_bytes),
         ("remote_adopted_bytes_total", status.adopted_bytes),
+        ("remote_altered_chunks_total", status.altered_chunks),
         ("remote_requests_total", status.requests),
         ("remote_errors_total", status.errors),
         ("remote_retries_total", status.retries),

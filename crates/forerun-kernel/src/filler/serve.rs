@@ -145,6 +145,7 @@ pub fn start(shared: Arc<Shared>, guard: Guard, stop: OwnedFd) -> io::Result<Joi
         queue,
         guard: Some(guard),
         marked: true,
+        checking: false,
         buffer: Vec::new(),
     };
     std::thread::Builder::new()
@@ -158,6 +159,8 @@ struct Server {
     guard: Option<Guard>,
     /// Whether reads ask us.
     marked: bool,
+    /// Whether the rest of the cache is being verified.
+    checking: bool,
     buffer: Vec<u8>,
 }
 
@@ -194,6 +197,11 @@ impl Server {
         }
         if events {
             self.take_events();
+        }
+        if self.marked && !self.checking && self.shared.remote.blob().is_complete() {
+            // What this process has not used yet is all that keeps it here.
+            self.shared.remote.check_rest();
+            self.checking = true;
         }
         if self.marked && self.shared.remote.status().detached {
             match self.shared.group.forget(&self.shared.mount) {
@@ -251,10 +259,15 @@ impl Server {
                 range: event.range,
                 verdict: Verdict::Fail,
             };
-            if is_here(&asked) {
+            let here = is_here(&asked);
+            if here && is_checked(&asked) {
                 work_on(asked, &mut self.buffer);
             } else {
-                self.shared.counts.fetched.fetch_add(1, Ordering::Relaxed);
+                let fetched = u64::from(!here);
+                self.shared
+                    .counts
+                    .fetched
+                    .fetch_add(fetched, Ordering::Relaxed);
                 // Without workers it is dropped, which fails the read.
                 let _ = self.queue.send(asked);
             }
@@ -270,6 +283,14 @@ fn is_here(asked: &Asked) -> bool {
     let chunks = blob.geometry().chunks_of(range);
     let here = blob.known_present(chunks.clone());
     chunks.is_empty() || here.first() == Some(&chunks)
+}
+
+/// Whether what the cache has of the range was verified by this process. Else a chunk may turn out to be
+/// altered, and a worker has to wait until it is fetched again.
+fn is_checked(asked: &Asked) -> bool {
+    let blob = asked.shared.remote.blob();
+    let range = asked.range.as_ref();
+    range.is_some_and(|range| blob.are_checked(blob.geometry().chunks_of(range)))
 }
 
 fn work(asked: &Receiver<Asked>) {

@@ -9,13 +9,14 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::apart::Surroundings;
 use super::channel::{self, Word};
@@ -38,6 +39,11 @@ pub struct FillerCommand {
     pub dir: PathBuf,
     /// Deaths within a minute after which another filler is still started.
     pub restarts: u32,
+    /// What it is to read from a pipe, which nothing shows: arguments with passwords. Empty for nothing.
+    pub secret: Vec<u8>,
+    /// The variable that tells it of the pipe: the number of the process that starts it, a colon, and
+    /// the number of the descriptor.
+    pub secret_variable: String,
 }
 
 impl FillerCommand {
@@ -48,15 +54,19 @@ impl FillerCommand {
         let Some(this) = this else {
             return Ok(file.into());
         };
+        let count = this.args.len();
+        write!(
+            file,
+            "{}\0{count}\0{}\0",
+            this.restarts, this.secret_variable
+        )?;
         let parts = [this.program.as_os_str(), this.dir.as_os_str()];
-        let parts = parts
-            .into_iter()
-            .chain(this.args.iter().map(OsString::as_os_str));
-        write!(file, "{}\0", this.restarts)?;
-        for part in parts {
+        let args = this.args.iter().map(OsString::as_os_str);
+        for part in parts.into_iter().chain(args) {
             file.write_all(part.as_bytes())?;
             file.write_all(b"\0")?;
         }
+        file.write_all(&this.secret)?;
         Ok(file.into())
     }
 
@@ -66,29 +76,47 @@ impl FillerCommand {
         file.rewind()?;
         let mut bytes = Vec::new();
         file.take(MAX_COMMAND).read_to_end(&mut bytes)?;
-        let mut parts = bytes.split(|byte| *byte == 0);
+        Ok(Self::parse(&bytes))
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
         let mut next = || {
-            parts
-                .next()
-                .filter(|part| !part.is_empty())
-                .map(OsStr::from_bytes)
+            let end = rest.iter().position(|byte| *byte == 0)?;
+            let part = rest.get(..end)?;
+            rest = rest.get(end + 1..)?;
+            Some(OsStr::from_bytes(part))
         };
-        let restarts = next().and_then(|number| number.to_str()?.parse().ok());
-        let (Some(restarts), Some(program), Some(dir)) = (restarts, next(), next()) else {
-            return Ok(None);
-        };
-        let (program, dir) = (program.into(), dir.into());
-        let mut args: Vec<_> = parts
-            .map(|part| OsString::from_vec(part.to_vec()))
-            .collect();
-        // What follows the last end is no argument.
-        args.pop();
-        Ok(Some(Self {
+        let restarts = next()?.to_str()?.parse().ok()?;
+        let count: usize = next()?.to_str()?.parse().ok()?;
+        let secret_variable = next()?.to_str()?.to_string();
+        let (program, dir) = (next()?.into(), next()?.into());
+        let mut args = Vec::new();
+        for _ in 0..count {
+            args.push(next()?.to_os_string());
+        }
+        Some(Self {
             program,
             args,
             dir,
             restarts,
-        }))
+            secret: rest.to_vec(),
+            secret_variable,
+        })
+    }
+
+    /// The pipe with what is secret, and how it is called in the process that is started.
+    fn pipe(&self) -> io::Result<Option<(OwnedFd, String)>> {
+        if self.secret.is_empty() {
+            return Ok(None);
+        }
+        let (reader, mut writer) = io::pipe()?;
+        // The caller keeps it shorter than what a pipe holds.
+        writer.write_all(&self.secret)?;
+        let reader = OwnedFd::from(reader);
+        fcntl_setfd(&reader, FdFlags::empty())?;
+        let name = format!("{}:{}", std::process::id(), reader.as_raw_fd());
+        Ok(Some((reader, name)))
     }
 }
 
@@ -155,6 +183,10 @@ impl Filler {
             .ok_or(io::ErrorKind::InvalidInput)?;
         let mut process = Command::new(&command.program);
         std::os::unix::process::CommandExt::arg0(&mut process, name);
+        let pipe = command.pipe()?;
+        if let Some((_, name)) = &pipe {
+            process.env(&command.secret_variable, name);
+        }
         let child = process
             .args(args)
             .current_dir(&command.dir)
@@ -164,7 +196,7 @@ impl Filler {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        drop(process);
+        drop((process, pipe));
         let mut filler = Self { child, channel };
         // It does nothing before it has the descriptors.
         surroundings.put(filler.child.id());
@@ -244,6 +276,8 @@ mod tests {
             args: ["forerun", "", "a b\n", "/mnt"].map(Into::into).to_vec(),
             dir: "/srv".into(),
             restarts: 2,
+            secret: b"2\0u:p\0".to_vec(),
+            secret_variable: "FROM".to_string(),
         };
         let kept = FillerCommand::keep(Some(&command)).unwrap();
         assert_eq!(FillerCommand::kept(kept.as_fd()).unwrap(), Some(command));

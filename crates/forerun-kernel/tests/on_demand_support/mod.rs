@@ -209,6 +209,8 @@ pub fn filler_process() {
             .collect(),
         dir: "/".into(),
         restarts: restarts.parse().unwrap(),
+        secret: Vec::new(),
+        secret_variable: String::new(),
     });
     let guard = GuardArgs {
         filler,

@@ -28,12 +28,14 @@ impl Process {
     /// Starts a process with the arguments of this one and the program that is installed now.
     pub fn start(directory: &Path, stdout: Stdio, stderr: Stdio) -> io::Result<Self> {
         let (channel, theirs) = Channel::pair()?;
-        let child = daemon::server_command()
+        let (mut command, secrets) = daemon::server_command()?;
+        let child = command
             .current_dir(directory)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(stdout)
             .stderr(stderr)
             .spawn()?;
+        drop(secrets);
         Ok(Self { child, channel })
     }
 

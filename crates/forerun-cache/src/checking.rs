@@ -168,7 +168,7 @@ impl CachedBlob {
             identity,
             "a chunk in the cache was altered since it was stored; it is fetched again"
         );
-        self.drop_chunks(&[chunk..chunk + 1])?;
+        self.drop_chunks(std::slice::from_ref(&(chunk..chunk + 1)))?;
         Ok(())
     }
 }

@@ -59,7 +59,7 @@ impl Cache {
         let options = &self.inner.options;
         let mut target = options.limit_bytes;
         if options.keep_free > 0
-            && let Ok(disk) = rustix::fs::statvfs(&self.inner.layout.blobs())
+            && let Ok(disk) = rustix::fs::statvfs(self.inner.layout.blobs())
         {
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
             target = target.min(used.saturating_sub(options.keep_free.saturating_sub(free)));

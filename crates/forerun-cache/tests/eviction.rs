@@ -201,15 +201,21 @@ fn blobs(cache: &Cache) -> usize {
     fs::read_dir(cache.layout().blobs()).unwrap().count()
 }
 
+/// A blob of four chunks that goes when it is closed.
+fn temporary(cache: &Cache, bytes: &[u8]) -> Arc<CachedBlob> {
+    let mut wanted = spec(bytes, false);
+    wanted.temporary = true;
+    let blob = cache.blob(wanted).unwrap();
+    store(&blob, bytes, 0..4);
+    blob
+}
+
 #[test]
 fn a_temporary_blob_is_gone_when_it_is_closed() {
     let dir = temp_dir("temporary");
     let cache = quiet(dir.path());
     let bytes = image(1, 4 * CHUNK_LEN);
-    let mut wanted = spec(&bytes, false);
-    wanted.temporary = true;
-    let blob = cache.blob(wanted).unwrap();
-    store(&blob, &bytes, 0..4);
+    let blob = temporary(&cache, &bytes);
     let kept = cache.blob(spec(&image(2, CHUNK_LEN), false)).unwrap();
     assert_eq!(blobs(&cache), 2);
     blob.remove_temporary();
@@ -226,10 +232,7 @@ fn a_temporary_blob_of_a_killed_process_is_gone_when_the_cache_is_used_again() {
     let dir = temp_dir("temporary");
     let cache = quiet(dir.path());
     let bytes = image(1, 4 * CHUNK_LEN);
-    let mut wanted = spec(&bytes, false);
-    wanted.temporary = true;
-    let blob = cache.blob(wanted).unwrap();
-    store(&blob, &bytes, 0..4);
+    let blob = temporary(&cache, &bytes);
     let there = cache.layout().blob(blob.identity());
     let kept = temp_dir("kept");
     common::copy_tree(&there, &kept.path().join("blob"));

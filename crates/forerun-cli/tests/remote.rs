@@ -313,14 +313,19 @@ fn mirrors_are_read_again_on_sighup() {
     mounted.end();
 }
 
-#[test]
-fn credentials_are_used_and_never_shown() {
-    let place = Place::new();
+/// A server of the files of `place` that asks for a password.
+fn with_password(place: &Place) -> Option<Nginx> {
     let options = NginxOptions {
         basic_auth: true,
         ..NginxOptions::default()
     };
-    let Some(nginx) = Nginx::start(place.dir.path(), &options) else {
+    Nginx::start(place.dir.path(), &options)
+}
+
+#[test]
+fn credentials_are_used_and_never_shown() {
+    let place = Place::new();
+    let Some(nginx) = with_password(&place) else {
         return;
     };
     let plain = nginx.url_of("image");
@@ -353,11 +358,7 @@ fn credentials_are_used_and_never_shown() {
 #[test]
 fn the_process_of_a_mount_has_no_password_in_its_arguments_also_after_a_restart() {
     let place = Place::new();
-    let options = NginxOptions {
-        basic_auth: true,
-        ..NginxOptions::default()
-    };
-    let Some(nginx) = Nginx::start(place.dir.path(), &options) else {
+    let Some(nginx) = with_password(&place) else {
         return;
     };
     let plain = nginx.url_of("image");
@@ -476,11 +477,7 @@ fn every_command_refuses_plain_http_to_other_machines_in_the_same_way() {
 #[test]
 fn passwords_come_from_netrc_and_credentials_files() {
     let place = Place::new();
-    let options = NginxOptions {
-        basic_auth: true,
-        ..NginxOptions::default()
-    };
-    let Some(nginx) = Nginx::start(place.dir.path(), &options) else {
+    let Some(nginx) = with_password(&place) else {
         return;
     };
     let url = nginx.url_of("image");

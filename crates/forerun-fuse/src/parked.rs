@@ -206,8 +206,9 @@ impl Watch {
             } else {
                 continue;
             };
-            parked.refuse(errno);
+            // Counted first: its reader may ask for the count.
             self.refused.fetch_add(1, Ordering::Relaxed);
+            parked.refuse(errno);
         }
     }
 }

@@ -1,3 +1,5 @@
+//! The two lanes: what leaves a place, what is handed over, and that nothing waits for another lane.
+
 use std::sync::mpsc;
 use std::thread;
 

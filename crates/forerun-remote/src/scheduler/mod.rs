@@ -367,7 +367,8 @@ impl Shared {
         let is_whole = self.blob.is_complete();
         self.finished
             .store(is_whole || is_broken, Ordering::Release);
-        if !is_broken && !(is_whole && self.blob.is_checked()) {
+        let is_done = is_broken || (is_whole && self.blob.is_checked());
+        if !is_done {
             return;
         }
         self.let_go.store(true, Ordering::Release);

@@ -41,7 +41,6 @@ fn ends_soon(mounted: &mut Mounted<'_>, begin: Instant) {
     eventually("the process ends", || {
         mounted.child.try_wait().unwrap().is_some()
     });
-    println!("the process ended after {:?}", begin.elapsed());
     assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
 }
 

@@ -172,6 +172,8 @@ fn metadata_is_answered_while_readers_wait_for_a_disk() {
         let _readers = scene.readers(readers);
         let mnt = scene.place.mnt();
         assert_quick(&within(PATIENCE, move || look_around(&mnt)));
+        // Only the end of the process ends the reads that threads hang in.
+        assert!(scene.mount().ending().hangs());
     }
 }
 
@@ -186,6 +188,10 @@ fn killed_readers_go_and_free_their_threads() {
     readers.kill();
     assert_eq!(readers.wait(), 0);
     let (took, waiting) = (begin.elapsed(), scene.mount().waiting());
+    assert!(
+        !scene.mount().ending().hangs(),
+        "no taker waits for a server"
+    );
     println!("500 readers were gone after {took:?}: {waiting:?}");
     assert!(took < Duration::from_secs(10), "{took:?}");
     assert_eq!((waiting.now, waiting.refused), (0, 500), "{waiting:?}");

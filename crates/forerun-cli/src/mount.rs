@@ -157,7 +157,7 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     }
     if !args.foreground && !in_background {
         if args.helper.is_some_and(|call| call.fake) {
-            context.open(&image_args(args, &options))?;
+            context.open_unconfined(&image_args(args, &options))?;
             return Ok(Exit::Ok);
         }
         return daemon::start();
@@ -251,7 +251,8 @@ fn open_and_mount(
         Some(volume) => forerun_fuse::mount_volume(volume.volume().clone(), &args.dir, options),
         None => {
             let events = trace.map(volume::as_sink);
-            let image = context.open_traced(&image_args(args, options), events)?;
+            let prepared = context.prepare(&image_args(args, options))?;
+            let image = context.open_prepared(prepared, events)?;
             identity = handover::identity(args, options, context.remotes().first());
             match inherited {
                 None => forerun_fuse::mount(&image, &args.dir, options),

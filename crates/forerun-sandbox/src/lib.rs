@@ -45,6 +45,7 @@ pub struct Sandbox {
     rules: Rules,
     sockets: Sockets,
     programs: bool,
+    all_files: Option<&'static str>,
     capabilities: Capabilities,
 }
 
@@ -54,6 +55,7 @@ impl Default for Sandbox {
             rules: Rules::default(),
             sockets: Sockets::None,
             programs: false,
+            all_files: None,
             capabilities: Capabilities::empty(),
         }
     }
@@ -94,6 +96,20 @@ impl Sandbox {
         self
     }
 
+    /// Allows to remove empty directories from `dir`.
+    #[must_use]
+    pub fn remove_directories_in(mut self, dir: impl AsRef<Path>) -> Self {
+        self.rules.remove_dirs.push(dir.as_ref().into());
+        self
+    }
+
+    /// Leaves Landlock out, for this reason: the process needs files that nothing names beforehand.
+    #[must_use]
+    pub const fn all_files(mut self, reason: &'static str) -> Self {
+        self.all_files = Some(reason);
+        self
+    }
+
     /// Allows sockets. [`Sockets::New`] also allows to read what the system keeps about the network:
     /// name servers, certificates.
     #[must_use]
@@ -106,7 +122,17 @@ impl Sandbox {
     #[must_use]
     pub const fn programs(mut self) -> Self {
         self.programs = true;
-        self
+        self.all_files("programs that it runs need their files")
+    }
+
+    /// Allows what `other` allows as well.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.rules.add(other.rules);
+        self.sockets = self.sockets.max(other.sockets);
+        self.programs |= other.programs;
+        self.all_files = self.all_files.or(other.all_files);
+        self.keep(other.capabilities)
     }
 
     /// Keeps these capabilities where the process has them.
@@ -124,9 +150,9 @@ impl Sandbox {
         report.put("no_new_privs", no_new_privs());
         report.put("core dumps", no_core_dumps());
         // Before the capabilities go: a rule begins with opening its path.
-        let paths = match self.programs {
-            true => State::Missing("programs that it runs need their files".into()),
-            false => match paths::restrict(&self.rules, self.sockets, threads > 1) {
+        let paths = match self.all_files {
+            Some(reason) => State::Missing(reason.into()),
+            None => match paths::restrict(&self.rules, self.sockets, threads > 1) {
                 (state, true) => state,
                 (state, false) => of_this_thread(state, threads),
             },
@@ -134,7 +160,7 @@ impl Sandbox {
         report.put("landlock", paths);
         let dropped = capabilities::keep_only(self.capabilities);
         report.put("capabilities", of_this_thread(dropped, threads));
-        let writes = self.rules.writes();
+        let writes = self.rules.writes() || self.all_files.is_some();
         report.put(
             "seccomp",
             filter::install(self.sockets, self.programs, writes),

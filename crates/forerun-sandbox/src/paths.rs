@@ -52,9 +52,18 @@ pub struct Rules {
     pub write: Vec<PathBuf>,
     pub write_file: Vec<PathBuf>,
     pub name: Vec<PathBuf>,
+    pub remove_dirs: Vec<PathBuf>,
 }
 
 impl Rules {
+    pub fn add(&mut self, other: Self) {
+        self.read.extend(other.read);
+        self.write.extend(other.write);
+        self.write_file.extend(other.write_file);
+        self.name.extend(other.name);
+        self.remove_dirs.extend(other.remove_dirs);
+    }
+
     /// Whether names of files are made or removed.
     pub fn writes(&self) -> bool {
         !self.write.is_empty() || !self.name.is_empty()
@@ -93,6 +102,7 @@ fn try_restrict(
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     let write_file = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate | IoctlDev});
     let name = make_bitflags!(AccessFs::{MakeReg | MakeSock | RemoveFile});
+    let remove_dirs = make_bitflags!(AccessFs::{RemoveDir});
     let below = AccessFs::from_all(NEWEST) & !make_bitflags!(AccessFs::{Execute | IoctlDev});
     created = allow(created, ALWAYS.iter().map(PathBuf::from), read)?;
     if sockets == Sockets::New {
@@ -101,6 +111,7 @@ fn try_restrict(
     created = allow(created, rules.read.iter().cloned(), read)?;
     created = allow(created, rules.write_file.iter().cloned(), write_file)?;
     created = allow(created, rules.name.iter().cloned(), name)?;
+    created = allow(created, rules.remove_dirs.iter().cloned(), remove_dirs)?;
     created = allow(created, rules.write.iter().cloned(), below)?;
     let status = created.all_threads(all_threads)?.restrict_self()?;
     let state = match status.ruleset {

@@ -38,6 +38,9 @@ const FILES: &[c_long] = &[
     libc::SYS_copy_file_range,
     libc::SYS_sendfile,
     libc::SYS_splice,
+    // Signals reach the thread that waits for them through a pair of sockets.
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
     libc::SYS_ppoll,
     libc::SYS_pselect6,
     libc::SYS_epoll_create1,
@@ -198,8 +201,6 @@ const OLDER_NAMES: &[c_long] = &[];
 const OPEN_SOCKETS: &[c_long] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
-    libc::SYS_sendto,
-    libc::SYS_recvfrom,
     libc::SYS_sendmsg,
     libc::SYS_recvmsg,
     libc::SYS_shutdown,

@@ -45,7 +45,7 @@ pub fn run(
     if !in_background {
         present::refuse(&args.dir, chosen)?;
         if args.helper.is_some_and(|call| call.fake) {
-            context.open(&image_args(args, options))?;
+            context.open_unconfined(&image_args(args, options))?;
             return Ok(Some(Exit::Ok));
         }
         if !args.foreground {

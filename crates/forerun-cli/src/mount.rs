@@ -7,9 +7,11 @@ mod daemon;
 mod handover;
 mod helper;
 mod on_demand;
+mod outside;
 mod present;
 mod report;
 mod reread;
+mod sandbox;
 mod socket;
 mod via;
 mod volume;
@@ -21,8 +23,9 @@ use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use forerun::remote::RemoteImage;
-use forerun::{Locking, MemoryUse, TraceWriter};
+use forerun::{Locking, MemoryUse};
 use forerun_fuse::{Inherited, Mount, MountOptions, Unmounted, Unmounter};
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -35,7 +38,8 @@ use crate::remote::{self, RemoteArgs};
 use handover::Succession;
 use report::{Report, Shown};
 use reread::Rereading;
-use socket::Telling;
+use sandbox::Open;
+use socket::{Telling, Unnamed};
 
 pub use helper::{as_mount_helper, helper_status};
 pub use present::umount as umount_by_kernel;
@@ -131,6 +135,9 @@ pub struct HelperCall {
 /// Mounts. In the foreground this returns when the mount has ended, else when it answers.
 pub fn run(context: &Context, args: &MountArgs) -> Result {
     let (mut options, via) = parse_options(context, args)?;
+    if outside::is_it() {
+        return outside::run(args, &mut options);
+    }
     if crate::source::is_stdin(&args.image) {
         let hint = "save it to a file first; a file of that name is ./-";
         return Err(Failure::usage("standard input cannot be mounted").hint(hint));
@@ -174,8 +181,13 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
         options.fsname = Some(fsname(&args.image));
     }
     let is_successor = inherited.is_some();
+    if !context.global.no_sandbox {
+        options.outside = Some(sandbox::start_outside(args, inherited.as_ref())?);
+    }
+    let socket = socket::open();
     let (trace_to, log_to) = (trace.as_ref(), log.as_ref());
-    let mounted = open_and_mount(context, args, &options, trace_to, inherited, log_to)?;
+    let open = sandbox::open(context, args, &options, trace_to, (&inherited, &socket))?;
+    let mounted = open_and_mount(context, args, &options, open, inherited, log_to)?;
     let (mut mount, succession) = mounted;
     let remote = context.remotes().first().map(Arc::clone);
     watch(
@@ -189,7 +201,8 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
         .open_options()
         .engine
         .memory_use();
-    let _until_the_end = tell(args, &mount, (remote, memory), &succession, is_successor)?;
+    let shown = (remote, memory, context.confinement.json());
+    let _until_the_end = tell(args, &mount, shown, &succession, (is_successor, socket))?;
     // From here on nobody listens on the terminal but in the foreground.
     if is_successor {
         daemon::ready_to_go_on(log)?;
@@ -219,40 +232,34 @@ fn remount(args: &MountArgs, options: &MountOptions) -> Result {
 fn tell(
     args: &MountArgs,
     mount: &Mount,
-    (remote, memory): (Option<Arc<RemoteImage>>, MemoryUse),
+    (remote, memory, sandbox): (Option<Arc<RemoteImage>>, MemoryUse, Value),
     succession: &Arc<Succession>,
-    is_successor: bool,
+    (is_successor, socket): (bool, io::Result<Unnamed>),
 ) -> Result<Option<Telling>> {
     let shown = Shown::Fuse {
         monitor: mount.monitor(),
         device: succession.device(),
     };
     let image = remote::shown(&args.image);
-    let report = Report::new(mount.path(), image, shown, remote, memory);
-    report::begin(report, args, Some(succession), is_successor)
+    let report = Report::new(mount.path(), image, shown, remote, memory, sandbox);
+    report::begin(report, args, Some(succession), is_successor, socket)
 }
 
-/// Opens what is to be mounted, and mounts it, or takes it over from another process.
+/// Mounts what is open, or takes the mount over from another process.
 fn open_and_mount(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
-    trace: Option<&Arc<TraceWriter>>,
+    open: Open,
     inherited: Option<Inherited>,
     log: Option<&File>,
 ) -> Result<(Mount, Arc<Succession>)> {
-    // Only images are inherited, whatever could be done with them now.
-    let volume = match inherited {
-        None => volume::open(context, args, options, trace)?,
-        Some(_) => None,
-    };
     let mut identity = Vec::new();
-    let mounted = match volume {
-        Some(volume) => forerun_fuse::mount_volume(volume.volume().clone(), &args.dir, options),
-        None => {
-            let events = trace.map(volume::as_sink);
-            let prepared = context.prepare(&image_args(args, options))?;
-            let image = context.open_prepared(prepared, events)?;
+    let mounted = match open {
+        Open::Volume(volume) => {
+            forerun_fuse::mount_volume(volume.volume().clone(), &args.dir, options)
+        }
+        Open::Image(image) => {
             identity = handover::identity(args, options, context.remotes().first());
             match inherited {
                 None => forerun_fuse::mount(&image, &args.dir, options),
@@ -264,7 +271,7 @@ fn open_and_mount(
         }
     };
     let mount = mounted.map_err(|error| mount_failure(&error, args))?;
-    let succession = Succession::new(args, &mount, identity);
+    let succession = Succession::new(args, &mount, identity, options.outside.clone());
     Ok((mount, Arc::new(succession)))
 }
 
@@ -411,7 +418,7 @@ fn print_requests(context: &Context, mount: &Mount) {
         let counts = requests
             .iter()
             .map(|(kind, n)| (kind.name().to_string(), n.into()));
-        let counts = serde_json::Value::Object(counts.collect());
+        let counts = Value::Object(counts.collect());
         writeln!(stderr, "{}", serde_json::json!({ "fuse_requests": counts }))
     } else {
         write!(stderr, "{requests}")

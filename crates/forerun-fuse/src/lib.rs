@@ -30,6 +30,7 @@ mod inode;
 mod mount;
 mod mountpoint;
 mod options;
+mod outside;
 mod push;
 mod push_tree;
 mod remount;
@@ -45,6 +46,7 @@ pub use forerun::{Image, MountEntry, Reader, Volume, VolumeMut, is_mounted_for_w
 pub use handover::{Giver, HandoverError, Inherited, Offered, take_over};
 pub use mount::{Monitor, Mount, mount, mount_reader, mount_volume};
 pub use options::{MountOptions, OptionError, parse_size};
+pub use outside::{Outside, prepare_mountpoint, serve_outside};
 pub use remount::remount;
 pub use umount::{UmountOptions, umount};
 pub use unmounter::{Unmounted, Unmounter};

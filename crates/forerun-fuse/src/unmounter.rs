@@ -13,6 +13,7 @@ use forerun::{mounts, top_mount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::guardian::Guardian;
+use crate::outside::{Attached, Outside};
 use crate::umount::detach;
 use crate::{MountError, UmountError};
 
@@ -22,6 +23,8 @@ pub struct Unmounter {
     path: PathBuf,
     device: (u32, u32),
     held: Arc<Mutex<Held>>,
+    /// The process that unmounts for this one.
+    outside: Option<Outside>,
 }
 
 /// What is let go of when the mount has ended.
@@ -78,7 +81,25 @@ impl Unmounter {
             path: path.to_path_buf(),
             device: entry.device,
             held: Arc::new(Mutex::new(held)),
+            outside: None,
         })
+    }
+
+    /// For the mount that the process outside has just made on `path`.
+    pub(crate) fn outside(
+        path: PathBuf,
+        attached: Attached,
+        outside: Outside,
+    ) -> Result<(Self, OwnedFd), MountError> {
+        let Attached {
+            connection,
+            device,
+            guardian,
+        } = attached;
+        let unmounter = Self::inherited(path, device, &connection, Some(outside));
+        let unmounter = unmounter.map_err(MountError::Serve)?;
+        unmounter.adopt(guardian);
+        Ok((unmounter, connection))
     }
 
     /// For a mount that another process has made, and still serves.
@@ -86,6 +107,7 @@ impl Unmounter {
         path: PathBuf,
         device: (u32, u32),
         connection: &OwnedFd,
+        outside: Option<Outside>,
     ) -> io::Result<Self> {
         let held = Held {
             connection: Some(connection.try_clone()?),
@@ -95,6 +117,7 @@ impl Unmounter {
             path,
             device,
             held: Arc::new(Mutex::new(held)),
+            outside,
         })
     }
 
@@ -129,6 +152,14 @@ impl Unmounter {
     /// # Errors
     /// [`UmountError`].
     pub fn unmount(&self) -> Result<Unmounted, UmountError> {
+        if let Some(outside) = &self.outside {
+            let connection = self.lock().connection.as_ref().map(OwnedFd::try_clone);
+            return match connection {
+                Some(Ok(connection)) if is_connected(&connection) => outside.unmount(&connection),
+                Some(Ok(_)) | None => Ok(Unmounted::Done),
+                Some(Err(error)) => Err(UmountError::Outside(error.to_string())),
+            };
+        }
         match self.sight()? {
             Sight::Gone => return Ok(Unmounted::Done),
             Sight::Covered => {

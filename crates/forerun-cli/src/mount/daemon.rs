@@ -91,7 +91,7 @@ pub fn newest_program() -> PathBuf {
 }
 
 /// This program, by a path that keeps its name in the list of processes if it still leads here.
-fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     let itself = PathBuf::from("/proc/self/exe");
     let named = std::env::current_exe().ok().filter(|path| path.is_file());
     named.unwrap_or(itself)

@@ -7,20 +7,20 @@
 //! says on its standard error, to be passed on by the old process, which goes on serving.
 
 use std::fs::Metadata;
-use std::io::{self, Read, Write};
+use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use forerun::remote::RemoteImage;
-use forerun_fuse::{Giver, Inherited, Mount, MountOptions};
+use forerun_fuse::{Giver, Inherited, Mount, MountOptions, Outside};
 
 use super::{MountArgs, daemon};
 use crate::error::{Failure, Result, without_errno};
@@ -41,6 +41,8 @@ pub struct Succession {
     identity: Vec<u8>,
     /// Where relative names of the command line begin.
     directory: PathBuf,
+    /// What starts the other process where this one may not.
+    outside: Option<Outside>,
     /// Why not at all.
     refused: Option<&'static str>,
     under_way: AtomicBool,
@@ -48,7 +50,12 @@ pub struct Succession {
 
 impl Succession {
     /// For a mount that has just begun.
-    pub fn new(args: &MountArgs, mount: &Mount, identity: Vec<u8>) -> Self {
+    pub fn new(
+        args: &MountArgs,
+        mount: &Mount,
+        identity: Vec<u8>,
+        outside: Option<Outside>,
+    ) -> Self {
         let refused = if args.foreground {
             Some("its process runs in the foreground (-f): whoever started it must start it again")
         } else if args.trace.is_some() {
@@ -62,6 +69,7 @@ impl Succession {
             giver: mount.giver(),
             identity,
             directory: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+            outside,
             refused,
             under_way: AtomicBool::new(false),
         }
@@ -111,21 +119,16 @@ impl Succession {
         let text = |error: forerun_fuse::HandoverError| without_errno(&error.to_string());
         let starting = |error: io::Error| without_errno(&format!("starting a process: {error}"));
         let (offered, theirs) = self.giver.offer(&self.identity).map_err(text)?;
-        let stdout = asker.try_clone().map_err(starting)?;
-        let mut child = daemon::command(daemon::newest_program())
-            .current_dir(&self.directory)
-            .env(PREDECESSOR, std::process::id().to_string())
-            .stdin(Stdio::from(theirs))
-            .stdout(Stdio::from(OwnedFd::from(stdout)))
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(starting)?;
-        let words = listen(&mut child);
+        let stdout = OwnedFd::from(asker.try_clone().map_err(starting)?);
+        let (stderr, theirs_too) = io::pipe().map_err(starting)?;
+        let files = [theirs, stdout, theirs_too.into()];
+        let child = self.start(files).map_err(starting)?;
+        let words = listen(stderr);
         if let Err(error) = offered.wait(PATIENCE) {
             drop(offered);
             return Err(last_words(child, words, &text(error)));
         }
-        tracing::info!(pid = child.id(), "going on in another process");
+        tracing::info!("going on in another process");
         // It is told that we go on before we are.
         if let Err(error) = offered.commit() {
             let why = text(error);
@@ -135,6 +138,53 @@ impl Succession {
         }
         Ok(())
     }
+}
+
+impl Succession {
+    /// Starts the new process with these standard files.
+    fn start(&self, files: [OwnedFd; 3]) -> io::Result<Started> {
+        if let Some(outside) = &self.outside {
+            outside.succeed([files[0].as_fd(), files[1].as_fd(), files[2].as_fd()])?;
+            return Ok(Started::Outside(outside.clone()));
+        }
+        let [stdin, stdout, stderr] = files.map(Stdio::from);
+        successor(&std::process::id().to_string(), daemon::newest_program())
+            .current_dir(&self.directory)
+            .stdin(stdin)
+            .stdout(stdout)
+            .stderr(stderr)
+            .spawn()
+            .map(Started::Here)
+    }
+}
+
+/// The new process.
+enum Started {
+    /// A child of this one.
+    Here(Child),
+    /// One that the process outside of the sandbox has started.
+    Outside(Outside),
+}
+
+impl Started {
+    fn kill(&mut self) {
+        let _is_ended = match self {
+            Self::Here(child) => child.kill().and_then(|()| child.wait()).map(drop),
+            Self::Outside(outside) => outside.end_successor(),
+        };
+    }
+}
+
+/// The command that starts a successor of the server of that number.
+pub fn successor(server: &str, program: PathBuf) -> Command {
+    let mut command = daemon::command(program);
+    command.env(PREDECESSOR, server);
+    command
+}
+
+/// Says to a process that it is nobody's successor.
+pub fn without_predecessor(command: &mut Command) -> &mut Command {
+    command.env_remove(PREDECESSOR)
 }
 
 /// Says why not.
@@ -147,8 +197,7 @@ fn tell(mut asker: &UnixStream, words: &str) {
 type Words = Option<Receiver<Vec<u8>>>;
 
 /// Takes what it says, so that it is never held up.
-fn listen(child: &mut Child) -> Words {
-    let mut stderr = child.stderr.take()?;
+fn listen(mut stderr: PipeReader) -> Words {
     let (all, heard) = sync_channel(1);
     let thread = std::thread::Builder::new().name("restart-words".to_string());
     let listening = thread.spawn(move || {
@@ -163,13 +212,13 @@ fn listen(child: &mut Child) -> Words {
 }
 
 /// Waits for its end, if need be brings it about; gives what it said, or else what we say.
-fn last_words(mut child: Child, words: Words, else_said: &str) -> String {
+fn last_words(mut child: Started, words: Words, else_said: &str) -> String {
     let heard = words.and_then(|words| {
         let by_itself = words.recv_timeout(PARTING).ok();
-        let _ended_already = child.kill();
+        child.kill();
         by_itself.or_else(|| words.recv_timeout(PARTING).ok())
     });
-    let _is_ended = child.kill().and_then(|()| child.wait());
+    child.kill();
     let words = String::from_utf8_lossy(&heard.unwrap_or_default()).into_owned();
     match words.trim() {
         "" => else_said.to_string(),

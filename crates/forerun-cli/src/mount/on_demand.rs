@@ -12,12 +12,13 @@ use forerun::Image;
 use forerun::remote::RemoteImage;
 use forerun_fuse::MountOptions;
 use forerun_kernel::{Ended, GuardArgs, OnDemand, mount_remote};
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::report::{self, Report, Shown};
 use super::reread::Rereading;
-use super::socket::Telling;
+use super::socket::{self, Telling};
 use super::{MountArgs, Via, daemon, failed, image_args, open_log, present, via};
 use crate::context::Context;
 use crate::error::{Failure, Result};
@@ -104,7 +105,7 @@ fn begin(
     let rereading = Rereading::of(image, args.remote.clone());
     watch(signals, dir.to_path_buf(), rereading)?;
     match report {
-        Some(report) => report::begin(report, args, None, false),
+        Some(report) => report::begin(report, args, None, false, socket::open()),
         None => {
             if args.metrics.is_some() {
                 context.note("all of the image is here: no process stays to serve metrics");
@@ -139,7 +140,14 @@ fn mount(
         };
         let image = remote::shown(&args.image);
         let memory = open.engine.memory_use();
-        Report::new(&dir, image, shown, Some(Arc::clone(remote)), memory)
+        Report::new(
+            &dir,
+            image,
+            shown,
+            Some(Arc::clone(remote)),
+            memory,
+            Value::Null,
+        )
     });
     Ok((mounted, dir, report))
 }

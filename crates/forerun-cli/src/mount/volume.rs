@@ -7,7 +7,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun::{Error, EventSink, Locking, TraceWriter, VolumeMut};
+use forerun::locks::{self, Held};
+use forerun::{Error, EventSink, FileDevice, Locking, OpenOptions, TraceWriter, VolumeMut};
 use forerun_fuse::MountOptions;
 
 use super::{MountArgs, daemon};
@@ -16,13 +17,21 @@ use crate::error::{Failure, Result};
 use crate::patience::patiently;
 use crate::source;
 
-/// Opens the volume for reading and writing; nothing where it is to be mounted read-only.
-pub fn open(
+/// A volume that is open for reading and writing, and of which nothing has been parsed.
+pub struct Prepared {
+    device: Held<FileDevice>,
+    open: OpenOptions,
+    /// Whether the command line insists on writing.
+    asked: bool,
+}
+
+/// Opens the device of a volume for reading and writing; nothing where it is to be mounted read-only.
+pub fn prepare(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
     trace: Option<&Arc<TraceWriter>>,
-) -> Result<Option<VolumeMut>> {
+) -> Result<Option<Prepared>> {
     // mount(8) says rw of whatever is not said to be ro.
     let asked = options.rw_asked && args.helper.is_none();
     let mut open = options.open_options();
@@ -48,18 +57,37 @@ pub fn open(
         }
         return Ok(None);
     }
-    let opened = patiently(&args.image, || {
-        VolumeMut::open(&args.image, &open, &options.write)
-    });
-    match opened {
+    match patiently(&args.image, || locks::device(&args.image, &open)) {
+        Ok(device) => Ok(Some(Prepared {
+            device,
+            open,
+            asked,
+        })),
+        Err(Error::Io { source, len: 0, .. }) if !asked && is_protected(&source) => {
+            context.note("the image may not be written to: mounting read-only");
+            Ok(None)
+        }
+        Err(error) => Err(source::from_open(error, &open).of(args.image.display())),
+    }
+}
+
+/// Opens the volume; nothing where its state allows only to read it.
+pub fn open(
+    context: &Context,
+    args: &MountArgs,
+    options: &MountOptions,
+    prepared: Prepared,
+) -> Result<Option<VolumeMut>> {
+    let Prepared {
+        device,
+        open,
+        asked,
+    } = prepared;
+    match VolumeMut::from_device(Arc::new(device), &open, &options.write) {
         Ok(volume) => {
             context.observe(volume.volume().observer());
             context.warn_of(&args.image, &volume.volume().fs().volume());
             Ok(Some(volume))
-        }
-        Err(Error::Io { source, len: 0, .. }) if !asked && is_protected(&source) => {
-            context.note("the image may not be written to: mounting read-only");
-            Ok(None)
         }
         Err(Error::ReadOnly(why)) if !asked => {
             context.note(&format!("mounting read-only: {why}"));

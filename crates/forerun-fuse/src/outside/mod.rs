@@ -1,0 +1,165 @@
+//! A process outside of the sandbox, which does for a server what that may no longer do.
+//!
+//! A process in a sandbox can neither mount nor unmount, nor run fusermount3. So a server that is to
+//! be confined starts another process first, and asks it. The requests are few and name no path: the
+//! other process has the command line of the mount. It reads no byte of an image.
+
+mod packet;
+mod serve;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::guardian::Guardian;
+use crate::{Inherited, MountError, UmountError, Unmounted};
+use packet::Packet;
+
+pub use serve::serve_outside;
+
+/// What a request asks for: its first word.
+mod word {
+    pub const ATTACH: &str = "attach";
+    pub const ADOPT: &str = "adopt";
+    pub const UNMOUNT: &str = "unmount";
+    pub const LIFT: &str = "lift";
+    pub const CALL: &str = "call";
+    pub const SUCCEED: &str = "succeed";
+    pub const END: &str = "end";
+    /// Answers.
+    pub const DONE: &str = "done";
+    pub const IN_USE: &str = "in-use";
+    pub const FAILED: &str = "failed";
+}
+
+/// The process, as the server sees it.
+#[derive(Clone, Debug)]
+pub struct Outside(Arc<Mutex<OwnedFd>>);
+
+impl PartialEq for Outside {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Outside {}
+
+/// A mount that was just made.
+pub struct Attached {
+    pub connection: OwnedFd,
+    pub device: (u32, u32),
+    pub guardian: Option<Guardian>,
+}
+
+impl Outside {
+    /// For a process that serves the other end of `socket`.
+    #[must_use]
+    pub fn new(socket: OwnedFd) -> Self {
+        Self(Arc::new(Mutex::new(socket)))
+    }
+
+    /// Names the mount that this server takes over. To be called before the process is confined, and
+    /// once.
+    ///
+    /// # Errors
+    /// Those of the socket, and what the other process reports.
+    pub fn adopt(&self, inherited: &Inherited) -> io::Result<()> {
+        let (major, minor) = inherited.device();
+        let request = format!("{} {major} {minor} ", word::ADOPT);
+        let path = inherited.path().as_os_str();
+        let request = [request.as_bytes(), path.as_encoded_bytes()].concat();
+        self.done(&request, &[]).map(drop)
+    }
+
+    /// Starts a process that is to serve the mount, with these standard files.
+    ///
+    /// # Errors
+    /// As [`adopt`](Self::adopt).
+    pub fn succeed(&self, files: [BorrowedFd<'_>; 3]) -> io::Result<()> {
+        let request = format!("{} {}", word::SUCCEED, std::process::id());
+        self.done(request.as_bytes(), &files).map(drop)
+    }
+
+    /// Kills the process that [`succeed`](Self::succeed) has started.
+    ///
+    /// # Errors
+    /// As [`adopt`](Self::adopt).
+    pub fn end_successor(&self) -> io::Result<()> {
+        self.done(word::END.as_bytes(), &[]).map(drop)
+    }
+
+    /// Mounts.
+    pub(crate) fn attach(&self, writable: bool) -> Result<Attached, MountError> {
+        let how = if writable { "rw" } else { "ro" };
+        let request = format!("{} {how}", word::ATTACH);
+        let failed = |error: io::Error| MountError::Outside(error.to_string());
+        let answer = self.done(request.as_bytes(), &[]).map_err(failed)?;
+        let device = parse_device(&answer.text);
+        let mut descriptors = answer.descriptors.into_iter();
+        match (descriptors.next(), device) {
+            (Some(connection), Some(device)) => Ok(Attached {
+                connection,
+                device,
+                guardian: descriptors.next().map(Guardian::inherited),
+            }),
+            _ => Err(failed(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    /// Unmounts what `connection` is of.
+    pub(crate) fn unmount(&self, connection: &OwnedFd) -> Result<Unmounted, UmountError> {
+        let answer = self.ask(word::UNMOUNT.as_bytes(), &[connection.as_fd()]);
+        let answer = answer.map_err(|error| UmountError::Outside(error.to_string()))?;
+        match &*answer.word {
+            word::DONE => Ok(Unmounted::Done),
+            word::IN_USE => Ok(Unmounted::StillInUse),
+            _ => Err(UmountError::Outside(answer.text)),
+        }
+    }
+
+    /// Raises the kernel's readahead of the mount. Returns whether that worked.
+    pub(crate) fn lift(&self, readahead: u64) -> bool {
+        let request = format!("{} {readahead}", word::LIFT);
+        self.done(request.as_bytes(), &[]).is_ok()
+    }
+
+    /// Returns `/proc/THREAD/syscall`, which takes the right to trace the thread.
+    pub(crate) fn call_of(&self, thread: u32) -> io::Result<String> {
+        let request = format!("{} {thread}", word::CALL);
+        Ok(self.done(request.as_bytes(), &[])?.text)
+    }
+
+    fn done(&self, request: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<Packet> {
+        let answer = self.ask(request, descriptors)?;
+        match &*answer.word {
+            word::DONE => Ok(answer),
+            _ => Err(io::Error::other(answer.text)),
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    fn ask(&self, request: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<Packet> {
+        let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        packet::send(&socket, request, descriptors)?;
+        packet::receive(&socket)?.ok_or_else(|| {
+            let text = "the process outside of the sandbox has ended";
+            io::Error::new(io::ErrorKind::BrokenPipe, text)
+        })
+    }
+}
+
+/// Makes sure that `dir` can be mounted on, and removes a dead mount of ours from it. For a server that
+/// will be confined when it mounts.
+///
+/// # Errors
+/// As [`mount`](crate::mount()).
+pub fn prepare_mountpoint(dir: &Path) -> Result<(), MountError> {
+    crate::mountpoint::prepare(dir).map(drop)
+}
+
+/// Parses `8 1`.
+fn parse_device(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once(' ')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}

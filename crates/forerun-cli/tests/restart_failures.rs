@@ -11,7 +11,7 @@ use std::process::{Child, Command};
 
 use common::ran;
 use forerun_testkit::{generate, require};
-use restarting::{BIG, Scene, child_of, eventually, is_running, same};
+use restarting::{BIG, Scene, eventually, is_running, same, successor_of};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The log is a pipe without a reader: a new process waits for one before it has opened the image.
@@ -29,7 +29,7 @@ fn with_a_slow_start() -> Option<(Scene, Child, Pid)> {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    eventually("a new process is there", || child_of(old).is_some());
+    eventually("a new process is there", || successor_of(old).is_some());
     Some((scene, restart, old))
 }
 
@@ -40,7 +40,7 @@ fn if_the_new_process_is_killed_the_old_one_goes_on() {
     };
     scene.answers();
     scene.refused("a restart is under way already");
-    kill_process(child_of(old).unwrap(), Signal::KILL).unwrap();
+    kill_process(successor_of(old).unwrap(), Signal::KILL).unwrap();
     let told = ran(restart.wait_with_output().unwrap());
     told.fails(7, "forerun: mnt: the new process ended before it was ready");
     assert_eq!(scene.server(), old);
@@ -96,7 +96,7 @@ fn if_it_is_unmounted_meanwhile_it_is_unmounted() {
     let Some((scene, restart, old)) = with_a_slow_start() else {
         return;
     };
-    let new = child_of(old).unwrap();
+    let new = successor_of(old).unwrap();
     scene.run(&["umount", "mnt"]).ok();
     eventually("the old process has ended", || !is_running(old));
     let reader = File::options()

@@ -30,8 +30,10 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
 /// Puts characters into the input of a terminal, where a shell would read them as typed.
 const TERMINAL_INPUT: [u64; 2] = [0x5412, 0x541C];
 
-/// What prctl(2) is used for: names of threads and of memory; and before a filter is installed.
-const PRCTL: [libc::c_int; 4] = [
+/// What prctl(2) is used for: names of threads and of memory, what the kernel tells each program
+/// (PR_GET_AUXV); and before a filter is installed.
+const PRCTL: [libc::c_int; 5] = [
+    0x4155_5856,
     libc::PR_SET_NAME,
     libc::PR_GET_NAME,
     libc::PR_SET_VMA,

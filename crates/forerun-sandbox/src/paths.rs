@@ -12,9 +12,13 @@ use crate::{Sockets, State};
 
 /// The newest rights that are asked for. Older kernels know fewer of them.
 const NEWEST: ABI = ABI::V6;
-/// What every process may read: the limits it runs under, the CPUs it may use, and time zones.
+/// What every process may read: the limits it runs under, the CPUs it may use, and time zones. The C
+/// library looks there too.
 const ALWAYS: &[&str] = &[
     "/proc/self",
+    "/proc/stat",
+    "/proc/sys/vm/overcommit_memory",
+    "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
     "/etc/localtime",
     "/usr/share/zoneinfo",

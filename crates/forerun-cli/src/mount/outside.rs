@@ -21,10 +21,12 @@ use crate::exit::Exit;
 /// Says to the process whose it is. A variable left over from elsewhere names another.
 const SERVER: &str = "FORERUN_MOUNT_SERVER";
 
-/// Whether this is the process beside a server.
+/// Whether this is the process beside a server. The socket on standard input tells, also where the
+/// server has ended already: this process must not take itself for a command of the user then.
 pub fn is_it() -> bool {
-    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
-    parent.is_some() && env::var(SERVER).ok() == parent
+    let peer = rustix::net::sockopt::socket_peercred(io::stdin());
+    let peer = peer.map(|peer| peer.pid.as_raw_nonzero().to_string());
+    peer.is_ok_and(|peer| env::var(SERVER).is_ok_and(|server| server == peer))
 }
 
 /// Starts it.

@@ -166,7 +166,7 @@ pub fn is_running(pid: Pid) -> bool {
 }
 
 /// A process started by that one.
-pub fn child_of(pid: Pid) -> Option<Pid> {
+fn child_of(pid: Pid) -> Option<Pid> {
     let parent = format!("PPid:\t{}\n", pid.as_raw_nonzero());
     let all = fs::read_dir("/proc").unwrap().flatten();
     let child = all
@@ -176,4 +176,9 @@ pub fn child_of(pid: Pid) -> Option<Pid> {
         })
         .find_map(|entry| entry.file_name().to_str()?.parse().ok());
     child.and_then(Pid::from_raw)
+}
+
+/// Returns the new process that the process outside of the sandbox has started for a server.
+pub fn successor_of(server: Pid) -> Option<Pid> {
+    child_of(child_of(server)?)
 }

@@ -81,7 +81,8 @@ pub fn for_server(name: &Path, options: &RemoteOptions, mut sandbox: Sandbox) ->
         sandbox = sandbox.sockets(Sockets::New);
     }
     for path in options.reads() {
-        sandbox = sandbox.read(path);
+        // Those of the user who has become root.
+        sandbox = sandbox.read(path).keep(Capabilities::DAC_READ_SEARCH);
     }
     let is_in_registry = name.to_str().is_some_and(|name| name.starts_with("oci:"));
     match is_in_registry && options.registry.runs_programs() {
@@ -99,7 +100,7 @@ fn for_cache(args: &RemoteArgs, mut sandbox: Sandbox) -> Sandbox {
         sandbox = sandbox.write_below(dir);
     }
     if let Some(file) = &options.record {
-        sandbox = sandbox.write_below(directory_of(file));
+        sandbox = sandbox.write_below(directory_of(file)).keep(NAMES);
     }
     sandbox
 }
@@ -112,12 +113,12 @@ pub fn directory_of(file: &Path) -> &Path {
     }
 }
 
+/// What naming files in directories of other users takes.
+pub const NAMES: Capabilities = Capabilities::DAC_OVERRIDE.union(Capabilities::FOWNER);
+
 /// What setting owners, permissions and attributes of other users' files takes. A process has them as
 /// root only.
-pub const OWNERS: Capabilities = Capabilities::CHOWN
-    .union(Capabilities::DAC_OVERRIDE)
-    .union(Capabilities::FOWNER)
-    .union(Capabilities::FSETID);
+pub const OWNERS: Capabilities = NAMES.union(Capabilities::CHOWN).union(Capabilities::FSETID);
 
 /// What reading all of a directory tree takes: files of other users, and the attributes of `trusted.`.
 pub const TREES: Capabilities = Capabilities::DAC_READ_SEARCH.union(Capabilities::SYS_ADMIN);

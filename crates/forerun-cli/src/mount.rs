@@ -181,12 +181,9 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
         options.fsname = Some(fsname(&args.image));
     }
     let is_successor = inherited.is_some();
-    if !context.global.no_sandbox {
-        options.outside = Some(sandbox::start_outside(args, inherited.as_ref())?);
-    }
     let socket = socket::open();
     let (trace_to, log_to) = (trace.as_ref(), log.as_ref());
-    let open = sandbox::open(context, args, &options, trace_to, (&inherited, &socket))?;
+    let open = sandbox::open(context, args, &mut options, trace_to, (&inherited, &socket))?;
     let mounted = open_and_mount(context, args, &options, open, inherited, log_to)?;
     let (mut mount, succession) = mounted;
     let remote = context.remotes().first().map(Arc::clone);

@@ -72,6 +72,23 @@ pub fn prepare(context: &Context, args: &ImageArgs) -> Result<Prepared> {
     })
 }
 
+/// The same for a file that is open already.
+pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<Prepared> {
+    let Some(file) = file else {
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        return Err(cannot_open(&args.image, &denied).of(image_name(args)));
+    };
+    let options = args.open_options();
+    let source = FileSource::from_file(file).map_err(|error| forerun::Error::io(0, 0, error));
+    let locked = source.and_then(|source| locks::source(source, &options));
+    let file = locked.map_err(|error| from_open(error, &options).of(image_name(args)))?;
+    Ok(Prepared {
+        args: args.clone(),
+        options,
+        file: Some(file),
+    })
+}
+
 impl Prepared {
     /// What the command line calls it.
     pub fn path(&self) -> &Path {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use forerun_sandbox::Sandbox;
 use tempfile::TempPath;
 
-use crate::confine::directory_of;
+use crate::confine::{NAMES, directory_of};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
@@ -65,7 +65,7 @@ impl Target {
     pub fn sandbox(&self, sandbox: Sandbox) -> Sandbox {
         match &self.kind {
             Kind::Direct => sandbox,
-            Kind::File { path, .. } => sandbox.name_files_in(directory_of(path)),
+            Kind::File { path, .. } => sandbox.name_files_in(directory_of(path)).keep(NAMES),
         }
     }
 

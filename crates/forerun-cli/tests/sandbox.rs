@@ -202,6 +202,42 @@ fn all_threads_of_a_reader_are_confined() {
     }
 }
 
+/// Root may write where it is not the owner.
+#[test]
+fn root_writes_into_directories_of_other_users() {
+    if !require::root() {
+        return;
+    }
+    let fixture = Fixture::new();
+    for name in ["theirs", "theirs/store", "theirs/out"] {
+        fs::create_dir(fixture.path(name)).unwrap();
+        std::os::unix::fs::chown(fixture.path(name), Some(65534), Some(65534)).unwrap();
+        fs::set_permissions(fixture.path(name), Permissions::from_mode(0o700)).unwrap();
+    }
+    for args in [
+        &["tar", "-o", "theirs/a.tar", "a.sqsh"][..],
+        &["tar", "--force", "-o", "theirs/a.tar", "a.sqsh"],
+        &["convert", "--format", "erofs", "a.sqsh", "theirs/b"],
+        &[
+            "-q",
+            "convert",
+            "--format",
+            "composefs",
+            "--objects",
+            "theirs/store",
+            "a.sqsh",
+            "theirs/c",
+        ],
+        &["cat", "--objects", "theirs/store", "theirs/c", "/sub/file"],
+        &["pack", "--format", "romfs", "theirs/a.tar", "theirs/d"],
+        &["-q", "extract", "-C", "theirs/out/made", "theirs/b"],
+        &["-q", "gc", "--objects", "theirs/store", "theirs/c"],
+        &["diff", "--ignore", "mtime", "theirs/b", "theirs/out/made"],
+    ] {
+        fixture.run(args).ok();
+    }
+}
+
 /// A mount of the test, taken down at the end.
 struct Mounted<'f> {
     fixture: &'f Fixture,

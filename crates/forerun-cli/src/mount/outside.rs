@@ -39,14 +39,14 @@ pub fn start() -> Result<Outside> {
         None,
     );
     let (ours, theirs) = pair.map_err(|error| starting(error.into()))?;
-    handover::without_predecessor(&mut daemon::command(daemon::program()))
+    let process = handover::without_predecessor(&mut daemon::command(daemon::program()))
         .env(SERVER, std::process::id().to_string())
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .map_err(starting)?;
-    Ok(Outside::new(ours))
+    Ok(Outside::new(ours, process))
 }
 
 /// Answers the server until that ends.
@@ -68,6 +68,7 @@ pub fn run(args: &MountArgs, options: &mut MountOptions) -> Result {
     let start: &mut dyn FnMut(&str, [OwnedFd; 3]) -> io::Result<Child> = &mut |server, files| {
         let [stdin, stdout, stderr] = files.map(Stdio::from);
         handover::successor(server, daemon::newest_program())
+            .env_remove(SERVER)
             .current_dir(&directory)
             .stdin(stdin)
             .stdout(stdout)

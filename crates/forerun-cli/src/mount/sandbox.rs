@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use forerun::{Image, TraceWriter, VolumeMut};
-use forerun_fuse::{Inherited, MountOptions, Outside};
+use forerun_fuse::{Inherited, MountOptions};
 use forerun_sandbox::{Capabilities, Sandbox, Sockets};
 
 use super::socket::Unnamed;
@@ -12,6 +12,7 @@ use super::{MountArgs, failed, image_args, mount_failure, outside, volume};
 use crate::confine::for_image;
 use crate::context::Context;
 use crate::error::Result;
+use crate::source;
 
 /// What is to be mounted.
 pub enum Open {
@@ -21,26 +22,35 @@ pub enum Open {
     Volume(Box<VolumeMut>),
 }
 
-/// Starts the process that mounts and unmounts for this one, and does before the sandbox what mounting
-/// begins with.
-pub fn start_outside(args: &MountArgs, inherited: Option<&Inherited>) -> Result<Outside> {
-    let outside = outside::start()?;
-    match inherited {
-        Some(inherited) => {
-            let adopted = outside.adopt(inherited);
-            adopted.map_err(|error| failed("taking the mount over", &error))?;
+/// Enters the sandbox. First starts the process that mounts and unmounts for this one, and does what
+/// mounting begins with.
+fn enter(
+    context: &Context,
+    args: &MountArgs,
+    options: &mut MountOptions,
+    inherited: Option<&Inherited>,
+    sandbox: &Sandbox,
+) -> Result<()> {
+    if !context.global.no_sandbox {
+        if inherited.is_none() {
+            let prepared = forerun_fuse::prepare_mountpoint(&args.dir);
+            prepared.map_err(|error| mount_failure(&error, args))?;
         }
-        None => forerun_fuse::prepare_mountpoint(&args.dir)
-            .map_err(|error| mount_failure(&error, args))?,
+        let outside = outside::start()?;
+        let adopted = inherited.map(|inherited| outside.adopt(inherited));
+        let adopted = adopted.transpose();
+        adopted.map_err(|error| failed("taking the mount over", &error))?;
+        options.outside = Some(outside);
     }
-    Ok(outside)
+    context.confine(sandbox);
+    Ok(())
 }
 
 /// Opens what is to be mounted: first the files, then, in the sandbox, what is in them.
 pub fn open(
     context: &Context,
     args: &MountArgs,
-    options: &MountOptions,
+    options: &mut MountOptions,
     trace: Option<&Arc<TraceWriter>>,
     (inherited, socket): (&Option<Inherited>, &io::Result<Unnamed>),
 ) -> Result<Open> {
@@ -54,18 +64,19 @@ pub fn open(
         sandbox = sandbox.name_files_in(socket.directory());
     }
     if let Some(prepared) = prepared {
-        // It may turn out that it can only be read, as any image.
-        let sandbox = sandbox.read(&args.image).read("/sys");
-        context.confine(&sandbox.keep(Capabilities::DAC_READ_SEARCH));
-        if let Some(volume) = volume::open(context, args, options, prepared)? {
-            return Ok(Open::Volume(Box::new(volume)));
-        }
-        let image = context.prepare(&image_args(args, options))?;
+        // Its lock for reading begins with a look for devices that are made of the file.
+        let sandbox = sandbox.read("/sys");
+        enter(context, args, options, inherited.as_ref(), &sandbox)?;
+        let readable = match volume::open(context, args, options, prepared)? {
+            Ok(volume) => return Ok(Open::Volume(Box::new(volume))),
+            Err(readable) => readable,
+        };
+        let image = source::prepare_file(&image_args(args, options), readable)?;
         let image = context.open_prepared(image, trace.map(volume::as_sink))?;
         return Ok(Open::Image(Box::new(image)));
     }
     let image = context.prepare(&image_args(args, options))?;
-    context.confine(&sandbox);
+    enter(context, args, options, inherited.as_ref(), &sandbox)?;
     let image = context.open_prepared(image, trace.map(volume::as_sink))?;
     Ok(Open::Image(Box::new(image)))
 }

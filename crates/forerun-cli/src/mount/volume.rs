@@ -3,6 +3,7 @@
 //! Formats whose volumes change are mounted read-write as everywhere, unless `ro` says otherwise or
 //! the file may not be written. All others are read-only; who asked for `rw` is told.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use crate::source;
 /// A volume that is open for reading and writing, and of which nothing has been parsed.
 pub struct Prepared {
     device: Held<FileDevice>,
+    /// The same file for reading: the volume may turn out to be one that can only be read.
+    readable: Option<File>,
     open: OpenOptions,
     /// Whether the command line insists on writing.
     asked: bool,
@@ -60,6 +63,7 @@ pub fn prepare(
     match patiently(&args.image, || locks::device(&args.image, &open)) {
         Ok(device) => Ok(Some(Prepared {
             device,
+            readable: File::open(&args.image).ok(),
             open,
             asked,
         })),
@@ -71,15 +75,16 @@ pub fn prepare(
     }
 }
 
-/// Opens the volume; nothing where its state allows only to read it.
+/// Opens the volume; its file for reading where the state of the volume allows no more.
 pub fn open(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
     prepared: Prepared,
-) -> Result<Option<VolumeMut>> {
+) -> Result<std::result::Result<VolumeMut, Option<File>>> {
     let Prepared {
         device,
+        readable,
         open,
         asked,
     } = prepared;
@@ -87,11 +92,11 @@ pub fn open(
         Ok(volume) => {
             context.observe(volume.volume().observer());
             context.warn_of(&args.image, &volume.volume().fs().volume());
-            Ok(Some(volume))
+            Ok(Ok(volume))
         }
         Err(Error::ReadOnly(why)) if !asked => {
             context.note(&format!("mounting read-only: {why}"));
-            Ok(None)
+            Ok(Err(readable))
         }
         Err(error) => Err(source::from_open(error, &open).of(args.image.display())),
     }

@@ -10,6 +10,7 @@ mod serve;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::guardian::Guardian;
@@ -33,9 +34,25 @@ mod word {
     pub const FAILED: &str = "failed";
 }
 
-/// The process, as the server sees it.
+/// The process, as the server sees it. It ends with the last handle, or with the server.
 #[derive(Clone, Debug)]
-pub struct Outside(Arc<Mutex<OwnedFd>>);
+pub struct Outside(Arc<Handle>);
+
+#[derive(Debug)]
+struct Handle {
+    /// Taken when the handle is dropped.
+    socket: Mutex<Option<OwnedFd>>,
+    process: Child,
+}
+
+/// A mount that fails leaves no process behind when its own has ended.
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        *socket = None;
+        let _ended = self.process.wait();
+    }
+}
 
 impl PartialEq for Outside {
     fn eq(&self, other: &Self) -> bool {
@@ -55,8 +72,9 @@ pub struct Attached {
 impl Outside {
     /// For a process that serves the other end of `socket`.
     #[must_use]
-    pub fn new(socket: OwnedFd) -> Self {
-        Self(Arc::new(Mutex::new(socket)))
+    pub fn new(socket: OwnedFd, process: Child) -> Self {
+        let socket = Mutex::new(Some(socket));
+        Self(Arc::new(Handle { socket, process }))
     }
 
     /// Names the mount that this server takes over. To be called before the process is confined, and
@@ -140,12 +158,15 @@ impl Outside {
 
     /// Asks, and waits for the answer.
     fn ask(&self, request: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<Packet> {
-        let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        packet::send(&socket, request, descriptors)?;
-        packet::receive(&socket)?.ok_or_else(|| {
+        let ended = || {
             let text = "the process outside of the sandbox has ended";
             io::Error::new(io::ErrorKind::BrokenPipe, text)
-        })
+        };
+        let socket = self.0.socket.lock();
+        let socket = socket.unwrap_or_else(PoisonError::into_inner);
+        let socket = socket.as_ref().ok_or_else(ended)?;
+        packet::send(socket, request, descriptors)?;
+        packet::receive(socket)?.ok_or_else(ended)
     }
 }
 

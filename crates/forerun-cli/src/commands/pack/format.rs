@@ -13,6 +13,7 @@ use super::erofs::ErofsArgs;
 use super::exfat::ExfatArgs;
 use super::shared::SharedArgs;
 use super::squashfs::SquashfsArgs;
+use crate::confine::NAMES;
 use crate::error::{Failure, Result};
 use crate::size;
 use crate::target::Target;
@@ -180,7 +181,7 @@ impl FormatArgs {
             Some(store) => {
                 // A rule needs a directory. What stands in the way is reported by the writer.
                 let _made = std::fs::create_dir_all(store);
-                sandbox.write_below(store)
+                sandbox.write_below(store).keep(NAMES)
             }
             None => sandbox,
         }

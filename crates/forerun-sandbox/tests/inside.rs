@@ -7,14 +7,15 @@
 )]
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write as _};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::io::{Error, ErrorKind, Result, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use forerun_sandbox::{Capabilities, Sandbox, Sockets, State};
 use forerun_testkit::temp_dir;
+use rustix::net::{AddressFamily, Ipv4Addr, SocketAddrAny, SocketAddrV4, SocketType};
 
 /// Names the directory of the test to the process inside.
 const DIR: &str = "FORERUN_SANDBOX_TEST_DIR";
@@ -80,20 +81,41 @@ fn main() {
 }
 
 #[track_caller]
-fn refused<T>(result: std::io::Result<T>) {
+fn refused<T>(result: Result<T>) {
     let error = result.err().expect("it was allowed");
     assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
 }
 
-fn ptrace() -> std::io::Result<()> {
+fn ptrace() -> Result<()> {
     let parent = nix::unistd::Pid::parent();
     Ok(nix::sys::ptrace::attach(parent)?)
 }
 
-fn exec() -> std::io::Result<()> {
+fn exec() -> Result<()> {
     let status = Command::new("/bin/true").stdin(Stdio::null()).status()?;
     assert!(status.success());
     Ok(())
+}
+
+fn socket() -> Result<OwnedFd> {
+    Ok(rustix::net::socket(
+        AddressFamily::INET,
+        SocketType::STREAM,
+        None,
+    )?)
+}
+
+/// A socket that is listened at on this machine, and its address.
+fn listening() -> Result<(OwnedFd, SocketAddrAny)> {
+    let socket = socket()?;
+    rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+    rustix::net::listen(&socket, 1)?;
+    let address = rustix::net::getsockname(&socket)?;
+    Ok((socket, address))
+}
+
+fn connect(socket: &OwnedFd, address: &SocketAddrAny) -> Result<()> {
+    Ok(rustix::net::connect(socket, address)?)
 }
 
 fn status(field: &str) -> String {
@@ -107,8 +129,8 @@ fn status(field: &str) -> String {
 
 fn an_empty_sandbox_refuses_files_programs_tracing_and_sockets(dir: &Path) {
     let open = File::create(dir.join("open")).unwrap();
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = server.local_addr().unwrap();
+    let (server, address) = listening().unwrap();
+    let client = socket().unwrap();
     let report = Sandbox::new().enter();
     assert!(report.is_whole(), "{report}");
     refused(File::open("/etc/shadow"));
@@ -118,10 +140,10 @@ fn an_empty_sandbox_refuses_files_programs_tracing_and_sockets(dir: &Path) {
     refused(fs::remove_file(dir.join("open")));
     refused(exec());
     refused(ptrace());
-    refused(UdpSocket::bind("127.0.0.1:0"));
-    refused(TcpStream::connect(address));
+    refused(socket());
+    refused(connect(&client, &address));
     refused(UnixStream::pair());
-    refused(server.accept());
+    refused(rustix::net::accept(&server).map_err(Error::from));
     refused(File::open(format!(
         "/proc/{}/mem",
         std::os::unix::process::parent_id()
@@ -188,7 +210,7 @@ fn open_sockets_go_on_and_new_ones_are_refused(dir: &Path) {
     client.write_all(b"x").unwrap();
     UnixStream::pair().unwrap();
     refused(UnixStream::connect(path));
-    refused(UdpSocket::bind("127.0.0.1:0"));
+    refused(socket());
 }
 
 fn network_and_programs_where_they_are_asked_for(_: &Path) {
@@ -198,8 +220,8 @@ fn network_and_programs_where_they_are_asked_for(_: &Path) {
         matches!(landlock.unwrap().state, State::Missing(_)),
         "{report}"
     );
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    TcpStream::connect(server.local_addr().unwrap()).unwrap();
+    let (_server, address) = listening().unwrap();
+    connect(&socket().unwrap(), &address).unwrap();
     exec().unwrap();
     refused(ptrace());
 }

@@ -4,8 +4,9 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::net::UdpSocket;
 use std::process::{Command, Stdio};
+
+use rustix::net::{AddressFamily, SocketType};
 
 /// Has the operations tried.
 const VARIABLE: &str = "FORERUN_SANDBOX_PROBE";
@@ -19,7 +20,7 @@ pub fn run() {
         ("shadow", File::open("/etc/shadow").map(drop)),
         ("exec", exec()),
         ("ptrace", ptrace()),
-        ("sockets", UdpSocket::bind("127.0.0.1:0").map(drop)),
+        ("sockets", socket()),
     ] {
         let said = match result {
             Ok(()) => "allowed".to_string(),
@@ -28,6 +29,11 @@ pub fn run() {
         };
         let _ = writeln!(io::stderr(), "probe: {name}: {said}");
     }
+}
+
+fn socket() -> io::Result<()> {
+    rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    Ok(())
 }
 
 fn exec() -> io::Result<()> {

@@ -7,6 +7,9 @@ use libc::c_long;
 
 use crate::Sockets;
 
+/// fchmodat2(2), which libc does not name for all architectures; the number is the same on all.
+const FCHMODAT2: c_long = 452;
+
 /// Reading and writing open files, and asking for their properties.
 const FILES: &[c_long] = &[
     libc::SYS_read,
@@ -165,7 +168,7 @@ const NAMES: &[c_long] = &[
     libc::SYS_truncate,
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
-    libc::SYS_fchmodat2,
+    FCHMODAT2,
     libc::SYS_fchown,
     libc::SYS_fchownat,
     libc::SYS_utimensat,

@@ -62,6 +62,10 @@ pub struct Global {
     /// Log what is done to standard error; twice for more
     #[arg(help_heading = "Output", short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
+    /// Keep all rights while an image is read. Without this option a process gives up what it does not
+    /// need once its files are open
+    #[arg(help_heading = "Output", long, global = true)]
+    pub no_sandbox: bool,
 }
 
 /// What to do.

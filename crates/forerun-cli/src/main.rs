@@ -7,6 +7,7 @@
 mod advice;
 mod args;
 mod commands;
+mod confine;
 mod context;
 mod error;
 mod escape;
@@ -18,6 +19,7 @@ mod log;
 mod mount;
 mod output;
 mod patience;
+mod place;
 mod progress;
 mod remote;
 mod secrets;

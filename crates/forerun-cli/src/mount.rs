@@ -8,9 +8,11 @@ mod handover;
 mod helper;
 mod keeper;
 mod on_demand;
+mod outside;
 mod present;
 mod report;
 mod reread;
+mod sandbox;
 mod socket;
 mod via;
 mod volume;
@@ -22,8 +24,9 @@ use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use forerun::remote::RemoteImage;
-use forerun::{Locking, MemoryUse, OutputFile, TraceWriter};
-use forerun_fuse::{Ending, Mount, MountOptions, Unmounted, Unmounter};
+use forerun::{Locking, MemoryUse, OutputFile};
+use forerun_fuse::{Channel, Ending, Inherited, Mount, MountOptions, Unmounted, Unmounter};
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -33,10 +36,11 @@ use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::remote::{self, RemoteArgs};
 
-use handover::{Kept, Succession};
+use handover::Succession;
 use report::{Report, Shown};
 use reread::Rereading;
-use socket::Telling;
+use sandbox::Open;
+use socket::{Telling, Unnamed};
 
 pub use daemon::is_in_background;
 pub use helper::{as_mount_helper, helper_status};
@@ -136,6 +140,9 @@ pub struct HelperCall {
 /// Mounts. In the foreground this returns when the mount has ended, else when it answers.
 pub fn run(context: &Context, args: &MountArgs) -> Result {
     let (mut options, via) = parse_options(context, args)?;
+    if outside::is_it() {
+        return outside::run(args, &mut options);
+    }
     if crate::source::is_stdin(&args.image) {
         let hint = "save it to a file first; a file of that name is ./-";
         return Err(Failure::usage("standard input cannot be mounted").hint(hint));
@@ -162,7 +169,7 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     }
     if !args.foreground && !in_background {
         if args.helper.is_some_and(|call| call.fake) {
-            context.open(&image_args(args, &options))?;
+            context.open_unconfined(&image_args(args, &options))?;
             return Ok(Exit::Ok);
         }
         let keeper = (!handover::is_alone(args, &options)).then(|| daemon::KeeperArgs {
@@ -183,9 +190,16 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     if options.fsname.is_none() {
         options.fsname = Some(fsname(&args.image));
     }
-    let is_successor = kept.as_ref().is_some_and(|kept| kept.inherited.is_some());
+    let (keeper, inherited) = match kept {
+        Some(kept) => (Some(kept.keeper), kept.inherited),
+        None => (None, None),
+    };
+    let is_successor = inherited.is_some();
+    let keeper = keeper.map(|keeper| (keeper, is_successor));
+    let socket = socket::open();
     let (trace_to, log_to) = (trace.as_ref(), log.as_ref());
-    let mounted = open_and_mount(context, args, &options, trace_to, kept, log_to)?;
+    let open = sandbox::open(context, args, &mut options, trace_to, (&inherited, &socket))?;
+    let mounted = open_and_mount(context, args, &options, open, (keeper, inherited), log_to)?;
     let (mut mount, succession) = mounted;
     let remote = context.remotes().first().map(Arc::clone);
     watch(
@@ -201,7 +215,8 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
         .open_options()
         .engine
         .memory_use();
-    let _until_the_end = tell(args, &mount, (remote, memory), &succession, is_successor)?;
+    let shown = (remote, memory, context.confinement.json());
+    let _until_the_end = tell(args, &mount, shown, &succession, (is_successor, socket))?;
     // From here on nobody listens on the terminal but in the foreground.
     if is_successor {
         daemon::ready_to_go_on(log)?;
@@ -232,9 +247,9 @@ fn remount(args: &MountArgs, options: &MountOptions) -> Result {
 fn tell(
     args: &MountArgs,
     mount: &Mount,
-    (remote, memory): (Option<Arc<RemoteImage>>, MemoryUse),
+    (remote, memory, sandbox): (Option<Arc<RemoteImage>>, MemoryUse, Value),
     succession: &Arc<Succession>,
-    is_successor: bool,
+    (is_successor, socket): (bool, io::Result<Unnamed>),
 ) -> Result<Option<Telling>> {
     let shown = Shown::Fuse {
         monitor: mount.monitor(),
@@ -242,35 +257,25 @@ fn tell(
         keeper: succession.keeper(),
     };
     let image = remote::shown(&args.image);
-    let report = Report::new(mount.path(), image, shown, remote, memory);
-    report::begin(report, args, Some(succession), is_successor)
+    let report = Report::new(mount.path(), image, shown, remote, memory, sandbox);
+    report::begin(report, args, Some(succession), is_successor, socket)
 }
 
-/// Opens what is to be mounted, and mounts it, or takes it over from another process.
+/// Mounts what is open, or takes the mount over from another process.
 fn open_and_mount(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
-    trace: Option<&Arc<TraceWriter>>,
-    kept: Option<Kept>,
+    open: Open,
+    (keeper, inherited): (Option<(Arc<Channel>, bool)>, Option<Inherited>),
     log: Option<&File>,
 ) -> Result<(Mount, Arc<Succession>)> {
-    let (keeper, inherited) = match kept {
-        Some(kept) => (Some(kept.keeper), kept.inherited),
-        None => (None, None),
-    };
-    let keeper = keeper.map(|keeper| (keeper, inherited.is_some()));
-    // Only images are inherited, whatever could be done with them now.
-    let volume = match inherited {
-        None => volume::open(context, args, options, trace)?,
-        Some(_) => None,
-    };
     let mut identity = Vec::new();
-    let mounted = match volume {
-        Some(volume) => forerun_fuse::mount_volume(volume.volume().clone(), &args.dir, options),
-        None => {
-            let events = trace.map(volume::as_sink);
-            let image = context.open_traced(&image_args(args, options), events)?;
+    let mounted = match open {
+        Open::Volume(volume) => {
+            forerun_fuse::mount_volume(volume.volume().clone(), &args.dir, options)
+        }
+        Open::Image(image) => {
             identity = handover::identity(args, options, context.remotes().first());
             match inherited {
                 None => forerun_fuse::mount(&image, &args.dir, options),
@@ -452,7 +457,7 @@ fn print_requests(context: &Context, mount: &Mount) {
         let counts = requests
             .iter()
             .map(|(kind, n)| (kind.name().to_string(), n.into()));
-        let counts = serde_json::Value::Object(counts.collect());
+        let counts = Value::Object(counts.collect());
         writeln!(stderr, "{}", serde_json::json!({ "fuse_requests": counts }))
     } else {
         write!(stderr, "{requests}")

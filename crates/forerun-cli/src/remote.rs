@@ -2,7 +2,9 @@
 //!
 //! Nothing is fetched here; that is the library's work.
 
+use std::fs::DirBuilder;
 use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -200,6 +202,11 @@ fn file(text: &str) -> std::result::Result<PathBuf, String> {
 /// The process that serves a mount changes its directory.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// Makes the directory of the cache where it is missing, for its owner only.
+pub fn make_cache_dir(dir: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 /// Whether a name on the command line is that of something at a server.

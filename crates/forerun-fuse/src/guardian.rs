@@ -86,6 +86,13 @@ impl Guardian {
         }
     }
 
+    /// Gives the pipe away: what ends it is the end of its new holder.
+    pub fn into_pipe(mut self) -> Option<OwnedFd> {
+        // Not waited for: it ends after this process.
+        self.process = None;
+        self.pipe.take().map(OwnedFd::from)
+    }
+
     /// The pipe, to be held by another process as well.
     pub fn share(&self) -> io::Result<Option<OwnedFd>> {
         let pipe = self.pipe.as_ref().map(File::try_clone).transpose()?;

@@ -31,6 +31,7 @@ mod inode;
 mod mount;
 mod mountpoint;
 mod options;
+mod outside;
 mod parked;
 mod push;
 mod push_tree;
@@ -51,6 +52,7 @@ pub use handover::{
 };
 pub use mount::{Monitor, Mount, mount, mount_reader, mount_volume};
 pub use options::{MountOptions, OptionError, parse_size};
+pub use outside::{Outside, prepare_mountpoint, serve_outside};
 pub use remount::remount;
 pub use serving::Ending;
 pub use umount::{UmountOptions, umount};

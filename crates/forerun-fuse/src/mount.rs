@@ -140,7 +140,7 @@ pub fn show(
     let (mut mount, notifier) = begin(adapter, served)?;
     let readahead = core.reader.options().readahead;
     if options.large_blocks && readahead > 0 {
-        mount.lifted = options.lift_readahead && bdi::lift(mount.unmounter.device(), readahead);
+        mount.lifted = options.lift_readahead && lift(options, &mount, readahead);
         if options.push
             && let Some(started) = TreePusher::start(Arc::clone(&core), notifier.clone())
         {
@@ -182,10 +182,18 @@ pub fn mount_volume(
     let readahead = EngineOptions::default().readahead;
     let readahead = options.readahead.unwrap_or(readahead);
     if options.large_blocks && options.lift_readahead && readahead > 0 {
-        mount.lifted = bdi::lift(mount.unmounter.device(), readahead);
+        mount.lifted = lift(options, &mount, readahead);
     }
     tracing::info!(path = %mount.path().display(), "mounted for reading and writing");
     Ok(mount)
+}
+
+/// Raises the kernel's readahead. Returns whether that worked.
+fn lift(options: &MountOptions, mount: &Mount, readahead: u64) -> bool {
+    match &options.outside {
+        Some(outside) => outside.lift(readahead),
+        None => bdi::lift(mount.unmounter.device(), readahead),
+    }
 }
 
 /// Attaches, starts the threads, and waits for the first answer.
@@ -197,13 +205,22 @@ fn serve(
     writable: bool,
 ) -> Result<(Mount, Notifier), MountError> {
     let source = options.fsname.clone().unwrap_or_else(|| "forerun".into());
-    let attached = attach(&place, &OsString::from(source), options, writable)?;
-    // A descriptor would keep the filesystem below busy after the mount has ended.
-    drop(place);
-    let Attached { connection, mount } = attached;
-    let path = mount.mount_point.clone();
-    // From here on a failure takes the mount down again: dropping this does.
-    let unmounter = Unmounter::new(mount, &connection, options.auto_unmount)?;
+    // From here on a failure takes the mount down again: dropping the unmounter does.
+    let (unmounter, connection) = match &options.outside {
+        Some(outside) => {
+            drop(place);
+            Unmounter::outside(outside.attach(writable)?, outside.clone())?
+        }
+        None => {
+            let attached = attach(&place, &OsString::from(source), options, writable)?;
+            // A descriptor would keep the filesystem below busy after the mount has ended.
+            drop(place);
+            let Attached { connection, mount } = attached;
+            let unmounter = Unmounter::new(mount, &connection, options.auto_unmount)?;
+            (unmounter, connection)
+        }
+    };
+    let path = unmounter.path().to_path_buf();
     let mut mount = Mount::new(unmounter.clone(), served, workers);
     // Who may look is the kernel's business, which knows who mounted and whether others may.
     let session = Session::from_fd(adapter, connection, SessionACL::All, config(options))

@@ -12,6 +12,7 @@ use forerun::{Sight, find_mount, mounts};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::guardian::Guardian;
+use crate::outside::{Attached, Outside};
 use crate::umount::take_down;
 use crate::{MountEntry, MountError, UmountError, UmountOptions};
 
@@ -23,6 +24,8 @@ pub struct Unmounter {
     /// Nothing where the mount was out of sight already when it was taken over.
     mount: Option<Arc<MountEntry>>,
     held: Arc<Mutex<Held>>,
+    /// The process that unmounts for this one.
+    outside: Option<Outside>,
 }
 
 const LAZILY: UmountOptions = UmountOptions {
@@ -70,7 +73,40 @@ impl Unmounter {
             device: mount.device,
             mount: Some(Arc::new(mount)),
             held: Arc::new(Mutex::new(held)),
+            outside: None,
         })
+    }
+
+    /// For the mount that the process outside has just made.
+    pub(crate) fn outside(
+        attached: Attached,
+        outside: Outside,
+    ) -> Result<(Self, OwnedFd), MountError> {
+        let Attached {
+            connection,
+            device,
+            path,
+            guardian,
+        } = attached;
+        let unmounter = Self::inherited(path, device, &connection, Some(outside));
+        let unmounter = unmounter.map_err(MountError::Serve)?;
+        unmounter.adopt(guardian);
+        Ok((unmounter, connection))
+    }
+
+    /// For a mount that another process serves, to be unmounted for that.
+    pub(crate) fn of(mount: MountEntry, connection: OwnedFd) -> Self {
+        let held = Held {
+            connection: Some(connection),
+            guardian: None,
+        };
+        Self {
+            path: mount.mount_point.clone(),
+            device: mount.device,
+            mount: Some(Arc::new(mount)),
+            held: Arc::new(Mutex::new(held)),
+            outside: None,
+        }
     }
 
     /// For a mount that another process has made, and still serves.
@@ -78,6 +114,7 @@ impl Unmounter {
         path: PathBuf,
         device: (u32, u32),
         connection: &OwnedFd,
+        outside: Option<Outside>,
     ) -> io::Result<Self> {
         let held = Held {
             connection: Some(connection.try_clone()?),
@@ -90,6 +127,7 @@ impl Unmounter {
             device,
             mount: mount.map(Arc::new),
             held: Arc::new(Mutex::new(held)),
+            outside,
         })
     }
 
@@ -124,6 +162,14 @@ impl Unmounter {
     /// # Errors
     /// [`UmountError`].
     pub fn unmount(&self) -> Result<Unmounted, UmountError> {
+        if let Some(outside) = &self.outside {
+            let connection = self.lock().connection.as_ref().map(OwnedFd::try_clone);
+            return match connection {
+                Some(Ok(connection)) if is_connected(&connection) => outside.unmount(&connection),
+                Some(Ok(_)) | None => Ok(Unmounted::Done),
+                Some(Err(error)) => Err(UmountError::Outside(error.to_string())),
+            };
+        }
         let Some(mount) = self.mount.as_deref().filter(|_| self.is_connected()) else {
             return Ok(Unmounted::Done);
         };

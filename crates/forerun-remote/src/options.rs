@@ -1,9 +1,11 @@
 //! How a remote image is opened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::CredentialFiles;
+use crate::client::CA_FILE_VARIABLE;
+use crate::origin::aws_profile;
 use crate::registry::RegistryOptions;
 
 /// What is done with data ahead of the reader.
@@ -118,5 +120,26 @@ impl RemoteOptions {
                 .or_else(|| set("HOME").map(|home| home.join(".cache")))
                 .map(|cache| cache.join("forerun"))
         })
+    }
+
+    /// The files and directories that may be read while an image is in use, besides those of the
+    /// system: credentials, certificates, lists of chunks. A file that is replaced gets another inode,
+    /// so the directories of credentials are named.
+    #[must_use]
+    pub fn reads(&self) -> Vec<PathBuf> {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let mut files = self.registry.credential_files();
+        files.extend(aws_profile::files());
+        files.extend(set("AWS_WEB_IDENTITY_TOKEN_FILE").map(PathBuf::from));
+        let parents = files.iter().filter_map(|file| file.parent());
+        let mut reads: Vec<_> = parents.map(Path::to_path_buf).collect();
+        reads.extend(self.ca_file.clone());
+        for variable in [CA_FILE_VARIABLE, "SSL_CERT_FILE", "SSL_CERT_DIR"] {
+            reads.extend(set(variable).map(PathBuf::from));
+        }
+        if let Prefetch::List(file) = &self.prefetch {
+            reads.push(file.clone());
+        }
+        reads
     }
 }

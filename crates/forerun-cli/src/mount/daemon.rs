@@ -145,7 +145,7 @@ pub fn server_command() -> io::Result<(Command, Option<OwnedFd>)> {
 
 /// `program` with the arguments of this process. The second value holds those with passwords in them,
 /// and has to live until the process was started.
-fn command(program: PathBuf) -> io::Result<(Command, Option<OwnedFd>)> {
+pub fn command(program: PathBuf) -> io::Result<(Command, Option<OwnedFd>)> {
     let mut command = Command::new(program);
     if let Some(name) = secrets::arguments().first() {
         // mount(8)'s helper is told by its name.
@@ -174,7 +174,7 @@ pub fn newest_program() -> PathBuf {
 }
 
 /// This program, by a path that keeps its name in the list of processes if it still leads here.
-fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     let itself = PathBuf::from("/proc/self/exe");
     let named = std::env::current_exe().ok().filter(|path| path.is_file());
     named.unwrap_or(itself)

@@ -14,12 +14,13 @@ use forerun_fuse::MountOptions;
 use forerun_kernel::{
     Ended, FillerCommand, GuardArgs, OnDemand, Resumed, mount_remote, resume_remote,
 };
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::report::{self, Report, Shown};
 use super::reread::Rereading;
-use super::socket::Telling;
+use super::socket::{self, Telling};
 use super::{MountArgs, Via, daemon, failed, image_args, open_log, present, via};
 use crate::context::Context;
 use crate::error::{Failure, Result};
@@ -53,7 +54,7 @@ pub fn run(
     if !in_background {
         present::refuse(&args.dir, chosen)?;
         if args.helper.is_some_and(|call| call.fake) {
-            context.open(&image_args(args, options))?;
+            context.open_unconfined(&image_args(args, options))?;
             return Ok(Some(Exit::Ok));
         }
         if !args.foreground {
@@ -119,7 +120,7 @@ fn begin(
     let rereading = Rereading::of(image, args.remote.clone());
     watch(signals, entry, rereading)?;
     match report {
-        Some(report) => report::begin(report, args, None, false),
+        Some(report) => report::begin(report, args, None, false, socket::open()),
         None => {
             if args.metrics.is_some() {
                 context.note("all of the image is here: no process stays to serve metrics");
@@ -184,7 +185,14 @@ fn mount(
         };
         let image = remote::shown(&args.image);
         let memory = open.engine.memory_use();
-        Report::new(&dir, image, shown, Some(Arc::clone(remote)), memory)
+        Report::new(
+            &dir,
+            image,
+            shown,
+            Some(Arc::clone(remote)),
+            memory,
+            Value::Null,
+        )
     });
     Ok((mounted, report))
 }

@@ -28,14 +28,17 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::Value;
+use tempfile::TempPath;
 
 use super::handover::Succession;
 use super::report::Report;
+use crate::confine::directory_of;
 
 /// A program that asks and does not listen is not waited for, nor one that does not answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// By then a socket has its name, unless its process has died.
-const NAMED_WITHIN: Duration = Duration::from_secs(60);
+/// By then a socket has its name, unless its process has died: it is made before the image is opened,
+/// which may be at a slow server.
+const NAMED_WITHIN: Duration = Duration::from_secs(600);
 /// Longest question.
 const MAX_QUESTION: usize = 64;
 /// Longest answer.
@@ -111,13 +114,28 @@ impl Drop for Telling {
     }
 }
 
-/// Begins to answer; with no `succession`, nobody can take over. A mount goes on without it.
-pub fn tell(report: &Arc<Report>, succession: Option<&Arc<Succession>>) -> io::Result<Telling> {
+/// A socket that is listened at, before it has its name.
+pub struct Unnamed {
+    listener: UnixListener,
+    path: TempPath,
+}
+
+/// Makes the socket, for a process that may make none later.
+pub fn open() -> io::Result<Unnamed> {
     let dir = directory();
     DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
     let opened = Directory::open(dir.clone());
     opened.map_err(|error| io::Error::other(format!("{}: {error}", dir.display())))?;
-    let (listener, socket) = listen(&dir)?;
+    listen(&dir)
+}
+
+/// Begins to answer; with no `succession`, no process can take over. A mount goes on without it.
+pub fn tell(
+    unnamed: Unnamed,
+    report: &Arc<Report>,
+    succession: Option<&Arc<Succession>>,
+) -> io::Result<Telling> {
+    let (listener, socket) = unnamed.name()?;
     let telling = Telling {
         socket: socket.clone(),
     };
@@ -155,7 +173,7 @@ pub fn tell(report: &Arc<Report>, succession: Option<&Arc<Succession>>) -> io::R
 }
 
 /// A socket that is listened at, by a name that nobody had before.
-fn listen(dir: &Path) -> io::Result<(UnixListener, PathBuf)> {
+fn listen(dir: &Path) -> io::Result<Unnamed> {
     let pid = std::process::id();
     let made = tempfile::Builder::new()
         .prefix(&format!("{pid}-"))
@@ -163,10 +181,22 @@ fn listen(dir: &Path) -> io::Result<(UnixListener, PathBuf)> {
         .rand_bytes(8)
         .make_in(dir, |path| UnixListener::bind(path))?;
     std::fs::set_permissions(made.path(), Permissions::from_mode(0o600))?;
-    let socket = made.path().with_extension(NAMED);
     let (listener, path) = made.into_parts();
-    path.persist(&socket).map_err(|error| error.error)?;
-    Ok((listener, socket))
+    Ok(Unnamed { listener, path })
+}
+
+impl Unnamed {
+    /// Gives it the name by which it is found.
+    fn name(self) -> io::Result<(UnixListener, PathBuf)> {
+        let socket = self.path.with_extension(NAMED);
+        self.path.persist(&socket).map_err(|error| error.error)?;
+        Ok((self.listener, socket))
+    }
+
+    /// The directory that it is in.
+    pub fn directory(&self) -> &Path {
+        directory_of(&self.path)
+    }
 }
 
 /// What is asked: nothing, for the status, or the device number of the mount that is to be restarted.
@@ -320,8 +350,8 @@ mod tests {
     #[test]
     fn names_are_never_the_same() {
         let dir = temp_dir("sockets");
-        let (one, first) = listen(dir.path()).unwrap();
-        let (_two, second) = listen(dir.path()).unwrap();
+        let (one, first) = listen(dir.path()).unwrap().name().unwrap();
+        let (_two, second) = listen(dir.path()).unwrap().name().unwrap();
         assert_ne!(first, second);
         let pid = format!("{}-", std::process::id());
         for name in [&first, &second] {
@@ -356,7 +386,7 @@ mod tests {
         std::fs::write(at("other"), "").unwrap();
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
         let long_ago = rustix::fs::Timespec {
-            tv_sec: i64::try_from(now - 100).unwrap(),
+            tv_sec: i64::try_from(now - 1000).unwrap(),
             tv_nsec: 0,
         };
         let times = rustix::fs::Timestamps {
@@ -365,7 +395,7 @@ mod tests {
         };
         let flags = rustix::fs::AtFlags::empty();
         rustix::fs::utimensat(rustix::fs::CWD, at("8-abcdefgh.new"), &times, flags).unwrap();
-        let (listener, socket) = listen(dir.path()).unwrap();
+        let (listener, socket) = listen(dir.path()).unwrap().name().unwrap();
         let answering = std::thread::spawn(move || {
             let (mut asker, _) = listener.accept().unwrap();
             asker.write_all(b"{\"pid\":1}\n").unwrap();
@@ -423,7 +453,7 @@ mod tests {
     fn processes_that_end_while_they_are_asked() {
         for is_accepted in [false, true] {
             let dir = temp_dir("sockets-ending");
-            let (listener, socket) = listen(dir.path()).unwrap();
+            let (listener, socket) = listen(dir.path()).unwrap().name().unwrap();
             let ending = std::thread::spawn(move || {
                 if is_accepted {
                     let (asker, _) = listener.accept().unwrap();

@@ -77,7 +77,7 @@ pub fn by_kernel(
         context.note(&format!("mounting through FUSE: {message}"));
         return Ok(None);
     }
-    let image = context.open(&image_args(args, options))?;
+    let image = context.open_unconfined(&image_args(args, options))?;
     if args.helper.is_some_and(|call| call.fake) {
         return Ok(Some(Exit::Ok));
     }

@@ -3,11 +3,13 @@
 //! Formats whose volumes change are mounted read-write as everywhere, unless `ro` says otherwise or
 //! the file may not be written. All others are read-only; who asked for `rw` is told.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun::{Error, EventSink, Locking, TraceWriter, VolumeMut};
+use forerun::locks::{self, Held};
+use forerun::{Error, EventSink, FileDevice, Locking, OpenOptions, TraceWriter, VolumeMut};
 use forerun_fuse::MountOptions;
 
 use super::{MountArgs, daemon};
@@ -16,13 +18,23 @@ use crate::error::{Failure, Result};
 use crate::patience::patiently;
 use crate::source;
 
-/// Opens the volume for reading and writing; nothing where it is to be mounted read-only.
-pub fn open(
+/// A volume that is open for reading and writing, and of which nothing has been parsed.
+pub struct Prepared {
+    device: Held<FileDevice>,
+    /// The same file for reading: the volume may turn out to be one that can only be read.
+    readable: Option<File>,
+    open: OpenOptions,
+    /// Whether the command line insists on writing.
+    asked: bool,
+}
+
+/// Opens the device of a volume for reading and writing; nothing where it is to be mounted read-only.
+pub fn prepare(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
     trace: Option<&Arc<TraceWriter>>,
-) -> Result<Option<VolumeMut>> {
+) -> Result<Option<Prepared>> {
     // mount(8) says rw of whatever is not said to be ro.
     let asked = options.rw_asked && args.helper.is_none();
     let mut open = options.open_options();
@@ -48,22 +60,43 @@ pub fn open(
         }
         return Ok(None);
     }
-    let opened = patiently(&args.image, || {
-        VolumeMut::open(&args.image, &open, &options.write)
-    });
-    match opened {
-        Ok(volume) => {
-            context.observe(volume.volume().observer());
-            context.warn_of(&args.image, &volume.volume().fs().volume());
-            Ok(Some(volume))
-        }
+    match patiently(&args.image, || locks::device(&args.image, &open)) {
+        Ok(device) => Ok(Some(Prepared {
+            device,
+            readable: File::open(&args.image).ok(),
+            open,
+            asked,
+        })),
         Err(Error::Io { source, len: 0, .. }) if !asked && is_protected(&source) => {
             context.note("the image may not be written to: mounting read-only");
             Ok(None)
         }
+        Err(error) => Err(source::from_open(error, &open).of(args.image.display())),
+    }
+}
+
+/// Opens the volume; its file for reading where the state of the volume allows no more.
+pub fn open(
+    context: &Context,
+    args: &MountArgs,
+    options: &MountOptions,
+    prepared: Prepared,
+) -> Result<std::result::Result<VolumeMut, Option<File>>> {
+    let Prepared {
+        device,
+        readable,
+        open,
+        asked,
+    } = prepared;
+    match VolumeMut::from_device(Arc::new(device), &open, &options.write) {
+        Ok(volume) => {
+            context.observe(volume.volume().observer());
+            context.warn_of(&args.image, &volume.volume().fs().volume());
+            Ok(Ok(volume))
+        }
         Err(Error::ReadOnly(why)) if !asked => {
             context.note(&format!("mounting read-only: {why}"));
-            Ok(None)
+            Ok(Err(readable))
         }
         Err(error) => Err(source::from_open(error, &open).of(args.image.display())),
     }

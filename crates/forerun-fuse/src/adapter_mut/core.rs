@@ -11,7 +11,7 @@ use forerun_vfs::{
 };
 use fuser::{Errno, FileAttr};
 
-use super::caller::Call;
+use super::caller::{self, Call};
 use super::flusher::Flusher;
 use super::known::{Known, Name, Spelling};
 use super::respell::{Alias, Answer, Found, Respelling};
@@ -22,6 +22,7 @@ use crate::counts::{Counts, Operation};
 use crate::errno::errno;
 use crate::failures::Failures;
 use crate::inode::Inodes;
+use crate::outside::Outside;
 
 /// Longest name of any format that counts in UTF-16 units.
 const NAME_UNITS: usize = 255;
@@ -48,6 +49,7 @@ pub struct CoreMut {
     pub inodes: Inodes,
     owners: Ownership,
     failures: Failures,
+    outside: Option<Outside>,
 }
 
 /// A node for the kernel, and for how long attributes and name may be kept.
@@ -78,6 +80,7 @@ impl CoreMut {
             known: Known::default(),
             stale: OnceLock::new(),
             respelling: Respelling::default(),
+            outside: options.outside.clone(),
             failures: Failures::default(),
             volume,
             info,
@@ -167,6 +170,14 @@ impl CoreMut {
         })
     }
 
+    /// Returns the system call that a thread is in.
+    fn call_of(&self, thread: u32) -> Call {
+        match &self.outside {
+            Some(outside) => Call::of(|| outside.call_of(thread)),
+            None => Call::of(|| caller::read(thread)),
+        }
+    }
+
     /// Waits until the kernel has dropped this alias, if it is being told to and is not waiting for the
     /// answer to an earlier question.
     fn wait_for_alias(&self, thread: u32, dir: NodeId, name: &[u8]) {
@@ -175,7 +186,7 @@ impl CoreMut {
         }
         if let (Some(node), Some(name)) = (self.named(dir, name), self.name(dir, name))
             && self.known.spelling(node, &name) == Spelling::Dropping
-            && Call::of(thread) != Call::Other
+            && self.call_of(thread) != Call::Other
         {
             self.known.wait_until_dropped(node);
         }
@@ -196,7 +207,7 @@ impl CoreMut {
             Spelling::Other => Alias::Uncached,
         };
         if alias != Alias::No || self.respelling.is_asking(thread) {
-            match Call::of(thread) {
+            match self.call_of(thread) {
                 Call::Rename => {}
                 Call::Other => {
                     self.respelling.requested(thread);

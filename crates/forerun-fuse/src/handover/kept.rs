@@ -30,7 +30,8 @@ impl Kept {
         let offer = Offer::decode(text)?;
         let mut descriptors = descriptors.into_iter();
         let connection = descriptors.next().ok_or(HandoverError::Version)?;
-        let unmounter = Unmounter::inherited(offer.path.clone(), offer.device, &connection);
+        let path = offer.path.clone();
+        let unmounter = Unmounter::inherited(path, offer.device, &connection, None);
         Ok(Self {
             unmounter: unmounter.map_err(HandoverError::Socket)?,
             guardian: descriptors.next(),

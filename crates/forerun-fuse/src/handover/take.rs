@@ -46,6 +46,12 @@ impl Inherited {
         &self.offer.path
     }
 
+    /// Its device number.
+    #[must_use]
+    pub const fn device(&self) -> (u32, u32) {
+        self.offer.device
+    }
+
     /// What the image is, in the words of the old process.
     #[must_use]
     pub fn identity(&self) -> &[u8] {
@@ -107,7 +113,12 @@ fn begin(
     let notifier = session.notifier();
     // Until the keeper lets this process serve, nothing of this may unmount when it is dropped, nor
     // tell the guardian that all is well.
-    let unmounter = Unmounter::inherited(offer.path, offer.device, &connection);
+    let unmounter = Unmounter::inherited(
+        offer.path,
+        offer.device,
+        &connection,
+        options.outside.clone(),
+    );
     let unmounter = unmounter.map_err(MountError::Serve)?;
     let (start, started) = sync_channel::<()>(1);
     let ending = unmounter.clone();

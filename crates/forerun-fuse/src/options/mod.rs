@@ -14,6 +14,8 @@ use std::str::FromStr;
 use forerun::{Locking, OpenOptions, WriteOptions};
 use forerun_vfs::{Ownership, Verity};
 
+use crate::Outside;
+
 pub use parse::OptionError;
 pub use value::parse_size;
 
@@ -84,6 +86,9 @@ pub struct MountOptions {
     pub ro_asked: bool,
     /// Show what can be shown of a damaged image; read-only.
     pub rescue: bool,
+    /// The process that mounts and unmounts for this one, which is in a sandbox by then. No option of
+    /// the command line.
+    pub outside: Option<Outside>,
     /// `remount`: change the flags of the mount that is there, see [`remount`](crate::remount()).
     pub remount: bool,
     /// `nolock` and `break_lock`: what is done about the locks of other processes on a volume that
@@ -129,6 +134,7 @@ impl Default for MountOptions {
             rw_asked: false,
             ro_asked: false,
             rescue: false,
+            outside: None,
             remount: false,
             locking: Locking::Respect,
             write: WriteOptions::default(),

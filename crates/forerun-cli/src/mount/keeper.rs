@@ -232,15 +232,23 @@ impl Keeper {
         let Some(server) = self.server.take() else {
             return Next::Wait;
         };
-        let status = server.process.wait();
-        if server.is_done || !self.kept.is_connected() {
+        let Serving {
+            mut process,
+            is_done,
+            leaves,
+        } = server;
+        if is_done || !self.kept.is_connected() {
             if let Some(successor) = self.successor.take() {
                 successor.refuse("the mount has ended");
             }
             return Next::End;
         }
-        if server.leaves.is_none() {
-            let why = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        // A thread of it may wait in the kernel for the answer to a request that it had taken: only when
+        // another process has answered that, all of it can end.
+        self.resend();
+        let ended = process.ended();
+        if leaves.is_none() {
+            let why = ended.map_or_else(|| "it ends".to_string(), |status| status.to_string());
             tracing::error!(
                 path = %self.kept.path().display(),
                 "the process that served the mount has died ({why}); another one takes its place"
@@ -249,7 +257,11 @@ impl Keeper {
                 return Next::End;
             }
         }
-        self.resend();
+        if ended.is_none() {
+            // Nothing of it may answer once another process does.
+            process.kill(Signal::KILL);
+            self.lingering.push(process);
+        }
         self.succeed()
     }
 
@@ -371,7 +383,9 @@ impl Keeper {
     fn time_out(&mut self) -> Next {
         let is_late = |server: &Serving| server.leaves.is_some_and(|until| until <= Instant::now());
         if self.server.as_ref().is_some_and(is_late) {
-            // It takes no more requests. Those that it has are sent again when it has ended.
+            // It takes no more requests. If it takes one all the same, that is sent again when it has
+            // ended.
+            self.resend();
             self.lingering.extend(self.server.take().map(|server| {
                 server.process.kill(Signal::KILL);
                 server.process
@@ -427,8 +441,13 @@ fn wait(
     let mut fds: Vec<_> = pipes
         .map(|(pipe, _)| PollFd::new(pipe, PollFlags::IN))
         .collect();
-    let channels = processes.iter();
-    fds.extend(channels.map(|(_, process)| PollFd::new(&process.channel, PollFlags::IN)));
+    for (role, process) in processes {
+        fds.push(PollFd::new(&process.channel, PollFlags::IN));
+        // What it has said comes before its end. One that lingers is waited for to the last.
+        if let (Role::Server | Role::Successor, Some(thread)) = (role, &process.main_thread) {
+            fds.push(PollFd::new(thread, PollFlags::IN));
+        }
+    }
     let at = loop {
         let left = until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
         match poll(&mut fds, left.as_ref()) {
@@ -451,8 +470,18 @@ fn wait(
         let _taken = io::Read::read(&mut &*pipe, &mut bytes);
         return Ok(Event::Signal(*signal));
     }
-    let process = processes.get(at - signals.0.len());
-    Ok(process.map_or(Event::TimeOut, |(role, process)| {
-        Event::Said(*role, process.said())
-    }))
+    let mut next = signals.0.len();
+    for (role, process) in processes {
+        if at == next {
+            return Ok(Event::Said(*role, process.said()));
+        }
+        next += 1;
+        if let (Role::Server | Role::Successor, Some(_)) = (role, &process.main_thread) {
+            if at == next {
+                return Ok(Event::Said(*role, FromServer::End));
+            }
+            next += 1;
+        }
+    }
+    Ok(Event::TimeOut)
 }

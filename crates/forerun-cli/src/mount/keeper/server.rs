@@ -4,17 +4,26 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use forerun_fuse::{Channel, FromKeeper, FromServer};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::super::daemon;
+
+/// PIDFD_THREAD of pidfd_open(2): the descriptor is of one thread.
+const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(0o200);
+/// How long a process may take to end after its main thread has.
+const SOON: Duration = Duration::from_millis(50);
 
 /// A server or a successor.
 pub struct Process {
     child: Child,
     /// The keeper's end of the socket.
     pub channel: Channel,
+    /// Readable when its main thread has ended. Another thread may be held up in the kernel until the
+    /// mount is served again, and the socket ends with the last one only.
+    pub main_thread: Option<OwnedFd>,
 }
 
 impl Process {
@@ -36,7 +45,14 @@ impl Process {
             .stderr(stderr)
             .spawn()?;
         drop(secrets);
-        Ok(Self { child, channel })
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        // Linux 6.9 or later, as keeping takes it.
+        let main_thread = pid.and_then(|pid| pidfd_open(pid, PIDFD_THREAD).ok());
+        Ok(Self {
+            child,
+            channel,
+            main_thread,
+        })
     }
 
     /// Returns what it says next; what cannot be understood is its end, which is brought about.
@@ -57,7 +73,19 @@ impl Process {
         }
     }
 
-    /// Returns how it ended, when it has.
+    /// Returns how it ended, if all of it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        let until = Instant::now() + SOON;
+        loop {
+            let ended = self.child.try_wait().ok().flatten();
+            if ended.is_some() || Instant::now() > until {
+                return ended;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits for its end, and returns how it ended.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }

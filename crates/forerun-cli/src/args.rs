@@ -215,6 +215,9 @@ pub struct LimitArgs {
         value_name = "N"
     )]
     pub max_depth: Option<usize>,
+    /// Bytes that a walk or a listing may hold in memory [default: 128M]
+    #[arg(help_heading = "Limits on what the image may ask for", long, value_name = "BYTES", value_parser = size::parse)]
+    pub max_walk_memory: Option<u64>,
 }
 
 impl ImageArgs {
@@ -274,6 +277,9 @@ impl LimitArgs {
         }
         if let Some(depth) = self.max_depth {
             limits.depth = depth;
+        }
+        if let Some(bytes) = self.max_walk_memory {
+            limits.walk_bytes = bytes;
         }
         limits
     }

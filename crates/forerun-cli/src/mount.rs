@@ -351,6 +351,7 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             max_total_bytes: None,
             max_entries: None,
             max_depth: None,
+            max_walk_memory: None,
         },
     }
 }

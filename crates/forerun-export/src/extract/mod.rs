@@ -95,7 +95,7 @@ pub fn extract(
     options: &ExtractOptions,
     progress: &dyn Progress,
 ) -> Result<ExtractReport, ExportError> {
-    let chosen = select(reader, selection)?;
+    let chosen = select(reader, selection, plan::ENTRY)?;
     let bytes = chosen.check_limit(reader.limits().total_bytes)?;
     progress.begin(bytes, u64_from(chosen.entries.len()));
     let plan = Plan::new(&chosen.entries);

@@ -121,12 +121,14 @@ fn run(args: &KeeperArgs) -> Result<ExitCode> {
     let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let signals = Signals::new().map_err(|error| failed("handling signals", &error))?;
     let process = Process::first(&directory);
-    let process = process.map_err(|error| failed("starting the process that serves", &error))?;
+    let mut process =
+        process.map_err(|error| failed("starting the process that serves", &error))?;
     // The caller's pipe must end with the server.
     daemon::close_stdout()?;
     let kept = loop {
         match wait(&signals, &[(Role::Server, &process)], None)? {
             Event::Signal(signal) => process.kill(signal),
+            Event::Said(_, FromServer::Thread(thread)) => process.thread = Some(thread),
             Event::Said(_, FromServer::Keep(kept)) => break *kept,
             Event::Said(_, FromServer::Alone) => return Ok(ExitCode::SUCCESS),
             Event::Said(_, FromServer::End) => return first_ended(process.wait()),
@@ -222,7 +224,8 @@ impl Keeper {
             FromServer::Done => server.is_done = true,
             FromServer::End => return self.server_ended(),
             // No server says these when its mount is kept.
-            FromServer::Keep(_) | FromServer::Alone | FromServer::Ready => {}
+            FromServer::Keep(_) | FromServer::Alone | FromServer::Ready | FromServer::Thread(_) => {
+            }
         }
         Next::Wait
     }
@@ -244,9 +247,13 @@ impl Keeper {
             return Next::End;
         }
         // A thread of it may wait in the kernel for the answer to a request that it had taken: only when
-        // another process has answered that, all of it can end.
+        // another process has answered that, all of it can end. The other threads may take requests
+        // until then, so that there is more to be sent again.
         self.resend();
         let ended = process.ended();
+        if ended.is_some() {
+            self.resend();
+        }
         if leaves.is_none() {
             let why = ended.map_or_else(|| "it ends".to_string(), |status| status.to_string());
             tracing::error!(
@@ -344,6 +351,12 @@ impl Keeper {
 
     fn successor_said(&mut self, said: FromServer) -> Next {
         match said {
+            FromServer::Thread(thread) => {
+                if let Some(successor) = &mut self.successor {
+                    successor.process.thread = Some(thread);
+                }
+                Next::Wait
+            }
             FromServer::Ready => {
                 if let Some(successor) = &mut self.successor {
                     successor.is_ready = true;
@@ -444,7 +457,7 @@ fn wait(
     for (role, process) in processes {
         fds.push(PollFd::new(&process.channel, PollFlags::IN));
         // What it has said comes before its end. One that lingers is waited for to the last.
-        if let (Role::Server | Role::Successor, Some(thread)) = (role, &process.main_thread) {
+        if let (Role::Server | Role::Successor, Some(thread)) = (role, &process.thread) {
             fds.push(PollFd::new(thread, PollFlags::IN));
         }
     }
@@ -476,7 +489,7 @@ fn wait(
             return Ok(Event::Said(*role, process.said()));
         }
         next += 1;
-        if let (Role::Server | Role::Successor, Some(_)) = (role, &process.main_thread) {
+        if let (Role::Server | Role::Successor, Some(_)) = (role, &process.thread) {
             if at == next {
                 return Ok(Event::Said(*role, FromServer::End));
             }

@@ -12,7 +12,7 @@ use forerun::remote::RemoteImage;
 use forerun::{Image, MountEntry};
 use forerun_fuse::MountOptions;
 use forerun_kernel::{
-    Ended, FillerCommand, GuardArgs, OnDemand, Resumed, mount_remote, resume_remote,
+    Ended, FillMonitor, FillerCommand, GuardArgs, OnDemand, Resumed, mount_remote, resume_remote,
 };
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -73,7 +73,8 @@ pub fn run(
     }
     let (mut mount, report) = mount(context, args, options, &image, resumed)?;
     let entry = mount.mounted().entry.clone();
-    let begun = begin(context, args, signals, entry.clone(), report, &image).and_then(|telling| {
+    let told = (entry.clone(), mount.monitor());
+    let begun = begin(context, args, signals, told, report, &image).and_then(|telling| {
         match (in_background, is_resumed) {
             (true, false) => daemon::ready(log)?,
             (true, true) => daemon::ready_to_go_on(log)?,
@@ -113,12 +114,12 @@ fn begin(
     context: &Context,
     args: &MountArgs,
     signals: Signals,
-    entry: Option<MountEntry>,
+    (entry, monitor): (Option<MountEntry>, Option<FillMonitor>),
     report: Option<Report>,
     image: &Arc<RemoteImage>,
 ) -> Result<Option<Telling>> {
     let rereading = Rereading::of(image, args.remote.clone());
-    watch(signals, entry, rereading)?;
+    watch(signals, entry, monitor, rereading)?;
     match report {
         Some(report) => report::begin(report, args, None, false, socket::open()),
         None => {
@@ -200,7 +201,12 @@ fn mount(
 /// The first signal unmounts. If the mount is in use it goes on being filled, out of sight, until
 /// its last user is gone; the second signal ends the process at once, and the guard fails what is
 /// read of what is not here. SIGHUP has mirrors and credentials read again.
-fn watch(mut signals: Signals, entry: Option<MountEntry>, mut rereading: Rereading) -> Result<()> {
+fn watch(
+    mut signals: Signals,
+    entry: Option<MountEntry>,
+    monitor: Option<FillMonitor>,
+    mut rereading: Rereading,
+) -> Result<()> {
     let thread = std::thread::Builder::new().name("signals".to_string());
     let watching = thread.spawn(move || {
         let mut unmounted = false;
@@ -210,6 +216,9 @@ fn watch(mut signals: Signals, entry: Option<MountEntry>, mut rereading: Rereadi
                 continue;
             }
             if unmounted {
+                if let Some(monitor) = &monitor {
+                    monitor.is_last();
+                }
                 std::process::exit(i32::from(Exit::Interrupted.code()));
             }
             let taken = entry.as_ref();

@@ -109,10 +109,15 @@ impl Scene {
 
     /// The process that serves, as it says itself.
     pub fn server(&self) -> Pid {
-        let mounts = self.run(&["status", "--json"]).ok().json();
-        let mounts = mounts.as_array().unwrap();
-        assert_eq!(mounts.len(), 1, "{mounts:?}");
-        Pid::from_raw(mounts[0]["pid"].as_i64().unwrap().try_into().unwrap()).unwrap()
+        let mut served = None;
+        // A process serves before it tells of it.
+        eventually("one process tells of the mount", || {
+            let mounts = self.run(&["status", "--json"]).ok().json();
+            let mounts = mounts.as_array().unwrap();
+            served = mounts.first().and_then(|mount| mount["pid"].as_i64());
+            mounts.len() == 1
+        });
+        Pid::from_raw(served.unwrap().try_into().unwrap()).unwrap()
     }
 
     /// The process that keeps the mount.

@@ -23,16 +23,19 @@ pub enum Word {
     Held,
     /// To the guard: nothing needs you any more.
     Done,
+    /// To the guard: start no other filler, and fail what is not here.
+    Last,
 }
 
 impl Word {
-    const ALL: [Self; 3] = [Self::Hold, Self::Held, Self::Done];
+    const ALL: [Self; 4] = [Self::Hold, Self::Held, Self::Done, Self::Last];
 
     const fn byte(self) -> u8 {
         match self {
             Self::Hold => b'h',
             Self::Held => b'H',
             Self::Done => b'd',
+            Self::Last => b'l',
         }
     }
 }

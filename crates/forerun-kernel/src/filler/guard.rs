@@ -166,10 +166,13 @@ fn guard(channel: BorrowedFd<'_>) -> io::Result<()> {
     };
     let mut succession = Succession::new(command.as_fd(), surroundings);
     channel::send(channel, Word::Held, &[])?;
-    if await_end(channel)? {
-        return Ok(());
-    }
+    let mut end = await_end(channel)?;
     loop {
+        match end {
+            End::Done => return Ok(()),
+            End::Last => return fail_until_the_end(group.as_fd(), watch.as_fd()),
+            End::Died => {}
+        }
         if is_of_nothing(watch.as_fd())? || has_ended(watch.as_fd())? {
             return Ok(());
         }
@@ -177,21 +180,31 @@ fn guard(channel: BorrowedFd<'_>) -> io::Result<()> {
         let Some(mut filler) = succession.next(&held) else {
             return fail_until_the_end(group.as_fd(), watch.as_fd());
         };
-        let is_done = await_end(filler.channel.as_fd());
+        let ended = await_end(filler.channel.as_fd());
         filler.bury();
-        if is_done? {
-            return Ok(());
-        }
+        end = ended?;
     }
 }
 
-/// Waits for the end of a filler. Returns whether the guard is not needed any more.
-fn await_end(filler: BorrowedFd<'_>) -> io::Result<bool> {
+/// How a filler has ended.
+enum End {
+    /// The guard is not needed any more.
+    Done,
+    /// No other is to take its place.
+    Last,
+    Died,
+}
+
+/// Waits for the end of a filler.
+fn await_end(filler: BorrowedFd<'_>) -> io::Result<End> {
+    let mut is_last = false;
     loop {
         match channel::receive(filler)? {
-            Some((Word::Done, _)) => return Ok(true),
+            Some((Word::Done, _)) => return Ok(End::Done),
+            Some((Word::Last, _)) => is_last = true,
             Some((Word::Hold | Word::Held, _)) => {}
-            None => return Ok(false),
+            None if is_last => return Ok(End::Last),
+            None => return Ok(End::Died),
         }
     }
 }

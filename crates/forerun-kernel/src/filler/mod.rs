@@ -175,6 +175,7 @@ pub fn mount_remote(
         watch: Watch::new().map_err(|error| Error::on_demand("inotify", error))?,
         guard_args: guard,
         counts: Counts::default(),
+        guard: std::sync::Mutex::default(),
     });
     let mut serving = Serving::start(shared)?;
     let mut mounted = Mounted::by_erofs(Way::OnDemand, fetched);
@@ -214,6 +215,7 @@ pub fn resume_remote(
         ledger: Ledger::of(resumed.ledger),
         guard_args: guard,
         counts: Counts::default(),
+        guard: std::sync::Mutex::default(),
     });
     shared.finish_what_was_left().map_err(failed)?;
     let guard = Guard::of_this_process(resumed.channel, resumed.guard).map_err(failed)?;

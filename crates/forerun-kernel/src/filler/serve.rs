@@ -7,8 +7,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::Ended;
+use super::channel::{self, Word};
 use super::event::Verdict;
 use super::group::{Group, PrivateMount, answer, answer_for_another, fail_all, read};
 use super::guard::{Guard, GuardArgs};
@@ -48,6 +49,8 @@ pub struct Shared {
     pub ledger: Ledger,
     pub guard_args: GuardArgs,
     pub counts: Counts,
+    /// To the guard, from any thread.
+    pub guard: Mutex<Option<OwnedFd>>,
 }
 
 /// What was asked and answered.
@@ -77,8 +80,19 @@ impl Shared {
         Ok(guard)
     }
 
+    /// Has no other filler take the place of this one.
+    pub fn is_last(&self) {
+        let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(guard) = &*guard {
+            // A guard that has ended starts nothing.
+            let _gone = channel::send(guard, Word::Last, &[]);
+        }
+    }
+
     /// Records which process guards the mount.
     pub fn guarded_by(&self, guard: &Guard) {
+        let channel = guard.as_fd().try_clone_to_owned().ok();
+        *self.guard.lock().unwrap_or_else(PoisonError::into_inner) = channel;
         let id = guard.id().into();
         self.counts.guard.store(id, Ordering::Release);
     }
@@ -186,6 +200,8 @@ impl Server {
             tracing::error!("the process that guards the mount has died; starting another one");
             if let Some(guard) = self.guard.take() {
                 self.shared.counts.guard.store(0, Ordering::Release);
+                let channel = self.shared.guard.lock();
+                *channel.unwrap_or_else(PoisonError::into_inner) = None;
                 guard.bury();
             }
         }

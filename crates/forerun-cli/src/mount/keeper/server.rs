@@ -7,13 +7,11 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use forerun_fuse::{Channel, FromKeeper, FromServer};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::super::daemon;
 
-/// PIDFD_THREAD of pidfd_open(2): the descriptor is of one thread.
-const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(0o200);
-/// How long a process may take to end after its main thread has.
+/// How long a process may take to end after one of its threads has.
 const SOON: Duration = Duration::from_millis(50);
 
 /// A server or a successor.
@@ -21,9 +19,9 @@ pub struct Process {
     child: Child,
     /// The keeper's end of the socket.
     pub channel: Channel,
-    /// Readable when its main thread has ended. Another thread may be held up in the kernel until the
-    /// mount is served again, and the socket ends with the last one only.
-    pub main_thread: Option<OwnedFd>,
+    /// Readable when a thread of it has ended that ends with it. Another thread may be held up in the
+    /// kernel until the mount is served again, and the socket ends with the last one only.
+    pub thread: Option<OwnedFd>,
 }
 
 impl Process {
@@ -45,13 +43,10 @@ impl Process {
             .stderr(stderr)
             .spawn()?;
         drop(secrets);
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        // Linux 6.9 or later, as keeping takes it.
-        let main_thread = pid.and_then(|pid| pidfd_open(pid, PIDFD_THREAD).ok());
         Ok(Self {
             child,
             channel,
-            main_thread,
+            thread: None,
         })
     }
 

@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn answers_without_end_are_given_up() {
         let dir = temp_dir("sockets-endless");
-        let (listener, socket) = listen(dir.path()).unwrap();
+        let (listener, socket) = listen(dir.path()).unwrap().name().unwrap();
         let answering = std::thread::spawn(move || {
             // A byte at a time never exceeds the time for one read.
             for piece in [&b" "[..], &[b' '; 8192]] {
@@ -439,7 +439,7 @@ mod tests {
     #[test]
     fn a_process_that_accepts_nothing_is_given_up() {
         let dir = temp_dir("sockets-full");
-        let (_listener, socket) = listen(dir.path()).unwrap();
+        let (_listener, socket) = listen(dir.path()).unwrap().name().unwrap();
         let now = Instant::now();
         let mut asking = Vec::new();
         while let Ok(stream) = connect(&socket, now) {

@@ -199,6 +199,9 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     let socket = socket::open();
     let (trace_to, log_to) = (trace.as_ref(), log.as_ref());
     let open = sandbox::open(context, args, &mut options, trace_to, (&inherited, &socket))?;
+    if let Some((keeper, _)) = &keeper {
+        handover::be_watched(keeper)?;
+    }
     let mounted = open_and_mount(context, args, &options, open, (keeper, inherited), log_to)?;
     let (mut mount, succession) = mounted;
     let remote = context.remotes().first().map(Arc::clone);

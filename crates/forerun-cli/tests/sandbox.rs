@@ -337,6 +337,9 @@ fn a_mount_without_root_is_served_in_the_sandbox() {
         "--clear-groups",
         "--",
     ];
+    // A server makes its socket only in a directory of its own user.
+    fs::create_dir(fixture.path("run")).unwrap();
+    std::os::unix::fs::chown(fixture.path("run"), Some(65534), Some(65534)).unwrap();
     let mounted = Mounted::new(&fixture, "a.sqsh", &nobody);
     assert_refused(&mounted.said.stderr);
     let status = |pid: u32| fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

@@ -136,7 +136,12 @@ fn a_superblock_that_lies() {
             "packed inode outside, without fragments",
             with_u64(SB + 96, 1 << 63),
         ),
-        ("an empty device", with_u16(SB + 86, 2)),
+        ("an empty device", {
+            let mut image = with_u16(SB + 88, 4096 / 128);
+            image.resize(8192, 0);
+            image
+        }),
+        ("devices beyond the table", with_u16(SB + 86, u16::MAX)),
         ("a device of other bytes", with(DEVICE + 127, &[7])),
         ("prefixes without the feature", {
             let mut image = with_u32(SB + 80, 0xc);

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use common::{command, ran};
 use forerun_testkit::hostile::{self, Hostile};
-use forerun_testkit::{TempDir, require, temp_dir, unmount};
+use forerun_testkit::{TempDir, memory_dir, require, unmount};
 use watched::{Watched, watch};
 
 /// Commands with an image named `image`; what they write goes to `jail/target`.
@@ -49,7 +49,8 @@ struct Place {
 
 impl Place {
     fn new(format: &'static str) -> Self {
-        let dir = temp_dir("hostile");
+        // Directories by the hundred thousand are made and removed again.
+        let dir = memory_dir("hostile", 2 << 30);
         for name in ["mnt", "objects", "tree"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }

@@ -50,6 +50,12 @@ impl CredentialFiles {
         Ok(())
     }
 
+    /// The files that are read.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let netrc = self.netrc.clone().or_else(home_netrc);
+        self.store.clone().into_iter().chain(netrc)
+    }
+
     fn find(&self, url: &Url) -> Result<Option<Found>> {
         if let Some(path) = &self.store {
             let text = read(path).map_err(|reason| refused(path, reason))?;
@@ -62,7 +68,7 @@ impl CredentialFiles {
             let text = read(path).map_err(|reason| refused(path, reason))?;
             return Ok(in_netrc(&text, url));
         }
-        let Some(path) = std::env::home_dir().map(|home| home.join(".netrc")) else {
+        let Some(path) = home_netrc() else {
             return Ok(None);
         };
         match path.exists().then(|| read(&path)) {
@@ -74,6 +80,10 @@ impl CredentialFiles {
             None => Ok(None),
         }
     }
+}
+
+fn home_netrc() -> Option<PathBuf> {
+    std::env::home_dir().map(|home| home.join(".netrc"))
 }
 
 /// User and password, percent-encoded.

@@ -124,7 +124,8 @@ impl RemoteOptions {
 
     /// The files and directories that may be read while an image is in use, besides those of the
     /// system: credentials, certificates, lists of chunks. A file that is replaced gets another inode,
-    /// so the directories of credentials are named.
+    /// so the directories of credentials are named; but files of passwords for web servers are named
+    /// themselves, as one is often right in the home directory.
     #[must_use]
     pub fn reads(&self) -> Vec<PathBuf> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -133,6 +134,7 @@ impl RemoteOptions {
         files.extend(set("AWS_WEB_IDENTITY_TOKEN_FILE").map(PathBuf::from));
         let parents = files.iter().filter_map(|file| file.parent());
         let mut reads: Vec<_> = parents.map(Path::to_path_buf).collect();
+        reads.extend(self.credentials.files().filter(|file| file.exists()));
         reads.extend(self.ca_file.clone());
         for variable in [CA_FILE_VARIABLE, "SSL_CERT_FILE", "SSL_CERT_DIR"] {
             reads.extend(set(variable).map(PathBuf::from));

@@ -64,5 +64,7 @@ pub use mounts::unmount;
 pub use panicking::PanickingDevice;
 pub use readers::DirectReaders;
 pub use stalled::StalledSource;
-pub use temp::{PROGRAM, TempDir, eventually, forerun_binary, temp_dir, workspace_root};
+pub use temp::{
+    PROGRAM, TempDir, eventually, forerun_binary, memory_dir, temp_dir, workspace_root,
+};
 pub use tree::{Keeps, TreeModel};

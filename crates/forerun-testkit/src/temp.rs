@@ -18,6 +18,26 @@ pub fn temp_dir(name: &str) -> TempDir {
         .expect("a temporary directory")
 }
 
+/// A directory of the test's own in memory, removed when dropped; on disk where `/dev/shm` has less than
+/// `bytes` available. For tests that make more files than a disk makes and removes in good time, or that
+/// need no disk.
+///
+/// # Panics
+/// If it cannot be made.
+#[must_use]
+pub fn memory_dir(name: &str, bytes: u64) -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let has_room = rustix::fs::statvfs(memory)
+        .is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) >= bytes);
+    let mut builder = tempfile::Builder::new();
+    let prefix = format!("forerun-{name}-");
+    builder.prefix(&prefix);
+    match has_room.then(|| builder.tempdir_in(memory)) {
+        Some(Ok(dir)) => dir,
+        _ => temp_dir(name),
+    }
+}
+
 /// The top of the source tree.
 ///
 /// # Panics

@@ -47,15 +47,9 @@ pub fn spec(bytes: &[u8], with_table: bool) -> BlobSpec {
     }
 }
 
-/// A directory in memory where there is such: for tests that simulate power cuts, and need no disk.
+/// A directory in memory where there is such: for tests that simulate power cuts.
 pub fn memory_dir() -> tempfile::TempDir {
-    match tempfile::Builder::new()
-        .prefix("forerun-cache-")
-        .tempdir_in("/dev/shm")
-    {
-        Ok(dir) => dir,
-        Err(_) => forerun_testkit::temp_dir("cache"),
-    }
+    forerun_testkit::memory_dir("cache", 64 << 20)
 }
 
 /// A cache that makes nothing durable by itself.

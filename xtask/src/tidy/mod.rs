@@ -11,6 +11,7 @@ mod lexer;
 mod links;
 mod manifest;
 mod places;
+mod promises;
 mod sources;
 mod text;
 
@@ -62,6 +63,7 @@ fn check(root: &Path) -> Result<Vec<Violation>> {
     violations.extend(text::check(&files));
     violations.extend(places::check(&files));
     violations.extend(links::check(&files));
+    violations.extend(promises::check(&files));
     violations.sort();
     Ok(violations)
 }

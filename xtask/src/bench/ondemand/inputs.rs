@@ -29,7 +29,7 @@ pub struct Inputs {
     /// Who has the images that come through the link.
     pub server: Nginx,
     /// Who has the image that is all here before anything is measured, where one is: of what comes
-    /// from a registry every chunk is verified as it comes, and never again.
+    /// from a registry every chunk is verified as it comes, and once by each process that reads it.
     registry: Option<DockerRegistry>,
     /// What the link carried in the last run of each kind.
     carried: RefCell<BTreeMap<(Row, Who), Carried>>,

@@ -46,8 +46,9 @@ pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
             unmount(inputs, &point)?;
             run
         }
-        (Row::Sequential | Row::SequentialWarm | Row::Random, Who::Forerun) => {
-            let mounted = mount_complete(inputs, Image::Local)?;
+        (Row::Sequential | Row::SequentialWarm | Row::Random, Who::Forerun | Who::Trusting) => {
+            let options = (who == Who::Trusting).then(|| "--trust-cache".into());
+            let mounted = mount_complete(inputs, Image::Local, options.as_slice())?;
             let run = pages(row, who, &mounted.path().join("file"))?;
             counted(run, mounted)
         }
@@ -179,7 +180,7 @@ fn record(inputs: &Inputs) -> Result<()> {
 
 /// The kernel's mount of the image that is all here.
 fn via_kernel(inputs: &Inputs) -> Result<(forerun_testkit::TempDir, std::path::PathBuf)> {
-    mount_complete(inputs, Image::Local)?.finish()?;
+    mount_complete(inputs, Image::Local, &[])?.finish()?;
     let dir = temp_dir("bench");
     let point = dir.path().join("mnt");
     std::fs::create_dir(&point)?;

@@ -45,11 +45,11 @@ pub fn mount(
     Mounted::with_arguments(&inputs.forerun, &address, Access::ROOT, &arguments)
 }
 
-/// Mounts an image that is all here: fetched now if it is not.
-pub fn mount_complete(inputs: &Inputs, image: Image) -> Result<Mounted> {
-    let options = ["--prefetch", "all"].map(OsString::from);
+/// Mounts an image that is all here, with further options. Fetches it now if it is not.
+pub fn mount_complete(inputs: &Inputs, image: Image, options: &[OsString]) -> Result<Mounted> {
+    let all = [&["--prefetch".into(), "all".into()], options].concat();
     let cache = inputs.complete_cache();
-    let mounted = mount(inputs, inputs.address(image), &cache, &options)?;
+    let mounted = mount(inputs, inputs.address(image), &cache, &all)?;
     let start = Instant::now();
     while !is_detached(inputs, &mounted.path())? {
         ensure!(start.elapsed() < PATIENCE, "not all here in {PATIENCE:?}");

@@ -37,6 +37,8 @@ pub enum Who {
     Synchronous,
     /// This project, without a list of what will be needed.
     WithoutList,
+    /// This project, which takes chunks from the cache without verifying them.
+    Trusting,
 }
 
 impl fmt::Display for Who {
@@ -48,6 +50,7 @@ impl fmt::Display for Who {
             Self::Link => "speed of the link",
             Self::Synchronous => "synchronous readahead",
             Self::WithoutList => "without a recorded list",
+            Self::Trusting => "--trust-cache",
         })
     }
 }
@@ -71,7 +74,8 @@ impl crate::bench::comparison::Row for Row {
 
     fn targets(self) -> &'static [(Who, f64)] {
         match self {
-            Self::Sequential => &[(Who::Backing, 1.08)],
+            // Each chunk is verified at its first use.
+            Self::Sequential => &[(Who::Backing, 1.08), (Who::Trusting, 1.05)],
             Self::SequentialWarm => &[(Who::Backing, 1.08), (Who::SinglePages, 1.08)],
             Self::Kernel => &[(Who::Backing, 1.03)],
             Self::Random => &[(Who::Backing, 1.05), (Who::SinglePages, 1.05)],

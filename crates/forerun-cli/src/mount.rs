@@ -23,7 +23,7 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 use forerun::remote::RemoteImage;
 use forerun::{Locking, MemoryUse, TraceWriter};
-use forerun_fuse::{Mount, MountOptions, Unmounted, Unmounter};
+use forerun_fuse::{Inherited, Mount, MountError, MountOptions, Unmounted, Unmounter};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -258,30 +258,59 @@ fn open_and_mount(
         None => (None, None),
     };
     let keeper = keeper.map(|keeper| (keeper, inherited.is_some()));
-    // Only images are inherited, whatever could be done with them now.
-    let volume = match inherited {
-        None => volume::open(context, args, options, trace)?,
-        Some(_) => None,
-    };
-    let mut identity = Vec::new();
-    let mounted = match volume {
-        Some(volume) => forerun_fuse::mount_volume(volume.volume().clone(), &args.dir, options),
+    let settle = || daemon::settle_stderr(log);
+    if let Some(inherited) = inherited {
+        let (mounted, identity) = match inherited.is_volume() {
+            true => go_on_writing(context, args, options, (inherited, settle))?,
+            false => {
+                let image = context.open_traced(&image_args(args, options), None)?;
+                let identity = handover::identity(args, options, context.remotes().first());
+                let mounted =
+                    forerun_fuse::take_over(&image, inherited, &identity, options, settle);
+                (mounted, identity)
+            }
+        };
+        let mount = mounted.map_err(|error| mount_failure(&error, args))?;
+        let succession = Succession::new(args, &mount, &identity, keeper)?;
+        return Ok((mount, succession));
+    }
+    let volume = volume::open(context, args, options, trace)?;
+    let (mounted, identity) = match volume {
+        Some(volume) => {
+            let mut options = options.clone();
+            options.kept = keeper.is_some();
+            let volume = volume.volume().clone();
+            let mounted = forerun_fuse::mount_volume(volume, &args.dir, &options);
+            (mounted, handover::identity_of_volume(args))
+        }
         None => {
             let events = trace.map(volume::as_sink);
             let image = context.open_traced(&image_args(args, options), events)?;
-            identity = handover::identity(args, options, context.remotes().first());
-            match inherited {
-                None => forerun_fuse::mount(&image, &args.dir, options),
-                Some(inherited) => {
-                    let settle = || daemon::settle_stderr(log);
-                    forerun_fuse::take_over(&image, inherited, &identity, options, settle)
-                }
-            }
+            let identity = handover::identity(args, options, context.remotes().first());
+            (forerun_fuse::mount(&image, &args.dir, options), identity)
         }
     };
     let mount = mounted.map_err(|error| mount_failure(&error, args))?;
     let succession = Succession::new(args, &mount, &identity, keeper)?;
     Ok((mount, succession))
+}
+
+/// Takes a volume over, when the process has ended that served it.
+fn go_on_writing(
+    context: &Context,
+    args: &MountArgs,
+    options: &MountOptions,
+    (inherited, settle): (Inherited, impl FnOnce()),
+) -> Result<(std::result::Result<Mount, MountError>, Vec<u8>)> {
+    let identity = handover::identity_of_volume(args);
+    let turn = inherited.wait(&identity, settle);
+    let turn = turn.map_err(|error| mount_failure(&error, args))?;
+    let volume = volume::recover(context, args, options, turn.was_clean())?;
+    let volume = volume.volume().clone();
+    Ok((
+        forerun_fuse::take_over_volume(volume, turn, options),
+        identity,
+    ))
 }
 
 /// The system refused what a mount needs besides mounting.
@@ -362,16 +391,14 @@ fn open_log(path: &Path) -> Result<File> {
     file.map_err(|error| Failure::output(&error).of(path.display()))
 }
 
-fn mount_failure(error: &forerun_fuse::MountError, args: &MountArgs) -> Failure {
+fn mount_failure(error: &MountError, args: &MountArgs) -> Failure {
     let failure = Failure::new(
         Exit::Mount,
         "mount",
         crate::error::without_errno(&error.to_string()),
     );
     match error {
-        forerun_fuse::MountError::Mountpoint { source, .. }
-            if source.kind() == io::ErrorKind::NotFound =>
-        {
+        MountError::Mountpoint { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             failure.hint(format!("make it first: mkdir {}", args.dir.display()))
         }
         _ => failure,

@@ -4,11 +4,13 @@
 mod common;
 mod restarting;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use restarting::load::{kills_under_load, usual_kills};
-use restarting::{Scene, eventually, is_running};
+use restarting::writers::at_work;
+use restarting::{Scene, eventually, is_running, same};
 use rustix::process::{Signal, kill_process};
 
 /// Memory of a keeper that it shares with no file.
@@ -22,6 +24,80 @@ fn readers_of_squashfs_notice_no_killed_server() {
 #[test]
 fn readers_of_erofs_notice_no_killed_server() {
     kills_under_load("erofs", usual_kills());
+}
+
+#[test]
+fn writers_lose_nothing_that_was_synced_to_a_killed_server() {
+    let _skipped = at_work("", usual_kills(), |scene| {
+        kill_process(scene.server(), Signal::KILL).unwrap();
+    });
+}
+
+#[test]
+fn writers_lose_no_names_to_a_killed_server_under_dirsync() {
+    let _skipped = at_work("dirsync", usual_kills(), |scene| {
+        kill_process(scene.server(), Signal::KILL).unwrap();
+    });
+}
+
+#[test]
+fn writers_notice_no_restart() {
+    let failures = at_work("", usual_kills(), |scene| drop(scene.restart().ok()));
+    assert_eq!(failures.unwrap_or(0), 0);
+}
+
+#[test]
+fn what_was_not_synced_is_lost_with_its_openings_and_nothing_else() {
+    let Some(scene) = Scene::new("exfat") else {
+        return;
+    };
+    scene.mount(&[]);
+    let at = |name: &str| scene.path("mnt").join(name);
+    let [mut synced, mut behind, mut new] =
+        ["synced", "behind", "new"].map(|name| File::create_new(at(name)).unwrap());
+    synced.write_all(b"synced").unwrap();
+    behind.write_all(b"one").unwrap();
+    fs::remove_file(at("new")).unwrap();
+    behind.sync_all().unwrap();
+    behind.write_all(&[b'2'; 50_000]).unwrap();
+    drop(new);
+    new = File::create_new(at("new")).unwrap();
+    new.write_all(b"new").unwrap();
+    fs::create_dir(at("dir")).unwrap();
+    fs::rename(at("d0"), at("renamed")).unwrap();
+    fs::remove_file(at("d1/1")).unwrap();
+    kill_process(scene.server(), Signal::KILL).unwrap();
+    for file in [&mut behind, &mut new] {
+        let errors = [file.write_all(b"more"), file.sync_all()].map(Result::unwrap_err);
+        assert_eq!(errors.map(|error| error.raw_os_error()), [Some(5); 2]);
+    }
+    synced.write_all(b" and more").unwrap();
+    synced.sync_all().unwrap();
+    assert_eq!(fs::read(at("synced")).unwrap(), b"synced and more");
+    let mut again = File::options().append(true).open(at("behind")).unwrap();
+    again.write_all(b" and two").unwrap();
+    again.sync_all().unwrap();
+    assert_eq!(fs::read(at("behind")).unwrap(), b"one and two");
+    for gone in ["new", "dir", "renamed"] {
+        assert!(!at(gone).exists(), "{gone}");
+    }
+    for there in ["d0/0", "d1/1", "d1/7"] {
+        assert!(same(&at(there), &scene.path("tree").join(there)));
+    }
+    // Each directory reports once that it has lost names, and the root that anything was.
+    let root = File::open(at(".")).unwrap();
+    assert_eq!(root.sync_all().unwrap_err().raw_os_error(), Some(5));
+    root.sync_all().unwrap();
+    let names = fs::read_dir(at(".")).unwrap().flatten();
+    let mut names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+    names.sort();
+    let expected = [
+        "behind", "big", "d0", "d1", "d2", "d3", "d4", "d5", "synced",
+    ];
+    assert_eq!(names, expected);
+    drop((synced, behind, new, again, root));
+    scene.run(&["umount", "mnt"]).ok();
+    scene.run(&["check", "image"]).ok();
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod follow;
 mod guardian;
 mod handover;
 mod inode;
+mod ledger;
 mod mount;
 mod mountpoint;
 mod options;
@@ -43,7 +44,8 @@ pub use counts::{Operation, RequestCounts};
 pub use error::{MountError, UmountError};
 pub use forerun::{Image, MountEntry, Reader, Volume, VolumeMut, is_mounted_for_writing, mounts};
 pub use handover::{
-    Channel, FromKeeper, FromServer, Giver, HandoverError, Inherited, Kept, take_over, timespec,
+    Channel, FromKeeper, FromServer, Giver, HandoverError, Inherited, Kept, Turn, take_over,
+    take_over_volume, timespec,
 };
 pub use mount::{Monitor, Mount, mount, mount_reader, mount_volume};
 pub use options::{MountOptions, OptionError, parse_size};

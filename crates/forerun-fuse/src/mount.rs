@@ -10,12 +10,13 @@ use forerun::{EngineOptions, Image, MemoryLimit, Reader, StatsSnapshot, Volume};
 use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 
 use crate::adapter::Adapter;
-use crate::adapter_mut::{AdapterMut, CoreMut, Stale};
+use crate::adapter_mut::{AdapterMut, CoreMut, Journal, Stale};
 use crate::attach::attach;
 use crate::core::Core;
 use crate::counts::RequestCounts;
 use crate::error::{MountError, UmountError};
-use crate::handover::Giver;
+use crate::handover::{Giver, HandoverError};
+use crate::ledger::Ledger;
 use crate::mountpoint::prepare;
 use crate::push::Pusher;
 use crate::push_tree::TreePusher;
@@ -164,10 +165,25 @@ pub fn mount_volume(
     options: &MountOptions,
 ) -> Result<Mount, MountError> {
     let path = prepare(dir)?;
-    let core = Arc::new(CoreMut::new(volume, options));
+    let journal = match options.kept {
+        true => Journal::new(Ledger::new().map_err(HandoverError::Ledger)?),
+        false => Journal::default(),
+    };
+    let core = Arc::new(CoreMut::new(volume, options, journal));
+    show_volume(core, options, |adapter, served| {
+        serve(adapter, served, path, options, true)
+    })
+}
+
+/// A volume, by a session that `begin` makes, with all that goes on beside the answers.
+pub fn show_volume(
+    core: Arc<CoreMut>,
+    options: &MountOptions,
+    begin: impl FnOnce(AdapterMut, Served) -> Result<(Mount, Notifier), MountError>,
+) -> Result<Mount, MountError> {
     let adapter = AdapterMut::new(Arc::clone(&core), takers(options));
     let served = Served::Volume(Arc::clone(&core));
-    let (mut mount, notifier) = serve(adapter, served, path, options, true)?;
+    let (mut mount, notifier) = begin(adapter, served)?;
     if core.info.folds_case
         && let Some(stale) = Stale::start(notifier, Arc::downgrade(&core))
     {
@@ -250,11 +266,7 @@ impl Mount {
     /// What hands it to another process.
     #[must_use]
     pub fn giver(&self) -> Giver {
-        let core = match &self.served {
-            Served::Image(core) => Some(core),
-            Served::Volume(_) => None,
-        };
-        Giver::new(core, self.unmounter.clone())
+        Giver::new(&self.served, self.unmounter.clone())
     }
 
     /// Where it is.

@@ -6,8 +6,9 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use forerun::{Error, EventSink, Locking, TraceWriter, VolumeMut};
+use forerun::{Error, EventSink, InUse, Locking, TraceWriter, VolumeMut};
 use forerun_fuse::MountOptions;
 
 use super::{MountArgs, daemon};
@@ -15,6 +16,11 @@ use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::patience::patiently;
 use crate::source;
+
+/// How long the process before this one may take to let go of the volume.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// From one attempt to the next.
+const STEP: Duration = Duration::from_millis(5);
 
 /// Opens the volume for reading and writing; nothing where it is to be mounted read-only.
 pub fn open(
@@ -67,6 +73,42 @@ pub fn open(
         }
         Err(error) => Err(source::from_open(error, &open).of(args.image.display())),
     }
+}
+
+/// Opens the volume of a mount that this process takes over, when the process has ended that had it.
+pub fn recover(
+    context: &Context,
+    args: &MountArgs,
+    options: &MountOptions,
+    was_clean: bool,
+) -> Result<VolumeMut> {
+    let mut open = options.open_options();
+    open.format.clone_from(&args.format);
+    let begun = Instant::now();
+    let (volume, repaired) = loop {
+        match VolumeMut::recover(&args.image, &open, &options.write, was_clean) {
+            // The lock goes with the last thread of the process, which may hang in the device.
+            Err(error) if is_locked(&error) && begun.elapsed() < PATIENCE => {
+                std::thread::sleep(STEP);
+            }
+            opened => break opened,
+        }
+    }
+    .map_err(|error| source::from_open(error, &open).of(args.image.display()))?;
+    if let Some(summary) = repaired {
+        let (repaired, left) = (summary.repairs(), summary.remains());
+        tracing::info!(
+            repaired,
+            left,
+            "what the process before this one left unfinished"
+        );
+    }
+    context.observe(volume.volume().observer());
+    Ok(volume)
+}
+
+fn is_locked(error: &Error) -> bool {
+    InUse::of(error).is_some_and(InUse::is_lock)
 }
 
 /// Whether the file may be read, but not written.

@@ -9,6 +9,7 @@
 )]
 
 pub mod load;
+pub mod writers;
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -53,7 +54,7 @@ impl Scene {
             let len = 1000 + 7919 * usize::try_from(n).unwrap();
             fs::write(dir.join(n.to_string()), generate::bytes(n, len)).unwrap();
         }
-        let free = ["--free", "1M"];
+        let free = ["--free", "64M"];
         let free = if format == "exfat" { &free[..] } else { &[] };
         let words = ["pack", "-q", "--format", format, "tree", "image"];
         scene.run(&[&words, free].concat()).ok();
@@ -130,6 +131,17 @@ impl Scene {
         eventually("they are gone", || {
             !is_running(server) && !is_running(keeper)
         });
+    }
+
+    /// Kills the processes that serve, where there are any.
+    pub fn kill_servers(&self) {
+        let mounts = self.run(&["status", "--json"]).ok().json();
+        for pid in mounts.as_array().unwrap().iter().map(|mount| &mount["pid"]) {
+            let pid = pid.as_i64().and_then(|pid| pid.try_into().ok());
+            if let Some(pid) = pid.and_then(Pid::from_raw) {
+                let _ended = kill_process(pid, Signal::KILL);
+            }
+        }
     }
 
     pub fn restart(&self) -> Ran {

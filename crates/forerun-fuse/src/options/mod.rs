@@ -57,6 +57,9 @@ pub struct MountOptions {
     /// `restarts=`: how many times in a minute a process that dies is replaced by another one that
     /// serves the mount. For programs that keep mounts; [`mount`](crate::mount()) does not use it.
     pub restarts: u32,
+    /// Whether another process is to take the mount of a volume over when this one dies. Not an option
+    /// in text form.
+    pub kept: bool,
     /// `readahead=`: bytes kept ahead of a sequential reader; the engine's default if not given.
     pub readahead: Option<u64>,
     /// `cache=`: bytes that cached blocks may hold; the engine's default if not given.
@@ -117,6 +120,7 @@ impl Default for MountOptions {
             default_permissions: false,
             auto_unmount: false,
             restarts: 2,
+            kept: false,
             readahead: None,
             cache: None,
             threads: None,

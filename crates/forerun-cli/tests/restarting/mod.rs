@@ -107,11 +107,14 @@ impl Scene {
         self.run(&words).ok();
     }
 
-    /// The process that serves, as it says itself.
+    /// The process that serves, as it says itself. A new one serves before it can be asked.
     pub fn server(&self) -> Pid {
-        let mounts = self.run(&["status", "--json"]).ok().json();
-        let mounts = mounts.as_array().unwrap();
-        assert_eq!(mounts.len(), 1, "{mounts:?}");
+        let mut mounts = Vec::new();
+        eventually("the process that serves can be asked", || {
+            let told = self.run(&["status", "--json"]).ok().json();
+            mounts.clone_from(told.as_array().unwrap());
+            mounts.len() == 1
+        });
         Pid::from_raw(mounts[0]["pid"].as_i64().unwrap().try_into().unwrap()).unwrap()
     }
 

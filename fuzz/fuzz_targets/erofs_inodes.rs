@@ -2,6 +2,7 @@
 //! driver, without a nightly compiler.
 #![no_main]
 
+use forerun_fuzz::in_time;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| forerun_erofs::fuzzing::inodes(bytes));
+fuzz_target!(|bytes: &[u8]| in_time(|| forerun_erofs::fuzzing::inodes(bytes)));

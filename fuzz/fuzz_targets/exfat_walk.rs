@@ -3,9 +3,12 @@
 #![no_main]
 
 use forerun_exfat::fuzzing;
+use forerun_fuzz::in_time;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(|bytes: &[u8]| in_time(|| run(bytes)));
+
+fn run(bytes: &[u8]) {
     let _errors = fuzzing::walk(bytes);
     forerun_fuzz::read_all("exfat", bytes, fuzzing::limits());
-});
+}

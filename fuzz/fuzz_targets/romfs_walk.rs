@@ -2,11 +2,14 @@
 //! walk, read every file through the engine.
 #![no_main]
 
+use forerun_fuzz::in_time;
 use forerun_romfs::fuzzing;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(|bytes: &[u8]| in_time(|| run(bytes)));
+
+fn run(bytes: &[u8]) {
     let _errors = fuzzing::walk(bytes);
     let image = fuzzing::with_checksum(bytes);
     forerun_fuzz::read_all("romfs", &image, fuzzing::limits());
-});
+}

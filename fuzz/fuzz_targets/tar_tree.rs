@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use forerun::build::{BuildError, TarInput, TarOptions, read_tar};
 use forerun::{Observer, RomfsOptions, Writer};
+use forerun_fuzz::in_time;
 use forerun_romfs::fuzzing;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(|bytes: &[u8]| in_time(|| run(bytes)));
+
+fn run(bytes: &[u8]) {
     let mut limits = fuzzing::limits();
     limits.depth = 16;
     limits.tree_entries = 1 << 8;
@@ -30,4 +33,4 @@ fuzz_target!(|bytes: &[u8]| {
         Err(BuildError::Format { .. }) => assert!(image.is_empty()),
         Err(error) => panic!("a tree in memory and a spool file: {error}"),
     }
-});
+}

@@ -1,6 +1,9 @@
-//! What the targets have in common: an image opened and read as a user does it.
+//! What the targets have in common: an image opened and read as a user does it, and the time that an
+//! input may take.
 
 use std::sync::Arc;
+
+pub use forerun_testkit::mutate::in_time;
 
 use forerun::{EngineOptions, Image, Limits, MemorySource, OpenOptions, vfs::FileType};
 

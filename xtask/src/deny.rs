@@ -1,10 +1,11 @@
-//! Licences, sources and duplicates of the dependencies, by cargo-deny and `deny.toml`.
+//! Licences, sources, duplicates and known vulnerabilities of the dependencies, by cargo-deny and
+//! `deny.toml`.
 //!
-//! The advisory database is not asked: it lives on a server of its own, and a check that needs it
-//! would fail for reasons that are not in the tree.
+//! The database of vulnerabilities is on a server of its own. Where that cannot be reached, the check
+//! says so and goes on: it would fail for reasons that are not in the tree.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 use forerun_testkit::require;
@@ -19,6 +20,7 @@ pub fn run(root: &Path) -> Result<()> {
     let Some(program) = find_or_install(root)? else {
         return Ok(());
     };
+    let has_database = fetch_database(root, &program)?;
     for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
         if !root.join(manifest).exists() {
             continue;
@@ -31,10 +33,32 @@ pub fn run(root: &Path) -> Result<()> {
             "--all-features",
             "check",
             "--hide-inclusion-graph",
+            "--disable-fetch",
         ]);
-        process::run(command.args(["licenses", "bans", "sources"]))?;
+        command.args(["licenses", "bans", "sources"]);
+        if has_database {
+            command.arg("advisories");
+        }
+        process::run(&mut command)?;
     }
     Ok(())
+}
+
+/// Brings the database of known vulnerabilities up to date. Returns whether it is there.
+fn fetch_database(root: &Path, program: &Path) -> Result<bool> {
+    let mut fetch = Command::new(program);
+    fetch.current_dir(root).args(["fetch", "db"]);
+    let output = fetch.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(true);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let why = said.lines().rfind(|line| !line.trim().is_empty());
+    println!(
+        "known vulnerabilities are not checked, as their database is not to be had: {}",
+        why.unwrap_or("cargo-deny did not say why")
+    );
+    Ok(false)
 }
 
 fn find_or_install(root: &Path) -> Result<Option<PathBuf>> {

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -14,8 +13,9 @@ use crate::bitmap::Bitmap;
 use crate::cache::Inner;
 use crate::claims::Claim;
 use crate::geometry::Geometry;
+use crate::holder::is_still;
 use crate::info::Info;
-use crate::opening::BlobFiles;
+use crate::opening::{BlobFiles, discard};
 use crate::{CacheError, Result, VerifiedTable};
 
 /// Longest pause between two looks at what another process does.
@@ -44,6 +44,12 @@ pub struct CachedBlob {
     pub(crate) durable: Bitmap,
     /// Chunks that are not present: never less than the bitmap shows.
     pub(crate) missing: AtomicU64,
+    /// Chunks that this process has verified.
+    pub(crate) checked: Bitmap,
+    /// Chunks that it has not: never less than the bitmap shows.
+    pub(crate) unchecked: AtomicU64,
+    /// Chunks that were found altered.
+    pub(crate) altered: AtomicU64,
     pub(crate) verified_whole: AtomicBool,
     /// Chunks that are present and to be made durable.
     pub(crate) pending: Mutex<Vec<Range<u64>>>,
@@ -74,6 +80,11 @@ impl CachedBlob {
             present.copy_from(&durable);
         }
         let missing = geometry.chunks() - present.count();
+        let checked = Bitmap::new(geometry.chunks());
+        if cache.options.trust {
+            checked.copy_from(&present);
+        }
+        let unchecked = geometry.chunks() - checked.count();
         let blob = Self {
             files,
             table,
@@ -81,6 +92,9 @@ impl CachedBlob {
             present,
             durable,
             missing: AtomicU64::new(missing),
+            checked,
+            unchecked: AtomicU64::new(unchecked),
+            altered: AtomicU64::new(0),
             verified_whole: AtomicBool::new(whole),
             pending: Mutex::default(),
             flushing: Mutex::default(),
@@ -133,8 +147,9 @@ impl CachedBlob {
         chunks.saturating_mul(geometry.size()).min(geometry.len())
     }
 
-    /// The sparse file of the image's bytes. Where [`is_complete`](Self::is_complete) it may be read
-    /// by anyone; before, only where chunks are present. It must not be written.
+    /// The sparse file of the image's bytes. It must not be written, and it has only the chunks that are
+    /// present. Its reader gets what the disk returns: chunks are verified by
+    /// [`read_if_present`](Self::read_if_present) and [`check_rest`](Self::check_rest).
     #[must_use]
     pub const fn data_file(&self) -> &File {
         &self.files.data
@@ -143,11 +158,12 @@ impl CachedBlob {
     /// Memory that this takes, the table aside.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        self.present.bytes() + self.durable.bytes()
+        self.present.bytes() + self.durable.bytes() + self.checked.bytes()
     }
 
     /// Fills `out` from `offset` on if all of it is here, and says whether it was. For chunks that
-    /// this process knows to be present that costs one look at a bitmap and one `pread`.
+    /// this process has verified that costs one look at a bitmap and one `pread`. Others are verified
+    /// first; one that was altered is dropped and not here.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] past the end; what the disk reports.
@@ -161,8 +177,7 @@ impl CachedBlob {
                 return Ok(false);
             }
         }
-        self.files.data.read_exact_at(out, offset)?;
-        Ok(true)
+        self.read_checking(offset, out)
     }
 
     /// Fills `out` from `offset` on.
@@ -259,6 +274,22 @@ impl CachedBlob {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Removes the blob from the cache if it is temporary and no other process uses it. What has it open
+    /// goes on reading it.
+    pub fn remove_temporary(&self) {
+        if !self.files.temporary {
+            return;
+        }
+        // The descriptor has the lock that others share, and makes it exclusive.
+        let path = self.files.dir.join("use");
+        if self.files.in_use.try_lock().is_err() || !is_still(&self.files.in_use, &path) {
+            return;
+        }
+        if let Err(error) = discard(&self.cache.layout, &self.files.dir) {
+            tracing::warn!(%error, "a temporary copy is still in the cache");
+        }
+    }
+
     /// Notes that the blob was used just now.
     pub(crate) fn touch(&self) {
         if let Err(error) = self.files.in_use.set_modified(SystemTime::now()) {
@@ -273,5 +304,6 @@ impl Drop for CachedBlob {
             tracing::warn!(%error, identity = self.identity(), "chunks could not be made durable");
         }
         self.touch();
+        self.remove_temporary();
     }
 }

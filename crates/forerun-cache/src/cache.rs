@@ -22,9 +22,14 @@ pub struct CacheOptions {
     /// Bytes on disk, as allocated, that the cache may take. What is in use is not evicted even if it
     /// alone takes more: of an image in use no chunks are given up.
     pub limit_bytes: u64,
+    /// Bytes that have to stay free on the disk: the cache takes less where they would not. 0 for a cache
+    /// that may fill it.
+    pub keep_free: u64,
     /// Hash every chunk again when a process first reads it, instead of trusting what the state says
     /// was verified and synced. Catches disks that lie; costs one read and one hash of each chunk.
     pub recheck: bool,
+    /// Serve what the state says was verified without hashing it at its first use in this process.
+    pub trust: bool,
     /// Stored bytes that make the cache sync without waiting for [`flush_after`](Self::flush_after).
     pub flush_bytes: u64,
     /// How long stored chunks may wait to be made durable. A kill does not lose them, a power cut may.
@@ -35,7 +40,9 @@ impl Default for CacheOptions {
     fn default() -> Self {
         Self {
             limit_bytes: u64::MAX,
+            keep_free: 0,
             recheck: false,
+            trust: false,
             flush_bytes: 64 << 20,
             flush_after: Duration::from_secs(2),
         }
@@ -66,6 +73,8 @@ pub struct BlobSpec {
     pub table: Option<Arc<VerifiedTable>>,
     /// What people call it, for lists.
     pub label: String,
+    /// Whether it is of no use once it is closed, because nothing can tell later what its bytes are of.
+    pub temporary: bool,
 }
 
 /// A cache directory. Clones are the same cache.
@@ -150,8 +159,9 @@ impl Cache {
                 identity: info.identity,
             });
         }
-        let files = opening::open(&self.inner.layout, &info)?;
-        let blob = Arc::new(CachedBlob::new(files, spec.table, Arc::clone(&self.inner))?);
+        let files = opening::open(&self.inner.layout, &info, spec.temporary)?;
+        let blob = CachedBlob::new(files, spec.table, Arc::clone(&self.inner))?;
+        let blob = Arc::new(blob);
         open.insert(dir, Arc::downgrade(&blob));
         Ok(blob)
     }
@@ -205,6 +215,7 @@ impl Inner {
     /// Whether so much was stored since the last look at the limit that another one is due.
     pub(crate) fn gc_is_due(&self) -> bool {
         let limit = self.options.limit_bytes;
-        limit < u64::MAX && self.stored.load(Ordering::Relaxed) > (limit / 16).min(256 << 20)
+        let is_limited = limit < u64::MAX || self.options.keep_free > 0;
+        is_limited && self.stored.load(Ordering::Relaxed) > (limit / 16).min(256 << 20)
     }
 }

@@ -5,10 +5,10 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forerun_io::{MemoryLimit, ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, saturating_usize, u64_from};
 use sha2::{Digest as _, Sha256};
 
 use crate::bitmap::Bitmap;
@@ -16,7 +16,7 @@ use crate::blob::CachedBlob;
 use crate::cache::Cache;
 use crate::evict::in_use;
 use crate::records::Record;
-use crate::{CacheError, Digest, Result, VerifiedTable, opening, runs, store};
+use crate::{CacheError, Digest, Result, VerifiedTable, cores, opening, runs, store};
 
 /// Bytes hashed at a time for the digest of a whole blob.
 const STEP: usize = 1 << 20;
@@ -115,7 +115,7 @@ impl CachedBlob {
             .whole_digest()
             .map_err(CacheError::io("read", &self.files.dir))?;
         if found != expected {
-            self.drop_chunks(std::slice::from_ref(&all))?;
+            self.drop_wrong(std::slice::from_ref(&all))?;
             return Err(CacheError::WrongWhole { expected, found });
         }
         // The state must not come after what says that all of it can be trusted.
@@ -169,7 +169,7 @@ impl CachedBlob {
             }
         }
         if !wrong.is_empty() {
-            self.drop_chunks(&wrong)?;
+            self.drop_wrong(&wrong)?;
         }
         Ok(CheckReport {
             identity: self.identity().to_string(),
@@ -188,28 +188,18 @@ impl CachedBlob {
         records: &std::collections::HashMap<u64, Record>,
     ) -> io::Result<Vec<Verdict>> {
         let verdicts = Mutex::new(vec![Verdict::Right; chunks.len()]);
-        let next = AtomicUsize::new(0);
-        let work = || -> io::Result<()> {
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(chunk) = chunks.get(at) else {
-                    return Ok(());
-                };
-                let verdict = self.verdict(*chunk, records.get(chunk).copied())?;
-                let mut verdicts = verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(slot) = verdicts.get_mut(at) {
-                    *slot = verdict;
-                }
+        let work = |at: usize| {
+            let Some(chunk) = chunks.get(at) else {
+                return Ok(());
+            };
+            let verdict = self.verdict(*chunk, records.get(chunk).copied())?;
+            let mut verdicts = verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(slot) = verdicts.get_mut(at) {
+                *slot = verdict;
             }
+            Ok(())
         };
-        let threads = MemoryLimit::of_process().threads(u64_from(STEP)).min(16);
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_for_each(|thread| {
-                let broken = |_| Err(io::Error::other("a hashing thread panicked"));
-                thread.join().unwrap_or_else(broken)
-            })
-        })?;
+        cores::for_each(chunks.len(), u64_from(STEP), work)?;
         Ok(verdicts
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner))
@@ -242,9 +232,14 @@ impl CachedBlob {
     }
 
     /// Gives up chunks that are wrong, durably, so that they are fetched again.
-    fn drop_chunks(&self, wrong: &[Range<u64>]) -> Result<()> {
-        let failed = CacheError::io("write", &self.files.dir);
+    fn drop_wrong(&self, wrong: &[Range<u64>]) -> Result<()> {
         let _no_flush_meanwhile = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.drop_chunks(wrong)
+    }
+
+    /// As [`drop_wrong`](Self::drop_wrong), by a caller that keeps flushes out.
+    pub(crate) fn drop_chunks(&self, wrong: &[Range<u64>]) -> Result<()> {
+        let failed = CacheError::io("write", &self.files.dir);
         // What was verified as a whole is not the same whole once chunks were fetched again.
         self.verified_whole.store(false, Ordering::Release);
         match fs::remove_file(self.files.dir.join("whole")) {

@@ -15,7 +15,7 @@ use crate::holder::{is_still, sweep};
 use crate::layout::{Layout, list};
 use crate::lock::open_existing;
 use crate::names;
-use crate::opening::discard;
+use crate::opening::{TEMPORARY, discard};
 use crate::{CacheError, Result};
 
 /// A blob in the making that was not finished after this long never will be.
@@ -52,7 +52,7 @@ impl Cache {
     /// # Errors
     /// [`CacheError::Io`] where the directory cannot be read.
     pub fn gc(&self) -> Result<GcReport> {
-        self.shrink_to(self.inner.options.limit_bytes)
+        self.shrink(|used| self.target(used))
     }
 
     /// As [`gc`](Self::gc), to another limit: 0 removes all that is not in use.
@@ -60,6 +60,11 @@ impl Cache {
     /// # Errors
     /// As [`gc`](Self::gc).
     pub fn shrink_to(&self, limit: u64) -> Result<GcReport> {
+        self.shrink(|_used| limit)
+    }
+
+    /// Removes blobs until no more is left than `limit` says for what the cache takes.
+    fn shrink(&self, limit: impl Fn(u64) -> u64) -> Result<GcReport> {
         let layout = &self.inner.layout;
         self.inner.stored.store(0, Ordering::Relaxed);
         let lock = crate::lock::open_private(&layout.gc_lock())?;
@@ -70,12 +75,16 @@ impl Cache {
             });
         }
         clear_away(layout);
+        for dir in layout.blob_dirs()? {
+            remove_temporary(layout, &dir);
+        }
         let mut found = scan(layout)?;
         found.sort_by_key(|blob| blob.last_used);
         let mut report = GcReport {
             left_bytes: found.iter().map(|blob| blob.disk).sum(),
             ..GcReport::default()
         };
+        let limit = limit(report.left_bytes);
         for blob in found {
             if report.left_bytes <= limit {
                 break;
@@ -165,6 +174,15 @@ fn remove_unused(layout: &Layout, dir: &Path) -> Result<bool> {
         discard(layout, dir)?;
     }
     Ok(true)
+}
+
+/// Removes a blob that was of use to one process only, if that is gone.
+pub(crate) fn remove_temporary(layout: &Layout, dir: &Path) {
+    if dir.join(TEMPORARY).exists()
+        && let Err(error) = remove_unused(layout, dir)
+    {
+        tracing::debug!(%error, "what a killed process left could not be removed");
+    }
 }
 
 /// Removes what crashes have left: half-removed and half-made blobs, files of dead holders.

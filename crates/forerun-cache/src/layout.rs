@@ -14,16 +14,17 @@
 //!       table               hash blocks of the chunk table that were verified. Verified on reading
 //!       claims              who fetches what (claims.rs)
 //!       whole               digest of the whole, once it was verified
+//!       temporary           there if the blob goes when it is closed
 //!     names/HASH            what a reference was found to name (names.rs); HASH is its SHA-256
 //!     holders/ID            locked by a process for as long as it may hold claims
 //!     new/                  blobs being made
 //!     trash/                blobs being removed
 //! ```
 //!
-//! A chunk may be served for one of two reasons. Either `state` says that it was verified, written and
-//! synced, in this order; or `records` says that somebody has stored it, and its bytes were read and
-//! hashed by this process and are right. So `records`, `data` and `table` may be torn or lost in any
-//! way, and `state` is written such that a crash leaves the old or the new one.
+//! A chunk is served if this process has stored it, or has read and hashed it at its first use and found
+//! it right (`checking.rs`). `state` says which chunks were verified, written and synced, in this order;
+//! `records` says which ones some process has stored. So `records`, `data` and `table` may be torn or lost
+//! in any way, and `state` is written such that a crash leaves the old or the new one.
 //!
 //! A blob appears by renaming a complete directory into `blobs`, and goes by renaming it to `trash`,
 //! by a process that has locked `use` exclusively. Who opens one locks `use` shared and then looks

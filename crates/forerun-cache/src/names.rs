@@ -167,6 +167,7 @@ mod tests {
             len: 100,
             chunk_size: 4096,
             table: None,
+            temporary: false,
             label: String::new(),
         }
     }

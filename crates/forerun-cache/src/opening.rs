@@ -17,6 +17,8 @@ use crate::{CacheError, Digest, Result};
 
 /// How often others may come between before something else must be wrong.
 const ATTEMPTS: u32 = 100;
+/// The file that marks a blob as temporary.
+pub(crate) const TEMPORARY: &str = "temporary";
 /// How long a lock is waited for before looking whether it is still the right one.
 const A_WHILE: Duration = Duration::from_millis(50);
 
@@ -32,6 +34,8 @@ pub(crate) struct BlobFiles {
     pub(crate) table: File,
     /// Locked shared.
     pub(crate) in_use: File,
+    /// Whether nothing of it is kept.
+    pub(crate) temporary: bool,
 }
 
 impl BlobFiles {
@@ -48,6 +52,7 @@ impl BlobFiles {
             state: StateFile::open(&dir.join("state"), info.geometry.chunks()).ok()?,
             claims: Claims::open(&dir.join("claims")).ok()?,
             table: open_private(&dir.join("table")).ok()?,
+            temporary: dir.join(TEMPORARY).exists(),
             dir: dir.to_path_buf(),
             info,
             in_use,
@@ -70,11 +75,11 @@ pub(crate) fn whole(dir: &Path) -> Option<Digest> {
 }
 
 /// Opens the blob of `info`, made anew if it is not there or is another one that nobody uses.
-pub(crate) fn open(layout: &Layout, info: &Info) -> Result<BlobFiles> {
+pub(crate) fn open(layout: &Layout, info: &Info, temporary: bool) -> Result<BlobFiles> {
     let dir = layout.blob(&info.identity);
     for _ in 0..ATTEMPTS {
         let Some(in_use) = lock_use(&dir)? else {
-            make(layout, info, &dir)?;
+            make(layout, info, temporary, &dir)?;
             continue;
         };
         let again = in_use.try_clone().map_err(CacheError::io("open", &dir))?;
@@ -125,13 +130,13 @@ fn lock_use(dir: &Path) -> Result<Option<File>> {
 }
 
 /// Makes the blob in a directory of its own and moves it in place, unless somebody is faster.
-fn make(layout: &Layout, info: &Info, dir: &Path) -> Result<()> {
+fn make(layout: &Layout, info: &Info, temporary: bool, dir: &Path) -> Result<()> {
     let new = layout.new_blobs().join(format!("{:016x}", random()));
     DirBuilder::new()
         .mode(0o700)
         .create(&new)
         .map_err(CacheError::io("make", &new))?;
-    let made = fill(&new, info).and_then(|()| {
+    let made = fill(&new, info, temporary).and_then(|()| {
         match fs::rename(&new, dir) {
             Ok(()) => sync_dir(&layout.blobs()),
             // There is one, which `open` looks at; without `use` it would do so for ever.
@@ -146,7 +151,7 @@ fn make(layout: &Layout, info: &Info, dir: &Path) -> Result<()> {
     made
 }
 
-fn fill(new: &Path, info: &Info) -> Result<()> {
+fn fill(new: &Path, info: &Info, temporary: bool) -> Result<()> {
     info.write(&new.join("info"))?;
     let path = new.join("data");
     let data = open_private(&path)?;
@@ -157,7 +162,8 @@ fn fill(new: &Path, info: &Info) -> Result<()> {
     open_private(&path)?
         .set_len(len)
         .map_err(CacheError::io("make", &path))?;
-    for name in ["use", "state", "claims", "table"] {
+    let marks = temporary.then_some(TEMPORARY);
+    for name in ["use", "state", "claims", "table"].into_iter().chain(marks) {
         open_private(&new.join(name))?;
     }
     sync_dir(new)

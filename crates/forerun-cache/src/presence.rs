@@ -130,6 +130,7 @@ impl CachedBlob {
         let mut undurable = Vec::new();
         let mut new = 0;
         for chunk in chunks.clone() {
+            self.note_checked(chunk);
             if self.present.set(chunk) {
                 new += 1;
                 if !self.durable.get(chunk) {
@@ -149,6 +150,7 @@ impl CachedBlob {
 
     /// A chunk is not to be served any more: it was found to be wrong.
     pub(crate) fn forget(&self, chunk: u64) {
+        self.note_unchecked(chunk);
         self.missing.fetch_add(1, Ordering::AcqRel);
         if !self.present.clear(chunk) {
             self.missing.fetch_sub(1, Ordering::AcqRel);

@@ -120,7 +120,8 @@ impl CachedBlob {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *pending)
         };
-        if pending.is_empty() {
+        // What is not kept need not survive a crash.
+        if pending.is_empty() || self.files.temporary {
             return Ok(());
         }
         // What was found to be wrong meanwhile is not present any more.
@@ -152,10 +153,12 @@ impl CachedBlob {
     fn sync_data(&self) -> Result<()> {
         let failed = CacheError::io("sync", &self.files.dir);
         self.files.data.sync_data().map_err(&failed)?;
-        if self.table.is_none() {
-            self.files.records.sync().map_err(&failed)?;
+        match self.table {
+            None => self.files.records.sync(),
+            // Chunks that are read back are verified by it, also where no server can be asked.
+            Some(_) => self.files.table.sync_data(),
         }
-        Ok(())
+        .map_err(&failed)
     }
 
     /// Gives up chunks that could not be synced. The kernel forgets that they were to be written: the

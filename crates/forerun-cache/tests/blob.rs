@@ -160,6 +160,76 @@ fn what_became_wrong_on_disk_is_found_where_it_is_looked_at() {
 }
 
 #[test]
+fn a_chunk_that_was_altered_in_the_cache_is_missing_at_its_first_use() {
+    let dir = temp_dir("cache");
+    let bytes = image(8, 8 * CHUNK_LEN + 9);
+    let cache = quiet(dir.path());
+    let blob = cache.blob(spec(&bytes, true)).unwrap();
+    store(&blob, &bytes, 0..9);
+    drop(blob);
+    let alter = |at: u64| {
+        let data = cache
+            .layout()
+            .blob(&spec(&bytes, true).identity)
+            .join("data");
+        let data = fs::OpenOptions::new().write(true).open(data).unwrap();
+        data.write_all_at(b"altered", at).unwrap();
+    };
+    alter(5 * 4096 + 17);
+    alter(8 * 4096 + 1);
+    let mut options = CacheOptions::default();
+    options.trust = true;
+    let trusting = Cache::open(dir.path(), options).unwrap();
+    let blob = trusting.blob(spec(&bytes, true)).unwrap();
+    let mut trusted = [0; 7];
+    assert!(blob.is_checked() && blob.read_if_present(5 * 4096 + 17, &mut trusted).unwrap());
+    assert_eq!(&trusted, b"altered");
+    drop(blob);
+    let blob = cache.blob(spec(&bytes, true)).unwrap();
+    assert!(blob.is_complete() && !blob.is_checked());
+    // A few bytes of a chunk, several chunks, and all of them.
+    let mut few = [0; 10];
+    assert!(blob.read_if_present(4 * 4096 + 1, &mut few).unwrap());
+    assert_eq!(few, bytes[4 * 4096 + 1..][..10]);
+    let mut across = vec![0; 2 * CHUNK_LEN];
+    assert!(!blob.read_if_present(4 * 4096 + 100, &mut across).unwrap());
+    assert_eq!((blob.altered_chunks(), blob.is_complete()), (1, false));
+    assert_eq!(blob.missing(0..9).unwrap(), [5..6]);
+    blob.check_rest().unwrap();
+    assert_eq!(blob.altered_chunks(), 2);
+    assert_eq!(blob.missing(0..9).unwrap(), [5..6, 8..9]);
+    store(&blob, &bytes, 5..6);
+    store(&blob, &bytes, 8..9);
+    assert!(blob.is_complete() && blob.is_checked());
+    // Read in one piece, from the middle of a chunk to the end.
+    let mut most = vec![0; bytes.len() - 100];
+    drop(blob);
+    let blob = cache.blob(spec(&bytes, true)).unwrap();
+    assert!(blob.read_if_present(100, &mut most).unwrap());
+    assert!(most == bytes[100..]);
+    assert!(blob.is_checked() && blob.altered_chunks() == 0);
+}
+
+#[test]
+fn a_chunk_that_was_cut_off_in_the_cache_is_missing() {
+    let dir = temp_dir("cache");
+    let bytes = image(9, 4 * CHUNK_LEN);
+    let cache = quiet(dir.path());
+    let blob = cache.blob(spec(&bytes, true)).unwrap();
+    store(&blob, &bytes, 0..4);
+    drop(blob);
+    let blob = cache.blob(spec(&bytes, true)).unwrap();
+    let data = cache.layout().blob(blob.identity()).join("data");
+    let data = fs::OpenOptions::new().write(true).open(data).unwrap();
+    data.set_len(3 * 4096 + 5).unwrap();
+    let mut all = vec![0; bytes.len()];
+    assert!(!blob.read_if_present(0, &mut all).unwrap());
+    assert_eq!(blob.missing(0..4).unwrap(), [3..4]);
+    store(&blob, &bytes, 3..4);
+    assert!(blob.read_if_present(0, &mut all).unwrap() && all == bytes);
+}
+
+#[test]
 fn a_whole_is_verified_once_or_dropped() {
     let dir = temp_dir("cache");
     let bytes = image(6, 5 * CHUNK_LEN + 5);

@@ -12,7 +12,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use common::{CHUNK_LEN, compare, image, spec, store};
+use common::{CHUNK_LEN, compare, image, quiet, spec, store};
 use forerun_cache::{Cache, CacheError, CacheOptions, CachedBlob, Digest, Verified};
 use forerun_testkit::temp_dir;
 
@@ -102,7 +102,7 @@ fn storing_past_the_limit_collects_by_itself() {
 #[test]
 fn lists_say_what_is_there() {
     let dir = temp_dir("cache");
-    let cache = common::quiet(dir.path());
+    let cache = quiet(dir.path());
     let (a, b) = (image(1, LEN), image(2, LEN - 5));
     let (with, without) = (
         cache.blob(spec(&a, true)).unwrap(),
@@ -145,7 +145,7 @@ fn lists_say_what_is_there() {
 #[test]
 fn what_crashes_leave_is_cleared_away() {
     let dir = temp_dir("cache");
-    let cache = common::quiet(dir.path());
+    let cache = quiet(dir.path());
     let top = dir.path().join("v1");
     let blob = full(&cache, 1);
     let claim = blob.claim(&[0..1]).unwrap();
@@ -174,7 +174,7 @@ fn blobs_with_files_missing_or_cut_are_made_anew() {
     for name in ["info", "use", "data", "records", "state", "claims", "table"] {
         for cut in [true, false] {
             let dir = temp_dir("cache");
-            let cache = common::quiet(dir.path());
+            let cache = quiet(dir.path());
             let blob = cache.blob(spec(&bytes, true)).unwrap();
             store(&blob, &bytes, 0..64);
             let path = cache.layout().blob(blob.identity()).join(name);
@@ -194,4 +194,96 @@ fn blobs_with_files_missing_or_cut_are_made_anew() {
             blob.flush().unwrap();
         }
     }
+}
+
+/// Images in the cache.
+fn blobs(cache: &Cache) -> usize {
+    fs::read_dir(cache.layout().blobs()).unwrap().count()
+}
+
+/// A blob of four chunks that goes when it is closed.
+fn temporary(cache: &Cache, bytes: &[u8]) -> Arc<CachedBlob> {
+    let mut wanted = spec(bytes, false);
+    wanted.temporary = true;
+    let blob = cache.blob(wanted).unwrap();
+    store(&blob, bytes, 0..4);
+    blob
+}
+
+#[test]
+fn a_temporary_blob_is_gone_when_it_is_closed() {
+    let dir = temp_dir("temporary");
+    let cache = quiet(dir.path());
+    let bytes = image(1, 4 * CHUNK_LEN);
+    let blob = temporary(&cache, &bytes);
+    let kept = cache.blob(spec(&image(2, CHUNK_LEN), false)).unwrap();
+    assert_eq!(blobs(&cache), 2);
+    blob.remove_temporary();
+    kept.remove_temporary();
+    assert_eq!(blobs(&cache), 1);
+    // Its readers go on.
+    assert_eq!(compare(&blob, &bytes).len(), 4);
+    drop((blob, kept));
+    assert_eq!(blobs(&cache), 1);
+}
+
+#[test]
+fn a_temporary_blob_of_a_killed_process_is_gone_when_the_cache_is_used_again() {
+    let dir = temp_dir("temporary");
+    let cache = quiet(dir.path());
+    let bytes = image(1, 4 * CHUNK_LEN);
+    let blob = temporary(&cache, &bytes);
+    let there = cache.layout().blob(blob.identity());
+    let kept = temp_dir("kept");
+    common::copy_tree(&there, &kept.path().join("blob"));
+    // In use it stays.
+    cache.tidy().unwrap();
+    assert_eq!(blobs(&cache), 1);
+    drop(blob);
+    for collect in [false, true] {
+        // As a killed process leaves it.
+        common::copy_tree(&kept.path().join("blob"), &there);
+        assert_eq!(blobs(&cache), 1);
+        match collect {
+            true => drop(cache.gc().unwrap()),
+            false => cache.tidy().unwrap(),
+        }
+        assert_eq!(blobs(&cache), 0);
+    }
+}
+
+#[test]
+fn a_cache_over_its_limit_is_collected_when_it_is_used() {
+    let dir = temp_dir("limit");
+    let cache = quiet(dir.path());
+    for seed in 1..=4 {
+        let bytes = image(seed, 100 * CHUNK_LEN);
+        let blob = cache.blob(spec(&bytes, true)).unwrap();
+        store(&blob, &bytes, 0..100);
+        blob.flush().unwrap();
+    }
+    assert_eq!(blobs(&cache), 4);
+    let tidy = |options: CacheOptions| {
+        let cache = Cache::open(dir.path(), options).unwrap();
+        cache.tidy().unwrap();
+        blobs(&cache)
+    };
+    assert_eq!(tidy(CacheOptions::default()), 4);
+    assert_eq!(tidy(CacheOptions::with_limit(1_200_000)), 2);
+    // What has to stay free counts, too: here more than the disk has.
+    let mut full = CacheOptions::default();
+    full.keep_free = u64::MAX;
+    assert_eq!(tidy(full), 0);
+}
+
+#[test]
+fn the_default_limit_is_a_share_of_the_disk() {
+    let dir = temp_dir("share");
+    let options = CacheOptions::share_of_disk(&dir.path().join("not/there/yet")).unwrap();
+    let disk = rustix::fs::statvfs(dir.path()).unwrap();
+    let total = disk.f_blocks * disk.f_frsize;
+    assert_eq!(
+        (options.limit_bytes, options.keep_free),
+        (total / 10, total / 20)
+    );
 }

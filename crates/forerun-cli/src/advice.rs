@@ -164,6 +164,10 @@ fn advice(error: &Error) -> (Exit, Option<&'static str>) {
             Exit::Image,
             Some("forerun check IMAGE lists everything that is wrong"),
         ),
+        Error::Limit { what, .. } if what.contains("memory") => (
+            Exit::Image,
+            Some("if you trust the image, raise --max-walk-memory"),
+        ),
         Error::Limit { what, .. } if what.contains("depth") => (
             Exit::Image,
             Some("if you trust the image, raise --max-depth"),

@@ -62,6 +62,10 @@ pub struct Global {
     /// Log what is done to standard error; twice for more
     #[arg(help_heading = "Output", short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
+    /// Keep all rights while an image is read. Without this option a process gives up what it does not
+    /// need once its files are open
+    #[arg(help_heading = "Output", long, global = true)]
+    pub no_sandbox: bool,
 }
 
 /// What to do.
@@ -211,6 +215,9 @@ pub struct LimitArgs {
         value_name = "N"
     )]
     pub max_depth: Option<usize>,
+    /// Bytes that a walk or a listing may hold in memory [default: 128M]
+    #[arg(help_heading = "Limits on what the image may ask for", long, value_name = "BYTES", value_parser = size::parse)]
+    pub max_walk_memory: Option<u64>,
 }
 
 impl ImageArgs {
@@ -270,6 +277,9 @@ impl LimitArgs {
         }
         if let Some(depth) = self.max_depth {
             limits.depth = depth;
+        }
+        if let Some(bytes) = self.max_walk_memory {
+            limits.walk_bytes = bytes;
         }
         limits
     }

@@ -9,45 +9,70 @@ use std::sync::Arc;
 use forerun::remote::RemoteImage;
 use forerun::vfs::VolumeInfo;
 use forerun::{EventSink, Image, Observer};
+use forerun_sandbox::Sandbox;
 
 use crate::args::{Global, ImageArgs};
+use crate::confine::Confinement;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
-use crate::{json, source};
+use crate::json;
+use crate::source::{self, Prepared};
 
 /// One run of the program.
 #[derive(Debug)]
 pub struct Context {
     /// The global options.
     pub global: Global,
+    /// The sandbox.
+    pub confinement: Confinement,
     observers: RefCell<Vec<Arc<Observer>>>,
     remotes: RefCell<Vec<Arc<RemoteImage>>>,
 }
 
 impl Context {
     /// A run with these options.
-    pub const fn new(global: Global) -> Self {
+    pub fn new(global: Global) -> Self {
         Self {
             global,
+            confinement: Confinement::default(),
             observers: RefCell::new(Vec::new()),
             remotes: RefCell::new(Vec::new()),
         }
     }
 
-    /// Opens the image that the command line names.
+    /// Opens the image that the command line names, for a command that needs nothing else from now on:
+    /// the process enters its sandbox before it parses the image.
     pub fn open(&self, args: &ImageArgs) -> Result<Image> {
-        self.open_traced(args, None)
+        let prepared = self.prepare(args)?;
+        self.confine(&prepared.sandbox());
+        self.open_prepared(prepared, None)
     }
 
-    /// The same, with each block that crosses a boundary told of.
-    pub fn open_traced(
+    /// The same for a command that needs more than its image: mounts by the kernel.
+    pub fn open_unconfined(&self, args: &ImageArgs) -> Result<Image> {
+        self.open_prepared(self.prepare(args)?, None)
+    }
+
+    /// Opens the file of an image, and parses nothing.
+    pub fn prepare(&self, args: &ImageArgs) -> Result<Prepared> {
+        source::prepare(self, args)
+    }
+
+    /// Gives up all that `sandbox` does not name, unless `--no-sandbox` was given.
+    pub fn confine(&self, sandbox: &Sandbox) {
+        self.confinement.enter(&self.global, sandbox);
+    }
+
+    /// Opens an image whose file is open. Reports each block that crosses a boundary to `events`.
+    pub fn open_prepared(
         &self,
-        args: &ImageArgs,
+        prepared: Prepared,
         events: Option<Arc<dyn EventSink>>,
     ) -> Result<Image> {
-        let image = source::open(self, args, events)?;
+        let path = prepared.path().to_path_buf();
+        let image = prepared.open(self, events)?;
         self.observe(image.reader().observer());
-        self.warn_of(&args.image, &image.reader().fs().volume());
+        self.warn_of(&path, &image.reader().fs().volume());
         Ok(image)
     }
 
@@ -83,6 +108,8 @@ impl Context {
             if let Err(error) = image.blob().flush() {
                 tracing::warn!("chunks could not be made durable: {error}");
             }
+            // A thread may hold the image to the end of the process.
+            image.blob().remove_temporary();
         }
     }
 

@@ -11,6 +11,28 @@ type Action = Box<dyn FnOnce() + Send>;
 
 static ACTIONS: Mutex<Vec<(u64, Action)>> = Mutex::new(Vec::new());
 static WATCH: Once = Once::new();
+static DEFERRED: Mutex<Deferred> = Mutex::new(Deferred::Nothing);
+
+/// Whether the thread that watches for signals begins later than the first action.
+enum Deferred {
+    Nothing,
+    Asked,
+    Signals(Signals),
+}
+
+/// Has no thread started until [`resume`]: one that runs before the process enters its sandbox would
+/// not be in it.
+pub fn defer() {
+    *DEFERRED.lock().unwrap_or_else(PoisonError::into_inner) = Deferred::Asked;
+}
+
+/// Starts the thread that was deferred, if there is something to do on a signal.
+pub fn resume() {
+    let mut deferred = DEFERRED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Deferred::Signals(signals) = std::mem::replace(&mut *deferred, Deferred::Nothing) {
+        told(watch(signals));
+    }
+}
 
 /// As long as it lives, its action is done when the program is interrupted.
 #[derive(Debug)]
@@ -23,9 +45,15 @@ impl OnInterrupt {
     /// what the interrupted work holds.
     pub fn new(action: impl FnOnce() + Send + 'static) -> Self {
         WATCH.call_once(|| {
-            if let Err(error) = watch() {
-                tracing::warn!("signals cannot be watched: {error}");
-            }
+            // A signal that comes before the thread runs is kept for it.
+            let mut deferred = DEFERRED.lock().unwrap_or_else(PoisonError::into_inner);
+            let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
+            told(match &mut *deferred {
+                Deferred::Nothing => signals.and_then(watch),
+                deferred @ (Deferred::Asked | Deferred::Signals(_)) => {
+                    signals.map(|signals| *deferred = Deferred::Signals(signals))
+                }
+            });
         });
         let mut actions = ACTIONS.lock().unwrap_or_else(PoisonError::into_inner);
         let id = actions.last().map_or(0, |(id, _)| id + 1);
@@ -41,8 +69,13 @@ impl Drop for OnInterrupt {
     }
 }
 
-fn watch() -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+fn told(watching: io::Result<()>) {
+    if let Err(error) = watching {
+        tracing::warn!("signals cannot be watched: {error}");
+    }
+}
+
+fn watch(mut signals: Signals) -> io::Result<()> {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {

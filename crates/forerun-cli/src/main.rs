@@ -7,18 +7,22 @@
 mod advice;
 mod args;
 mod commands;
+mod confine;
 mod context;
 mod error;
 mod escape;
 mod exit;
+mod inherited;
 mod interrupt;
 mod json;
 mod log;
 mod mount;
 mod output;
 mod patience;
+mod place;
 mod progress;
 mod remote;
+mod secrets;
 mod size;
 mod source;
 mod target;
@@ -39,12 +43,14 @@ fn main() -> ExitCode {
     if let Some(code) = forerun_kernel::run_guard() {
         return code;
     }
+    // The pipe with these is inherited, and is to be read before inherited descriptors are looked at.
+    let argv = secrets::arguments();
+    inherited::close_on_exec(mount::is_in_background());
     // The process that keeps the connection of a mount.
     if let Some(code) = mount::run_keeper() {
         return code;
     }
-    let argv: Vec<_> = std::env::args_os().collect();
-    let call = mount::as_mount_helper(&argv, &is_command);
+    let call = mount::as_mount_helper(argv, &is_command);
     let status = match call {
         Some(_) => mount::helper_status,
         None => Exit::code,
@@ -53,6 +59,7 @@ fn main() -> ExitCode {
         Some(call) => {
             let verbose = call.as_ref().is_ok_and(|(_, verbose)| *verbose);
             log::init(verbose.into(), false);
+            secrets::warn();
             let context = Context::new(Global::default());
             let result = call.and_then(|(args, _)| mount::run(&context, &args));
             (context, result)
@@ -61,6 +68,7 @@ fn main() -> ExitCode {
             let cli = Cli::parse_from(argv);
             let to_file = matches!(&cli.command, Command::Mount(args) if args.log.is_some());
             log::init(cli.global.verbose, to_file);
+            secrets::warn();
             let context = Context::new(cli.global);
             let result = run(&context, &cli.command);
             (context, result)

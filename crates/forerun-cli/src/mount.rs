@@ -8,9 +8,11 @@ mod handover;
 mod helper;
 mod keeper;
 mod on_demand;
+mod outside;
 mod present;
 mod report;
 mod reread;
+mod sandbox;
 mod socket;
 mod via;
 mod volume;
@@ -22,8 +24,9 @@ use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use forerun::remote::RemoteImage;
-use forerun::{Locking, MemoryUse, TraceWriter};
-use forerun_fuse::{Inherited, Mount, MountError, MountOptions, Unmounted, Unmounter};
+use forerun::{Locking, MemoryUse, OutputFile};
+use forerun_fuse::{Channel, Ending, Mount, MountError, MountOptions, Unmounted, Unmounter};
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -33,11 +36,13 @@ use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::remote::{self, RemoteArgs};
 
-use handover::{Kept, Succession};
+use handover::Succession;
 use report::{Report, Shown};
 use reread::Rereading;
-use socket::Telling;
+use sandbox::Open;
+use socket::{Telling, Unnamed};
 
+pub use daemon::is_in_background;
 pub use helper::{as_mount_helper, helper_status};
 pub use keeper::run_keeper;
 pub use present::umount as umount_by_kernel;
@@ -135,6 +140,9 @@ pub struct HelperCall {
 /// Mounts. In the foreground this returns when the mount has ended, else when it answers.
 pub fn run(context: &Context, args: &MountArgs) -> Result {
     let (mut options, via) = parse_options(context, args)?;
+    if outside::is_it() {
+        return outside::run(args, &mut options);
+    }
     if crate::source::is_stdin(&args.image) {
         let hint = "save it to a file first; a file of that name is ./-";
         return Err(Failure::usage("standard input cannot be mounted").hint(hint));
@@ -161,7 +169,7 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     }
     if !args.foreground && !in_background {
         if args.helper.is_some_and(|call| call.fake) {
-            context.open(&image_args(args, &options))?;
+            context.open_unconfined(&image_args(args, &options))?;
             return Ok(Exit::Ok);
         }
         let keeper = (!handover::is_alone(args, &options)).then(|| daemon::KeeperArgs {
@@ -182,14 +190,23 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     if options.fsname.is_none() {
         options.fsname = Some(fsname(&args.image));
     }
-    let is_successor = kept.as_ref().is_some_and(|kept| kept.inherited.is_some());
+    let (keeper, inherited) = match kept {
+        Some(kept) => (Some(kept.keeper), kept.inherited),
+        None => (None, None),
+    };
+    let is_successor = inherited.is_some();
+    let keeper = keeper.map(|keeper| (keeper, is_successor));
+    let socket = socket::open();
+    let kept = (keeper.is_some(), inherited);
     let (trace_to, log_to) = (trace.as_ref(), log.as_ref());
-    let mounted = open_and_mount(context, args, &options, trace_to, kept, log_to)?;
+    let open = sandbox::open(context, args, &mut options, trace_to, log_to, kept, &socket)?;
+    let mounted = mount_open(context, args, &options, open, keeper, log_to)?;
     let (mut mount, succession) = mounted;
     let remote = context.remotes().first().map(Arc::clone);
     watch(
         signals,
         mount.unmounter(),
+        mount.ending(),
         Arc::clone(&succession),
         remote
             .as_ref()
@@ -199,7 +216,8 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
         .open_options()
         .engine
         .memory_use();
-    let _until_the_end = tell(args, &mount, (remote, memory), &succession, is_successor)?;
+    let shown = (remote, memory, context.confinement.json());
+    let _until_the_end = tell(args, &mount, shown, &succession, (is_successor, socket))?;
     // From here on nobody listens on the terminal but in the foreground.
     if is_successor {
         daemon::ready_to_go_on(log)?;
@@ -230,9 +248,9 @@ fn remount(args: &MountArgs, options: &MountOptions) -> Result {
 fn tell(
     args: &MountArgs,
     mount: &Mount,
-    (remote, memory): (Option<Arc<RemoteImage>>, MemoryUse),
+    (remote, memory, sandbox): (Option<Arc<RemoteImage>>, MemoryUse, Value),
     succession: &Arc<Succession>,
-    is_successor: bool,
+    (is_successor, socket): (bool, io::Result<Unnamed>),
 ) -> Result<Option<Telling>> {
     let shown = Shown::Fuse {
         monitor: mount.monitor(),
@@ -240,77 +258,47 @@ fn tell(
         keeper: succession.keeper(),
     };
     let image = remote::shown(&args.image);
-    let report = Report::new(mount.path(), image, shown, remote, memory);
-    report::begin(report, args, Some(succession), is_successor)
+    let report = Report::new(mount.path(), image, shown, remote, memory, sandbox);
+    report::begin(report, args, Some(succession), is_successor, socket)
 }
 
-/// Opens what is to be mounted, and mounts it, or takes it over from another process.
-fn open_and_mount(
+/// Mounts what is open, or takes the mount over from another process.
+fn mount_open(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
-    trace: Option<&Arc<TraceWriter>>,
-    kept: Option<Kept>,
+    open: Open,
+    keeper: Option<(Arc<Channel>, bool)>,
     log: Option<&File>,
 ) -> Result<(Mount, Arc<Succession>)> {
-    let (keeper, inherited) = match kept {
-        Some(kept) => (Some(kept.keeper), kept.inherited),
-        None => (None, None),
-    };
-    let keeper = keeper.map(|keeper| (keeper, inherited.is_some()));
-    let settle = || daemon::settle_stderr(log);
-    if let Some(inherited) = inherited {
-        let (mounted, identity) = match inherited.is_volume() {
-            true => go_on_writing(context, args, options, (inherited, settle))?,
-            false => {
-                let image = context.open_traced(&image_args(args, options), None)?;
-                let identity = handover::identity(args, options, context.remotes().first());
-                let mounted =
-                    forerun_fuse::take_over(&image, inherited, &identity, options, settle);
-                (mounted, identity)
-            }
-        };
-        let mount = mounted.map_err(|error| mount_failure(&error, args))?;
-        let succession = Succession::new(args, &mount, &identity, keeper)?;
-        return Ok((mount, succession));
-    }
-    let volume = volume::open(context, args, options, trace)?;
-    let (mounted, identity) = match volume {
-        Some(volume) => {
-            let mut options = options.clone();
-            options.kept = keeper.is_some();
+    let (mounted, identity) = match open {
+        Open::Volume {
+            volume,
+            identity,
+            turn,
+        } => {
             let volume = volume.volume().clone();
-            let mounted = forerun_fuse::mount_volume(volume, &args.dir, &options);
-            (mounted, handover::identity_of_volume(args))
+            let mounted = match turn {
+                None => forerun_fuse::mount_volume(volume, &args.dir, options),
+                Some(turn) => forerun_fuse::take_over_volume(volume, turn, options),
+            };
+            (mounted, identity)
         }
-        None => {
-            let events = trace.map(volume::as_sink);
-            let image = context.open_traced(&image_args(args, options), events)?;
+        Open::Image { image, inherited } => {
             let identity = handover::identity(args, options, context.remotes().first());
-            (forerun_fuse::mount(&image, &args.dir, options), identity)
+            let settle = || daemon::settle_stderr(log);
+            let mounted = match inherited {
+                None => forerun_fuse::mount(&image, &args.dir, options),
+                Some(inherited) => {
+                    forerun_fuse::take_over(&image, inherited, &identity, options, settle)
+                }
+            };
+            (mounted, identity)
         }
     };
     let mount = mounted.map_err(|error| mount_failure(&error, args))?;
     let succession = Succession::new(args, &mount, &identity, keeper)?;
     Ok((mount, succession))
-}
-
-/// Takes a volume over, when the process has ended that served it.
-fn go_on_writing(
-    context: &Context,
-    args: &MountArgs,
-    options: &MountOptions,
-    (inherited, settle): (Inherited, impl FnOnce()),
-) -> Result<(std::result::Result<Mount, MountError>, Vec<u8>)> {
-    let identity = handover::identity_of_volume(args);
-    let turn = inherited.wait(&identity, settle);
-    let turn = turn.map_err(|error| mount_failure(&error, args))?;
-    let volume = volume::recover(context, args, options, turn.was_clean())?;
-    let volume = volume.volume().clone();
-    Ok((
-        forerun_fuse::take_over_volume(volume, turn, options),
-        identity,
-    ))
 }
 
 /// The system refused what a mount needs besides mounting.
@@ -332,7 +320,7 @@ fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, V
         }
         unknown.retain(|word| Via::from_option(word).is_none());
         match unknown.first() {
-            Some(_) if sloppy && !daemon::is_in_background() => {
+            Some(_) if sloppy && !is_in_background() => {
                 let unknown = unknown.join(", ");
                 context.note(&format!("unknown mount options are ignored: {unknown}"));
             }
@@ -373,6 +361,7 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             max_total_bytes: None,
             max_entries: None,
             max_depth: None,
+            max_walk_memory: None,
         },
     }
 }
@@ -387,7 +376,7 @@ fn fsname(image: &Path) -> String {
 }
 
 fn open_log(path: &Path) -> Result<File> {
-    let file = File::options().append(true).create(true).open(path);
+    let file = OutputFile::Append.open(path);
     file.map_err(|error| Failure::output(&error).of(path.display()))
 }
 
@@ -406,12 +395,14 @@ fn mount_failure(error: &MountError, args: &MountArgs) -> Failure {
 }
 
 /// The first signal unmounts. If the mount is in use it goes on being served, out of sight, until
-/// its last user is gone; the second signal ends the process at once.
+/// its last user is gone, but no request waits longer than a second for the source from then on. The
+/// second signal ends the process at once.
 ///
 /// SIGHUP is another matter where the image is at a server: it has mirrors and credentials read again.
 fn watch(
     mut signals: Signals,
     unmounter: Unmounter,
+    ending: Ending,
     succession: Arc<Succession>,
     mut rereading: Option<Rereading>,
 ) -> Result<()> {
@@ -430,16 +421,35 @@ fn watch(
             asked = true;
             match unmounter.unmount() {
                 Ok(Unmounted::Done) => tracing::info!(signal, "unmounted"),
-                Ok(Unmounted::StillInUse) => tracing::warn!(
-                    "the mount is in use: detached, and served until the last file is closed; \
-                     another signal ends it now"
-                ),
+                Ok(Unmounted::StillInUse) => {
+                    ending.begin();
+                    tracing::warn!(
+                        "the mount is in use: detached, and served until the last file is closed; \
+                         what would wait for its source fails; another signal ends it now"
+                    );
+                    end_if_stuck(ending.clone(), Arc::clone(&succession));
+                }
                 Err(error) => tracing::error!("{error}"),
             }
         }
     });
     watching.map_err(|error| failed("watching for signals", &error))?;
     Ok(())
+}
+
+/// Ends the process soon, if the source keeps a request that nothing else ends.
+fn end_if_stuck(ending: Ending, succession: Arc<Succession>) {
+    let thread = std::thread::Builder::new().name("ending".to_string());
+    let waiting = thread.spawn(move || {
+        if ending.hangs() {
+            tracing::error!("the source hangs: files that are open cannot be served any more");
+            succession.done();
+            std::process::exit(i32::from(Exit::Interrupted.code()));
+        }
+    });
+    if let Err(error) = waiting {
+        tracing::warn!("another signal ends what hangs: {error}");
+    }
 }
 
 /// With `--stats`: what the kernel asked for. The engine's counters are printed after that, as for
@@ -456,7 +466,7 @@ fn print_requests(context: &Context, mount: &Mount) {
         let counts = requests
             .iter()
             .map(|(kind, n)| (kind.name().to_string(), n.into()));
-        let counts = serde_json::Value::Object(counts.collect());
+        let counts = Value::Object(counts.collect());
         writeln!(stderr, "{}", serde_json::json!({ "fuse_requests": counts }))
     } else {
         write!(stderr, "{requests}")

@@ -2,7 +2,9 @@
 //!
 //! Nothing is fetched here; that is the library's work.
 
+use std::fs::DirBuilder;
 use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,6 +36,9 @@ pub struct RemoteArgs {
     /// Refuse images whose chunks cannot be verified one by one as they come
     #[arg(help_heading = "Images at servers", long)]
     pub require_verified: bool,
+    /// Use what the cache has without verifying it again at its first use
+    #[arg(help_heading = "Images at servers", long)]
+    pub trust_cache: bool,
     /// What is fetched ahead of readers: async does not keep them waiting (default), sync does, off
     /// fetches what they need and no more
     #[arg(help_heading = "Images at servers", long, value_name = "MODE")]
@@ -52,8 +57,9 @@ pub struct CacheArgs {
     /// Keep what was fetched here [default: forerun in $XDG_CACHE_HOME or ~/.cache]
     #[arg(help_heading = "Images at servers", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub cache_dir: Option<PathBuf>,
-    /// Bytes that may be kept, of all images together; what is in use stays [default: no limit]
-    #[arg(help_heading = "Images at servers", long, value_name = "BYTES", value_parser = size::parse)]
+    /// Bytes that may be kept, of all images together, or none for no limit; what is in use stays
+    /// [default: a tenth of the filesystem, less where a twentieth would not stay free]
+    #[arg(help_heading = "Images at servers", long, value_name = "BYTES", value_parser = limit)]
     pub cache_limit: Option<u64>,
 }
 
@@ -74,8 +80,15 @@ pub struct ServerArgs {
     /// Make a request again so many times before giving up on it [default: 5]
     #[arg(help_heading = "Images at servers", long, value_name = "N")]
     pub retries: Option<u32>,
+    /// Take users and passwords of web servers from this file: https://USER:PASSWORD@HOST on each line,
+    /// as git credential-store has it. Nobody else may be able to read it
+    #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath)]
+    pub credentials_file: Option<PathBuf>,
+    /// Take users and passwords of web servers from this netrc file [default: ~/.netrc]
+    #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath)]
+    pub netrc_file: Option<PathBuf>,
     /// Trust the certificates in this PEM file too
-    #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath)]
     pub ca_file: Option<PathBuf>,
     /// Allow plain HTTP to this server (HOST or HOST:PORT); registries are then spoken to that way.
     /// Servers on this machine need no leave
@@ -102,6 +115,7 @@ impl RemoteArgs {
         options.cache_limit = self.cache.cache_limit;
         options.offline = self.offline;
         options.require_verified = self.require_verified;
+        options.trust_cache = self.trust_cache;
         options.readahead = match self.fetch_ahead {
             None | Some(FetchAhead::Async) => Readahead::Async,
             Some(FetchAhead::Sync) => Readahead::Sync,
@@ -134,7 +148,9 @@ impl ServerArgs {
         if let Some(retries) = self.retries {
             options.retries = retries;
         }
-        options.ca_file = self.ca_file.as_deref().map(absolute);
+        options.ca_file.clone_from(&self.ca_file);
+        options.credentials.store.clone_from(&self.credentials_file);
+        options.credentials.netrc.clone_from(&self.netrc_file);
         options.registry.insecure.clone_from(&self.plain_http);
         options
     }
@@ -170,9 +186,27 @@ fn mirrors(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// A number of bytes, or `none`.
+fn limit(text: &str) -> std::result::Result<u64, String> {
+    match text {
+        "none" => Ok(u64::MAX),
+        number => size::parse(number),
+    }
+}
+
+/// A file by its absolute path: it is read again on SIGHUP.
+fn file(text: &str) -> std::result::Result<PathBuf, String> {
+    Ok(absolute(Path::new(text)))
+}
+
 /// The process that serves a mount changes its directory.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// Makes the directory of the cache where it is missing, for its owner only.
+pub fn make_cache_dir(dir: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 /// Whether a name on the command line is that of something at a server.
@@ -251,7 +285,7 @@ pub fn failure(error: &RemoteError) -> Failure {
     match error {
         RemoteError::Denied { .. } => failure.hint(
             "log in first: docker login or podman login for registries, AWS_* variables for s3://, \
-             https://USER:PASSWORD@... elsewhere",
+             ~/.netrc or --credentials-file elsewhere",
         ),
         RemoteError::NoRanges { .. } => {
             failure.hint("fetch the whole file with another program, or ask for ranges there")
@@ -280,6 +314,7 @@ pub fn print_stats(context: &Context, status: &RemoteStatus) {
             ("remote_fetched_bytes", status.fetched_bytes),
             ("remote_refetched_bytes", status.refetched_bytes),
             ("remote_adopted_bytes", status.adopted_bytes),
+            ("remote_altered_chunks", status.altered_chunks),
             ("remote_local_bytes", status.local_bytes),
             ("remote_errors", status.errors),
             ("remote_retries", status.retries),
@@ -303,6 +338,7 @@ pub fn to_json(status: &RemoteStatus) -> Value {
         "refetched_bytes": status.refetched_bytes,
         "wrong_bytes": status.wrong_bytes,
         "adopted_bytes": status.adopted_bytes,
+        "altered_chunks": status.altered_chunks,
         "requests": status.requests,
         "in_flight": status.in_flight,
         "queued": status.demand_queue,

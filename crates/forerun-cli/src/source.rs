@@ -11,47 +11,108 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forerun::build::{spool_dir, spool_file};
+use forerun::locks::{self, Held};
 use forerun::{EventSink, FileSource, Image, OpenOptions, ReadAt};
+use forerun_sandbox::Sandbox;
 
 use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::patience::patiently;
-use crate::{remote, size};
+use crate::{confine, remote, size};
 
 /// Whether a name stands for standard input or output.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Opens the image, with errors that name it.
-pub fn open(
-    context: &Context,
-    args: &ImageArgs,
-    events: Option<Arc<dyn EventSink>>,
-) -> Result<Image> {
+/// An image whose file is open. Nothing of it has been read but the bytes that tell its format, as far
+/// as the lock of a volume that changes needs them. An image at a server is not asked for yet: that
+/// starts threads.
+pub struct Prepared {
+    args: ImageArgs,
+    options: OpenOptions,
+    file: Option<Held<FileSource>>,
+}
+
+/// Opens the file of an image, with errors that name it.
+pub fn prepare(context: &Context, args: &ImageArgs) -> Result<Prepared> {
+    let options = args.open_options();
     let name = image_name(args);
-    let mut options = args.open_options();
-    options.events = events;
-    let opened = if is_stdin(&args.image) {
-        let source = stdin(context)?;
-        check_range(&source, &options).map_err(|failure| failure.of(&name))?;
-        Image::from_file(source, &options)
-    } else if let Some(reference) = remote::reference(&args.image)? {
-        let source = remote::open(context, &reference, &args.source.remote)?;
-        check_range(&*source, &options).map_err(|failure| failure.of(&name))?;
-        Image::from_source(source, &options)
-    } else {
-        let source = open_file(&args.image).map_err(|failure| failure.of(&name))?;
-        check_range(&source, &options).map_err(|failure| failure.of(&name))?;
-        let mut opened = Some(source);
-        patiently(&args.image, || match opened.take() {
-            Some(source) => Image::from_file(source, &options),
-            None => Image::open(&args.image, &options),
-        })
+    let named = |failure: Failure| failure.of(&name);
+    let locked = |source: FileSource| {
+        source.open_all();
+        locks::source(source, &options)
     };
-    opened.map_err(|error| from_open(error, &options).of(&name))
+    let file = if is_stdin(&args.image) {
+        let source = stdin(context)?;
+        check_range(&source, &options).map_err(named)?;
+        Some(locked(source))
+    } else if remote::is_remote(&args.image) {
+        None
+    } else {
+        let source = open_file(&args.image).map_err(named)?;
+        check_range(&source, &options).map_err(named)?;
+        let mut opened = Some(source);
+        Some(patiently(&args.image, || match opened.take() {
+            Some(source) => locked(source),
+            None => {
+                let source = FileSource::open(&args.image);
+                locked(source.map_err(|error| forerun::Error::io(0, 0, error))?)
+            }
+        }))
+    };
+    let file = file.transpose();
+    let file = file.map_err(|error| from_open(error, &options).of(&name))?;
+    Ok(Prepared {
+        args: args.clone(),
+        options,
+        file,
+    })
+}
+
+/// The same for a file that is open already.
+pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<Prepared> {
+    let Some(file) = file else {
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        return Err(cannot_open(&args.image, &denied).of(image_name(args)));
+    };
+    let options = args.open_options();
+    let source = FileSource::from_file(file).map_err(|error| forerun::Error::io(0, 0, error));
+    let locked = source.and_then(|source| locks::source(source, &options));
+    let file = locked.map_err(|error| from_open(error, &options).of(image_name(args)))?;
+    Ok(Prepared {
+        args: args.clone(),
+        options,
+        file: Some(file),
+    })
+}
+
+impl Prepared {
+    /// What the command line calls it.
+    pub fn path(&self) -> &Path {
+        &self.args.image
+    }
+
+    /// What reading it takes from now on.
+    pub fn sandbox(&self) -> Sandbox {
+        confine::for_image(&self.args.image, &self.args.source)
+    }
+
+    /// Opens the image, with errors that name it.
+    pub fn open(mut self, context: &Context, events: Option<Arc<dyn EventSink>>) -> Result<Image> {
+        self.options.events = events;
+        let name = image_name(&self.args);
+        let source: Arc<dyn ReadAt> = match (self.file, remote::reference(&self.args.image)?) {
+            (Some(file), _) => Arc::new(file),
+            (None, Some(reference)) => remote::open(context, &reference, &self.args.source.remote)?,
+            (None, None) => return Err(Failure::usage("no image was named")),
+        };
+        check_range(&*source, &self.options).map_err(|failure| failure.of(&name))?;
+        let opened = Image::from_source(source, &self.options);
+        opened.map_err(|error| from_open(error, &self.options).of(&name))
+    }
 }
 
 fn open_file(path: &Path) -> Result<FileSource> {

@@ -8,8 +8,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use forerun_sandbox::Sandbox;
 use tempfile::TempPath;
 
+use crate::confine::{NAMES, directory_of};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
@@ -57,6 +59,14 @@ impl Target {
     /// The file to write to.
     pub const fn file(&mut self) -> &mut File {
         &mut self.file
+    }
+
+    /// Adds to `sandbox` what giving the file its name takes.
+    pub fn sandbox(&self, sandbox: Sandbox) -> Sandbox {
+        match &self.kind {
+            Kind::Direct => sandbox,
+            Kind::File { path, .. } => sandbox.name_files_in(directory_of(path)).keep(NAMES),
+        }
     }
 
     /// Whether bytes that were written can be written over. Not those of standard output: it may be
@@ -134,10 +144,7 @@ impl Target {
 
     fn beside(path: &Path, replace: bool, mode: Option<u32>) -> Result<(File, Kind)> {
         let failed = |error: io::Error| Failure::output(&error);
-        let dir = match path.parent() {
-            Some(dir) if !dir.as_os_str().is_empty() => dir,
-            _ => Path::new("."),
-        };
+        let dir = directory_of(path);
         let mut prefix = std::ffi::OsString::from(".");
         prefix.push(path.file_name().unwrap_or_default());
         prefix.push(".");

@@ -17,7 +17,7 @@ pub struct UmountArgs {
     /// If it is in use, hide it now and end it when the last user is gone
     #[arg(short, long)]
     pub lazy: bool,
-    /// Unmount even what is not one of forerun's mounts
+    /// Unmount even if it is not one of forerun's mounts, or has other mounts inside
     #[arg(long)]
     pub force: bool,
     /// Where it is mounted
@@ -61,8 +61,7 @@ fn by_fuse(dir: &Path, options: UmountOptions) -> std::result::Result<(), Umount
 
 /// Whether a process of this user serves what is mounted on `path`.
 fn is_served(path: &Path) -> bool {
-    let all = forerun_fuse::mounts().unwrap_or_default();
-    let Some(entry) = all.iter().rfind(|entry| entry.mount_point == path) else {
+    let Ok(Some(entry)) = forerun::mount_at(path) else {
         return false;
     };
     let device = format!("{}:{}", entry.device.0, entry.device.1);

@@ -1,4 +1,5 @@
-//! The commands in a control group of 128 MiB: none is killed, and all stay a fifth below it.
+//! The commands in a control group of 128 MiB: none is killed, and all stay a fifth below it. A mount
+//! with a small cache stays small with many readers.
 //!
 //! The tree has more contents than the group has memory, so a cache that follows the machine's memory
 //! outgrows the group.
@@ -176,4 +177,66 @@ fn commands_stay_a_fifth_below_the_limit_of_their_control_group() {
     confined.run(&["push", "-q", "erofs", &name]);
     confined.run(&["pull", "-q", &name, "pulled"]);
     confined.mount(&name);
+}
+
+/// The most that a process may have had resident, and the cache that is asked for.
+const SMALL: u64 = 64 << 20;
+const CACHE: &str = "cache=16M";
+
+/// As [`READERS`], with eight processes.
+const EIGHT: &str =
+    "find . -type f -print0 | shuf -z --random-source=../image | xargs -0 -P8 -n100 cat | wc -c";
+
+/// The most memory that a process had resident, in bytes.
+fn peak(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.unwrap().split_whitespace().next().unwrap();
+    number.parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn a_mount_with_a_cache_of_16_mib_and_eight_readers_stays_below_64_mib() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let place = Place {
+        dir: temp_dir("small-cache"),
+    };
+    for name in ["files", "mnt"] {
+        fs::create_dir(place.path(name)).unwrap();
+    }
+    let contents = make_tree(&place.path("files")).to_string();
+    let dir = place.path("mnt");
+    for args in [
+        ["squashfs", "--compressor", "lz4", "--block-size", "128K"],
+        ["squashfs", "--compressor", "zstd", "--block-size", "1M"],
+        ["erofs", "--compressor", "lz4", "--cluster-size", "64K"],
+        ["erofs", "--compressor", "zstd", "--cluster-size", "1M"],
+    ] {
+        let pack = ["pack", "-q", "--force", "--format"].into_iter();
+        let pack: Vec<_> = pack.chain(args).chain(["files", "image"]).collect();
+        ran(place.command(&pack).output().unwrap()).ok();
+        let server = place
+            .command(&["mount", "-f", "-o", CACHE, "image", "mnt"])
+            .spawn();
+        let mut mounted = Mounted {
+            dir: &dir,
+            server: server.unwrap(),
+        };
+        eventually("the mount answers", || dir.join("0").exists());
+        for _ in 0..2 {
+            let mut readers = Command::new("sh");
+            let read = readers
+                .args(["-c", EIGHT])
+                .current_dir(&dir)
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8_lossy(&read.stdout).trim(), contents);
+        }
+        let peak = peak(mounted.server.id());
+        assert!(unmount(&dir), "{args:?} stays mounted");
+        assert!(mounted.server.wait().unwrap().success());
+        assert!(peak < SMALL, "{args:?} took {peak} bytes");
+    }
 }

@@ -106,6 +106,12 @@ fn each_is_told_what_where_and_what_to_try() {
              hint: if you trust the image, raise --max-entries",
         ),
         (
+            &["tar", "--max-walk-memory", "10", "-o", "x", "a.img"],
+            1,
+            "forerun: a.img: /etc/passwd: memory for the walk, in bytes, exceeds the limit of 10\n  \
+             hint: if you trust the image, raise --max-walk-memory",
+        ),
+        (
             &["extract", "-C", "out", "--include", "[", "a.img"],
             2,
             "forerun: pattern \"[\": unclosed character class; missing ']'\n  hint: quote patterns \

@@ -6,6 +6,7 @@ mod common;
 mod place;
 
 use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -58,6 +59,80 @@ fn an_image_goes_into_a_registry_and_comes_back() {
     place.run(&["pull", "-q", "--force", &name, "copy"]).ok();
 }
 
+/// The file of the only image in the cache of `place`.
+fn cached_data(place: &Place) -> std::path::PathBuf {
+    let blobs = fs::read_dir(place.path("cache/forerun/v1/blobs")).unwrap();
+    let dirs: Vec<_> = blobs.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(dirs.len(), 1, "{dirs:?}");
+    dirs[0].join("data")
+}
+
+#[test]
+fn a_chunk_that_was_altered_in_the_cache_is_fetched_again_and_never_served() {
+    let Some(registry) = DockerRegistry::start(Auth::None) else {
+        return;
+    };
+    let place = Place::new();
+    let name = name_at(&registry, "1");
+    place.run(&["push", "-q", "image", &name]).ok();
+    let cat = |args: &[&str]| {
+        place.run(&[&["cat", "--stats", "--json"], args, &[&name, "/big"]].concat())
+    };
+    let altered = |ran: &common::Ran| {
+        let lines = ran
+            .stderr
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let remote = lines.map(|line: serde_json::Value| line["remote"]["altered_chunks"].clone());
+        remote.filter_map(|count| count.as_u64()).sum::<u64>()
+    };
+    let alter = || {
+        let path = cached_data(&place);
+        let bytes = fs::read(&path).unwrap();
+        let big = noise(3 << 20);
+        // Both files begin alike: an equal chunk elsewhere would stand in for the altered one.
+        let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+        for at in 0..bytes.len() / 4096 {
+            if bytes[at * 4096..].starts_with(&big[..64]) {
+                let at = u64::try_from(at * 4096 + (1 << 20)).unwrap();
+                file.write_all_at(b"altered", at).unwrap();
+            }
+        }
+    };
+    place.run(&["cache", "prefetch", "-q", &name]).ok();
+    alter();
+    let trusting = cat(&["--trust-cache"]);
+    assert_eq!((trusting.code, altered(&trusting)), (Some(0), 0));
+    assert!(trusting.stdout != noise(3 << 20));
+    let verified = cat(&["--require-verified"]);
+    assert!(
+        verified.stdout == noise(3 << 20),
+        "altered bytes were served"
+    );
+    assert_eq!((verified.code, altered(&verified)), (Some(0), 1));
+    alter();
+    let offline = cat(&["--offline"]);
+    assert_eq!(offline.code, Some(4), "{}", offline.stderr);
+    assert!(!offline.stdout.windows(7).any(|window| window == b"altered"));
+    let fetched = cat(&[]);
+    assert!(fetched.stdout == noise(3 << 20) && fetched.code == Some(0));
+    alter();
+    let mut mounted = place.mount(&["-v"], &name);
+    assert!(fs::read(place.path("mnt/big")).unwrap() == noise(3 << 20));
+    let status = place.run(&["status", "--json"]).ok().json();
+    let altered = status[0]["remote"]["altered_chunks"].as_u64();
+    assert!(altered >= Some(1), "{status}");
+    let log = fs::read_to_string(place.path("log")).unwrap();
+    assert!(log.contains("was altered since it was stored"), "{log}");
+    // All that was read is verified; the rest keeps the server.
+    assert!(fs::read(place.path("mnt/sub/other")).unwrap() == noise(9 << 20));
+    mounted.wait_for("the rest", || {
+        let status = place.run(&["status", "--json"]).ok().json();
+        status[0]["remote"]["complete"] == true
+    });
+    mounted.end();
+}
+
 #[test]
 fn a_mount_fetches_what_is_read_and_tells_of_itself() {
     let Some(registry) = DockerRegistry::start(Auth::None) else {
@@ -71,6 +146,10 @@ fn a_mount_fetches_what_is_read_and_tells_of_itself() {
         &name,
     );
     assert_eq!(fs::read(place.path("mnt/small")).unwrap(), b"small\n");
+    // The mount answers before its process tells of it.
+    mounted.wait_for("the process to tell of itself", || {
+        place.run(&["status", "--json"]).ok().json()[0].is_object()
+    });
     let status = place.run(&["status", "--json"]).ok().json();
     let remote = &status[0]["remote"];
     assert_eq!(remote["complete"], false, "{remote}");
@@ -234,14 +313,19 @@ fn mirrors_are_read_again_on_sighup() {
     mounted.end();
 }
 
-#[test]
-fn credentials_are_used_and_never_shown() {
-    let place = Place::new();
+/// A server of the files of `place` that asks for a password.
+fn with_password(place: &Place) -> Option<Nginx> {
     let options = NginxOptions {
         basic_auth: true,
         ..NginxOptions::default()
     };
-    let Some(nginx) = Nginx::start(place.dir.path(), &options) else {
+    Nginx::start(place.dir.path(), &options)
+}
+
+#[test]
+fn credentials_are_used_and_never_shown() {
+    let place = Place::new();
+    let Some(nginx) = with_password(&place) else {
         return;
     };
     let plain = nginx.url_of("image");
@@ -253,7 +337,10 @@ fn credentials_are_used_and_never_shown() {
         refused.stderr
     );
     let url = plain.replace("http://", &format!("http://{USER}:{PASSWORD}@"));
-    place.run(&["ls", &url]).ok();
+    let listed = place.run(&["ls", &url]);
+    assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+    assert!(listed.stderr.contains("every user of this machine"));
+    assert!(!listed.stderr.contains(PASSWORD), "{}", listed.stderr);
     let mounted = place.mount(&["-v"], &url);
     let shown = fs::read_to_string("/proc/self/mounts").unwrap();
     let status = place.run(&["status", "--json"]).ok();
@@ -266,6 +353,175 @@ fn credentials_are_used_and_never_shown() {
     let missing = place.run(&["ls", &url.replace("/image", "/missing")]);
     assert_eq!(missing.code, Some(4));
     assert!(missing.stderr.contains("not found") && !missing.stderr.contains(PASSWORD));
+}
+
+#[test]
+fn the_process_of_a_mount_has_no_password_in_its_arguments_also_after_a_restart() {
+    let place = Place::new();
+    let Some(nginx) = with_password(&place) else {
+        return;
+    };
+    let plain = nginx.url_of("image");
+    let secret = plain.replace("http://", &format!("http://{USER}:{PASSWORD}@")) + "?signature=abc";
+    let mirror = format!("--mirror={secret}");
+    let args = ["mount", "--fetch-ahead", "off", &mirror, &secret, "mnt"];
+    let mounted = place.run(&args);
+    assert_eq!(mounted.code, Some(0), "{}", mounted.stderr);
+    let served_by = || {
+        let status = place.run(&["status", "--json"]).ok().json();
+        let pid = status[0]["pid"].as_u64().unwrap();
+        for file in ["cmdline", "environ"] {
+            let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            assert!(
+                !text.contains(PASSWORD) && !text.contains("signature"),
+                "{text}"
+            );
+            assert!(file == "environ" || text.contains(&plain), "{text}");
+        }
+        // Nor is the pipe kept open.
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        let links = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+        let pipes = links.filter(|link| link.to_string_lossy().starts_with("pipe:"));
+        (pid, pipes.count())
+    };
+    let (first, pipes) = served_by();
+    assert_eq!(fs::read(place.path("mnt/small")).unwrap(), b"small\n");
+    for file in ["mnt/big", "mnt/sub/other"] {
+        let restarted = place.run(&["restart", "mnt"]);
+        assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);
+        let (next, now) = served_by();
+        assert!(next != first && now <= pipes, "{pipes} pipes, then {now}");
+        // Fetched by the new process, which has the password.
+        assert!(fs::read(place.path(file)).unwrap().len() > 1 << 20);
+    }
+    place.run(&["umount", "mnt"]).ok();
+}
+
+#[test]
+fn copies_of_files_without_a_version_are_gone_when_they_are_closed() {
+    let place = Place::new();
+    let options = NginxOptions {
+        directives: "etag off; add_header Last-Modified '';".to_string(),
+        ..NginxOptions::default()
+    };
+    let Some(nginx) = Nginx::start(place.dir.path(), &options) else {
+        return;
+    };
+    let url = nginx.url_of("image");
+    let kept = || {
+        fs::read_dir(place.path("cache/forerun/v1/blobs"))
+            .unwrap()
+            .count()
+    };
+    for _ in 0..2 {
+        let read = place.run(&["cat", &url, "/big"]).ok();
+        assert!(read.stdout == noise(3 << 20));
+        assert_eq!(kept(), 0);
+    }
+    let mounted = place.mount(&[], &url);
+    assert_eq!(kept(), 1);
+    mounted.signal(Signal::KILL);
+    drop(mounted);
+    assert_eq!(kept(), 1, "a killed process removes nothing");
+    place.run(&["ls", &url]).ok();
+    assert_eq!(kept(), 0);
+    // With a version they stay.
+    let Some(other) = Nginx::serve(place.dir.path()) else {
+        return;
+    };
+    place.run(&["ls", &other.url_of("image")]).ok();
+    assert_eq!(kept(), 1);
+}
+
+#[test]
+fn every_command_refuses_plain_http_to_other_machines_in_the_same_way() {
+    let place = Place::new();
+    // Set aside for documentation: nothing is there, and nothing is asked.
+    let url = "http://192.0.2.1/image";
+    let mirror = "--mirror=http://192.0.2.1/image";
+    for args in [
+        &["ls", url][..],
+        &["cat", url, "/small"],
+        &["info", url],
+        &["extract", url, "out"],
+        &["tar", url, "out.tar"],
+        &["check", url],
+        &["dump", url],
+        &["diff", url, "tree"],
+        &["convert", "--format", "erofs", url, "out.erofs"],
+        &["mount", url, "mnt"],
+        &["mount", "-f", url, "mnt"],
+        &["mount", "--via", "auto", url, "mnt"],
+        &["mount", "--via", "kernel", url, "mnt"],
+        &["pull", url, "pulled"],
+        &["cache", "prefetch", url],
+        &["ls", mirror, "https://127.0.0.1:1/image"],
+        &["ls", mirror, "oci://127.0.0.1:1/a/b:1"],
+        &[
+            "mount",
+            "--via",
+            "kernel",
+            mirror,
+            "oci://127.0.0.1:1/a/b:1",
+            "mnt",
+        ],
+    ] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.stderr);
+        let hint = "--plain-http 192.0.2.1 allows it";
+        assert!(ran.stderr.contains(hint), "{args:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn passwords_come_from_netrc_and_credentials_files() {
+    let place = Place::new();
+    let Some(nginx) = with_password(&place) else {
+        return;
+    };
+    let url = nginx.url_of("image");
+    let write = |name: &str, text: &str, mode| {
+        fs::write(place.path(name), text).unwrap();
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let home = |args: &[&str]| {
+        let mut command = place.command(args);
+        let home = place.path("home");
+        common::ran(command.env("HOME", home).output().unwrap())
+    };
+    fs::create_dir(place.path("home")).unwrap();
+    assert_eq!(home(&["ls", &url]).code, Some(4));
+    let netrc = format!("machine 127.0.0.1 login {USER} password {PASSWORD}\n");
+    write("home/.netrc", &netrc, 0o600);
+    home(&["ls", &url]).ok();
+    home(&["pull", "-q", &url, "pulled"]).ok();
+    home(&["mount", &url, "mnt"]).ok();
+    assert_eq!(fs::read(place.path("mnt/small")).unwrap(), b"small\n");
+    home(&["umount", "mnt"]).ok();
+    write("home/.netrc", &netrc, 0o644);
+    let open_to_all = home(&["ls", &url]);
+    assert_eq!(open_to_all.code, Some(4));
+    assert!(
+        open_to_all.stderr.contains("chmod 600"),
+        "{}",
+        open_to_all.stderr
+    );
+    write("mine", &netrc, 0o600);
+    home(&["cat", "--netrc-file", "mine", &url, "/small"]);
+    let store = format!(
+        "{}\n",
+        nginx
+            .url()
+            .replace("http://", &format!("http://{USER}:{PASSWORD}@"))
+    );
+    write("store", &store, 0o600);
+    fs::remove_file(place.path("home/.netrc")).unwrap();
+    home(&["ls", "--credentials-file", "store", &url]).ok();
+    write("store", &store, 0o640);
+    let refused = home(&["ls", "--credentials-file", "store", &url]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(!refused.stderr.contains(PASSWORD), "{}", refused.stderr);
 }
 
 #[test]

@@ -4,6 +4,8 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -104,6 +106,47 @@ fn processes_with_the_same_number() {
     }
     assert_eq!(place.status(), Vec::<Value>::new());
     assert_eq!(place.sockets(), Vec::<String>::new());
+}
+
+#[test]
+fn directories_that_other_users_can_change_are_ignored() {
+    let Some(place) = Place::new() else { return };
+    let dir = place.path("run/forerun");
+    fs::create_dir(&dir).unwrap();
+    let listener = UnixListener::bind(dir.join("1-00000000.sock")).unwrap();
+    std::thread::spawn(move || {
+        for asker in listener.incoming() {
+            let _gone = asker.unwrap().write_all(b"{\"pid\":1,\"dir\":\"/told\"}\n");
+        }
+    });
+    let nobody = 65534;
+    for (owner, mode, is_ignored) in [
+        (0, 0o700, false),
+        (nobody, 0o755, true),
+        (nobody, 0o700, true),
+        (0, 0o777, true),
+        (0, 0o1777, true),
+    ] {
+        fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
+        std::os::unix::fs::chown(&dir, Some(owner), None).unwrap();
+        let told = place.run(&["status"]);
+        assert_eq!(
+            told.text().contains("/told"),
+            !is_ignored,
+            "{owner} {mode:o}"
+        );
+        assert_eq!(
+            told.stderr.contains("is ignored"),
+            is_ignored,
+            "{}",
+            told.stderr
+        );
+    }
+    fs::remove_file(dir.join("1-00000000.sock")).unwrap();
+    fs::remove_dir(&dir).unwrap();
+    std::os::unix::fs::symlink(place.path("two"), &dir).unwrap();
+    let told = place.run(&["status"]);
+    assert!(told.stderr.contains("is ignored"), "{}", told.stderr);
 }
 
 #[test]

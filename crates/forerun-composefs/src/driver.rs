@@ -184,6 +184,10 @@ impl FileSystem for Composefs {
         self.objects.open(blob)
     }
 
+    fn is_current(&self, blob: BlobId) -> bool {
+        self.objects.is_current(blob)
+    }
+
     fn backing(&self, node: NodeId) -> Result<Option<File>> {
         if self.metadata.metadata(node)?.kind != FileType::Regular {
             return Ok(None);

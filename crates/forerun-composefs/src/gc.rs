@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forerun_engine::{EngineOptions, MetadataSource};
 use forerun_io::{BlobId, Counted, ReadAt};
-use forerun_vfs::{FileSystem, FileType, Limits, OpenWith, Result, Walk};
+use forerun_vfs::{FileSystem, FileType, Held, Limits, OpenWith, Result, Walk};
 
 use crate::digest::Digest;
 use crate::objects::ObjectName;
@@ -19,6 +19,8 @@ const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Bytes of metadata kept in memory at the most.
 const CACHE: u64 = 32 << 20;
+/// Bytes that the name of an object takes in the set, while it grows.
+const NAME: usize = 4 * size_of::<ObjectName>();
 
 /// Adds the names of the objects that the image in `source` refers to.
 ///
@@ -36,11 +38,13 @@ pub fn referenced(
     with.limits = limits.clone();
     // As EROFS: what composefs hides is what is wanted.
     let metadata = forerun_erofs::Erofs::open(with)?;
+    let mut held = Held::new(limits);
     for entry in Walk::new(&metadata, metadata.root(), limits) {
         let entry = entry?;
         if entry.metadata?.kind != FileType::Regular {
             continue;
         }
+        held.add(NAME)?;
         metadata.xattrs(entry.node, &mut |name, value| {
             if name == REDIRECT {
                 names.extend(ObjectName::parse(value));

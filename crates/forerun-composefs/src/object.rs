@@ -5,6 +5,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forerun_io::{BlobId, FileSource, ReadAt, saturating_usize};
 use forerun_vfs::{BlobName, Error, ResolveBlob, Result, Verity};
@@ -39,6 +40,10 @@ impl Wanted {
     }
 }
 
+/// How old the last change of a file must be for its identity to be trusted. The clock of a filesystem
+/// has ticks of some milliseconds (of two seconds on some), and two changes within one look the same.
+const SETTLED: Duration = Duration::from_secs(3);
+
 /// The file that was found to have the right digest: a file that was changed or replaced since is
 /// another one.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,6 +51,7 @@ struct Identity {
     device: u64,
     inode: u64,
     len: u64,
+    modified: (i64, i64),
     changed: (i64, i64),
 }
 
@@ -55,7 +61,18 @@ impl Identity {
             device: metadata.dev(),
             inode: metadata.ino(),
             len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Whether a change from now on would show: the last one is not too recent, nor in the future.
+    fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let changed = u64::try_from(self.changed.0).map(Duration::from_secs);
+        match (now, changed) {
+            (Ok(now), Ok(changed)) => now.checked_sub(changed).is_some_and(|age| age > SETTLED),
+            _ => false,
         }
     }
 }
@@ -158,6 +175,24 @@ impl ObjectTable {
         }
     }
 
+    /// Whether the file that an object is now is the one that was found to have the right digest, not
+    /// changed since. Always so where digests do not count.
+    pub fn is_current(&self, blob: BlobId) -> bool {
+        let Ok(object) = self.object(blob) else {
+            return false;
+        };
+        if self.verity == Verity::Off || object.wanted.digest.is_none() {
+            return true;
+        }
+        let file = self.resolver.open_file(&object.wanted.blob_name());
+        let identity = match file.and_then(|file| file.map(|file| file.metadata()).transpose()) {
+            Ok(Some(metadata)) => Some(Identity::of(&metadata)),
+            // What is no file cannot be compared: it is opened and verified again.
+            Ok(None) | Err(_) => None,
+        };
+        identity.is_some() && *lock(&object.verified) == identity
+    }
+
     fn open_checked(&self, object: &Object) -> Result<Opened> {
         let wanted = &object.wanted;
         let name = wanted.blob_name();
@@ -184,6 +219,9 @@ impl ObjectTable {
         };
         let mut verified = lock(&object.verified);
         if identity.is_none() || *verified != identity {
+            *verified = None;
+            // Before the bytes are read: a change meanwhile must not hide in the same tick.
+            let settled = identity.filter(Identity::is_settled);
             let source = match &opened {
                 Opened::File(file) => {
                     let file = file.try_clone().map_err(failed)?;
@@ -197,7 +235,13 @@ impl ObjectTable {
                 let reason = format!("its digest is {found}; the image says {digest}");
                 return Err(wanted.failed(io::ErrorKind::InvalidData, reason));
             }
-            *verified = identity;
+            if let Opened::File(file) = &opened
+                && identity != Some(Identity::of(&file.metadata().map_err(failed)?))
+            {
+                let reason = "it was changed while it was verified".to_owned();
+                return Err(wanted.failed(io::ErrorKind::InvalidData, reason));
+            }
+            *verified = settled;
         }
         Ok(opened)
     }

@@ -351,3 +351,48 @@ fn attributes_and_whiteouts_are_shown_as_overlayfs_shows_them() {
     let marks: [&[u8]; 2] = [b"trusted.overlay.whiteout", b"user.overlay.whiteout"];
     assert_eq!(names("whiteout"), marks.map(<[u8]>::to_vec));
 }
+
+#[test]
+fn an_object_that_was_changed_after_it_was_verified_is_refused_when_it_is_opened_again() {
+    let dir = forerun_testkit::temp_dir("composefs-again");
+    let store = dir.path().join("store");
+    let good = content(300_000);
+    let image = pack(&tree_of(&[("file", good.clone())]), &store);
+    let path = store.join(digest_of(&good).object_path());
+    let age = || {
+        // Verified objects are trusted once their last change is older than a tick of the clock.
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(100);
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_modified(long_ago).unwrap();
+    };
+    for verity in [Verity::On, Verity::Require] {
+        let reader = open(&image, objects(&store), verity).unwrap();
+        let file = node(&reader, "file");
+        reader.open(file).unwrap();
+        assert_eq!(reader.read(file, 0, 1).unwrap().to_vec(), &good[..1]);
+        // In place, at once, in the same tick: same file, same length.
+        let object = File::options().write(true).open(&path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&object, b"altered", 200_000).unwrap();
+        assert!(is_blob(&reader.open(file).unwrap_err()));
+        assert!(reader.fs().backing(file).is_err());
+        assert!(is_blob(&reader.read(file, 200_000, 7).unwrap_err()));
+        // Even where its times are put back.
+        age();
+        assert!(is_blob(&reader.open(file).unwrap_err()));
+        std::fs::write(&path, &good).unwrap();
+        reader.open(file).unwrap();
+        assert_eq!(read(&reader, "file").unwrap(), good);
+        // Another file of the same length in its place.
+        let other = dir.path().join("other");
+        std::fs::write(&other, vec![7; good.len()]).unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        assert!(is_blob(&reader.open(file).unwrap_err()));
+        std::fs::write(&path, &good).unwrap();
+    }
+    // Without digests an open object stays as it is.
+    let off = open(&image, objects(&store), Verity::Off).unwrap();
+    let file = node(&off, "file");
+    off.open(file).unwrap();
+    std::fs::write(&path, vec![7; good.len()]).unwrap();
+    off.open(file).unwrap();
+}

@@ -35,4 +35,11 @@ impl Blobs {
             Ok(Counted::new(source, blob, Arc::clone(observer)))
         })
     }
+
+    /// Closes the blob if the driver says that it must be opened anew.
+    pub fn refresh(&self, blob: BlobId) {
+        if self.open.peek(&blob).is_some() && !self.fs.is_current(blob) {
+            self.open.remove(&blob);
+        }
+    }
 }

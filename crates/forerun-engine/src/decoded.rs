@@ -14,6 +14,7 @@ use forerun_io::{BlockCache, BlockKey, EventKind, Limits, Lookup, saturating_usi
 use forerun_vfs::{Corrupt, EncodedBlock, Error, Result};
 
 use crate::Data;
+use crate::in_flight::InFlight;
 use crate::stored::{Stored, Use};
 
 /// What decoded blocks are typically long, for sizing the cache's tables.
@@ -21,6 +22,9 @@ const TYPICAL_BLOCK: u64 = 128 << 10;
 
 /// The part of the budget from which on blocks served to the end are dropped.
 const COMFORTABLE: u64 = 16;
+
+/// The part of the budget that blocks may take while they are decoded, besides what is kept.
+const IN_FLIGHT: u64 = 4;
 
 /// Blocks served to the end that are remembered at the most.
 const SPENT: usize = 1 << 16;
@@ -40,6 +44,7 @@ pub struct Decoded {
     spent: Mutex<Spent>,
     /// Bytes in the cache from which on blocks served to the end are dropped.
     comfortable: u64,
+    in_flight: InFlight,
     format: &'static str,
     block_limit: u32,
 }
@@ -76,6 +81,7 @@ impl Decoded {
             cache,
             spent: Mutex::default(),
             comfortable: budget / COMFORTABLE,
+            in_flight: InFlight::new(budget / IN_FLIGHT),
             format,
             block_limit: limits.block_len,
         }
@@ -133,6 +139,7 @@ impl Decoded {
     pub fn once_into(&self, block: &EncodedBlock, stored: &Stored, out: &mut [u8]) -> Result<()> {
         self.check_limit(block)?;
         note_once(block, stored);
+        let _counted = self.in_flight.enter(u64::from(block.len));
         self.decode_into(block, stored, out).map(|_all| ())
     }
 
@@ -164,7 +171,9 @@ impl Decoded {
 
     fn decode(&self, block: &EncodedBlock, stored: &Stored) -> Result<Block> {
         self.check_limit(block)?;
-        let max = saturating_usize(u64::from(block.decoded_len.max()));
+        let decoded_len = u64::from(block.decoded_len.max());
+        let _counted = self.in_flight.enter(u64::from(block.len) + decoded_len);
+        let max = saturating_usize(decoded_len);
         let mut buffer = stored.buffers.take(max);
         let len = self.decode_into(block, stored, buffer.as_mut())?;
         Ok(Block {

@@ -15,6 +15,7 @@ pub mod build;
 mod bulk;
 mod data;
 mod decoded;
+mod in_flight;
 mod metadata_source;
 mod options;
 mod pool;

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Once};
 
-use forerun_io::{Counted, Counter, Limits, Observer, Pattern, saturating_usize, u64_from};
+use forerun_io::{Counted, Counter, Limits, Observer, Pattern, saturating_usize, u64_from, wait};
 use forerun_vfs::{Error, Extent, FileSystem, FileType, NodeId, Place, Result, Walk};
 
 use crate::ahead::{self, Plan};
@@ -238,8 +238,18 @@ impl Reader {
     /// gives. A range that holds one unreadable byte fails whole, and the error names where; other
     /// ranges are not affected.
     pub fn read(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
+        if wait::is_attempt() {
+            return self.attempt(node, offset, len);
+        }
         let (range, blocks) = self.begin(node, offset, len)?;
         self.assemble(node, range, blocks)
+    }
+
+    /// Whether a read may have to wait for a server now. A front end then tries what it is asked in
+    /// a [`wait::attempt`] before it has a thread wait.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        self.inner.moves.stored.is_slow()
     }
 
     /// As [`read`](Self::read), for bytes that nobody has asked for yet: what is read ahead of
@@ -269,7 +279,8 @@ impl Reader {
     }
 
     /// Opens what a file has its data in, where that is outside the image: what a front end calls
-    /// when the file is opened, so that what is missing fails then and not with the first read.
+    /// when the file is opened, so that what is missing fails then and not with the first read. What
+    /// changed since it was opened before is opened anew, and so verified again where digests count.
     /// Nothing for other files.
     ///
     /// # Errors
@@ -285,7 +296,7 @@ impl Reader {
             ControlFlow::Break(())
         })?;
         match first {
-            Some(blob) => self.inner.moves.stored.len(blob).map(|_| ()),
+            Some(blob) => self.inner.moves.stored.open(blob),
             None => Ok(()),
         }
     }
@@ -354,6 +365,17 @@ impl Reader {
 
     pub(crate) fn start(&self, plan: Plan) {
         ahead::start(&self.inner.moves, plan);
+    }
+
+    /// A read by a thread that may not wait. It counts as a step of its reader only if it succeeds,
+    /// since it is made again otherwise.
+    fn attempt(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
+        let data = self.read_aside(node, offset, len)?;
+        if !wait::was_refused() {
+            // To map what is ahead may take a wait; then its reader asks for it.
+            let _refused = wait::attempt(|| self.begin(node, offset, len).map(|_| ()));
+        }
+        Ok(data)
     }
 
     fn assemble(&self, node: NodeId, range: Range<u64>, blocks: Blocks) -> Result<Data> {

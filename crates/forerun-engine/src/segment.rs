@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use forerun_io::{BlobId, Counter, IoStats, Pattern};
+use forerun_io::{BlobId, Counter, IoStats, Pattern, wait};
 
 use crate::buffer::Buffer;
 
@@ -41,11 +41,12 @@ pub enum Claim {
     Ready { buffer: Arc<Buffer>, waited: bool },
     /// Nobody has begun: the caller must read and call [`Segment::finish`].
     Read(Unfinished),
-    /// The request failed.
+    /// The request failed, or this thread may not wait for it.
     Failed,
 }
 
-/// The duty to finish a segment; dropped without doing so, the segment has failed.
+/// The duty to finish a segment. Dropped without doing so, the segment has failed, or is queued again
+/// where this thread may not wait for its bytes.
 pub struct Unfinished(Arc<Segment>);
 
 impl Segment {
@@ -67,11 +68,11 @@ impl Segment {
                 }
                 State::Failed => return Claim::Failed,
                 State::Reading => {
+                    if wait::allowed().is_err() {
+                        return Claim::Failed;
+                    }
                     waited = true;
-                    state = self
-                        .ended
-                        .wait(state)
-                        .unwrap_or_else(PoisonError::into_inner);
+                    state = wait_slice(&self.ended, state);
                 }
             }
         }
@@ -91,7 +92,8 @@ impl Segment {
         self.range.end - self.range.start
     }
 
-    fn in_flight(&self) -> bool {
+    /// Whether the request was not made yet, or is on its way.
+    pub fn in_flight(&self) -> bool {
         matches!(*lock(&self.state), State::Queued | State::Reading)
     }
 }
@@ -112,7 +114,11 @@ impl Drop for Unfinished {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         if matches!(*state, State::Reading) {
-            *state = State::Failed;
+            // A thread that may not wait leaves the request to one that may.
+            *state = match wait::was_refused() {
+                true => State::Queued,
+                false => State::Failed,
+            };
             self.0.ended.notify_all();
         }
     }
@@ -326,6 +332,15 @@ pub fn within(segment: &Segment, range: &Range<u64>) -> Range<usize> {
 /// Length of a segment's buffer.
 pub fn buffer_len(segment: &Segment) -> usize {
     forerun_io::saturating_usize(segment.len())
+}
+
+/// Waits to be told of a change; where a rule is in force, for a slice at most.
+pub fn wait_slice<'g, T>(changed: &Condvar, guard: MutexGuard<'g, T>) -> MutexGuard<'g, T> {
+    if !wait::is_ruled() {
+        return changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
+    }
+    let waited = changed.wait_timeout(guard, wait::SLICE);
+    waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forerun_io::{
-    BlockGeometry, Counted, EventKind, Observer, Purpose, saturating_usize, u64_from,
+    BlockGeometry, Counted, EventKind, Observer, Purpose, saturating_usize, u64_from, wait,
 };
 use forerun_vfs::{BlobId, Error, Result};
 
@@ -153,6 +153,18 @@ impl Stored {
         }
     }
 
+    /// Takes out a segment whose request failed. One that this thread may not wait for stays.
+    fn drop_failed(&self, segment: &Arc<Segment>) {
+        if !segment.in_flight() {
+            self.segments.remove(segment);
+        }
+    }
+
+    /// Whether a read may have to wait for a server now.
+    pub fn is_slow(&self) -> bool {
+        self.image.is_slow()
+    }
+
     /// Notes that bytes of a segment were used. What is kept above takes as much memory again in the
     /// page cache below, and memory that nobody had in use costs more to come by than the copy.
     /// Other stores than the image may be shared with other images.
@@ -180,7 +192,7 @@ impl Stored {
                 self.used(segment, len, purpose);
             }
             None => {
-                self.segments.remove(segment);
+                self.drop_failed(segment);
                 self.read_missing(segment.blob, range.clone(), out)?;
             }
         }
@@ -206,7 +218,10 @@ impl Stored {
         for part in out.chunks_mut(saturating_usize(self.geometry.max_request())) {
             let at = range.start + done;
             let len = u64_from(part.len());
-            if source.read(at, part, Purpose::Demand).is_err() {
+            if let Err(error) = source.read(at, part, Purpose::Demand) {
+                if wait::was_refused() {
+                    return Err(Error::io(at, part.len(), error));
+                }
                 self.read_by_blocks(&source, at, part)?;
             }
             done += len;
@@ -237,6 +252,14 @@ impl Stored {
         }
         let block = self.geometry.block();
         (at - at % block).saturating_add(block)
+    }
+
+    /// Opens a blob besides the image for a file that is opened, anew where it has changed.
+    pub fn open(&self, blob: BlobId) -> Result<()> {
+        if blob != self.image.blob() {
+            self.others.refresh(blob);
+        }
+        self.source(blob).map(drop)
     }
 
     fn source(&self, blob: BlobId) -> Result<Cow<'_, Counted>> {

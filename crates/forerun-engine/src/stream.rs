@@ -7,8 +7,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use forerun_io::wait;
 use forerun_vfs::NodeId;
 
+use crate::segment::wait_slice;
 use crate::tree_ahead::FILE_AHEAD;
 
 /// Streams remembered, the least recently used forgotten first.
@@ -102,17 +104,17 @@ impl Streams {
         let may_leave = may_leave && range.end - range.start >= SIDE_BY_SIDE;
         let noted = self.note(node, range, size, may_leave);
         // What is begun later lies behind this range, so that the wait has an end.
-        let is_wanted = |begun: &mut Vec<(NodeId, Range<u64>)>| {
+        let is_wanted = |begun: &[(NodeId, Range<u64>)]| {
             let overlaps = |other: &Range<u64>| other.start < range.end && range.start < other.end;
             begun
                 .iter()
                 .any(|(of, other)| *of == node && overlaps(other))
         };
-        drop(
-            self.started
-                .wait_while(lock(&self.begun), is_wanted)
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let mut begun = lock(&self.begun);
+        while is_wanted(&begun) && wait::allowed().is_ok() {
+            begun = wait_slice(&self.started, begun);
+        }
+        drop(begun);
         noted
     }
 

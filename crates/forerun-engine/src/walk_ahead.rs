@@ -244,6 +244,10 @@ impl FileSystem for WalkAhead {
         self.fs.blob(blob)
     }
 
+    fn is_current(&self, blob: BlobId) -> bool {
+        self.fs.is_current(blob)
+    }
+
     fn backing(&self, node: NodeId) -> Result<Option<File>> {
         self.fs.backing(node)
     }

@@ -3,13 +3,14 @@
 
 use std::ops::ControlFlow;
 
+use forerun_io::u64_from;
 use forerun_vfs::{DirCursor, Error, FileType, NodeId, Problem, Result};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::dir::{self, Dir};
 use crate::error::Check;
 use crate::image::{Address, Image, Space};
-use crate::ondisk::{SUPERBLOCK_AT, Superblock, incompat};
+use crate::ondisk::{DEVICE_SLOT, DeviceSlot, SUPERBLOCK_AT, Superblock, compat, incompat};
 use crate::xattr;
 
 /// Reserved fields of the inode, its link count, and xattrs that readers pass over; of a directory, its
@@ -109,7 +110,7 @@ impl Links {
     }
 }
 
-/// Reserved fields of the superblock.
+/// Fields of the superblock and of the device table that nothing else is read by.
 pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let at = Address {
         space: Space::Image,
@@ -119,6 +120,13 @@ pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     image.read(at, &mut bytes, "superblock", None)?;
     let Ok(raw) = Superblock::read_from_bytes(&bytes) else {
         return Ok(());
+    };
+    let mut problem = |fatal: bool, offset: u64, check: Check| {
+        report(Problem {
+            node: None,
+            fatal,
+            error: check.at(None, offset),
+        });
     };
     let mut fields = vec![
         ("reserved", u64::from(u16::from_le_bytes(raw.reserved))),
@@ -130,11 +138,61 @@ pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     }
     for (field, value) in fields {
         if value != 0 {
-            report(Problem {
-                node: None,
-                fatal: false,
-                error: Check::Reserved { field, value }.at(None, SUPERBLOCK_AT),
-            });
+            problem(false, SUPERBLOCK_AT, Check::Reserved { field, value });
+        }
+    }
+    named(image, &raw, &mut |fatal, check| {
+        problem(fatal, SUPERBLOCK_AT, check);
+    });
+    devices(image, &mut |at, check| problem(false, at, check))
+}
+
+/// What the superblock names though no file may need it.
+fn named(image: &Image, raw: &Superblock, problem: &mut dyn FnMut(bool, Check)) {
+    let superblock = &image.superblock;
+    let start = superblock.block_at(superblock.xattr_block.into());
+    let len = image.source.len();
+    if start > len {
+        let check = Check::Outside {
+            what: "area of shared xattrs",
+            start,
+            end: start,
+            image: len,
+        };
+        problem(false, check);
+    }
+    // Linux reads no xattrs of such an image.
+    if superblock.has_compat(compat::SHARED_EA_IN_METABOX) && !superblock.has(incompat::METABOX) {
+        problem(true, Check::NoMetabox);
+    }
+    let (id, count) = (raw.ishare_xattr_prefix_id, raw.xattr_prefix_count);
+    if superblock.has_compat(compat::ISHARE_XATTRS) && id >= count {
+        problem(false, Check::SharePrefix { id, count });
+    }
+    // With fragments it was read when the image was opened.
+    let nid = raw.packed_nid.get();
+    if nid > 0 && !superblock.has(incompat::FRAGMENTS) && image.inode(NodeId(nid)).is_err() {
+        problem(false, Check::PackedNode { nid });
+    }
+}
+
+/// Entries of the device table that are none: mounts fail that give fewer devices than it counts.
+fn devices(image: &Image, problem: &mut dyn FnMut(u64, Check)) -> Result<()> {
+    let superblock = &image.superblock;
+    for number in 1..=image.devices.list().len() {
+        let before = u64_from(number).saturating_sub(1);
+        let slot = u64::from(superblock.device_slot).saturating_add(before);
+        let at = Address {
+            space: Space::Image,
+            offset: slot.saturating_mul(DEVICE_SLOT),
+        };
+        let mut slot = DeviceSlot::new_zeroed();
+        image.read(at, slot.as_mut_bytes(), "device table", None)?;
+        if slot.as_bytes().iter().all(|&byte| byte == 0) {
+            problem(at.offset, Check::EmptyDevice { number });
+        } else if let Some(&value) = slot.reserved.iter().find(|&&byte| byte != 0) {
+            let (field, value) = ("reserved of a device", u64::from(value));
+            problem(at.offset, Check::Reserved { field, value });
         }
     }
     Ok(())

@@ -13,6 +13,8 @@ pub enum Check {
     Checksum { found: u32, actual: u32 },
     #[error("block size 2^{bits}; from 2^9 to 2^16 are allowed")]
     BlockSize { bits: u8 },
+    #[error("{slots} extension slots; {most} are allowed")]
+    ExtensionSlots { slots: u8, most: u8 },
     #[error("{len} bytes of settings for the compressor {name}; {need} are needed")]
     CompressorConfig {
         name: &'static str,
@@ -79,6 +81,20 @@ pub enum Check {
     XattrName { name: String, source: NameError },
     #[error("long xattr prefix {index} is empty")]
     LongPrefix { index: usize },
+    #[error("long xattr prefix {index} has {len} bytes; {most} are allowed")]
+    LongPrefixLen {
+        index: usize,
+        len: usize,
+        most: usize,
+    },
+    #[error("shared xattrs are said to be in a metabox, and the image has none")]
+    NoMetabox,
+    #[error("ishare_xattr_prefix_id is {id}, of {count} long xattr prefixes")]
+    SharePrefix { id: u8, count: u8 },
+    #[error("packed_nid is {nid}, which is no inode")]
+    PackedNode { nid: u64 },
+    #[error("entry {number} of the device table is empty")]
+    EmptyDevice { number: usize },
     #[error("a fragment of a file leads to {start}..{end} of the packed inode, which has {size}")]
     Fragment { start: u64, end: u64, size: u64 },
     #[error("part of the packed inode is in the packed inode")]

@@ -63,6 +63,9 @@ const SHORT: [&[u8]; 7] = [
     b"security.",
 ];
 
+/// Bytes of a long prefix besides the short one: the length of a name.
+const MOST: usize = 255;
+
 /// The prefix of that number, if it is one of those that every image has.
 pub fn short(index: u8) -> Option<&'static [u8]> {
     let prefix = SHORT.get(usize::from(index)).copied();
@@ -108,6 +111,11 @@ pub fn read(image: &Image) -> Result<Vec<Prefix>> {
             let node: Option<NodeId> = packed.map(|packed| packed.node);
             return Err(Check::LongPrefix { index }.at(node, at.offset));
         };
+        let (len, most) = (infix.len(), MOST);
+        if len > most {
+            let check = Check::LongPrefixLen { index, len, most };
+            return Err(check.at(packed.map(|packed| packed.node), at.offset));
+        }
         prefixes.push(Prefix::new(base, infix));
     }
     Ok(prefixes)

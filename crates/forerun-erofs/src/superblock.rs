@@ -35,8 +35,13 @@ const COMPATIBLE: [(u32, &str); 6] = [
     (compat::PLAIN_XATTR_PFX, "plain_xattr_pfx"),
     (compat::ISHARE_XATTRS, "ishare_xattrs"),
 ];
-/// The compressors by their bit in `is_compressed`, and how long their settings are at least.
-pub const ALGORITHMS: [(&str, usize); 4] = [("lz4", 4), ("lzma", 6), ("deflate", 1), ("zstd", 2)];
+/// The compressors by their bit in `is_compressed`, and how long their settings are at least. Linux
+/// refuses shorter ones, though it reads only the first bytes.
+pub const ALGORITHMS: [(&str, usize); 4] = [("lz4", 14), ("lzma", 14), ("deflate", 6), ("zstd", 6)];
+
+/// Extension slots that end within the first 4096 bytes of the image. Linux and fsck.erofs refuse more,
+/// whatever the block size.
+const MOST_SLOTS: u8 = 184;
 
 /// What the superblock says, checked against itself and the length of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +105,12 @@ impl Superblock {
         if !(9..=16).contains(&block_bits) {
             return Err(Check::BlockSize { bits: block_bits }.at(None, SUPERBLOCK_AT));
         }
-        let end = LEN + u64::from(raw.sb_extslots) * EXTENSION_SLOT;
+        let slots = raw.sb_extslots;
+        if slots > MOST_SLOTS {
+            let most = MOST_SLOTS;
+            return Err(Check::ExtensionSlots { slots, most }.at(None, SUPERBLOCK_AT));
+        }
+        let end = LEN + u64::from(slots) * EXTENSION_SLOT;
         if end > source_len {
             return Err(short(end));
         }
@@ -146,11 +156,8 @@ impl Superblock {
                 0
             },
             device_slot: raw.devt_slotoff.get(),
-            prefixes: if has(incompat::XATTR_PREFIXES) {
-                raw.xattr_prefix_count
-            } else {
-                0
-            },
+            // Linux reads the prefixes whether or not the feature is set.
+            prefixes: raw.xattr_prefix_count,
             prefix_start: raw.xattr_prefix_start.get(),
             packed: Some(raw.packed_nid.get()).filter(|&nid| has(incompat::FRAGMENTS) && nid > 0),
             metabox: has(incompat::METABOX).then(|| metabox(bytes)).flatten(),

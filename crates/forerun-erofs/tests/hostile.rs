@@ -107,12 +107,43 @@ fn a_superblock_that_lies() {
         ("blocks of 128 KiB", with(SB + 12, &[17])),
         ("blocks of 2^255 bytes", with(SB + 12, &[255])),
         ("255 extension slots", with(SB + 13, &[255])),
+        ("185 extension slots of a long image", {
+            let mut image = with(SB + 13, &[185]);
+            image.resize(8192, 0);
+            image
+        }),
         ("root outside", with_u16(SB + 14, 0xffff)),
         ("root is a link", with_u16(SB + 14, nid::LINK as u16)),
         ("10^9 nanoseconds", with_u32(SB + 32, 1_000_000_000)),
         ("no blocks", with_u32(SB + 36, 0)),
         ("metadata outside", with_u32(SB + 40, u32::MAX)),
         ("shared xattrs outside", with_u32(SB + 44, u32::MAX)),
+        ("shared xattrs outside, and none of them in use", {
+            let mut image = with_u32(SB + 44, u32::MAX);
+            image[at(nid::XATTRS) + 2] = 0;
+            image
+        }),
+        (
+            "shared xattrs in a metabox that is not there",
+            with_u32(SB + 8, 0x1a),
+        ),
+        ("equal files by a prefix that is not there", {
+            let mut image = with_u32(SB + 8, 0x32);
+            image[SB + 105] = 1;
+            image
+        }),
+        (
+            "packed inode outside, without fragments",
+            with_u64(SB + 96, 1 << 63),
+        ),
+        ("an empty device", with_u16(SB + 86, 2)),
+        ("a device of other bytes", with(DEVICE + 127, &[7])),
+        ("prefixes without the feature", {
+            let mut image = with_u32(SB + 80, 0xc);
+            image[SB + 91] = 2;
+            image
+        }),
+        ("a prefix of 256 bytes", with_u16(PREFIX, 257)),
         ("unknown feature", with_u32(SB + 80, 0x24c)),
         ("all features", with_u32(SB + 80, u32::MAX)),
         ("metabox without its number", with_u32(SB + 80, 0x14c)),

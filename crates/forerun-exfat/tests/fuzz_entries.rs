@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use forerun_exfat::fuzzing;
-use forerun_testkit::mutate::{each, is_located};
+use forerun_testkit::mutate::{each, in_time, is_located};
 use forerun_testkit::rng::Rng;
 
 #[test]
@@ -53,7 +53,7 @@ fn exfat_operations() {
     let mut rng = Rng::new(7);
     let mut run = |image: &[u8]| {
         let input: Vec<u8> = (0..128).map(|_| rng.next_u64() as u8).collect();
-        fuzzing::operations(&input, image);
+        in_time(|| fuzzing::operations(&input, image));
     };
     for _ in 0..1000 {
         run(&image);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use forerun_engine::Reader;
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Corrupt, Error, FileType, Metadata, NameError, NodeId, check_name};
+use forerun_vfs::{Corrupt, Error, FileType, Held, Metadata, NameError, NodeId, check_name};
 
 use crate::Progress;
 use crate::content::visit_data;
@@ -59,6 +59,7 @@ pub fn check(
         report,
         summary: CheckSummary::default(),
         seen: HashSet::new(),
+        held: Held::new(reader.limits()),
     };
     check.image();
     check.summary
@@ -85,7 +86,11 @@ struct Check<'c> {
     summary: CheckSummary,
     /// Nodes with several names are looked at once.
     seen: HashSet<NodeId>,
+    held: Held,
 }
+
+/// Bytes that a set of nodes takes for each, while it grows.
+const SEEN: usize = 24;
 
 impl Check<'_> {
     fn image(&mut self) {
@@ -95,17 +100,16 @@ impl Check<'_> {
         let longest = longest.max(self.reader.limits().name_len);
         self.progress.begin(0, 0);
         self.format(None, None);
-        let mut path = Vec::new();
         for entry in self.reader.walk(fs.root()) {
             let entry = match entry {
                 Ok(entry) => entry,
-                Err(error) => {
-                    self.found(Some(path.clone()), true, error);
+                Err(failed) => {
+                    self.found(Some(failed.path), true, failed.error);
                     continue;
                 }
             };
             self.summary.entries += 1;
-            path.clone_from(&entry.path);
+            let path = entry.path.clone();
             if !path.is_empty()
                 && let Err(error) = check_name(entry.name(), longest)
             {
@@ -121,6 +125,9 @@ impl Check<'_> {
             }
             if !self.seen.insert(entry.node) {
                 continue;
+            }
+            if let Err(error) = self.held.add(SEEN) {
+                return self.found(Some(path), true, error);
             }
             match entry.metadata {
                 Ok(metadata) => self.node(&path, entry.node, &metadata),

@@ -4,10 +4,11 @@ use std::io::Write;
 
 use forerun_engine::Reader;
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::FileType;
+use forerun_vfs::{FileType, Held};
 
 use crate::content::CHUNK;
-use crate::select::{Selection, failure, select};
+use crate::select::{Found, Selection, failure, hold_failure, visit};
+use crate::survey::{Names, Survey};
 use crate::{ExportError, Progress};
 
 /// What was written, and what could not be.
@@ -21,6 +22,14 @@ pub struct ContentsReport {
     pub failures: Vec<ExportError>,
 }
 
+impl ContentsReport {
+    fn fail(&mut self, held: &mut Held, failed: ExportError) -> Result<(), ExportError> {
+        hold_failure(held, &failed)?;
+        self.failures.push(failed);
+        Ok(())
+    }
+}
+
 /// Writes the contents of all regular files that are selected, in the order of the walk; of a file
 /// with several names as often as one of them is met. Everything else is passed over.
 ///
@@ -32,21 +41,16 @@ pub fn write_contents(
     out: &mut dyn Write,
     progress: &dyn Progress,
 ) -> Result<ContentsReport, ExportError> {
-    let chosen = select(reader, selection)?;
-    let bytes = chosen.check_limit(reader.limits().total_bytes)?;
-    let is_file = |kind| kind == FileType::Regular;
-    let files: Vec<_> = chosen
-        .entries
-        .iter()
-        .filter(|entry| is_file(entry.metadata.kind))
-        .collect();
-    progress.begin(bytes, u64_from(files.len()));
-    let mut report = ContentsReport {
-        failures: chosen.failures,
-        ..ContentsReport::default()
-    };
-    let bulk = reader.bulk(files.iter().map(|entry| entry.node).collect());
-    for entry in files {
+    let mut survey = Survey::of(reader, selection, Names::All)?;
+    progress.begin(survey.bytes, u64_from(survey.files.len()));
+    let mut report = ContentsReport::default();
+    let bulk = reader.bulk(std::mem::take(&mut survey.files));
+    visit(reader, selection, &mut |found| {
+        let entry = match found {
+            Found::Entry(entry) if entry.metadata.kind != FileType::Regular => return Ok(()),
+            Found::Entry(entry) => entry,
+            Found::Failure(failed) => return report.fail(&mut survey.held, failed),
+        };
         bulk.take();
         let (size, mut at) = (entry.metadata.size, 0);
         while at < size {
@@ -55,7 +59,7 @@ pub fn write_contents(
                 Ok(data) if data.is_empty() => break,
                 Ok(data) => data,
                 Err(error) => {
-                    report.failures.push(failure(entry, error));
+                    report.fail(&mut survey.held, failure(&entry, error))?;
                     break;
                 }
             };
@@ -66,7 +70,8 @@ pub fn write_contents(
         report.bytes = report.bytes.saturating_add(at);
         report.files += u64::from(at >= size);
         progress.advance(0, 1);
-    }
+        Ok(())
+    })?;
     out.flush().map_err(ExportError::Output)?;
     Ok(report)
 }

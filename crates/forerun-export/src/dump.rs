@@ -3,6 +3,8 @@
 use forerun_engine::Reader;
 use forerun_vfs::{Error, NodeId};
 
+use crate::select::join;
+
 /// The fields of one structure.
 #[derive(Clone, Debug)]
 pub struct DumpRecord {
@@ -23,22 +25,17 @@ pub fn dump(reader: &Reader, start: NodeId, path: &[u8], visit: &mut dyn FnMut(D
         node: None,
         fields: fs.describe(None),
     });
-    // An error of the walk concerns the directory that it returned last.
-    let mut last = path.to_vec();
     for entry in reader.walk(start) {
         visit(match entry {
-            Ok(entry) => {
-                last = crate::select::join(path, &entry.path);
-                DumpRecord {
-                    path: Some(last.clone()),
-                    node: Some(entry.node),
-                    fields: fs.describe(Some(entry.node)),
-                }
-            }
-            Err(error) => DumpRecord {
-                path: Some(last.clone()),
+            Ok(entry) => DumpRecord {
+                path: Some(join(path, &entry.path)),
+                node: Some(entry.node),
+                fields: fs.describe(Some(entry.node)),
+            },
+            Err(failed) => DumpRecord {
+                path: Some(join(path, &failed.path)),
                 node: None,
-                fields: Err(error),
+                fields: Err(failed.error),
             },
         });
     }

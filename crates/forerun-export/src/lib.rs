@@ -13,6 +13,7 @@ mod extract;
 mod list;
 mod progress;
 mod select;
+mod survey;
 mod tar;
 
 pub use check::{CheckOptions, CheckSummary, Finding, check};
@@ -22,7 +23,7 @@ pub use dump::{DumpRecord, dump};
 pub use error::ExportError;
 pub use extract::{ExtractOptions, ExtractReport, Failure, Loss, Owners, Shortfall, extract};
 pub use forerun_engine::build::{IdMap, Patterns};
-pub use list::{ListEntry, list};
+pub use list::{ListEntry, Listing, list};
 pub use progress::{NoProgress, Progress};
 pub use select::Selection;
 pub use tar::{TarReport, TarWriteOptions, write_tar};

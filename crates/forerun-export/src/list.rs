@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use forerun_engine::Reader;
-use forerun_vfs::{DirCursor, Error, FileType, Metadata, NodeId};
+use forerun_io::u64_from;
+use forerun_vfs::{DirCursor, Error, FileType, Held, Metadata, NodeId};
 
 /// An entry of a listing.
 #[derive(Clone, Debug)]
@@ -36,28 +37,87 @@ impl ListEntry {
     }
 }
 
-/// The entries of a directory by name, and what kept the rest of them from being read.
-#[must_use]
-pub fn list(reader: &Reader, dir: NodeId) -> (Vec<ListEntry>, Option<Error>) {
-    let (mut names, limit) = (Vec::new(), reader.limits().dir_entries);
-    let result = reader.fs().read_dir(dir, DirCursor::START, &mut |entry| {
-        names.push((entry.name.to_vec(), entry.node));
-        if forerun_io::u64_from(names.len()) > limit {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    });
-    let over = forerun_io::u64_from(names.len()) > limit;
-    let error = result
-        .err()
-        .or_else(|| over.then(|| Error::limit(format!("entries of directory {dir}"), limit)));
-    names.sort();
-    (
-        names
+/// The names of a directory in byte order. What they name is read when the caller asks for it, so that
+/// a long directory takes little memory.
+#[derive(Debug, Default)]
+pub struct Listing {
+    names: Vec<u8>,
+    entries: Vec<Named>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    start: usize,
+    end: usize,
+    node: NodeId,
+}
+
+impl Listing {
+    /// Number of names.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The names, and the nodes.
+    pub fn names(&self) -> impl Iterator<Item = (&[u8], NodeId)> {
+        self.entries
             .iter()
-            .map(|(name, node)| ListEntry::of(reader, name, *node))
-            .collect(),
-        error,
-    )
+            .map(|entry| (self.name(entry), entry.node))
+    }
+
+    /// Bytes that [`list`] counted for it.
+    #[must_use]
+    pub const fn held(&self) -> usize {
+        self.names.len() + self.entries.len() * size_of::<Named>()
+    }
+
+    fn name(&self, entry: &Named) -> &[u8] {
+        self.names.get(entry.start..entry.end).unwrap_or_default()
+    }
+
+    fn sort(&mut self) {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.sort_unstable_by(|one, other| {
+            let names = self.name(one).cmp(self.name(other));
+            names.then(one.node.cmp(&other.node))
+        });
+        self.entries = entries;
+    }
+}
+
+/// Reads the names of a directory. Gives with them the error that kept the rest of them from being
+/// read: damage, more than [`Limits::dir_entries`](forerun_vfs::Limits::dir_entries), or more than
+/// `held` has room for.
+#[must_use]
+pub fn list(reader: &Reader, dir: NodeId, held: &mut Held) -> (Listing, Option<Error>) {
+    let (mut listing, limit) = (Listing::default(), reader.limits().dir_entries);
+    let mut over = None;
+    let result = reader.fs().read_dir(dir, DirCursor::START, &mut |entry| {
+        if u64_from(listing.len()) >= limit {
+            let what = format!("number of entries of directory {dir}");
+            over = Some(Error::limit(what, limit));
+        } else {
+            over = held.add(entry.name.len() + size_of::<Named>()).err();
+        }
+        if over.is_some() {
+            return ControlFlow::Break(());
+        }
+        let start = listing.names.len();
+        listing.names.extend_from_slice(entry.name);
+        listing.entries.push(Named {
+            start,
+            end: listing.names.len(),
+            node: entry.node,
+        });
+        ControlFlow::Continue(())
+    });
+    listing.sort();
+    (listing, result.err().or(over))
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use forerun_engine::Reader;
 use forerun_engine::build::Patterns;
-use forerun_vfs::{Error, FileType, FollowLast, Metadata, NodeId, resolve};
+use forerun_vfs::{Error, FileType, FollowLast, Held, Metadata, NodeId, resolve};
 
 use crate::ExportError;
 
@@ -41,6 +41,14 @@ impl Selected {
     }
 }
 
+/// What [`visit`] meets.
+pub enum Found {
+    /// Directories come before what is in them.
+    Entry(Selected),
+    /// What could not be looked at.
+    Failure(ExportError),
+}
+
 /// What [`select`] gives.
 #[derive(Debug, Default)]
 pub struct Chosen {
@@ -50,12 +58,57 @@ pub struct Chosen {
     pub failures: Vec<ExportError>,
 }
 
-/// Walks the image and chooses.
+/// Bytes that an allocation takes besides what it was asked for.
+const ALLOCATION: usize = 16;
+
+/// Walks the image, chooses, and keeps what was chosen in memory. `more` is the memory that the caller
+/// takes for each entry besides.
 ///
 /// # Errors
-/// A path of the selection that is not there. Damage further down is a failure in the result.
-pub fn select(reader: &Reader, selection: &Selection) -> Result<Chosen, ExportError> {
+/// As [`visit`]; also more entries than [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes) allows.
+pub fn select(reader: &Reader, selection: &Selection, more: usize) -> Result<Chosen, ExportError> {
     let mut chosen = Chosen::default();
+    let mut held = Held::new(reader.limits());
+    visit(reader, selection, &mut |found| {
+        match found {
+            Found::Entry(entry) => {
+                let bytes = size_of::<Selected>() + entry.path.len() + ALLOCATION + more;
+                held.add(bytes).map_err(|error| failure(&entry, error))?;
+                chosen.entries.push(entry);
+            }
+            Found::Failure(failed) => {
+                hold_failure(&mut held, &failed)?;
+                chosen.failures.push(failed);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(chosen)
+}
+
+/// Counts the memory of a failure that is kept for the report.
+///
+/// # Errors
+/// The limit, at the path of the failure.
+pub fn hold_failure(held: &mut Held, failed: &ExportError) -> Result<(), ExportError> {
+    let path = match failed {
+        ExportError::Image { path, .. } | ExportError::LeftOut { path, .. } => path.as_slice(),
+        _ => b"",
+    };
+    let counted = held.add(size_of::<ExportError>() + path.len() + ALLOCATION);
+    counted.map_err(|error| ExportError::image(path, error))
+}
+
+/// Walks the image and hands over what is chosen.
+///
+/// # Errors
+/// A path of the selection that is not there, and what the visitor gives. Damage further down is a
+/// failure that is handed over.
+pub fn visit(
+    reader: &Reader,
+    selection: &Selection,
+    visit: &mut dyn FnMut(Found) -> Result<(), ExportError>,
+) -> Result<(), ExportError> {
     for start in starts(selection) {
         let node = resolve(reader.fs(), start, FollowLast::No, reader.limits());
         let node = node.map_err(|error| ExportError::image(trim(start), error))?;
@@ -63,19 +116,19 @@ pub fn select(reader: &Reader, selection: &Selection) -> Result<Chosen, ExportEr
         let mut scan = Scan {
             reader,
             selection,
-            chosen: &mut chosen,
+            visit: &mut *visit,
             pending: Vec::new(),
         };
         scan.above(&prefix);
-        scan.walk(node, &prefix);
+        scan.walk(node, &prefix)?;
     }
-    Ok(chosen)
+    Ok(())
 }
 
 struct Scan<'s> {
     reader: &'s Reader,
     selection: &'s Selection,
-    chosen: &'s mut Chosen,
+    visit: &'s mut dyn FnMut(Found) -> Result<(), ExportError>,
     /// Directories above the current place that were not taken yet, outermost first.
     pending: Vec<Selected>,
 }
@@ -95,21 +148,19 @@ impl Scan<'_> {
         }
     }
 
-    fn walk(&mut self, start: NodeId, prefix: &[u8]) {
+    fn walk(&mut self, start: NodeId, prefix: &[u8]) -> Result<(), ExportError> {
         let mut walk = self.reader.walk(start);
         let mut is_start = true;
-        // An error of the walk concerns the directory that it returned last.
-        let mut last = prefix.to_vec();
         while let Some(entry) = walk.next() {
             let entry = match entry {
                 Ok(entry) => entry,
-                Err(source) => {
-                    self.failed(ExportError::image(&last, source));
+                Err(failed) => {
+                    let path = join(prefix, &failed.path);
+                    self.failed(ExportError::image(&path, failed.error))?;
                     continue;
                 }
             };
             let path = join(prefix, &entry.path);
-            last.clone_from(&path);
             let has_name = std::mem::take(&mut is_start) || !entry.path.is_empty();
             if self.selection.exclude.matches(&path) {
                 walk.skip_children();
@@ -117,25 +168,30 @@ impl Scan<'_> {
             }
             if !has_name || !is_plain(&path) {
                 let reason = "its name could lead elsewhere";
-                self.failed(ExportError::LeftOut { path, reason });
+                self.failed(ExportError::LeftOut { path, reason })?;
                 walk.skip_children();
                 continue;
             }
             let include = &self.selection.include;
             let wanted = include.is_empty() || include.covers(&path);
             match entry.metadata {
-                Ok(metadata) if wanted => self.take(path, entry.node, metadata),
+                Ok(metadata) if wanted => self.take(path, entry.node, metadata)?,
                 Ok(metadata) => self.imply(&path, entry.node, metadata),
-                Err(source) => self.failed(ExportError::image(&path, source)),
+                Err(source) => self.failed(ExportError::image(&path, source))?,
             }
         }
+        Ok(())
     }
 
-    fn take(&mut self, path: Vec<u8>, node: NodeId, metadata: Metadata) {
+    fn take(&mut self, path: Vec<u8>, node: NodeId, metadata: Metadata) -> Result<(), ExportError> {
         self.leave(&path);
-        self.chosen.entries.append(&mut self.pending);
-        let selected = self.selected(path, node, metadata, false);
-        self.chosen.entries.extend(selected);
+        for dir in self.pending.drain(..) {
+            (self.visit)(Found::Entry(dir))?;
+        }
+        match self.selected(path, node, metadata, false) {
+            Some(selected) => (self.visit)(Found::Entry(selected)),
+            None => Ok(()),
+        }
     }
 
     /// Remembers a directory, for the case that something below it is taken.
@@ -175,8 +231,8 @@ impl Scan<'_> {
         })
     }
 
-    fn failed(&mut self, failure: ExportError) {
-        self.chosen.failures.push(failure);
+    fn failed(&mut self, failure: ExportError) -> Result<(), ExportError> {
+        (self.visit)(Found::Failure(failure))
     }
 }
 
@@ -196,17 +252,20 @@ impl Chosen {
 
     /// Holds the bytes to be written against the limit.
     pub fn check_limit(&self, limit: u64) -> Result<u64, ExportError> {
-        let count = self.content_bytes();
-        if count > limit {
-            Err(ExportError::Limit {
-                what: "the size of",
-                count,
-                limit,
-            })
-        } else {
-            Ok(count)
-        }
+        within(self.content_bytes(), limit)
     }
+}
+
+/// Holds the bytes to be written against the limit.
+pub const fn within(count: u64, limit: u64) -> Result<u64, ExportError> {
+    if count > limit {
+        return Err(ExportError::Limit {
+            what: "the size of",
+            count,
+            limit,
+        });
+    }
+    Ok(count)
 }
 
 /// The paths to start from, without those that lie below another one of them.

@@ -11,9 +11,10 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use forerun::{Data, wait};
 use fuser::{
     Errno, FileHandle, Filesystem, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
     OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
@@ -28,7 +29,7 @@ use crate::handover::Negotiated;
 use crate::push::Pusher;
 use crate::push_tree::TreePusher;
 use crate::takers::{Asks, Takers};
-use crate::workers::Workers;
+use crate::workers::{About, Lane, Workers};
 use refused::refused;
 
 mod refused;
@@ -54,7 +55,7 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// Answers with `core`, on `takers` threads and what helps them. The pushers may be set later.
+    /// Answers with `core`, on `takers` threads and those of its workers. The pushers may be set later.
     pub fn new(
         core: Arc<Core>,
         takers: usize,
@@ -72,28 +73,73 @@ impl Adapter {
         }
     }
 
-    /// Counts, and answers on some thread.
-    fn serve(
+    /// The threads that help.
+    pub fn workers(&self) -> Workers {
+        self.workers.clone()
+    }
+
+    /// Counts, has `find` find the answer on some thread, and `reply` give it. `find` may run twice:
+    /// without a wait at first, where the image is slow.
+    fn serve<T: 'static>(
         &self,
         request: &Request,
-        operation: Operation,
-        answer: impl FnOnce(&Core) + Send + 'static,
+        (operation, number): (Operation, u64),
+        find: impl Fn(&Core) -> forerun_vfs::Result<T> + Send + 'static,
+        reply: impl FnOnce(&Core, Result<T, Errno>) + Send + 'static,
     ) {
-        self.serve_as(Asks::Little(request.pid()), operation, answer);
+        let asks = Asks::Little(request.pid());
+        self.serve_as(request, (asks, operation, number), find, reply);
     }
 
     /// The same, where more may be asked for.
-    fn serve_as(
+    fn serve_as<T: 'static>(
         &self,
-        asks: Asks,
-        operation: Operation,
-        answer: impl FnOnce(&Core) + Send + 'static,
+        request: &Request,
+        (asks, operation, number): (Asks, Operation, u64),
+        find: impl Fn(&Core) -> forerun_vfs::Result<T> + Send + 'static,
+        reply: impl FnOnce(&Core, Result<T, Errno>) + Send + 'static,
     ) {
         self.core.counts.add(operation);
-        let core = Arc::clone(&self.core);
-        let answer = move || answer(&core);
-        self.takers.take(asks, || self.workers.run(answer));
+        let lane = match operation {
+            Operation::Read => Lane::Data,
+            _ => Lane::Metadata,
+        };
+        let about = About {
+            lane,
+            pid: request.pid(),
+            is_slow: self.core.reader.is_slow(),
+        };
+        let (core, of_reply) = (Arc::clone(&self.core), Arc::clone(&self.core));
+        let find = move || find(&core);
+        let answer = move |found: Result<forerun_vfs::Result<T>, Errno>| {
+            let noted = |found| of_reply.noted(operation, number, found);
+            let found = found.and_then(|found| noted(found).map_err(|error| errno(&error)));
+            reply(&of_reply, found);
+        };
+        self.takers
+            .take(asks, || self.workers.run(about, find, answer));
     }
+}
+
+/// A reply to a listing, which is filled before it is given.
+type Filled<R> = Arc<Mutex<Option<R>>>;
+
+/// Adds to a listing; gives whether it is full, or was answered meanwhile.
+fn add<R>(filled: &Filled<R>, add: impl FnOnce(&mut R) -> bool) -> bool {
+    let mut reply = filled.lock().unwrap_or_else(PoisonError::into_inner);
+    reply.as_mut().is_none_or(add)
+}
+
+fn take<R>(filled: &Filled<R>) -> Option<R> {
+    let mut reply = filled.lock().unwrap_or_else(PoisonError::into_inner);
+    reply.take()
+}
+
+/// What a READ is answered with.
+enum Bytes {
+    /// What the pusher left out of the page cache and has kept.
+    Gap(Vec<u8>),
+    Read(Data),
 }
 
 impl Filesystem for Adapter {
@@ -138,20 +184,21 @@ impl Filesystem for Adapter {
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.as_bytes().to_vec();
-        self.serve(req, Operation::Lookup, move |core| {
-            if u64::try_from(name.len()).is_ok_and(|len| len > u64::from(core.volume.name_max)) {
-                return reply.error(Errno::ENAMETOOLONG);
+        let limit = u64::from(self.core.volume.name_max);
+        if u64::try_from(name.len()).is_ok_and(|len| len > limit) {
+            self.core.counts.add(Operation::Lookup);
+            return reply.error(Errno::ENAMETOOLONG);
+        }
+        let find = move |core: &Core| core.lookup(parent.0, &name);
+        let asked = (Operation::Lookup, parent.0);
+        self.serve(req, asked, find, move |_, found| match found {
+            Ok(Some(attr)) => reply.entry(&ENDLESS, &attr, GENERATION),
+            // Number 0 is a name that is known not to exist.
+            Ok(None) => {
+                let missing = attr::unknown(0, fuser::FileType::RegularFile);
+                reply.entry(&ENDLESS, &missing, GENERATION);
             }
-            let found = core.lookup(parent.0, &name);
-            match core.noted(Operation::Lookup, parent.0, found) {
-                Ok(Some(attr)) => reply.entry(&ENDLESS, &attr, GENERATION),
-                // Number 0 is a name that is known not to exist.
-                Ok(None) => {
-                    let nobody = attr::unknown(0, fuser::FileType::RegularFile);
-                    reply.entry(&ENDLESS, &nobody, GENERATION);
-                }
-                Err(error) => reply.error(errno(&error)),
-            }
+            Err(error) => reply.error(error),
         });
     }
 
@@ -160,32 +207,34 @@ impl Filesystem for Adapter {
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        self.serve(req, Operation::Getattr, move |core| {
-            let attr = core.attr(core.node(ino.0));
-            match core.noted(Operation::Getattr, ino.0, attr) {
-                Ok(attr) => reply.attr(&ENDLESS, &attr),
-                Err(error) => reply.error(errno(&error)),
-            }
+        let find = move |core: &Core| core.attr(core.node(ino.0));
+        let asked = (Operation::Getattr, ino.0);
+        self.serve(req, asked, find, move |_, attr| match attr {
+            Ok(attr) => reply.attr(&ENDLESS, &attr),
+            Err(error) => reply.error(error),
         });
     }
 
     fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
-        self.serve(req, Operation::Readlink, move |core| {
-            let target = core.read_link(ino.0);
-            match core.noted(Operation::Readlink, ino.0, target) {
-                Ok(target) => reply.data(&target),
-                Err(error) => reply.error(errno(&error)),
-            }
+        let find = move |core: &Core| core.read_link(ino.0);
+        let asked = (Operation::Readlink, ino.0);
+        self.serve(req, asked, find, move |_, target| match target {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(error),
         });
     }
 
     fn open(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        self.core.counts.add(Operation::Open);
         if !self.core.volume.opens {
-            self.core.counts.add(Operation::Open);
             return reply.error(Errno::ENOSYS);
         }
-        self.serve(req, Operation::Open, move |core| {
-            core.backings.open(core, ino.0, reply);
+        let core = Arc::clone(&self.core);
+        let open = move || core.backings.open(&core, ino.0, reply);
+        let asks = Asks::Little(req.pid());
+        self.takers.take(asks, || match self.core.reader.is_slow() {
+            true => self.workers.run_aside(Lane::Metadata, open),
+            false => self.workers.run_once(Lane::Metadata, open),
         });
     }
 
@@ -223,30 +272,38 @@ impl Filesystem for Adapter {
             0..=MAX_LITTLE => Asks::Little(req.pid()),
             _ => Asks::Much,
         };
-        self.serve_as(asks, Operation::Read, move |core| {
-            let pusher = pusher.get();
-            if let Some((pusher, gap)) = pusher.and_then(|p| Some((p, p.gap(ino.0, offset, size)?)))
-            {
-                reply.data(&gap);
-                return pusher.on_read(ino.0, offset, &gap);
+        let of_gaps = Arc::clone(&pusher);
+        let find = move |core: &Core| {
+            let gap = of_gaps.get().and_then(|p| p.gap(ino.0, offset, size));
+            match gap {
+                Some(gap) => Ok(Bytes::Gap(gap)),
+                None => core.read(ino.0, offset, size).map(Bytes::Read),
             }
-            let data = core.read(ino.0, offset, size);
-            match core.noted(Operation::Read, ino.0, data) {
-                Ok(data) => {
-                    let tree_pusher = tree_pusher.get().filter(|_| offset == 0);
-                    if let Some(tree_pusher) = tree_pusher {
-                        tree_pusher.is_behind();
-                    }
-                    reply.data(&data);
-                    if let Some(tree_pusher) = tree_pusher {
-                        tree_pusher.wake();
-                    }
-                    if let Some(pusher) = pusher {
-                        pusher.on_read(ino.0, offset, &data);
-                    }
+        };
+        let asked = (asks, Operation::Read, ino.0);
+        self.serve_as(req, asked, find, move |_, bytes| {
+            let pushed = |bytes: &[u8]| {
+                if let Some(pusher) = pusher.get() {
+                    pusher.on_read(ino.0, offset, bytes);
                 }
-                Err(error) => reply.error(errno(&error)),
+            };
+            let data = match bytes {
+                Ok(Bytes::Gap(gap)) => {
+                    reply.data(&gap);
+                    return pushed(&gap);
+                }
+                Ok(Bytes::Read(data)) => data,
+                Err(error) => return reply.error(error),
+            };
+            let tree_pusher = tree_pusher.get().filter(|_| offset == 0);
+            if let Some(tree_pusher) = tree_pusher {
+                tree_pusher.is_behind();
             }
+            reply.data(&data);
+            if let Some(tree_pusher) = tree_pusher {
+                tree_pusher.wake();
+            }
+            pushed(&data);
         });
     }
 
@@ -261,16 +318,24 @@ impl Filesystem for Adapter {
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
-        self.serve(req, Operation::Readdir, move |core| {
-            let listed = core.list(ino.0, offset, &mut |entry| {
+        let reply = Arc::new(Mutex::new(Some(reply)));
+        let filled = Arc::clone(&reply);
+        let find = move |core: &Core| {
+            core.list(ino.0, offset, &mut |entry| {
                 let name = OsStr::from_bytes(&entry.name);
-                reply.add(INodeNo(entry.number), entry.cookie, entry.kind, name)
-            });
-            match core.noted(Operation::Readdir, ino.0, listed) {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(errno(&error)),
+                add(&filled, |reply| {
+                    reply.add(INodeNo(entry.number), entry.cookie, entry.kind, name)
+                })
+            })
+        };
+        let asked = (Operation::Readdir, ino.0);
+        self.serve(req, asked, find, move |_, listed| {
+            match (take(&reply), listed) {
+                (Some(reply), Ok(())) => reply.ok(),
+                (Some(reply), Err(error)) => reply.error(error),
+                (None, _) => {}
             }
         });
     }
@@ -281,54 +346,67 @@ impl Filesystem for Adapter {
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
         let tree_pusher = Arc::clone(&self.tree_pusher);
-        self.serve(req, Operation::Readdirplus, move |core| {
+        let reply = Arc::new(Mutex::new(Some(reply)));
+        let filled = Arc::clone(&reply);
+        let find = move |core: &Core| {
             // What the answer before this one showed is known to the kernel now.
             if let Some(tree_pusher) = tree_pusher.get().filter(|_| offset > 0) {
                 tree_pusher.listed(ino.0);
             }
-            let listed = core.list(ino.0, offset, &mut |entry| {
+            core.list(ino.0, offset, &mut |entry| {
                 let (attr, ttl) = match core.entry_attr(entry) {
                     Some(attr) => (attr, ENDLESS),
+                    // The entries before it are given first.
+                    None if wait::was_refused() => return true,
                     // No time at all: whoever uses the entry looks again.
                     None => (attr::unknown(entry.number, entry.kind), Duration::ZERO),
                 };
                 let name = OsStr::from_bytes(&entry.name);
-                reply.add(attr.ino, entry.cookie, name, &ttl, &attr, GENERATION)
-            });
-            match core.noted(Operation::Readdirplus, ino.0, listed) {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(errno(&error)),
+                add(&filled, |reply| {
+                    reply.add(attr.ino, entry.cookie, name, &ttl, &attr, GENERATION)
+                })
+            })
+        };
+        let asked = (Operation::Readdirplus, ino.0);
+        self.serve(req, asked, find, move |_, listed| {
+            match (take(&reply), listed) {
+                (Some(reply), Ok(())) => reply.ok(),
+                (Some(reply), Err(error)) => reply.error(error),
+                (None, _) => {}
             }
         });
     }
 
-    fn statfs(&self, req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        self.serve(req, Operation::Statfs, move |core| {
-            let all = core.statistics();
-            let (size, name_max) = (all.block_size, all.name_max);
-            reply.statfs(all.blocks, 0, 0, all.inodes, 0, size, name_max, size);
+    fn statfs(&self, req: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        let find = |core: &Core| Ok(core.statistics());
+        let asked = (Operation::Statfs, ino.0);
+        self.serve(req, asked, find, move |_, all| match all {
+            Ok(all) => {
+                let (size, name_max) = (all.block_size, all.name_max);
+                reply.statfs(all.blocks, 0, 0, all.inodes, 0, size, name_max, size);
+            }
+            Err(error) => reply.error(error),
         });
     }
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let name = name.to_os_string().into_vec();
-        self.serve(req, Operation::Getxattr, move |core| {
-            let found = core.xattr(ino.0, &name);
-            let found = core.noted(Operation::Getxattr, ino.0, found);
-            reply_xattr(found.map_err(|error| errno(&error)), size, reply);
+        let find = move |core: &Core| core.xattr(ino.0, &name);
+        let asked = (Operation::Getxattr, ino.0);
+        self.serve(req, asked, find, move |_, found| {
+            reply_xattr(found, size, reply);
         });
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        self.serve(req, Operation::Listxattr, move |core| {
-            let names = core.xattr_names(ino.0);
-            match core.noted(Operation::Listxattr, ino.0, names) {
-                Ok(names) => attr::reply_bytes(&names, size, reply),
-                Err(error) => reply.error(errno(&error)),
-            }
+        let find = move |core: &Core| core.xattr_names(ino.0);
+        let asked = (Operation::Listxattr, ino.0);
+        self.serve(req, asked, find, move |_, names| match names {
+            Ok(names) => attr::reply_bytes(&names, size, reply),
+            Err(error) => reply.error(error),
         });
     }
 
@@ -341,17 +419,16 @@ impl Filesystem for Adapter {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        self.serve(req, Operation::Lseek, move |core| {
-            let found = core.seek(ino.0, offset, whence);
-            match core.noted(Operation::Lseek, ino.0, found) {
-                Ok(Seek::At(at)) => match i64::try_from(at) {
-                    Ok(at) => reply.offset(at),
-                    Err(_) => reply.error(Errno::EOVERFLOW),
-                },
-                Ok(Seek::Nowhere) => reply.error(Errno::ENXIO),
-                Ok(Seek::Unknown) => reply.error(Errno::EINVAL),
-                Err(error) => reply.error(errno(&error)),
-            }
+        let find = move |core: &Core| core.seek(ino.0, offset, whence);
+        let asked = (Operation::Lseek, ino.0);
+        self.serve(req, asked, find, move |_, found| match found {
+            Ok(Seek::At(at)) => match i64::try_from(at) {
+                Ok(at) => reply.offset(at),
+                Err(_) => reply.error(Errno::EOVERFLOW),
+            },
+            Ok(Seek::Nowhere) => reply.error(Errno::ENXIO),
+            Ok(Seek::Unknown) => reply.error(Errno::EINVAL),
+            Err(error) => reply.error(error),
         });
     }
 

@@ -1,71 +1,169 @@
 //! Attaching a FUSE connection to a directory.
 //!
-//! mount(2) is tried first, whoever asks: root may, and so may the "root" of a user namespace, which
-//! a look at the user id could not tell from a root without the capability. Where it is not
-//! permitted, fusermount3 does it, a set-user-id program of the fuse3 package that sends the open
-//! device back over a socket. It also does whatever has to outlive us: with `auto_unmount` it stays
-//! until the socket closes, which it does however we die.
+//! The kernel is asked first, by any user: root may mount, and so may the "root" of a user namespace,
+//! which its user id does not tell from a root without the capability. Where that is not permitted,
+//! fusermount3 mounts, a set-user-id program of the fuse3 package that sends the open device back over
+//! a socket.
+//!
+//! The directory was opened before it was checked, and the mount goes to that descriptor: by
+//! move_mount(2) (Linux 5.2), by mount(2) on the descriptor's path in /proc, or by fusermount3, which
+//! has the directory as its working directory. fusermount3 looks up its path once more; a mount that
+//! landed elsewhere is an error.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
-use std::io::{IoSliceMut, Read};
+use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use forerun::{MountEntry, Mountpoint, mount_of, mounts};
 use rustix::io::Errno;
-use rustix::mount::MountFlags;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
+};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
+use crate::mountpoint::is_fuse;
 use crate::{MountError, MountOptions};
 
-/// Mounts on `dir`, which exists and is absolute. Gives the connection to serve it on.
+/// A mount that was just made.
+#[derive(Debug)]
+pub struct Attached {
+    /// The device to serve it on.
+    pub connection: OwnedFd,
+    /// Its line in the table of mounts.
+    pub mount: MountEntry,
+}
+
+/// Mounts on `place`.
 pub fn attach(
-    dir: &Path,
+    place: &Mountpoint,
     source: &OsStr,
     options: &MountOptions,
     writable: bool,
-) -> Result<OwnedFd, MountError> {
-    match directly(dir, source, options, writable) {
-        Ok(device) => Ok(device),
-        Err(Refused::Permission) => by_helper(dir, source, options, writable),
-        Err(Refused::Error(error)) => Err(error),
+) -> Result<Attached, MountError> {
+    match by_mount_api(place, source, options, writable) {
+        Ok(attached) => return Ok(attached),
+        // An old kernel, a sandbox, a long name, or the reason for which mount(2) fails next.
+        Err(error) => tracing::debug!("fsopen(2): {error}"),
     }
+    let failed = |source| MountError::System {
+        path: place.path().to_path_buf(),
+        source,
+    };
+    let before = mounts().map_err(MountError::MountInfo)?;
+    let connection = match by_mount(place, source, options, writable) {
+        Ok(connection) => connection,
+        Err(Refused::Permission) => by_helper(place, source, options, writable)?,
+        Err(Refused::Error(error)) => return Err(error),
+    };
+    // Dropping the connection ends a mount that is not found.
+    let mount = made(place, &before).map_err(failed)?;
+    Ok(Attached { connection, mount })
+}
+
+/// The FUSE mount on `place` that was not there before.
+fn made(place: &Mountpoint, before: &[MountEntry]) -> io::Result<MountEntry> {
+    let path = place.current_path()?;
+    let is_new = |entry: &MountEntry| before.iter().all(|old| old.id != entry.id);
+    let mut all = mounts()?;
+    all.retain(|entry| entry.mount_point == path && is_fuse(entry) && is_new(entry));
+    let elsewhere = || io::Error::new(io::ErrorKind::NotFound, "it was mounted elsewhere");
+    all.pop().ok_or_else(elsewhere)
+}
+
+fn open_device() -> io::Result<File> {
+    File::options().read(true).write(true).open("/dev/fuse")
+}
+
+/// What the kernel has to know of the connection and of the user, as options of the mount.
+fn connection_options(device: &File) -> [(&'static str, String); 4] {
+    [
+        ("fd", device.as_raw_fd().to_string()),
+        ("rootmode", "40000".to_string()),
+        ("user_id", rustix::process::getuid().as_raw().to_string()),
+        ("group_id", rustix::process::getgid().as_raw().to_string()),
+    ]
+}
+
+/// Options of the mount without a value.
+fn words(options: &MountOptions) -> impl Iterator<Item = &'static str> {
+    let words = [
+        (options.kernel_checks(), "default_permissions"),
+        (options.allow_other, "allow_other"),
+    ];
+    words
+        .into_iter()
+        .filter_map(|(wanted, word)| wanted.then_some(word))
+}
+
+/// Makes the mount, attached nowhere, and puts it on the descriptor: its number is known from the
+/// beginning.
+fn by_mount_api(
+    place: &Mountpoint,
+    source: &OsStr,
+    options: &MountOptions,
+    writable: bool,
+) -> io::Result<Attached> {
+    let device = open_device()?;
+    let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, "source", source)?;
+    if !options.subtype.is_empty() {
+        fsconfig_set_string(&context, "subtype", options.subtype.as_str())?;
+    }
+    for (key, value) in connection_options(&device) {
+        fsconfig_set_string(&context, key, value.as_str())?;
+    }
+    for word in words(options).chain((!writable).then_some("ro")) {
+        fsconfig_set_flag(&context, word)?;
+    }
+    fsconfig_create(&context)?;
+    let mut attributes = MountAttrFlags::empty();
+    attributes.set(MountAttrFlags::MOUNT_ATTR_RDONLY, !writable);
+    attributes.set(MountAttrFlags::MOUNT_ATTR_NOSUID, !options.suid);
+    attributes.set(MountAttrFlags::MOUNT_ATTR_NODEV, !options.dev);
+    attributes.set(MountAttrFlags::MOUNT_ATTR_NOEXEC, !options.exec);
+    let made = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    place.attach(&made)?;
+    let mount = mount_of(&made).inspect_err(|_| {
+        let path = format!("/proc/self/fd/{}", made.as_raw_fd());
+        let _gone_already = rustix::mount::unmount(path, UnmountFlags::DETACH);
+    })?;
+    Ok(Attached {
+        connection: device.into(),
+        mount,
+    })
 }
 
 enum Refused {
-    /// Not for us; somebody else may.
+    /// Not for us; fusermount3 may.
     Permission,
     Error(MountError),
 }
 
-fn directly(
-    dir: &Path,
+fn by_mount(
+    place: &Mountpoint,
     source: &OsStr,
     options: &MountOptions,
     writable: bool,
 ) -> Result<OwnedFd, Refused> {
-    let device = File::options().read(true).write(true).open("/dev/fuse");
+    let device = open_device();
     let device = device.map_err(|source| Refused::Error(MountError::Device { source }))?;
-    let mut data = format!(
-        "fd={},rootmode=40000,user_id={},group_id={}",
-        device.as_raw_fd(),
-        rustix::process::getuid().as_raw(),
-        rustix::process::getgid().as_raw()
-    );
-    if options.kernel_checks() {
-        data.push_str(",default_permissions");
-    }
-    if options.allow_other {
-        data.push_str(",allow_other");
+    let options_of = connection_options(&device).map(|(key, value)| format!("{key}={value}"));
+    let mut data = options_of.join(",");
+    for word in words(options) {
+        data.push(',');
+        data.push_str(word);
     }
     let system = |source: Errno| {
         Refused::Error(MountError::System {
-            path: dir.to_path_buf(),
+            path: place.path().to_path_buf(),
             source: source.into(),
         })
     };
@@ -76,7 +174,7 @@ fn directly(
     };
     match rustix::mount::mount(
         source,
-        dir,
+        place.by_descriptor(),
         fstype,
         flags(options, writable),
         data.as_c_str(),
@@ -98,7 +196,7 @@ pub fn flags(options: &MountOptions, writable: bool) -> MountFlags {
 }
 
 fn by_helper(
-    dir: &Path,
+    place: &Mountpoint,
     source: &OsStr,
     options: &MountOptions,
     writable: bool,
@@ -126,8 +224,8 @@ fn by_helper(
     let process = Command::new(&program)
         .arg("-o")
         .arg(helper_options(source, options, writable))
-        .arg("--")
-        .arg(dir)
+        .args(["--", "."])
+        .current_dir(place.by_descriptor())
         .env("_FUSE_COMMFD", "0")
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
@@ -258,5 +356,55 @@ mod tests {
         let asked = MountOptions::parse("suid,dev").unwrap();
         assert_eq!(flags(&asked, false), MountFlags::RDONLY);
         assert_eq!(flags(&asked, true), MountFlags::empty());
+    }
+
+    #[test]
+    fn a_mountpoint_swapped_for_a_link_after_the_check_gets_the_mount_all_the_same() {
+        if !forerun_testkit::require::root() || !forerun_testkit::require::fuse() {
+            return;
+        }
+        let temp = forerun_testkit::temp_dir("swapped");
+        let at = |name: &str| temp.path().canonicalize().unwrap().join(name);
+        for name in ["mnt", "elsewhere"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        let checked = crate::mountpoint::prepare(&at("mnt")).unwrap();
+        std::fs::rename(at("mnt"), at("checked")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", at("mnt")).unwrap();
+        let options = MountOptions::default();
+        let attached = attach(&checked, OsStr::new("swapped"), &options, false).unwrap();
+        let is_mounted = |name: &str| forerun::mount_at(&at(name)).unwrap().is_some();
+        let places = ["checked", "elsewhere"].map(is_mounted);
+        for name in ["checked", "elsewhere"] {
+            let _not_there = rustix::mount::unmount(at(name), UnmountFlags::DETACH);
+        }
+        drop(attached);
+        assert_eq!(places, [true, false]);
+    }
+
+    /// As kernels before 5.2 do it.
+    #[test]
+    fn mount_2_goes_to_the_descriptor_as_well() {
+        if !forerun_testkit::require::root() || !forerun_testkit::require::fuse() {
+            return;
+        }
+        let temp = forerun_testkit::temp_dir("swapped-old");
+        let at = |name: &str| temp.path().canonicalize().unwrap().join(name);
+        for name in ["mnt", "elsewhere"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        let place = Mountpoint::open(&at("mnt")).unwrap();
+        std::fs::rename(at("mnt"), at("checked")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", at("mnt")).unwrap();
+        let before = mounts().unwrap();
+        let options = MountOptions::default();
+        let connection = by_mount(&place, OsStr::new("swapped"), &options, false);
+        let Ok(connection) = connection else {
+            panic!("mount(2) refuses");
+        };
+        let mount = made(&place, &before).unwrap();
+        rustix::mount::unmount(&mount.mount_point, UnmountFlags::DETACH).unwrap();
+        drop(connection);
+        assert_eq!(mount.mount_point, at("checked"));
     }
 }

@@ -5,15 +5,20 @@
 //! file must be served the same way and share one registration, so both are kept by file.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forerun_vfs::Result;
+use forerun_vfs::{Error, Result};
 use fuser::{BackingId, FileHandle, FopenFlags, ReplyOpen};
 
 use crate::core::Core;
 use crate::counts::Operation;
 use crate::errno::errno;
+
+const REPLACED: &str = "the object was replaced while a file with its data was open";
 
 /// What overlayfs reports to statfs(2).
 const OVERLAYFS: u64 = 0x794c_7630;
@@ -30,10 +35,13 @@ pub struct Backings {
     open: Mutex<HashMap<u64, OpenFile>>,
 }
 
+/// Device and number of a file of the host.
+type Inode = (u64, u64);
+
 #[derive(Debug)]
 struct OpenFile {
-    /// Its registration; nothing where it is read through this process.
-    backing: Option<Arc<BackingId>>,
+    /// Its registration, and which file that is; nothing where it is read through this process.
+    backing: Option<(Arc<BackingId>, Inode)>,
     handles: u64,
 }
 
@@ -109,27 +117,42 @@ impl Backings {
     ) -> Result<Option<Arc<BackingId>>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = open.get_mut(&number) {
+            if let Some((_, registered)) = &file.backing {
+                // Opened again, so that it is verified again if it was changed. The kernel goes on to
+                // read the file that is registered, so another one cannot stand in for it.
+                let now = core.reader.fs().backing(core.node(number))?;
+                if now.as_ref().map(inode).transpose()?.as_ref() != Some(registered) {
+                    return Err(Error::io(0, 0, io::Error::other(REPLACED)));
+                }
+            }
             file.handles += 1;
-            return Ok(file.backing.clone());
+            return Ok(file.backing.as_ref().map(|(id, _)| Arc::clone(id)));
         }
         let backing = match self.wanted.load(Ordering::Relaxed) {
             true => core.reader.fs().backing(core.node(number))?,
             false => None,
         };
-        let backing = backing.and_then(|file| match reply.open_backing(file) {
-            Ok(backing) => Some(Arc::new(backing)),
+        let backing = match backing {
+            Some(file) => self.register(&file, reply)?,
+            None => None,
+        };
+        let id = backing.as_ref().map(|(id, _)| Arc::clone(id));
+        let handles = 1;
+        open.insert(number, OpenFile { backing, handles });
+        Ok(id)
+    }
+
+    /// Has the kernel read `file` by itself, where it does.
+    fn register(&self, file: &File, reply: &ReplyOpen) -> Result<Option<(Arc<BackingId>, Inode)>> {
+        let inode = inode(file)?;
+        match reply.open_backing(file) {
+            Ok(backing) => Ok(Some((Arc::new(backing), inode))),
             Err(error) => {
                 tracing::debug!(%error, "the kernel does not read objects by itself");
                 self.unavailable();
-                None
+                Ok(None)
             }
-        });
-        let file = OpenFile {
-            backing: backing.clone(),
-            handles: 1,
-        };
-        open.insert(number, file);
-        Ok(backing)
+        }
     }
 
     /// One handle fewer.
@@ -142,6 +165,11 @@ impl Backings {
             }
         }
     }
+}
+
+fn inode(file: &File) -> Result<Inode> {
+    let metadata = file.metadata().map_err(|error| Error::io(0, 0, error))?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 fn count_registered(open: &HashMap<u64, OpenFile>) -> usize {

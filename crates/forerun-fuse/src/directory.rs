@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 
+use forerun::wait;
 use forerun_vfs::{DirCursor, FileSystem, NodeId, Result};
 use fuser::{FileAttr, FileType};
 
@@ -121,7 +122,8 @@ fn fetch(
 }
 
 impl Core {
-    /// As [`list`], of this image.
+    /// As [`list`], of this image. Where this thread may not wait, the entries up to the first that
+    /// takes a wait are enough.
     ///
     /// # Errors
     /// As there.
@@ -134,13 +136,26 @@ impl Core {
         self.reader.prefetch_metadata();
         let number_of = |node| self.inodes.number(node);
         let dir = (number, self.node(number));
-        list(self.reader.fs(), &number_of, dir, cookie, add)
+        let mut added = false;
+        let mut add = |entry: &Entry| {
+            let is_full = add(entry);
+            added |= !is_full;
+            is_full
+        };
+        let listed = list(self.reader.fs(), &number_of, dir, cookie, &mut add);
+        if added {
+            wait::accept();
+        }
+        listed
     }
 
     /// The attributes of an entry, or nothing where they are not known or cannot be read: the
     /// listing is none the worse for it, and whoever looks at the file gets the error.
     pub fn entry_attr(&self, entry: &Entry) -> Option<FileAttr> {
         let attr = self.attr(entry.node?);
+        if wait::was_refused() {
+            return attr.ok();
+        }
         self.noted(Operation::Readdirplus, entry.number, attr).ok()
     }
 }

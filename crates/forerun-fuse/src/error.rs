@@ -111,6 +111,9 @@ pub enum MountError {
     /// The mount could not be taken down.
     #[error(transparent)]
     Umount(#[from] UmountError),
+    /// The process outside of the sandbox, which mounts for this one, reports this.
+    #[error("{0}")]
+    Outside(String),
     /// The mount could not be taken over from the process that served it.
     #[error(transparent)]
     Handover(#[from] HandoverError),
@@ -154,6 +157,14 @@ pub enum UmountError {
         /// The path.
         path: PathBuf,
     },
+    /// Another mount is inside it.
+    #[error("{} is mounted inside {}; unmount that first", inner.display(), path.display())]
+    HoldsMount {
+        /// The path.
+        path: PathBuf,
+        /// The mount inside.
+        inner: PathBuf,
+    },
     /// Something else was mounted on top.
     #[error("{} is covered by another mount; unmount that first", path.display())]
     Covered {
@@ -184,6 +195,9 @@ pub enum UmountError {
     /// Which mounts there are cannot be told.
     #[error("/proc/self/mountinfo: {0}")]
     MountInfo(#[source] io::Error),
+    /// The process outside of the sandbox, which unmounts for this one, reports this.
+    #[error("{0}")]
+    Outside(String),
 }
 
 fn device_advice(error: &io::Error) -> &'static str {

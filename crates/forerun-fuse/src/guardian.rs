@@ -1,29 +1,46 @@
 //! `auto_unmount`: a process that unmounts when this one is gone, however it went.
 //!
 //! A shell that waits at the other end of a pipe. A line through it says that all is well; its end
-//! without one says that we were killed, and that what we served has to be detached. fusermount3 has
-//! such a mode of its own, but it asks the mount whether it is dead by opening its root, which a
+//! without one says that this process was killed, and that its mount has to be detached. fusermount3
+//! has such a mode of its own, but it asks the mount whether it is dead by opening its root, which a
 //! kernel that was told to open directories by itself does for the dead too, and which older ones
-//! ask as a user who may not look. The shell asks nothing: the device number in
-//! `/proc/self/mountinfo` says whether the mount is ours.
+//! ask as a user who may not look. The shell asks nothing: the number and the device of the mount in
+//! `/proc/self/mountinfo` say whether it still is where it was.
+//!
+//! The shell leaves a mount alone that was moved, on which or in which another one is mounted, or whose
+//! path leads elsewhere by now: umount(8) would take the other one.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// `$1` is the mountpoint, `$2` the device number. Signals of a terminal or of a service manager are
-/// for the process that serves; this one follows it.
+use crate::MountEntry;
+
+/// `$1` is the number of the mount, `$2` its device, `$3` the directory that has the mountpoint, `$4`
+/// its device and inode, `$5` the name of the mountpoint in it. umount(8) is to look up nothing (`-c`,
+/// `-i`), which only root may ask of it. Signals of a terminal or of a service manager are for the
+/// process that serves; this one follows it.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
+look() {
+    at= other=
+    while read -r id parent device _ point _; do
+        [ "$id $device" = "$1 $2" ] && at=$point
+        [ "$parent" = "$1" ] && other=$point
+    done < /proc/self/mountinfo
+}
+look "$1" "$2"
+was=$at
 read -r _ && exit 0
-while read -r _ _ device _; do
-    [ "$device" = "$2" ] || continue
-    umount -l -- "$1" || fusermount3 -u -z -- "$1" || fusermount -u -z -- "$1"
-    exit
-done < /proc/self/mountinfo
+look "$1" "$2"
+[ -n "$at" ] && [ "$at" = "$was" ] && [ -z "$other" ] || exit
+cd -P -- "$3" && [ "$(stat -c %d:%i .)" = "$4" ] || exit
+umount -c -i -l -- "./$5" || umount -l -- "./$5" ||
+    fusermount3 -u -z -- "./$5" || fusermount -u -z -- "./$5"
 "#;
 
 /// The process. Dropping it lets it go without unmounting.
@@ -35,13 +52,18 @@ pub struct Guardian {
 }
 
 impl Guardian {
-    /// Starts it for the mount of this device on `path`.
-    pub fn start(path: &Path, device: (u32, u32)) -> io::Result<Self> {
-        let (major, minor) = device;
+    /// Starts it for this mount.
+    pub fn start(mount: &MountEntry) -> io::Result<Self> {
+        let (major, minor) = mount.device;
+        let parent = mount.mount_point.parent().unwrap_or(Path::new("/"));
+        let name = mount.mount_point.file_name().unwrap_or_default();
+        let directory = parent.metadata()?;
         let mut process = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "forerun-auto-unmount"])
-            .arg(path)
-            .arg(format!("{major}:{minor}"))
+            .args([mount.id.to_string(), format!("{major}:{minor}")])
+            .arg(parent)
+            .arg(format!("{}:{}", directory.dev(), directory.ino()))
+            .arg(name)
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -62,6 +84,13 @@ impl Guardian {
             process: None,
             pipe: Some(File::from(pipe)),
         }
+    }
+
+    /// Gives the pipe away: what ends it is the end of its new holder.
+    pub fn into_pipe(mut self) -> Option<OwnedFd> {
+        // Not waited for: it ends after this process.
+        self.process = None;
+        self.pipe.take().map(OwnedFd::from)
     }
 
     /// The pipe, to be held by another process as well.

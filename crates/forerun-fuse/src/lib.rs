@@ -24,6 +24,7 @@ mod errno;
 mod error;
 mod failures;
 mod follow;
+mod given_up;
 mod guardian;
 mod handover;
 mod inode;
@@ -31,14 +32,18 @@ mod ledger;
 mod mount;
 mod mountpoint;
 mod options;
+mod outside;
+mod parked;
 mod push;
 mod push_tree;
 mod remount;
+mod serving;
 mod streams;
 mod takers;
 mod umount;
 mod unmounter;
 mod workers;
+mod written;
 
 pub use counts::{Operation, RequestCounts};
 pub use error::{MountError, UmountError};
@@ -47,11 +52,15 @@ pub use handover::{
     Channel, FromKeeper, FromServer, Giver, HandoverError, Inherited, Kept, Turn, take_over,
     take_over_volume, timespec,
 };
+pub use ledger::LedgerFile;
 pub use mount::{Monitor, Mount, mount, mount_reader, mount_volume};
 pub use options::{MountOptions, OptionError, parse_size};
+pub use outside::{Outside, prepare_mountpoint, serve_outside};
 pub use remount::remount;
+pub use serving::Ending;
 pub use umount::{UmountOptions, umount};
 pub use unmounter::{Unmounted, Unmounter};
+pub use workers::Waiting;
 
 /// Filesystem type of our mounts in `/proc/self/mountinfo`, unless `subtype=` says otherwise.
 pub const FSTYPE: &str = "fuse.forerun";

@@ -2,16 +2,15 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
 
-use forerun::{EngineOptions, Image, MemoryLimit, Reader, StatsSnapshot, Volume};
+use forerun::{EngineOptions, Image, MemoryLimit, Mountpoint, Reader, StatsSnapshot, Volume};
 use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 
 use crate::adapter::Adapter;
 use crate::adapter_mut::{AdapterMut, CoreMut, Journal, Stale};
-use crate::attach::attach;
+use crate::attach::{Attached, attach};
 use crate::core::Core;
 use crate::counts::RequestCounts;
 use crate::error::{MountError, UmountError};
@@ -20,11 +19,13 @@ use crate::ledger::Ledger;
 use crate::mountpoint::prepare;
 use crate::push::Pusher;
 use crate::push_tree::TreePusher;
+use crate::serving::{DEVICE_PATIENCE, Ended, Ending, PATIENCE, Serving};
 use crate::unmounter::{Unmounted, Unmounter};
+use crate::workers::{Waiting, Workers};
 use crate::{MountOptions, bdi};
 
-/// Threads that take requests where `threads=` does not say: enough to keep two CPUs and a disk
-/// busy, few enough not to matter.
+/// Threads that answer requests on the spot where `threads=` does not say: enough to keep two CPUs
+/// and a disk busy, few enough not to matter. One more takes requests while these wait.
 const MIN_TAKERS: usize = 4;
 const MAX_TAKERS: usize = 16;
 /// Memory that one of them may take: an answer of 1 MiB, and a block that it is decoded from.
@@ -35,9 +36,12 @@ const TAKER: u64 = 2 << 20;
 pub struct Mount {
     unmounter: Unmounter,
     served: Served,
-    session: Option<JoinHandle<io::Result<()>>>,
+    serving: Option<Serving>,
+    workers: Workers,
     lifted: bool,
     pushing: bool,
+    /// The device hangs: to write the last changes would hang, too.
+    is_lost: bool,
 }
 
 /// What the requests are about.
@@ -109,9 +113,10 @@ pub fn mount_reader(
     dir: &Path,
     options: &MountOptions,
 ) -> Result<Mount, MountError> {
-    let path = prepare(dir)?;
+    let place = prepare(dir)?;
     show(reader, options, |adapter, served| {
-        serve(adapter, served, path, options, false)
+        let workers = adapter.workers();
+        serve(adapter, (served, workers), place, options, false)
     })
 }
 
@@ -136,7 +141,7 @@ pub fn show(
     let (mut mount, notifier) = begin(adapter, served)?;
     let readahead = core.reader.options().readahead;
     if options.large_blocks && readahead > 0 {
-        mount.lifted = options.lift_readahead && bdi::lift(mount.unmounter.device(), readahead);
+        mount.lifted = options.lift_readahead && lift(options, &mount, readahead);
         if options.push
             && let Some(started) = TreePusher::start(Arc::clone(&core), notifier.clone())
         {
@@ -164,14 +169,15 @@ pub fn mount_volume(
     dir: &Path,
     options: &MountOptions,
 ) -> Result<Mount, MountError> {
-    let path = prepare(dir)?;
-    let journal = match options.kept {
-        true => Journal::new(Ledger::new().map_err(HandoverError::Ledger)?),
-        false => Journal::default(),
+    let place = prepare(dir)?;
+    let journal = match &options.ledger {
+        Some(file) => Journal::new(Ledger::new(file).map_err(HandoverError::Ledger)?),
+        None => Journal::default(),
     };
     let core = Arc::new(CoreMut::new(volume, options, journal));
     show_volume(core, options, |adapter, served| {
-        serve(adapter, served, path, options, true)
+        let workers = adapter.workers();
+        serve(adapter, (served, workers), place, options, true)
     })
 }
 
@@ -192,37 +198,57 @@ pub fn show_volume(
     let readahead = EngineOptions::default().readahead;
     let readahead = options.readahead.unwrap_or(readahead);
     if options.large_blocks && options.lift_readahead && readahead > 0 {
-        mount.lifted = bdi::lift(mount.unmounter.device(), readahead);
+        mount.lifted = lift(options, &mount, readahead);
     }
     tracing::info!(path = %mount.path().display(), "mounted for reading and writing");
     Ok(mount)
 }
 
+/// Raises the kernel's readahead. Returns whether that worked.
+fn lift(options: &MountOptions, mount: &Mount, readahead: u64) -> bool {
+    match &options.outside {
+        Some(outside) => outside.lift(readahead),
+        None => bdi::lift(mount.unmounter.device(), readahead),
+    }
+}
+
 /// Attaches, starts the threads, and waits for the first answer.
 fn serve(
     adapter: impl Filesystem + 'static,
-    served: Served,
-    path: PathBuf,
+    (served, workers): (Served, Workers),
+    place: Mountpoint,
     options: &MountOptions,
     writable: bool,
 ) -> Result<(Mount, Notifier), MountError> {
     let source = options.fsname.clone().unwrap_or_else(|| "forerun".into());
-    let connection = attach(&path, &OsString::from(source), options, writable)?;
-    // From here on a failure takes the mount down again: dropping this does.
-    let unmounter = Unmounter::new(path.clone(), &connection, options.auto_unmount)?;
-    let mut mount = Mount::new(unmounter.clone(), served);
+    // From here on a failure takes the mount down again: dropping the unmounter does.
+    let (unmounter, connection) = match &options.outside {
+        Some(outside) => {
+            drop(place);
+            Unmounter::outside(outside.attach(writable)?, outside.clone())?
+        }
+        None => {
+            let attached = attach(&place, &OsString::from(source), options, writable)?;
+            // A descriptor would keep the filesystem below busy after the mount has ended.
+            drop(place);
+            let Attached { connection, mount } = attached;
+            let unmounter = Unmounter::new(mount, &connection, options.auto_unmount)?;
+            (unmounter, connection)
+        }
+    };
+    let path = unmounter.path().to_path_buf();
+    let mut mount = Mount::new(unmounter.clone(), served, workers);
     // Who may look is the kernel's business, which knows who mounted and whether others may.
     let session = Session::from_fd(adapter, connection, SessionACL::All, config(options))
         .map_err(MountError::Handshake)?;
     let notifier = session.notifier();
-    let thread = std::thread::Builder::new().name("forerun-fuse".to_string());
-    let serving = thread.spawn(move || {
+    let serving = Serving::start(move || {
         let ended = session.run();
         // The kernel cuts the connection when nobody holds it any more, however this ended.
         unmounter.connection_ended();
         ended
     });
-    mount.session = Some(serving.map_err(MountError::Serve)?);
+    mount.serving = Some(serving.map_err(MountError::Serve)?);
     rustix::fs::statvfs(&path).map_err(|error| MountError::NoAnswer {
         path,
         source: error.into(),
@@ -243,24 +269,26 @@ fn takers(options: &MountOptions) -> usize {
     let wanted = options
         .threads
         .unwrap_or_else(|| limit.fitting(2 * cpus, TAKER));
-    wanted.clamp(MIN_TAKERS, MAX_TAKERS)
+    wanted.clamp(MIN_TAKERS, MAX_TAKERS) + 1
 }
 
 impl Mount {
-    /// One that nobody serves yet.
-    pub(crate) const fn new(unmounter: Unmounter, served: Served) -> Self {
+    /// One that no thread serves yet.
+    pub(crate) const fn new(unmounter: Unmounter, served: Served, workers: Workers) -> Self {
         Self {
             unmounter,
             served,
-            session: None,
+            serving: None,
+            workers,
             lifted: false,
             pushing: false,
+            is_lost: false,
         }
     }
 
-    /// It is served by this thread.
-    pub(crate) fn serve_by(&mut self, thread: JoinHandle<io::Result<()>>) {
-        self.session = Some(thread);
+    /// It is served by these threads.
+    pub(crate) fn serve_by(&mut self, serving: Serving) {
+        self.serving = Some(serving);
     }
 
     /// What hands it to another process.
@@ -315,18 +343,58 @@ impl Mount {
         Monitor { served }
     }
 
-    /// Returns when the mount has ended: unmounted by anybody, and no file of it open any more.
+    /// What ends it although files are open, to be kept by a signal handler.
+    #[must_use]
+    pub fn ending(&self) -> Ending {
+        let patience = match &self.served {
+            Served::Image(_) => PATIENCE,
+            Served::Volume(_) => DEVICE_PATIENCE,
+        };
+        Ending::new(self.workers.clone(), patience)
+    }
+
+    /// What waits for the source.
+    #[must_use]
+    pub fn waiting(&self) -> Waiting {
+        self.workers.waiting()
+    }
+
+    /// Returns when the mount has ended, whoever unmounted it, and no file of it is open any more.
+    /// Threads that hang in the source are left behind after a second. A volume's device has ten
+    /// seconds for each request before it is given up.
     ///
     /// # Errors
-    /// [`MountError::Serve`] where it ended otherwise.
+    /// [`MountError::Serve`] where it ended otherwise, or the device of a volume was given up.
     pub fn wait(&mut self) -> Result<(), MountError> {
-        let ended = match self.session.take().map(JoinHandle::join) {
-            None | Some(Ok(Ok(()))) => Ok(()),
-            Some(Ok(Err(error))) => Err(MountError::Serve(error)),
-            Some(Err(_panic)) => Err(MountError::Serve(io::Error::other("a thread panicked"))),
+        let ended = match self.serving.take() {
+            None => Ok(()),
+            Some(serving) => self.wait_for(serving),
         };
         self.unmounter.dismiss_guardian();
-        ended
+        ended.map_err(MountError::Serve)
+    }
+
+    fn wait_for(&mut self, serving: Serving) -> io::Result<()> {
+        let is_connected = || !matches!(self.unmounter.share(), Ok((None, _)));
+        let ended = match &self.served {
+            Served::Image(_) => serving.wait(PATIENCE, is_connected, || ()),
+            Served::Volume(_) => {
+                let progress = || self.served.stats();
+                serving.wait(DEVICE_PATIENCE, is_connected, progress)
+            }
+        };
+        match (ended, &self.served) {
+            (Ended::Joined(result), _) => result,
+            (Ended::Hung, Served::Image(_)) => {
+                tracing::warn!("threads that hang in the source are left behind");
+                Ok(())
+            }
+            (Ended::Hung, Served::Volume(_)) => {
+                self.is_lost = true;
+                let why = "the device does not answer: what was changed last is lost";
+                Err(io::Error::new(io::ErrorKind::TimedOut, why))
+            }
+        }
     }
 
     /// As [`Unmounter::unmount`].
@@ -343,7 +411,9 @@ impl Drop for Mount {
         if let Err(error) = self.unmounter.unmount() {
             tracing::error!("{error}");
         }
-        if let Served::Volume(core) = &self.served {
+        if let Served::Volume(core) = &self.served
+            && !self.is_lost
+        {
             core.flusher.end();
         }
         self.unmounter.dismiss_guardian();

@@ -1,64 +1,88 @@
-//! Directories to mount on: which path they have, and what is there already.
+//! Directories to mount on: which they are, and which mount is there already.
 //!
-//! What is there may be the mount of a process that has died. Most questions to it give an error, and
-//! some an answer out of a cache, so it is asked as little as possible.
+//! The mount that is there may be dead, or its server may answer nothing. It is opened without a
+//! question to it, and asked once, in another thread, for a limited time.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
-use forerun::top_mount;
+use forerun::Mountpoint;
 use rustix::io::Errno;
 
-use crate::umount::detach;
-use crate::{FSTYPE, MountEntry, MountError};
+use crate::umount::take_down;
+use crate::{FSTYPE, MountEntry, MountError, UmountError, UmountOptions};
 
-/// The absolute path of a usable mountpoint.
-pub fn prepare(dir: &Path) -> Result<PathBuf, MountError> {
-    let unusable = |source| MountError::Mountpoint {
-        path: dir.to_path_buf(),
-        source,
+/// How long a server may take to show that it lives.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Opens a directory for mounting on. Removes a dead mount of forerun's that is there.
+pub fn prepare(dir: &Path) -> Result<Mountpoint, MountError> {
+    let place = open(dir)?;
+    let there = place.mounted().map_err(MountError::MountInfo)?;
+    let Some(entry) = there else {
+        tell_of_files(&place);
+        return Ok(place);
     };
-    let path = resolve(dir).map_err(unusable)?;
-    let there = top_mount(&path).map_err(MountError::MountInfo)?;
-    if let Some(entry) = there {
-        let ours = entry.fstype == FSTYPE;
-        match (is_fuse(&entry) && is_dead(&path), ours) {
-            (true, true) => {
-                // Nobody will ever answer there, and what it showed was an image: nothing is lost.
-                if detach(&path, true).is_err() {
-                    return Err(MountError::DeadMount {
-                        path,
-                        fstype: entry.fstype,
-                        command: "forerun umount",
-                    });
-                }
-                tracing::info!("removed the dead mount on {}", path.display());
-            }
-            (true, false) => {
-                return Err(MountError::DeadMount {
-                    path,
-                    fstype: entry.fstype,
-                    command: "umount",
-                });
-            }
-            (false, true) => {
-                let image = PathBuf::from(entry.source);
-                return Err(MountError::AlreadyMounted { path, image });
-            }
-            (false, false) => {}
+    let path = place.path().to_path_buf();
+    let ours = entry.fstype == FSTYPE;
+    let is_dead = is_fuse(&entry) && is_dead(place.as_fd().try_clone_to_owned());
+    match (is_dead, ours) {
+        (true, true) => {
+            drop(place);
+            remove_dead(path, entry)?;
+            open(dir)
+        }
+        (true, false) => Err(MountError::DeadMount {
+            path,
+            fstype: entry.fstype,
+            command: "umount",
+        }),
+        (false, true) => {
+            let image = PathBuf::from(entry.source);
+            Err(MountError::AlreadyMounted { path, image })
+        }
+        (false, false) => Ok(place),
+    }
+}
+
+/// Opens a directory, without a question to the mount that is there.
+pub fn open(dir: &Path) -> Result<Mountpoint, MountError> {
+    let path = dir.to_path_buf();
+    Mountpoint::open(dir).map_err(|source| match source.kind() {
+        io::ErrorKind::NotADirectory => MountError::NotADirectory { path },
+        _ => MountError::Mountpoint { path, source },
+    })
+}
+
+/// No request to a dead mount will ever be answered, and it showed an image: nothing is lost.
+fn remove_dead(path: PathBuf, entry: MountEntry) -> Result<(), MountError> {
+    let lazy = UmountOptions {
+        lazy: true,
+        force: false,
+    };
+    match take_down(&entry, lazy) {
+        Ok(()) => tracing::info!("removed the dead mount on {}", path.display()),
+        Err(error @ UmountError::HoldsMount { .. }) => return Err(error.into()),
+        Err(_) => {
+            return Err(MountError::DeadMount {
+                path,
+                fstype: entry.fstype,
+                command: "forerun umount",
+            });
         }
     }
-    let metadata = path.metadata().map_err(unusable)?;
-    if !metadata.is_dir() {
-        return Err(MountError::NotADirectory { path });
+    Ok(())
+}
+
+fn tell_of_files(place: &Mountpoint) {
+    let mut entries = place.by_descriptor().read_dir().into_iter().flatten();
+    if entries.next().is_some() {
+        let path = place.path().display();
+        tracing::info!("{path} is not empty; the mount hides its files");
     }
-    if path
-        .read_dir()
-        .is_ok_and(|mut entries| entries.next().is_some())
-    {
-        tracing::info!("{} is not empty; the mount hides its files", path.display());
-    }
-    Ok(path)
 }
 
 /// Whether it is of a kind that can be dead. Others are better not asked: a network filesystem may
@@ -67,29 +91,18 @@ pub fn is_fuse(entry: &MountEntry) -> bool {
     entry.fstype == "fuse" || entry.fstype.starts_with("fuse.")
 }
 
-/// The absolute path of a mountpoint, without a question to what is mounted there.
-pub fn resolve(dir: &Path) -> io::Result<PathBuf> {
-    match dir.canonicalize() {
-        Err(error) if Errno::from_io_error(&error).is_some_and(is_disconnected) => {
-            match (dir.parent(), dir.file_name()) {
-                (Some(parent), Some(name)) => {
-                    let parent = match parent.as_os_str().is_empty() {
-                        true => Path::new("."),
-                        false => parent,
-                    };
-                    Ok(parent.canonicalize()?.join(name))
-                }
-                _ => Err(error),
-            }
-        }
-        result => result,
-    }
-}
-
-/// Whether the process that serves what is mounted on `path` has died. Asks for the statistics of
-/// the filesystem: unlike attributes, these are never in a cache that outlives their server.
-pub fn is_dead(path: &Path) -> bool {
-    matches!(rustix::fs::statvfs(path), Err(error) if is_disconnected(error))
+/// Whether the server of an opened mount has died. Asks for the statistics of the filesystem: unlike
+/// attributes, these are never in a cache that outlives the server. A server that does not answer in
+/// time lives.
+pub fn is_dead(opened: io::Result<OwnedFd>) -> bool {
+    let Ok(opened) = opened else { return false };
+    let (answer, answered) = sync_channel(1);
+    let thread = std::thread::Builder::new().name("forerun-fuse-alive".to_string());
+    let asking = thread.spawn(move || {
+        let asked = rustix::fs::fstatvfs(opened);
+        let _too_late = answer.send(matches!(asked, Err(error) if is_disconnected(error)));
+    });
+    asking.is_ok() && answered.recv_timeout(PATIENCE).unwrap_or(false)
 }
 
 /// ENOTCONN: the FUSE connection has no other end. ECONNABORTED: it was cut.

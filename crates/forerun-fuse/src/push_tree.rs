@@ -78,7 +78,7 @@ impl TreePusher {
             return;
         }
         let dir = self.core.node(number);
-        self.push_now(&self.core.reader.upcoming_in(dir, FIRST));
+        self.push_now(|| self.core.reader.upcoming_in(dir, FIRST));
         self.wake();
     }
 
@@ -90,12 +90,19 @@ impl TreePusher {
         if self.is_wanted()
             && let Ok(_alone) = self.before_answer.try_lock()
         {
-            self.push_now(&self.core.reader.upcoming(NEXT));
+            self.push_now(|| self.core.reader.upcoming(NEXT));
         }
     }
 
-    fn push_now(&self, files: &[NodeId]) {
-        if let Err(error) = push_all(&self.core, &self.notifier, files) {
+    /// Stores files on a thread that answers requests. Where the image is slow, one of their pages may
+    /// be asked for by a request that waits, and the store would wait with it: then the thread of the
+    /// pusher does it alone.
+    fn push_now(&self, files: impl FnOnce() -> Vec<NodeId>) {
+        if self.core.reader.is_slow() {
+            return;
+        }
+        let files = files();
+        if let Err(error) = push_all(&self.core, &self.notifier, &files) {
             turn_off(&self.off, &error);
         }
     }

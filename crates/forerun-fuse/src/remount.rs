@@ -6,10 +6,8 @@
 use std::fs::File;
 use std::path::Path;
 
-use forerun::top_mount;
-
 use crate::attach::flags;
-use crate::mountpoint::{is_fuse, resolve};
+use crate::mountpoint::{is_fuse, open};
 use crate::{MountError, MountOptions, UmountError};
 
 /// Gives the FUSE mount on `dir` the flags of `options`: `suid`, `dev`, `exec`, and `ro` or `rw` where
@@ -19,12 +17,9 @@ use crate::{MountError, MountOptions, UmountError};
 /// [`MountError`]: no FUSE mount is there, a file is open for writing, it is not permitted, the device
 /// fails.
 pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
-    let at = |source| MountError::Mountpoint {
-        path: dir.to_path_buf(),
-        source,
-    };
-    let path = resolve(dir).map_err(at)?;
-    let entry = top_mount(&path).map_err(MountError::MountInfo)?;
+    let place = open(dir)?;
+    let path = place.path().to_path_buf();
+    let entry = place.mounted().map_err(MountError::MountInfo)?;
     let Some(entry) = entry else {
         return Err(UmountError::NotMounted { path }.into());
     };
@@ -34,13 +29,15 @@ pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
     }
     let read_only = options.ro_asked || (entry.is_read_only() && !options.rw_asked);
     let flags = flags(options, !read_only);
-    rustix::mount::mount_remount(&path, flags, c"").map_err(|error| MountError::Remount {
-        path: path.clone(),
-        source: error.into(),
+    rustix::mount::mount_remount(place.by_descriptor(), flags, c"").map_err(|error| {
+        MountError::Remount {
+            path: path.clone(),
+            source: error.into(),
+        }
     })?;
     if read_only && !entry.is_read_only() {
         // The kernel does not ask for this. Of the root it makes all of a volume durable.
-        let synced = File::open(&path).and_then(|root| root.sync_all());
+        let synced = File::open(place.by_descriptor()).and_then(|root| root.sync_all());
         synced.map_err(|source| MountError::Remount { path, source })?;
     }
     Ok(())

@@ -1,28 +1,22 @@
-//! Taking a mount down from outside, whoever serves it and whether or not they still live.
+//! Taking a mount down from outside, also after its server has died.
 
-use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use forerun::locks::writer_is_at_work;
-use forerun::{is_mounted_for_writing, top_mount};
+use forerun::{Mountpoint, Sight, find_mount, mount_at};
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 
 use crate::attach::find_helper;
-use crate::mountpoint::{is_dead, is_fuse, resolve};
-use crate::{FSTYPE, MountEntry, UmountError};
-
-/// How long a volume may take to be written to its end.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::mountpoint::{is_dead, is_fuse};
+use crate::{FSTYPE, MountEntry, UmountError, written};
 
 /// How to unmount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UmountOptions {
     /// Detach now, end when the last user is gone.
     pub lazy: bool,
-    /// Even if it is not one of forerun's mounts.
+    /// Even if it is not one of forerun's mounts, and with the mounts inside it.
     pub force: bool,
 }
 
@@ -30,66 +24,76 @@ pub struct UmountOptions {
 /// nothing can be read from it any more.
 ///
 /// # Errors
-/// [`UmountError`]: nothing or something else is mounted there, it is in use, it is not permitted.
+/// [`UmountError`]: nothing or something else is mounted there, it is in use, another mount is inside
+/// it, it is not permitted.
 pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
-    let path = resolve(dir).map_err(|source| UmountError::Path {
-        path: dir.to_path_buf(),
-        source,
-    })?;
-    let entry = top_mount(&path).map_err(UmountError::MountInfo)?;
-    let Some(entry) = entry else {
-        return Err(UmountError::NotMounted { path });
+    let path = dir.to_path_buf();
+    let entry = match mount_at(dir) {
+        Ok(Some(entry)) => entry,
+        Ok(None) => return Err(UmountError::NotMounted { path }),
+        Err(source) => return Err(UmountError::Path { path, source }),
     };
     if entry.fstype != FSTYPE && !options.force {
-        let fstype = entry.fstype;
-        return Err(UmountError::NotOurs { path, fstype });
+        return Err(UmountError::NotOurs {
+            path: entry.mount_point,
+            fstype: entry.fstype,
+        });
     }
-    match detach(&path, options.lazy) {
-        Err(UmountError::Busy { .. }) if is_fuse(&entry) && is_dead(&path) => detach(&path, true),
+    let lazily = UmountOptions {
+        lazy: true,
+        ..options
+    };
+    match take_down(&entry, options) {
+        Err(UmountError::Busy { .. }) if is_fuse(&entry) && is_left_behind(&entry) => {
+            take_down(&entry, lazily)
+        }
         Ok(()) if is_fuse(&entry) && !entry.is_read_only() && !options.lazy => {
-            wait_until_written(&entry);
+            written::wait(&entry);
             Ok(())
         }
         result => result,
     }
 }
 
-/// Waits until the volume of a mount that is gone has been written. It was mounted for writing, so
-/// the serving process holds the lock of a writer until then. A source that is no file has no lock.
-///
-/// The lock alone does not tell which process holds it. Where a mount for writing of the same source is
-/// still visible, the lock is that mount's: either it is another place of the same mount, which goes
-/// on, or it was made after the volume had been written.
-fn wait_until_written(gone: &MountEntry) {
-    let source = Path::new(&gone.source);
-    let Some(Ok(file)) = source.is_absolute().then(|| File::open(source)) else {
-        return;
-    };
-    let patience = Instant::now() + PATIENCE;
-    while writer_is_at_work(&file) {
-        if is_mounted_for_writing(source) {
-            return;
-        }
-        if Instant::now() > patience {
-            tracing::warn!("{} is still being written to", source.display());
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// Whether the server of this mount has died. What is seen in its place now may be another one.
+fn is_left_behind(entry: &MountEntry) -> bool {
+    let opened = Mountpoint::open(&entry.mount_point).ok();
+    let opened = opened.filter(|opened| {
+        opened
+            .mounted()
+            .is_ok_and(|now| now.as_ref() == Some(entry))
+    });
+    opened.is_some_and(|opened| is_dead(opened.as_fd().try_clone_to_owned()))
 }
 
-/// Unmounts what is on top of `path`, as whoever may.
-pub fn detach(path: &Path, lazy: bool) -> Result<(), UmountError> {
-    let mut flags = UnmountFlags::NOFOLLOW;
-    flags.set(UnmountFlags::DETACH, lazy);
-    match rustix::mount::unmount(path, flags) {
+/// Unmounts just this mount, wherever it has been moved. Leaves it alone where another one covers it.
+/// Without `force`, one with another mount inside stays.
+pub fn take_down(mount: &MountEntry, options: UmountOptions) -> Result<(), UmountError> {
+    let path = mount.mount_point.clone();
+    let seen = match find_mount(mount) {
+        Ok(Sight::Visible(seen)) => seen,
+        Ok(Sight::Covered) => return Err(UmountError::Covered { path }),
+        Ok(Sight::Gone) => return Err(UmountError::NotMounted { path }),
+        Err(source) => return Err(UmountError::Path { path, source }),
+    };
+    let path = seen.path().to_path_buf();
+    let holds = |inner: &Path| UmountError::HoldsMount {
+        path: path.clone(),
+        inner: inner.to_path_buf(),
+    };
+    let inner = seen.inner().filter(|_| !options.force);
+    if let Some(inner) = inner.filter(|_| options.lazy) {
+        return Err(holds(inner));
+    }
+    match seen.unmount(options.lazy) {
         Ok(()) => Ok(()),
-        Err(Errno::BUSY) => Err(UmountError::Busy {
-            path: path.to_path_buf(),
+        Err(Errno::BUSY) => Err(match inner {
+            Some(inner) => holds(inner),
+            None => UmountError::Busy { path },
         }),
-        Err(Errno::PERM) => by_helper(path, lazy),
+        Err(Errno::PERM) => by_helper(&path, options.lazy),
         Err(error) => Err(UmountError::System {
-            path: path.to_path_buf(),
+            path,
             source: error.into(),
         }),
     }

@@ -1,28 +1,37 @@
 //! The end of a mount, brought about by its own process.
 //!
-//! Unmounting goes by path, and a path can come to mean another mount while we serve: ours may have
-//! been unmounted by somebody, and theirs put in its place. So it is made sure first that what would
-//! be unmounted is ours.
+//! umount(2) takes a path, and a path can come to lead to another mount while the process serves: its
+//! own mount may have been unmounted or covered. So the number and the device of the mount decide.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forerun::{mounts, top_mount};
+use forerun::{Sight, find_mount, mounts};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::guardian::Guardian;
-use crate::umount::detach;
-use crate::{MountError, UmountError};
+use crate::outside::{Attached, Outside};
+use crate::umount::take_down;
+use crate::{MountEntry, MountError, UmountError, UmountOptions};
 
 /// What can end a mount, from any thread.
 #[derive(Clone, Debug)]
 pub struct Unmounter {
     path: PathBuf,
     device: (u32, u32),
+    /// Nothing where the mount was out of sight already when it was taken over.
+    mount: Option<Arc<MountEntry>>,
     held: Arc<Mutex<Held>>,
+    /// The process that unmounts for this one.
+    outside: Option<Outside>,
 }
+
+const LAZILY: UmountOptions = UmountOptions {
+    lazy: true,
+    force: false,
+};
 
 /// What is let go of when the mount has ended.
 #[derive(Debug)]
@@ -43,42 +52,61 @@ pub enum Unmounted {
     StillInUse,
 }
 
-/// Where our mount is.
-enum Sight {
-    Gone,
-    OnTop,
-    Covered,
-}
-
 impl Unmounter {
-    /// For the mount that was just made on `path`. If this fails it is unmounted.
-    pub fn new(path: PathBuf, connection: &OwnedFd, guard: bool) -> Result<Self, MountError> {
-        Self::try_new(&path, connection, guard).inspect_err(|_| {
-            if let Err(error) = detach(&path, true) {
+    /// For a mount that was just made. If this fails it is unmounted.
+    pub fn new(mount: MountEntry, connection: &OwnedFd, guard: bool) -> Result<Self, MountError> {
+        let hold = || -> Result<Held, MountError> {
+            let connection = connection.try_clone().map_err(MountError::Serve)?;
+            let guardian = guard.then(|| Guardian::start(&mount));
+            Ok(Held {
+                connection: Some(connection),
+                guardian: guardian.transpose().map_err(MountError::Guardian)?,
+            })
+        };
+        let held = hold().inspect_err(|_| {
+            if let Err(error) = take_down(&mount, LAZILY) {
                 tracing::error!("{error}");
             }
+        })?;
+        Ok(Self {
+            path: mount.mount_point.clone(),
+            device: mount.device,
+            mount: Some(Arc::new(mount)),
+            held: Arc::new(Mutex::new(held)),
+            outside: None,
         })
     }
 
-    fn try_new(path: &Path, connection: &OwnedFd, guard: bool) -> Result<Self, MountError> {
-        let entry = top_mount(path).map_err(MountError::MountInfo)?;
-        let Some(entry) = entry else {
-            return Err(MountError::NoAnswer {
-                path: path.to_path_buf(),
-                source: io::ErrorKind::NotFound.into(),
-            });
-        };
-        let connection = connection.try_clone().map_err(MountError::Serve)?;
-        let guardian = guard.then(|| Guardian::start(path, entry.device));
+    /// For the mount that the process outside has just made.
+    pub(crate) fn outside(
+        attached: Attached,
+        outside: Outside,
+    ) -> Result<(Self, OwnedFd), MountError> {
+        let Attached {
+            connection,
+            device,
+            path,
+            guardian,
+        } = attached;
+        let unmounter = Self::inherited(path, device, &connection, Some(outside));
+        let unmounter = unmounter.map_err(MountError::Serve)?;
+        unmounter.adopt(guardian);
+        Ok((unmounter, connection))
+    }
+
+    /// For a mount that another process serves, to be unmounted for that.
+    pub(crate) fn of(mount: MountEntry, connection: OwnedFd) -> Self {
         let held = Held {
             connection: Some(connection),
-            guardian: guardian.transpose().map_err(MountError::Guardian)?,
+            guardian: None,
         };
-        Ok(Self {
-            path: path.to_path_buf(),
-            device: entry.device,
+        Self {
+            path: mount.mount_point.clone(),
+            device: mount.device,
+            mount: Some(Arc::new(mount)),
             held: Arc::new(Mutex::new(held)),
-        })
+            outside: None,
+        }
     }
 
     /// For a mount that another process has made, and still serves.
@@ -86,15 +114,20 @@ impl Unmounter {
         path: PathBuf,
         device: (u32, u32),
         connection: &OwnedFd,
+        outside: Option<Outside>,
     ) -> io::Result<Self> {
         let held = Held {
             connection: Some(connection.try_clone()?),
             guardian: None,
         };
+        let is_it = |entry: &MountEntry| entry.device == device && entry.mount_point == path;
+        let mount = mounts()?.into_iter().rfind(is_it);
         Ok(Self {
             path,
             device,
+            mount: mount.map(Arc::new),
             held: Arc::new(Mutex::new(held)),
+            outside,
         })
     }
 
@@ -129,22 +162,26 @@ impl Unmounter {
     /// # Errors
     /// [`UmountError`].
     pub fn unmount(&self) -> Result<Unmounted, UmountError> {
-        match self.sight()? {
-            Sight::Gone => return Ok(Unmounted::Done),
-            Sight::Covered => {
-                let path = self.path.clone();
-                return Err(UmountError::Covered { path });
-            }
-            Sight::OnTop => {}
+        if let Some(outside) = &self.outside {
+            let connection = self.lock().connection.as_ref().map(OwnedFd::try_clone);
+            return match connection {
+                Some(Ok(connection)) if is_connected(&connection) => outside.unmount(&connection),
+                Some(Ok(_)) | None => Ok(Unmounted::Done),
+                Some(Err(error)) => Err(UmountError::Outside(error.to_string())),
+            };
         }
-        match detach(&self.path, false) {
-            Ok(()) => Ok(Unmounted::Done),
+        let Some(mount) = self.mount.as_deref().filter(|_| self.is_connected()) else {
+            return Ok(Unmounted::Done);
+        };
+        match take_down(mount, UmountOptions::default()) {
+            Ok(()) | Err(UmountError::NotMounted { .. }) => Ok(Unmounted::Done),
             Err(UmountError::Busy { .. }) => {
-                detach(&self.path, true)?;
+                take_down(mount, LAZILY)?;
                 Ok(Unmounted::StillInUse)
             }
-            // Somebody was quicker.
-            Err(_) if matches!(self.sight(), Ok(Sight::Gone)) => Ok(Unmounted::Done),
+            // Another process was quicker.
+            Err(_) if !self.is_connected() => Ok(Unmounted::Done),
+            Err(_) if matches!(find_mount(mount), Ok(Sight::Gone)) => Ok(Unmounted::Done),
             Err(error) => Err(error),
         }
     }
@@ -161,18 +198,8 @@ impl Unmounter {
         drop(guardian);
     }
 
-    fn sight(&self) -> Result<Sight, UmountError> {
-        if !self.lock().connection.as_ref().is_some_and(is_connected) {
-            return Ok(Sight::Gone);
-        }
-        let mut here = mounts().map_err(UmountError::MountInfo)?;
-        here.retain(|entry| entry.mount_point == self.path);
-        let ours = here.iter().rposition(|entry| entry.device == self.device);
-        Ok(match ours {
-            None => Sight::Gone,
-            Some(at) if at + 1 == here.len() => Sight::OnTop,
-            Some(_) => Sight::Covered,
-        })
+    fn is_connected(&self) -> bool {
+        self.lock().connection.as_ref().is_some_and(is_connected)
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {

@@ -1,21 +1,32 @@
-//! Who answers a request.
+//! The threads that answer requests, in two lanes: metadata and file data.
 //!
 //! The threads that take requests from the kernel answer them on the spot: no hand-over, no queue.
-//! But a source can be slow (a failing disk, a server far away), and when all of these threads wait
-//! for it, nobody takes the request that could be answered at once. So one of them is always kept
-//! free: when the others are busy, it hands what it takes to a thread of its own. Those are started
-//! as needed, end when idle, and are bounded in number; the queue before them is bounded by the
-//! kernel, which has one request per waiting process and a limit for those in the background.
+//! But a source can be slow (a failing disk, a server far away), and a request that no thread takes
+//! waits although its answer is in memory. Three rules prevent that:
+//!
+//! - Data leaves two of these threads free and metadata leaves one. A request that finds no place is
+//!   handed over to the threads of its lane.
+//! - Where the image says that it is slow ([`forerun::Reader::is_slow`]), a request is first answered
+//!   from what is here, and handed over only if that does not suffice. So a request that needs no
+//!   server is never queued behind one that does, metadata or data.
+//! - Each lane has its own queue and its own threads. These are started as needed, end when idle and
+//!   are bounded in number. The kernel bounds the queues: it has one request per waiting process, and
+//!   a limit for those in the background.
+//!
+//! A request that was handed over may be answered before its thread is done (`parked.rs`).
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use forerun::MemoryLimit;
+use forerun::{MemoryLimit, wait};
+use fuser::Errno;
 
-/// Most threads besides those that take requests, where memory is not scarce.
+use crate::parked::{Parked, Watch};
+
+/// Most threads of a lane, where memory is not scarce.
 const MAX_THREADS: usize = 64;
 /// Memory that one of them may take. Most wait for a source, with nothing in their buffers yet.
 const THREAD: u64 = 512 << 10;
@@ -24,25 +35,80 @@ const IDLE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// What a request is about, and so whose threads answer it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Names, attributes, listings.
+    Metadata,
+    /// Bytes of files, and that they be durable.
+    Data,
+}
+
+/// What is known of a request before it is answered.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// Whose threads answer it.
+    pub lane: Lane,
+    /// The thread that waits for the answer; 0 where the kernel does not say.
+    pub pid: u32,
+    /// Whether to try without a wait first.
+    pub is_slow: bool,
+}
+
+/// Requests that wait for the source, and what became of others that did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Requests that wait now.
+    pub now: usize,
+    /// Requests for metadata that were handed over so far.
+    pub metadata: u64,
+    /// Requests for data that were handed over so far.
+    pub data: u64,
+    /// Threads that work on what was handed over, or are idle.
+    pub threads: usize,
+    /// Requests that were answered with an error since their reader was killed or the mount was to
+    /// end.
+    pub refused: u64,
+}
+
 /// The threads that answer.
 #[derive(Clone)]
 pub struct Workers {
     shared: Arc<Shared>,
 }
 
+impl std::fmt::Debug for Workers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workers").finish_non_exhaustive()
+    }
+}
+
 struct Shared {
-    /// Requests being answered on the spot.
+    /// Requests being answered on the spot, and those of them that are for data.
     inline: AtomicUsize,
-    max_inline: usize,
+    inline_data: AtomicUsize,
+    takers: usize,
+    /// When each of them began, in milliseconds from `start`, and one; 0 is a free place.
+    begun: Vec<AtomicU64>,
+    start: Instant,
     max_threads: usize,
-    queue: Mutex<Queue>,
+    metadata: Queue,
+    data: Queue,
+    watch: Arc<Watch>,
+}
+
+/// The queue and the threads of a lane.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
     arrived: Condvar,
     /// A thread has become idle while [`Workers::drain`] waits.
     drained: Condvar,
+    handed_over: AtomicU64,
 }
 
 #[derive(Default)]
-struct Queue {
+struct State {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
@@ -50,105 +116,242 @@ struct Queue {
     draining: bool,
 }
 
+/// A request that is being answered by the thread that took it.
+struct OnTheSpot<'s> {
+    shared: &'s Shared,
+    lane: Lane,
+    place: Option<usize>,
+}
+
 impl Workers {
     /// For `takers` threads that take requests from the kernel.
     pub fn new(takers: usize) -> Self {
         let shared = Shared {
             inline: AtomicUsize::new(0),
-            max_inline: takers.saturating_sub(1),
+            inline_data: AtomicUsize::new(0),
+            takers,
+            begun: (0..takers).map(|_| AtomicU64::new(0)).collect(),
+            start: Instant::now(),
             max_threads: MemoryLimit::of_process().fitting(MAX_THREADS, THREAD),
-            queue: Mutex::default(),
-            arrived: Condvar::new(),
-            drained: Condvar::new(),
+            metadata: Queue::default(),
+            data: Queue::default(),
+            watch: Arc::default(),
         };
         Self {
             shared: Arc::new(shared),
         }
     }
 
-    /// Does `job` now or soon. A panic ends the job and nothing else: the reply that the job holds
-    /// is dropped, which answers the request with an error.
-    pub fn run(&self, job: impl FnOnce() + Send + 'static) {
-        let busy = self.shared.inline.fetch_add(1, Ordering::AcqRel);
-        if busy < self.shared.max_inline {
-            guarded(job);
-            self.shared.inline.fetch_sub(1, Ordering::AcqRel);
-        } else {
-            self.shared.inline.fetch_sub(1, Ordering::AcqRel);
-            self.hand_over(Box::new(job));
+    /// Has `work` find the answer, and `answer` give it, now or later. `work` may be done twice. A
+    /// panic ends this request and nothing else: where `answer` is dropped, the reply that it holds
+    /// answers with an error.
+    pub fn run<T: 'static>(
+        &self,
+        about: About,
+        work: impl Fn() -> T + Send + 'static,
+        answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) {
+        if about.is_slow {
+            match catch_unwind(AssertUnwindSafe(|| wait::attempt(&work))) {
+                Ok(Some(result)) => {
+                    guarded(|| answer(Ok(result)));
+                    return;
+                }
+                Ok(None) => {}
+                Err(_panic) => return tell_of_panic(),
+            }
+        } else if let Some(_place) = self.shared.enter(about.lane) {
+            guarded(|| answer(Ok(work())));
+            return;
+        }
+        let parked = Parked::new(about.pid, work, answer);
+        self.shared.watch.add(Arc::clone(&parked));
+        self.hand_over(about.lane, Box::new(move || parked.work()));
+    }
+
+    /// Does `job` now or later, and lets it end whatever happens.
+    pub fn run_once(&self, lane: Lane, job: impl FnOnce() + Send + 'static) {
+        match self.shared.enter(lane) {
+            Some(_place) => {
+                guarded(job);
+            }
+            None => self.hand_over(lane, Box::new(job)),
         }
     }
 
-    /// As [`run`](Self::run), for a job that needs bytes of the request: they are only copied where
-    /// the job is handed over.
-    pub fn run_with(&self, bytes: &[u8], job: impl FnOnce(&[u8]) + Send + 'static) {
-        let busy = self.shared.inline.fetch_add(1, Ordering::AcqRel);
-        if busy < self.shared.max_inline {
-            guarded(|| job(bytes));
-            self.shared.inline.fetch_sub(1, Ordering::AcqRel);
-        } else {
-            self.shared.inline.fetch_sub(1, Ordering::AcqRel);
-            let bytes = bytes.to_vec();
-            self.hand_over(Box::new(move || job(&bytes)));
+    /// As [`run_once`](Self::run_once), for a job that needs bytes of the request: they are only
+    /// copied where the job is handed over.
+    pub fn run_with(&self, lane: Lane, bytes: &[u8], job: impl FnOnce(&[u8]) + Send + 'static) {
+        match self.shared.enter(lane) {
+            Some(_place) => {
+                guarded(|| job(bytes));
+            }
+            None => {
+                let bytes = bytes.to_vec();
+                self.hand_over(lane, Box::new(move || job(&bytes)));
+            }
         }
+    }
+
+    /// Does `job` on a thread of its lane, whatever else goes on: for what may wait and cannot be
+    /// tried before.
+    pub fn run_aside(&self, lane: Lane, job: impl FnOnce() + Send + 'static) {
+        self.hand_over(lane, Box::new(job));
     }
 
     /// Waits until every job that was handed over has ended.
     pub fn drain(&self) {
-        let mut queue = self.shared.lock();
-        queue.draining = true;
-        let busy = |queue: &mut Queue| !queue.jobs.is_empty() || queue.idle < queue.threads;
-        let waited = self.shared.drained.wait_while(queue, busy);
-        waited.unwrap_or_else(PoisonError::into_inner).draining = false;
+        self.shared.metadata.drain();
+        self.shared.data.drain();
     }
 
-    fn hand_over(&self, job: Job) {
-        let mut queue = self.shared.lock();
-        if queue.idle <= queue.jobs.len() && queue.threads < self.shared.max_threads {
+    /// Fails the requests that wait for the source longer than a second from now on.
+    pub fn end(&self) {
+        self.shared.watch.end();
+    }
+
+    /// Whether a thread that takes requests has been answering one for so long.
+    pub fn is_stuck(&self, patience: Duration) -> bool {
+        let now = self.shared.now();
+        let patience = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        self.shared.begun.iter().any(|begun| {
+            let begun = begun.load(Ordering::Acquire);
+            begun != 0 && now.saturating_sub(begun) >= patience
+        })
+    }
+
+    /// What waits for the source.
+    pub fn waiting(&self) -> Waiting {
+        let shared = &self.shared;
+        Waiting {
+            now: shared.watch.waiting(),
+            metadata: shared.metadata.handed_over.load(Ordering::Relaxed),
+            data: shared.data.handed_over.load(Ordering::Relaxed),
+            threads: shared.metadata.lock().threads + shared.data.lock().threads,
+            refused: shared.watch.refused(),
+        }
+    }
+
+    fn hand_over(&self, lane: Lane, job: Job) {
+        let queue = self.shared.queue(lane);
+        queue.handed_over.fetch_add(1, Ordering::Relaxed);
+        let mut state = queue.lock();
+        if state.idle <= state.jobs.len() && state.threads < self.shared.max_threads {
             let shared = Arc::clone(&self.shared);
-            let thread = std::thread::Builder::new().name("forerun-fuse-slow".to_string());
-            match thread.spawn(move || shared.work()) {
-                Ok(_) => queue.threads += 1,
+            let name = match lane {
+                Lane::Metadata => "forerun-fuse-meta",
+                Lane::Data => "forerun-fuse-data",
+            };
+            let thread = std::thread::Builder::new().name(name.to_string());
+            match thread.spawn(move || shared.queue(lane).work()) {
+                Ok(_) => state.threads += 1,
                 // Without another thread those that there are must do; without any, this one.
-                Err(_) if queue.threads > 0 => {}
+                Err(_) if state.threads > 0 => {}
                 Err(_) => {
-                    drop(queue);
-                    return guarded(job);
+                    drop(state);
+                    guarded(job);
+                    return;
                 }
             }
         }
-        queue.jobs.push_back(job);
-        drop(queue);
-        self.shared.arrived.notify_one();
+        state.jobs.push_back(job);
+        drop(state);
+        queue.arrived.notify_one();
     }
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    const fn queue(&self, lane: Lane) -> &Queue {
+        match lane {
+            Lane::Metadata => &self.metadata,
+            Lane::Data => &self.data,
+        }
+    }
+
+    fn now(&self) -> u64 {
+        let elapsed = u64::try_from(self.start.elapsed().as_millis());
+        elapsed.unwrap_or(u64::MAX).saturating_add(1)
+    }
+
+    /// A place among the threads that take requests, if there is one left for the lane.
+    fn enter(&self, lane: Lane) -> Option<OnTheSpot<'_>> {
+        let all = self.inline.fetch_add(1, Ordering::AcqRel);
+        let is_free = all < self.takers.saturating_sub(1)
+            && match lane {
+                Lane::Metadata => true,
+                Lane::Data => {
+                    let data = self.inline_data.fetch_add(1, Ordering::AcqRel);
+                    let is_free = data < self.takers.saturating_sub(2);
+                    if !is_free {
+                        self.inline_data.fetch_sub(1, Ordering::AcqRel);
+                    }
+                    is_free
+                }
+            };
+        if !is_free {
+            self.inline.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        let now = self.now();
+        let place = self.begun.iter().position(|begun| {
+            let taken = begun.compare_exchange(0, now, Ordering::AcqRel, Ordering::Relaxed);
+            taken.is_ok()
+        });
+        Some(OnTheSpot {
+            shared: self,
+            lane,
+            place,
+        })
+    }
+}
+
+impl Drop for OnTheSpot<'_> {
+    fn drop(&mut self) {
+        let begun = self.place.and_then(|place| self.shared.begun.get(place));
+        if let Some(begun) = begun {
+            begun.store(0, Ordering::Release);
+        }
+        if self.lane == Lane::Data {
+            self.shared.inline_data.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.shared.inline.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drain(&self) {
+        let mut state = self.lock();
+        state.draining = true;
+        let busy = |state: &mut State| !state.jobs.is_empty() || state.idle < state.threads;
+        let waited = self.drained.wait_while(state, busy);
+        waited.unwrap_or_else(PoisonError::into_inner).draining = false;
     }
 
     fn work(&self) {
-        let mut queue = self.lock();
+        let mut state = self.lock();
         loop {
-            if let Some(job) = queue.jobs.pop_front() {
-                drop(queue);
+            if let Some(job) = state.jobs.pop_front() {
+                drop(state);
                 guarded(job);
-                queue = self.lock();
+                state = self.lock();
                 continue;
             }
-            queue.idle += 1;
-            if queue.draining {
+            state.idle += 1;
+            if state.draining {
                 self.drained.notify_all();
             }
             let (guard, timeout) = self
                 .arrived
-                .wait_timeout(queue, IDLE)
+                .wait_timeout(state, IDLE)
                 .unwrap_or_else(PoisonError::into_inner);
-            queue = guard;
-            queue.idle -= 1;
-            if timeout.timed_out() && queue.jobs.is_empty() {
-                queue.threads -= 1;
+            state = guard;
+            state.idle -= 1;
+            if timeout.timed_out() && state.jobs.is_empty() {
+                state.threads -= 1;
                 self.drained.notify_all();
                 return;
             }
@@ -156,83 +359,18 @@ impl Shared {
     }
 }
 
-fn guarded(job: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(job)).is_err() {
-        tracing::error!("a request panicked and was answered with an input/output error");
+/// Does `job`, and gives whether it ended without a panic.
+pub fn guarded(job: impl FnOnce()) -> bool {
+    let ended = catch_unwind(AssertUnwindSafe(job)).is_ok();
+    if !ended {
+        tell_of_panic();
     }
+    ended
+}
+
+fn tell_of_panic() {
+    tracing::error!("a request panicked and was answered with an input/output error");
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use super::*;
-
-    #[test]
-    fn slow_jobs_do_not_hold_up_others() {
-        let workers = Workers::new(2);
-        let (release, gate) = mpsc::channel::<()>();
-        let gate = Arc::new(Mutex::new(gate));
-        let (done, finished) = mpsc::channel();
-        // One slow job on the spot, twenty more handed over: run() must return each time.
-        let first = {
-            let (workers, gate, done) = (workers.clone(), Arc::clone(&gate), done.clone());
-            std::thread::spawn(move || {
-                workers.run(move || {
-                    gate.lock().unwrap().recv().unwrap();
-                    done.send("slow").unwrap();
-                });
-            })
-        };
-        while workers.shared.inline.load(Ordering::Acquire) == 0 {
-            std::thread::yield_now();
-        }
-        for _ in 0..20 {
-            let (gate, done) = (Arc::clone(&gate), done.clone());
-            workers.run(move || {
-                gate.lock().unwrap().recv().unwrap();
-                done.send("slow").unwrap();
-            });
-        }
-        workers.run(move || done.send("quick").unwrap());
-        assert_eq!(finished.recv().unwrap(), "quick");
-        for _ in 0..21 {
-            release.send(()).unwrap();
-        }
-        assert_eq!(finished.iter().filter(|name| *name == "slow").count(), 21);
-        first.join().unwrap();
-    }
-
-    #[test]
-    fn draining_waits_for_what_was_handed_over() {
-        let workers = Workers::new(1);
-        let done = Arc::new(AtomicUsize::new(0));
-        for _ in 0..8 {
-            let done = Arc::clone(&done);
-            workers.run(move || {
-                std::thread::yield_now();
-                done.fetch_add(1, Ordering::AcqRel);
-            });
-        }
-        workers.drain();
-        assert_eq!(done.load(Ordering::Acquire), 8);
-        workers.drain();
-    }
-
-    #[test]
-    fn a_panic_ends_one_job() {
-        let workers = Workers::new(1);
-        let (done, finished) = mpsc::channel();
-        for n in 0..3 {
-            let done = done.clone();
-            workers.run(move || {
-                assert_ne!(n, 1, "a panic on purpose");
-                done.send(n).unwrap();
-            });
-        }
-        drop(done);
-        let mut seen: Vec<_> = finished.iter().collect();
-        seen.sort_unstable();
-        assert_eq!(seen, [0, 2]);
-    }
-}
+mod tests;

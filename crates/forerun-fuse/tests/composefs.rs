@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -126,6 +126,33 @@ fn missing_and_changed_objects_are_eio_at_open_and_no_matter_for_stat() {
     drop(mount);
     let mount = made.mount(",verity=off");
     assert_eq!(fs::read(made.file(100)).unwrap(), changed);
+    drop(mount);
+}
+
+#[test]
+fn an_object_that_was_changed_after_it_was_verified_is_eio_when_it_is_opened_again() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let made = make("composefs-again");
+    let mount = made.mount(",verity=require");
+    let refused = |len| fs::File::open(made.file(len)).unwrap_err().raw_os_error();
+    assert_eq!(fs::read(made.file(5000)).unwrap(), content(5000));
+    let object = fs::File::options().write(true).open(made.object(5000));
+    object.unwrap().write_all_at(b"altered", 2000).unwrap();
+    assert_eq!(refused(5000), Some(EIO));
+    // Also while another handle has it open, and the kernel reads it by itself.
+    let held = fs::File::open(made.file(3_000_000)).unwrap();
+    let path = made.object(3_000_000);
+    let object = fs::File::options().write(true).open(&path).unwrap();
+    object.write_all_at(b"altered", 2000).unwrap();
+    assert_eq!(refused(3_000_000), Some(EIO));
+    // A right one in its place is not what the kernel reads for the handle that is there.
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, content(3_000_000)).unwrap();
+    assert_eq!(refused(3_000_000), Some(EIO));
+    drop(held);
+    assert_eq!(fs::read(made.file(3_000_000)).unwrap(), content(3_000_000));
     drop(mount);
 }
 

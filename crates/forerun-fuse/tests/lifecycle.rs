@@ -5,6 +5,7 @@ mod common;
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -209,6 +210,109 @@ fn what_was_mounted_on_top_is_left_alone() {
     umount(&place.mnt(), options).unwrap();
     assert_eq!(mount.unmount().unwrap(), Unmounted::Done);
     mount.wait().unwrap();
+}
+
+/// Mounts an empty tmpfs on the directory.
+fn mount_tmpfs(dir: &Path) {
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("x", dir, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
+}
+
+/// Number of mounts on exactly this path.
+fn mounts_on(path: &Path) -> usize {
+    let all = mounts().unwrap();
+    all.iter().filter(|one| one.mount_point == path).count()
+}
+
+/// A bind mount shows the same device number as the mount that it was made from.
+#[test]
+fn a_bind_mount_of_ours_on_top_is_left_alone() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("bound");
+    let mnt = place.mnt();
+    let mut mount = mount_memory(&sample(), &place, "");
+    rustix::mount::mount_bind(&mnt, &mnt).unwrap();
+    let covered = mount.unmount().unwrap_err();
+    assert!(matches!(covered, UmountError::Covered { .. }), "{covered}");
+    assert_eq!(mounts_on(&mnt), 2);
+    umount(&mnt, UmountOptions::default()).unwrap();
+    assert_eq!(mount.unmount().unwrap(), Unmounted::Done);
+    mount.wait().unwrap();
+}
+
+#[test]
+fn a_mount_inside_ours_keeps_it() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("inside");
+    let mut builder = MemFsBuilder::new();
+    builder.dir("dir");
+    let mount = mount_memory(&builder.build(), &place, "");
+    let inner = place.mnt().join("dir");
+    mount_tmpfs(&inner);
+    let kept = mount.unmount().unwrap_err();
+    assert!(matches!(kept, UmountError::HoldsMount { .. }), "{kept}");
+    let lazy = UmountOptions {
+        lazy: true,
+        ..UmountOptions::default()
+    };
+    let kept = umount(&place.mnt(), lazy).unwrap_err();
+    assert!(matches!(kept, UmountError::HoldsMount { .. }), "{kept}");
+    assert!(is_mounted(&inner) && is_mounted(&place.mnt()));
+    rustix::mount::unmount(&inner, rustix::mount::UnmountFlags::empty()).unwrap();
+    assert_eq!(mount.unmount().unwrap(), Unmounted::Done);
+}
+
+#[test]
+fn a_mount_that_was_moved_is_unmounted_where_it_is() {
+    if !can_mount() {
+        return;
+    }
+    let (place, other) = (Place::new("moved"), Place::new("moved-to"));
+    // Below a shared mount nothing can be moved.
+    let private = rustix::mount::MountPropagationFlags::PRIVATE;
+    mount_tmpfs(&place.mnt());
+    rustix::mount::mount_change(place.mnt(), private).unwrap();
+    let first = place.mnt().join("first");
+    fs::create_dir(&first).unwrap();
+    let image = sample();
+    let options = MountOptions::default();
+    let engine = options.open_options().engine;
+    let reader = common::reader(image.driver(), Arc::new(image.source.clone()), &engine);
+    let mut mount = mount_reader(reader, &first, &options).unwrap();
+    rustix::mount::mount_move(&first, other.mnt()).unwrap();
+    mount_tmpfs(&first);
+    assert_eq!(mount.unmount().unwrap(), Unmounted::Done);
+    assert!(!is_mounted(&other.mnt()) && is_mounted(&first));
+    mount.wait().unwrap();
+}
+
+/// Every user may name a FIFO, or a file of another filesystem of theirs, as the source of a mount.
+#[test]
+fn umount_opens_no_source_but_files_and_block_devices() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new("fifo");
+    let fifo = place.dir().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o666);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
+    let volume = MemVolume::in_memory(1 << 20, 4096);
+    let device = volume.device();
+    let volume = Volume::new(Arc::new(volume), device, Arc::default());
+    let options = MountOptions::parse(&format!("fsname={}", fifo.display())).unwrap();
+    let mount = mount_volume(Arc::new(volume), &place.mnt(), &options).unwrap();
+    let (done, finished) = std::sync::mpsc::channel();
+    let mnt = place.mnt();
+    std::thread::spawn(move || done.send(umount(&mnt, UmountOptions::default())));
+    finished
+        .recv_timeout(Duration::from_secs(30))
+        .unwrap()
+        .unwrap();
+    drop(mount);
 }
 
 #[test]

@@ -317,6 +317,132 @@ fn auto_unmount_goes_with_its_process() {
     scene.is_gone();
 }
 
+/// Number of processes of `auto_unmount` for a scene, which have its path among their arguments.
+fn guards(scene: &Scene) -> usize {
+    let dir = scene.place.dir().display().to_string();
+    let is_guard = |entry: &fs::DirEntry| {
+        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).into_owned();
+        words.contains("forerun-auto-unmount") && words.contains(&dir)
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.filter(is_guard).count()
+}
+
+/// Mounts an empty tmpfs on the directory.
+fn mount_tmpfs(dir: &Path) {
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("x", dir, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
+}
+
+#[test]
+fn auto_unmount_leaves_other_mounts_on_top_and_inside_alone() {
+    let Some(scene) = Scene::new("auto-covered") else {
+        return;
+    };
+    for inner in [scene.mnt(), scene.mnt().join("dir")] {
+        let (ok, text) = scene.mount("auto_unmount");
+        assert!(ok, "{text}");
+        assert_eq!(guards(&scene), 1);
+        let before = is_mounted(&inner);
+        mount_tmpfs(&inner);
+        scene.signal(Signal::KILL);
+        eventually("the guard has ended", || guards(&scene) == 0);
+        run(Command::new("umount").arg(&inner));
+        assert_eq!(is_mounted(&inner), before, "{}", inner.display());
+        assert!(is_mounted(&scene.mnt()), "ours is still there, dead");
+        let (ok, text) = run(&mut scene.forerun(&["umount", "mnt"]));
+        assert!(ok && !is_mounted(&scene.mnt()), "{text}");
+    }
+}
+
+#[test]
+fn a_dead_mount_is_not_removed_with_a_mount_inside() {
+    let Some(scene) = Scene::new("dead-inside") else {
+        return;
+    };
+    assert!(scene.mount("ro").0);
+    let inner = scene.mnt().join("dir");
+    mount_tmpfs(&inner);
+    scene.signal(Signal::KILL);
+    eventually("it has ended", || scene.server().is_none());
+    for words in [&["umount", "mnt"][..], &["mount", "image.romfs", "mnt"]] {
+        let (ok, text) = run(&mut scene.forerun(words));
+        assert!(!ok && text.contains("dir"), "{text}");
+        assert!(is_mounted(&inner), "{words:?}: {text}");
+    }
+    assert!(run(Command::new("umount").arg(&inner)).0);
+}
+
+/// Numbers of the processes that have a file open.
+fn holders(path: &Path) -> Vec<i32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let has_it = |number: &i32| {
+        let open = fs::read_dir(format!("/proc/{number}/fd"));
+        let mut open = open.into_iter().flatten().flatten();
+        open.any(|one| fs::read_link(one.path()).is_ok_and(|to| to == path))
+    };
+    numbers.filter(has_it).collect()
+}
+
+#[test]
+fn descriptors_of_the_caller_are_not_kept_open() {
+    let Some(scene) = Scene::new("inherited") else {
+        return;
+    };
+    let secret = scene.place.dir().join("secret");
+    fs::write(&secret, "").unwrap();
+    // The image is named by a descriptor, which the process in the background has to open first.
+    let script = r#"exec "$0" mount -o auto_unmount /dev/fd/8 mnt 7<secret 8<image.romfs"#;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).arg(&scene.program);
+    let (ok, text) = run(shell.current_dir(scene.place.dir()));
+    assert!(ok, "{text}");
+    scene.answers();
+    assert_eq!(guards(&scene), 1);
+    assert!(holders(&secret).is_empty());
+    let processes = scene.processes();
+    let holding = holders(&scene.image);
+    assert_eq!(
+        (processes.len(), holding.len()),
+        (2, 1),
+        "only the server has it"
+    );
+    assert!(
+        processes
+            .iter()
+            .any(|pid| pid.as_raw_nonzero().get() == holding[0])
+    );
+    assert!(run(&mut scene.forerun(&["umount", "mnt"])).0);
+}
+
+#[test]
+fn logs_and_traces_behind_links_of_other_users_are_refused() {
+    let Some(scene) = Scene::new("log-link") else {
+        return;
+    };
+    let (shared, victim) = (
+        scene.place.dir().join("shared"),
+        scene.place.dir().join("victim"),
+    );
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::write(&victim, "victim").unwrap();
+    std::os::unix::fs::symlink(&victim, shared.join("log")).unwrap();
+    for option in ["--log", "--trace"] {
+        let words = ["mount", option, "shared/log", "image.romfs", "mnt"];
+        let (ok, text) = run(&mut scene.forerun(&words));
+        assert!(!ok && text.contains("symbolic link"), "{option}: {text}");
+        assert!(!is_mounted(&scene.mnt()));
+        assert_eq!(fs::read(&victim).unwrap(), b"victim");
+    }
+    let (ok, text) =
+        run(&mut scene.forerun(&["mount", "--log", "/dev/null", "image.romfs", "mnt"]));
+    assert!(ok, "{text}");
+    assert!(run(&mut scene.forerun(&["umount", "mnt"])).0);
+}
+
 #[test]
 fn without_root() {
     let Some(scene) = Scene::new("rootless") else {

@@ -4,11 +4,12 @@ use std::fmt;
 use std::hash::Hash;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use crate::{BlobId, u64_from};
+use crate::{BlobId, u64_from, wait};
 
 /// A block by where its stored form starts, and how much of it was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +60,10 @@ impl<V: Deref<Target = [u8]>, E> Weighter<BlockKey, Slot<V, E>> for ByLength {
     }
 }
 
+type Guarded<'c, V, E> =
+    GuardResult<'c, BlockKey, Slot<V, E>, ByLength, DefaultHashBuilder, Life<V, E>>;
+type Life<V, E> = DefaultLifecycle<BlockKey, Slot<V, E>>;
+
 /// Decoded blocks or metadata blocks, bounded in bytes; `V` is a handle on one, cheap to clone.
 ///
 /// For each key one load is in flight; others that want the block wait for it. A load that fails
@@ -108,29 +113,51 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
         self.cache.contains_key(&key)
     }
 
-    /// The block, loaded by this call if need be.
+    /// The block, loaded by this call if need be. Where another thread loads it, this call waits if
+    /// the rules of [`wait`] allow it, and otherwise loads for itself.
     ///
     /// # Errors
-    /// That of the load, whichever thread ran it.
+    /// That of the load, whichever thread ran it. The failure of a thread that may not wait is its
+    /// own.
     pub fn get_or_load(
         &self,
         key: BlockKey,
         load: impl FnOnce() -> Result<V, E>,
     ) -> Result<(V, Lookup), E> {
-        match self.cache.get_value_or_guard(&key, None) {
+        match self.value_or_guard(key) {
             GuardResult::Value(slot) => Ok((slot?, Lookup::Hit)),
             GuardResult::Guard(guard) => {
                 // A panic in `load` drops the guard, and one of those waiting loads in its stead.
                 let slot = load();
                 let failed = slot.is_err();
+                if failed && wait::was_refused() {
+                    drop(guard);
+                    return Ok((slot?, Lookup::Loaded));
+                }
                 let kept = guard.insert(slot.clone()).is_ok();
                 if failed && kept {
                     self.cache.remove_if(&key, |slot| slot.is_err());
                 }
                 Ok((slot?, Lookup::Loaded))
             }
-            // No time-out was given, so this is a caller that must load for itself.
+            // This thread may not wait for the one that loads.
             GuardResult::Timeout => Ok((load()?, Lookup::Loaded)),
+        }
+    }
+
+    /// The block, or the duty to load it. Waits in slices where a rule is in force.
+    fn value_or_guard(&self, key: BlockKey) -> Guarded<'_, V, E> {
+        if !wait::is_ruled() {
+            return self.cache.get_value_or_guard(&key, None);
+        }
+        // An attempt loads for itself: it succeeds where the source has the bytes.
+        let may_wait = || !wait::is_attempt() && wait::allowed().is_ok();
+        let mut slice = Duration::ZERO;
+        loop {
+            match self.cache.get_value_or_guard(&key, Some(slice)) {
+                GuardResult::Timeout if may_wait() => slice = wait::SLICE,
+                found => return found,
+            }
         }
     }
 
@@ -193,6 +220,34 @@ mod tests {
         assert!(cache.get(key(1)).is_none() && !cache.contains(key(1)));
         let (_, lookup) = cache.get_or_load(key(1), || Ok(vec![1].into())).unwrap();
         assert_eq!(lookup, Lookup::Loaded);
+    }
+
+    #[test]
+    fn a_thread_that_may_not_wait_neither_waits_nor_fails_others() {
+        let cache = BlockCache::<String>::new(1 << 20, 4096);
+        let load = |text: &str| cache.get_or_load(key(1), || Err(text.into()));
+        // Its failure is not that of a thread that waits for the same block.
+        let refused = wait::attempt(|| {
+            cache.get_or_load(key(1), || {
+                let refused = wait::allowed().map_err(|error| error.to_string());
+                refused.map(|()| vec![1].into())
+            })
+        });
+        assert!(refused.is_none() && cache.get(key(1)).is_none());
+        let outer = cache.get_or_load(key(1), || {
+            std::thread::scope(|scope| {
+                let attempt = scope.spawn(|| wait::attempt(|| load("its own")));
+                let error = attempt.join().unwrap().unwrap().unwrap_err();
+                assert_eq!(error, "its own");
+                let stop = Arc::new(wait::Stop::default());
+                stop.set();
+                let stopped = scope.spawn(move || wait::until(&stop, || load("stopped")));
+                assert_eq!(stopped.join().unwrap().unwrap_err(), "stopped");
+            });
+            Ok(vec![7].into())
+        });
+        assert_eq!(outer.unwrap().0[..], [7]);
+        assert_eq!(cache.get(key(1)).unwrap()[..], [7]);
     }
 
     #[test]

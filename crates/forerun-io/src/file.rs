@@ -74,6 +74,18 @@ impl FileSource {
         &self.file
     }
 
+    /// Opens now what long reads open at their first use, for a process that may not open files later.
+    pub fn open_all(&self) {
+        let _second = self.forward();
+        let _third = self.direct();
+    }
+
+    fn direct(&self) -> Option<&Direct> {
+        // The unit of a device is not asked for: a transfer that it refuses goes the other way.
+        let opened = || Direct::of(&self.file, 512, false);
+        self.direct.get_or_init(opened).as_ref()
+    }
+
     /// The file as who goes forward reads it. Long reads of a file that is said to be read at random
     /// fill the page cache page by page, each of which is a part of the request to the disk: that
     /// takes half as long again, and most of the work. Ahead of a sequential reader the kernel fills it
@@ -87,11 +99,7 @@ impl FileSource {
     /// Past the page cache where the bytes are not in there: memory that nobody had in use costs more
     /// to come by than they do.
     fn read_once(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        // The unit of a device is not asked for: a transfer that it refuses goes the other way.
-        let opened = self
-            .direct
-            .get_or_init(|| Direct::of(&self.file, 512, false));
-        match opened {
+        match self.direct() {
             Some(direct) if !self.is_cached(offset, out.len()) => {
                 direct.fill(&self.file, offset, out)
             }

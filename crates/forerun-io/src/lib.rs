@@ -4,7 +4,8 @@
 //! boundary a block crosses ([`Observer`], [`IoStats`], [`Event`]), the bounded single-flight
 //! [`BlockCache`], the rule that cuts a source into blocks ([`BlockGeometry`]) and the [`Limits`]
 //! that bound what hostile images may ask for. Stores that can be changed are a [`BlockDevice`];
-//! [`WriteBack`] keeps what was changed of their metadata until it is committed.
+//! [`WriteBack`] keeps what was changed of their metadata until it is committed. [`wait`] says how
+//! long a thread may wait for any of them.
 //!
 //! It knows no image format, no front end and no decompression.
 
@@ -22,15 +23,18 @@ mod memory;
 mod memory_device;
 mod memory_limit;
 mod mountinfo;
+mod mountpoint;
 mod num;
 mod observe;
 mod output;
+mod output_file;
 mod read_at;
 mod stats;
 mod trace;
 mod trace_file;
 mod trace_summary;
 mod undo;
+pub mod wait;
 mod window;
 mod write_back;
 
@@ -47,10 +51,12 @@ pub use limits::Limits;
 pub use memory::MemorySource;
 pub use memory_device::MemoryDevice;
 pub use memory_limit::{MemoryLimit, Mib, SetBy};
-pub use mountinfo::{MountEntry, is_mounted_for_writing, mounts, parse_mounts, top_mount};
+pub use mountinfo::{MountEntry, is_mounted_for_writing, mounts, parse_mounts};
+pub use mountpoint::{Mountpoint, Sight, VisibleMount, find_mount, mount_at, mount_of};
 pub use num::{saturating_usize, u64_from};
 pub use observe::{Counted, Observer};
 pub use output::CountedWrite;
+pub use output_file::OutputFile;
 pub use read_at::{BlobId, Pattern, ReadAt, past_end};
 pub use stats::{Counter, IoStats, StatsSnapshot};
 pub use trace::{Event, EventKind, EventLog, EventSink, Purpose, Structure};

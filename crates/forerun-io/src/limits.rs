@@ -26,6 +26,8 @@ pub struct Limits {
     pub block_len: u32,
     /// Bytes that directory indexes may hold in memory, all together.
     pub dir_index_bytes: usize,
+    /// Bytes that a walk or a listing may hold in memory, with what is collected during it.
+    pub walk_bytes: u64,
 }
 
 impl Default for Limits {
@@ -42,6 +44,7 @@ impl Default for Limits {
             total_bytes: u64::MAX,
             block_len: 16 << 20,
             dir_index_bytes: 64 << 20,
+            walk_bytes: 128 << 20,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::{
     BlobId, BlockKey, Counter, Event, EventKind, EventSink, IoStats, Pattern, Purpose, ReadAt,
-    Structure, u64_from,
+    Structure, u64_from, wait,
 };
 
 /// Decoded blocks remembered to tell a repeated decode from a first one: 12 MiB at the most.
@@ -260,10 +260,20 @@ impl Counted {
         purpose: Purpose,
         result: io::Result<()>,
     ) -> io::Result<()> {
+        // A read that this thread may not wait for was not made.
+        if result.is_err() && wait::was_refused() {
+            return result;
+        }
         let len = u64_from(out.len());
         self.observer
             .source_read(self.blob, offset, len, purpose, result.is_ok());
         result
+    }
+
+    /// As [`ReadAt::is_slow`].
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        self.inner.is_slow()
     }
 
     /// As [`ReadAt::done_with`].

@@ -65,6 +65,13 @@ pub trait ReadAt: Send + Sync {
     fn done_with(&self, range: Range<u64>) {
         let _ = range;
     }
+
+    /// Whether a read may have to wait for a server now. A front end then answers what is here
+    /// before it waits ([`wait::attempt`](crate::wait::attempt)); a source that says so must keep to
+    /// the rules of [`wait`](crate::wait).
+    fn is_slow(&self) -> bool {
+        false
+    }
 }
 
 impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
@@ -86,6 +93,10 @@ impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
 
     fn done_with(&self, range: Range<u64>) {
         (**self).done_with(range);
+    }
+
+    fn is_slow(&self) -> bool {
+        (**self).is_slow()
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::{BlobId, Event, EventKind, EventSink, Purpose, Structure};
+use crate::{BlobId, Event, EventKind, EventSink, OutputFile, Purpose, Structure};
 
 /// The first line of a trace.
 const HEAD: &str =
@@ -24,12 +24,12 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Begins a trace in a new file, in the place of an old one.
+    /// Begins a trace in a file, whose old contents are dropped.
     ///
     /// # Errors
-    /// What creating and writing the file reports.
+    /// Those of [`OutputFile::open`] and of writing.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let mut out = BufWriter::with_capacity(1 << 16, File::create(path)?);
+        let mut out = BufWriter::with_capacity(1 << 16, OutputFile::Replace.open(path)?);
         writeln!(out, "{HEAD}")?;
         out.flush()?;
         let out = Mutex::new(Some(out));

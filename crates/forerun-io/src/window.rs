@@ -69,6 +69,10 @@ impl<S: ReadAt> ReadAt for Window<S> {
             self.inner.done_with(base + range.start..base + end);
         }
     }
+
+    fn is_slow(&self) -> bool {
+        self.inner.is_slow()
+    }
 }
 
 impl<D: BlockDevice> BlockDevice for Window<D> {

@@ -109,6 +109,9 @@ pub enum Error {
         "the kernel tells of no reads of the cache's file before they happen: that takes Linux 6.14 and a cache on ext4, btrfs or XFS"
     )]
     NoPreContent,
+    /// Another process filled a mount of an image that is not the one at the server any more.
+    #[error("the image at the server is not the one that is mounted any more")]
+    OtherImage,
     /// The metadata of an image at a server cannot all be read.
     #[error("reading all metadata of the image: {source}")]
     Metadata {
@@ -139,6 +142,20 @@ pub enum Error {
     Busy {
         /// The directory.
         path: PathBuf,
+    },
+    /// Another mount is on top.
+    #[error("{} is covered by another mount; unmount that first", path.display())]
+    Covered {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Another mount is inside it.
+    #[error("{} is mounted inside {}; unmount that first", inner.display(), path.display())]
+    HoldsMount {
+        /// The directory.
+        path: PathBuf,
+        /// The mount inside.
+        inner: PathBuf,
     },
     /// The mount could not be taken down.
     #[error("unmounting {}: {source}", path.display())]

@@ -31,8 +31,11 @@ mod umount;
 mod verity;
 
 pub use error::{Error, Refusal};
-pub use filler::{Asked, Ended, FillMonitor, GuardArgs, OnDemand, mount_remote, run_guard};
+pub use filler::{
+    Asked, Ended, FillMonitor, FillerCommand, GuardArgs, OnDemand, Resumed, mount_remote,
+    resume_remote, resumed, run_guard,
+};
 pub use mark::{image_of, is_ours};
 pub use mount::{Mounted, Way, mount};
 pub use options::{Options, Route};
-pub use umount::umount;
+pub use umount::{take_down, umount};

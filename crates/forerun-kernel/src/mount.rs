@@ -3,11 +3,12 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use forerun::Image;
+use forerun::{Image, MountEntry, Mountpoint, mount_of};
 use rustix::io::Errno;
 
 use crate::context::{Context, check_permission};
@@ -35,6 +36,9 @@ pub struct Mounted {
     pub prefetched: u64,
     /// What the kernel said to other ways that were tried before.
     pub refusals: Vec<Refusal>,
+    /// Its line in the table of mounts, by which [`take_down`](crate::take_down()) knows it; nothing if
+    /// it has been unmounted already.
+    pub entry: Option<MountEntry>,
 }
 
 /// How the kernel reads an image.
@@ -61,6 +65,7 @@ impl Mounted {
             overlay: false,
             prefetched,
             refusals: Vec::new(),
+            entry: None,
         }
     }
 }
@@ -95,7 +100,7 @@ pub fn mount(image: &Image, path: &Path, dir: &Path, options: &Options) -> Resul
         "squashfs" => "squashfs",
         format => return Err(Error::UnknownFormat { format }),
     };
-    let dir = mountpoint(dir)?;
+    let place = mountpoint(dir)?;
     check_permission(fstype)?;
     let objects = match image.format() {
         "composefs" => Some(open_objects(options)?),
@@ -110,25 +115,27 @@ pub fn mount(image: &Image, path: &Path, dir: &Path, options: &Options) -> Resul
         }
         None => mount,
     };
-    overlay::attach(&mount, &dir).map_err(|error| Error::Attach {
-        path: dir,
-        source: error.into(),
-    })?;
+    mounted.entry = attach(&mount, &place)?;
     Ok(mounted)
 }
 
-/// The absolute path of a directory.
-pub fn mountpoint(dir: &Path) -> Result<PathBuf, Error> {
-    let unusable = |source| Error::Mountpoint {
-        path: dir.to_path_buf(),
-        source,
-    };
-    let path = dir.canonicalize().map_err(unusable)?;
-    if path.metadata().map_err(unusable)?.is_dir() {
-        Ok(path)
-    } else {
-        Err(Error::NotADirectory { path })
-    }
+/// Opens a directory to mount on. The mount goes to this directory, wherever its path leads by then.
+pub fn mountpoint(dir: &Path) -> Result<Mountpoint, Error> {
+    let path = dir.to_path_buf();
+    Mountpoint::open(dir).map_err(|source| match source.kind() {
+        io::ErrorKind::NotADirectory => Error::NotADirectory { path },
+        _ => Error::Mountpoint { path, source },
+    })
+}
+
+/// Puts a finished mount on a directory. Returns its line in the table of mounts.
+pub fn attach(mount: &OwnedFd, place: &Mountpoint) -> Result<Option<MountEntry>, Error> {
+    let attached = place.attach(mount);
+    attached.map_err(|error| Error::Attach {
+        path: place.path().to_path_buf(),
+        source: error.into(),
+    })?;
+    Ok(mount_of(mount).ok())
 }
 
 fn open_objects(options: &Options) -> Result<Named, Error> {
@@ -298,6 +305,7 @@ impl<'i> Source<'i> {
             overlay: false,
             prefetched,
             refusals: Vec::new(),
+            entry: None,
         }
     }
 }
@@ -314,4 +322,33 @@ fn is_about_the_file(refusal: &Refusal) -> bool {
 enum Held {
     Loop(LoopDevice),
     Named(Named),
+}
+
+#[cfg(test)]
+mod tests {
+    use forerun_testkit::{require, temp_dir};
+    use rustix::mount::UnmountFlags;
+
+    use super::*;
+
+    #[test]
+    fn a_mountpoint_swapped_for_a_link_after_the_check_gets_the_mount_all_the_same() {
+        if !require::root() {
+            return;
+        }
+        let temp = temp_dir("kernel-swapped");
+        let at = |name: &str| temp.path().canonicalize().unwrap().join(name);
+        for name in ["mnt", "elsewhere"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        let checked = mountpoint(&at("mnt")).unwrap();
+        std::fs::rename(at("mnt"), at("checked")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", at("mnt")).unwrap();
+        let context = Context::open("tmpfs", "tmpfs".to_string()).unwrap();
+        let mount = context.mount(&Options::default()).unwrap();
+        let entry = attach(&mount, &checked).unwrap().unwrap();
+        drop(mount);
+        rustix::mount::unmount(&entry.mount_point, UnmountFlags::DETACH).unwrap();
+        assert_eq!(entry.mount_point, at("checked"));
+    }
 }

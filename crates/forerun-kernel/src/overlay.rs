@@ -88,8 +88,8 @@ fn finish(context: Context, objects: &OsStr, options: &Options) -> Result<OwnedF
     context.set(DATA, objects)?.mount(options)
 }
 
-/// Puts a mount that is nowhere on a directory.
-pub fn attach(mount: &OwnedFd, dir: &Path) -> rustix::io::Result<()> {
+/// Puts a mount that is nowhere on a directory that only this user can change.
+fn attach(mount: &OwnedFd, dir: &Path) -> rustix::io::Result<()> {
     move_mount(mount, "", CWD, dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 

@@ -1,29 +1,53 @@
-//! Taking a mount of the kernel down. What is below it (the EROFS of a composefs mount, a loop
-//! device) goes with it: nobody else holds them.
+//! Taking a mount of the kernel down. The parts below it (the EROFS of a composefs mount, a loop
+//! device) go with it: only the mount holds them.
 
 use std::path::Path;
 
+use forerun::{MountEntry, Sight, find_mount, mount_at};
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 
 use crate::error::Error;
 
-/// Unmounts what is on top of `path`, an absolute path; with `lazy` out of sight at once, and for
-/// good when its last user is gone.
+/// Unmounts the mount that is seen at `path`; with `lazy` it is out of sight at once, and ends with its
+/// last user.
 ///
 /// # Errors
-/// [`Error::Busy`], [`Error::NotPermitted`], [`Error::Umount`].
+/// Those of [`take_down`]; nothing is mounted there.
 pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
-    let mut flags = UnmountFlags::NOFOLLOW;
-    flags.set(UnmountFlags::DETACH, lazy);
-    rustix::mount::unmount(path, flags).map_err(|error| {
-        let path = path.to_path_buf();
-        match error {
-            Errno::BUSY => Error::Busy { path },
-            error => Error::Umount {
-                path,
-                source: error.into(),
-            },
-        }
+    let failed = |source| Error::Umount {
+        path: path.to_path_buf(),
+        source,
+    };
+    match mount_at(path).map_err(failed)? {
+        Some(mount) => take_down(&mount, lazy),
+        None => Err(failed(Errno::INVAL.into())),
+    }
+}
+
+/// As [`umount`], just this mount, wherever it has been moved. A mount that ended is no error.
+///
+/// # Errors
+/// [`Error::Busy`], [`Error::Covered`], [`Error::HoldsMount`], [`Error::Umount`].
+pub fn take_down(mount: &MountEntry, lazy: bool) -> Result<(), Error> {
+    let path = mount.mount_point.clone();
+    let seen = match find_mount(mount) {
+        Ok(Sight::Visible(seen)) => seen,
+        Ok(Sight::Gone) => return Ok(()),
+        Ok(Sight::Covered) => return Err(Error::Covered { path }),
+        Err(source) => return Err(Error::Umount { path, source }),
+    };
+    let path = seen.path().to_path_buf();
+    let inner = seen.inner().map(Path::to_path_buf);
+    let unmounted = match inner {
+        Some(inner) if lazy => return Err(Error::HoldsMount { path, inner }),
+        _ => seen.unmount(lazy),
+    };
+    unmounted.map_err(|error| match (error, inner) {
+        (Errno::BUSY, Some(inner)) => Error::HoldsMount { path, inner },
+        (Errno::BUSY, None) => Error::Busy { path },
+        (error, _) => Error::Umount {
+            path,
+            source: error.into(),
+        },
     })
 }

@@ -235,6 +235,7 @@ fn what_is_refused_leaves_nothing() {
     let (image, remote) = served.open("image", "refused");
     let no_guard = GuardArgs {
         args: vec!["no_such_test_at_all".into(), "--exact".into()],
+        filler: None,
     };
     let options = Options::default();
     let error = mount_remote(&image, &remote, &place.mnt(), &options, no_guard).unwrap_err();
@@ -345,6 +346,50 @@ fn the_end_of_the_cgroup_of_the_filler_shows_no_zeros() {
     assert!(killed.lines().all(|line| line != guard.to_string()));
     let (right, failed) = filler.read_and_kill(&served.place.mnt(), 7);
     assert!(right > 0 && failed > 0, "{right} right, {failed} failed");
+    end(&served.place.mnt());
+    wait_for_file(&format!("/proc/{guard}/exe"), false);
+    served.place.nothing_left();
+}
+
+/// Reads that wait when a filler dies are answered by the next one.
+#[test]
+fn a_filler_that_dies_is_replaced() {
+    if !can_mount("erofs") {
+        return;
+    }
+    let Some(served) = Served::new("kernel-on-demand-replaced") else {
+        return;
+    };
+    served.place.erofs("image", |_| ());
+    let mut filler = served.start_filler_with("image", "replaced", None, Some(3));
+    let guard = filler.guard;
+    let (right, failed) = filler.read_and_kill_three(&served.place.mnt());
+    // A filler that dies in the few microseconds between taking a read and recording it leaves one
+    // that nobody knows of: it fails.
+    assert!(right > 0 && failed <= 1, "{right} right, {failed} failed");
+    assert!(
+        fs::metadata(format!("/proc/{guard}")).is_ok(),
+        "the guard is the same"
+    );
+    end(&served.place.mnt());
+    wait_for_file(&format!("/proc/{guard}/exe"), false);
+    served.place.nothing_left();
+}
+
+/// The fourth death within a minute is one too many: reads of what is not here fail, and give no zeros.
+#[test]
+fn fillers_that_die_too_often_are_not_replaced() {
+    if !can_mount("erofs") {
+        return;
+    }
+    let Some(served) = Served::new("kernel-on-demand-too-often") else {
+        return;
+    };
+    served.place.erofs("image", |_| ());
+    let mut filler = served.start_filler_with("image", "often", None, Some(2));
+    let (right, failed) = filler.read_and_kill_three(&served.place.mnt());
+    assert!(right > 0 && failed > 0, "{right} right, {failed} failed");
+    let guard = filler.guard;
     end(&served.place.mnt());
     wait_for_file(&format!("/proc/{guard}/exe"), false);
     served.place.nothing_left();

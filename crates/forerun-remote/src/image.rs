@@ -1,16 +1,16 @@
 //! A remote image as a source like any other.
 
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forerun_cache::{AccessList, AccessRecorder, CachedBlob};
-use forerun_io::{FileSource, ReadAt, past_end, u64_from};
+use forerun_io::{FileSource, OutputFile, ReadAt, past_end, u64_from, wait};
 
 use crate::fetch::{Fetcher, Patience};
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Pending, Scheduler};
 use crate::stats::Counters;
 use crate::{
     FromMemory, Identity, Layout, Readahead, Reference, RemoteError, RemoteOptions, RemoteStatus,
@@ -98,6 +98,7 @@ impl RemoteImage {
             local_bytes: self.blob.local_bytes(),
             complete: self.blob.is_complete(),
             verified: self.blob.is_verified(),
+            altered_chunks: self.blob.altered_chunks(),
             answered: self.memory.as_ref().map(|memory| memory.answered),
             ..RemoteStatus::default()
         };
@@ -106,13 +107,13 @@ impl RemoteImage {
         status
     }
 
-    /// Waits until all of it is here and nothing needs the network any more, for `timeout` at the
-    /// longest. Whether it came to that.
+    /// Waits until all of it is here, and compared with its digest where it has no table, for `timeout`
+    /// at the longest. Returns whether it came to that.
     #[must_use]
     pub fn wait_complete(&self, timeout: Duration) -> bool {
         let start = Instant::now();
         loop {
-            if self.status().detached {
+            if self.scheduler.is_finished() {
                 return self.blob.is_complete();
             }
             if start.elapsed() >= timeout {
@@ -125,6 +126,12 @@ impl RemoteImage {
     /// Fetches all that is missing, in the background.
     pub fn prefetch_all(&self) {
         self.scheduler.background();
+    }
+
+    /// Verifies what the cache had of the image and this process has not used yet, in the background.
+    /// What was altered is missing then. Ends with the servers let go of if all is here and right.
+    pub fn check_rest(&self) {
+        self.scheduler.check_rest();
     }
 
     /// Fetches the chunks of an access list in its order, in the background.
@@ -146,10 +153,11 @@ impl RemoteImage {
     /// # Errors
     /// What writing the file reports.
     pub fn save_accesses(&self) -> io::Result<()> {
-        match &self.recorder {
-            Some(recorder) => std::fs::write(&recorder.path, recorder.touched.list().to_text()),
-            None => Ok(()),
-        }
+        let Some(recorder) = &self.recorder else {
+            return Ok(());
+        };
+        let mut file = OutputFile::Replace.open(&recorder.path)?;
+        file.write_all(recorder.touched.list().to_text().as_bytes())
     }
 
     /// Reads credentials again, and gives servers that failed a new chance.
@@ -209,40 +217,60 @@ impl RemoteImage {
         loop {
             let missing = self.blob.missing(wanted.clone())?;
             if missing.is_empty() {
-                break;
+                if self.blob.read_if_present(bytes.start, out)? {
+                    break;
+                }
+                // A chunk of the cache was altered and has been dropped.
+                if Instant::now() >= deadline {
+                    return Err(io::Error::other("the cache keeps losing what was fetched"));
+                }
+                continue;
             }
             let pending = self.scheduler.demand(&missing).map_err(failed)?;
             // After the demand, so that it comes first; before the wait, so that nothing waits for it.
             if !std::mem::replace(&mut touched, true) {
                 self.scheduler.touch(bytes);
             }
-            let mut error = None;
-            for chunk in pending {
-                match chunk.wait(deadline) {
-                    Some(Ok(())) => deadline = self.deadline(),
-                    Some(Err(reason)) => error = Some(reason),
-                    None => return Err(self.late()),
-                }
-                if error.is_some() {
-                    break;
-                }
-            }
-            let Some(error) = error else {
+            wait::allowed()?;
+            let Some(error) = self.wait_for(pending, &mut deadline)? else {
                 continue;
             };
             let left = deadline.saturating_duration_since(Instant::now());
             if !error.is_transient() || left.is_zero() {
                 return Err(failed(error));
             }
-            std::thread::sleep(pause.min(left));
+            sleep(pause.min(left))?;
             pause = pause.saturating_mul(2).min(Duration::from_secs(2));
         }
         self.counters.waited(start.elapsed());
-        if self.blob.read_if_present(bytes.start, out)? {
-            return Ok(());
+        Ok(())
+    }
+
+    /// Waits for chunks, and gives why one of them could not be had, if so. Each that comes moves the
+    /// deadline.
+    fn wait_for(
+        &self,
+        pending: Vec<Arc<Pending>>,
+        deadline: &mut Instant,
+    ) -> io::Result<Option<RemoteError>> {
+        for chunk in pending {
+            let settled = loop {
+                let slice = Instant::now().checked_add(wait::SLICE);
+                let until = slice.map_or(*deadline, |slice| slice.min(*deadline));
+                if let Some(settled) = chunk.wait(until) {
+                    break settled;
+                }
+                if until == *deadline {
+                    return Err(self.late());
+                }
+                wait::allowed()?;
+            };
+            match settled {
+                Ok(()) => *deadline = self.deadline(),
+                Err(reason) => return Ok(Some(reason)),
+            }
         }
-        // It was here a moment ago: somebody found it to be wrong and dropped it.
-        Err(io::Error::other("the cache lost what was fetched"))
+        Ok(None)
     }
 
     fn deadline(&self) -> Instant {
@@ -261,6 +289,17 @@ impl RemoteImage {
         };
         io::Error::new(io::ErrorKind::TimedOut, text)
     }
+}
+
+/// Pauses, unless this thread may not wait any more.
+fn sleep(mut left: Duration) -> io::Result<()> {
+    while !left.is_zero() {
+        wait::allowed()?;
+        let slice = left.min(wait::SLICE);
+        std::thread::sleep(slice);
+        left = left.saturating_sub(slice);
+    }
+    Ok(())
 }
 
 fn failed(error: RemoteError) -> io::Error {
@@ -288,6 +327,7 @@ impl ReadAt for RemoteImage {
         if !self.blob.read_if_present(offset, out)? {
             return self.fetch(&bytes, out);
         }
+        self.scheduler.let_go_if_checked();
         if !self.blob.is_complete() {
             let chunks = self.blob.geometry().chunks_of(&bytes);
             if self.scheduler.is_marked(&chunks) {
@@ -299,6 +339,10 @@ impl ReadAt for RemoteImage {
 
     fn done_with(&self, range: Range<u64>) {
         self.local.done_with(range);
+    }
+
+    fn is_slow(&self) -> bool {
+        !self.blob.is_complete()
     }
 
     fn will_need(&self, range: Range<u64>) -> bool {
@@ -317,5 +361,6 @@ impl Drop for RemoteImage {
         if let Err(error) = self.save_accesses() {
             tracing::warn!(%error, "the access list could not be written");
         }
+        self.blob.remove_temporary();
     }
 }

@@ -99,4 +99,12 @@ impl Layout {
             format: None,
         }
     }
+
+    /// Whether the server names no version and no digest: what is fetched now cannot be told later from
+    /// what the address has then.
+    #[must_use]
+    pub fn is_unversioned(&self) -> bool {
+        let is_named = |part: &Part| part.blob.description.version.is_some();
+        matches!(self.identity, Identity::Version { .. }) && !self.parts.iter().all(is_named)
+    }
 }

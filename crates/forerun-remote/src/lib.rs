@@ -5,8 +5,10 @@
 
 pub mod answer;
 pub mod client;
+mod credentials;
 mod error;
 mod fetch;
+mod hide;
 mod image;
 mod layout;
 mod memory;
@@ -29,8 +31,10 @@ mod stats;
 mod table;
 mod transfer;
 
+pub use credentials::CredentialFiles;
 pub use error::{RemoteError, Result};
 pub use fetch::{Fetcher, Patience, Taken};
+pub use hide::{has_password, without_secrets};
 pub use image::RemoteImage;
 pub use layout::{Identity, Layout, Part, RemoteBlob, TableLayout};
 pub use memory::FromMemory;

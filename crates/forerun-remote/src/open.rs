@@ -39,6 +39,10 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
     };
     let facts = resolved.facts.clone();
     let image = assemble(&cache, reference, resolved, options)?;
+    // After the image is in use, which keeps it.
+    if let Err(error) = cache.tidy() {
+        tracing::warn!(%error, "the cache could not be looked after");
+    }
     if let Some(facts) = facts {
         memory::remember(&cache, reference, &facts, &image.identity);
     }
@@ -142,9 +146,11 @@ fn cache(options: &RemoteOptions) -> Result<Cache> {
     let dir = options.cache_dir().ok_or_else(|| RemoteError::Cache {
         reason: "there is no home directory to keep it in; name one".to_owned(),
     })?;
-    let settings = options
-        .cache_limit
-        .map_or_else(CacheOptions::default, CacheOptions::with_limit);
+    let mut settings = match options.cache_limit {
+        Some(limit) => CacheOptions::with_limit(limit),
+        None => CacheOptions::share_of_disk(&dir).map_err(|error| cache_error(&error))?,
+    };
+    settings.trust = options.trust_cache;
     Cache::open(&dir, settings).map_err(|error| cache_error(&error))
 }
 
@@ -181,6 +187,7 @@ fn cached(
         chunk_size,
         table,
         label: layout.place.clone(),
+        temporary: layout.is_unversioned(),
     });
     Ok((blob.map_err(|error| cache_error(&error))?, source))
 }

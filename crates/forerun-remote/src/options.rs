@@ -1,8 +1,11 @@
 //! How a remote image is opened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::CredentialFiles;
+use crate::client::CA_FILE_VARIABLE;
+use crate::origin::aws_profile;
 use crate::registry::RegistryOptions;
 
 /// What is done with data ahead of the reader.
@@ -35,7 +38,8 @@ pub enum Prefetch {
 pub struct RemoteOptions {
     /// Where chunks are kept; without it the user's cache directory.
     pub cache_dir: Option<PathBuf>,
-    /// Bytes the cache may hold, all images together.
+    /// Bytes the cache may hold, all images together. Without a number a tenth of its filesystem, and less
+    /// where a twentieth would not stay free; `u64::MAX` for no limit.
     pub cache_limit: Option<u64>,
     /// Other addresses of the same image, best first, tried after that of the reference; for a
     /// registry the addresses of registries that mirror it, asked before it.
@@ -52,6 +56,8 @@ pub struct RemoteOptions {
     pub retries: u32,
     /// Whether images whose chunks cannot be verified one by one are refused.
     pub require_verified: bool,
+    /// Whether chunks that the cache has are served without being verified again at their first use.
+    pub trust_cache: bool,
     /// What is done ahead of readers.
     pub readahead: Readahead,
     /// What is fetched before anybody asks.
@@ -67,6 +73,8 @@ pub struct RemoteOptions {
     pub chunk_len: u32,
     /// Requests in flight at once, not counting those that readers wait for.
     pub requests: usize,
+    /// Files with users and passwords for web servers.
+    pub credentials: CredentialFiles,
     /// Further trusted certificates, PEM.
     pub ca_file: Option<PathBuf>,
 }
@@ -83,6 +91,7 @@ impl Default for RemoteOptions {
             connect_timeout: Duration::from_secs(5),
             retries: 5,
             require_verified: false,
+            trust_cache: false,
             readahead: Readahead::default(),
             prefetch: Prefetch::default(),
             record: None,
@@ -90,6 +99,7 @@ impl Default for RemoteOptions {
             registry: RegistryOptions::default(),
             chunk_len: 64 << 10,
             requests: 12,
+            credentials: CredentialFiles::default(),
             ca_file: None,
         }
     }
@@ -110,5 +120,26 @@ impl RemoteOptions {
                 .or_else(|| set("HOME").map(|home| home.join(".cache")))
                 .map(|cache| cache.join("forerun"))
         })
+    }
+
+    /// The files and directories that may be read while an image is in use, besides those of the
+    /// system: credentials, certificates, lists of chunks. A file that is replaced gets another inode,
+    /// so the directories of credentials are named.
+    #[must_use]
+    pub fn reads(&self) -> Vec<PathBuf> {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let mut files = self.registry.credential_files();
+        files.extend(aws_profile::files());
+        files.extend(set("AWS_WEB_IDENTITY_TOKEN_FILE").map(PathBuf::from));
+        let parents = files.iter().filter_map(|file| file.parent());
+        let mut reads: Vec<_> = parents.map(Path::to_path_buf).collect();
+        reads.extend(self.ca_file.clone());
+        for variable in [CA_FILE_VARIABLE, "SSL_CERT_FILE", "SSL_CERT_DIR"] {
+            reads.extend(set(variable).map(PathBuf::from));
+        }
+        if let Prefetch::List(file) = &self.prefetch {
+            reads.push(file.clone());
+        }
+        reads
     }
 }

@@ -1,7 +1,7 @@
 //! The seam between protocols and everything above them: one blob at one server.
 
 mod absent;
-mod aws_profile;
+pub(crate) mod aws_profile;
 mod http;
 mod pinned;
 mod s3;

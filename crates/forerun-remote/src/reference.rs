@@ -8,7 +8,7 @@ use std::fmt;
 use url::Url;
 
 use crate::registry::ImageName;
-use crate::{RemoteError, Result};
+use crate::{RemoteError, Result, hide};
 
 const SCHEMES: [&str; 4] = ["https", "http", "s3", "oci"];
 
@@ -41,7 +41,7 @@ impl Reference {
     /// [`RemoteError::Reference`] saying what is wrong with it.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = |reason: &str| RemoteError::Reference {
-            text: without_secrets(text),
+            text: hide::for_message(text),
             reason: reason.to_owned(),
         };
         let Some((scheme, rest)) = scheme(text) else {
@@ -101,26 +101,6 @@ fn scheme(text: &str) -> Option<(&'static str, &str)> {
         .iter()
         .find(|known| name.eq_ignore_ascii_case(known))?;
     Some((*known, rest))
-}
-
-/// A text that may be no address at all, without what may be secret in it.
-fn without_secrets(text: &str) -> String {
-    let end = text.find(['?', '#']).unwrap_or(text.len());
-    let text = text.get(..end).unwrap_or_default();
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return text.chars().take(200).collect();
-    };
-    let (authority, path) = rest
-        .find('/')
-        .map_or((rest, ""), |slash| rest.split_at(slash));
-    // In a registry's name `@` begins a digest; before the first slash it ends credentials.
-    let host = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host);
-    format!("{scheme}://{host}{path}")
-        .chars()
-        .take(200)
-        .collect()
 }
 
 fn s3(rest: &str) -> std::result::Result<Reference, &'static str> {
@@ -192,6 +172,7 @@ mod tests {
             "oci://h/a@sha256:12",
             "oci://u:secret@h/a",
             "https://u:secret@:x/y?secret",
+            "https:///u:secret@:x/y",
         ] {
             let error = Reference::parse(text).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");

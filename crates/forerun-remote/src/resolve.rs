@@ -123,7 +123,9 @@ fn candidate(reference: &Reference, options: &RemoteOptions) -> Result<Candidate
     let origin: Arc<dyn Origin> = match reference {
         Reference::Http(url) => {
             check_plain(url, plain)?;
-            Arc::new(HttpOrigin::new(client(options, true)?, url.clone())?)
+            let mut url = url.clone();
+            options.credentials.fill(&mut url)?;
+            Arc::new(HttpOrigin::new(client(options, true)?, url)?)
         }
         Reference::S3 { bucket, key } => {
             if let Some(Ok(endpoint)) = S3Settings::endpoint_of_user().map(|url| Url::parse(&url)) {

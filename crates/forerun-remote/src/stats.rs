@@ -196,6 +196,8 @@ pub struct RemoteStatus {
     pub refetched_bytes: u64,
     /// Of these, bytes that were not what they should be.
     pub wrong_bytes: u64,
+    /// Chunks of the cache that were altered since they were stored, and are fetched again.
+    pub altered_chunks: u64,
     /// Bytes that needed no fetching: found in other images of the cache, or zeros.
     pub adopted_bytes: u64,
     /// Requests made to servers.

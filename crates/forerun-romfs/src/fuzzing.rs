@@ -87,7 +87,7 @@ fn walk_image(image: &[u8], limits: &Limits) -> Vec<Error> {
         assert!(met <= 2 * limits.tree_entries + 2, "the walk goes on");
         match entry {
             Ok(entry) => errors.extend(use_node(&romfs, entry.node).err()),
-            Err(error) => errors.push(error),
+            Err(failed) => errors.push(failed.error),
         }
     }
     errors

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use forerun_romfs::fuzzing;
+use forerun_testkit::mutate::in_time;
 use forerun_testkit::rng::Rng;
 use forerun_vfs::Error;
 
@@ -36,10 +37,11 @@ fn mutate(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
 
 fn each(mut check: impl FnMut(&str, &[u8])) {
     for (name, seed) in fuzzing::seeds().unwrap() {
-        check(name, &seed);
+        in_time(|| check(name, &seed));
         let mut rng = Rng::new(seed.len() as u64);
         for _ in 0..ROUNDS {
-            check(name, &mutate(&seed, &mut rng));
+            let mutated = mutate(&seed, &mut rng);
+            in_time(|| check(name, &mutated));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the tests of forerun are made of.
 //!
 //! - [`fault`]: sources that fail, are short or are slow at a chosen read;
+//! - [`stalled`]: a source of which one part does not come until it is released;
 //! - [`memfs`]: a filesystem in memory that can produce every kind of extent, hostile ones included;
 //! - [`memvolume`]: a volume in memory that can be changed;
 //! - [`conformance`]: what every driver and every source must pass;
@@ -8,10 +9,12 @@
 //! - [`generate`]: seeded trees of files, and [`genromfs()`] to make images of them;
 //! - [`trees`]: trees for writers that are made in memory, and outputs that fail;
 //! - [`mutate`]: bytes changed in the ways that bring most about, for hostile images;
+//! - [`hostile`]: the attacks that filesystem code has fallen for, in images of each format;
 //! - [`everything`]: a tree of every kind of node, content and attribute, for writers to keep;
 //! - [`machine_code`]: bytes like the code of some machines, for the filters of XZ;
 //! - [`matrix`]: tables of a writer's options; other readers judge each row;
 //! - [`require`]: what a test needs of the machine, failing in CI where it is missing;
+//! - [`readers`]: processes that read past the page cache, and wait;
 //! - [`panicking`]: a device that panics at a chosen request;
 //! - [`powercut`]: every state that a crash may leave of a volume, and what it must show;
 //! - [`exfat_judge`]: a checker of exFAT volumes that shares nothing with the driver;
@@ -33,6 +36,7 @@ pub mod fault_proxy;
 pub mod generate;
 pub mod genromfs;
 pub mod guest;
+pub mod hostile;
 pub mod machine_code;
 pub mod matrix;
 pub mod memfs;
@@ -42,9 +46,11 @@ mod mounts;
 pub mod mutate;
 pub mod panicking;
 pub mod powercut;
+pub mod readers;
 pub mod require;
 pub mod rng;
 pub mod servers;
+pub mod stalled;
 mod temp;
 pub mod tree;
 pub mod trees;
@@ -56,5 +62,7 @@ pub use memfs::{MemFs, MemFsBuilder, MemImage, Piece};
 pub use memvolume::MemVolume;
 pub use mounts::unmount;
 pub use panicking::PanickingDevice;
+pub use readers::DirectReaders;
+pub use stalled::StalledSource;
 pub use temp::{PROGRAM, TempDir, eventually, forerun_binary, temp_dir, workspace_root};
 pub use tree::{Keeps, TreeModel};

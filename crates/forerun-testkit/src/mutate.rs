@@ -1,5 +1,7 @@
 //! Bytes changed in the ways that bring most about, the same each time: fuzzing without a fuzzer.
 
+use std::time::{Duration, Instant};
+
 use forerun_vfs::Error;
 
 use crate::rng::Rng;
@@ -37,8 +39,28 @@ pub fn mutate(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Checks nothing, the seed, and so many mutations of it.
+/// Time that an entry point for fuzzing may take over one input. Most take some milliseconds.
+pub const TIME: Duration = Duration::from_secs(5);
+
+/// Runs an entry point for fuzzing: under a fuzzer, or over a seed in a test.
+///
+/// # Panics
+/// Where it takes longer than [`TIME`], which is a finding.
+pub fn in_time<T>(run: impl FnOnce() -> T) -> T {
+    within(TIME, run)
+}
+
+fn within<T>(time: Duration, run: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let done = run();
+    let took = began.elapsed();
+    assert!(took <= time, "one input took {took:?}, more than {time:?}");
+    done
+}
+
+/// Checks nothing, the seed, and so many mutations of it; each [in time](in_time).
 pub fn each(seed: &[u8], rounds: usize, mut check: impl FnMut(&[u8])) {
+    let mut check = |bytes: &[u8]| in_time(|| check(bytes));
     check(&[]);
     check(seed);
     let mut rng = Rng::new(u64::try_from(seed.len()).unwrap());
@@ -59,5 +81,23 @@ pub fn is_located(error: &Error) -> bool {
         | Error::Unsupported(_)
         | Error::UnknownFormat { .. } => true,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_result_of_a_run_in_time_is_given() {
+        assert_eq!(in_time(|| 7), 7);
+    }
+
+    #[test]
+    #[should_panic(expected = "one input took")]
+    fn a_run_that_takes_too_long_is_a_finding() {
+        within(Duration::ZERO, || {
+            std::hint::black_box(crate::generate::bytes(1, 1 << 16))
+        });
     }
 }

@@ -54,7 +54,7 @@ pub fn all(fs: &dyn FileSystem, limits: &Limits) -> Vec<Error> {
                 Ok(found) => problems.extend(found),
                 Err(error) => errors.push(error),
             },
-            Err(error) => errors.push(error),
+            Err(failed) => errors.push(failed.error),
         }
     }
     errors.extend(problems);

@@ -202,6 +202,12 @@ pub trait FileSystem: Send + Sync {
         )))
     }
 
+    /// Whether what [`blob`](Self::blob) opened before may still be read. Asked when a file with data in it
+    /// is opened; on `false` the caller opens the blob anew. True by default.
+    fn is_current(&self, _blob: BlobId) -> bool {
+        true
+    }
+
     /// Opens the file of the host that holds exactly the data of `node`, where there is one: kernels
     /// can read that themselves. None by default.
     ///

@@ -6,6 +6,13 @@ use forerun_io::u64_from;
 
 use crate::{DirCursor, Error, FileSystem, FileType, Limits, Metadata, NodeId, Result};
 
+/// Bytes of one directory's entries that a walk holds at a time.
+const BATCH: usize = 1 << 20;
+/// The same where the levels above hold nearly all that the walk may.
+const LEAST_BATCH: usize = 4 << 10;
+/// Share of [`Limits::walk_bytes`] for the batches of all levels; the caller has the rest.
+const SHARE: usize = 8;
+
 /// A node met by a [`Walk`].
 #[derive(Debug)]
 pub struct WalkEntry {
@@ -29,17 +36,73 @@ impl WalkEntry {
     }
 }
 
+/// A directory that could not be read to its end.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("/{}: {error}", String::from_utf8_lossy(path))]
+pub struct WalkError {
+    /// Path of the directory below the start, as in [`WalkEntry::path`].
+    pub path: Vec<u8>,
+    /// Why not.
+    pub error: Error,
+}
+
+impl From<WalkError> for Error {
+    fn from(failed: WalkError) -> Self {
+        failed.error
+    }
+}
+
+/// A directory above the current place, or the one it is in.
 struct Level {
     node: NodeId,
     path_len: usize,
-    /// The whole directory: read in one go, so that a driver's cursor is not restarted per entry.
-    entries: std::vec::IntoIter<(Vec<u8>, NodeId)>,
+    batch: Batch,
+    /// Where the next batch begins; nothing after the last one.
+    next: Option<DirCursor>,
+    /// Entries read so far.
+    entries: u64,
+}
+
+/// Entries of a directory, read in one go: a driver's cursor is not restarted for each of them.
+#[derive(Default)]
+struct Batch {
+    names: Vec<u8>,
+    /// Where each name ends, and its node.
+    entries: Vec<(usize, NodeId)>,
+    /// Entries given out.
+    given: usize,
+}
+
+impl Batch {
+    fn push(&mut self, name: &[u8], node: NodeId) {
+        self.names.extend_from_slice(name);
+        self.entries.push((self.names.len(), node));
+    }
+
+    fn held(&self) -> usize {
+        self.names.capacity() + self.entries.capacity() * size_of::<(usize, NodeId)>()
+    }
+
+    fn len(&self) -> usize {
+        self.names.len() + self.entries.len() * size_of::<(usize, NodeId)>()
+    }
+
+    fn next(&mut self) -> Option<(&[u8], NodeId)> {
+        let &(end, node) = self.entries.get(self.given)?;
+        let before = self.given.checked_sub(1);
+        let start = before.and_then(|before| self.entries.get(before));
+        let start = start.map_or(0, |&(end, _)| end);
+        self.given += 1;
+        Some((self.names.get(start..end).unwrap_or_default(), node))
+    }
 }
 
 /// Depth-first walk; a directory comes before what is in it.
 ///
 /// Ends by itself on any image: a directory that contains itself is an error where it is met again
-/// below itself, and depth and number of entries are bounded by [`Limits`].
+/// below itself, and depth and number of entries are bounded by [`Limits`]. Holds a part of each
+/// directory on the way to the current place: an eighth of [`Limits::walk_bytes`], and 8 KiB for each
+/// level of depth.
 pub struct Walk<'a> {
     fs: &'a dyn FileSystem,
     limits: &'a Limits,
@@ -48,6 +111,8 @@ pub struct Walk<'a> {
     seen: u64,
     /// Most entries in all.
     most: u64,
+    /// Bytes that the batches of all levels hold.
+    held: usize,
     start: Option<NodeId>,
     /// The directory given out last, entered at the next step unless skipped.
     enter: Option<NodeId>,
@@ -68,6 +133,7 @@ impl<'a> Walk<'a> {
                 .names_max
                 .unwrap_or(u64::MAX)
                 .min(limits.tree_entries),
+            held: 0,
             start: Some(start),
             enter: None,
         }
@@ -78,7 +144,8 @@ impl<'a> Walk<'a> {
         self.enter = None;
     }
 
-    fn read_level(&mut self, dir: NodeId) -> Result<()> {
+    /// Enters a directory and reads its first entries.
+    fn enter(&mut self, dir: NodeId) -> Result<()> {
         if self.levels.iter().any(|level| level.node == dir) {
             return Err(Error::DirectoryLoop {
                 node: dir,
@@ -91,34 +158,63 @@ impl<'a> Walk<'a> {
                 u64_from(self.limits.depth),
             ));
         }
-        let mut entries = Vec::new();
-        let budget = self
-            .limits
-            .dir_entries
-            .min(self.most.saturating_sub(self.seen));
-        let mut over = false;
-        let result = self.fs.read_dir(dir, DirCursor::START, &mut |entry| {
-            if u64_from(entries.len()) >= budget {
+        let mut level = Level {
+            node: dir,
+            path_len: self.path.len(),
+            batch: Batch::default(),
+            next: Some(DirCursor::START),
+            entries: 0,
+        };
+        let read = self.read_batch(&mut level);
+        self.levels.push(level);
+        read
+    }
+
+    /// Reads the next entries of a directory. Those before an error are kept.
+    fn read_batch(&mut self, level: &mut Level) -> Result<()> {
+        let Some(from) = level.next.take() else {
+            return Ok(());
+        };
+        self.held = self.held.saturating_sub(level.batch.held());
+        let share = forerun_io::saturating_usize(self.limits.walk_bytes) / SHARE;
+        let room = share.saturating_sub(self.held) / SHARE;
+        let room = room.clamp(LEAST_BATCH, BATCH);
+        let budget = self.limits.dir_entries.saturating_sub(level.entries);
+        let budget = budget.min(self.most.saturating_sub(self.seen));
+        let mut batch = Batch::default();
+        let (mut over, mut next) = (false, None);
+        let result = self.fs.read_dir(level.node, from, &mut |entry| {
+            if u64_from(batch.entries.len()) >= budget {
                 over = true;
                 return ControlFlow::Break(());
             }
-            entries.push((entry.name.to_vec(), entry.node));
+            batch.push(entry.name, entry.node);
+            if batch.len() >= room {
+                next = Some(entry.next);
+                return ControlFlow::Break(());
+            }
             ControlFlow::Continue(())
         });
-        self.seen += u64_from(entries.len());
-        let path_len = self.path.len();
-        self.levels.push(Level {
-            node: dir,
-            path_len,
-            entries: entries.into_iter(),
-        });
+        let read = u64_from(batch.entries.len());
+        self.seen += read;
+        level.entries += read;
+        self.held += batch.held();
+        (level.batch, level.next) = (batch, next);
         if over {
             return Err(Error::limit(
-                format!("number of entries at directory {dir}"),
-                budget,
+                format!("number of entries at directory {}", level.node),
+                level.entries,
             ));
         }
         result
+    }
+
+    /// Fails in the directory that the path is cut to.
+    fn failed(&self, error: Error) -> WalkError {
+        WalkError {
+            path: self.path.clone(),
+            error,
+        }
     }
 
     fn entry(&mut self, node: NodeId) -> WalkEntry {
@@ -138,29 +234,38 @@ impl<'a> Walk<'a> {
 }
 
 impl Iterator for Walk<'_> {
-    /// An error concerns the directory given out last; what could be read of it still comes.
-    type Item = Result<WalkEntry>;
+    /// After an error, what could be read of that directory still comes.
+    type Item = Result<WalkEntry, WalkError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(start) = self.start.take() {
             return Some(Ok(self.entry(start)));
         }
         if let Some(dir) = self.enter.take()
-            && let Err(error) = self.read_level(dir)
+            && let Err(error) = self.enter(dir)
         {
-            return Some(Err(error));
+            return Some(Err(self.failed(error)));
         }
         loop {
             let level = self.levels.last_mut()?;
             self.path.truncate(level.path_len);
-            if let Some((name, node)) = level.entries.next() {
+            if let Some((name, node)) = level.batch.next() {
                 if !self.path.is_empty() {
                     self.path.push(b'/');
                 }
-                self.path.extend_from_slice(&name);
+                self.path.extend_from_slice(name);
                 return Some(Ok(self.entry(node)));
             }
-            self.levels.pop();
+            let mut level = self.levels.pop()?;
+            if level.next.is_none() {
+                self.held = self.held.saturating_sub(level.batch.held());
+                continue;
+            }
+            let read = self.read_batch(&mut level);
+            self.levels.push(level);
+            if let Err(error) = read {
+                return Some(Err(self.failed(error)));
+            }
         }
     }
 }

@@ -108,8 +108,12 @@ fn a_directory_below_itself_is_an_error_where_it_is_met_again() {
     let walk = Walk::new(&*image.fs, MemFsBuilder::ROOT, &limits);
     let (found, errors): (Vec<_>, Vec<_>) = walk.partition(Result::is_ok);
     assert_eq!(found.len(), 5, "the rest is still walked");
-    let [Err(Error::DirectoryLoop { node, path })] = &errors[..] else {
+    let [Err(failed)] = &errors[..] else {
         panic!("{errors:?}")
+    };
+    assert_eq!(failed.path, b"a/b/root");
+    let Error::DirectoryLoop { node, path } = &failed.error else {
+        panic!("{failed}")
     };
     assert_eq!((*node, &path[..]), (MemFsBuilder::ROOT, &b"a/b/root"[..]));
 }
@@ -125,7 +129,7 @@ fn depth_and_number_of_entries_are_bounded() {
     let mut limits = Limits::default();
     limits.depth = 20;
     let walk = Walk::new(&*image.fs, MemFsBuilder::ROOT, &limits);
-    let errors: Vec<_> = walk.filter_map(Result::err).collect();
+    let errors: Vec<_> = walk.filter_map(|entry| Some(entry.err()?.error)).collect();
     assert!(
         matches!(errors[..], [Error::Limit { limit: 20, .. }]),
         "{errors:?}"
@@ -136,6 +140,35 @@ fn depth_and_number_of_entries_are_bounded() {
     let (found, errors): (Vec<_>, Vec<_>) =
         Walk::new(&*image.fs, MemFsBuilder::ROOT, &limits).partition(Result::is_ok);
     assert!(found.len() <= 71 && !errors.is_empty());
+}
+
+#[test]
+fn a_walk_reads_long_directories_in_parts() {
+    let mut builder = MemFsBuilder::new();
+    for n in 0..2000 {
+        builder.file(&format!("many/{n:0250}"), []);
+        builder.file(&format!("many/{n:0250}.d/x"), []);
+    }
+    builder.file("z", []);
+    let image = builder.build();
+    let mut limits = Limits::default();
+    let walked = |limits: &Limits| -> Vec<_> {
+        let walk = Walk::new(&*image.fs, MemFsBuilder::ROOT, limits);
+        walk.map(|entry| entry.unwrap().path).collect()
+    };
+    let at_once = walked(&limits);
+    limits.walk_bytes = 0;
+    assert_eq!(walked(&limits), at_once);
+    assert_eq!(at_once.len(), 6003);
+    // The limit counts the parts together.
+    limits.dir_entries = 2100;
+    let walk = Walk::new(&*image.fs, MemFsBuilder::ROOT, &limits);
+    let errors: Vec<_> = walk.filter_map(Result::err).collect();
+    let [failed] = &errors[..] else {
+        panic!("{errors:?}")
+    };
+    assert_eq!(failed.path, b"many");
+    assert!(matches!(failed.error, Error::Limit { limit: 2100, .. }));
 }
 
 #[test]

@@ -51,9 +51,10 @@ pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFrag
 pub use forerun_exfat::write::{ExfatOptions, NotKept, WhatIsLost};
 pub use forerun_io::{
     AlignedBuffer, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
-    FileSource, IoStats, Limits, MemoryDevice, MemoryLimit, MemorySource, MountEntry, Observer,
-    Purpose, ReadAt, StatsSnapshot, Structure, TraceRow, TraceSummary, TraceWriter, Window,
-    is_mounted_for_writing, mounts, parse_mounts, parse_trace_line, top_mount,
+    FileSource, IoStats, Limits, MemoryDevice, MemoryLimit, MemorySource, MountEntry, Mountpoint,
+    Observer, OutputFile, Purpose, ReadAt, Sight, StatsSnapshot, Structure, TraceRow, TraceSummary,
+    TraceWriter, VisibleMount, Window, find_mount, is_mounted_for_writing, mount_at, mount_of,
+    mounts, parse_mounts, parse_trace_line, wait,
 };
 /// Images at servers, as sources.
 pub use forerun_remote as remote;

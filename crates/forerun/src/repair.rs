@@ -25,28 +25,39 @@ pub fn is_possible(format: &str) -> bool {
     format == EXFAT
 }
 
-/// Repairs the volume in a file or block device, with the lock of a writer. Each finding is told to
-/// `decide`, which says whether it is to be repaired. A dry run only needs to read.
+/// Opens a volume to be repaired, with the lock of a writer. A dry run only needs to read.
+///
+/// # Errors
+/// [`Error::Io`] where the file cannot be opened or is in use.
+pub fn open_for(
+    path: &Path,
+    options: &OpenOptions,
+    how: &RepairOptions,
+) -> Result<Arc<dyn BlockDevice>> {
+    match how.dry_run {
+        true => Ok(part(ReadOnly::open(path, options)?, options)?),
+        false => open(path, options),
+    }
+}
+
+/// Repairs a volume that [`open_for`] has opened. Each finding is told to `decide`, which says whether
+/// it is to be repaired.
 ///
 /// With `undo`, an undo file gets what the repair overwrites. It has what the volume held also where
 /// the repair fails.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for formats that are never changed, [`Error::UnknownFormat`],
-/// [`Error::Io`] where the file cannot be opened or is in use, and those of the repair; where the
-/// undo file cannot be written, an error that has an [`UndoFailed`].
+/// and those of the repair; where the undo file cannot be written, an error that has an
+/// [`UndoFailed`].
 pub fn repair(
-    path: &Path,
+    device: Arc<dyn BlockDevice>,
     options: &OpenOptions,
     how: &RepairOptions,
     undo: Option<&Arc<UndoPlace>>,
     observer: &Arc<Observer>,
     decide: &mut dyn FnMut(&Finding) -> Answer,
 ) -> Result<Summary> {
-    let device: Arc<dyn BlockDevice> = match how.dry_run {
-        true => part(ReadOnly::open(path, options)?, options)?,
-        false => open(path, options)?,
-    };
     is_repaired(&device, options)?;
     let Some(undo) = undo.filter(|_| !how.dry_run) else {
         return forerun_exfat::repair::repair(&device, observer, how, decide);

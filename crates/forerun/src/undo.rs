@@ -93,14 +93,25 @@ impl UndoPlace {
         if !self.is_numbered && fs::symlink_metadata(&self.path).is_ok() {
             return Err(exists());
         }
-        let dir = self.dir();
-        if Some(dir) == state_dir().as_deref() {
-            DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        }
-        tempfile::tempfile_in(dir).map(drop)
+        self.make_dir()?;
+        tempfile::tempfile_in(self.dir()).map(drop)
     }
 
-    fn dir(&self) -> &Path {
+    /// Makes the directory of the file, where that is the one for block devices.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn make_dir(&self) -> io::Result<()> {
+        let dir = self.dir();
+        match Some(dir) == state_dir().as_deref() {
+            true => DirBuilder::new().recursive(true).mode(0o700).create(dir),
+            false => Ok(()),
+        }
+    }
+
+    /// The directory of the file.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
         match self.path.parent() {
             Some(dir) if !dir.as_os_str().is_empty() => dir,
             _ => Path::new("."),

@@ -53,19 +53,19 @@ impl VolumeMut {
         Self::from_device(Arc::new(device), options, how)
     }
 
-    /// As [`open`](Self::open), for a volume that a process wrote to which was killed. `was_clean`: there
-    /// was nothing wrong with it when that process opened it, so what is wrong now is what a commit that
-    /// was cut short leaves, and is repaired. Returns what was.
+    /// As [`from_device`](Self::from_device), for a volume that a process wrote to which was killed. The
+    /// caller holds the lock of a writer. `was_clean`: there was nothing wrong with the volume when that
+    /// process opened it, so what is wrong now is what a commit that was cut short leaves, and is
+    /// repaired. Returns what was.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and those of the repair.
+    /// As [`from_device`](Self::from_device), and those of the repair.
     pub fn recover(
-        path: &Path,
+        device: Arc<dyn BlockDevice>,
         options: &OpenOptions,
         how: &WriteOptions,
         was_clean: bool,
     ) -> Result<(Self, Option<repair::Summary>)> {
-        let device: Arc<dyn BlockDevice> = Arc::new(locks::device(path, options)?);
         let opened = Self::from_device(Arc::clone(&device), options, how)?;
         let is_clean = opened.volume.fs().volume().warnings.is_empty();
         if is_clean || !was_clean || !repair::is_possible(opened.format()) {

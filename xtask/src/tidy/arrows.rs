@@ -28,6 +28,9 @@ pub const REMOTE: &str = "forerun-remote";
 /// The only crate that knows FUSE.
 pub const FUSE: &str = "forerun-fuse";
 
+/// What a process gives up before it reads an image. The commands decide that.
+const SANDBOX: &str = "forerun-sandbox";
+
 /// Crates that speak a network protocol or bring a runtime for it.
 const NETWORK: &[&str] = &[
     "aws-sdk-s3",
@@ -61,7 +64,7 @@ const BASE: &[&str] = &[
 /// What a crate may depend on inside the workspace, tests aside. `None` for an unknown crate.
 fn allowed(name: &str) -> Option<Vec<&'static str>> {
     Some(match name {
-        "forerun-io" | "forerun-codec" => Vec::new(),
+        "forerun-io" | "forerun-codec" | SANDBOX => Vec::new(),
         "forerun-vfs" => vec!["forerun-io", "forerun-codec", "forerun-vfs"],
         "forerun-cache" => vec!["forerun-io"],
         "forerun-remote" => vec!["forerun-io", CACHE],
@@ -72,14 +75,14 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
         "forerun-fuse" | "forerun-kernel" | "forerun-export" => [BASE, &["forerun"]].concat(),
         "forerun-cli" | "forerun-python" => {
             let fronts = ["forerun-export", "forerun-fuse", "forerun-kernel"];
-            [BASE, &["forerun"], &fronts].concat()
+            [BASE, &["forerun", SANDBOX], &fronts].concat()
         }
         // They look at everything and nothing looks at them.
         "forerun-benches" | "forerun-fuzz" | "xtask" => [
             BASE,
             DRIVERS,
             FRONT_ENDS,
-            &[CACHE, REMOTE, "forerun", "forerun-testkit"],
+            &[CACHE, REMOTE, SANDBOX, "forerun", "forerun-testkit"],
         ]
         .concat(),
         _ => return None,

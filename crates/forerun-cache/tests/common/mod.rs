@@ -42,6 +42,7 @@ pub fn spec(bytes: &[u8], with_table: bool) -> BlobSpec {
         len: u64_from(bytes.len()),
         chunk_size: CHUNK,
         table,
+        temporary: false,
         label: "an image".to_string(),
     }
 }

@@ -40,7 +40,7 @@ pub enum CacheCommand {
     /// Read everything again, and drop what is not what it should be
     Verify(PlaceArgs),
     /// Fetch all of an image, or what an access list names
-    Prefetch(PrefetchArgs),
+    Prefetch(Box<PrefetchArgs>),
 }
 
 /// Which cache.

@@ -10,6 +10,7 @@ use super::pack::{ChangeArgs, ExcludeArgs, FormatArgs, OutputArgs, make};
 use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs, VerityMode};
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
+use crate::interrupt;
 use crate::remote::RemoteArgs;
 use crate::size;
 use crate::target::{Target, is_same_file};
@@ -100,9 +101,14 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     let mut writer = args.format.writer(priorities, changes.want_xattrs())?;
     let exclude = args.exclude.patterns()?;
     let image_args = args.image_args();
-    let image = context.open(&image_args)?;
+    interrupt::defer();
+    let prepared = context.prepare(&image_args)?;
     let blob = args.format.blob(&mut writer, args.to.force)?;
     let target = Target::create(Path::new(output), args.to.force, "an image")?;
+    let sandbox = args.format.sandbox(prepared.sandbox());
+    let targets = blob.iter().chain([&target]);
+    context.confine(&targets.fold(sandbox, |sandbox, target| target.sandbox(sandbox)));
+    let image = context.open_prepared(prepared, None)?;
     let options = ImageOptions {
         exclude,
         xattrs: changes.want_xattrs(),

@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum, ValueHint};
 use forerun::Image;
 use forerun_export::{DiffOptions, DiffReport, Difference, ExportError, Patterns, Side, diff};
+use forerun_sandbox::Sandbox;
 
 use crate::args::{ImageArgs, LimitArgs, SourceArgs};
+use crate::confine::TREES;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::source;
 
 /// Compare two images, or an image and a directory
 ///
@@ -78,8 +81,11 @@ enum Opened {
 /// Runs it.
 pub fn run(context: &Context, args: &DiffArgs) -> Result {
     let options = options(args)?;
-    let left = open(context, args, &args.left)?;
-    let right = open(context, args, &args.right)?;
+    let left = prepare(context, args, &args.left)?;
+    let right = prepare(context, args, &args.right)?;
+    let sandbox = right.sandbox(left.sandbox(Sandbox::new()));
+    context.confine(&sandbox);
+    let (left, right) = (left.open(context)?, right.open(context)?);
     let progress = Progress::new(context, "comparing", 0);
     let mut found = Vec::new();
     let keep = &mut |difference| found.push(difference);
@@ -103,17 +109,42 @@ fn options(args: &DiffArgs) -> Result<DiffOptions> {
     })
 }
 
-fn open(context: &Context, args: &DiffArgs, path: &Path) -> Result<Opened> {
+/// One of the two, an image with its file open.
+enum Prepared {
+    Image(Box<source::Prepared>, String),
+    Directory(PathBuf),
+}
+
+fn prepare(context: &Context, args: &DiffArgs, path: &Path) -> Result<Prepared> {
     if path.is_dir() {
-        return Ok(Opened::Directory(path.into()));
+        return Ok(Prepared::Directory(path.into()));
     }
     let image = ImageArgs {
         image: path.into(),
         source: args.source.clone(),
         limits: args.limits.clone(),
     };
-    let opened = context.open(&image).map_err(unreadable)?;
-    Ok(Opened::Image(Box::new(opened), image_name(&image)))
+    let prepared = context.prepare(&image).map_err(unreadable)?;
+    Ok(Prepared::Image(Box::new(prepared), image_name(&image)))
+}
+
+impl Prepared {
+    fn sandbox(&self, sandbox: Sandbox) -> Sandbox {
+        match self {
+            Self::Image(image, _) => sandbox.and(image.sandbox()),
+            Self::Directory(path) => sandbox.read(path).keep(TREES),
+        }
+    }
+
+    fn open(self, context: &Context) -> Result<Opened> {
+        Ok(match self {
+            Self::Image(image, name) => {
+                let opened = context.open_prepared(*image, None).map_err(unreadable)?;
+                Opened::Image(Box::new(opened), name)
+            }
+            Self::Directory(path) => Opened::Directory(path),
+        })
+    }
 }
 
 /// Of this command, the code for trouble with the image would mean a difference.

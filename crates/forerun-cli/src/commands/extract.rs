@@ -2,19 +2,22 @@
 
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use forerun::Image;
 use forerun_export::{ExportError, ExtractOptions, Owners, Selection, extract, write_contents};
+use forerun_sandbox::Capabilities;
 
 use super::owners::OwnerMapArgs;
 use super::select::SelectArgs;
 use crate::args::ImageArgs;
+use crate::confine::OWNERS;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output;
+use crate::place::Place;
 use crate::progress::Progress;
 
 /// Copy files of an image to disk
@@ -99,18 +102,49 @@ pub struct ExtractArgs {
 /// Runs it.
 pub fn run(context: &Context, args: &ExtractArgs) -> Result {
     let selection = args.select.selection()?;
-    let options = options(args)?;
-    let image = context.open(&args.image)?;
+    let mut options = options(args)?;
     let name = image_name(&args.image);
     if args.to_stdout {
+        let image = context.open(&args.image)?;
         return to_stdout(context, &image, &name, &selection);
     }
-    let progress = Progress::new(context, "extracting", 0);
-    let dir = &args.directory;
-    let report = extract(image.reader(), &selection, dir, &options, &progress);
-    drop(progress);
-    let report = report.map_err(|error| report::named(error.into(), &name))?;
-    report::finish(context, &name, report)
+    let prepared = context.prepare(&args.image)?;
+    let place = make_place(&args.directory).map_err(|error| report::named(error.into(), &name))?;
+    options.is_new = place.is_new();
+    let sandbox = place.sandbox(prepared.sandbox());
+    context.confine(&sandbox.keep(capabilities(&options)));
+    let extracted = context.open_prepared(prepared, None).and_then(|image| {
+        let progress = Progress::new(context, "extracting", 0);
+        let dir = &args.directory;
+        let report = extract(image.reader(), &selection, dir, &options, &progress);
+        report.map_err(|error| report::named(error.into(), &name))
+    });
+    match extracted {
+        Ok(report) => report::finish(context, &name, report),
+        Err(failure) => {
+            place.take_back();
+            Err(failure)
+        }
+    }
+}
+
+fn make_place(dir: &Path) -> std::result::Result<Place, ExportError> {
+    Place::make(dir).map_err(|source| ExportError::Target {
+        path: dir.into(),
+        source,
+    })
+}
+
+/// What root needs to give files their owners, permissions and attributes.
+fn capabilities(options: &ExtractOptions) -> Capabilities {
+    let mut needed = OWNERS;
+    if options.devices {
+        needed |= Capabilities::MKNOD;
+    }
+    if options.privileged_xattrs {
+        needed |= Capabilities::SETFCAP | Capabilities::SYS_ADMIN;
+    }
+    needed
 }
 
 fn options(args: &ExtractArgs) -> Result<ExtractOptions> {
@@ -131,6 +165,7 @@ fn options(args: &ExtractArgs) -> Result<ExtractOptions> {
         privileged_xattrs: args.privileged_xattrs,
         case_collisions: args.check_case_collisions,
         threads: args.image.source.threads.map_or(0, usize::from),
+        ..ExtractOptions::default()
     })
 }
 

@@ -8,9 +8,11 @@ use bytesize::ByteSize;
 use clap::{Args, ValueHint};
 use forerun::composefs::{Garbage, ObjectStore, collect, referenced};
 use forerun::{Error, FileSource};
+use forerun_sandbox::Sandbox;
 use serde_json::json;
 
 use crate::args::LimitArgs;
+use crate::confine::OWNERS;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
@@ -46,10 +48,17 @@ pub struct GcArgs {
 pub fn run(context: &Context, args: &GcArgs) -> Result {
     let in_store = |error: std::io::Error| Failure::output(&error).of(args.objects.display());
     let store = ObjectStore::open(&args.objects).map_err(in_store)?;
-    let mut needed = HashSet::new();
+    let mut sources = Vec::new();
     for path in &args.images {
+        let source = FileSource::open(path).map_err(|error| Error::io(0, 0, error));
+        let source = source.map_err(|error| Failure::from(error).of(path.display()))?;
+        source.open_all();
+        sources.push((path, source));
+    }
+    context.confine(&Sandbox::new().write_below(&args.objects).keep(OWNERS));
+    let mut needed = HashSet::new();
+    for (path, source) in sources {
         let failed = |error: Error| Failure::from(error).of(path.display());
-        let source = FileSource::open(path).map_err(|error| failed(Error::io(0, 0, error)))?;
         referenced(Arc::new(source), &args.limits.limits(), &mut needed).map_err(failed)?;
     }
     let mut out = Output::stdout()?;

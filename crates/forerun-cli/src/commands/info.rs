@@ -24,15 +24,19 @@ pub fn run(context: &Context, args: &InfoArgs) -> Result {
     let mut out = Output::stdout()?;
     let name = image_name(&args.image);
     if context.global.json {
-        out.json(&to_json(&name, &image))?;
+        let mut facts = to_json(&name, &image);
+        if context.global.verbose > 0 {
+            facts.insert("sandbox".into(), context.confinement.json());
+        }
+        out.json(&facts.into())?;
     } else {
-        print(&mut out, &name, &image)?;
+        print(context, &mut out, &name, &image)?;
     }
     out.finish()?;
     Ok(Exit::Ok)
 }
 
-fn to_json(name: &str, image: &Image) -> Value {
+fn to_json(name: &str, image: &Image) -> Map<String, Value> {
     let volume = image.reader().fs().volume();
     let mut object = Map::new();
     object.insert("image".into(), name.into());
@@ -54,10 +58,10 @@ fn to_json(name: &str, image: &Image) -> Value {
         .map(|(key, value)| (key.to_string(), value.into()))
         .collect();
     object.insert("details".into(), details.into());
-    object.into()
+    object
 }
 
-fn print(out: &mut Output, name: &str, image: &Image) -> Result<()> {
+fn print(context: &Context, out: &mut Output, name: &str, image: &Image) -> Result<()> {
     let volume = image.reader().fs().volume();
     let source_len = image.source_len();
     let mut lines = vec![("image", name.to_string())];
@@ -95,6 +99,11 @@ fn print(out: &mut Output, name: &str, image: &Image) -> Result<()> {
     lines.push(("longest name", size::exact(volume.name_max.into())));
     for (key, value) in &volume.details {
         lines.push((key, crate::escape::printable(value)));
+    }
+    if context.global.verbose > 0
+        && let Some(sandbox) = context.confinement.text()
+    {
+        lines.push(("sandbox", sandbox));
     }
     let width = lines.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
     for (key, value) in lines {

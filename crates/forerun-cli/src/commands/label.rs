@@ -1,7 +1,10 @@
 //! `forerun label`: the name of a volume, shown or changed.
 
+use std::sync::Arc;
+
 use clap::Args;
-use forerun::{VolumeMut, WriteOptions};
+use forerun::{VolumeMut, WriteOptions, locks};
+use forerun_sandbox::Sandbox;
 use serde_json::{Map, Value};
 
 use crate::args::ImageArgs;
@@ -38,7 +41,7 @@ pub struct LabelArgs {
 pub fn run(context: &Context, args: &LabelArgs) -> Result {
     match &args.label {
         None => show(context, &args.image),
-        Some(label) => set(args, label),
+        Some(label) => set(context, args, label),
     }
 }
 
@@ -57,7 +60,7 @@ fn show(context: &Context, args: &ImageArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-fn set(label_args: &LabelArgs, label: &str) -> Result {
+fn set(context: &Context, label_args: &LabelArgs, label: &str) -> Result {
     let args = &label_args.image;
     if is_stdin(&args.image) {
         return Err(Failure::usage("standard input cannot be changed"));
@@ -70,10 +73,11 @@ fn set(label_args: &LabelArgs, label: &str) -> Result {
     let failed = |error: forerun::Error| Failure::from(error).of(image_name(args));
     let mut options = args.open_options();
     options.break_lock(label_args.break_lock);
-    let volume = patiently(&args.image, || {
-        VolumeMut::open(&args.image, &options, &WriteOptions::default())
-    });
-    let volume = volume.map_err(failed)?;
+    let device = patiently(&args.image, || locks::device(&args.image, &options));
+    let device = device.map_err(failed)?;
+    context.confine(&Sandbox::new());
+    let how = WriteOptions::default();
+    let volume = VolumeMut::from_device(Arc::new(device), &options, &how).map_err(failed)?;
     let fs = volume.volume().fs();
     fs.set_label(label.as_bytes()).map_err(failed)?;
     fs.sync_all().map_err(failed)?;

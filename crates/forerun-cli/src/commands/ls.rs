@@ -11,7 +11,7 @@ mod view;
 use std::ffi::OsString;
 
 use clap::Args;
-use forerun::vfs::{FileType, FollowLast, Metadata, resolve};
+use forerun::vfs::{FileType, FollowLast, Held, Metadata, resolve};
 use forerun::{Error, NodeId, Reader};
 use forerun_export::{ListEntry, list};
 
@@ -60,8 +60,6 @@ pub struct LsArgs {
 pub struct Entry {
     /// As it is shown: a name, or a path as the user gave it.
     pub name: Vec<u8>,
-    /// From the root of the image, with a leading slash.
-    pub path: Vec<u8>,
     /// Its node.
     pub node: NodeId,
     /// Absent where it could not be read; that was reported then.
@@ -71,12 +69,42 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Path from the root of the image, with a leading slash. `dir` is that of the directory it is in;
+    /// nothing for what the user named.
+    pub fn path(&self, dir: Option<&[u8]>) -> Vec<u8> {
+        path_of(dir, &self.name)
+    }
+
     fn is_dir(&self) -> bool {
         self.metadata
             .as_ref()
             .is_some_and(|metadata| metadata.kind == FileType::Directory)
     }
+
+    /// Bytes that it takes, with those of the line that is made of it.
+    fn cost(&self) -> usize {
+        let target = self.target.as_ref().map_or(0, Vec::len);
+        2 * (size_of::<Self>() + self.name.len() + target)
+    }
 }
+
+/// A directory that is yet to be listed.
+struct Pending {
+    /// Name in the directory above; of the first one the path.
+    name: Vec<u8>,
+    node: NodeId,
+    /// Directories above it.
+    depth: usize,
+}
+
+impl Pending {
+    fn cost(&self) -> usize {
+        size_of::<Self>() + self.name.len()
+    }
+}
+
+/// Bytes of entries that are shown, and aligned, together.
+const TOGETHER: usize = 8 << 20;
 
 /// Runs it.
 pub fn run(context: &Context, args: &LsArgs) -> Result {
@@ -88,6 +116,7 @@ pub fn run(context: &Context, args: &LsArgs) -> Result {
         name: image_name(&args.image),
         reader: image.reader(),
         seen: 0,
+        held: Held::new(image.reader().limits()),
         exit: Exit::Ok,
     };
     listing.run(&mut view)?;
@@ -103,6 +132,8 @@ struct Listing<'a> {
     reader: &'a Reader,
     /// Entries listed so far: a hostile tree can be endless without being deep.
     seen: u64,
+    /// Memory of the names of the current directory, and of the directories yet to be listed.
+    held: Held,
     exit: Exit,
 }
 
@@ -128,68 +159,119 @@ impl Listing<'_> {
         files.sort_by(|a, b| a.name.cmp(&b.name));
         dirs.sort_by(|a, b| a.name.cmp(&b.name));
         if !files.is_empty() {
-            view.section(None, &files)?;
+            view.section(None)?;
+            view.entries(None, &files)?;
         }
         let headed = self.args.recursive || paths.len() > 1;
         for dir in dirs {
-            self.tree(view, dir, headed)?;
+            self.tree(view, &dir, headed)?;
         }
         Ok(())
     }
 
     /// A directory, and what is below it where that is wanted. No recursion: the image decides how
     /// deep its tree is.
-    fn tree(&mut self, view: &mut View, start: Entry, headed: bool) -> Result<()> {
-        let mut pending = vec![(start, 0_usize)];
-        let mut ancestors: Vec<NodeId> = Vec::new();
-        while let Some((dir, depth)) = pending.pop() {
-            ancestors.truncate(depth);
-            if ancestors.contains(&dir.node) {
-                let (node, path) = (dir.node, dir.path.get(1..).unwrap_or_default().to_vec());
-                self.report(Error::DirectoryLoop { node, path }, &dir.path);
+    fn tree(&mut self, view: &mut View, start: &Entry, headed: bool) -> Result<()> {
+        let mut pending = vec![Pending {
+            name: start.path(None),
+            node: start.node,
+            depth: 0,
+        }];
+        let (mut path, mut ancestors) = (Vec::new(), Vec::<(NodeId, usize)>::new());
+        while let Some(dir) = pending.pop() {
+            ancestors.truncate(dir.depth);
+            match ancestors.last() {
+                Some(&(_, len)) => {
+                    self.held.free(dir.cost());
+                    path.truncate(len);
+                    path = join(&path, &dir.name);
+                }
+                None => path.clone_from(&dir.name),
+            }
+            if let Err(error) = self.may_enter(&ancestors, dir.node, &path) {
+                self.report(error, &path);
                 continue;
             }
-            let max_depth = self.reader.limits().depth;
-            if depth >= max_depth {
-                let limit = u64::try_from(max_depth).unwrap_or(u64::MAX);
-                self.report(
-                    Error::limit("depth of the directory tree", limit),
-                    &dir.path,
-                );
-                continue;
+            ancestors.push((dir.node, path.len()));
+            let (names, error) = list(self.reader, dir.node, &mut self.held);
+            if let Some(error) = error {
+                self.report(error, &path);
             }
-            ancestors.push(dir.node);
-            let entries = self.entries(&dir);
             self.seen = self
                 .seen
-                .saturating_add(u64::try_from(entries.len()).unwrap_or(u64::MAX));
+                .saturating_add(u64::try_from(names.len()).unwrap_or(u64::MAX));
             let max_entries = self.reader.limits().tree_entries;
             if self.seen > max_entries {
                 let limit = Error::limit("number of entries of all directories", max_entries);
-                self.report(limit, &dir.path);
+                self.report(limit, &path);
                 return Ok(());
             }
-            view.section(headed.then_some(&dir.path), &entries)?;
-            if self.args.recursive {
-                let below = entries.into_iter().filter(Entry::is_dir);
-                let below: Vec<_> = below.map(|entry| (entry, depth + 1)).collect();
-                pending.extend(below.into_iter().rev());
+            view.section(headed.then_some(&path))?;
+            let first = pending.len();
+            let listed = self.directory(view, &path, &names, ancestors.len(), &mut pending);
+            self.held.free(names.held());
+            if let Some(error) = listed? {
+                self.report(error, &path);
+                return Ok(());
             }
+            pending.get_mut(first..).unwrap_or_default().reverse();
         }
         Ok(())
     }
 
-    /// What is in a directory: all that could be read of it.
-    fn entries(&mut self, dir: &Entry) -> Vec<Entry> {
-        let (entries, error) = list(self.reader, dir.node);
-        if let Some(error) = error {
-            self.report(error, &dir.path);
+    fn may_enter(
+        &self,
+        ancestors: &[(NodeId, usize)],
+        dir: NodeId,
+        path: &[u8],
+    ) -> forerun::Result<()> {
+        if ancestors.iter().any(|&(node, _)| node == dir) {
+            let path = path.get(1..).unwrap_or_default().to_vec();
+            return Err(Error::DirectoryLoop { node: dir, path });
         }
-        let shown = |entry: ListEntry| {
-            let path = join(&dir.path, &entry.name);
-            self.entry(entry, path)
-        };
-        entries.into_iter().map(shown).collect()
+        let max_depth = self.reader.limits().depth;
+        if ancestors.len() >= max_depth {
+            let limit = u64::try_from(max_depth).unwrap_or(u64::MAX);
+            return Err(Error::limit("depth of the directory tree", limit));
+        }
+        Ok(())
+    }
+
+    /// Shows the entries of a directory, a part of them at a time, and adds to `pending` the directories
+    /// among them that are to be listed. Gives the error where these are too many.
+    fn directory(
+        &mut self,
+        view: &mut View,
+        path: &[u8],
+        names: &forerun_export::Listing,
+        depth: usize,
+        pending: &mut Vec<Pending>,
+    ) -> Result<Option<Error>> {
+        let (mut entries, mut bytes, mut over) = (Vec::new(), 0, None);
+        for (name, node) in names.names() {
+            let entry = self.entry(ListEntry::of(self.reader, name, node), Some(path));
+            if self.args.recursive && entry.is_dir() {
+                let below = Pending {
+                    name: name.to_vec(),
+                    node,
+                    depth,
+                };
+                over = self.held.add(below.cost()).err();
+                if over.is_some() {
+                    break;
+                }
+                pending.push(below);
+            }
+            bytes += entry.cost();
+            entries.push(entry);
+            if bytes >= TOGETHER {
+                view.entries(Some(path), &entries)?;
+                entries.clear();
+                bytes = 0;
+            }
+        }
+        view.entries(Some(path), &entries)?;
+        Ok(over)
     }
 
     /// What the user named on the command line.
@@ -204,27 +286,34 @@ impl Listing<'_> {
         let fs = self.reader.fs();
         let node = resolve(fs, path, last, self.reader.limits())?;
         fs.metadata(node)?;
-        Ok(self.entry(ListEntry::of(self.reader, path, node), absolute(path)))
+        Ok(self.entry(ListEntry::of(self.reader, path, node), None))
     }
 
     /// What can be shown of an entry; the rest is reported.
-    fn entry(&mut self, entry: ListEntry, path: Vec<u8>) -> Entry {
-        let metadata = entry.metadata.map_err(|error| self.report(error, &path));
-        let target = entry
-            .target
-            .map(|target| target.map_err(|error| self.report(error, &path)));
+    fn entry(&mut self, entry: ListEntry, dir: Option<&[u8]>) -> Entry {
+        let name = entry.name;
+        let mut failed = |error| self.report(error, &path_of(dir, &name));
+        let metadata = entry.metadata.map_err(&mut failed).ok();
+        let target = entry.target.and_then(|read| read.map_err(&mut failed).ok());
         Entry {
-            name: entry.name,
-            path,
+            name,
             node: entry.node,
-            metadata: metadata.ok(),
-            target: target.and_then(std::result::Result::ok),
+            metadata,
+            target,
         }
     }
 
     fn report(&mut self, error: Error, path: &[u8]) {
         let failure = Failure::from(error).of(&self.name).at(path);
         self.exit = self.exit.and(self.context.report(&failure));
+    }
+}
+
+/// Path from the root of what is in `dir`, or of what the user named.
+fn path_of(dir: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
+    match dir {
+        Some(dir) => join(dir, name),
+        None => absolute(name),
     }
 }
 

@@ -1,15 +1,17 @@
 //! `forerun push`: an image into a registry.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use forerun::remote::push::PushOptions;
 use forerun::{Error, FileSource, Image, OpenOptions, ReadAt, locks};
+use forerun_sandbox::Sandbox;
 use serde_json::json;
 
 use crate::args::locking;
+use crate::confine::for_server;
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
@@ -79,6 +81,8 @@ pub fn run(context: &Context, args: &PushArgs) -> Result {
         locks::source(file, &options)
     });
     let source = Arc::new(source.map_err(|error| of_image(Failure::from(error)))?);
+    let server = args.server.options();
+    context.confine(&for_server(Path::new(&args.name), &server, Sandbox::new()));
     let image = Image::from_source(source.clone(), &options);
     // An image that cannot be read is not stored.
     let format = image
@@ -97,16 +101,10 @@ pub fn run(context: &Context, args: &PushArgs) -> Result {
     }
     let bar = Progress::new(context, "pushing", source.len());
     let mut before = 0;
-    let pushed = forerun::remote::push_to(
-        &*source,
-        &reference,
-        &args.server.options(),
-        &how,
-        &mut |progress| {
-            bar.add(progress.done.saturating_sub(before));
-            before = progress.done;
-        },
-    );
+    let pushed = forerun::remote::push_to(&*source, &reference, &server, &how, &mut |progress| {
+        bar.add(progress.done.saturating_sub(before));
+        before = progress.done;
+    });
     drop(bar);
     let pushed = pushed.map_err(|error| remote::failure(&error))?;
     let mut out = Output::stdout()?;

@@ -7,22 +7,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use forerun::Observer;
-use forerun::repair::{Answer, Finding, Kind, RepairOptions, Summary, UndoPlace, repair};
+use forerun::repair::{Answer, Finding, Kind, RepairOptions, Summary, UndoPlace, open_for, repair};
 use forerun_export::{CheckOptions, check};
+use forerun_sandbox::{Capabilities, Sandbox};
 use serde_json::{Map, Value};
 
 use super::check::{CheckArgs, counted};
 use super::undo;
 use crate::advice::absolute;
+use crate::confine::for_image;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::escape::{escape, printable};
 use crate::exit::Exit;
-use crate::json;
 use crate::output::{JsonArray, Output};
 use crate::patience::patiently;
 use crate::progress::Progress;
 use crate::source::is_stdin;
+use crate::{interrupt, json};
 
 /// Where answers come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,22 +106,43 @@ fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summ
         (None, false) => Some(UndoPlace::default_for(path)?),
     };
     let place = place.map(Arc::new);
+    interrupt::defer();
     let _told = place
         .clone()
         .map(|place| undo::tell_at_end(context, args, place));
     // A volume that is in use is refused before anything is found.
-    let summary = patiently(path, || {
-        let decide = &mut |finding: &Finding| {
-            let answer = desk.answer(finding);
-            if desk.shown.is_ok() {
-                desk.shown = desk.show(finding, answer);
-            }
-            answer
-        };
-        repair(path, &options, &how, place.as_ref(), &observer, decide)
-    });
+    let device = patiently(path, || open_for(path, &options, &how))?;
+    context.confine(&sandbox(args, place.as_deref()));
+    let decide = &mut |finding: &Finding| {
+        let answer = desk.answer(finding);
+        if desk.shown.is_ok() {
+            desk.shown = desk.show(finding, answer);
+        }
+        answer
+    };
+    let summary = repair(device, &options, &how, place.as_ref(), &observer, decide);
     desk.undo = place.and_then(|place| place.made());
     Ok(summary?)
+}
+
+/// What a repair takes when the volume is open: its undo file; and the volume once more, with the look
+/// for other processes that use it, for the check at the end.
+fn sandbox(args: &CheckArgs, place: Option<&UndoPlace>) -> Sandbox {
+    let sandbox = for_image(&args.image.image, &args.image.source).read(&args.image.image);
+    let sandbox = sandbox
+        .read("/proc")
+        .read("/sys")
+        .keep(Capabilities::DAC_READ_SEARCH);
+    match place {
+        Some(place) => {
+            // What stands in the way is reported when the file is made.
+            let _made = place.make_dir();
+            sandbox
+                .write_below(place.dir())
+                .keep(Capabilities::DAC_OVERRIDE)
+        }
+        None => sandbox,
+    }
 }
 
 /// What the ordinary check says of the volume now: the repair is not believed without it.

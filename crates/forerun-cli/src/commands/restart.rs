@@ -91,13 +91,8 @@ fn restart(dir: &Path) -> Result<u64> {
 
 /// The mount on `dir`, if it is one of forerun's.
 fn entry(dir: &Path) -> Result<MountEntry> {
-    // Of a dead mount there is an error instead of a path; its name is one by itself.
-    let path = dir.canonicalize().or_else(|_| std::path::absolute(dir));
-    let path = path.map_err(|error| failure(reason(&error)))?;
-    let mounts = forerun_fuse::mounts();
-    let mut mounts = mounts.map_err(|error| failure(format!("mounts: {}", reason(&error))))?;
-    mounts.retain(|entry| entry.mount_point == path);
-    let Some(entry) = mounts.pop() else {
+    let entry = forerun::mount_at(dir).map_err(|error| failure(reason(&error)))?;
+    let Some(entry) = entry else {
         return Err(failure("nothing is mounted there"));
     };
     let is_ours = forerun_kernel::is_ours(&entry.fstype, &entry.source);

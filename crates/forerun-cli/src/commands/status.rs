@@ -84,6 +84,25 @@ fn budget(mount: &Value, verbose: bool) -> Option<String> {
     Some(printable(&line).to_string())
 }
 
+/// Returns the line with what the sandbox of the process lacks; with `verbose`, with all of it.
+fn sandbox(mount: &Value, verbose: bool) -> Option<String> {
+    let Some(measures) = mount.get("sandbox").and_then(Value::as_object) else {
+        return verbose.then(|| "  no sandbox".to_string());
+    };
+    let shown = measures.iter().filter_map(|(name, measure)| {
+        let (state, detail) = (text(measure, "state"), text(measure, "detail"));
+        let name = name.replace('_', " ");
+        match state {
+            "on" => verbose.then(|| format!("{name} {detail}")),
+            "partly" => Some(format!("{name} in part ({detail})")),
+            _ => Some(format!("no {name} ({detail})")),
+        }
+    });
+    let shown: Vec<_> = shown.collect();
+    let line = format!("  sandbox: {}", shown.join("; "));
+    (!shown.is_empty()).then(|| printable(&line).to_string())
+}
+
 /// A mount, in one line, one for its memory and one for what is fetched.
 fn lines(mount: &Value, verbose: bool) -> Vec<String> {
     let (dir, image) = (text(mount, "dir"), text(mount, "image"));
@@ -96,6 +115,7 @@ fn lines(mount: &Value, verbose: bool) -> Vec<String> {
     let line = format!("{dir}  {image}{via}  pid {pid}  {memory}");
     let mut lines = vec![printable(&line).to_string()];
     lines.extend(budget(mount, verbose));
+    lines.extend(sandbox(mount, verbose));
     let Some(remote) = mount.get("remote").filter(|remote| !remote.is_null()) else {
         return lines;
     };

@@ -11,6 +11,7 @@ use crate::args::ImageArgs;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::interrupt;
 use crate::progress::Progress;
 use crate::target::{Target, is_same_file};
 
@@ -53,9 +54,12 @@ pub fn run(context: &Context, args: &TarArgs) -> Result {
         let failure = Failure::usage("the image and the archive are the same file");
         return Err(failure.of(args.output.display()));
     }
-    let image = context.open(&args.image)?;
-    let name = image_name(&args.image);
+    interrupt::defer();
+    let prepared = context.prepare(&args.image)?;
     let mut target = Target::create(&args.output, args.force, "an archive")?;
+    context.confine(&target.sandbox(prepared.sandbox()));
+    let image = context.open_prepared(prepared, None)?;
+    let name = image_name(&args.image);
     let options = TarWriteOptions {
         latest: super::pack::source_date_epoch()?,
         uids,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use comfy_table::{CellAlignment, Table, presets};
 use forerun::{Structure, TraceRow, TraceSummary, parse_trace_line};
+use forerun_sandbox::Sandbox;
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -36,7 +37,7 @@ pub struct TraceArgs {
 
 /// Runs it.
 pub fn run(context: &Context, args: &TraceArgs) -> Result {
-    let summary = read(&args.file).map_err(|failure| failure.of(args.file.display()))?;
+    let summary = read(context, &args.file).map_err(|failure| failure.of(args.file.display()))?;
     let mut out = Output::stdout()?;
     if context.global.json {
         out.json(&to_json(&summary))?;
@@ -47,8 +48,9 @@ pub fn run(context: &Context, args: &TraceArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-fn read(path: &Path) -> Result<TraceSummary> {
+fn read(context: &Context, path: &Path) -> Result<TraceSummary> {
     let file = File::open(path).map_err(|error| Failure::source(&error))?;
+    context.confine(&Sandbox::new());
     let mut summary = TraceSummary::default();
     for (n, line) in (1..).zip(BufReader::new(file).lines()) {
         let line = line.map_err(|error| Failure::source(&error))?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use forerun::repair::{Restored, UndoFile, UndoPlace, open, restore};
 use forerun::{FileSource, Observer};
+use forerun_sandbox::Sandbox;
 use serde_json::{Map, Value};
 
 use super::check::CheckArgs;
@@ -36,7 +37,6 @@ pub fn run(context: &Context, args: &CheckArgs, file: &Path) -> Result {
     let name = image_name(&args.image);
     let of_file = |failure: Failure| failure.of(file.display());
     let source = FileSource::open(file).map_err(|error| of_file(Failure::source(&error)))?;
-    let undo = UndoFile::open(Arc::new(source)).map_err(|error| of_file(error.into()))?;
     let mut options = args.image.open_options();
     options.break_lock(args.break_lock);
     let observer = Arc::new(Observer::default());
@@ -45,6 +45,8 @@ pub fn run(context: &Context, args: &CheckArgs, file: &Path) -> Result {
     let of_image = |failure: Failure| failure.of(&name);
     let volume = patiently(path, || open(path, &options));
     let volume = volume.map_err(|error| of_image(error.into()))?;
+    context.confine(&Sandbox::new());
+    let undo = UndoFile::open(Arc::new(source)).map_err(|error| of_file(error.into()))?;
     let restored = restore(&undo, &volume, &observer, args.force);
     let restored = restored.map_err(|error| of_image(error.into()))?;
     show(context, &name, file, &restored)?;

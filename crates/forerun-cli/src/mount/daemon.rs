@@ -7,7 +7,8 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use super::failed;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
+use crate::{inherited, secrets};
 
 /// Says to the new process whose child it is. A variable left over from elsewhere names another.
 const PARENT: &str = "FORERUN_MOUNT_PARENT";
@@ -91,7 +93,8 @@ impl KeeperArgs {
 /// Starts it, and returns when its mount answers, or it has failed. With `keeper` it is a keeper, and
 /// starts the process that serves.
 pub fn start(keeper: Option<&KeeperArgs>) -> Result {
-    let mut command = command(program());
+    let starting = |error| failed("starting the process that serves the mount", &error);
+    let (mut command, secrets) = command(program()).map_err(starting)?;
     match keeper {
         Some(keeper) => keeper.tell(&mut command),
         None => drop(command.env(PARENT, std::process::id().to_string())),
@@ -100,7 +103,8 @@ pub fn start(keeper: Option<&KeeperArgs>) -> Result {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| failed("starting the process that serves the mount", &error))?;
+        .map_err(starting)?;
+    drop(secrets);
     let mut answer = [0];
     if let Some(mut pipe) = child.stdout.take()
         && pipe.read_exact(&mut answer).is_ok()
@@ -132,30 +136,30 @@ fn exit_of(status: ExitStatus) -> Exit {
 }
 
 /// The program that is installed now with the arguments of this process, to serve the mount that
-/// this process keeps.
-pub fn server_command() -> Command {
-    let mut command = command(newest_program());
+/// this process keeps. The second value is as that of [`command`].
+pub fn server_command() -> io::Result<(Command, Option<OwnedFd>)> {
+    let (mut command, secrets) = command(newest_program())?;
     command.env(KEEPER, std::process::id().to_string());
-    command
+    Ok((command, secrets))
 }
 
-/// `program` with the arguments of this process.
-fn command(program: PathBuf) -> Command {
-    let mut argv = std::env::args_os();
+/// `program` with the arguments of this process. The second value holds those with passwords in them,
+/// and has to live until the process was started.
+pub fn command(program: PathBuf) -> io::Result<(Command, Option<OwnedFd>)> {
     let mut command = Command::new(program);
-    if let Some(name) = argv.next() {
+    if let Some(name) = secrets::arguments().first() {
         // mount(8)'s helper is told by its name.
         command.arg0(name);
     }
-    command.args(argv);
+    let secrets = secrets::pass_on(&mut command)?;
     for variable in [PARENT, KEEP, LOG, KEEPER] {
         command.env_remove(variable);
     }
-    command
+    Ok((command, secrets))
 }
 
 /// What lies where this program was started from: after an upgrade, the new one.
-fn newest_program() -> PathBuf {
+pub fn newest_program() -> PathBuf {
     let Ok(itself) = std::env::current_exe() else {
         return program();
     };
@@ -170,7 +174,7 @@ fn newest_program() -> PathBuf {
 }
 
 /// This program, by a path that keeps its name in the list of processes if it still leads here.
-fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     let itself = PathBuf::from("/proc/self/exe");
     let named = std::env::current_exe().ok().filter(|path| path.is_file());
     named.unwrap_or(itself)
@@ -219,6 +223,7 @@ pub fn settle_keeper(log: Option<File>) -> Result<()> {
     let changed = std::env::set_current_dir("/");
     changed.map_err(|error| failed("changing to /", &error))?;
     settle_stderr(log.as_ref());
+    inherited::close_named();
     Ok(())
 }
 
@@ -228,7 +233,7 @@ fn settle(log: Option<File>, caller_is_needed: bool) -> Result<()> {
     let null = null.map_err(|error| failed("/dev/null", &error))?;
     std::env::set_current_dir("/").map_err(|error| failed("changing to /", &error))?;
     rustix::stdio::dup2_stderr(log.as_ref().unwrap_or(&null)).map_err(redirecting)?;
-    let mut stdout = std::io::stdout();
+    let mut stdout = io::stdout();
     // A caller that is gone was interrupted, and wants no mount: the error unmounts.
     let told = stdout.write_all(READY).and_then(|()| stdout.flush());
     match told {
@@ -238,5 +243,6 @@ fn settle(log: Option<File>, caller_is_needed: bool) -> Result<()> {
         told => told.map_err(|error| failed("telling the caller", &error))?,
     }
     rustix::stdio::dup2_stdout(&null).map_err(redirecting)?;
+    inherited::close_named();
     Ok(())
 }

@@ -121,12 +121,14 @@ fn run(args: &KeeperArgs) -> Result<ExitCode> {
     let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     let signals = Signals::new().map_err(|error| failed("handling signals", &error))?;
     let process = Process::first(&directory);
-    let process = process.map_err(|error| failed("starting the process that serves", &error))?;
+    let mut process =
+        process.map_err(|error| failed("starting the process that serves", &error))?;
     // The caller's pipe must end with the server.
     daemon::close_stdout()?;
     let kept = loop {
         match wait(&signals, &[(Role::Server, &process)], None)? {
             Event::Signal(signal) => process.kill(signal),
+            Event::Said(_, FromServer::Thread(thread)) => process.thread = Some(thread),
             Event::Said(_, FromServer::Keep(kept)) => break *kept,
             Event::Said(_, FromServer::Alone) => return Ok(ExitCode::SUCCESS),
             Event::Said(_, FromServer::End) => return first_ended(process.wait()),
@@ -222,7 +224,8 @@ impl Keeper {
             FromServer::Done => server.is_done = true,
             FromServer::End => return self.server_ended(),
             // No server says these when its mount is kept.
-            FromServer::Keep(_) | FromServer::Alone | FromServer::Ready => {}
+            FromServer::Keep(_) | FromServer::Alone | FromServer::Ready | FromServer::Thread(_) => {
+            }
         }
         Next::Wait
     }
@@ -232,15 +235,27 @@ impl Keeper {
         let Some(server) = self.server.take() else {
             return Next::Wait;
         };
-        let status = server.process.wait();
-        if server.is_done || !self.kept.is_connected() {
+        let Serving {
+            mut process,
+            is_done,
+            leaves,
+        } = server;
+        if is_done || !self.kept.is_connected() {
             if let Some(successor) = self.successor.take() {
                 successor.refuse("the mount has ended");
             }
             return Next::End;
         }
-        if server.leaves.is_none() {
-            let why = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        // A thread of it may wait in the kernel for the answer to a request that it had taken: only when
+        // another process has answered that, all of it can end. The other threads may take requests
+        // until then, so that there is more to be sent again.
+        self.resend();
+        let ended = process.ended();
+        if ended.is_some() {
+            self.resend();
+        }
+        if leaves.is_none() {
+            let why = ended.map_or_else(|| "it ends".to_string(), |status| status.to_string());
             tracing::error!(
                 path = %self.kept.path().display(),
                 "the process that served the mount has died ({why}); another one takes its place"
@@ -249,7 +264,11 @@ impl Keeper {
                 return Next::End;
             }
         }
-        self.resend();
+        if ended.is_none() {
+            // Nothing of it may answer once another process does.
+            process.kill(Signal::KILL);
+            self.lingering.push(process);
+        }
         self.succeed()
     }
 
@@ -332,6 +351,12 @@ impl Keeper {
 
     fn successor_said(&mut self, said: FromServer) -> Next {
         match said {
+            FromServer::Thread(thread) => {
+                if let Some(successor) = &mut self.successor {
+                    successor.process.thread = Some(thread);
+                }
+                Next::Wait
+            }
             FromServer::Ready => {
                 if let Some(successor) = &mut self.successor {
                     successor.is_ready = true;
@@ -371,7 +396,9 @@ impl Keeper {
     fn time_out(&mut self) -> Next {
         let is_late = |server: &Serving| server.leaves.is_some_and(|until| until <= Instant::now());
         if self.server.as_ref().is_some_and(is_late) {
-            // It takes no more requests. Those that it has are sent again when it has ended.
+            // It takes no more requests. If it takes one all the same, that is sent again when it has
+            // ended.
+            self.resend();
             self.lingering.extend(self.server.take().map(|server| {
                 server.process.kill(Signal::KILL);
                 server.process
@@ -427,8 +454,13 @@ fn wait(
     let mut fds: Vec<_> = pipes
         .map(|(pipe, _)| PollFd::new(pipe, PollFlags::IN))
         .collect();
-    let channels = processes.iter();
-    fds.extend(channels.map(|(_, process)| PollFd::new(&process.channel, PollFlags::IN)));
+    for (role, process) in processes {
+        fds.push(PollFd::new(&process.channel, PollFlags::IN));
+        // What it has said comes before its end. One that lingers is waited for to the last.
+        if let (Role::Server | Role::Successor, Some(thread)) = (role, &process.thread) {
+            fds.push(PollFd::new(thread, PollFlags::IN));
+        }
+    }
     let at = loop {
         let left = until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
         match poll(&mut fds, left.as_ref()) {
@@ -451,8 +483,18 @@ fn wait(
         let _taken = io::Read::read(&mut &*pipe, &mut bytes);
         return Ok(Event::Signal(*signal));
     }
-    let process = processes.get(at - signals.0.len());
-    Ok(process.map_or(Event::TimeOut, |(role, process)| {
-        Event::Said(*role, process.said())
-    }))
+    let mut next = signals.0.len();
+    for (role, process) in processes {
+        if at == next {
+            return Ok(Event::Said(*role, process.said()));
+        }
+        next += 1;
+        if let (Role::Server | Role::Successor, Some(_)) = (role, &process.thread) {
+            if at == next {
+                return Ok(Event::Said(*role, FromServer::End));
+            }
+            next += 1;
+        }
+    }
+    Ok(Event::TimeOut)
 }

@@ -5,24 +5,28 @@
 //! tells of the mount any more.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use forerun::Image;
 use forerun::remote::RemoteImage;
+use forerun::{Image, MountEntry};
 use forerun_fuse::MountOptions;
-use forerun_kernel::{Ended, GuardArgs, OnDemand, mount_remote};
+use forerun_kernel::{
+    Ended, FillMonitor, FillerCommand, GuardArgs, OnDemand, Resumed, mount_remote, resume_remote,
+};
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::report::{self, Report, Shown};
 use super::reread::Rereading;
-use super::socket::Telling;
+use super::socket::{self, Telling};
 use super::{MountArgs, Via, daemon, failed, image_args, open_log, present, via};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::remote;
+use crate::secrets::{self, PassedOn};
 
 /// Mounts, and fills the mount where that is this process's part. Nothing for all other mounts.
 pub fn run(
@@ -40,12 +44,17 @@ pub fn run(
     };
     let mut of_kernel = args.clone();
     (of_kernel.foreground, of_kernel.log, of_kernel.metrics) = (false, None, None);
-    via::refuse_fuse_only(&of_kernel, options)?;
-    let in_background = daemon::is_child();
+    let mut for_kernel = options.clone();
+    for_kernel.restarts = MountOptions::default().restarts;
+    via::refuse_fuse_only(&of_kernel, &for_kernel)?;
+    let resumed = forerun_kernel::resumed();
+    let resumed = resumed.map_err(|error| failed("the guard of the mount", &error))?;
+    let is_resumed = resumed.is_some();
+    let in_background = is_resumed || daemon::is_child();
     if !in_background {
         present::refuse(&args.dir, chosen)?;
         if args.helper.is_some_and(|call| call.fake) {
-            context.open(&image_args(args, options))?;
+            context.open_unconfined(&image_args(args, options))?;
             return Ok(Some(Exit::Ok));
         }
         if !args.foreground {
@@ -59,17 +68,25 @@ pub fn run(
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|error| failed("handling signals", &error))?;
     let image = remote::open(context, &reference, &args.remote)?;
-    let (mut mount, dir, report) = mount(context, args, options, &image)?;
-    let begun = begin(context, args, signals, &dir, report, &image).and_then(|telling| {
-        match in_background {
-            true => daemon::ready(log)?,
-            false => log_to(log)?,
+    if let Some(log) = log.as_ref().filter(|_| is_resumed) {
+        daemon::settle_stderr(Some(log));
+    }
+    let (mut mount, report) = mount(context, args, options, &image, resumed)?;
+    let entry = mount.mounted().entry.clone();
+    let told = (entry.clone(), mount.monitor());
+    let begun = begin(context, args, signals, told, report, &image).and_then(|telling| {
+        match (in_background, is_resumed) {
+            (true, false) => daemon::ready(log)?,
+            (true, true) => daemon::ready_to_go_on(log)?,
+            (false, _) => log_to(log)?,
         }
         Ok(telling)
     });
     // Nobody would fill it.
     let telling = begun.inspect_err(|_| {
-        let _unmounted = present::take_back(&dir);
+        if !is_resumed {
+            let _unmounted = present::take_back(entry.as_ref());
+        }
     })?;
     match mount.wait() {
         Ended::Complete => tracing::info!("all of the image is here; the kernel goes on alone"),
@@ -97,14 +114,14 @@ fn begin(
     context: &Context,
     args: &MountArgs,
     signals: Signals,
-    dir: &Path,
+    (entry, monitor): (Option<MountEntry>, Option<FillMonitor>),
     report: Option<Report>,
     image: &Arc<RemoteImage>,
 ) -> Result<Option<Telling>> {
     let rereading = Rereading::of(image, args.remote.clone());
-    watch(signals, dir.to_path_buf(), rereading)?;
+    watch(signals, entry, monitor, rereading)?;
     match report {
-        Some(report) => report::begin(report, args, None, false),
+        Some(report) => report::begin(report, args, None, false, socket::open()),
         None => {
             if args.metrics.is_some() {
                 context.note("all of the image is here: no process stays to serve metrics");
@@ -114,24 +131,54 @@ fn begin(
     }
 }
 
+/// What the guard of the mount is to do if this process dies. A process in the foreground is its
+/// caller's to start.
+fn guard_args(args: &MountArgs, options: &MountOptions) -> Result<GuardArgs> {
+    let is_replaced = !args.foreground && options.restarts > 0;
+    if !is_replaced {
+        return Ok(GuardArgs::default());
+    }
+    let PassedOn { shown, secret } =
+        PassedOn::new().map_err(|error| failed("keeping the command line", &error))?;
+    let name = secrets::arguments().first().cloned().unwrap_or_default();
+    Ok(GuardArgs {
+        args: Vec::new(),
+        filler: Some(FillerCommand {
+            program: daemon::newest_program(),
+            args: std::iter::once(name).chain(shown).collect(),
+            dir: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+            restarts: options.restarts,
+            secret,
+            secret_variable: PassedOn::VARIABLE.to_string(),
+        }),
+    })
+}
+
 /// Gives what is to be told of the mount, where a process stays.
 fn mount(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
     remote: &Arc<RemoteImage>,
-) -> Result<(OnDemand, PathBuf, Option<Report>)> {
+    resumed: Option<Resumed>,
+) -> Result<(OnDemand, Option<Report>)> {
     let open = image_args(args, options).open_options();
     let image = Image::from_source(Arc::<RemoteImage>::clone(remote), &open);
     let image = image.map_err(|error| Failure::from(error).of(remote.place()))?;
     let observer = image.reader().observer();
     context.observe(observer);
-    let kernel = via::kernel_options(options);
-    let mounted = mount_remote(&image, remote, &args.dir, &kernel, GuardArgs::default());
+    let guard = guard_args(args, options)?;
+    let mounted = match resumed {
+        Some(resumed) => resume_remote(remote, resumed, guard),
+        None => {
+            let kernel = via::kernel_options(options);
+            mount_remote(&image, remote, &args.dir, &kernel, guard)
+        }
+    };
     let mounted = mounted.map_err(|error| via::failure(&error, args))?;
     tracing::info!("mounted by the kernel: {}", mounted.mounted());
-    let dir = args.dir.canonicalize();
-    let dir = dir.map_err(|error| failed(&args.dir.display().to_string(), &error))?;
+    let entry = mounted.mounted().entry.as_ref();
+    let dir = entry.map_or_else(|| args.dir.clone(), |entry| entry.mount_point.clone());
     let report = mounted.monitor().map(|monitor| {
         let shown = Shown::Kernel {
             monitor,
@@ -139,15 +186,27 @@ fn mount(
         };
         let image = remote::shown(&args.image);
         let memory = open.engine.memory_use();
-        Report::new(&dir, image, shown, Some(Arc::clone(remote)), memory)
+        Report::new(
+            &dir,
+            image,
+            shown,
+            Some(Arc::clone(remote)),
+            memory,
+            Value::Null,
+        )
     });
-    Ok((mounted, dir, report))
+    Ok((mounted, report))
 }
 
 /// The first signal unmounts. If the mount is in use it goes on being filled, out of sight, until
 /// its last user is gone; the second signal ends the process at once, and the guard fails what is
 /// read of what is not here. SIGHUP has mirrors and credentials read again.
-fn watch(mut signals: Signals, dir: PathBuf, mut rereading: Rereading) -> Result<()> {
+fn watch(
+    mut signals: Signals,
+    entry: Option<MountEntry>,
+    monitor: Option<FillMonitor>,
+    mut rereading: Rereading,
+) -> Result<()> {
     let thread = std::thread::Builder::new().name("signals".to_string());
     let watching = thread.spawn(move || {
         let mut unmounted = false;
@@ -156,11 +215,14 @@ fn watch(mut signals: Signals, dir: PathBuf, mut rereading: Rereading) -> Result
                 rereading.ask();
                 continue;
             }
-            // What is mounted there now is not ours.
             if unmounted {
+                if let Some(monitor) = &monitor {
+                    monitor.is_last();
+                }
                 std::process::exit(i32::from(Exit::Interrupted.code()));
             }
-            match forerun_kernel::umount(&dir, true) {
+            let taken = entry.as_ref();
+            match taken.map_or(Ok(()), |entry| forerun_kernel::take_down(entry, true)) {
                 Ok(()) => {
                     unmounted = true;
                     tracing::info!(signal, "unmounted; served until the last file is closed");

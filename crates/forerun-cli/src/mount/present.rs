@@ -5,14 +5,14 @@ use std::path::Path;
 use forerun_fuse::MountEntry;
 use forerun_kernel::Error;
 
-use super::{Via, failed};
+use super::Via;
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
 
-/// Refuses a directory on which an image of ours is mounted already. What FUSE has mounted there
-/// may be dead, which [`forerun_fuse::mount`] sees to if it is FUSE's turn again.
+/// Refuses a directory on which forerun has mounted an image already. A dead FUSE mount is left to
+/// [`forerun_fuse::mount`] where FUSE is to be used again.
 pub fn refuse(dir: &Path, via: Via) -> Result<()> {
-    let Some(entry) = top_mount(dir) else {
+    let Ok(Some(entry)) = forerun::mount_at(dir) else {
         return Ok(());
     };
     let by_kernel = forerun_kernel::is_ours(&entry.fstype, &entry.source);
@@ -29,19 +29,17 @@ pub fn refuse(dir: &Path, via: Via) -> Result<()> {
 
 /// Takes down what the kernel serves; nothing where `dir` shows something else.
 pub fn umount(dir: &Path, lazy: bool) -> Option<Result<()>> {
-    let entry = top_mount(dir)?;
+    let entry = forerun::mount_at(dir).ok()??;
     if !forerun_kernel::is_ours(&entry.fstype, &entry.source) {
         return None;
     }
-    let taken = forerun_kernel::umount(&entry.mount_point, lazy);
+    let taken = forerun_kernel::take_down(&entry, lazy);
     Some(taken.map_err(|error| umount_failure(&error)))
 }
 
-/// Takes a mount back that was just made: whoever asked for it has changed their mind.
-pub fn take_back(dir: &Path) -> Result {
-    let path = dir.canonicalize();
-    let path = path.map_err(|error| failed(&dir.display().to_string(), &error))?;
-    let taken = forerun_kernel::umount(&path, true);
+/// Takes a mount back that was just made: the caller was interrupted.
+pub fn take_back(mount: Option<&MountEntry>) -> Result {
+    let taken = mount.map_or(Ok(()), |mount| forerun_kernel::take_down(mount, true));
     taken.map_err(|error| umount_failure(&error))?;
     Ok(Exit::Interrupted)
 }
@@ -54,10 +52,4 @@ fn umount_failure(error: &Error) -> Failure {
         }
         _ => failure,
     }
-}
-
-/// Returns the mount that is seen at `dir`; nothing on an error, which the caller's next step reports.
-fn top_mount(dir: &Path) -> Option<MountEntry> {
-    let path = dir.canonicalize().ok()?;
-    forerun::top_mount(&path).ok()?
 }

@@ -2,6 +2,7 @@
 //! Prometheus by HTTP. Both are the same numbers.
 
 use std::fmt::{Display, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -31,6 +32,8 @@ pub struct Report {
     pub remote: Option<Arc<RemoteImage>>,
     /// Memory for cached blocks, and the limit of the process.
     memory: MemoryUse,
+    /// What the sandbox of the process is.
+    sandbox: Value,
     since: u64,
 }
 
@@ -111,6 +114,7 @@ impl Report {
         shown: Shown,
         remote: Option<Arc<RemoteImage>>,
         memory: MemoryUse,
+        sandbox: Value,
     ) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
@@ -119,6 +123,7 @@ impl Report {
             shown,
             remote,
             memory,
+            sandbox,
             since: since.map_or(0, |since| since.as_secs()),
         }
     }
@@ -158,6 +163,7 @@ impl Report {
             "cache_bytes": self.memory.cache,
             "memory_limit_bytes": limit.bytes(),
             "memory_limit_by": limit.is_imposed().then(|| limit.set_by().to_string()),
+            "sandbox": self.sandbox,
             "fuse_requests": requests,
             "kernel_reads": reads,
             "counters": counters,
@@ -216,6 +222,7 @@ fn put_remote(page: &mut Page, status: &RemoteStatus) {
         ("remote_refetched_bytes_total", status.refetched_bytes),
         ("remote_wrong_bytes_total", status.wrong_bytes),
         ("remote_adopted_bytes_total", status.adopted_bytes),
+        ("remote_altered_chunks_total", status.altered_chunks),
         ("remote_requests_total", status.requests),
         ("remote_errors_total", status.errors),
         ("remote_retries_total", status.retries),
@@ -279,6 +286,7 @@ pub fn begin(
     args: &MountArgs,
     succession: Option<&Arc<Succession>>,
     is_successor: bool,
+    socket: io::Result<socket::Unnamed>,
 ) -> Result<Option<Telling>> {
     let report = Arc::new(report);
     if let Some(address) = &args.metrics {
@@ -290,7 +298,7 @@ pub fn begin(
             }
         }
     }
-    let told = socket::tell(&report, succession);
+    let told = socket.and_then(|socket| socket::tell(socket, &report, succession));
     let told = told.inspect_err(|error| {
         tracing::info!("forerun status will not know of this mount: {error}");
     });

@@ -4,44 +4,64 @@
 //! They lie in a directory of the user, so only they and root can ask. A question is a connection
 //! without a word, the answer one line of JSON; `restart` says the device number of the mount.
 //!
+//! The name of the directory is known, and one that lies in /tmp may have been made by another user. So it
+//! is opened without following a link, and used only if this user owns it and no other can write to it. A
+//! process is believed only if it is this user's. Its answer is bounded, in length and in time.
+//!
 //! A socket's name begins with the number of the process, for people, and ends at random: numbers
 //! come again, and processes of several PID namespaces may have the same one. A socket is seen under
 //! that name only once it is listened at, so that one at which nobody listens is always left over
 //! from a process that is gone; who asks next removes it.
 
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, Permissions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::Value;
+use tempfile::TempPath;
 
 use super::handover::Succession;
 use super::report::Report;
+use crate::confine::directory_of;
 
 /// A program that asks and does not listen is not waited for, nor one that does not answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// By then a socket has its name, unless its process has died.
-const NAMED_WITHIN: Duration = Duration::from_secs(60);
+/// By then a socket has its name, unless its process has died: it is made before the image is opened,
+/// which may be at a slow server.
+const NAMED_WITHIN: Duration = Duration::from_secs(600);
 /// Longest question.
-const MAX_QUESTION: u64 = 64;
+const MAX_QUESTION: usize = 64;
 /// Longest answer.
-const MAX_ANSWER: u64 = 1 << 20;
+const MAX_ANSWER: usize = 1 << 20;
+/// Between attempts to reach a process at which many others ask.
+const PAUSE: Duration = Duration::from_millis(5);
+/// The bits of a mode that let users other than the owner write.
+const WRITABLE: u32 = 0o022;
 /// Ends the name of a socket.
 const NAMED: &str = "sock";
 /// The same, before it is listened at.
 const UNNAMED: &str = "new";
 
-/// The directory of the sockets: `$XDG_RUNTIME_DIR/forerun`, `/run/forerun` for root, else one in
-/// /tmp that is this user's alone.
+/// The directory of the sockets: `$XDG_RUNTIME_DIR/forerun` where that is this user's, `/run/forerun`
+/// for root, else one in /tmp that is this user's alone.
 fn directory() -> PathBuf {
     let uid = rustix::process::getuid();
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    if let Some(dir) = given.filter(|dir| dir.is_absolute() && dir.is_dir()) {
+    let is_own = |dir: &PathBuf| {
+        let metadata = dir.metadata();
+        metadata.is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == uid.as_raw())
+    };
+    if let Some(dir) = given.filter(|dir| dir.is_absolute() && is_own(dir)) {
         return dir.join("forerun");
     }
     // Root of a user namespace is nobody to the owner of /run.
@@ -56,7 +76,33 @@ fn directory() -> PathBuf {
     }
 }
 
-/// Answers who asks at the socket, as long as it is kept.
+/// A directory that only this user can change.
+struct Directory {
+    opened: OwnedFd,
+    path: PathBuf,
+}
+
+impl Directory {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(&path, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&opened)?;
+        let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
+        let why = match (is_own, stat.st_mode & WRITABLE) {
+            (true, 0) => return Ok(Self { opened, path }),
+            (true, _) => "other users can write to it",
+            (false, _) => "it belongs to another user",
+        };
+        Err(io::Error::new(ErrorKind::PermissionDenied, why))
+    }
+
+    /// A path of what is in it, wherever its own path leads by now.
+    fn at(&self, name: &OsStr) -> PathBuf {
+        Path::new(&format!("/proc/self/fd/{}", self.opened.as_raw_fd())).join(name)
+    }
+}
+
+/// Answers processes that ask at the socket, as long as it is kept.
 pub struct Telling {
     socket: PathBuf,
 }
@@ -68,18 +114,28 @@ impl Drop for Telling {
     }
 }
 
-/// Begins to answer; with no `succession`, nobody can take over. A mount goes on without it.
-pub fn tell(report: &Arc<Report>, succession: Option<&Arc<Succession>>) -> io::Result<Telling> {
+/// A socket that is listened at, before it has its name.
+pub struct Unnamed {
+    listener: UnixListener,
+    path: TempPath,
+}
+
+/// Makes the socket, for a process that may make none later.
+pub fn open() -> io::Result<Unnamed> {
     let dir = directory();
     DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-    let metadata = dir.symlink_metadata()?;
-    if !metadata.is_dir() || metadata.uid() != rustix::process::getuid().as_raw() {
-        return Err(io::Error::other(format!(
-            "{} is somebody else's",
-            dir.display()
-        )));
-    }
-    let (listener, socket) = listen(&dir)?;
+    let opened = Directory::open(dir.clone());
+    opened.map_err(|error| io::Error::other(format!("{}: {error}", dir.display())))?;
+    listen(&dir)
+}
+
+/// Begins to answer; with no `succession`, no process can take over. A mount goes on without it.
+pub fn tell(
+    unnamed: Unnamed,
+    report: &Arc<Report>,
+    succession: Option<&Arc<Succession>>,
+) -> io::Result<Telling> {
+    let (listener, socket) = unnamed.name()?;
     let telling = Telling {
         socket: socket.clone(),
     };
@@ -117,7 +173,7 @@ pub fn tell(report: &Arc<Report>, succession: Option<&Arc<Succession>>) -> io::R
 }
 
 /// A socket that is listened at, by a name that nobody had before.
-fn listen(dir: &Path) -> io::Result<(UnixListener, PathBuf)> {
+fn listen(dir: &Path) -> io::Result<Unnamed> {
     let pid = std::process::id();
     let made = tempfile::Builder::new()
         .prefix(&format!("{pid}-"))
@@ -125,31 +181,91 @@ fn listen(dir: &Path) -> io::Result<(UnixListener, PathBuf)> {
         .rand_bytes(8)
         .make_in(dir, |path| UnixListener::bind(path))?;
     std::fs::set_permissions(made.path(), Permissions::from_mode(0o600))?;
-    let socket = made.path().with_extension(NAMED);
     let (listener, path) = made.into_parts();
-    path.persist(&socket).map_err(|error| error.error)?;
-    Ok((listener, socket))
+    Ok(Unnamed { listener, path })
+}
+
+impl Unnamed {
+    /// Gives it the name by which it is found.
+    fn name(self) -> io::Result<(UnixListener, PathBuf)> {
+        let socket = self.path.with_extension(NAMED);
+        self.path.persist(&socket).map_err(|error| error.error)?;
+        Ok((self.listener, socket))
+    }
+
+    /// The directory that it is in.
+    pub fn directory(&self) -> &Path {
+        directory_of(&self.path)
+    }
 }
 
 /// What is asked: nothing, for the status, or the device number of the mount that is to be restarted.
 fn question(asker: &UnixStream) -> io::Result<String> {
     asker.set_write_timeout(Some(PATIENCE))?;
-    asker.set_read_timeout(Some(PATIENCE))?;
-    let mut question = String::new();
-    asker.take(MAX_QUESTION).read_to_string(&mut question)?;
+    let question = read_all(asker, MAX_QUESTION, Instant::now() + PATIENCE)?;
     asker.set_read_timeout(None)?;
     Ok(question)
 }
 
-/// Asks at a socket; `question` is empty, or a device number.
+/// Asks at a socket of a process of this user; `question` is empty, or a device number. Takes no longer
+/// than `patience`.
 pub fn ask(socket: &Path, question: &str, patience: Duration) -> io::Result<String> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(patience))?;
+    let until = Instant::now() + patience;
+    let mut stream = connect(socket, until)?;
+    let peer = rustix::net::sockopt::socket_peercred(&stream)?;
+    if peer.uid != rustix::process::geteuid() {
+        let why = "a process of another user listens there";
+        return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+    }
+    stream.set_write_timeout(Some(patience))?;
     stream.write_all(question.as_bytes())?;
     stream.shutdown(Shutdown::Write)?;
-    let mut answer = String::new();
-    stream.take(MAX_ANSWER).read_to_string(&mut answer)?;
-    Ok(answer)
+    read_all(&stream, MAX_ANSWER, until)
+}
+
+/// As [`UnixStream::connect`], which waits without end for a process that accepts nothing.
+fn connect(socket: &Path, until: Instant) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(socket)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    loop {
+        let stream =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        match rustix::net::connect(&stream, &address) {
+            Ok(()) => {
+                let stream = UnixStream::from(stream);
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(Errno::AGAIN) => return Err(ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Reads to the end: `most` bytes, until then.
+fn read_all(mut stream: &UnixStream, most: usize, until: Instant) -> io::Result<String> {
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(count) => bytes.extend_from_slice(piece.get(..count).unwrap_or_default()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            Err(error) => return Err(error),
+        }
+        if bytes.len() > most {
+            return Err(io::Error::new(ErrorKind::InvalidData, "it says too much"));
+        }
+    }
+    String::from_utf8(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
 /// What a process says of its mount.
@@ -160,31 +276,45 @@ pub struct Told {
     pub mount: Value,
 }
 
-/// The answers of all that serve. Sockets that nobody listens at are removed.
+/// The answers of all processes that serve. Sockets at which no process listens are removed.
 pub fn ask_all() -> Vec<Told> {
-    ask_all_in(&directory())
+    ask_all_in(directory())
 }
 
-fn ask_all_in(dir: &Path) -> Vec<Told> {
+fn ask_all_in(path: PathBuf) -> Vec<Told> {
+    let name = path.display().to_string();
+    match Directory::open(path) {
+        Ok(dir) => ask_all_of(&dir),
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => {
+            tracing::warn!("{name} is ignored: {error}");
+            Vec::new()
+        }
+    }
+}
+
+fn ask_all_of(dir: &Directory) -> Vec<Told> {
     let mut told = Vec::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let socket = entry.path();
+    let entries = std::fs::read_dir(dir.at(OsStr::new("."))).into_iter();
+    for entry in entries.flatten().flatten() {
+        let name = entry.file_name();
+        let (by_descriptor, socket) = (dir.at(&name), dir.path.join(&name));
         let extension = socket.extension();
-        if extension.is_some_and(|extension| extension == UNNAMED) && is_left_over(&socket) {
-            let _gone_already = std::fs::remove_file(&socket);
+        if extension.is_some_and(|extension| extension == UNNAMED) && is_left_over(&by_descriptor) {
+            let _gone_already = std::fs::remove_file(&by_descriptor);
         }
         if extension.is_none_or(|extension| extension != NAMED) {
             continue;
         }
-        let mut answer = ask(&socket, "", PATIENCE);
+        let mut answer = ask(&by_descriptor, "", PATIENCE);
         // Its process ended between the question and the answer. What is left of it says more.
         if answer.as_ref().map_or_else(is_cut_off, String::is_empty) {
-            answer = ask(&socket, "", PATIENCE);
+            answer = ask(&by_descriptor, "", PATIENCE);
         }
         match answer.and_then(|answer| Ok(serde_json::from_str(&answer)?)) {
             Ok(mount) => told.push(Told { socket, mount }),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                let _gone_already = std::fs::remove_file(&socket);
+                let _gone_already = std::fs::remove_file(&by_descriptor);
             }
             // Its process has just ended.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -220,8 +350,8 @@ mod tests {
     #[test]
     fn names_are_never_the_same() {
         let dir = temp_dir("sockets");
-        let (one, first) = listen(dir.path()).unwrap();
-        let (_two, second) = listen(dir.path()).unwrap();
+        let (one, first) = listen(dir.path()).unwrap().name().unwrap();
+        let (_two, second) = listen(dir.path()).unwrap().name().unwrap();
         assert_ne!(first, second);
         let pid = format!("{}-", std::process::id());
         for name in [&first, &second] {
@@ -256,7 +386,7 @@ mod tests {
         std::fs::write(at("other"), "").unwrap();
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
         let long_ago = rustix::fs::Timespec {
-            tv_sec: i64::try_from(now - 100).unwrap(),
+            tv_sec: i64::try_from(now - 1000).unwrap(),
             tv_nsec: 0,
         };
         let times = rustix::fs::Timestamps {
@@ -265,12 +395,12 @@ mod tests {
         };
         let flags = rustix::fs::AtFlags::empty();
         rustix::fs::utimensat(rustix::fs::CWD, at("8-abcdefgh.new"), &times, flags).unwrap();
-        let (listener, socket) = listen(dir.path()).unwrap();
+        let (listener, socket) = listen(dir.path()).unwrap().name().unwrap();
         let answering = std::thread::spawn(move || {
             let (mut asker, _) = listener.accept().unwrap();
             asker.write_all(b"{\"pid\":1}\n").unwrap();
         });
-        let told = ask_all_in(dir.path());
+        let told = ask_all_in(dir.path().to_path_buf());
         answering.join().unwrap();
         assert_eq!(told.len(), 1);
         assert_eq!(
@@ -288,10 +418,42 @@ mod tests {
     }
 
     #[test]
+    fn answers_without_end_are_given_up() {
+        let dir = temp_dir("sockets-endless");
+        let (listener, socket) = listen(dir.path()).unwrap().name().unwrap();
+        let answering = std::thread::spawn(move || {
+            // A byte at a time never exceeds the time for one read.
+            for piece in [&b" "[..], &[b' '; 8192]] {
+                let (mut asker, _) = listener.accept().unwrap();
+                while asker.write_all(piece).is_ok() {
+                    std::thread::sleep(PAUSE / 5);
+                }
+            }
+        });
+        let asked = |patience| ask(&socket, "", patience).unwrap_err().kind();
+        assert_eq!(asked(Duration::from_millis(200)), ErrorKind::TimedOut);
+        assert_eq!(asked(Duration::from_secs(600)), ErrorKind::InvalidData);
+        answering.join().unwrap();
+    }
+
+    #[test]
+    fn a_process_that_accepts_nothing_is_given_up() {
+        let dir = temp_dir("sockets-full");
+        let (_listener, socket) = listen(dir.path()).unwrap().name().unwrap();
+        let now = Instant::now();
+        let mut asking = Vec::new();
+        while let Ok(stream) = connect(&socket, now) {
+            asking.push(stream);
+        }
+        let error = ask(&socket, "", Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+    }
+
+    #[test]
     fn processes_that_end_while_they_are_asked() {
         for is_accepted in [false, true] {
             let dir = temp_dir("sockets-ending");
-            let (listener, socket) = listen(dir.path()).unwrap();
+            let (listener, socket) = listen(dir.path()).unwrap().name().unwrap();
             let ending = std::thread::spawn(move || {
                 if is_accepted {
                     let (asker, _) = listener.accept().unwrap();
@@ -303,7 +465,7 @@ mod tests {
                     poll(&mut asked, None).unwrap();
                 }
             });
-            assert!(ask_all_in(dir.path()).is_empty());
+            assert!(ask_all_in(dir.path().to_path_buf()).is_empty());
             ending.join().unwrap();
             assert!(!socket.exists());
         }

@@ -77,7 +77,7 @@ pub fn by_kernel(
         context.note(&format!("mounting through FUSE: {message}"));
         return Ok(None);
     }
-    let image = context.open(&image_args(args, options))?;
+    let image = context.open_unconfined(&image_args(args, options))?;
     if args.helper.is_some_and(|call| call.fake) {
         return Ok(Some(Exit::Ok));
     }
@@ -90,7 +90,7 @@ pub fn by_kernel(
                 tracing::info!("the kernel refused: {refusal}");
             }
             if signals.pending().next().is_some() {
-                return present::take_back(&args.dir).map(Some);
+                return present::take_back(mounted.entry.as_ref()).map(Some);
             }
             if options.rw_asked && args.helper.is_none() {
                 context.note("the kernel does not write to images: mounted read-only");
@@ -150,6 +150,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
         (options.readahead.is_some(), "readahead="),
         (options.cache.is_some(), "cache="),
         (options.threads.is_some(), "threads="),
+        (options.restarts != default.restarts, "restarts="),
         (!options.large_blocks, "nolargeblocks"),
         (options.fsname.is_some(), "fsname="),
         (options.subtype != default.subtype, "subtype="),

@@ -3,12 +3,14 @@
 //! Formats whose volumes change are mounted read-write as everywhere, unless `ro` says otherwise or
 //! the file may not be written. All others are read-only; who asked for `rw` is told.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forerun::{Error, EventSink, InUse, Locking, TraceWriter, VolumeMut};
+use forerun::locks::{self, Held};
+use forerun::{Error, EventSink, FileDevice, InUse, Locking, OpenOptions, TraceWriter, VolumeMut};
 use forerun_fuse::MountOptions;
 
 use super::{MountArgs, daemon};
@@ -22,13 +24,23 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// From one attempt to the next.
 const STEP: Duration = Duration::from_millis(5);
 
-/// Opens the volume for reading and writing; nothing where it is to be mounted read-only.
-pub fn open(
+/// A volume that is open for reading and writing, and of which nothing has been parsed.
+pub struct Prepared {
+    device: Held<FileDevice>,
+    /// The same file for reading: the volume may turn out to be one that can only be read.
+    readable: Option<File>,
+    open: OpenOptions,
+    /// Whether the command line insists on writing.
+    asked: bool,
+}
+
+/// Opens the device of a volume for reading and writing; nothing where it is to be mounted read-only.
+pub fn prepare(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
     trace: Option<&Arc<TraceWriter>>,
-) -> Result<Option<VolumeMut>> {
+) -> Result<Option<Prepared>> {
     // mount(8) says rw of whatever is not said to be ro.
     let asked = options.rw_asked && args.helper.is_none();
     let mut open = options.open_options();
@@ -54,47 +66,81 @@ pub fn open(
         }
         return Ok(None);
     }
-    let opened = patiently(&args.image, || {
-        VolumeMut::open(&args.image, &open, &options.write)
-    });
-    match opened {
-        Ok(volume) => {
-            context.observe(volume.volume().observer());
-            context.warn_of(&args.image, &volume.volume().fs().volume());
-            Ok(Some(volume))
-        }
+    match patiently(&args.image, || locks::device(&args.image, &open)) {
+        Ok(device) => Ok(Some(Prepared {
+            device,
+            readable: File::open(&args.image).ok(),
+            open,
+            asked,
+        })),
         Err(Error::Io { source, len: 0, .. }) if !asked && is_protected(&source) => {
             context.note("the image may not be written to: mounting read-only");
             Ok(None)
         }
-        Err(Error::ReadOnly(why)) if !asked => {
-            context.note(&format!("mounting read-only: {why}"));
-            Ok(None)
-        }
-        Err(error) => Err(source::from_open(error, &open).of(args.image.display())),
+        Err(error) => Err(failed_to_open(error, &open, args)),
     }
 }
 
-/// Opens the volume of a mount that this process takes over, when the process has ended that had it.
-pub fn recover(
+/// Opens the volume; its file for reading where the state of the volume allows no more.
+pub fn open(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
-    was_clean: bool,
-) -> Result<VolumeMut> {
+    prepared: Prepared,
+) -> Result<std::result::Result<VolumeMut, Option<File>>> {
+    let Prepared {
+        device,
+        readable,
+        open,
+        asked,
+    } = prepared;
+    match VolumeMut::from_device(Arc::new(device), &open, &options.write) {
+        Ok(volume) => {
+            context.observe(volume.volume().observer());
+            context.warn_of(&args.image, &volume.volume().fs().volume());
+            Ok(Ok(volume))
+        }
+        Err(Error::ReadOnly(why)) if !asked => {
+            context.note(&format!("mounting read-only: {why}"));
+            Ok(Err(readable))
+        }
+        Err(error) => Err(failed_to_open(error, &open, args)),
+    }
+}
+
+/// Opens the device of a volume whose mount this process takes over. The process that had it has ended.
+pub fn prepare_again(args: &MountArgs, options: &MountOptions) -> Result<Prepared> {
     let mut open = options.open_options();
     open.format.clone_from(&args.format);
     let begun = Instant::now();
-    let (volume, repaired) = loop {
-        match VolumeMut::recover(&args.image, &open, &options.write, was_clean) {
+    let device = loop {
+        match locks::device(&args.image, &open) {
             // The lock goes with the last thread of the process, which may hang in the device.
             Err(error) if is_locked(&error) && begun.elapsed() < PATIENCE => {
                 std::thread::sleep(STEP);
             }
             opened => break opened,
         }
-    }
-    .map_err(|error| source::from_open(error, &open).of(args.image.display()))?;
+    };
+    Ok(Prepared {
+        device: device.map_err(|error| failed_to_open(error, &open, args))?,
+        readable: None,
+        open,
+        asked: true,
+    })
+}
+
+/// Opens the volume of a mount that this process takes over.
+pub fn recover(
+    context: &Context,
+    args: &MountArgs,
+    options: &MountOptions,
+    prepared: Prepared,
+    was_clean: bool,
+) -> Result<VolumeMut> {
+    let Prepared { device, open, .. } = prepared;
+    let recovered = VolumeMut::recover(Arc::new(device), &open, &options.write, was_clean);
+    let (volume, repaired) = recovered.map_err(|error| failed_to_open(error, &open, args))?;
     if let Some(summary) = repaired {
         let (repaired, left) = (summary.repairs(), summary.remains());
         tracing::info!(
@@ -105,6 +151,10 @@ pub fn recover(
     }
     context.observe(volume.volume().observer());
     Ok(volume)
+}
+
+fn failed_to_open(error: Error, open: &OpenOptions, args: &MountArgs) -> Failure {
+    source::from_open(error, open).of(args.image.display())
 }
 
 fn is_locked(error: &Error) -> bool {

@@ -5,6 +5,7 @@
     missing_docs,
     clippy::unwrap_used,
     clippy::panic,
+    clippy::print_stderr,
     clippy::as_conversions
 )]
 
@@ -109,13 +110,15 @@ impl Scene {
 
     /// The process that serves, as it says itself. A new one serves before it can be asked.
     pub fn server(&self) -> Pid {
-        let mut mounts = Vec::new();
-        eventually("the process that serves can be asked", || {
-            let told = self.run(&["status", "--json"]).ok().json();
-            mounts.clone_from(told.as_array().unwrap());
+        let mut served = None;
+        // A process serves before it tells of it.
+        eventually("one process tells of the mount", || {
+            let mounts = self.run(&["status", "--json"]).ok().json();
+            let mounts = mounts.as_array().unwrap();
+            served = mounts.first().and_then(|mount| mount["pid"].as_i64());
             mounts.len() == 1
         });
-        Pid::from_raw(mounts[0]["pid"].as_i64().unwrap().try_into().unwrap()).unwrap()
+        Pid::from_raw(served.unwrap().try_into().unwrap()).unwrap()
     }
 
     /// The process that keeps the mount.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Error, FileType, Metadata, NodeId};
+use forerun_vfs::{Error, FileType, Held, Metadata, NodeId, WalkEntry};
 
 use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree};
 use crate::Reader;
@@ -34,35 +34,49 @@ pub fn from_image(reader: &Reader, options: &ImageOptions) -> Result<Tree, Build
         tree: Tree::default(),
         links: HashMap::new(),
         bytes: 0,
+        held: Held::new(reader.limits()),
     };
     // The directories that lead to the current entry, outermost first.
-    let mut dirs: Vec<(Vec<u8>, NodeIndex)> = Vec::new();
-    let mut last = Vec::new();
+    let mut dirs: Vec<NodeIndex> = Vec::new();
     let mut walk = reader.walk(reader.fs().root());
     while let Some(entry) = walk.next() {
-        let entry = entry.map_err(|source| at(&last, source))?;
+        let entry = entry.map_err(|failed| at(&failed.path, failed.error))?;
         if !entry.path.is_empty() && options.exclude.matches(&entry.path) {
             walk.skip_children();
             continue;
         }
-        let metadata = entry.metadata.map_err(|source| at(&entry.path, source))?;
+        let metadata = entry.metadata.as_ref();
+        let metadata = metadata.map_err(|source| at(&entry.path, source.clone()))?;
         let is_dir = metadata.kind == FileType::Directory;
-        while dirs
-            .last()
-            .is_some_and(|(dir, _)| name_in(dir, &entry.path).is_none())
-        {
-            dirs.pop();
-        }
-        let dir = dirs.last().map(|(path, index)| (path.as_slice(), *index));
-        let index = copy.add(dir, &entry.path, entry.node, &metadata)?;
+        let depth = depth(&entry.path);
+        dirs.truncate(depth);
+        // A name that is a path has more of them above it than the walk has met.
+        let name = match dirs.len() == depth {
+            true => entry.name(),
+            false => entry.path.as_slice(),
+        };
+        let index = copy.add(dirs.last().copied(), &entry, name, metadata)?;
         if is_dir {
-            dirs.push((entry.path.clone(), index));
+            dirs.push(index);
         }
-        last = entry.path;
     }
     copy.tree.shrink_to_fit();
     Ok(copy.tree)
 }
+
+/// Directories above a path.
+fn depth(path: &[u8]) -> usize {
+    match path {
+        [] => 0,
+        _ => 1 + path.iter().filter(|&&byte| byte == b'/').count(),
+    }
+}
+
+/// Bytes that a node takes besides its name, and a name besides its bytes: what is stored, what the
+/// allocator and half-filled maps add to it, and what a writer notes of a node (the EROFS writer takes
+/// 700 bytes for each directory of 500,000, tree included).
+const NODE: usize = size_of::<NewNode>() + 160;
+const NAME: usize = 80;
 
 struct Copy<'r> {
     reader: &'r Reader,
@@ -71,23 +85,24 @@ struct Copy<'r> {
     /// Nodes that may be met again. Not every format counts names, so all of them.
     links: HashMap<NodeId, NodeIndex>,
     bytes: u64,
+    held: Held,
 }
 
 impl Copy<'_> {
     fn add(
         &mut self,
-        dir: Option<(&[u8], NodeIndex)>,
-        path: &[u8],
-        node: NodeId,
+        dir: Option<NodeIndex>,
+        entry: &WalkEntry,
+        name: &[u8],
         metadata: &Metadata,
     ) -> Result<NodeIndex, BuildError> {
+        let (path, node) = (entry.path.as_slice(), entry.node);
         let is_dir = metadata.kind == FileType::Directory;
-        let Some((dir_path, dir)) = dir else {
+        let Some(dir) = dir else {
             *self.tree.node_mut(Tree::ROOT) = self.node(path, node, metadata)?;
             return Ok(Tree::ROOT);
         };
-        // Whole, so that the tree can refuse one that is a path.
-        let name = name_in(dir_path, path).unwrap_or(path);
+        self.hold(path, NAME + name.len())?;
         if let Some(&first) = self.links.get(&node).filter(|_| !is_dir) {
             let linked = self.tree.link(dir, name, first);
             linked.map_err(|error| named(path, error))?;
@@ -108,6 +123,7 @@ impl Copy<'_> {
         node: NodeId,
         metadata: &Metadata,
     ) -> Result<NewNode, BuildError> {
+        self.hold(path, NODE)?;
         let kind = match metadata.kind {
             FileType::Directory => NewNode::directory().kind,
             FileType::Regular => {
@@ -122,7 +138,9 @@ impl Copy<'_> {
             }
             FileType::Symlink => {
                 let target = self.reader.fs().read_link(node);
-                NodeKind::Symlink(target.map_err(|source| at(path, source))?)
+                let target = target.map_err(|source| at(path, source))?;
+                self.hold(path, target.len())?;
+                NodeKind::Symlink(target)
             }
             FileType::BlockDevice => NodeKind::BlockDevice(metadata.device),
             FileType::CharDevice => NodeKind::CharDevice(metadata.device),
@@ -133,13 +151,20 @@ impl Copy<'_> {
         (new.uid, new.gid) = (metadata.uid, metadata.gid);
         new.mtime = metadata.mtime;
         if self.xattrs {
+            let mut bytes = 0;
             let keep = &mut |name: &[u8], value: &[u8]| {
+                bytes += NAME + name.len() + value.len();
                 new.xattrs.insert(name.to_vec(), value.to_vec());
             };
             let read = self.reader.fs().xattrs(node, keep);
             read.map_err(|source| at(path, source))?;
+            self.hold(path, bytes)?;
         }
         Ok(new)
+    }
+
+    fn hold(&mut self, path: &[u8], bytes: usize) -> Result<(), BuildError> {
+        self.held.add(bytes).map_err(|source| at(path, source))
     }
 
     fn count(&mut self, path: &[u8], size: u64) -> Result<(), BuildError> {
@@ -149,14 +174,6 @@ impl Copy<'_> {
             return Err(at(path, Error::limit("bytes of all files", limit)));
         }
         Ok(())
-    }
-}
-
-/// What of a path comes after a directory it is below.
-fn name_in<'p>(dir: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
-    match dir {
-        [] => (!path.is_empty()).then_some(path),
-        _ => path.strip_prefix(dir)?.strip_prefix(b"/"),
     }
 }
 

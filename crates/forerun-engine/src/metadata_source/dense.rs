@@ -16,7 +16,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
-use forerun_io::saturating_usize;
+use forerun_io::{saturating_usize, wait};
+
+use crate::segment::wait_slice;
 
 /// Unit of reading, in bytes, aligned to multiples of itself except at the ends of a range.
 pub const CHUNK: u64 = 128 << 10;
@@ -109,7 +111,7 @@ impl Dense {
         if let Some(bytes) = self.kept(chunk.start) {
             return Ok((chunk.start, bytes));
         }
-        let request = match self.claim(chunk, step) {
+        let request = match self.claim(chunk, step)? {
             Claim::There(bytes) => return Ok((chunk.start, bytes)),
             Claim::Ours(request) => request,
         };
@@ -146,21 +148,24 @@ impl Dense {
         Some(Arc::clone(&kept.bytes))
     }
 
-    /// Waits while somebody reads the chunk; else takes it, and what follows, upon this thread.
-    fn claim(&self, chunk: &Range<u64>, at_least: u64) -> Claim {
+    /// Waits while another thread reads the chunk; otherwise claims it and the following chunks.
+    ///
+    /// # Errors
+    /// That this thread may not wait.
+    fn claim(&self, chunk: &Range<u64>, at_least: u64) -> Result<Claim, Arc<io::Error>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(bytes) = self.kept(chunk.start) {
-                return Claim::There(bytes);
+                return Ok(Claim::There(bytes));
             }
             let flying = |flying: &Range<u64>| flying.contains(&chunk.start);
             if !state.flying.iter().any(flying) {
                 break;
             }
-            state = self
-                .landed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = wait::allowed() {
+                return Err(Arc::new(error));
+            }
+            state = wait_slice(&self.landed, state);
         }
         let forward = chunk.start >= state.end && chunk.start - state.end <= NEAR && state.end > 0;
         state.step = match forward {
@@ -184,7 +189,7 @@ impl Dense {
         }
         state.end = end;
         state.flying.push(chunk.start..end);
-        Claim::Ours(chunk.start..end)
+        Ok(Claim::Ours(chunk.start..end))
     }
 
     /// Keeps the chunks of a request; gives the first.

@@ -81,7 +81,8 @@ pub fn entries(old: &Entry, new: &Entry, keeps: &Keeps, changes: &mut Vec<Change
         changes.push(Change::Device(left.device, right.device));
     }
     if keeps.links && old.first != new.first {
-        changes.push(Change::Link(old.first.clone(), new.first.clone()));
+        let first = |entry: &Entry| entry.first.as_ref().map(|path| path.to_vec());
+        changes.push(Change::Link(first(old), first(new)));
     }
 }
 

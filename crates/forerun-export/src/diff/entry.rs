@@ -1,6 +1,7 @@
 //! A tree as it is compared.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use forerun_engine::build::Patterns;
 use forerun_vfs::{Metadata, NodeId};
@@ -26,7 +27,7 @@ pub struct Entry {
     /// Of symbolic links.
     pub target: Vec<u8>,
     /// The first name of the same file, where there are several.
-    pub first: Option<Vec<u8>>,
+    pub first: Option<Arc<[u8]>>,
 }
 
 /// All entries of a side, in the order of the paths.
@@ -47,7 +48,7 @@ impl Tree {
         }
         for at in names.into_values().filter(|names| names.len() > 1) {
             let first = at.first().and_then(|&first| entries.get(first));
-            let first = first.map(|entry| entry.path.clone());
+            let first = first.map(|entry| Arc::from(entry.path.as_slice()));
             for at in at {
                 if let Some(entry) = entries.get_mut(at) {
                     entry.first.clone_from(&first);

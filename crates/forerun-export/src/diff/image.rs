@@ -1,41 +1,59 @@
 //! The side that is an image.
 
 use forerun_engine::Reader;
-use forerun_vfs::{Error, FileType, Metadata, NodeId, WalkEntry};
+use forerun_vfs::{Error, FileType, Held, Metadata, NodeId, WalkEntry};
 
 use super::DiffOptions;
 use super::compare::Xattrs;
 use super::entry::{Choice, Entry, Id, choose};
 use crate::ExportError;
+use crate::select::hold_failure;
+
+/// Bytes that an entry takes besides its path, with all that is made of it: its place in the map of
+/// names, the pair, and the lists of files that are read.
+const ENTRY: usize = size_of::<Entry>() + 160;
 
 /// Everything that is compared, in no order.
+///
+/// # Errors
+/// More than [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes) allows.
 pub fn entries(
     reader: &Reader,
     options: &DiffOptions,
+    held: &mut Held,
     failures: &mut Vec<ExportError>,
-) -> Vec<Entry> {
+) -> Result<Vec<Entry>, ExportError> {
     let mut entries = Vec::new();
     let mut walk = reader.walk(reader.fs().root());
-    let mut at = Vec::new();
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
-            Err(error) => {
-                failures.push(ExportError::image(&at, error));
+            Err(failed) => {
+                let failed = ExportError::image(&failed.path, failed.error);
+                hold_failure(held, &failed)?;
+                failures.push(failed);
                 continue;
             }
         };
-        at.clone_from(&entry.path);
-        match choose(&entry.path, options) {
+        let path = entry.path.clone();
+        match choose(&path, options) {
             Choice::Take => match taken(reader, entry) {
-                Ok(entry) => entries.push(entry),
-                Err(error) => failures.push(ExportError::image(&at, error)),
+                Ok(entry) => {
+                    let counted = held.add(ENTRY + path.len() + entry.target.len());
+                    counted.map_err(|error| ExportError::image(&path, error))?;
+                    entries.push(entry);
+                }
+                Err(error) => {
+                    let failed = ExportError::image(&path, error);
+                    hold_failure(held, &failed)?;
+                    failures.push(failed);
+                }
             },
             Choice::Pass => {}
             Choice::Skip => walk.skip_children(),
         }
     }
-    entries
+    Ok(entries)
 }
 
 fn taken(reader: &Reader, entry: WalkEntry) -> Result<Entry, Error> {

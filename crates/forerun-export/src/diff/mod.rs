@@ -17,7 +17,7 @@ use std::path::Path;
 use forerun_engine::Reader;
 use forerun_engine::build::Patterns;
 use forerun_io::u64_from;
-use forerun_vfs::{Device, FileType, Timestamp};
+use forerun_vfs::{Device, FileType, Held, Limits, Timestamp};
 
 use crate::{ExportError, Progress};
 use entry::Tree;
@@ -111,6 +111,25 @@ impl Change {
             Self::Xattr(..) => "xattr",
         }
     }
+
+    /// Bytes of the texts in it.
+    fn bytes(&self) -> usize {
+        let len = |text: &Option<Vec<u8>>| text.as_ref().map_or(0, Vec::len);
+        match self {
+            Self::Target(old, new) => old.len() + new.len(),
+            Self::Link(old, new) => len(old) + len(new),
+            Self::Xattr(name, old, new) => name.len() + len(old) + len(new),
+            Self::Added(_)
+            | Self::Removed(_)
+            | Self::Kind(..)
+            | Self::Mode(..)
+            | Self::Owner(..)
+            | Self::Mtime(..)
+            | Self::Size(..)
+            | Self::Content(_)
+            | Self::Device(..) => 0,
+        }
+    }
 }
 
 /// What was compared, and what could not be.
@@ -131,7 +150,8 @@ pub struct DiffReport {
 /// Compares two trees and tells of each difference.
 ///
 /// # Errors
-/// A directory that cannot be opened. What cannot be read further down is in the report.
+/// A directory that cannot be opened; entries and differences that take more memory than
+/// [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes) of one of the images allows. What cannot be read further down is in the report.
 pub fn diff(
     left: Side<'_>,
     right: Side<'_>,
@@ -141,8 +161,9 @@ pub fn diff(
 ) -> Result<DiffReport, ExportError> {
     progress.begin(0, 0);
     let mut done = DiffReport::default();
-    let left_tree = tree(left, options, &mut done.failures.0)?;
-    let right_tree = tree(right, options, &mut done.failures.1)?;
+    let mut held = held(left, right);
+    let left_tree = tree(left, options, &mut held, &mut done.failures.0)?;
+    let right_tree = tree(right, options, &mut held, &mut done.failures.1)?;
     let keeps = compare::Keeps::of(left, right, options);
     done.without_owners = !keeps.owners_kept;
     let mut found = Vec::new();
@@ -166,10 +187,15 @@ pub fn diff(
             (None, Some(new)) => (&new.path, vec![Change::Added(new.metadata.kind)]),
             (None, None) => break,
         };
-        found.extend(changes.drain(..).map(|change| Difference {
-            path: path.clone(),
-            change,
-        }));
+        for change in changes.drain(..) {
+            let bytes = size_of::<Difference>() + path.len() + change.bytes();
+            held.add(bytes)
+                .map_err(|error| ExportError::image(path, error))?;
+            found.push(Difference {
+                path: path.clone(),
+                change,
+            });
+        }
     }
     let outcome = contents::compare(left, right, pairs, options.threads, progress);
     done.bytes = outcome.bytes;
@@ -183,13 +209,25 @@ pub fn diff(
     Ok(done)
 }
 
+/// One count for both trees, and for the differences: as much as either image may take.
+fn held(left: Side<'_>, right: Side<'_>) -> Held {
+    let mut limits = Limits::default();
+    let images = [left, right].map(|side| match side {
+        Side::Image(reader) => reader.limits().walk_bytes,
+        Side::Directory(_) => u64::MAX,
+    });
+    limits.walk_bytes = images[0].min(images[1]);
+    Held::new(&limits)
+}
+
 fn tree(
     side: Side<'_>,
     options: &DiffOptions,
+    held: &mut Held,
     failures: &mut Vec<ExportError>,
 ) -> Result<Tree, ExportError> {
     let entries = match side {
-        Side::Image(reader) => image::entries(reader, options, failures),
+        Side::Image(reader) => image::entries(reader, options, held, failures)?,
         Side::Directory(path) => host::entries(path, options, failures)?,
     };
     Ok(Tree::new(entries))

@@ -53,9 +53,9 @@ const MOST_OPEN: usize = 256;
 
 impl Directories {
     /// Opens the target, making it and its parents where they are missing. The path to it is the
-    /// caller's own and may contain symbolic links.
-    pub fn open(target: &Path, dirs: &[Dir<'_>], force: bool) -> io::Result<Self> {
-        let was_there = target.try_exists().unwrap_or(true);
+    /// caller's own and may contain symbolic links. With `is_new` the caller has just made it.
+    pub fn open(target: &Path, dirs: &[Dir<'_>], force: bool, is_new: bool) -> io::Result<Self> {
+        let was_there = !is_new && target.try_exists().unwrap_or(true);
         std::fs::create_dir_all(target)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, target, flags, Mode::empty())?;

@@ -64,6 +64,8 @@ pub struct ExtractOptions {
     /// Report names that differ only in case even where the target tells them apart. Where it does
     /// not, only the first of them is made.
     pub case_collisions: bool,
+    /// The caller has made the target directory for this extraction.
+    pub is_new: bool,
     /// Threads that write files; 0 means one per CPU.
     pub threads: usize,
 }
@@ -93,16 +95,17 @@ pub fn extract(
     options: &ExtractOptions,
     progress: &dyn Progress,
 ) -> Result<ExtractReport, ExportError> {
-    let chosen = select(reader, selection)?;
+    let chosen = select(reader, selection, plan::ENTRY)?;
     let bytes = chosen.check_limit(reader.limits().total_bytes)?;
     progress.begin(bytes, u64_from(chosen.entries.len()));
     let plan = Plan::new(&chosen.entries);
-    let directories = Directories::open(dir, &plan.dirs, options.force).map_err(|source| {
-        ExportError::Target {
-            path: dir.into(),
-            source,
-        }
-    })?;
+    let directories =
+        Directories::open(dir, &plan.dirs, options.force, options.is_new).map_err(|source| {
+            ExportError::Target {
+                path: dir.into(),
+                source,
+            }
+        })?;
     let volume = reader.fs().volume();
     let is_root = rustix::process::geteuid().is_root();
     let owners = volume.has_owners && options.owners != Owners::Caller;

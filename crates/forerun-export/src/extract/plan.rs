@@ -24,6 +24,10 @@ pub struct Item<'s> {
     pub entry: &'s Selected,
 }
 
+/// Bytes that the plan of an entry takes, with what is made of it while files are written: its item, its
+/// place in the maps of nodes, its places in the lists of the bulk stream.
+pub const ENTRY: usize = size_of::<Item<'static>>() + 48 + 40 + 48;
+
 /// All of it.
 pub struct Plan<'s> {
     /// The target first; each after the one it is in.
@@ -50,11 +54,12 @@ impl<'s> Plan<'s> {
             links: Vec::new(),
         };
         let mut index = HashMap::from([(&b""[..], 0)]);
-        let mut firsts: HashMap<NodeId, Item<'s>> = HashMap::new();
-        for entry in entries {
+        // Which entry has the first name of a node, and the directory that it is in.
+        let mut firsts: HashMap<NodeId, (usize, usize)> = HashMap::new();
+        for (at, entry) in entries.iter().enumerate() {
             if entry.metadata.kind == FileType::Directory {
-                let at = plan.dir(&mut index, entry.name());
-                if let Some(dir) = plan.dirs.get_mut(at) {
+                let dir = plan.dir(&mut index, entry.name());
+                if let Some(dir) = plan.dirs.get_mut(dir) {
                     // Of the roots of several choices none is that of the image.
                     dir.entry = dir.entry.or(Some(entry));
                 }
@@ -67,10 +72,14 @@ impl<'s> Plan<'s> {
             }
             let dir = plan.dir(&mut index, parent);
             let item = Item { dir, name, entry };
-            match firsts.get(&entry.node) {
-                Some(first) => plan.links.push((*first, item)),
+            let first = firsts.get(&entry.node);
+            match first.and_then(|&(at, dir)| Some((entries.get(at)?, dir))) {
+                Some((entry, dir)) => {
+                    let name = split(entry.name()).1;
+                    plan.links.push((Item { dir, name, entry }, item));
+                }
                 None => {
-                    firsts.insert(entry.node, item);
+                    firsts.insert(entry.node, (at, dir));
                     match entry.metadata.kind {
                         FileType::Regular => plan.files.push(item),
                         _ => plan.others.push(item),

@@ -9,7 +9,6 @@ mod header;
 mod sparse;
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io::{self, BufWriter, Read, Write};
 use std::ops::Range;
 
@@ -18,7 +17,8 @@ use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{FileType, NodeId};
 
 use crate::content::CHUNK;
-use crate::select::{Selected, Selection, failure, select};
+use crate::select::{Found, Selected, Selection, failure, hold_failure, visit};
+use crate::survey::{Names, Survey};
 use crate::{ExportError, IdMap, Progress};
 use header::Fields;
 use sparse::SparseMap;
@@ -52,6 +52,9 @@ pub struct TarReport {
 /// Headers are small; file data of this size and more passes by the buffer.
 const BUFFER: usize = 64 << 10;
 
+/// Bytes that the first name of a file takes in a map, besides the name.
+const NAMED: usize = 80;
+
 /// Writes what is selected as a tar archive, and the blocks that end it.
 ///
 /// # Errors
@@ -64,23 +67,11 @@ pub fn write_tar(
     options: &TarWriteOptions,
     progress: &dyn Progress,
 ) -> Result<TarReport, ExportError> {
-    let chosen = select(reader, selection)?;
-    let bytes = chosen.check_limit(reader.limits().total_bytes)?;
-    progress.begin(bytes, u64_from(chosen.entries.len()));
-    let mut report = TarReport {
-        failures: chosen.failures,
-        ..TarReport::default()
-    };
-    let mut first_names: HashMap<NodeId, &[u8]> = HashMap::new();
-    let mut nodes: Vec<NodeId> = Vec::new();
-    let entries = || chosen.entries.iter().filter(|entry| !entry.implied);
-    for entry in entries().filter(|entry| entry.metadata.kind != FileType::Directory) {
-        if let Entry::Vacant(first) = first_names.entry(entry.node) {
-            first.insert(entry.name());
-            nodes.extend((entry.metadata.kind == FileType::Regular).then_some(entry.node));
-        }
-    }
-    let bulk = reader.bulk(nodes);
+    let mut survey = Survey::of(reader, selection, Names::First)?;
+    progress.begin(survey.bytes, survey.entries);
+    let mut report = TarReport::default();
+    let mut failures = Vec::new();
+    let bulk = reader.bulk(std::mem::take(&mut survey.files));
     let mut archive = Archive {
         reader: bulk.reader(),
         options,
@@ -88,15 +79,32 @@ pub fn write_tar(
         out: BufWriter::with_capacity(BUFFER, out),
         report: &mut report,
     };
-    for entry in entries().filter(|entry| !entry.name().is_empty()) {
-        let first = first_names.get(&entry.node).copied();
+    // Only of files with several names.
+    let mut first_names: HashMap<NodeId, Vec<u8>> = HashMap::new();
+    visit(reader, selection, &mut |found| {
+        let entry = match found {
+            Found::Entry(entry) if entry.implied || entry.name().is_empty() => return Ok(()),
+            Found::Entry(entry) => entry,
+            Found::Failure(failed) => {
+                hold_failure(&mut survey.held, &failed)?;
+                failures.push(failed);
+                return Ok(());
+            }
+        };
+        if survey.has_several_names(entry.node) && !first_names.contains_key(&entry.node) {
+            let held = survey.held.add(NAMED + entry.name().len());
+            held.map_err(|error| failure(&entry, error))?;
+            first_names.insert(entry.node, entry.name().to_vec());
+        }
+        let first = first_names.get(&entry.node).map(Vec::as_slice);
         let first = first.filter(|first| *first != entry.name());
         if entry.metadata.kind == FileType::Regular && first.is_none() {
             bulk.take();
         }
-        archive.entry(entry, first)?;
-    }
+        archive.entry(&entry, first)
+    })?;
     archive.finish()?;
+    report.failures.extend(failures);
     Ok(report)
 }
 

@@ -4,6 +4,7 @@
 //! may trace the thread: as root, and as the same user unless `kernel.yama.ptrace_scope` forbids it.
 
 use std::fs;
+use std::io;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -32,15 +33,20 @@ const RENAMES: &[i64] = &[];
 const LOOKS: u32 = 50;
 const PAUSE: Duration = Duration::from_micros(100);
 
+/// Reads what the kernel shows of the system call that `thread` is in.
+pub fn read(thread: u32) -> io::Result<String> {
+    fs::read_to_string(format!("/proc/{thread}/syscall"))
+}
+
 impl Call {
-    /// Returns the call that `thread` is in while it waits for an answer.
-    pub fn of(thread: u32) -> Self {
+    /// Returns the call that a thread is in while it waits for an answer. `look` reads what [`read`]
+    /// does.
+    pub fn of(look: impl Fn() -> io::Result<String>) -> Self {
         if RENAMES.is_empty() {
             return Self::Unknown;
         }
-        let path = format!("/proc/{thread}/syscall");
         for _ in 0..LOOKS {
-            match fs::read_to_string(&path) {
+            match look() {
                 Ok(text) if text.starts_with("running") => sleep(PAUSE),
                 Ok(text) => return Self::parse(&text),
                 Err(_) => return Self::Unknown,
@@ -71,6 +77,6 @@ mod tests {
         if let Some(number) = RENAMES.first() {
             assert_eq!(Call::parse(&format!("{number} 0x1 0x2")), Call::Rename);
         }
-        assert_eq!(Call::of(u32::MAX), Call::Unknown);
+        assert_eq!(Call::of(|| read(u32::MAX)), Call::Unknown);
     }
 }

@@ -9,7 +9,7 @@ use forerun_vfs::{DirCursor, Error, FileSystemMut, NodeId, Result, Timestamp, Vo
 use fuser::{Errno, FileAttr};
 
 use super::aftermath::Aftermath;
-use super::caller::Call;
+use super::caller::{self, Call};
 use super::flusher::Flusher;
 use super::journal::Journal;
 use super::known::{Known, Name, Spelling};
@@ -22,6 +22,7 @@ use crate::counts::{Counts, Operation};
 use crate::errno::errno;
 use crate::failures::Failures;
 use crate::handover::Negotiated;
+use crate::outside::Outside;
 
 /// Longest name of any format that counts in UTF-16 units.
 const NAME_UNITS: usize = 255;
@@ -58,6 +59,7 @@ pub struct CoreMut {
     pub durable: (bool, bool),
     owners: Ownership,
     failures: Failures,
+    outside: Option<Outside>,
 }
 
 /// A node for the kernel, and for how long attributes and name may be kept.
@@ -97,6 +99,7 @@ impl CoreMut {
             known: Known::default(),
             stale: OnceLock::new(),
             respelling: Respelling::default(),
+            outside: options.outside.clone(),
             failures: Failures::default(),
             volume,
             info,
@@ -197,6 +200,14 @@ impl CoreMut {
         })
     }
 
+    /// Returns the system call that a thread is in.
+    fn call_of(&self, thread: u32) -> Call {
+        match &self.outside {
+            Some(outside) => Call::of(|| outside.call_of(thread)),
+            None => Call::of(|| caller::read(thread)),
+        }
+    }
+
     /// Waits until the kernel has dropped this alias, if it is being told to and is not waiting for the
     /// answer to an earlier question.
     fn wait_for_alias(&self, thread: u32, dir: NodeId, name: &[u8]) {
@@ -205,7 +216,7 @@ impl CoreMut {
         }
         if let (Some(node), Some(name)) = (self.named(dir, name), self.name(dir, name))
             && self.known.spelling(node, &name) == Spelling::Dropping
-            && Call::of(thread) != Call::Other
+            && self.call_of(thread) != Call::Other
         {
             self.known.wait_until_dropped(node);
         }
@@ -226,7 +237,7 @@ impl CoreMut {
             Spelling::Other => Alias::Uncached,
         };
         if alias != Alias::No || self.respelling.is_asking(thread) {
-            match Call::of(thread) {
+            match self.call_of(thread) {
                 Call::Rename => {}
                 Call::Other => {
                     self.respelling.requested(thread);

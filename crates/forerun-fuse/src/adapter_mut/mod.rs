@@ -43,7 +43,7 @@ use fuser::{
 use crate::attr;
 use crate::counts::Operation;
 use crate::takers::{Asks, Takers};
-use crate::workers::Workers;
+use crate::workers::{Lane, Workers};
 pub use core::CoreMut;
 use entries::{GENERATION, make, new_node, reply_empty};
 use ioctl::Ioctl;
@@ -68,13 +68,18 @@ pub struct AdapterMut {
 }
 
 impl AdapterMut {
-    /// Answers with `core`, on `takers` threads and what helps them.
+    /// Answers with `core`, on `takers` threads and those of its workers.
     pub fn new(core: Arc<CoreMut>, takers: usize) -> Self {
         Self {
             core,
             workers: Workers::new(takers),
             takers: Takers::new(takers),
         }
+    }
+
+    /// The threads that help.
+    pub fn workers(&self) -> Workers {
+        self.workers.clone()
     }
 
     /// Counts, and answers on some thread.
@@ -93,16 +98,17 @@ impl AdapterMut {
         if !is_in_path {
             self.core.respelling.requested(request.pid());
         }
-        let asks = match operation {
-            Operation::Read | Operation::Fsync => Asks::Much,
-            _ => Asks::Little(request.pid()),
+        let (asks, lane) = match operation {
+            Operation::Read | Operation::Fsync => (Asks::Much, Lane::Data),
+            _ => (Asks::Little(request.pid()), Lane::Metadata),
         };
         let core = Arc::clone(&self.core);
         let answer = move || {
             let _until_answered = core.gate.read().unwrap_or_else(PoisonError::into_inner);
             answer(&core);
         };
-        self.takers.take(asks, || self.workers.run(answer));
+        self.takers
+            .take(asks, || self.workers.run_once(lane, answer));
     }
 }
 
@@ -344,7 +350,7 @@ impl Filesystem for AdapterMut {
                 Err(errno) => reply.error(errno),
             }
         };
-        let run = || self.workers.run_with(data, answer);
+        let run = || self.workers.run_with(Lane::Data, data, answer);
         self.takers.take(Asks::Much, run);
     }
 

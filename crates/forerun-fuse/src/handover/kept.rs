@@ -29,7 +29,8 @@ impl Kept {
         let offer = Offer::decode(text)?;
         let descriptors = Descriptors::received(descriptors, offer.kind)?;
         let connection = &descriptors.connection;
-        let unmounter = Unmounter::inherited(offer.path.clone(), offer.device, connection);
+        let path = offer.path.clone();
+        let unmounter = Unmounter::inherited(path, offer.device, connection, None);
         Ok(Self {
             unmounter: unmounter.map_err(HandoverError::Socket)?,
             descriptors,

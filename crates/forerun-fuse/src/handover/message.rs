@@ -21,6 +21,8 @@ pub enum FromServer {
     Keep(Box<Kept>),
     /// Nothing is to be kept: the server goes on alone.
     Alone,
+    /// This is a descriptor of one of the server's threads, by pidfd_open(2), which ends with the server.
+    Thread(OwnedFd),
     /// The successor has all it needs to serve the mount.
     Ready,
     /// Start a successor, and let the process at the other end of this socket know.
@@ -56,6 +58,7 @@ impl FromServer {
     /// Begins the message with the mount to be kept.
     pub const KEEP: &[u8] = b"keep";
     const ALONE: &[u8] = b"alone";
+    const THREAD: &[u8] = b"thread";
     const READY: &[u8] = b"ready";
     const RESTART: &[u8] = b"restart";
     const LEAVING: &[u8] = b"leaving";
@@ -68,6 +71,15 @@ impl FromServer {
     /// Those of the socket; the same for the others.
     pub fn alone(keeper: &Channel) -> std::io::Result<()> {
         keeper.send(Self::ALONE, &[])
+    }
+
+    /// Names a thread of this process that ends with it. The keeper sees the end of the thread where
+    /// another thread, which waits in the kernel for the next server, holds up the end of the process.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn thread(keeper: &Channel, thread: BorrowedFd<'_>) -> std::io::Result<()> {
+        keeper.send(Self::THREAD, &[thread])
     }
 
     /// Says that this process can take over.
@@ -122,6 +134,10 @@ impl FromServer {
         Ok(match &word[..] {
             Self::KEEP => Self::Keep(Box::new(Kept::new(&text, descriptors)?)),
             Self::ALONE => Self::Alone,
+            Self::THREAD => {
+                let thread = descriptors.into_iter().next();
+                Self::Thread(thread.ok_or(HandoverError::Version)?)
+            }
             Self::READY => Self::Ready,
             Self::RESTART => {
                 let asker = descriptors.into_iter().next();

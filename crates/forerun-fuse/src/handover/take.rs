@@ -15,7 +15,9 @@ use crate::adapter_mut::CoreMut;
 use crate::guardian::Guardian;
 use crate::ledger::Ledger;
 use crate::mount::{Served, config, show, show_volume};
+use crate::serving::Serving;
 use crate::unmounter::{Unmounter, is_connected};
+use crate::workers::Workers;
 use crate::{Mount, MountError, MountOptions};
 
 /// A mount that the keeper offers to this process.
@@ -49,6 +51,12 @@ impl Inherited {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.offer.path
+    }
+
+    /// Its device number.
+    #[must_use]
+    pub const fn device(&self) -> (u32, u32) {
+        self.offer.device
     }
 
     /// What the image is, in the words of the old process.
@@ -143,6 +151,8 @@ fn begin(
             core.backings.unavailable();
         }
     }
+    let workers = adapter.workers();
+    let adapter = (adapter, workers);
     serve(adapter, served, inherited, options, |inherited, _| {
         when_ready();
         wait_to_serve(&inherited.keeper, &inherited.descriptors.connection)
@@ -169,6 +179,8 @@ pub fn take_over_volume(
         return Err(inherited.other_image().into());
     }
     show_volume(core, options, |adapter, served| {
+        let workers = adapter.workers();
+        let adapter = (adapter, workers);
         serve(
             adapter,
             served,
@@ -184,7 +196,7 @@ pub fn take_over_volume(
 
 /// Serves the mount when `wait` has returned.
 fn serve(
-    adapter: impl Filesystem + 'static,
+    (adapter, workers): (impl Filesystem + 'static, Workers),
     served: Served,
     inherited: Inherited,
     options: &MountOptions,
@@ -196,12 +208,12 @@ fn serve(
     let notifier = session.notifier();
     // Until the keeper lets this process serve, nothing of this may unmount when it is dropped, nor
     // tell the guardian that all is well.
-    let unmounter = Unmounter::inherited(offer.path.clone(), offer.device, connection);
+    let (path, outside) = (offer.path.clone(), options.outside.clone());
+    let unmounter = Unmounter::inherited(path, offer.device, connection, outside);
     let unmounter = unmounter.map_err(MountError::Serve)?;
     let (start, started) = sync_channel::<()>(1);
-    let thread = std::thread::Builder::new().name("forerun-fuse".to_string());
     let ending = unmounter.clone();
-    let serving = thread.spawn(move || {
+    let serving = Serving::start(move || {
         let ended = match started.recv() {
             Ok(()) => Session::run(session),
             // The mount is not ours after all.
@@ -213,7 +225,7 @@ fn serve(
     let serving = serving.map_err(MountError::Serve)?;
     wait(&inherited, &notifier)?;
     unmounter.adopt(inherited.descriptors.guardian.map(Guardian::inherited));
-    let mut mount = Mount::new(unmounter, served);
+    let mut mount = Mount::new(unmounter, served, workers);
     mount.serve_by(serving);
     let _it_waits = start.send(());
     tracing::info!(path = %mount.path().display(), "taken over");

@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 
@@ -36,6 +37,29 @@ const POINTER: u64 = 64;
 const SMALL: u64 = 1 << 20;
 /// Sum up when there is so many times what the last sum took.
 const GROWTH: u64 = 4;
+
+/// The file of a ledger that is to be begun. A process in a sandbox can make no such file.
+#[derive(Clone, Debug)]
+pub struct LedgerFile(Arc<OwnedFd>);
+
+impl LedgerFile {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// Those of memfd_create(2).
+    pub fn new() -> io::Result<Self> {
+        let file = memfd_create("forerun-ledger", MemfdFlags::CLOEXEC)?;
+        Ok(Self(Arc::new(file)))
+    }
+}
+
+impl PartialEq for LedgerFile {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for LedgerFile {}
 
 /// A ledger that is written to.
 #[derive(Debug)]
@@ -58,9 +82,9 @@ impl Ledger {
     /// Makes an empty one.
     ///
     /// # Errors
-    /// Those of memfd_create(2) and of writing.
-    pub fn new() -> io::Result<Self> {
-        let file = File::from(memfd_create("forerun-ledger", MemfdFlags::CLOEXEC)?);
+    /// Those of dup(2) and of writing.
+    pub fn new(file: &LedgerFile) -> io::Result<Self> {
+        let file = File::from(file.0.try_clone()?);
         Self::begin(file, Table::default(), 0, 0)
     }
 
@@ -241,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_is_flushed_is_inherited() {
-        let mut ledger = Ledger::new().unwrap();
+        let mut ledger = Ledger::new(&LedgerFile::new().unwrap()).unwrap();
         assert_eq!(inherited(&ledger).unwrap(), Table::default());
         ledger.add(&told(7));
         assert_eq!(inherited(&ledger).unwrap(), Table::default());
@@ -259,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_ledger_cut_anywhere_has_the_records_before() {
-        let mut ledger = Ledger::new().unwrap();
+        let mut ledger = Ledger::new(&LedgerFile::new().unwrap()).unwrap();
         let begin = ledger.end;
         let mut ends = vec![(begin, ledger.table().clone())];
         for number in 0..10 {
@@ -287,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_ledger_is_no_larger_than_a_few_times_what_it_says() {
-        let mut ledger = Ledger::new().unwrap();
+        let mut ledger = Ledger::new(&LedgerFile::new().unwrap()).unwrap();
         for number in 0..40_000 {
             ledger.add(&told(number));
             ledger.add(&Record::Forgot { number, times: 1 });
@@ -306,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_sum_that_was_cut_short_leaves_the_one_before() {
-        let mut ledger = Ledger::new().unwrap();
+        let mut ledger = Ledger::new(&LedgerFile::new().unwrap()).unwrap();
         ledger.add(&told(7));
         ledger.flush();
         let before = ledger.table().clone();

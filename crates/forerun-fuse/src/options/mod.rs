@@ -14,6 +14,8 @@ use std::str::FromStr;
 use forerun::{Locking, OpenOptions, WriteOptions};
 use forerun_vfs::{Ownership, Verity};
 
+use crate::{LedgerFile, Outside};
+
 pub use parse::OptionError;
 pub use value::parse_size;
 
@@ -57,9 +59,6 @@ pub struct MountOptions {
     /// `restarts=`: how many times in a minute a process that dies is replaced by another one that
     /// serves the mount. For programs that keep mounts; [`mount`](crate::mount()) does not use it.
     pub restarts: u32,
-    /// Whether another process is to take the mount of a volume over when this one dies. Not an option
-    /// in text form.
-    pub kept: bool,
     /// `readahead=`: bytes kept ahead of a sequential reader; the engine's default if not given.
     pub readahead: Option<u64>,
     /// `cache=`: bytes that cached blocks may hold; the engine's default if not given.
@@ -87,6 +86,12 @@ pub struct MountOptions {
     pub ro_asked: bool,
     /// Show what can be shown of a damaged image; read-only.
     pub rescue: bool,
+    /// The process that mounts and unmounts for this one, which is in a sandbox by then. No option of
+    /// the command line.
+    pub outside: Option<Outside>,
+    /// Where the server of a volume writes down what its successor is to know. Nothing where no other
+    /// process is to take the mount over. Not an option in text form.
+    pub ledger: Option<LedgerFile>,
     /// `remount`: change the flags of the mount that is there, see [`remount`](crate::remount()).
     pub remount: bool,
     /// `nolock` and `break_lock`: what is done about the locks of other processes on a volume that
@@ -120,7 +125,6 @@ impl Default for MountOptions {
             default_permissions: false,
             auto_unmount: false,
             restarts: 2,
-            kept: false,
             readahead: None,
             cache: None,
             threads: None,
@@ -133,6 +137,8 @@ impl Default for MountOptions {
             rw_asked: false,
             ro_asked: false,
             rescue: false,
+            outside: None,
+            ledger: None,
             remount: false,
             locking: Locking::Respect,
             write: WriteOptions::default(),

@@ -28,16 +28,66 @@ pub fn keep_apart() {
     }
 }
 
+/// Where a process belongs: its cgroups, and when it goes if memory is short.
+#[derive(Debug, Default)]
+pub struct Surroundings {
+    /// The files that take its number.
+    groups: Vec<PathBuf>,
+    oom_score: String,
+}
+
+impl Surroundings {
+    /// Of this process, as long as it has not left them.
+    pub fn of_this_process() -> Self {
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        Self {
+            groups: own_groups(&mounts().unwrap_or_default(), &groups),
+            oom_score: std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default(),
+        }
+    }
+
+    /// Puts a process there, as far as that is possible.
+    pub fn put(&self, process: u32) {
+        for group in &self.groups {
+            let _not_allowed = std::fs::write(group, process.to_string());
+        }
+        if !self.oom_score.is_empty() {
+            let path = format!("/proc/{process}/oom_score_adj");
+            let _not_allowed = std::fs::write(path, &self.oom_score);
+        }
+    }
+}
+
+/// The files by which a process enters the cgroups that `/proc/PID/cgroup` says.
+fn own_groups(mounts: &[MountEntry], groups: &str) -> Vec<PathBuf> {
+    let hierarchies = ending(mounts).map(|mount| {
+        let of_version_2 = mount.fstype == "cgroup2";
+        let prefix = if of_version_2 {
+            "0::/"
+        } else {
+            ":name=systemd:/"
+        };
+        let mut lines = groups.lines();
+        let path = lines.find_map(|line| Some(line.split_once(prefix)?.1))?;
+        Some(mount.mount_point.join(path).join("cgroup.procs"))
+    });
+    hierarchies.flatten().collect()
+}
+
 /// Where the hierarchies are that processes are ended by: version 2, and of version 1 that of the
 /// service manager.
 fn hierarchies(mounts: &[MountEntry]) -> Vec<PathBuf> {
-    let ends = |mount: &&MountEntry| match mount.fstype.as_str() {
+    ending(mounts)
+        .map(|mount| mount.mount_point.clone())
+        .collect()
+}
+
+fn ending(mounts: &[MountEntry]) -> impl Iterator<Item = &MountEntry> {
+    mounts.iter().filter(|mount| match mount.fstype.as_str() {
         "cgroup2" => true,
         "cgroup" => mount.options.split(',').any(|word| word == "name=systemd"),
         _ => false,
-    };
-    let ending = mounts.iter().filter(ends);
-    ending.map(|mount| mount.mount_point.clone()).collect()
+    })
 }
 
 #[cfg(test)]
@@ -59,5 +109,11 @@ broken
         let dirs = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"];
         let mounts = parse_mounts(mountinfo.as_bytes());
         assert_eq!(hierarchies(&mounts), dirs.map(PathBuf::from));
+        let groups = "5:memory:/a\n1:name=systemd:/b\n0::/c/d\n";
+        let files = [
+            "/sys/fs/cgroup/unified/c/d/cgroup.procs",
+            "/sys/fs/cgroup/systemd/b/cgroup.procs",
+        ];
+        assert_eq!(own_groups(&mounts, groups), files.map(PathBuf::from));
     }
 }

@@ -11,27 +11,31 @@ use rustix::net::{
 };
 
 /// The most descriptors that come with a word.
-const MOST: usize = 3;
+const MOST: usize = 5;
 
 /// A word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// To the guard, with the group, the watch and the private mount: hold these.
+    /// To the guard, with the group, the watch, the private mount, the ledger and the command of a
+    /// filler; to a filler that the guard has started, with all but the last: hold these.
     Hold,
-    /// From the guard: I do.
+    /// The answer: they are held.
     Held,
     /// To the guard: nothing needs you any more.
     Done,
+    /// To the guard: start no other filler, and fail what is not here.
+    Last,
 }
 
 impl Word {
-    const ALL: [Self; 3] = [Self::Hold, Self::Held, Self::Done];
+    const ALL: [Self; 4] = [Self::Hold, Self::Held, Self::Done, Self::Last];
 
     const fn byte(self) -> u8 {
         match self {
             Self::Hold => b'h',
             Self::Held => b'H',
             Self::Done => b'd',
+            Self::Last => b'l',
         }
     }
 }

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
+use nix_numbers::fcntl::OFlag;
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, open_tree};
@@ -44,6 +45,12 @@ impl PrivateMount {
     /// What leads to the file through this mount, for this process.
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.tree.as_raw_fd()).into()
+    }
+}
+
+impl From<OwnedFd> for PrivateMount {
+    fn from(tree: OwnedFd) -> Self {
+        Self { tree }
     }
 }
 
@@ -96,6 +103,21 @@ impl Group {
     }
 }
 
+impl Group {
+    /// The group behind this descriptor, which another process has made.
+    ///
+    /// nix has no way to name a group that it has not made, but an `unsafe` one. So it makes another
+    /// one, and the descriptor of that is replaced: see `init.rs` in `forerun-fuse`, which does the
+    /// same, for why that is sound.
+    pub fn inherited(group: &OwnedFd) -> io::Result<Self> {
+        let flags = InitFlags::FAN_CLASS_PRE_CONTENT | InitFlags::FAN_CLOEXEC;
+        let fanotify = Fanotify::init(flags, EventFFlags::O_RDONLY | EventFFlags::O_CLOEXEC)?;
+        let number = fanotify.as_fd().as_raw_fd();
+        nix_numbers::unistd::dup3(group.as_raw_fd(), number, OFlag::O_CLOEXEC)?;
+        Ok(Self { fanotify })
+    }
+}
+
 impl AsFd for Group {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fanotify.as_fd()
@@ -118,16 +140,27 @@ pub fn read(group: BorrowedFd<'_>) -> io::Result<Vec<Event>> {
 }
 
 /// Answers an event that was [read](read) by this process. Only once: its number is free afterwards.
-pub fn answer(group: BorrowedFd<'_>, event: RawFd, verdict: Verdict) {
+/// `before_free` is done while it is not.
+pub fn answer(group: BorrowedFd<'_>, event: RawFd, verdict: Verdict, before_free: impl FnOnce()) {
     if event < 0 {
         return;
     }
     if let Err(error) = send(group, event, verdict) {
         tracing::error!(%error, "an answer was not taken");
     }
+    before_free();
     // The kernel has opened it for whoever answers.
     if let Err(error) = nix::unistd::close(event) {
         tracing::error!(%error, "the descriptor of an event");
+    }
+}
+
+/// Answers an event that was read by a process that is gone.
+pub fn answer_for_another(group: BorrowedFd<'_>, event: RawFd, verdict: Verdict) {
+    match send(group, event, verdict) {
+        // The other process had answered it, and died before it could note that.
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => tracing::error!(%error, "an answer was not taken"),
     }
 }
 

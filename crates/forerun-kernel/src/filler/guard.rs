@@ -3,10 +3,11 @@
 //!
 //! When the last descriptor of a fanotify group is closed, the kernel lets all reads go on, and a
 //! sparse file has zeros where nothing was written yet. So two processes hold the group. The guard
-//! does nothing as long as the filler lives. If that dies, it fails the reads that wait and all that
-//! come, until the filesystem ends. If the guard dies, the filler starts another one. Only somebody
-//! who kills both at the same moment gets past that; [`apart`](super::apart) sees to it that this
-//! does not happen by the way.
+//! does nothing as long as the filler lives. If that dies, the guard starts
+//! [another](super::succession). Where fillers die too often, or cannot be started, it fails the reads
+//! that wait and all that come, until the filesystem ends. If the guard dies, the filler starts another
+//! guard. Only SIGKILL to both at the same moment gets past that; [`apart`](super::apart) sees to it
+//! that this does not happen by accident.
 //!
 //! It is this same program, executed anew: threads and locks do not survive a fork.
 
@@ -23,14 +24,15 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::apart::{self, keep_apart};
+use super::apart::{self, Surroundings, keep_apart};
 use super::channel::{self, Word};
 use super::event::Verdict;
 use super::group::{answer, fail_all, read};
-use super::watch::is_of_nothing;
+use super::succession::{FillerCommand, Succession};
+use super::watch::{has_ended, is_of_nothing};
 
 /// Says to the new process what it is.
-const ROLE: &str = "FORERUN_KERNEL_GUARD";
+pub(super) const ROLE: &str = "FORERUN_KERNEL_GUARD";
 /// Numbers of descriptors that are tried at the most, where a process may have any number of them.
 const MOST_DESCRIPTORS: u64 = 1 << 20;
 
@@ -39,24 +41,30 @@ const MOST_DESCRIPTORS: u64 = 1 << 20;
 pub struct GuardArgs {
     /// Arguments for the program, which only what comes before [`run_guard`] needs.
     pub args: Vec<OsString>,
+    /// What the guard starts when the filler has died. Without it reads of what is not here fail then.
+    pub filler: Option<FillerCommand>,
 }
 
 /// The guard, as the filler sees it.
 #[derive(Debug)]
 pub struct Guard {
-    child: Child,
+    /// Nothing where the guard has started this process.
+    child: Option<Child>,
+    id: u32,
     channel: OwnedFd,
 }
 
 impl Guard {
-    /// Starts it; it holds `descriptors` when this returns: the group, the watch and the mount.
-    pub fn start(args: &GuardArgs, descriptors: &[BorrowedFd<'_>; 3]) -> io::Result<Self> {
+    /// Starts it; it holds `descriptors` when this returns: the group, the watch, the mount and the
+    /// ledger.
+    pub fn start(args: &GuardArgs, descriptors: [BorrowedFd<'_>; 4]) -> io::Result<Self> {
+        let filler = FillerCommand::keep(args.filler.as_ref())?;
+        let [group, watch, mount, ledger] = descriptors;
         let (channel, theirs) = channel::pair()?;
         let mut command = Command::new(program());
         std::os::unix::process::CommandExt::arg0(&mut command, apart::NAME);
         let child = command
             .args(&args.args)
-            .env_clear()
             .env(ROLE, "1")
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
@@ -64,8 +72,13 @@ impl Guard {
             .spawn()?;
         // It holds the other end of the channel until here.
         drop(command);
-        let guard = Self { child, channel };
-        channel::send(&guard.channel, Word::Hold, descriptors)?;
+        let guard = Self {
+            id: child.id(),
+            child: Some(child),
+            channel,
+        };
+        let descriptors = [group, watch, mount, ledger, filler.as_fd()];
+        channel::send(&guard.channel, Word::Hold, &descriptors)?;
         match channel::receive(&guard.channel)? {
             Some((Word::Held, _)) => Ok(guard),
             _ => Err(io::Error::other(
@@ -74,23 +87,37 @@ impl Guard {
         }
     }
 
+    /// The guard that has started this process; it is told that this process has what it needs.
+    pub fn of_this_process(channel: OwnedFd, id: u32) -> io::Result<Self> {
+        channel::send(&channel, Word::Held, &[])?;
+        Ok(Self {
+            child: None,
+            id,
+            channel,
+        })
+    }
+
     /// Lets it go, and waits for its end.
     pub fn dismiss(mut self) {
         // If it is dead already, it need not be told.
         let _ = channel::send(&self.channel, Word::Done, &[]);
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.wait();
+        }
     }
 
     /// Takes what is left of it when it has died.
     pub fn bury(mut self) {
         // It may have closed the channel and live on.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 
     /// Its process, for tests of its death.
-    pub fn id(&self) -> u32 {
-        self.child.id()
+    pub const fn id(&self) -> u32 {
+        self.id
     }
 }
 
@@ -129,20 +156,55 @@ fn guard(channel: BorrowedFd<'_>) -> io::Result<()> {
     // A new child leads no group, so this cannot fail; and it must not hold on to a directory.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/")?;
+    let surroundings = Surroundings::of_this_process();
     keep_apart();
     let Some((Word::Hold, held)) = channel::receive(channel)? else {
         return Err(io::ErrorKind::InvalidData.into());
     };
-    let [group, watch, _mount] = &held[..] else {
+    let [group, watch, mount, ledger, command] = &held[..] else {
         return Err(io::ErrorKind::InvalidData.into());
     };
+    let mut succession = Succession::new(command.as_fd(), surroundings);
     channel::send(channel, Word::Held, &[])?;
+    let mut end = await_end(channel)?;
     loop {
-        match channel::receive(channel)? {
-            Some((Word::Done, _)) => return Ok(()),
+        match end {
+            End::Done => return Ok(()),
+            End::Last => return fail_until_the_end(group.as_fd(), watch.as_fd()),
+            End::Died => {}
+        }
+        if is_of_nothing(watch.as_fd())? || has_ended(watch.as_fd())? {
+            return Ok(());
+        }
+        let held = [group, watch, mount, ledger].map(AsFd::as_fd);
+        let Some(mut filler) = succession.next(&held) else {
+            return fail_until_the_end(group.as_fd(), watch.as_fd());
+        };
+        let ended = await_end(filler.channel.as_fd());
+        filler.bury();
+        end = ended?;
+    }
+}
+
+/// How a filler has ended.
+enum End {
+    /// The guard is not needed any more.
+    Done,
+    /// No other is to take its place.
+    Last,
+    Died,
+}
+
+/// Waits for the end of a filler.
+fn await_end(filler: BorrowedFd<'_>) -> io::Result<End> {
+    let mut is_last = false;
+    loop {
+        match channel::receive(filler)? {
+            Some((Word::Done, _)) => return Ok(End::Done),
+            Some((Word::Last, _)) => is_last = true,
             Some((Word::Hold | Word::Held, _)) => {}
-            None if is_of_nothing(watch.as_fd())? => return Ok(()),
-            None => return fail_until_the_end(group.as_fd(), watch.as_fd()),
+            None if is_last => return Ok(End::Last),
+            None => return Ok(End::Died),
         }
     }
 }
@@ -169,7 +231,7 @@ fn fail_until_the_end(group: BorrowedFd<'_>, watch: BorrowedFd<'_>) -> io::Resul
         }
         // An error may be about one event, and to go would let all of them through.
         for event in read(group).unwrap_or_default() {
-            answer(group, event.fd, Verdict::Fail);
+            answer(group, event.fd, Verdict::Fail, || ());
         }
     }
 }

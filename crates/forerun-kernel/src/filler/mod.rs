@@ -4,45 +4,50 @@
 //! fanotify group of ours (pre-content events, Linux 6.14), and we answer when the range is there. When
 //! all of the image is there, the kernel stops asking and nothing of us stays.
 //!
-//! Three things need care, and each has its file: metadata is read without asking ([`local`]); a
-//! group that dies lets everybody read zeros ([`guard`]); and whoever fills the file must not be asked
-//! in turn ([`group`]: what is marked is a private mount of the file).
+//! Three things need care, and each has its file: metadata is read without asking ([`local`]); when a
+//! group dies, all reads go on and give zeros ([`guard`], [`succession`]); and the process that fills
+//! the file must not be asked in turn ([`group`]: what is marked is a private mount of the file).
 
 mod apart;
 mod channel;
 mod event;
 mod group;
 mod guard;
+mod ledger;
 mod local;
 mod monitor;
 mod serve;
+mod succession;
 mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use forerun::Image;
 use forerun::remote::RemoteImage;
+use forerun::{Image, MountEntry, Mountpoint, mounts};
 use rustix::fs::{fstat, major, minor};
 use tempfile::TempDir;
 
 use crate::context::{Context, check_permission};
+use crate::direct;
 use crate::error::Error;
 use crate::mark::marked;
-use crate::mount::{Mounted, Way, mountpoint};
+use crate::mount::{Mounted, Way, attach, mountpoint};
 use crate::named::Named;
 use crate::options::Options;
-use crate::{direct, overlay};
 use group::{Group, PrivateMount};
+use guard::Guard;
 pub use guard::{GuardArgs, run_guard};
+use ledger::Ledger;
 pub use monitor::{Asked, FillMonitor};
 use serve::{Counts, Shared};
+pub use succession::{FillerCommand, Resumed, resumed};
 use watch::Watch;
 
 const FSTYPE: &str = "erofs";
@@ -147,14 +152,15 @@ pub fn mount_remote(
     if image.offset() != 0 {
         return unfit("it does not begin with the first byte");
     }
-    let dir = mountpoint(dir)?;
+    let place = mountpoint(dir)?;
     check_permission(FSTYPE)?;
     let mount = PrivateMount::of(remote.blob().data_file())?;
     if remote.blob().is_complete() && remote.wait_complete(SOON) {
         let superblock = superblock(image, remote, &mount, options)?;
-        attach(&superblock, dir)?;
+        let mut mounted = Mounted::by_erofs(Way::Cache, 0);
+        mounted.entry = attach(&superblock, &place)?;
         return Ok(OnDemand {
-            mounted: Mounted::by_erofs(Way::Cache, 0),
+            mounted,
             serving: None,
         });
     }
@@ -165,14 +171,60 @@ pub fn mount_remote(
         remote: Arc::clone(remote),
         group,
         mount,
+        ledger: Ledger::new().map_err(|error| Error::on_demand("a ledger", error))?,
         watch: Watch::new().map_err(|error| Error::on_demand("inotify", error))?,
         guard_args: guard,
         counts: Counts::default(),
+        guard: std::sync::Mutex::default(),
     });
     let mut serving = Serving::start(shared)?;
-    serving.mount(image, dir, options)?;
+    let mut mounted = Mounted::by_erofs(Way::OnDemand, fetched);
+    mounted.entry = serving.mount(image, &place, options)?;
     Ok(OnDemand {
-        mounted: Mounted::by_erofs(Way::OnDemand, fetched),
+        mounted,
+        serving: Some(serving),
+    })
+}
+
+/// Goes on filling a mount whose filler has died, for the guard that has started this process. `remote`
+/// is opened anew.
+///
+/// # Errors
+/// [`Error::OtherImage`] where the cache keeps the image that is at the server now in another file than
+/// the one that is mounted; and those of the system. The guard then starts another process, or fails
+/// what is read.
+pub fn resume_remote(
+    remote: &Arc<RemoteImage>,
+    resumed: Resumed,
+    guard: GuardArgs,
+) -> Result<OnDemand, Error> {
+    let failed = |error| Error::on_demand("taking over from another process", error);
+    let mount = PrivateMount::from(resumed.mount);
+    let stat = |file: &dyn AsFd| fstat(file.as_fd()).map_err(|error| failed(error.into()));
+    let (mounted, cached) = (stat(&mount)?, stat(remote.blob().data_file())?);
+    if (mounted.st_dev, mounted.st_ino) != (cached.st_dev, cached.st_ino) {
+        return Err(Error::OtherImage);
+    }
+    let watch = Watch::from(resumed.watch);
+    let device = watch.device().map_err(failed)?;
+    let shared = Arc::new(Shared {
+        remote: Arc::clone(remote),
+        group: Group::inherited(&resumed.group).map_err(failed)?,
+        mount,
+        watch,
+        ledger: Ledger::of(resumed.ledger),
+        guard_args: guard,
+        counts: Counts::default(),
+        guard: std::sync::Mutex::default(),
+    });
+    shared.finish_what_was_left().map_err(failed)?;
+    let guard = Guard::of_this_process(resumed.channel, resumed.guard).map_err(failed)?;
+    let serving = Serving::go_on(shared, guard, device)?;
+    let mut mounted = Mounted::by_erofs(Way::OnDemand, 0);
+    let all = mounts().unwrap_or_default();
+    mounted.entry = all.into_iter().find(|entry| entry.device == device);
+    Ok(OnDemand {
+        mounted,
         serving: Some(serving),
     })
 }
@@ -183,6 +235,13 @@ impl Serving {
         // Before the guard is started, which goes by the same limit.
         serve::raise_limit();
         let guard = shared.start_guard().map_err(failed)?;
+        Self::go_on(shared, guard, (0, 0))
+    }
+
+    /// With a guard that is there.
+    fn go_on(shared: Arc<Shared>, guard: Guard, device: (u32, u32)) -> Result<Self, Error> {
+        serve::raise_limit();
+        shared.guarded_by(&guard);
         let (stopped, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| Error::on_demand("a pipe", error))?;
         let server = serve::start(Arc::clone(&shared), guard, stopped);
@@ -190,13 +249,18 @@ impl Serving {
         Ok(Self {
             shared,
             server: Some(server),
-            device: (0, 0),
+            device,
             _stop: stop,
         })
     }
 
     /// Makes the mount. What fails leaves no superblock, and dropping this ends the threads.
-    fn mount(&mut self, image: &Image, dir: PathBuf, options: &Options) -> Result<(), Error> {
+    fn mount(
+        &mut self,
+        image: &Image,
+        place: &Mountpoint,
+        options: &Options,
+    ) -> Result<Option<MountEntry>, Error> {
         let shared = &self.shared;
         let superblock = superblock(image, &shared.remote, &shared.mount, options)?;
         let watched = shared.watch.set(&superblock);
@@ -204,7 +268,7 @@ impl Serving {
         let stat = fstat(&superblock);
         let stat = stat.map_err(|error| Error::on_demand("stat of the mount", error))?;
         self.device = (major(stat.st_dev), minor(stat.st_dev));
-        attach(&superblock, dir)
+        attach(&superblock, place)
     }
 }
 
@@ -234,13 +298,6 @@ fn superblock(
         context = context.set("device", name)?;
     }
     context.mount(options)
-}
-
-fn attach(superblock: &OwnedFd, dir: PathBuf) -> Result<(), Error> {
-    overlay::attach(superblock, &dir).map_err(|error| Error::Attach {
-        path: dir,
-        source: error.into(),
-    })
 }
 
 /// A name that leads to the file while the mount is made, and tells people afterwards what it is of.

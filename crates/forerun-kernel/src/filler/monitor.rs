@@ -53,6 +53,13 @@ impl FillMonitor {
         Some(shared.counts.asked())
     }
 
+    /// Has no other process take the place of this one when it ends: reads of what is not here fail then.
+    pub fn is_last(&self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.is_last();
+        }
+    }
+
     /// Major and minor number of the filesystem, as the list of mounts has them.
     #[must_use]
     pub const fn device(&self) -> (u32, u32) {

@@ -7,8 +7,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -19,15 +19,20 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::Ended;
+use super::channel::{self, Word};
 use super::event::Verdict;
-use super::group::{Group, PrivateMount, answer, read};
+use super::group::{Group, PrivateMount, answer, answer_for_another, fail_all, read};
 use super::guard::{Guard, GuardArgs};
+use super::ledger::Ledger;
 use super::watch::Watch;
 
 /// Reads that are waited for at once. More wait for these.
 const WORKERS: usize = 32;
 /// Longest piece that is taken into memory at once.
 const PIECE: u64 = 1 << 20;
+/// Numbers above those of all recorded events that a filler may have had when it died: of the events
+/// of one read(2), and of its other descriptors.
+const UNRECORDED: RawFd = 1024;
 /// How often it is looked whether everything is here, or a guard can be had again.
 const TICK: Timespec = Timespec {
     tv_sec: 1,
@@ -41,8 +46,11 @@ pub struct Shared {
     pub group: Group,
     pub mount: PrivateMount,
     pub watch: Watch,
+    pub ledger: Ledger,
     pub guard_args: GuardArgs,
     pub counts: Counts,
+    /// To the guard, from any thread.
+    pub guard: Mutex<Option<OwnedFd>>,
 }
 
 /// What was asked and answered.
@@ -61,12 +69,48 @@ pub struct Counts {
 impl Shared {
     /// Starts a guard that holds all that it needs.
     pub fn start_guard(&self) -> io::Result<Guard> {
-        let descriptors = [self.group.as_fd(), self.watch.as_fd(), self.mount.as_fd()];
-        let guard = Guard::start(&self.guard_args, &descriptors)?;
-        self.counts
-            .guard
-            .store(guard.id().into(), Ordering::Release);
+        let descriptors = [
+            self.group.as_fd(),
+            self.watch.as_fd(),
+            self.mount.as_fd(),
+            self.ledger.as_fd(),
+        ];
+        let guard = Guard::start(&self.guard_args, descriptors)?;
+        self.guarded_by(&guard);
         Ok(guard)
+    }
+
+    /// Has no other filler take the place of this one.
+    pub fn is_last(&self) {
+        let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(guard) = &*guard {
+            // A guard that has ended starts nothing.
+            let _gone = channel::send(guard, Word::Last, &[]);
+        }
+    }
+
+    /// Records which process guards the mount.
+    pub fn guarded_by(&self, guard: &Guard) {
+        let channel = guard.as_fd().try_clone_to_owned().ok();
+        *self.guard.lock().unwrap_or_else(PoisonError::into_inner) = channel;
+        let id = guard.id().into();
+        self.counts.guard.store(id, Ordering::Release);
+    }
+
+    /// Answers what a filler that has died took and did not answer: fetches what is known of, and fails
+    /// the rest. No event may be taken before, since it could have the number of one of these.
+    pub fn finish_what_was_left(&self) -> io::Result<()> {
+        let (left, limit) = self.ledger.waiting()?;
+        let count = left.len();
+        let mut buffer = Vec::new();
+        for event in left {
+            let verdict = verdict(&self.remote, event.range.as_ref(), &mut buffer);
+            answer_for_another(self.group.as_fd(), event.fd, verdict);
+            self.ledger.take(event.fd);
+        }
+        fail_all(self.group.as_fd(), limit.saturating_add(UNRECORDED));
+        tracing::info!(count, "reads that waited were answered");
+        Ok(())
     }
 }
 
@@ -83,7 +127,10 @@ impl Drop for Asked {
         if self.verdict != Verdict::Allow {
             self.shared.counts.failed.fetch_add(1, Ordering::Relaxed);
         }
-        answer(self.shared.group.as_fd(), self.event, self.verdict);
+        let shared = &self.shared;
+        answer(shared.group.as_fd(), self.event, self.verdict, || {
+            shared.ledger.take(self.event);
+        });
     }
 }
 
@@ -112,6 +159,7 @@ pub fn start(shared: Arc<Shared>, guard: Guard, stop: OwnedFd) -> io::Result<Joi
         queue,
         guard: Some(guard),
         marked: true,
+        checking: false,
         buffer: Vec::new(),
     };
     std::thread::Builder::new()
@@ -125,6 +173,8 @@ struct Server {
     guard: Option<Guard>,
     /// Whether reads ask us.
     marked: bool,
+    /// Whether the rest of the cache is being verified.
+    checking: bool,
     buffer: Vec<u8>,
 }
 
@@ -150,6 +200,8 @@ impl Server {
             tracing::error!("the process that guards the mount has died; starting another one");
             if let Some(guard) = self.guard.take() {
                 self.shared.counts.guard.store(0, Ordering::Release);
+                let channel = self.shared.guard.lock();
+                *channel.unwrap_or_else(PoisonError::into_inner) = None;
                 guard.bury();
             }
         }
@@ -161,6 +213,11 @@ impl Server {
         }
         if events {
             self.take_events();
+        }
+        if self.marked && !self.checking && self.shared.remote.blob().is_complete() {
+            // What this process has not used yet is all that keeps it here.
+            self.shared.remote.check_rest();
+            self.checking = true;
         }
         if self.marked && self.shared.remote.status().detached {
             match self.shared.group.forget(&self.shared.mount) {
@@ -207,6 +264,9 @@ impl Server {
             tracing::error!(%error, "reading events");
             Vec::new()
         });
+        for event in &events {
+            self.shared.ledger.put(event);
+        }
         for event in events {
             self.shared.counts.events.fetch_add(1, Ordering::Relaxed);
             let asked = Asked {
@@ -215,10 +275,15 @@ impl Server {
                 range: event.range,
                 verdict: Verdict::Fail,
             };
-            if is_here(&asked) {
+            let here = is_here(&asked);
+            if here && is_checked(&asked) {
                 work_on(asked, &mut self.buffer);
             } else {
-                self.shared.counts.fetched.fetch_add(1, Ordering::Relaxed);
+                let fetched = u64::from(!here);
+                self.shared
+                    .counts
+                    .fetched
+                    .fetch_add(fetched, Ordering::Relaxed);
                 // Without workers it is dropped, which fails the read.
                 let _ = self.queue.send(asked);
             }
@@ -236,6 +301,14 @@ fn is_here(asked: &Asked) -> bool {
     chunks.is_empty() || here.first() == Some(&chunks)
 }
 
+/// Whether what the cache has of the range was verified by this process. Else a chunk may turn out to be
+/// altered, and a worker has to wait until it is fetched again.
+fn is_checked(asked: &Asked) -> bool {
+    let blob = asked.shared.remote.blob();
+    let range = asked.range.as_ref();
+    range.is_some_and(|range| blob.are_checked(blob.geometry().chunks_of(range)))
+}
+
 fn work(asked: &Receiver<Asked>) {
     let mut buffer = Vec::new();
     for asked in asked {
@@ -244,21 +317,26 @@ fn work(asked: &Receiver<Asked>) {
 }
 
 fn work_on(mut asked: Asked, buffer: &mut Vec<u8>) {
-    let Some(range) = asked.range.clone() else {
-        tracing::error!("a read of unknown extent is refused");
-        return;
-    };
     let remote = Arc::clone(&asked.shared.remote);
+    asked.verdict = verdict(&remote, asked.range.as_ref(), buffer);
+}
+
+/// Fetches what a read waits for, and returns whether it may go on.
+fn verdict(remote: &RemoteImage, range: Option<&Range<u64>>, buffer: &mut Vec<u8>) -> Verdict {
+    let Some(range) = range else {
+        tracing::error!("a read of unknown extent is refused");
+        return Verdict::Fail;
+    };
     // A panic concerns this read only.
-    let filled = catch_unwind(AssertUnwindSafe(|| fill(&remote, &range, buffer)));
-    match filled {
-        Ok(Ok(())) => asked.verdict = Verdict::Allow,
+    match catch_unwind(AssertUnwindSafe(|| fill(remote, range, buffer))) {
+        Ok(Ok(())) => return Verdict::Allow,
         Ok(Err(error)) => {
             let (start, end) = (range.start, range.end);
             tracing::warn!(%error, start, end, "could not be fetched");
         }
         Err(_) => tracing::error!("filling the cache panicked"),
     }
+    Verdict::Fail
 }
 
 /// Returns when `range` is in the cache's file. It is read from there, so that the cache sees the

@@ -31,6 +31,35 @@ impl Watch {
         inotify::add_watch(&self.inotify, path, WatchFlags::DELETE_SELF)?;
         Ok(())
     }
+
+    /// Returns major and minor number of the filesystem that is watched.
+    pub fn device(&self) -> io::Result<(u32, u32)> {
+        let line = watched(self.as_fd())?;
+        let device = line.as_deref().and_then(device);
+        device.ok_or_else(|| io::Error::other("the mount has ended"))
+    }
+}
+
+/// Lines of `/proc/self/fdinfo` that tell what is watched: nothing, or one.
+fn watched(watch: BorrowedFd<'_>) -> io::Result<Option<String>> {
+    let path = format!("/proc/self/fdinfo/{}", watch.as_raw_fd());
+    let info = std::fs::read_to_string(path)?;
+    let mut lines = info.lines();
+    Ok(lines.find_map(|line| Some(line.strip_prefix("inotify ")?.to_string())))
+}
+
+/// Major and minor number of the filesystem in a line of [`watched`].
+fn device(line: &str) -> Option<(u32, u32)> {
+    let mut words = line.split(' ');
+    let number = words.find_map(|word| word.strip_prefix("sdev:"))?;
+    let number = u32::from_str_radix(number, 16).ok()?;
+    Some((number >> 20, number & 0xf_ffff))
+}
+
+impl From<OwnedFd> for Watch {
+    fn from(inotify: OwnedFd) -> Self {
+        Self { inotify }
+    }
 }
 
 impl AsFd for Watch {
@@ -41,14 +70,14 @@ impl AsFd for Watch {
 
 /// Whether a watch was never set: what it was to be set on was not made, and is not going to be.
 pub fn is_of_nothing(watch: BorrowedFd<'_>) -> io::Result<bool> {
-    let path = format!("/proc/self/fdinfo/{}", watch.as_raw_fd());
-    // One line for each thing that is watched; and the end, when it came, is still to be read.
-    let watched = std::fs::read_to_string(path)?
-        .lines()
-        .any(|line| line.starts_with("inotify "));
+    // The end, when it came, is still to be read.
+    Ok(watched(watch)?.is_none() && !has_ended(watch)?)
+}
+
+/// Whether what is watched has ended.
+pub fn has_ended(watch: BorrowedFd<'_>) -> io::Result<bool> {
     let mut waiting = [PollFd::from_borrowed_fd(watch, PollFlags::IN)];
-    let ended = poll(&mut waiting, Some(&Timespec::default()))? > 0;
-    Ok(!watched && !ended)
+    Ok(poll(&mut waiting, Some(&Timespec::default()))? > 0)
 }
 
 #[cfg(test)]
@@ -65,6 +94,12 @@ mod tests {
         let file = std::fs::File::open(dir.path()).unwrap();
         watch.set(&file.into()).unwrap();
         assert!(!is_of_nothing(watch.as_fd()).unwrap());
+        let stat = rustix::fs::stat(dir.path()).unwrap();
+        let expected = (
+            rustix::fs::major(stat.st_dev),
+            rustix::fs::minor(stat.st_dev),
+        );
+        assert_eq!(watch.device().unwrap(), expected);
         // As the end of a filesystem, an event that stays, and a watch that does not.
         drop(dir);
         assert!(!is_of_nothing(watch.as_fd()).unwrap());

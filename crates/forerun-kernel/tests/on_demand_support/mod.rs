@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 
 use forerun::remote::{self, Readahead, Reference, RemoteImage, RemoteOptions};
 use forerun::{Image, OpenOptions};
-use forerun_kernel::{Error, GuardArgs, Options, mount_remote, umount};
+use forerun_kernel::{
+    Error, FillerCommand, GuardArgs, Options, mount_remote, resume_remote, resumed, umount,
+};
 use forerun_testkit::fault_proxy::{FaultProxy, Link};
 use forerun_testkit::require;
 use forerun_testkit::servers::Nginx;
@@ -29,9 +31,18 @@ use crate::common::Place;
 const BIG: usize = 8 << 20;
 /// What tells a process of this program to fill: URL, cache, mountpoint.
 const FILLER: &str = "FORERUN_TEST_FILLER";
+/// How many fillers that die within a minute are replaced.
+const RESTARTS: &str = "FORERUN_TEST_RESTARTS";
 /// The cgroup that it enters first.
 const CGROUP: &str = "FORERUN_TEST_CGROUP";
 const BLOCK: usize = 4096;
+/// Has this program be a filler.
+const FILLER_ARGS: [&str; 4] = [
+    "filler_process",
+    "--exact",
+    "--nocapture",
+    "--test-threads=1",
+];
 
 pub struct Served {
     pub place: Place,
@@ -50,6 +61,7 @@ pub fn guard_args() -> GuardArgs {
     let args = ["guard_process", "--exact", "--test-threads=1"];
     GuardArgs {
         args: args.map(Into::into).to_vec(),
+        filler: None,
     }
 }
 
@@ -85,6 +97,17 @@ impl Served {
 
     /// In a cgroup, by which it is killed.
     pub fn start_filler_in(&self, name: &str, cache: &str, cgroup: Option<Cgroup>) -> Filler {
+        self.start_filler_with(name, cache, cgroup, None)
+    }
+
+    /// In a cgroup, or with a guard that replaces fillers.
+    pub fn start_filler_with(
+        &self,
+        name: &str,
+        cache: &str,
+        cgroup: Option<Cgroup>,
+        restarts: Option<u32>,
+    ) -> Filler {
         // Reads are under way when the end comes.
         self.proxy.set_link(Link {
             rtt: Duration::from_millis(3),
@@ -99,12 +122,8 @@ impl Served {
             self.place.mnt().display().to_string(),
         ];
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "filler_process",
-                "--exact",
-                "--nocapture",
-                "--test-threads=1",
-            ])
+            .args(FILLER_ARGS)
+            .envs(restarts.map(|restarts| (RESTARTS, restarts.to_string())))
             .env(FILLER, words.join("\t"))
             .envs(cgroup.iter().map(|cgroup| (CGROUP, &cgroup.path)))
             .stdout(Stdio::piped())
@@ -177,9 +196,30 @@ pub fn filler_process() {
         fs::write(Path::new(&cgroup).join("cgroup.procs"), "0").unwrap();
     }
     let words: Vec<_> = words.split('\t').collect();
+    let resumed = resumed().unwrap();
     let (image, remote) = open_remote(&Reference::parse(words[0]).unwrap(), Path::new(words[1]));
     let options = Options::default();
-    let mounted = mount_remote(&image, &remote, Path::new(words[2]), &options, guard_args());
+    let restarts = std::env::var(RESTARTS).ok();
+    let filler = restarts.map(|restarts| FillerCommand {
+        program: std::env::current_exe().unwrap(),
+        args: [&["filler"], &FILLER_ARGS[..]]
+            .concat()
+            .into_iter()
+            .map(Into::into)
+            .collect(),
+        dir: "/".into(),
+        restarts: restarts.parse().unwrap(),
+        secret: Vec::new(),
+        secret_variable: String::new(),
+    });
+    let guard = GuardArgs {
+        filler,
+        ..guard_args()
+    };
+    let mounted = match resumed {
+        Some(resumed) => resume_remote(&remote, resumed, guard),
+        None => mount_remote(&image, &remote, Path::new(words[2]), &options, guard),
+    };
     let mounted = mounted.unwrap();
     let mut told = None;
     loop {
@@ -219,33 +259,7 @@ impl Filler {
     /// Readers read all over the place; after so many reads it is killed, and they go on. Gives the
     /// reads that were right and those that failed.
     pub fn read_and_kill(&mut self, mnt: &Path, reads: usize) -> (usize, usize) {
-        let (right, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let done = AtomicBool::new(false);
-        let expected = big();
-        std::thread::scope(|scope| {
-            for reader in 0..6_usize {
-                let (right, failed, done, expected) = (&right, &failed, &done, &expected);
-                scope.spawn(move || {
-                    let file = File::open(mnt.join("big")).unwrap();
-                    let mut block = [0; BLOCK];
-                    let blocks = BIG / BLOCK;
-                    for step in 0..4 * blocks {
-                        let at = (step * 769 + reader * 331) % blocks * BLOCK;
-                        match file.read_exact_at(&mut block, at as u64) {
-                            Ok(()) if block[..] == expected[at..][..BLOCK] => right,
-                            Ok(()) => panic!("wrong bytes at {at}: {:?}...", &block[..8]),
-                            Err(error) => {
-                                assert_eq!(error.raw_os_error(), Some(5), "{error}");
-                                failed
-                            }
-                        }
-                        .fetch_add(1, Ordering::AcqRel);
-                        if done.load(Ordering::Acquire) && step > blocks {
-                            return;
-                        }
-                    }
-                });
-            }
+        under_readers(mnt, |right| {
             while right.load(Ordering::Acquire) < reads {
                 std::hint::spin_loop();
             }
@@ -254,10 +268,86 @@ impl Filler {
                 Some(cgroup) => fs::write(cgroup.path.join("cgroup.kill"), "1").unwrap(),
             }
             self.child.wait().unwrap();
-            done.store(true, Ordering::Release);
-        });
-        (right.into_inner(), failed.into_inner())
+        })
     }
+
+    /// Likewise, and then kills the two fillers that follow, each when it has answered.
+    pub fn read_and_kill_three(&mut self, mnt: &Path) -> (usize, usize) {
+        under_readers(mnt, |right| {
+            let go_on = |reads: usize| {
+                let goal = right.load(Ordering::Acquire) + reads;
+                let patience = Instant::now() + Duration::from_secs(60);
+                while right.load(Ordering::Acquire) < goal {
+                    assert!(Instant::now() < patience, "the readers do not go on");
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            };
+            go_on(7);
+            self.child.kill().unwrap();
+            self.child.wait().unwrap();
+            for _ in 0..2 {
+                go_on(20);
+                let next = child_of(self.guard);
+                rustix::process::kill_process(next, rustix::process::Signal::KILL).unwrap();
+                wait_for_file(&format!("/proc/{}/exe", next.as_raw_nonzero()), false);
+            }
+        })
+    }
+}
+
+/// Waits for the filler that the guard has started.
+fn child_of(guard: u32) -> rustix::process::Pid {
+    let tasks = format!("/proc/{guard}/task");
+    let patience = Instant::now() + Duration::from_secs(20);
+    loop {
+        let tasks = fs::read_dir(&tasks).unwrap().flatten();
+        let children: String = tasks
+            .map(|task| fs::read_to_string(task.path().join("children")).unwrap())
+            .collect();
+        let first = children.split_whitespace().next();
+        let first = first.and_then(|pid| rustix::process::Pid::from_raw(pid.parse().ok()?));
+        if let Some(filler) = first {
+            return filler;
+        }
+        assert!(Instant::now() < patience, "no filler was started");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Does `work` while six readers read all over the place, which go on for a while after it. Returns
+/// the reads that were right and those that failed.
+fn under_readers(mnt: &Path, work: impl FnOnce(&AtomicUsize)) -> (usize, usize) {
+    let (right, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let done = AtomicBool::new(false);
+    let expected = big();
+    std::thread::scope(|scope| {
+        for reader in 0..6_usize {
+            let (right, failed, done, expected) = (&right, &failed, &done, &expected);
+            scope.spawn(move || {
+                let file = File::open(mnt.join("big")).unwrap();
+                let mut block = [0; BLOCK];
+                let blocks = BIG / BLOCK;
+                for step in 0..4 * blocks {
+                    let at = (step * 769 + reader * 331) % blocks * BLOCK;
+                    match file.read_exact_at(&mut block, at as u64) {
+                        Ok(()) if block[..] == expected[at..][..BLOCK] => right,
+                        Ok(()) => panic!("wrong bytes at {at}: {:?}...", &block[..8]),
+                        Err(error) => {
+                            assert_eq!(error.raw_os_error(), Some(5), "{error}");
+                            failed
+                        }
+                    }
+                    .fetch_add(1, Ordering::AcqRel);
+                    if done.load(Ordering::Acquire) && step > blocks {
+                        return;
+                    }
+                }
+            });
+        }
+        work(&right);
+        done.store(true, Ordering::Release);
+    });
+    (right.into_inner(), failed.into_inner())
 }
 
 impl Drop for Filler {

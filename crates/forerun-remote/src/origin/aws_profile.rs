@@ -54,9 +54,7 @@ impl Profile {
     /// The profile `name` of the user's files; nothing where no file has it.
     #[must_use]
     pub fn of_user(name: &str) -> Option<Self> {
-        let text = |variable: &str, file: &str| read(&path(variable, file)?);
-        let credentials = text("AWS_SHARED_CREDENTIALS_FILE", "credentials");
-        let config = text("AWS_CONFIG_FILE", "config");
+        let [credentials, config] = paths().map(|path| read(&path?));
         Self::parse(
             name,
             &credentials.unwrap_or_default(),
@@ -100,6 +98,19 @@ impl Profile {
             endpoint: of_s3.or_else(|| get("endpoint_url")),
         })
     }
+}
+
+/// The files that are there or may come to be.
+pub fn files() -> impl Iterator<Item = PathBuf> {
+    paths().into_iter().flatten()
+}
+
+/// The files of credentials and of settings.
+fn paths() -> [Option<PathBuf>; 2] {
+    [
+        path("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+        path("AWS_CONFIG_FILE", "config"),
+    ]
 }
 
 /// Where a file is: where the variable says, else in `~/.aws`.

@@ -65,6 +65,8 @@ impl Partial {
             chunk_size,
             table: table.map(Arc::new),
             label: layout.place.clone(),
+            // What an interrupted pull has fetched is kept beside the output.
+            temporary: false,
         });
         Ok(Self {
             blob: blob.map_err(failed)?,

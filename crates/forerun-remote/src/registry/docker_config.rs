@@ -84,6 +84,18 @@ pub(super) fn usual_files() -> Vec<PathBuf> {
     .collect()
 }
 
+/// Whether one of `files` names a program that keeps credentials.
+pub(super) fn name_a_helper(files: &[PathBuf]) -> bool {
+    let configs = files.iter().filter_map(|file| read(file));
+    let mut named = configs.map(|config| {
+        let helpers = config
+            .cred_helpers
+            .is_some_and(|helpers| !helpers.is_empty());
+        helpers || config.creds_store.is_some_and(|store| !store.is_empty())
+    });
+    named.any(|is_named| is_named)
+}
+
 fn read(file: &Path) -> Option<Config> {
     let text = match read_limited(file) {
         Ok(text) => text,

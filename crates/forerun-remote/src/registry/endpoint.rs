@@ -8,7 +8,7 @@ use url::Url;
 use super::name::ImageName;
 use super::options::RegistryOptions;
 use crate::site::{Site, check_plain, is_loopback};
-use crate::{RemoteError, Result};
+use crate::{RemoteError, Result, hide};
 
 /// A repository at one registry or mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Endpoint {
     }
 
     fn of_mirror(location: &str, name: &ImageName, options: &RegistryOptions) -> Result<Self> {
-        let refused = |reason: &str| bad(&without_credentials(location), reason);
+        let refused = |reason: &str| bad(&hide::for_message(location), reason);
         let url = Url::parse(location).map_err(|_| refused("the mirror is no URL"))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(refused(
@@ -127,13 +127,6 @@ fn bad(text: &str, reason: &str) -> RemoteError {
         text: text.to_string(),
         reason: reason.to_string(),
     }
-}
-
-/// `text`, but for what stands before an `@`.
-fn without_credentials(text: &str) -> String {
-    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
-    format!("{scheme}://{rest}")
 }
 
 #[cfg(test)]

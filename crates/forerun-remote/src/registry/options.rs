@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::docker_config;
+
 /// Where images of a registry may also be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
@@ -47,5 +49,20 @@ impl Default for RegistryOptions {
             attempts: 5,
             backoff: Duration::from_millis(200),
         }
+    }
+}
+
+impl RegistryOptions {
+    /// The files that are looked into for credentials, at any time.
+    #[must_use]
+    pub fn credential_files(&self) -> Vec<PathBuf> {
+        let given = self.auth_files.clone();
+        given.unwrap_or_else(docker_config::usual_files)
+    }
+
+    /// Whether credentials may come from a program: one of the files names a credential helper.
+    #[must_use]
+    pub fn runs_programs(&self) -> bool {
+        docker_config::name_a_helper(&self.credential_files())
     }
 }

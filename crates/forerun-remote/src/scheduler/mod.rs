@@ -74,7 +74,13 @@ pub(super) struct Shared {
     marks: Marks,
     runtime: &'static Handle,
     closed: AtomicBool,
+    /// No network is needed any more.
+    let_go: AtomicBool,
     finishing: AtomicBool,
+    /// Everything came, and was found right or wrong as a whole.
+    finished: AtomicBool,
+    /// What is present is being verified.
+    checking: AtomicBool,
     /// The whole was compared with its digest and is something else.
     broken: Mutex<Option<RemoteError>>,
 }
@@ -114,7 +120,10 @@ impl Scheduler {
             marks: Marks::new(geometry.chunks()),
             runtime: runtime::handle()?,
             closed: AtomicBool::new(false),
+            let_go: AtomicBool::new(false),
             finishing: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
+            checking: AtomicBool::new(false),
             broken: Mutex::default(),
             blob: work.blob,
         });
@@ -129,6 +138,7 @@ impl Scheduler {
         if let Some(error) = &*self.shared.broken() {
             return Err(error.clone());
         }
+        self.shared.finished.store(false, Ordering::Release);
         let mut queue = self.shared.queue();
         let wanted = runs.iter().flat_map(Clone::clone);
         let pending = wanted.map(|chunk| queue.demand(chunk)).collect();
@@ -191,6 +201,33 @@ impl Scheduler {
     /// Finishes an image of which everything is here already.
     pub fn finish_if_complete(&self) {
         self.shared.finish_if_complete();
+    }
+
+    /// Whether all of it came, and was compared with its digest where it has no table.
+    pub fn is_finished(&self) -> bool {
+        self.shared.finished.load(Ordering::Acquire)
+    }
+
+    /// Lets go of the network as soon as this process has verified every chunk. Costs two loads.
+    pub fn let_go_if_checked(&self) {
+        if self.shared.blob.is_checked() && !self.shared.let_go.load(Ordering::Acquire) {
+            self.shared.finish_if_complete();
+        }
+    }
+
+    /// Verifies in the background what is present and was not verified yet.
+    pub fn check_rest(&self) {
+        if self.shared.checking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        drop(self.shared.runtime.spawn_blocking(move || {
+            if let Err(error) = shared.blob.check_rest() {
+                tracing::warn!(%error, place = shared.place, "the cache could not be verified");
+            }
+            shared.checking.store(false, Ordering::Release);
+            shared.finish_if_complete();
+        }));
     }
 
     /// Begins to fetch the top of the table, which the first chunk needs.
@@ -285,14 +322,25 @@ impl Shared {
         }
     }
 
-    /// Where everything has come, compares it with its digest if that was not done chunk by chunk, and
-    /// lets go of the network.
+    /// Where everything has come, compares it with its digest if that was not done chunk by chunk. Lets
+    /// go of the network once every chunk was verified by this process: until then one may turn out to
+    /// be altered, and is fetched again.
     fn finish_if_complete(self: &Arc<Self>) {
-        if !self.blob.is_complete() || self.finishing.swap(true, Ordering::AcqRel) {
+        if !self.blob.is_complete()
+            || self.let_go.load(Ordering::Acquire)
+            || self.finishing.swap(true, Ordering::AcqRel)
+        {
             return;
         }
         let shared = Arc::clone(self);
-        drop(self.runtime.spawn_blocking(move || shared.finish()));
+        drop(self.runtime.spawn_blocking(move || {
+            shared.finish();
+            shared.finishing.store(false, Ordering::Release);
+            // The last chunk may have been verified meanwhile.
+            if shared.blob.is_checked() && !shared.let_go.load(Ordering::Acquire) {
+                shared.finish_if_complete();
+            }
+        }));
     }
 
     fn finish(&self) {
@@ -314,12 +362,22 @@ impl Shared {
         if let Err(error) = self.blob.flush() {
             tracing::warn!(%error, place = self.place, "chunks could not be made durable");
         }
+        let is_broken = self.broken().is_some();
+        // A reader may have found an altered chunk meanwhile.
+        let is_whole = self.blob.is_complete();
+        self.finished
+            .store(is_whole || is_broken, Ordering::Release);
+        let is_done = is_broken || (is_whole && self.blob.is_checked());
+        if !is_done {
+            return;
+        }
+        self.let_go.store(true, Ordering::Release);
         *self.fetcher.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.registry() = None;
         if let Some(table) = &self.table {
             table.close();
         }
-        if self.blob.is_complete() {
+        if is_whole {
             tracing::info!(place = self.place, "all of the image is here");
         }
     }

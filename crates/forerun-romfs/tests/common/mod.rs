@@ -101,7 +101,7 @@ pub fn use_it(source: Arc<dyn ReadAt>) -> Vec<Error> {
                 errors.extend(use_node(&romfs, entry.node).err());
                 errors.extend(romfs.check(Some(entry.node), &mut |_| ()).err());
             }
-            Err(error) => errors.push(error),
+            Err(failed) => errors.push(failed.error),
         }
     }
     errors.extend(romfs.check(None, &mut |_| ()).err());

@@ -41,6 +41,10 @@ impl<T: ReadAt> ReadAt for Held<T> {
     fn done_with(&self, range: Range<u64>) {
         self.inner.done_with(range);
     }
+
+    fn is_slow(&self) -> bool {
+        self.inner.is_slow()
+    }
 }
 
 impl<T: BlockDevice> BlockDevice for Held<T> {

@@ -9,8 +9,8 @@ use crate::escape::escape;
 use crate::json;
 use crate::output::{JsonArray, Output};
 
-/// Where a listing goes. Sections come one after the other, so that memory is bounded by the
-/// largest directory.
+/// Where a listing goes. Sections come one after the other, and long ones in parts, so that memory is
+/// bounded.
 pub struct View {
     out: Output,
     form: Form,
@@ -47,12 +47,10 @@ impl View {
         })
     }
 
-    /// A directory under its heading, or what was named on the command line.
-    pub fn section(&mut self, heading: Option<&Vec<u8>>, entries: &[Entry]) -> Result<()> {
-        if let Form::Json(array) = &mut self.form {
-            return entries
-                .iter()
-                .try_for_each(|entry| array.push(&mut self.out, &to_json(entry)));
+    /// Begins a directory under its heading, or what was named on the command line.
+    pub fn section(&mut self, heading: Option<&Vec<u8>>) -> Result<()> {
+        if matches!(self.form, Form::Json(_)) {
+            return Ok(());
         }
         if self.sections > 0 {
             self.out.text("\n")?;
@@ -62,8 +60,17 @@ impl View {
             self.out.name(heading)?;
             self.out.text(":\n")?;
         }
-        match &self.form {
-            Form::Json(_) => {}
+        Ok(())
+    }
+
+    /// Shows entries of the section, aligned with each other. `dir` is the directory they are in.
+    pub fn entries(&mut self, dir: Option<&[u8]>, entries: &[Entry]) -> Result<()> {
+        match &mut self.form {
+            Form::Json(array) => {
+                for entry in entries {
+                    array.push(&mut self.out, &to_json(entry, dir))?;
+                }
+            }
             Form::Long => {
                 for (prefix, entry) in long::prefixes(entries, self.human).iter().zip(entries) {
                     self.out.text(prefix)?;
@@ -101,9 +108,9 @@ impl View {
     }
 }
 
-fn to_json(entry: &Entry) -> Value {
+fn to_json(entry: &Entry, dir: Option<&[u8]>) -> Value {
     let mut object = Map::new();
-    json::put_bytes(&mut object, "path", &entry.path);
+    json::put_bytes(&mut object, "path", &entry.path(dir));
     object.insert("node".into(), entry.node.0.into());
     if let Some(metadata) = &entry.metadata {
         json::put_metadata(&mut object, metadata);

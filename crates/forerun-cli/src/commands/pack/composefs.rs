@@ -28,7 +28,7 @@ pub struct ComposefsArgs {
     max_version: Option<u32>,
     /// Make files of INPUT objects by a hard link where possible. Do not change them afterwards
     #[arg(help_heading = "composefs", long)]
-    link_objects: bool,
+    pub link_objects: bool,
 }
 
 impl ComposefsArgs {

@@ -4,14 +4,16 @@
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use forerun::build::{BuildError, Priorities};
+use forerun::build::{BuildError, Priorities, spool_dir};
 use forerun::{ErofsOptions, ExfatOptions, RomfsOptions, Writer};
+use forerun_sandbox::Sandbox;
 
 use super::composefs::ComposefsArgs;
 use super::erofs::ErofsArgs;
 use super::exfat::ExfatArgs;
 use super::shared::SharedArgs;
 use super::squashfs::SquashfsArgs;
+use crate::confine::NAMES;
 use crate::error::{Failure, Result};
 use crate::size;
 use crate::target::Target;
@@ -164,6 +166,25 @@ impl FormatArgs {
         let file = file.map_err(|error| target.failed(&error))?;
         options.blob = Some(Arc::new(file));
         Ok(Some(target))
+    }
+
+    /// Whether files of the input become objects by a link.
+    pub const fn links_objects(&self) -> bool {
+        self.composefs.link_objects
+    }
+
+    /// Adds to `sandbox` what writing the image takes besides its own file: temporary files, and the
+    /// store of objects.
+    pub fn sandbox(&self, sandbox: Sandbox) -> Sandbox {
+        let sandbox = sandbox.write_below(spool_dir());
+        match &self.composefs.objects {
+            Some(store) => {
+                // A rule needs a directory. What stands in the way is reported by the writer.
+                let _made = std::fs::create_dir_all(store);
+                sandbox.write_below(store).keep(NAMES)
+            }
+            None => sandbox,
+        }
     }
 
     fn exfat(&self, priorities: &Priorities) -> Result<ExfatOptions> {

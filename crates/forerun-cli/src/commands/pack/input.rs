@@ -28,8 +28,24 @@ pub struct Reading<'r> {
     pub manifests: &'r [PathBuf],
 }
 
+/// What a tree is made of, open as far as it is one file.
+pub enum Input {
+    /// A directory.
+    Directory(PathBuf),
+    /// A tar archive, and what messages call it.
+    Archive(TarInput, String),
+}
+
+/// Opens an archive; looks at a directory.
+pub fn open(input: &Path) -> Result<Input> {
+    Ok(match is_dir(input)? {
+        true => Input::Directory(input.to_path_buf()),
+        false => Input::Archive(open_tar(input)?, input_name(input)),
+    })
+}
+
 /// Reads all of it but the contents of files.
-pub fn read(input: Option<&Path>, reading: Reading<'_>) -> Result<Tree> {
+pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<Tree> {
     let Reading {
         exclude,
         xattrs,
@@ -39,23 +55,23 @@ pub fn read(input: Option<&Path>, reading: Reading<'_>) -> Result<Tree> {
     } = reading;
     let mut tree = match input {
         None => Tree::default(),
-        Some(input) if is_dir(input)? => {
+        Some(Input::Directory(input)) => {
             let options = ScanOptions {
                 exclude,
                 xattrs,
                 skip,
                 latest: None,
             };
-            scan(input, &options)?
+            scan(&input, &options)?
         }
-        Some(input) => {
+        Some(Input::Archive(input, name)) => {
             let options = TarOptions {
                 exclude,
                 latest: None,
                 limits: limits.clone(),
             };
-            let read = read_tar(open_tar(input)?, &options);
-            read.map_err(|error| Failure::from(error).of(input_name(input)))?
+            let read = read_tar(input, &options);
+            read.map_err(|error| Failure::from(error).of(name))?
         }
     };
     for manifest in manifests {

@@ -15,10 +15,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use forerun::build::Priorities;
+use forerun_sandbox::Sandbox;
 
 use crate::args::LimitArgs;
+use crate::confine::{OWNERS, TREES};
 use crate::context::Context;
 use crate::error::{Failure, Result};
+use crate::interrupt;
 use crate::source::is_stdin;
 use crate::target::{Target, is_same_file};
 
@@ -78,6 +81,7 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
     let priorities = Priorities::from_files(&args.sort)?;
     let mut writer = args.format.writer(priorities, changes.want_xattrs())?;
     let exclude = args.exclude.patterns()?;
+    interrupt::defer();
     let blob = args.format.blob(&mut writer, args.to.force)?;
     let mut target = Target::create(output, args.to.force, "an image")?;
     // The output may lie in the input; it must not become a part of itself.
@@ -93,9 +97,32 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
         limits: args.limits.limits(),
         manifests: &args.manifest,
     };
+    let input = input.map(input::open).transpose()?;
+    let targets = blob.iter().chain([&target]);
+    let sandbox = sandbox(args, input.as_ref());
+    context.confine(&targets.fold(sandbox, |sandbox, target| target.sandbox(sandbox)));
     let mut tree = input::read(input, reading)?;
     changes.apply(&mut tree);
     make(context, &writer, &tree, (target, blob), output, "packing")
+}
+
+/// What reading the input takes. The files that a manifest names may be anywhere, and a link into the
+/// store is refused between directories of different rules.
+fn sandbox(args: &PackArgs, input: Option<&input::Input>) -> Sandbox {
+    let sandbox = args.format.sandbox(Sandbox::new());
+    let sandbox = match input {
+        Some(input::Input::Directory(dir)) => sandbox.read(dir).keep(TREES),
+        Some(input::Input::Archive(..)) | None => sandbox,
+    };
+    if !args.manifest.is_empty() {
+        return sandbox.keep(TREES).all_files("a manifest names files");
+    }
+    match args.format.links_objects() {
+        true => sandbox
+            .keep(OWNERS)
+            .all_files("--link-objects makes links to the input"),
+        false => sandbox,
+    }
 }
 
 /// Input and output. With a manifest a single name is that of the output.

@@ -4,17 +4,24 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use forerun_fuse::{Channel, FromKeeper, FromServer};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::super::daemon;
 
+/// How long a process may take to end after one of its threads has.
+const SOON: Duration = Duration::from_millis(50);
+
 /// A server or a successor.
 pub struct Process {
     child: Child,
     /// The keeper's end of the socket.
     pub channel: Channel,
+    /// Readable when a thread of it has ended that ends with it. Another thread may be held up in the
+    /// kernel until the mount is served again, and the socket ends with the last one only.
+    pub thread: Option<OwnedFd>,
 }
 
 impl Process {
@@ -28,13 +35,19 @@ impl Process {
     /// Starts a process with the arguments of this one and the program that is installed now.
     pub fn start(directory: &Path, stdout: Stdio, stderr: Stdio) -> io::Result<Self> {
         let (channel, theirs) = Channel::pair()?;
-        let child = daemon::server_command()
+        let (mut command, secrets) = daemon::server_command()?;
+        let child = command
             .current_dir(directory)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(stdout)
             .stderr(stderr)
             .spawn()?;
-        Ok(Self { child, channel })
+        drop(secrets);
+        Ok(Self {
+            child,
+            channel,
+            thread: None,
+        })
     }
 
     /// Returns what it says next; what cannot be understood is its end, which is brought about.
@@ -55,7 +68,19 @@ impl Process {
         }
     }
 
-    /// Returns how it ended, when it has.
+    /// Returns how it ended, if all of it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        let until = Instant::now() + SOON;
+        loop {
+            let ended = self.child.try_wait().ok().flatten();
+            if ended.is_some() || Instant::now() > until {
+                return ended;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits for its end, and returns how it ended.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }

@@ -149,11 +149,14 @@ fn end(process: Process) {
     }
 }
 
-/// Returns what a process said before it ended, or else `else_said`.
+/// Returns what a process said before it ended, or else `else_said`. Waits for its end, and brings it
+/// about if it takes long: the socket to it may have ended before it has said why.
 fn last_words(process: Process, words: Words, else_said: &str) -> String {
+    let by_itself = words
+        .as_ref()
+        .and_then(|words| words.recv_timeout(PARTING).ok());
     end(process);
-    // A process that it has started may have the pipe, too.
-    let heard = words.and_then(|words| words.recv_timeout(PARTING).ok());
+    let heard = by_itself.or_else(|| words?.recv_timeout(PARTING).ok());
     let words = String::from_utf8_lossy(&heard.unwrap_or_default()).into_owned();
     match words.trim() {
         "" => else_said.to_string(),

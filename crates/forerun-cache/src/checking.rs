@@ -1,0 +1,180 @@
+//! Chunks that an earlier process has stored are verified when this one first reads them.
+//!
+//! The state says which chunks were verified and synced. It does not say what became of the file
+//! since: a disk may return other bytes, and another program may have written to it. So a chunk is
+//! hashed at its first use in each process, and its bytes are served from the buffer that was hashed.
+//! A chunk that differs is dropped and counted, and then it is missing like any other.
+//!
+//! Later reads of the same chunk are not hashed again: they come from the page cache, or cost one `pread`.
+
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use forerun_io::{saturating_usize, u64_from};
+use rustix::io::Errno;
+
+use crate::blob::CachedBlob;
+use crate::records::Record;
+use crate::table::padded_digest;
+use crate::{CacheError, Result, cores};
+
+impl CachedBlob {
+    /// Whether this process has verified every chunk, or was told to trust them, so that none will be
+    /// dropped by a reader.
+    #[must_use]
+    pub fn is_checked(&self) -> bool {
+        self.unchecked.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether this process has verified all of `chunks`, so that reading them needs no hashing.
+    #[must_use]
+    pub fn are_checked(&self, chunks: Range<u64>) -> bool {
+        self.is_checked() || self.checked.all(chunks)
+    }
+
+    /// Number of chunks that were found altered and dropped since the blob was opened.
+    #[must_use]
+    pub fn altered_chunks(&self) -> u64 {
+        self.altered.load(Ordering::Relaxed)
+    }
+
+    /// Verifies the chunks that are present and not verified yet, on all cores. Those that were altered
+    /// are dropped.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`] where the cache cannot be read; [`CacheError::Table`] where the table cannot
+    /// tell.
+    pub fn check_rest(&self) -> Result<()> {
+        let runs = self.present.runs(0..self.present.len(), true);
+        let chunks = runs.into_iter().flatten();
+        let rest: Vec<u64> = chunks.filter(|chunk| !self.checked.get(*chunk)).collect();
+        let work = |index: usize| {
+            let Some(chunk) = rest.get(index) else {
+                return Ok(());
+            };
+            self.read_checked(*chunk, 0, &mut []).map(|_right| ())
+        };
+        let each = u64::from(self.geometry().chunk_size());
+        let done = cores::for_each(rest.len(), each, work);
+        done.map_err(CacheError::io("read", &self.files.dir))
+    }
+
+    /// Fills `out` from `offset` on; all of its chunks are present. Verifies those that were not, and
+    /// returns false where one was altered.
+    pub(crate) fn read_checking(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        let geometry = self.geometry();
+        let end = offset.saturating_add(u64_from(out.len()));
+        let chunks = geometry.chunks_of(&(offset..end));
+        // Before the read: a chunk that is verified during it may have been altered when it was read.
+        let unchecked = match self.is_checked() {
+            true => Vec::new(),
+            false => self.checked.runs(chunks, false),
+        };
+        // In one request: the kernel reads as far ahead as requests are long.
+        match self.files.data.read_exact_at(out, offset) {
+            // Which chunk it was is found below.
+            Err(error) if is_lost(&error) && !unchecked.is_empty() => {}
+            read => read?,
+        }
+        for chunk in unchecked.into_iter().flatten() {
+            let place = geometry.bytes_of(&(chunk..chunk + 1));
+            let wanted = place.start.max(offset)..place.end.min(end);
+            let slot =
+                saturating_usize(wanted.start - offset)..saturating_usize(wanted.end - offset);
+            let slot = out.get_mut(slot).unwrap_or_default();
+            let is_right = match wanted == place && self.is_right(chunk, slot)? {
+                true => {
+                    self.note_checked(chunk);
+                    true
+                }
+                // A part of it, or something else than it should be.
+                false => self.read_checked(chunk, wanted.start - place.start, slot)?,
+            };
+            if !is_right {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads a whole chunk and verifies it, and fills `part` with its bytes from `from` on. Returns false
+    /// where it was altered, and drops it.
+    fn read_checked(&self, chunk: u64, from: u64, part: &mut [u8]) -> io::Result<bool> {
+        let geometry = self.geometry();
+        let place = geometry.bytes_of(&(chunk..chunk + 1));
+        let mut bytes = vec![0; saturating_usize(place.end - place.start)];
+        let right = match self.files.data.read_exact_at(&mut bytes, place.start) {
+            Ok(()) => self.is_right(chunk, &bytes)?,
+            // The disk has lost it, or the file was cut.
+            Err(error) if is_lost(&error) => false,
+            Err(error) => return Err(error),
+        };
+        if !right {
+            self.drop_altered(chunk)?;
+            return Ok(false);
+        }
+        self.note_checked(chunk);
+        let found = bytes.get(saturating_usize(from)..);
+        let found = found.and_then(|found| found.get(..part.len()));
+        part.copy_from_slice(found.unwrap_or_default());
+        Ok(true)
+    }
+
+    /// Compares a chunk with its digest; without a table with what was recorded of it.
+    fn is_right(&self, chunk: u64, bytes: &[u8]) -> io::Result<bool> {
+        let found = padded_digest(&self.geometry(), bytes);
+        let Some(table) = &self.table else {
+            let mut recorded = None;
+            let note = |_, record| recorded = Some(record);
+            self.files.records.each(chunk..chunk + 1, note)?;
+            return Ok(recorded == Some(Record::of(&found)));
+        };
+        match table.verify_digest(chunk, &found) {
+            Ok(()) => Ok(true),
+            Err(CacheError::WrongDigest { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The chunk was verified by this process.
+    pub(crate) fn note_checked(&self, chunk: u64) {
+        if self.checked.set(chunk) {
+            self.unchecked.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The chunk must be verified again before it is served.
+    pub(crate) fn note_unchecked(&self, chunk: u64) {
+        // Before the bit, so that the number is never too low.
+        self.unchecked.fetch_add(1, Ordering::AcqRel);
+        if !self.checked.clear(chunk) {
+            self.unchecked.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Drops a chunk that is not what was stored, unless another thread has dropped it meanwhile.
+    fn drop_altered(&self, chunk: u64) -> io::Result<()> {
+        let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.present.get(chunk) || self.checked.get(chunk) {
+            return Ok(());
+        }
+        self.altered.fetch_add(1, Ordering::Relaxed);
+        let identity = self.identity();
+        tracing::warn!(
+            chunk,
+            identity,
+            "a chunk in the cache was altered since it was stored; it is fetched again"
+        );
+        self.drop_chunks(std::slice::from_ref(&(chunk..chunk + 1)))?;
+        Ok(())
+    }
+}
+
+/// Whether the bytes are gone for good, so that fetching them again is the way to have them.
+fn is_lost(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
+        || error.raw_os_error() == Some(Errno::IO.raw_os_error())
+}

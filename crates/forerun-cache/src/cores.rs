@@ -1,0 +1,35 @@
+//! Work on many chunks, on as many cores as memory allows.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use forerun_io::MemoryLimit;
+
+/// Most threads, however many cores there are.
+const THREADS: usize = 16;
+
+/// Calls `work` with each index below `count`, on several threads that take `each` bytes of memory.
+/// Ends with the first error of each thread.
+pub(crate) fn for_each(
+    count: usize,
+    each: u64,
+    work: impl Fn(usize) -> io::Result<()> + Sync,
+) -> io::Result<()> {
+    let next = AtomicUsize::new(0);
+    let take = || -> io::Result<()> {
+        loop {
+            match next.fetch_add(1, Ordering::Relaxed) {
+                index if index < count => work(index)?,
+                _ => return Ok(()),
+            }
+        }
+    };
+    let threads = MemoryLimit::of_process().threads(each).min(THREADS);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(take)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            let broken = |_| Err(io::Error::other("a hashing thread panicked"));
+            thread.join().unwrap_or_else(broken)
+        })
+    })
+}

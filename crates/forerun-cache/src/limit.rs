@@ -1,0 +1,69 @@
+//! How much the cache may take: a number of bytes, and what has to stay free on its disk.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::cache::{Cache, CacheOptions};
+use crate::evict::remove_temporary;
+use crate::{CacheError, Result};
+
+/// The share of its filesystem that a cache may take by default: one part in so many.
+const SHARE: u64 = 10;
+/// The share that it leaves free.
+const FREE: u64 = 20;
+
+impl CacheOptions {
+    /// Options with the default limit for a cache in `dir`, which need not exist yet: a tenth of its
+    /// filesystem, and less where a twentieth of that would not stay free.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`] where the filesystem cannot be asked.
+    pub fn share_of_disk(dir: &Path) -> Result<Self> {
+        let there = dir.ancestors().find(|path| path.exists());
+        let there = there.filter(|path| *path != Path::new(""));
+        let place = there.unwrap_or(Path::new("."));
+        let disk = rustix::fs::statvfs(place)
+            .map_err(|error| CacheError::io("look at", place)(error.into()))?;
+        let total = disk.f_blocks.saturating_mul(disk.f_frsize);
+        Ok(Self {
+            limit_bytes: total / SHARE,
+            keep_free: total / FREE,
+            ..Self::default()
+        })
+    }
+}
+
+impl Cache {
+    /// Does what is due when a cache is used: removes temporary blobs that killed processes left, and
+    /// collects if the cache is over its limit. Looks at two files of each blob if nothing is due.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`] where the directory cannot be read.
+    pub fn tidy(&self) -> Result<()> {
+        let layout = &self.inner.layout;
+        let mut used = 0_u64;
+        for dir in layout.blob_dirs()? {
+            remove_temporary(layout, &dir);
+            let data = fs::symlink_metadata(dir.join("data"));
+            used = used.saturating_add(data.map_or(0, |data| data.blocks().saturating_mul(512)));
+        }
+        if used > self.target(used) {
+            self.gc()?;
+        }
+        Ok(())
+    }
+
+    /// What a cache that takes `used` bytes may take.
+    pub(crate) fn target(&self, used: u64) -> u64 {
+        let options = &self.inner.options;
+        let mut target = options.limit_bytes;
+        if options.keep_free > 0
+            && let Ok(disk) = rustix::fs::statvfs(self.inner.layout.blobs())
+        {
+            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+            target = target.min(used.saturating_sub(options.keep_free.saturating_sub(free)));
+        }
+        target
+    }
+}

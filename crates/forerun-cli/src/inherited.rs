@@ -1,0 +1,91 @@
+//! Descriptors that the caller left open.
+//!
+//! A process in the background that keeps them holds up whoever waits for their end: a pipe, a lock, a
+//! filesystem that cannot be unmounted. Programs that this one starts would hold them as well. So all
+//! are closed at the next execve(2), the one that makes the process in the background included. Left
+//! open are those that the command line names, as `/dev/fd/7` does: the process in the background opens
+//! these names, and then closes the descriptors.
+//!
+//! close_range(2) takes numbers, which no crate wraps without `unsafe`: what it closes may belong to a
+//! value. Marking numbers and closing them one by one are safe functions of an older `nix`. Here they are
+//! right because the numbers are read before this program has opened anything.
+
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+
+use nix_numbers::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix_numbers::unistd::close;
+
+/// Numbers of the descriptors that the command line names.
+static NAMED: OnceLock<Vec<RawFd>> = OnceLock::new();
+
+/// Marks all inherited descriptors but the standard ones to be closed at an execve(2). To be called
+/// before this process opens anything. In the process in the background (`is_last`) there is no
+/// exception.
+pub fn close_on_exec(is_last: bool) {
+    let mut named = Vec::new();
+    for number in inherited() {
+        let is_named = is_named(number);
+        if is_named {
+            named.push(number);
+        }
+        if !is_named || is_last {
+            let _closed_meanwhile = fcntl(number, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
+        }
+    }
+    let _set_once = NAMED.set(named);
+}
+
+/// Closes the inherited descriptors that the command line names.
+pub fn close_named() {
+    for &number in NAMED.get().into_iter().flatten() {
+        let _closed_already = close(number);
+    }
+}
+
+/// The descriptors that survived an execve(2). This program's own, the listing's among them, are marked
+/// from the beginning.
+fn inherited() -> Vec<RawFd> {
+    let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let numbers = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_inherited = |number: &RawFd| {
+        let flags = fcntl(*number, FcntlArg::F_GETFD).map(FdFlag::from_bits_truncate);
+        *number > 2 && flags.is_ok_and(|flags| !flags.contains(FdFlag::FD_CLOEXEC))
+    };
+    numbers.filter(is_inherited).collect()
+}
+
+fn is_named(number: RawFd) -> bool {
+    std::env::args_os().any(|word| names(word.as_bytes(), number))
+}
+
+/// Whether `word` has `/fd/N` in it.
+fn names(word: &[u8], number: RawFd) -> bool {
+    let name = format!("/fd/{number}");
+    let mut ends = word
+        .windows(name.len())
+        .enumerate()
+        .filter(|(_, window)| *window == name.as_bytes())
+        .map(|(at, _)| at + name.len());
+    ends.any(|end| !word.get(end).is_some_and(u8::is_ascii_digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_descriptors() {
+        for (word, expected) in [
+            ("/dev/fd/7", true),
+            ("--log=/proc/self/fd/7", true),
+            ("device=/dev/fd/70,device=/dev/fd/7,ro", true),
+            ("/dev/fd/70", false),
+            ("/dev/fd/", false),
+            ("7", false),
+        ] {
+            assert_eq!(names(word.as_bytes(), 7), expected, "{word}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The process beside a server in its sandbox, which mounts and unmounts for it.
+//!
+//! It is this program with the same arguments, so that the server need not tell it what to mount where.
+//! It opens no image, and ends when its server has ended.
+
+use std::os::fd::AsFd;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::{env, io};
+
+use forerun_fuse::{MountOptions, Outside, serve_outside};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::{MountArgs, daemon, failed, fsname};
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::inherited;
+
+/// Says to the process whose it is. A variable left over from elsewhere names another.
+const SERVER: &str = "FORERUN_MOUNT_SERVER";
+
+/// Whether this is the process beside a server. The socket on standard input tells, also where the
+/// server has ended already: this process must not take itself for a command of the user then.
+pub fn is_it() -> bool {
+    let peer = rustix::net::sockopt::socket_peercred(io::stdin());
+    let peer = peer.map(|peer| peer.pid.as_raw_nonzero().to_string());
+    peer.is_ok_and(|peer| env::var(SERVER).is_ok_and(|server| server == peer))
+}
+
+/// Starts it.
+pub fn start() -> Result<Outside> {
+    let starting = |error: io::Error| failed("starting the process that mounts", &error);
+    let pair = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    );
+    let (ours, theirs) = pair.map_err(|error| starting(error.into()))?;
+    let (mut command, secrets) = daemon::command(daemon::program()).map_err(starting)?;
+    let process = command
+        .env(SERVER, std::process::id().to_string())
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(starting)?;
+    drop(secrets);
+    Ok(Outside::new(ours, process))
+}
+
+/// Answers the server until that ends.
+pub fn run(args: &MountArgs, options: &mut MountOptions) -> Result {
+    if options.fsname.is_none() {
+        options.fsname = Some(fsname(&args.image));
+    }
+    let serving = |error: io::Error| failed("mounting for another process", &error);
+    // They are meant for the server, and reach all of its group.
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        let ignored = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
+        ignored.map_err(serving)?;
+    }
+    let socket = io::stdin().as_fd().try_clone_to_owned().map_err(serving)?;
+    let dir = std::path::absolute(&args.dir).map_err(serving)?;
+    // It keeps nothing busy.
+    env::set_current_dir("/").map_err(serving)?;
+    inherited::close_named();
+    serve_outside(&socket, &dir, options).map_err(serving)?;
+    Ok(Exit::Ok)
+}

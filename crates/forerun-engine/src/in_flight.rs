@@ -1,0 +1,90 @@
+//! A bound on the memory of what is being decoded.
+//!
+//! Blocks that are decoded by many readers at a time are in no cache yet, and with blocks of 1 MiB
+//! they take more than a small cache does.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of blocks that are being decoded.
+pub struct InFlight {
+    most: u64,
+    bytes: Mutex<u64>,
+    left: Condvar,
+}
+
+/// The bytes of one block, counted until it is dropped.
+pub struct Counted<'f> {
+    of: &'f InFlight,
+    bytes: u64,
+}
+
+impl InFlight {
+    /// At most `most` bytes together, or one block where that is more.
+    pub const fn new(most: u64) -> Self {
+        Self {
+            most,
+            bytes: Mutex::new(0),
+            left: Condvar::new(),
+        }
+    }
+
+    /// Counts a block, once there is room for it. The caller must not wait for another caller's block
+    /// before it drops what this returns.
+    pub fn enter(&self, bytes: u64) -> Counted<'_> {
+        let mut sum = self.lock();
+        while *sum > 0 && sum.saturating_add(bytes) > self.most {
+            sum = self.left.wait(sum).unwrap_or_else(PoisonError::into_inner);
+        }
+        *sum = sum.saturating_add(bytes);
+        Counted { of: self, bytes }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let mut sum = self.of.lock();
+        *sum = sum.saturating_sub(self.bytes);
+        drop(sum);
+        self.of.left.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn blocks_wait_until_there_is_room() {
+        let in_flight = InFlight::new(100);
+        let (now, most) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let _counted = in_flight.enter(40);
+                        let sum = now.fetch_add(40, Ordering::SeqCst) + 40;
+                        most.fetch_max(sum, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        now.fetch_sub(40, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert!(most.into_inner() <= 80);
+        assert_eq!(*in_flight.lock(), 0);
+    }
+
+    #[test]
+    fn one_block_that_is_too_large_is_let_in() {
+        let in_flight = InFlight::new(100);
+        drop(in_flight.enter(1000));
+        drop(in_flight.enter(u64::MAX));
+        drop(in_flight.enter(1));
+    }
+}

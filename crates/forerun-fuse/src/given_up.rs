@@ -1,0 +1,82 @@
+//! Whether the thread that made a request has given it up.
+//!
+//! The kernel tells with FUSE_INTERRUPT. `fuser` answers that with ENOSYS before any of our code sees
+//! it, and the kernel does not send it again. What is left to see is the thread itself: once a fatal
+//! signal has come, SIGKILL is pending in each thread of the process until the answer comes. A thread
+//! that only had the kernel read ahead for it is gone at once.
+//!
+//! A thread of another PID namespace has number 0, and is never taken for one that has given up.
+
+use std::fs;
+use std::io::ErrorKind;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+/// SIGKILL in the masks of /proc/PID/status.
+const KILL: u64 = 1 << 8;
+
+/// Whether the thread `pid` is about to end, or has ended.
+pub fn has_given_up(pid: u32) -> bool {
+    let Some(thread) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return false;
+    };
+    match fs::read(format!("/proc/{pid}/status")) {
+        Ok(status) => is_killed(&status),
+        // Threads of other users may be hidden.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            test_kill_process(thread) == Err(Errno::SRCH)
+        }
+        Err(_) => false,
+    }
+}
+
+/// Whether a text of /proc/PID/status shows SIGKILL as pending.
+fn is_killed(status: &[u8]) -> bool {
+    status.split(|&byte| byte == b'\n').any(|line| {
+        let mask = line
+            .strip_prefix(b"SigPnd:")
+            .or_else(|| line.strip_prefix(b"ShdPnd:"));
+        let mask = mask.and_then(|mask| std::str::from_utf8(mask).ok());
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        mask.is_some_and(|mask| mask & KILL != 0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_pending_sigkill_shows_and_others_do_not() {
+        for (status, expected) in [
+            (
+                "Name:\tdd\nSigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n",
+                true,
+            ),
+            (
+                "Name:\tdd\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000102\n",
+                true,
+            ),
+            (
+                "Name:\tdd\nSigPnd:\t0000000000000002\nSigBlk:\t0000000000000100\n",
+                false,
+            ),
+            ("SigPnd:\tx\n", false),
+            ("", false),
+        ] {
+            assert_eq!(is_killed(status.as_bytes()), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn threads_that_live_have_not_given_up_and_those_that_are_gone_have() {
+        assert!(!has_given_up(std::process::id()));
+        assert!(!has_given_up(0) && !has_given_up(u32::MAX));
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert!(has_given_up(child.id()));
+    }
+}

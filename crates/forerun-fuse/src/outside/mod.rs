@@ -1,0 +1,179 @@
+//! A process outside of the sandbox, which does for a server what that may no longer do.
+//!
+//! A process in a sandbox can neither mount nor unmount, nor run fusermount3. So a server that is to
+//! be confined starts another process first, and asks it. The requests are few and name no path: the
+//! other process has the command line of the mount. It reads no byte of an image.
+
+mod packet;
+mod serve;
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::guardian::Guardian;
+use crate::{Inherited, MountError, UmountError, Unmounted};
+use packet::Packet;
+
+pub use serve::serve_outside;
+
+/// What a request asks for: its first word.
+mod word {
+    pub const ATTACH: &str = "attach";
+    pub const ADOPT: &str = "adopt";
+    pub const UNMOUNT: &str = "unmount";
+    pub const LIFT: &str = "lift";
+    pub const CALL: &str = "call";
+    /// Answers.
+    pub const DONE: &str = "done";
+    pub const IN_USE: &str = "in-use";
+    pub const FAILED: &str = "failed";
+}
+
+/// The process, as the server sees it. It ends with the last handle, or with the server.
+#[derive(Clone, Debug)]
+pub struct Outside(Arc<Handle>);
+
+#[derive(Debug)]
+struct Handle {
+    /// Taken when the handle is dropped.
+    socket: Mutex<Option<OwnedFd>>,
+    process: Child,
+}
+
+/// A mount that fails leaves no process behind when its own has ended.
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        *socket = None;
+        let _ended = self.process.wait();
+    }
+}
+
+impl PartialEq for Outside {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Outside {}
+
+/// A mount that was just made.
+pub struct Attached {
+    pub connection: OwnedFd,
+    pub device: (u32, u32),
+    pub path: PathBuf,
+    pub guardian: Option<Guardian>,
+}
+
+impl Outside {
+    /// For a process that serves the other end of `socket`.
+    #[must_use]
+    pub fn new(socket: OwnedFd, process: Child) -> Self {
+        let socket = Mutex::new(Some(socket));
+        Self(Arc::new(Handle { socket, process }))
+    }
+
+    /// Names the mount that this server takes over. To be called before the process is confined, and
+    /// once.
+    ///
+    /// # Errors
+    /// Those of the socket, and what the other process reports.
+    pub fn adopt(&self, inherited: &Inherited) -> io::Result<()> {
+        let place = place(inherited.device(), inherited.path());
+        let request = [word::ADOPT.as_bytes(), b" ", &place].concat();
+        self.done(&request, &[]).map(drop)
+    }
+
+    /// Mounts.
+    pub(crate) fn attach(&self, writable: bool) -> Result<Attached, MountError> {
+        let how = if writable { "rw" } else { "ro" };
+        let request = format!("{} {how}", word::ATTACH);
+        let failed = |error: io::Error| MountError::Outside(error.to_string());
+        let answer = self.done(request.as_bytes(), &[]).map_err(failed)?;
+        let place = parse_place(&answer.bytes);
+        let mut descriptors = answer.descriptors.into_iter();
+        match (descriptors.next(), place) {
+            (Some(connection), Some((device, path))) => Ok(Attached {
+                connection,
+                device,
+                path,
+                guardian: descriptors.next().map(Guardian::inherited),
+            }),
+            _ => Err(failed(io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    /// Unmounts what `connection` is of.
+    pub(crate) fn unmount(&self, connection: &OwnedFd) -> Result<Unmounted, UmountError> {
+        let answer = self.ask(word::UNMOUNT.as_bytes(), &[connection.as_fd()]);
+        let answer = answer.map_err(|error| UmountError::Outside(error.to_string()))?;
+        match &*answer.word {
+            word::DONE => Ok(Unmounted::Done),
+            word::IN_USE => Ok(Unmounted::StillInUse),
+            _ => Err(UmountError::Outside(answer.text)),
+        }
+    }
+
+    /// Raises the kernel's readahead of the mount. Returns whether that worked.
+    pub(crate) fn lift(&self, readahead: u64) -> bool {
+        let request = format!("{} {readahead}", word::LIFT);
+        self.done(request.as_bytes(), &[]).is_ok()
+    }
+
+    /// Returns `/proc/THREAD/syscall`, which takes the right to trace the thread.
+    pub(crate) fn call_of(&self, thread: u32) -> io::Result<String> {
+        let request = format!("{} {thread}", word::CALL);
+        Ok(self.done(request.as_bytes(), &[])?.text)
+    }
+
+    fn done(&self, request: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<Packet> {
+        let answer = self.ask(request, descriptors)?;
+        match &*answer.word {
+            word::DONE => Ok(answer),
+            _ => Err(io::Error::other(answer.text)),
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    fn ask(&self, request: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<Packet> {
+        let ended = || {
+            let text = "the process outside of the sandbox has ended";
+            io::Error::new(io::ErrorKind::BrokenPipe, text)
+        };
+        let socket = self.0.socket.lock();
+        let socket = socket.unwrap_or_else(PoisonError::into_inner);
+        let socket = socket.as_ref().ok_or_else(ended)?;
+        packet::send(socket, request, descriptors)?;
+        packet::receive(socket)?.ok_or_else(ended)
+    }
+}
+
+/// Makes sure that `dir` can be mounted on, and removes a dead mount of ours from it. For a server that
+/// will be confined when it mounts.
+///
+/// # Errors
+/// As [`mount`](crate::mount()).
+pub fn prepare_mountpoint(dir: &Path) -> Result<(), MountError> {
+    crate::mountpoint::prepare(dir).map(drop)
+}
+
+/// What [`parse_place`] parses.
+fn place(device: (u32, u32), path: &Path) -> Vec<u8> {
+    let (major, minor) = device;
+    let numbers = format!("{major} {minor} ");
+    [numbers.as_bytes(), path.as_os_str().as_bytes()].concat()
+}
+
+/// Parses `8 1 /mnt`.
+fn parse_place(bytes: &[u8]) -> Option<((u32, u32), PathBuf)> {
+    let mut parts = bytes.splitn(3, |&byte| byte == b' ');
+    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
+    let device = (number()?, number()?);
+    let path = PathBuf::from(OsStr::from_bytes(parts.next()?));
+    Some((device, path))
+}

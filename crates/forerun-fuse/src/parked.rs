@@ -1,0 +1,290 @@
+//! Requests that were handed over, and that may be answered before their thread is done.
+//!
+//! A request that waits for a source need not wait for its end. Where its reader was killed, or the
+//! mount is to end, it is answered with an error, whether a thread works on it, waits in the source,
+//! or has not begun. Its thread is told to stop waiting, and finds nothing left to answer.
+//!
+//! One thread watches all of them. It is started by the first, and ends when none has been there for
+//! a while.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use forerun::wait::{self, Stop};
+use fuser::Errno;
+
+use crate::given_up::has_given_up;
+use crate::workers::guarded;
+
+/// Pause between two looks at what waits. A request younger than this is left alone.
+const LOOK: Duration = Duration::from_millis(100);
+/// How much longer than a look the pause is at the least: thousands of requests must not cost a CPU.
+const PAUSE: u32 = 20;
+/// How long the watching thread waits for more requests.
+const IDLE: Duration = Duration::from_secs(10);
+/// How long a request may still wait once the mount is to end.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+
+/// A request that was handed over.
+pub struct Parked {
+    pid: u32,
+    since: Instant,
+    stop: Arc<Stop>,
+    question: Box<dyn Question>,
+}
+
+/// A request, answered once by the thread that comes first.
+trait Question: Send + Sync {
+    /// Answers, unless that was done.
+    fn work(&self);
+    /// Answers with an error, unless that was done.
+    fn refuse(&self, errno: Errno);
+    fn is_answered(&self) -> bool;
+}
+
+struct Asked<W, A> {
+    work: Mutex<Option<W>>,
+    answer: Mutex<Option<A>>,
+}
+
+impl<T, W, A> Question for Asked<W, A>
+where
+    W: FnOnce() -> T + Send,
+    A: FnOnce(Result<T, Errno>) + Send,
+{
+    fn work(&self) {
+        let Some(work) = lock(&self.work).take().filter(|_| !self.is_answered()) else {
+            return;
+        };
+        let result = work();
+        let answer = lock(&self.answer).take();
+        if let Some(answer) = answer {
+            answer(Ok(result));
+        }
+    }
+
+    fn refuse(&self, errno: Errno) {
+        let answer = lock(&self.answer).take();
+        if let Some(answer) = answer {
+            answer(Err(errno));
+        }
+    }
+
+    fn is_answered(&self) -> bool {
+        lock(&self.answer).is_none()
+    }
+}
+
+impl Parked {
+    /// A request of the thread `pid`, which `work` finds the answer to.
+    pub fn new<T: 'static>(
+        pid: u32,
+        work: impl FnOnce() -> T + Send + 'static,
+        answer: impl FnOnce(Result<T, Errno>) + Send + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            pid,
+            since: Instant::now(),
+            stop: Arc::default(),
+            question: Box::new(Asked {
+                work: Mutex::new(Some(work)),
+                answer: Mutex::new(Some(answer)),
+            }),
+        })
+    }
+
+    /// Answers it. A panic answers it with an error.
+    pub fn work(&self) {
+        let work = || wait::until(&self.stop, || self.question.work());
+        if !guarded(work) {
+            self.refuse(Errno::EIO);
+        }
+    }
+
+    /// Answers it with an error, and ends the wait of its thread.
+    pub fn refuse(&self, errno: Errno) {
+        self.stop.set();
+        guarded(|| self.question.refuse(errno));
+    }
+
+    /// Whether it was answered.
+    pub fn is_answered(&self) -> bool {
+        self.question.is_answered()
+    }
+}
+
+/// All requests that were handed over and can be refused.
+#[derive(Default)]
+pub struct Watch {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// When the mount was told to end.
+    ending: OnceLock<Instant>,
+    refused: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    parked: Vec<Arc<Parked>>,
+    is_watched: bool,
+}
+
+impl Watch {
+    /// Watches a request until it is answered.
+    pub fn add(self: &Arc<Self>, parked: Arc<Parked>) {
+        let mut state = lock(&self.state);
+        state.parked.push(parked);
+        if state.is_watched {
+            // It waits for the first.
+            if state.parked.len() == 1 {
+                self.changed.notify_all();
+            }
+            return;
+        }
+        let watch = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("forerun-fuse-watch".to_string());
+        match thread.spawn(move || watch.run()) {
+            Ok(_detached) => state.is_watched = true,
+            Err(error) => tracing::debug!("readers that are killed wait for the source: {error}"),
+        }
+    }
+
+    /// Fails all that waits longer than a second from now on.
+    pub fn end(&self) {
+        self.ending.get_or_init(Instant::now);
+        // The lock is for a thread that is about to wait.
+        drop(lock(&self.state));
+        self.changed.notify_all();
+    }
+
+    /// Requests that wait or are being worked on.
+    pub fn waiting(&self) -> usize {
+        let state = lock(&self.state);
+        let waits = |parked: &&Arc<Parked>| !parked.is_answered();
+        state.parked.iter().filter(waits).count()
+    }
+
+    /// Requests that were answered with an error because they waited.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    fn run(&self) {
+        let mut pause = LOOK;
+        let mut state = lock(&self.state);
+        loop {
+            if state.parked.is_empty() {
+                let empty = |state: &mut State| state.parked.is_empty();
+                let waited = self.changed.wait_timeout_while(state, IDLE, empty);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                if state.parked.is_empty() {
+                    state.is_watched = false;
+                    return;
+                }
+            }
+            let waited = self.changed.wait_timeout(state, pause);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.parked.retain(|parked| !parked.is_answered());
+            let parked = state.parked.clone();
+            drop(state);
+            let begin = Instant::now();
+            self.look(&parked);
+            pause = LOOK.max(begin.elapsed().saturating_mul(PAUSE));
+            state = lock(&self.state);
+        }
+    }
+
+    fn look(&self, parked: &[Arc<Parked>]) {
+        let is_ending = self.ending.get().is_some();
+        for parked in parked {
+            let age = parked.since.elapsed();
+            let errno = if age >= LAST_WAIT && is_ending {
+                Errno::EIO
+            } else if age >= LOOK && has_given_up(parked.pid) {
+                Errno::EINTR
+            } else {
+                continue;
+            };
+            // Counted first: its reader may ask for the count.
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            parked.refuse(errno);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What panics while it is held is the answer of one request.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_answered_once_and_its_wait_ends() {
+        let (answer, answers) = channel();
+        let parked = Parked::new(
+            0,
+            || {
+                while wait::allowed().is_ok() {
+                    std::thread::yield_now();
+                }
+                7
+            },
+            move |result: Result<i32, Errno>| answer.send(result.map_err(|e| e.code())).unwrap(),
+        );
+        let working = Arc::clone(&parked);
+        let thread = std::thread::spawn(move || working.work());
+        parked.refuse(Errno::EINTR);
+        parked.refuse(Errno::EIO);
+        thread.join().unwrap();
+        assert_eq!(
+            answers.iter().collect::<Vec<_>>(),
+            [Err(Errno::EINTR.code())]
+        );
+    }
+
+    #[test]
+    fn a_request_that_was_refused_is_not_worked_on() {
+        let (began, begins) = channel();
+        let parked = Parked::new(0, move || began.send(()).unwrap(), |_| {});
+        parked.refuse(Errno::EIO);
+        parked.work();
+        assert!(begins.recv().is_err());
+    }
+
+    #[test]
+    fn a_panic_answers_with_an_error() {
+        let (answer, answers) = channel();
+        let parked = Parked::new(
+            0,
+            || panic!("on purpose"),
+            move |result: Result<(), Errno>| answer.send(result.map_err(|e| e.code())).unwrap(),
+        );
+        parked.work();
+        assert_eq!(answers.recv().unwrap(), Err(Errno::EIO.code()));
+    }
+
+    #[test]
+    fn requests_of_threads_that_are_gone_are_refused() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let watch = Arc::new(Watch::default());
+        let (answer, answers) = channel();
+        for pid in [child.id(), std::process::id(), 0] {
+            let answer = answer.clone();
+            let answer = move |_: Result<(), Errno>| answer.send(pid).unwrap();
+            watch.add(Parked::new(pid, || (), answer));
+        }
+        assert_eq!(answers.recv().unwrap(), child.id());
+        assert_eq!((watch.waiting(), watch.refused()), (2, 1));
+        watch.end();
+        let mut rest: Vec<_> = answers.iter().take(2).collect();
+        rest.sort_unstable();
+        assert_eq!(rest, [0, std::process::id()]);
+    }
+}

@@ -1,0 +1,295 @@
+//! Mountpoints by descriptor, and mounts by number.
+//!
+//! A path can lead to another directory, and to another mount, between a check and the call that it
+//! was for. So a mountpoint is opened once: the checks and move_mount(2) are about that descriptor. A
+//! mount is known by its number and device; before it is taken down, the number of the mount that is
+//! seen at its place is compared with it.
+//!
+//! None of this asks the filesystem that is mounted: its server may be dead, or never answer. Nor is a
+//! mount opened that is about to be taken down: a program that another thread is just starting would
+//! hold a copy of the descriptor, and the mount would be busy.
+//!
+//! umount(2) takes paths only, and unmounts the topmost mount there. What is mounted on top between the
+//! comparison and the call is taken down in place of ours. Only root, and a user on a directory of
+//! theirs, can mount there.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, UnmountFlags};
+
+use crate::mountinfo::{MountEntry, mounts};
+
+/// A directory to mount on, held open.
+#[derive(Debug)]
+pub struct Mountpoint {
+    dir: OwnedFd,
+    path: PathBuf,
+}
+
+impl Mountpoint {
+    /// Opens the directory that `path` leads to. The filesystem that is mounted there is not asked.
+    ///
+    /// # Errors
+    /// `ENOTDIR` where it is no directory, and those of open(2).
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let dir = open_path(CWD, path, OFlags::DIRECTORY)?;
+        let path = path_of(&dir)?;
+        Ok(Self { dir, path })
+    }
+
+    /// The absolute path that the directory had when it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the absolute path that the directory has now.
+    ///
+    /// # Errors
+    /// Those of readlink(2).
+    pub fn current_path(&self) -> io::Result<PathBuf> {
+        path_of(&self.dir)
+    }
+
+    /// Returns a path that leads to the directory in this process, wherever it has been moved.
+    #[must_use]
+    pub fn by_descriptor(&self) -> PathBuf {
+        descriptor_path(&self.dir)
+    }
+
+    /// Returns the mount whose root the directory is.
+    ///
+    /// # Errors
+    /// That the mounts cannot be read.
+    pub fn mounted(&self) -> io::Result<Option<MountEntry>> {
+        mount_with_root(&self.dir)
+    }
+
+    /// Attaches `mount`, which fsmount(2) or open_tree(2) made, to the directory. It goes on top of
+    /// what is mounted there.
+    ///
+    /// # Errors
+    /// Those of move_mount(2).
+    pub fn attach(&self, mount: impl AsFd) -> rustix::io::Result<()> {
+        let flags =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        rustix::mount::move_mount(mount, "", &self.dir, "", flags)
+    }
+}
+
+impl AsFd for Mountpoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+}
+
+/// Returns the mount whose root `path` leads to: the topmost there. It is not asked.
+///
+/// # Errors
+/// Those of open(2), and that the mounts cannot be read.
+pub fn mount_at(path: &Path) -> io::Result<Option<MountEntry>> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return mount_with_root(&open_path(CWD, path, OFlags::empty())?);
+    };
+    let parent = match parent.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => parent,
+    };
+    let parent = open_path(CWD, parent, OFlags::DIRECTORY)?;
+    match seen_at(&parent, name)? {
+        Some(id) => mount_on(id, &path_of(&parent)?.join(name)),
+        // A symbolic link, or an old kernel.
+        None => mount_with_root(&open_path(&parent, Path::new(name), OFlags::empty())?),
+    }
+}
+
+/// Returns the mount that `descriptor` was opened through, or that fsmount(2) made.
+///
+/// # Errors
+/// That the mounts cannot be read, or that this one is attached nowhere in sight (`NotFound`).
+pub fn mount_of(descriptor: impl AsFd) -> io::Result<MountEntry> {
+    let id = mount_id(descriptor)?;
+    let found = mounts()?.into_iter().find(|entry| entry.id == id);
+    found.ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Where a mount is.
+#[derive(Debug)]
+pub enum Sight {
+    /// It ended, or is attached nowhere in sight.
+    Gone,
+    /// Another mount is on top of it, or hides it otherwise.
+    Covered,
+    /// Its path leads to it.
+    Visible(VisibleMount),
+}
+
+/// A mount to which its path led a moment ago.
+#[derive(Debug)]
+pub struct VisibleMount {
+    /// The directory with the mountpoint: a descriptor of the mount itself would keep it busy.
+    parent: OwnedFd,
+    name: OsString,
+    path: PathBuf,
+    inner: Option<PathBuf>,
+}
+
+/// Finds a mount by its number and device, wherever it has been moved.
+///
+/// # Errors
+/// That the mounts cannot be read, or that its path cannot be followed.
+pub fn find_mount(mount: &MountEntry) -> io::Result<Sight> {
+    let is_it = |entry: &&MountEntry| entry.id == mount.id && entry.device == mount.device;
+    let all = mounts()?;
+    let Some(here) = all.iter().find(is_it) else {
+        return Ok(Sight::Gone);
+    };
+    let path = here.mount_point.clone();
+    let mut inside = all.iter().filter(|entry| entry.parent == mount.id);
+    let inner = inside.next().map(|entry| entry.mount_point.clone());
+    if inner.as_ref() == Some(&path) || inside.any(|entry| entry.mount_point == path) {
+        return Ok(Sight::Covered);
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(Sight::Covered);
+    };
+    let parent = open_path(CWD, parent, OFlags::DIRECTORY)?;
+    let seen = match seen_at(&parent, name)? {
+        Some(id) => id,
+        None => mount_id(open_path(&parent, Path::new(name), OFlags::NOFOLLOW)?)?,
+    };
+    if seen == mount.id {
+        let name = name.to_os_string();
+        return Ok(Sight::Visible(VisibleMount {
+            parent,
+            name,
+            path,
+            inner,
+        }));
+    }
+    match mounts()?.iter().any(|entry| is_it(&entry)) {
+        true => Ok(Sight::Covered),
+        false => Ok(Sight::Gone),
+    }
+}
+
+impl VisibleMount {
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A mount inside it, which a lazy unmount would detach as well.
+    #[must_use]
+    pub fn inner(&self) -> Option<&Path> {
+        self.inner.as_deref()
+    }
+
+    /// Unmounts it; with `lazy` it is out of sight at once, and ends with its last user.
+    ///
+    /// # Errors
+    /// Those of umount(2).
+    pub fn unmount(&self, lazy: bool) -> rustix::io::Result<()> {
+        let mut flags = UnmountFlags::NOFOLLOW;
+        flags.set(UnmountFlags::DETACH, lazy);
+        rustix::mount::unmount(descriptor_path(&self.parent).join(&self.name), flags)
+    }
+}
+
+/// The mount of which the root is open.
+fn mount_with_root(opened: &OwnedFd) -> io::Result<Option<MountEntry>> {
+    mount_on(mount_id(opened)?, &path_of(opened)?)
+}
+
+/// The mount of this number, if `path` is where it is mounted and not a path inside it.
+fn mount_on(id: u64, path: &Path) -> io::Result<Option<MountEntry>> {
+    let mut all = mounts()?;
+    all.retain(|entry| entry.id == id && entry.mount_point == path);
+    Ok(all.pop())
+}
+
+/// The number of the topmost mount that `name` leads to, without opening it. Nothing for a symbolic
+/// link, and before Linux 5.8. A FUSE server is not asked, since no attribute is asked for.
+fn seen_at(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<u64>> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    let seen = match rustix::fs::statx(parent, name, flags, StatxFlags::empty()) {
+        Ok(seen) => seen,
+        Err(Errno::NOSYS | Errno::PERM | Errno::ACCESS) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let is_link = FileType::from_raw_mode(seen.stx_mode.into()) == FileType::Symlink;
+    let is_known = StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::MNT_ID);
+    Ok((is_known && !is_link).then_some(seen.stx_mnt_id))
+}
+
+fn open_path(dir: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(dir, path, flags, Mode::empty())?)
+}
+
+fn descriptor_path(descriptor: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", descriptor.as_raw_fd()).into()
+}
+
+fn path_of(descriptor: &OwnedFd) -> io::Result<PathBuf> {
+    std::fs::read_link(descriptor_path(descriptor))
+}
+
+/// The number of the mount that a descriptor was opened through, as in `/proc/self/mountinfo`.
+fn mount_id(descriptor: impl AsFd) -> io::Result<u64> {
+    let number = descriptor.as_fd().as_raw_fd();
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    let id = line.and_then(|id| id.trim().parse().ok());
+    id.ok_or_else(|| Errno::NOTSUP.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_a_mount_and_a_directory_in_it_is_none() {
+        let root = Mountpoint::open(Path::new("/")).unwrap();
+        let entry = root.mounted().unwrap().unwrap();
+        assert_eq!(entry.mount_point, Path::new("/"));
+        assert_eq!(mount_of(&root).unwrap(), entry);
+        let temp = tempfile::tempdir().unwrap();
+        assert_eq!(mount_at(temp.path()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_mountpoint_is_followed_when_it_is_moved() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = temp.path().canonicalize().unwrap();
+        let (first, second) = (base.join("first"), base.join("second"));
+        std::fs::create_dir(&first).unwrap();
+        std::os::unix::fs::symlink("first", base.join("link")).unwrap();
+        let open = Mountpoint::open(&base.join("link")).unwrap();
+        assert_eq!(open.path(), first);
+        std::fs::rename(&first, &second).unwrap();
+        assert_eq!(open.current_path().unwrap(), second);
+        std::fs::write(second.join("file"), "").unwrap();
+        assert!(open.by_descriptor().join("file").exists());
+    }
+
+    #[test]
+    fn a_file_is_no_mountpoint() {
+        let temp = tempfile::NamedTempFile::new().unwrap();
+        let error = Mountpoint::open(temp.path()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+    }
+
+    #[test]
+    fn a_mount_with_another_device_is_gone() {
+        let mut entry = mount_at(Path::new("/")).unwrap().unwrap();
+        entry.device = (u32::MAX, 0);
+        assert!(matches!(find_mount(&entry).unwrap(), Sight::Gone));
+    }
+}

@@ -1,0 +1,91 @@
+//! What is in force after a process has entered its sandbox.
+
+/// How far one measure is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is, as described.
+    InForce(String),
+    /// Only a part of it is, as described.
+    Partly(String),
+    /// It is not, for this reason.
+    Missing(String),
+}
+
+impl State {
+    /// The description or the reason.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::InForce(text) | Self::Partly(text) | Self::Missing(text) => text,
+        }
+    }
+
+    /// A word for it: `on`, `partly` or `missing`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::InForce(_) => "on",
+            Self::Partly(_) => "partly",
+            Self::Missing(_) => "missing",
+        }
+    }
+}
+
+/// One measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// Its name, such as `landlock`.
+    pub name: &'static str,
+    /// How far it is in force.
+    pub state: State,
+}
+
+/// All measures, in the order in which they were taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    measures: Vec<Measure>,
+}
+
+impl Report {
+    pub(crate) fn put(&mut self, name: &'static str, state: State) {
+        self.measures.push(Measure { name, state });
+    }
+
+    /// The measures.
+    #[must_use]
+    pub fn measures(&self) -> &[Measure] {
+        &self.measures
+    }
+
+    /// Whether all measures are in force.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let is_on = |measure: &Measure| matches!(measure.state, State::InForce(_));
+        self.measures.iter().all(is_on)
+    }
+
+    pub(crate) fn log(&self) {
+        for Measure { name, state } in &self.measures {
+            let text = state.text();
+            match state {
+                State::InForce(_) => tracing::debug!("sandbox: {name}: {text}"),
+                State::Partly(_) => tracing::info!("sandbox: {name} in part: {text}"),
+                State::Missing(_) => tracing::info!("sandbox: no {name}: {text}"),
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, Measure { name, state }) in self.measures.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "; " };
+            match state {
+                State::InForce(text) => write!(f, "{comma}{name} {text}")?,
+                State::Partly(text) => write!(f, "{comma}{name} in part ({text})")?,
+                State::Missing(text) => write!(f, "{comma}no {name} ({text})")?,
+            }
+        }
+        Ok(())
+    }
+}

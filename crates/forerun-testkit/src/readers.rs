@@ -1,0 +1,85 @@
+//! Processes that read a file past the page cache, each another part of it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::eventually;
+
+/// After this long, a reader will not end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The processes. Dropped, they are killed.
+#[derive(Debug)]
+pub struct DirectReaders(Vec<Child>);
+
+impl DirectReaders {
+    /// Starts so many, of which each reads one block, and returns when all of them wait for it.
+    ///
+    /// # Panics
+    /// If `file` is not an absolute path without links, or one of the readers does not come to wait.
+    #[must_use]
+    pub fn waiting(file: &Path, block: usize, count: usize) -> Self {
+        assert_eq!(file.canonicalize().unwrap(), file);
+        let reader = |part| {
+            let mut dd = Command::new("dd");
+            dd.args(["of=/dev/null", "count=1", "iflag=direct"])
+                .args([format!("bs={block}"), format!("skip={part}")])
+                .arg(format!("if={}", file.display()));
+            dd.stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            dd.spawn().unwrap()
+        };
+        let readers = Self((0..count).map(reader).collect());
+        for reader in &readers.0 {
+            eventually("the reader waits", || waits_for(reader.id(), file));
+        }
+        readers
+    }
+
+    /// Kills all of them.
+    pub fn kill(&mut self) {
+        for reader in &mut self.0 {
+            reader.kill().unwrap();
+        }
+    }
+
+    /// Waits until all have ended; gives how many of them have read their block.
+    ///
+    /// # Panics
+    /// If one does not end within half a minute.
+    pub fn wait(mut self) -> usize {
+        let until = Instant::now() + PATIENCE;
+        let mut succeeded = 0;
+        while let Some(reader) = self.0.last_mut() {
+            if let Some(status) = reader.try_wait().unwrap() {
+                succeeded += usize::from(status.success());
+                self.0.pop();
+                continue;
+            }
+            assert!(Instant::now() < until, "{} readers are left", self.0.len());
+            thread::sleep(Duration::from_millis(5));
+        }
+        succeeded
+    }
+}
+
+impl Drop for DirectReaders {
+    fn drop(&mut self) {
+        for reader in &mut self.0 {
+            let _has_ended = reader.kill();
+        }
+    }
+}
+
+/// Whether a process sleeps after it has opened `path` as its standard input, which `dd` does last
+/// before it reads.
+fn waits_for(pid: u32, path: &Path) -> bool {
+    let input = fs::read_link(format!("/proc/{pid}/fd/0"));
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let sleeps = stat.contains(") S ") || stat.contains(") D ");
+    input.is_ok_and(|input| input == path) && sleeps
+}

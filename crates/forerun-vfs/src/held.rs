@@ -1,0 +1,62 @@
+//! The memory of those who walk a tree, counted and bounded.
+
+use forerun_io::u64_from;
+
+use crate::{Error, Limits, Result};
+
+/// A count of the bytes that a caller collects while it walks or lists, bounded by
+/// [`Limits::walk_bytes`].
+#[derive(Clone, Debug)]
+pub struct Held {
+    bytes: u64,
+    limit: u64,
+}
+
+impl Held {
+    /// Returns a count of nothing.
+    #[must_use]
+    pub const fn new(limits: &Limits) -> Self {
+        Self {
+            bytes: 0,
+            limit: limits.walk_bytes,
+        }
+    }
+
+    /// Counts `bytes` that the caller is about to keep.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] where they do not fit; they are not counted then.
+    pub fn add(&mut self, bytes: usize) -> Result<()> {
+        let bytes = self.bytes.saturating_add(u64_from(bytes));
+        if bytes > self.limit {
+            return Err(Error::limit("memory for the walk, in bytes,", self.limit));
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Takes back what the caller dropped.
+    pub fn free(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(u64_from(bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_not_counted() {
+        let mut limits = Limits::default();
+        limits.walk_bytes = 10;
+        let mut held = Held::new(&limits);
+        held.add(7).unwrap();
+        let refused = held.add(4).unwrap_err().to_string();
+        let expected = "memory for the walk, in bytes, exceeds the limit of 10";
+        assert_eq!(refused, expected);
+        held.add(3).unwrap();
+        held.free(2);
+        held.add(2).unwrap();
+        assert!(held.add(usize::MAX).is_err());
+    }
+}

@@ -200,6 +200,9 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     let kept = (keeper.is_some(), inherited);
     let (trace_to, log_to) = (trace.as_ref(), log.as_ref());
     let open = sandbox::open(context, args, &mut options, trace_to, log_to, kept, &socket)?;
+    if let Some((keeper, _)) = &keeper {
+        handover::be_watched(keeper)?;
+    }
     let mounted = mount_open(context, args, &options, open, keeper, log_to)?;
     let (mut mount, succession) = mounted;
     let remote = context.remotes().first().map(Arc::clone);

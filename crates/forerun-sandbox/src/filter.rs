@@ -30,6 +30,9 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
 /// Puts characters into the input of a terminal, where a shell would read them as typed.
 const TERMINAL_INPUT: [u64; 2] = [0x5412, 0x541C];
 
+/// pidfd_open(2): the descriptor is of one thread, by include/uapi/linux/pidfd.h.
+const PIDFD_THREAD: u64 = 0o200;
+
 /// What prctl(2) is used for: names of threads and of memory, what the kernel tells each program
 /// (PR_GET_AUXV); and before a filter is installed.
 const PRCTL: [libc::c_int; 5] = [
@@ -103,6 +106,9 @@ fn allow(sockets: Sockets, programs: bool, writes: bool) -> Result<Rules, Backen
     if sockets == Sockets::Open {
         let local = u64::from(libc::AF_UNIX.cast_unsigned());
         rules.insert(libc::SYS_socketpair, vec![argument(0, local)?]);
+        // A server sends its keeper a descriptor of a thread, which the keeper polls. What could be
+        // done with the descriptor here, such as taking files or signalling, is refused.
+        rules.insert(libc::SYS_pidfd_open, vec![argument(1, PIDFD_THREAD)?]);
     }
     Ok(rules)
 }
@@ -113,6 +119,7 @@ fn refuse(sockets: Sockets, programs: bool, writes: bool) -> Result<Rules, Backe
         .collect();
     if sockets == Sockets::Open {
         rules.remove(&libc::SYS_socketpair);
+        rules.remove(&libc::SYS_pidfd_open);
     }
     let inputs = TERMINAL_INPUT.map(|request| argument(1, request));
     rules.insert(

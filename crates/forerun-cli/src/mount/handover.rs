@@ -47,8 +47,6 @@ pub fn kept() -> Result<Option<Kept>> {
     let keeper = Channel::from(stdin.as_fd().try_clone_to_owned().map_err(lost)?);
     let null = std::fs::File::open("/dev/null").map_err(lost)?;
     rustix::stdio::dup2_stdin(null).map_err(|error| lost(error.into()))?;
-    let watched = watched(&keeper);
-    watched.map_err(|error| super::failed("a thread for the keeper to watch", &error))?;
     let said = FromKeeper::receive(&keeper);
     let inherited = match said.map_err(|error| failure(&error.to_string()))? {
         FromKeeper::Make => None,
@@ -61,12 +59,18 @@ pub fn kept() -> Result<Option<Kept>> {
     }))
 }
 
-/// Starts a thread that does nothing and ends with this process, and has the keeper watch it.
+/// Starts a thread that does nothing and ends with this process, and has the keeper watch it. The
+/// caller has entered the sandbox: earlier threads would be outside.
 ///
 /// When this process is killed while a thread of it stores pages in the kernel, that thread may wait for
 /// a page until the next server has answered another request, and the process ends only then. Linux
 /// tells of the end of the main thread as late.
-fn watched(keeper: &Channel) -> io::Result<()> {
+pub fn be_watched(keeper: &Channel) -> Result<()> {
+    let watched = start_watched(keeper);
+    watched.map_err(|error| super::failed("a thread for the keeper to watch", &error))
+}
+
+fn start_watched(keeper: &Channel) -> io::Result<()> {
     let (number, told) = sync_channel(1);
     let thread = std::thread::Builder::new().name("watched".to_string());
     thread.stack_size(64 << 10).spawn(move || {

@@ -5,8 +5,7 @@
 //! was not answered. It opens no image and parses nothing, so what kills a server does not kill it.
 //!
 //! A server that dies too often takes the mount with it: that is an image, or a machine, which no new
-//! process will serve better. `forerun restart` asks the server, which has the keeper start a
-//! successor.
+//! process will serve better. On `forerun restart` the server asks the keeper for a successor.
 
 mod server;
 mod successor;
@@ -222,10 +221,11 @@ impl Keeper {
                 }
             }
             FromServer::Done => server.is_done = true,
+            // One that has taken a volume over says so when the volume is open.
+            FromServer::Thread(thread) => server.process.thread = Some(thread),
             FromServer::End => return self.server_ended(),
             // No server says these when its mount is kept.
-            FromServer::Keep(_) | FromServer::Alone | FromServer::Ready | FromServer::Thread(_) => {
-            }
+            FromServer::Keep(_) | FromServer::Alone | FromServer::Ready => {}
         }
         Next::Wait
     }

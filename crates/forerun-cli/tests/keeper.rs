@@ -7,13 +7,14 @@ mod restarting;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forerun_testkit::fault_proxy::{FaultProxy, Link};
 use forerun_testkit::servers::Nginx;
 use restarting::load::{kills_under_load, usual_kills};
 use restarting::writers::at_work;
-use restarting::{Scene, eventually, is_running, same};
+use restarting::{Connection, Scene, eventually, is_running, same};
 use rustix::process::{Signal, kill_process};
 
 /// Memory of a keeper that it shares with no file. Most of it is what the loader writes into the program.
@@ -99,6 +100,76 @@ fn what_was_not_synced_is_lost_with_its_openings_and_nothing_else() {
     ];
     assert_eq!(names, expected);
     drop((synced, behind, new, again, root));
+    scene.run(&["umount", "mnt"]).ok();
+    scene.run(&["check", "image"]).ok();
+}
+
+/// The kernel takes the message to drop a name when no request of the directory is under way. A server
+/// that waits for that must be replaced all the same.
+#[test]
+fn names_that_are_being_dropped_hold_up_no_new_server() {
+    // The sandbox of a server that also tells of itself by HTTP is another one.
+    drops_and_kills(&["-o", "restarts=1000"], 5);
+    drops_and_kills(&["-o", "restarts=1000", "--metrics", "127.0.0.1:0"], 1);
+}
+
+#[test]
+fn names_that_are_being_dropped_hold_up_no_new_server_without_a_sandbox() {
+    drops_and_kills(&["--no-sandbox", "-o", "restarts=1000"], 5);
+}
+
+/// Kills the server so many times while threads change a directory, and others open a file of it by one
+/// spelling and look at it by another.
+fn drops_and_kills(args: &[&str], times: usize) {
+    let Some(scene) = Scene::new("exfat") else {
+        return;
+    };
+    scene.mount(args);
+    let dir = scene.path("mnt/dir");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("file"), "text").unwrap();
+    File::open(&dir).unwrap().sync_all().unwrap();
+    let connection = Connection::of(&scene);
+    let stop = AtomicBool::new(false);
+    let repeat = |work: &dyn Fn()| {
+        while !stop.load(Ordering::Relaxed) {
+            work();
+        }
+    };
+    std::thread::scope(|threads| {
+        for n in 0..4 {
+            let (dir, repeat) = (&dir, &repeat);
+            threads.spawn(move || {
+                repeat(&|| {
+                    // Any of it may fail when the server dies.
+                    let _made = fs::write(dir.join(format!("new-{n}")), "");
+                    let _removed = fs::remove_file(dir.join(format!("new-{n}")));
+                });
+            });
+            threads.spawn(move || {
+                repeat(&|| {
+                    let _opened = File::open(dir.join("file"));
+                    let _looked = fs::metadata(dir.join("FILE"));
+                });
+            });
+        }
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..times {
+                let old = scene.server();
+                std::thread::sleep(Duration::from_millis(200));
+                kill_process(old, Signal::KILL).unwrap();
+                eventually("another process serves", || scene.server() != old);
+                scene.answers();
+                eventually("the old process has ended", || !is_running(old));
+            }
+        }));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = ended {
+            // The threads hang with the old process.
+            connection.abort();
+            std::panic::resume_unwind(panic);
+        }
+    });
     scene.run(&["umount", "mnt"]).ok();
     scene.run(&["check", "image"]).ok();
 }

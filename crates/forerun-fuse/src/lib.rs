@@ -13,6 +13,7 @@
 
 mod adapter;
 mod adapter_mut;
+mod apart;
 mod attach;
 mod attr;
 mod backing;

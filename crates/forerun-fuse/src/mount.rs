@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -10,6 +11,7 @@ use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 
 use crate::adapter::Adapter;
 use crate::adapter_mut::{AdapterMut, CoreMut, Journal, Stale};
+use crate::apart::Apart;
 use crate::attach::{Attached, attach};
 use crate::core::Core;
 use crate::counts::RequestCounts;
@@ -189,11 +191,17 @@ pub fn show_volume(
 ) -> Result<Mount, MountError> {
     let adapter = AdapterMut::new(Arc::clone(&core), takers(options));
     let served = Served::Volume(Arc::clone(&core));
-    let (mut mount, notifier) = begin(adapter, served)?;
+    let (mut mount, _notifier) = begin(adapter, served)?;
     if core.info.folds_case
-        && let Some(stale) = Stale::start(notifier, Arc::downgrade(&core))
+        && let (Some(connection), _) = mount.unmounter.share().map_err(MountError::Serve)?
     {
-        let _is_set_once = core.stale.set(stale);
+        match Apart::start(connection.as_fd()) {
+            Ok(kernel) => {
+                let stale = Stale::start(kernel, Arc::downgrade(&core));
+                let _is_set_once = stale.map(|stale| core.stale.set(stale));
+            }
+            Err(error) => tracing::warn!("the kernel keeps names that have gone: {error}"),
+        }
     }
     let readahead = EngineOptions::default().readahead;
     let readahead = options.readahead.unwrap_or(readahead);

@@ -13,7 +13,7 @@ pub mod load;
 pub mod writers;
 
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +33,22 @@ pub const BIG: usize = 12 * 1024 * 1024 + 777;
 pub struct Scene {
     pub dir: TempDir,
     nobody: bool,
+}
+
+/// The kernel's side of a mount.
+pub struct Connection(PathBuf);
+
+impl Connection {
+    pub fn of(scene: &Scene) -> Self {
+        let device = fs::metadata(scene.path("mnt")).unwrap().dev();
+        let minor = rustix::fs::minor(device);
+        Self(format!("/sys/fs/fuse/connections/{minor}").into())
+    }
+
+    /// Fails all requests, also those of processes that nothing else ends.
+    pub fn abort(&self) {
+        fs::write(self.0.join("abort"), "1").unwrap();
+    }
 }
 
 impl Scene {
@@ -111,9 +127,9 @@ impl Scene {
     /// The process that serves, as it says itself. A new one serves before it can be asked.
     pub fn server(&self) -> Pid {
         let mut served = None;
-        // A process serves before it tells of it.
+        // A process serves before it tells of it, and one that is ending may not answer.
         eventually("one process tells of the mount", || {
-            let mounts = self.run(&["status", "--json"]).ok().json();
+            let mounts = self.run(&["status", "--json"]).json();
             let mounts = mounts.as_array().unwrap();
             served = mounts.first().and_then(|mount| mount["pid"].as_i64());
             mounts.len() == 1

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use forerun_testkit::{generate, require};
 use rustix::fs::{Advice, fadvise, statvfs};
@@ -192,13 +193,20 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 struct Met {
     stop: AtomicBool,
     rounds: [AtomicU64; WRITERS + 1],
+    /// The longest that a round took: a change, and a look at all that was made.
+    longest: Mutex<Duration>,
     wrong: Mutex<Vec<String>>,
 }
 
 impl Met {
     fn repeat(&self, which: usize, mut work: impl FnMut() -> Result<(), String>) {
         while !self.stop.load(Ordering::Relaxed) {
-            if let Err(what) = work() {
+            let begin = Instant::now();
+            let done = work();
+            let mut longest = self.longest.lock().unwrap();
+            *longest = begin.elapsed().max(*longest);
+            drop(longest);
+            if let Err(what) = done {
                 self.wrong.lock().unwrap().push(format!("{which}: {what}"));
                 return;
             }
@@ -264,6 +272,9 @@ pub fn at_work(options: &str, times: u32, disturb: impl Fn(&Scene)) -> Option<u6
         );
     }
     let failures: u64 = writers.iter().map(|writer| writer.failures).sum();
+    let rounds: u64 = met.rounds.iter().map(|n| n.load(Ordering::Relaxed)).sum();
+    let longest = *met.longest.lock().unwrap();
+    eprintln!("{times} times in {rounds} rounds, {failures} changes failed, longest: {longest:?}");
     for writer in &mut writers {
         writer.verify().unwrap();
         fs::remove_dir_all(&writer.dir).unwrap();

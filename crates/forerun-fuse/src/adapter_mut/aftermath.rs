@@ -8,17 +8,17 @@
 //! The kernel keeps names, attributes and listings as they were before, and is told to drop them before
 //! any request is answered. No message may wait then for what a request has locked: a thread that waits
 //! in the kernel keeps its process from dying, and the requests from being answered by the next one. So
-//! names go by the epoch of the connection (Linux 6.16; on older kernels a thread tells them one by one,
-//! and may wait), and pages of files when the file is opened.
+//! names go by the epoch of the connection (Linux 6.16; on older kernels a thread that holds no file of the
+//! process tells them one by one), and pages of files when the file is opened.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fuser::{Errno, FileHandle, INodeNo, Notifier};
+
+use crate::apart::Apart;
 
 /// Number of the notification after which the kernel looks up every name again.
 const NOTIFY_INC_EPOCH: u32 = 8;
@@ -55,15 +55,17 @@ impl Outdated {
         for number in self.directories {
             let _gone = notifier.inval_inode(INodeNo(number), 0, 0);
         }
-        if self.names.is_empty() || begin_epoch(connection).is_ok() {
+        if self.names.is_empty() || begin_epoch(&connection).is_ok() {
             return;
         }
-        let (notifier, names) = (notifier.clone(), self.names);
-        let thread = std::thread::Builder::new().name("forerun-outdated".to_string());
-        let started = thread.spawn(move || {
-            for (directory, name) in names {
-                let _gone = notifier.inval_entry(INodeNo(directory), OsStr::from_bytes(&name));
-            }
+        let names = self.names;
+        let started = Apart::start(connection.as_fd()).and_then(|kernel| {
+            let thread = std::thread::Builder::new().name("forerun-outdated".to_string());
+            thread.spawn(move || {
+                for (directory, name) in names {
+                    kernel.drop_name(directory, &name);
+                }
+            })
         });
         if let Err(error) = started {
             tracing::error!("the kernel keeps names that were lost: {error}");

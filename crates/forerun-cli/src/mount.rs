@@ -25,7 +25,7 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 use forerun::remote::RemoteImage;
 use forerun::{Locking, MemoryUse, OutputFile};
-use forerun_fuse::{Channel, Ending, Inherited, Mount, MountOptions, Unmounted, Unmounter};
+use forerun_fuse::{Channel, Ending, Mount, MountError, MountOptions, Unmounted, Unmounter};
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -197,12 +197,13 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     let is_successor = inherited.is_some();
     let keeper = keeper.map(|keeper| (keeper, is_successor));
     let socket = socket::open();
+    let kept = (keeper.is_some(), inherited);
     let (trace_to, log_to) = (trace.as_ref(), log.as_ref());
-    let open = sandbox::open(context, args, &mut options, trace_to, (&inherited, &socket))?;
+    let open = sandbox::open(context, args, &mut options, trace_to, log_to, kept, &socket)?;
     if let Some((keeper, _)) = &keeper {
         handover::be_watched(keeper)?;
     }
-    let mounted = open_and_mount(context, args, &options, open, (keeper, inherited), log_to)?;
+    let mounted = mount_open(context, args, &options, open, keeper, log_to)?;
     let (mut mount, succession) = mounted;
     let remote = context.remotes().first().map(Arc::clone);
     watch(
@@ -265,28 +266,37 @@ fn tell(
 }
 
 /// Mounts what is open, or takes the mount over from another process.
-fn open_and_mount(
+fn mount_open(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
     open: Open,
-    (keeper, inherited): (Option<(Arc<Channel>, bool)>, Option<Inherited>),
+    keeper: Option<(Arc<Channel>, bool)>,
     log: Option<&File>,
 ) -> Result<(Mount, Arc<Succession>)> {
-    let mut identity = Vec::new();
-    let mounted = match open {
-        Open::Volume(volume) => {
-            forerun_fuse::mount_volume(volume.volume().clone(), &args.dir, options)
+    let (mounted, identity) = match open {
+        Open::Volume {
+            volume,
+            identity,
+            turn,
+        } => {
+            let volume = volume.volume().clone();
+            let mounted = match turn {
+                None => forerun_fuse::mount_volume(volume, &args.dir, options),
+                Some(turn) => forerun_fuse::take_over_volume(volume, turn, options),
+            };
+            (mounted, identity)
         }
-        Open::Image(image) => {
-            identity = handover::identity(args, options, context.remotes().first());
-            match inherited {
+        Open::Image { image, inherited } => {
+            let identity = handover::identity(args, options, context.remotes().first());
+            let settle = || daemon::settle_stderr(log);
+            let mounted = match inherited {
                 None => forerun_fuse::mount(&image, &args.dir, options),
                 Some(inherited) => {
-                    let settle = || daemon::settle_stderr(log);
                     forerun_fuse::take_over(&image, inherited, &identity, options, settle)
                 }
-            }
+            };
+            (mounted, identity)
         }
     };
     let mount = mounted.map_err(|error| mount_failure(&error, args))?;
@@ -373,16 +383,14 @@ fn open_log(path: &Path) -> Result<File> {
     file.map_err(|error| Failure::output(&error).of(path.display()))
 }
 
-fn mount_failure(error: &forerun_fuse::MountError, args: &MountArgs) -> Failure {
+fn mount_failure(error: &MountError, args: &MountArgs) -> Failure {
     let failure = Failure::new(
         Exit::Mount,
         "mount",
         crate::error::without_errno(&error.to_string()),
     );
     match error {
-        forerun_fuse::MountError::Mountpoint { source, .. }
-            if source.kind() == io::ErrorKind::NotFound =>
-        {
+        MountError::Mountpoint { source, .. } if source.kind() == io::ErrorKind::NotFound => {
             failure.hint(format!("make it first: mkdir {}", args.dir.display()))
         }
         _ => failure,

@@ -4,14 +4,17 @@
 mod common;
 mod restarting;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forerun_testkit::fault_proxy::{FaultProxy, Link};
 use forerun_testkit::servers::Nginx;
 use restarting::load::{kills_under_load, usual_kills};
-use restarting::{Scene, eventually, is_running};
+use restarting::writers::at_work;
+use restarting::{Connection, Scene, eventually, is_running, same};
 use rustix::process::{Signal, kill_process};
 
 /// Memory of a keeper that it shares with no file. Most of it is what the loader writes into the program.
@@ -25,6 +28,150 @@ fn readers_of_squashfs_notice_no_killed_server() {
 #[test]
 fn readers_of_erofs_notice_no_killed_server() {
     kills_under_load("erofs", usual_kills());
+}
+
+#[test]
+fn writers_lose_nothing_that_was_synced_to_a_killed_server() {
+    let _skipped = at_work("", usual_kills(), |scene| {
+        kill_process(scene.server(), Signal::KILL).unwrap();
+    });
+}
+
+#[test]
+fn writers_lose_no_names_to_a_killed_server_under_dirsync() {
+    let _skipped = at_work("dirsync", usual_kills(), |scene| {
+        kill_process(scene.server(), Signal::KILL).unwrap();
+    });
+}
+
+#[test]
+fn writers_notice_no_restart() {
+    let failures = at_work("", usual_kills(), |scene| drop(scene.restart().ok()));
+    assert_eq!(failures.unwrap_or(0), 0);
+}
+
+#[test]
+fn what_was_not_synced_is_lost_with_its_openings_and_nothing_else() {
+    let Some(scene) = Scene::new("exfat") else {
+        return;
+    };
+    scene.mount(&[]);
+    let at = |name: &str| scene.path("mnt").join(name);
+    let [mut synced, mut behind, mut new] =
+        ["synced", "behind", "new"].map(|name| File::create_new(at(name)).unwrap());
+    synced.write_all(b"synced").unwrap();
+    behind.write_all(b"one").unwrap();
+    fs::remove_file(at("new")).unwrap();
+    behind.sync_all().unwrap();
+    behind.write_all(&[b'2'; 50_000]).unwrap();
+    drop(new);
+    new = File::create_new(at("new")).unwrap();
+    new.write_all(b"new").unwrap();
+    fs::create_dir(at("dir")).unwrap();
+    fs::rename(at("d0"), at("renamed")).unwrap();
+    fs::remove_file(at("d1/1")).unwrap();
+    kill_process(scene.server(), Signal::KILL).unwrap();
+    for file in [&mut behind, &mut new] {
+        let errors = [file.write_all(b"more"), file.sync_all()].map(Result::unwrap_err);
+        assert_eq!(errors.map(|error| error.raw_os_error()), [Some(5); 2]);
+    }
+    synced.write_all(b" and more").unwrap();
+    synced.sync_all().unwrap();
+    assert_eq!(fs::read(at("synced")).unwrap(), b"synced and more");
+    let mut again = File::options().append(true).open(at("behind")).unwrap();
+    again.write_all(b" and two").unwrap();
+    again.sync_all().unwrap();
+    assert_eq!(fs::read(at("behind")).unwrap(), b"one and two");
+    for gone in ["new", "dir", "renamed"] {
+        assert!(!at(gone).exists(), "{gone}");
+    }
+    for there in ["d0/0", "d1/1", "d1/7"] {
+        assert!(same(&at(there), &scene.path("tree").join(there)));
+    }
+    // Each directory reports once that it has lost names, and the root that anything was.
+    let root = File::open(at(".")).unwrap();
+    assert_eq!(root.sync_all().unwrap_err().raw_os_error(), Some(5));
+    root.sync_all().unwrap();
+    let names = fs::read_dir(at(".")).unwrap().flatten();
+    let mut names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+    names.sort();
+    let expected = [
+        "behind", "big", "d0", "d1", "d2", "d3", "d4", "d5", "synced",
+    ];
+    assert_eq!(names, expected);
+    drop((synced, behind, new, again, root));
+    scene.run(&["umount", "mnt"]).ok();
+    scene.run(&["check", "image"]).ok();
+}
+
+/// The kernel takes the message to drop a name when no request of the directory is under way. A server
+/// that waits for that must be replaced all the same.
+#[test]
+fn names_that_are_being_dropped_hold_up_no_new_server() {
+    // The sandbox of a server that also tells of itself by HTTP is another one.
+    drops_and_kills(&["-o", "restarts=1000"], 5);
+    drops_and_kills(&["-o", "restarts=1000", "--metrics", "127.0.0.1:0"], 1);
+}
+
+#[test]
+fn names_that_are_being_dropped_hold_up_no_new_server_without_a_sandbox() {
+    drops_and_kills(&["--no-sandbox", "-o", "restarts=1000"], 5);
+}
+
+/// Kills the server so many times while threads change a directory, and others open a file of it by one
+/// spelling and look at it by another.
+fn drops_and_kills(args: &[&str], times: usize) {
+    let Some(scene) = Scene::new("exfat") else {
+        return;
+    };
+    scene.mount(args);
+    let dir = scene.path("mnt/dir");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("file"), "text").unwrap();
+    File::open(&dir).unwrap().sync_all().unwrap();
+    let connection = Connection::of(&scene);
+    let stop = AtomicBool::new(false);
+    let repeat = |work: &dyn Fn()| {
+        while !stop.load(Ordering::Relaxed) {
+            work();
+        }
+    };
+    std::thread::scope(|threads| {
+        for n in 0..4 {
+            let (dir, repeat) = (&dir, &repeat);
+            threads.spawn(move || {
+                repeat(&|| {
+                    // Any of it may fail when the server dies.
+                    let _made = fs::write(dir.join(format!("new-{n}")), "");
+                    let _removed = fs::remove_file(dir.join(format!("new-{n}")));
+                });
+            });
+            threads.spawn(move || {
+                repeat(&|| {
+                    let _opened = File::open(dir.join("file"));
+                    let _looked = fs::metadata(dir.join("FILE"));
+                });
+            });
+        }
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..times {
+                let old = scene.server();
+                std::thread::sleep(Duration::from_millis(200));
+                kill_process(old, Signal::KILL).unwrap();
+                eventually("another process serves", || scene.server() != old);
+                scene.answers();
+                eventually("the old process has ended", || !is_running(old));
+            }
+        }));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = ended {
+            // The threads hang with the old process.
+            connection.abort();
+            std::panic::resume_unwind(panic);
+        }
+    });
+    scene.run(&["umount", "mnt"]).ok();
+    scene.run(&["check", "image"]).ok();
 }
 
 #[test]
@@ -147,7 +294,7 @@ fn a_mount_by_the_kernel_outlives_the_process_that_fetches() {
     let mounted = scene.run(&[&words[..], &more[..]].concat());
     assert_eq!(mounted.code, Some(0), "{}", mounted.stderr);
     let expected = fs::read(scene.path("tree/big")).unwrap();
-    let file = fs::File::open(scene.path("mnt/big")).unwrap();
+    let file = File::open(scene.path("mnt/big")).unwrap();
     let mut bytes = vec![0; expected.len()];
     let third = expected.len() / 3;
     let read = |bytes: &mut [u8], piece: std::ops::Range<usize>| {

@@ -167,17 +167,22 @@ fn what_cannot_be_restarted_is_told() {
 }
 
 #[test]
-fn a_volume_mounted_for_writing_is_not_handed_over() {
+fn a_volume_with_open_files_that_were_removed_is_not_handed_over() {
     let Some(scene) = Scene::new("exfat") else {
         return;
     };
     scene.mount(&[]);
     let old = scene.server();
     let mut file = File::create(scene.path("mnt/new")).unwrap();
-    scene.refused("mounted for writing");
+    fs::rename(scene.path("mnt/new"), scene.path("mnt/other")).unwrap();
+    fs::remove_file(scene.path("mnt/other")).unwrap();
+    scene.refused("1 files are open that were removed");
     file.write_all(b"it goes on").unwrap();
     drop(file);
     assert_eq!(scene.server(), old);
+    fs::write(scene.path("mnt/new"), "it goes on").unwrap();
+    eventually("the file is closed", || scene.restart().code == Some(0));
+    assert_ne!(scene.server(), old);
     assert_eq!(fs::read(scene.path("mnt/new")).unwrap(), b"it goes on");
     scene.run(&["umount", "mnt"]).ok();
     scene.mount(&["-o", "ro"]);

@@ -375,33 +375,32 @@ fn a_successor_is_confined_and_a_name_that_changes_case_is_renamed() {
         return;
     }
     let fixture = Fixture::new();
-    let mounted = Mounted::new(&fixture, "a.sqsh", &[]);
-    let first = mounted.pid();
-    let mut restart = fixture.command(&["restart", "mnt"]);
-    restart.env("XDG_RUNTIME_DIR", fixture.path("run"));
-    let restarted = common::ran(restart.output().unwrap());
-    assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);
-    assert_ne!(mounted.pid(), first);
-    mounted.assert_confined();
-    mounted.end_by_signal();
-    // To tell such a rename takes a look at the thread that asks, which only a tracer may have.
-    fixture.run(&[
-        "pack",
-        "-q",
-        "--format",
-        "exfat",
-        "--free",
-        "4M",
-        "tree",
-        "free.exfat",
-    ]);
-    let mounted = Mounted::new(&fixture, "free.exfat", &[]);
-    fs::rename(fixture.path("mnt/sub/file"), fixture.path("mnt/sub/FILE")).unwrap();
-    let names = fs::read_dir(fixture.path("mnt/sub")).unwrap();
-    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["FILE"]);
-    assert_confined(mounted.pid(), 0);
-    mounted.end_by_signal();
+    // The server has no right to look into this directory once it is confined.
+    let theirs = fixture.path("theirs");
+    fs::create_dir(&theirs).unwrap();
+    std::os::unix::fs::chown(&theirs, Some(65534), Some(65534)).unwrap();
+    fs::set_permissions(&theirs, Permissions::from_mode(0o700)).unwrap();
+    let volume = "theirs/free.exfat";
+    let words = ["pack", "-q", "--format", "exfat", "--free", "4M", "tree"];
+    fixture.run(&[&words[..], &[volume]].concat()).ok();
+    for image in ["a.sqsh", volume] {
+        let mounted = Mounted::new(&fixture, image, &[]);
+        let first = mounted.pid();
+        let mut restart = fixture.command(&["restart", "mnt"]);
+        restart.env("XDG_RUNTIME_DIR", fixture.path("run"));
+        let restarted = common::ran(restart.output().unwrap());
+        assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);
+        assert_ne!(mounted.pid(), first);
+        mounted.assert_confined();
+        if image == volume {
+            // To tell such a rename takes a look at the thread that asks, which only a tracer may have.
+            fs::rename(fixture.path("mnt/sub/file"), fixture.path("mnt/sub/FILE")).unwrap();
+            let names = fs::read_dir(fixture.path("mnt/sub")).unwrap();
+            let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!(names, ["FILE"]);
+        }
+        mounted.end_by_signal();
+    }
 }
 
 /// The process outside may unmount what its server asks for, and nothing else; it ends with the server.

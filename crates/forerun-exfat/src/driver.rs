@@ -437,6 +437,10 @@ impl FileSystemMut for Exfat {
         self.session(|session| session.finish())
     }
 
+    fn fold_name(&self, name: &[u8]) -> Vec<u8> {
+        self.volume.fold(name)
+    }
+
     fn space(&self) -> Result<Space> {
         let boot = &self.volume.boot;
         let free = self.session(|session| {

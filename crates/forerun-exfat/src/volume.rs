@@ -13,6 +13,7 @@ use crate::dir::{Found, Slots};
 use crate::entry_set::Allocation;
 use crate::error::Check;
 use crate::fat;
+use crate::name;
 use crate::ondisk::{
     BitmapEntry, ENTRY, GuidEntry, LabelEntry, MAX_DIRECTORY, UpcaseEntry, kind, volume_flag,
 };
@@ -154,6 +155,18 @@ impl Volume {
         }
         let [a, b, c, d, ..] = hasher.finish().to_le_bytes();
         u32::from_le_bytes([a, b, c, d])
+    }
+
+    /// The form that all spellings of a name share: in upper case, without dots at the end.
+    pub fn fold(&self, name: &[u8]) -> Vec<u8> {
+        let Some(units) = name::to_units(name) else {
+            return name.to_vec();
+        };
+        let dots = units.iter().rev().take_while(|&&unit| unit == 0x2E).count();
+        match units.get(..units.len() - dots).unwrap_or_default() {
+            [] => name.to_vec(),
+            kept => name::to_bytes(&self.upcase.name(kept)),
+        }
     }
 
     fn read_root(&mut self) -> Result<System> {

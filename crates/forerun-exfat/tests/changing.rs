@@ -9,6 +9,27 @@ use forerun_testkit::exfat_judge::{What, judge};
 use forerun_vfs::{Changes, Error, FileSystem, FileSystemMut, FileType};
 
 #[test]
+fn spellings_of_one_name_share_a_form_that_finds_it() {
+    let Some(image) = mkfs(8 << 20, &[]) else {
+        return;
+    };
+    let device = Recorder::new(&image);
+    let fs = open_mut(&device, |_| {});
+    for (stored, spellings) in [
+        ("Photo.jpg", &["photo.JPG", "PHOTO.jpg.."][..]),
+        ("\u{E4}\u{1F600}", &["\u{C4}\u{1F600}"]),
+    ] {
+        let node = create(&fs, fs.root(), stored).unwrap();
+        let form = fs.fold_name(stored.as_bytes());
+        assert_eq!(fs.lookup(fs.root(), &form).unwrap(), Some(node), "{stored}");
+        for spelling in spellings {
+            assert_eq!(fs.fold_name(spelling.as_bytes()), form, "{spelling}");
+        }
+    }
+    assert_ne!(fs.fold_name(b"a"), fs.fold_name(b"b"));
+}
+
+#[test]
 fn files_and_directories_come_and_go() {
     let Some(image) = mkfs(8 << 20, &["-c", "4K", "-L", "label"]) else {
         return;

@@ -13,7 +13,6 @@ use fuser::{FileAttr, FileType};
 use crate::attr;
 use crate::core::Core;
 use crate::counts::Operation;
-use crate::inode::Inodes;
 
 /// Inode number of `..` in listings: what FUSE filesystems show for one that is not known.
 const UNKNOWN: u64 = 0xffff_ffff;
@@ -47,19 +46,19 @@ impl Entry {
     }
 }
 
-/// Passes on the entries of a directory from a cookie on, until `add` says that it is full.
+/// Passes on the entries of a directory, by number and node, from a cookie on, until `add` says that it
+/// is full.
 ///
 /// # Errors
 /// The driver's, if no entry was added before: else what lies before the damage is shown, and the
 /// call that goes on from there fails.
 pub fn list(
     fs: &dyn FileSystem,
-    inodes: Inodes,
-    number: u64,
+    number_of: &dyn Fn(NodeId) -> Option<u64>,
+    (number, dir): (u64, NodeId),
     cookie: u64,
     add: &mut dyn FnMut(&Entry) -> bool,
 ) -> Result<()> {
-    let dir = inodes.node(number);
     for (at, name, number) in [(1, &b"."[..], number), (2, b"..", UNKNOWN)] {
         let entry = Entry {
             name: name.to_vec(),
@@ -77,7 +76,7 @@ pub fn list(
     let mut count = FIRST_FETCH;
     loop {
         // Attributes are looked up after the visit: a driver may hold a lock during it.
-        let (entries, result) = fetch(fs, inodes, dir, cursor, count);
+        let (entries, result) = fetch(fs, number_of, dir, cursor, count);
         for entry in &entries {
             if add(entry) {
                 return Ok(());
@@ -95,14 +94,14 @@ pub fn list(
 
 fn fetch(
     fs: &dyn FileSystem,
-    inodes: Inodes,
+    number_of: &dyn Fn(NodeId) -> Option<u64>,
     dir: NodeId,
     from: DirCursor,
     count: usize,
 ) -> (Vec<Entry>, Result<()>) {
     let mut entries = Vec::with_capacity(count);
     let result = fs.read_dir(dir, from, &mut |entry| {
-        let number = inodes.number(entry.node);
+        let number = number_of(entry.node);
         let (Some(cookie), Some(number)) = (entry.next.0.checked_add(DOTS), number) else {
             return ControlFlow::Break(());
         };
@@ -135,18 +134,15 @@ impl Core {
         add: &mut dyn FnMut(&Entry) -> bool,
     ) -> Result<()> {
         self.reader.prefetch_metadata();
+        let number_of = |node| self.inodes.number(node);
+        let dir = (number, self.node(number));
         let mut added = false;
-        let listed = list(
-            self.reader.fs(),
-            self.inodes,
-            number,
-            cookie,
-            &mut |entry| {
-                let is_full = add(entry);
-                added |= !is_full;
-                is_full
-            },
-        );
+        let mut add = |entry: &Entry| {
+            let is_full = add(entry);
+            added |= !is_full;
+            is_full
+        };
+        let listed = list(self.reader.fs(), &number_of, dir, cookie, &mut add);
         if added {
             wait::accept();
         }

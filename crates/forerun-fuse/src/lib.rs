@@ -13,6 +13,7 @@
 
 mod adapter;
 mod adapter_mut;
+mod apart;
 mod attach;
 mod attr;
 mod backing;
@@ -28,6 +29,7 @@ mod given_up;
 mod guardian;
 mod handover;
 mod inode;
+mod ledger;
 mod mount;
 mod mountpoint;
 mod options;
@@ -48,8 +50,10 @@ pub use counts::{Operation, RequestCounts};
 pub use error::{MountError, UmountError};
 pub use forerun::{Image, MountEntry, Reader, Volume, VolumeMut, is_mounted_for_writing, mounts};
 pub use handover::{
-    Channel, FromKeeper, FromServer, Giver, HandoverError, Inherited, Kept, take_over, timespec,
+    Channel, FromKeeper, FromServer, Giver, HandoverError, Inherited, Kept, Turn, take_over,
+    take_over_volume, timespec,
 };
+pub use ledger::LedgerFile;
 pub use mount::{Monitor, Mount, mount, mount_reader, mount_volume};
 pub use options::{MountOptions, OptionError, parse_size};
 pub use outside::{Outside, prepare_mountpoint, serve_outside};

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -9,12 +10,14 @@ use forerun::{EngineOptions, Image, MemoryLimit, Mountpoint, Reader, StatsSnapsh
 use fuser::{Config, Filesystem, Notifier, Session, SessionACL};
 
 use crate::adapter::Adapter;
-use crate::adapter_mut::{AdapterMut, CoreMut, Stale};
+use crate::adapter_mut::{AdapterMut, CoreMut, Journal, Stale};
+use crate::apart::Apart;
 use crate::attach::{Attached, attach};
 use crate::core::Core;
 use crate::counts::RequestCounts;
 use crate::error::{MountError, UmountError};
-use crate::handover::Giver;
+use crate::handover::{Giver, HandoverError};
+use crate::ledger::Ledger;
 use crate::mountpoint::prepare;
 use crate::push::Pusher;
 use crate::push_tree::TreePusher;
@@ -169,15 +172,36 @@ pub fn mount_volume(
     options: &MountOptions,
 ) -> Result<Mount, MountError> {
     let place = prepare(dir)?;
-    let core = Arc::new(CoreMut::new(volume, options));
+    let journal = match &options.ledger {
+        Some(file) => Journal::new(Ledger::new(file).map_err(HandoverError::Ledger)?),
+        None => Journal::default(),
+    };
+    let core = Arc::new(CoreMut::new(volume, options, journal));
+    show_volume(core, options, |adapter, served| {
+        let workers = adapter.workers();
+        serve(adapter, (served, workers), place, options, true)
+    })
+}
+
+/// A volume, by a session that `begin` makes, with all that goes on beside the answers.
+pub fn show_volume(
+    core: Arc<CoreMut>,
+    options: &MountOptions,
+    begin: impl FnOnce(AdapterMut, Served) -> Result<(Mount, Notifier), MountError>,
+) -> Result<Mount, MountError> {
     let adapter = AdapterMut::new(Arc::clone(&core), takers(options));
-    let workers = adapter.workers();
     let served = Served::Volume(Arc::clone(&core));
-    let (mut mount, notifier) = serve(adapter, (served, workers), place, options, true)?;
+    let (mut mount, _notifier) = begin(adapter, served)?;
     if core.info.folds_case
-        && let Some(stale) = Stale::start(notifier, Arc::downgrade(&core))
+        && let (Some(connection), _) = mount.unmounter.share().map_err(MountError::Serve)?
     {
-        let _is_set_once = core.stale.set(stale);
+        match Apart::start(connection.as_fd()) {
+            Ok(kernel) => {
+                let stale = Stale::start(kernel, Arc::downgrade(&core));
+                let _is_set_once = stale.map(|stale| core.stale.set(stale));
+            }
+            Err(error) => tracing::warn!("the kernel keeps names that have gone: {error}"),
+        }
     }
     let readahead = EngineOptions::default().readahead;
     let readahead = options.readahead.unwrap_or(readahead);
@@ -278,11 +302,7 @@ impl Mount {
     /// What hands it to another process.
     #[must_use]
     pub fn giver(&self) -> Giver {
-        let core = match &self.served {
-            Served::Image(core) => Some(core),
-            Served::Volume(_) => None,
-        };
-        Giver::new(core, self.unmounter.clone())
+        Giver::new(&self.served, self.unmounter.clone())
     }
 
     /// Where it is.

@@ -106,9 +106,14 @@ fn allow(sockets: Sockets, programs: bool, writes: bool) -> Result<Rules, Backen
     if sockets == Sockets::Open {
         let local = u64::from(libc::AF_UNIX.cast_unsigned());
         rules.insert(libc::SYS_socketpair, vec![argument(0, local)?]);
+    }
+    if sockets >= Sockets::Open {
         // A server sends its keeper a descriptor of a thread, which the keeper polls. What could be
         // done with the descriptor here, such as taking files or signalling, is refused.
         rules.insert(libc::SYS_pidfd_open, vec![argument(1, PIDFD_THREAD)?]);
+        // A thread of a server that the kernel may hold up has descriptors of its own.
+        let files = u64::from(libc::CLONE_FILES.cast_unsigned());
+        rules.insert(libc::SYS_unshare, vec![argument(0, files)?]);
     }
     Ok(rules)
 }
@@ -119,7 +124,10 @@ fn refuse(sockets: Sockets, programs: bool, writes: bool) -> Result<Rules, Backe
         .collect();
     if sockets == Sockets::Open {
         rules.remove(&libc::SYS_socketpair);
+    }
+    if sockets >= Sockets::Open {
         rules.remove(&libc::SYS_pidfd_open);
+        rules.remove(&libc::SYS_unshare);
     }
     let inputs = TERMINAL_INPUT.map(|request| argument(1, request));
     rules.insert(

@@ -175,7 +175,8 @@ pub trait FileSystemMut: FileSystem {
     /// Whether [`abandon`](Self::abandon) was called, or the driver panicked.
     fn is_abandoned(&self) -> bool;
 
-    /// Makes `node` durable: contents, attributes and the name it was reached by.
+    /// Makes `node` durable: contents, attributes and the name it was reached by. Every other change
+    /// that returned before this call is durable too when it returns.
     ///
     /// # Errors
     /// Those of the device.
@@ -193,6 +194,12 @@ pub trait FileSystemMut: FileSystem {
     /// # Errors
     /// Those of the device, after everything else was tried.
     fn finish(&self) -> Result<()>;
+
+    /// Returns the form that all spellings of a name share. Where two names have different forms, the
+    /// volume can have both in one directory. The form finds the same node as the name does.
+    fn fold_name(&self, name: &[u8]) -> Vec<u8> {
+        name.to_vec()
+    }
 
     /// How much room there is.
     ///

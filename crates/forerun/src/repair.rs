@@ -71,6 +71,27 @@ pub fn repair(
     Ok(summary)
 }
 
+/// Repairs what a commit leaves that was cut short. The caller holds the lock of a writer. Anything else
+/// stays, and `VolumeDirty` with it.
+pub(crate) fn after_a_kill(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Summary> {
+    let how = RepairOptions {
+        limits: options.limits.clone(),
+        ..RepairOptions::default()
+    };
+    let observer = Arc::new(Observer::new(options.events.clone()));
+    let mut decide = |finding: &Finding| match finding.kind {
+        Kind::Leaked
+        | Kind::ChainLong
+        | Kind::Move
+        | Kind::LostEntry
+        | Kind::BehindEnd
+        | Kind::Percent
+        | Kind::Dirty => Answer::Yes,
+        _ => Answer::No,
+    };
+    forerun_exfat::repair::repair(&device, &observer, &how, &mut decide)
+}
+
 /// Opens a volume to be written, with the lock of a writer.
 ///
 /// # Errors

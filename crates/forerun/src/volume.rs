@@ -10,7 +10,7 @@ use forerun_vfs::{Error, Format, OpenMut, OpenMutWith, Result};
 
 use crate::OpenOptions;
 use crate::identify::{find_format, named, probe_len, unknown};
-use crate::locks;
+use crate::{locks, repair};
 
 /// What only matters to a volume that is changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +51,30 @@ impl VolumeMut {
     pub fn open(path: &Path, options: &OpenOptions, how: &WriteOptions) -> Result<Self> {
         let device = locks::device(path, options)?;
         Self::from_device(Arc::new(device), options, how)
+    }
+
+    /// As [`from_device`](Self::from_device), for a volume that a process wrote to which was killed. The
+    /// caller holds the lock of a writer. `was_clean`: there was nothing wrong with the volume when that
+    /// process opened it, so what is wrong now is what a commit that was cut short leaves, and is
+    /// repaired. Returns what was.
+    ///
+    /// # Errors
+    /// As [`from_device`](Self::from_device), and those of the repair.
+    pub fn recover(
+        device: Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+        how: &WriteOptions,
+        was_clean: bool,
+    ) -> Result<(Self, Option<repair::Summary>)> {
+        let opened = Self::from_device(Arc::clone(&device), options, how)?;
+        let is_clean = opened.volume.fs().volume().warnings.is_empty();
+        if is_clean || !was_clean || !repair::is_possible(opened.format()) {
+            return Ok((opened, None));
+        }
+        // What it has in memory is of the volume before the repair.
+        drop(opened);
+        let repaired = repair::after_a_kill(part(Arc::clone(&device), options)?, options)?;
+        Ok((Self::from_device(device, options, how)?, Some(repaired)))
     }
 
     /// Opens the volume on any device.

@@ -210,20 +210,21 @@ impl Succession {
 
     /// Ends this process, or says why not.
     fn leave(&self, keeper: &Channel) {
-        if let Err(why) = self.giver.leave() {
+        let end = || {
+            tracing::info!("going on in another process");
+            // Our end, which follows, says the same.
+            let _gone = FromServer::leaving(keeper);
+            if let Some(socket) = self.socket.get() {
+                let _gone = std::fs::remove_file(socket);
+            }
+            std::process::exit(Exit::Ok.code().into())
+        };
+        if let Err(why) = self.giver.leave(end) {
             let told = FromServer::staying(keeper, &without_errno(&why.to_string()));
             if let Err(error) = told {
                 tracing::warn!("the keeper: {error}");
             }
-            return;
         }
-        tracing::info!("going on in another process");
-        // Our end, which follows, says the same.
-        let _gone = FromServer::leaving(keeper);
-        if let Some(socket) = self.socket.get() {
-            let _gone = std::fs::remove_file(socket);
-        }
-        std::process::exit(Exit::Ok.code().into())
     }
 }
 
@@ -264,6 +265,16 @@ pub fn identity(
         identity.extend(of_file(device));
     }
     identity
+}
+
+/// As [`identity`], of a volume that is written to.
+pub fn identity_of_volume(args: &MountArgs) -> Vec<u8> {
+    match args.image.metadata() {
+        Ok(metadata) if !metadata.file_type().is_block_device() => {
+            format!("file {} {}", metadata.dev(), metadata.ino()).into_bytes()
+        }
+        _ => of_file(&args.image),
+    }
 }
 
 fn of_file(path: &Path) -> Vec<u8> {

@@ -5,8 +5,7 @@
 //! was not answered. It opens no image and parses nothing, so what kills a server does not kill it.
 //!
 //! A server that dies too often takes the mount with it: that is an image, or a machine, which no new
-//! process will serve better. `forerun restart` asks the server, which has the keeper start a
-//! successor.
+//! process will serve better. On `forerun restart` the server asks the keeper for a successor.
 
 mod server;
 mod successor;
@@ -222,10 +221,11 @@ impl Keeper {
                 }
             }
             FromServer::Done => server.is_done = true,
+            // One that has taken a volume over says so when the volume is open.
+            FromServer::Thread(thread) => server.process.thread = Some(thread),
             FromServer::End => return self.server_ended(),
             // No server says these when its mount is kept.
-            FromServer::Keep(_) | FromServer::Alone | FromServer::Ready | FromServer::Thread(_) => {
-            }
+            FromServer::Keep(_) | FromServer::Alone | FromServer::Ready => {}
         }
         Next::Wait
     }
@@ -454,12 +454,10 @@ fn wait(
     let mut fds: Vec<_> = pipes
         .map(|(pipe, _)| PollFd::new(pipe, PollFlags::IN))
         .collect();
+    let lingers = |role: &Role| matches!(role, Role::Lingering(_));
     for (role, process) in processes {
-        fds.push(PollFd::new(&process.channel, PollFlags::IN));
-        // What it has said comes before its end. One that lingers is waited for to the last.
-        if let (Role::Server | Role::Successor, Some(thread)) = (role, &process.thread) {
-            fds.push(PollFd::new(thread, PollFlags::IN));
-        }
+        let signs = process.signs(lingers(role)).into_iter();
+        fds.extend(signs.map(|sign| PollFd::from_borrowed_fd(sign, PollFlags::IN)));
     }
     let at = loop {
         let left = until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
@@ -485,16 +483,11 @@ fn wait(
     }
     let mut next = signals.0.len();
     for (role, process) in processes {
-        if at == next {
-            return Ok(Event::Said(*role, process.said()));
+        let count = process.signs(lingers(role)).len();
+        if let Some(sign) = at.checked_sub(next).filter(|sign| *sign < count) {
+            return Ok(Event::Said(*role, process.happened(lingers(role), sign)));
         }
-        next += 1;
-        if let (Role::Server | Role::Successor, Some(_)) = (role, &process.thread) {
-            if at == next {
-                return Ok(Event::Said(*role, FromServer::End));
-            }
-            next += 1;
-        }
+        next += count;
     }
     Ok(Event::TimeOut)
 }

@@ -1,14 +1,15 @@
 //! The sandbox of a process that serves a mount: what it keeps, and what is open before it enters.
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
 use forerun::{Image, TraceWriter, VolumeMut};
-use forerun_fuse::{Inherited, MountOptions};
+use forerun_fuse::{Inherited, LedgerFile, MountOptions, Turn};
 use forerun_sandbox::{Capabilities, Sandbox, Sockets};
 
 use super::socket::Unnamed;
-use super::{MountArgs, failed, image_args, mount_failure, outside, volume};
+use super::{MountArgs, daemon, failed, handover, image_args, mount_failure, outside, volume};
 use crate::confine::for_image;
 use crate::context::Context;
 use crate::error::Result;
@@ -17,19 +18,27 @@ use crate::source;
 /// What is to be mounted.
 pub enum Open {
     /// For reading.
-    Image(Box<Image>),
+    Image {
+        image: Box<Image>,
+        /// The mount of it that this process takes over.
+        inherited: Option<Inherited>,
+    },
     /// For writing as well.
-    Volume(Box<VolumeMut>),
+    Volume {
+        volume: Box<VolumeMut>,
+        /// As it was found before the process was confined, which may keep it from the file's directory.
+        identity: Vec<u8>,
+        /// The mount of it that this process takes over, from one that has ended.
+        turn: Option<Turn>,
+    },
 }
 
-/// Enters the sandbox. First starts the process that mounts and unmounts for this one, and does what
-/// mounting begins with.
-fn enter(
+/// Starts the process that mounts and unmounts for this one, and does what mounting begins with.
+fn start_outside(
     context: &Context,
     args: &MountArgs,
     options: &mut MountOptions,
     inherited: Option<&Inherited>,
-    sandbox: &Sandbox,
 ) -> Result<()> {
     if !context.global.no_sandbox {
         if inherited.is_none() {
@@ -42,43 +51,95 @@ fn enter(
         adopted.map_err(|error| failed("taking the mount over", &error))?;
         options.outside = Some(outside);
     }
-    context.confine(sandbox);
     Ok(())
 }
 
-/// Opens what is to be mounted: first the files, then, in the sandbox, what is in them.
+/// Opens what is to be mounted: first the files, then, in the sandbox, what is in them. `is_kept`:
+/// another process holds the mount as well.
 pub fn open(
     context: &Context,
     args: &MountArgs,
     options: &mut MountOptions,
     trace: Option<&Arc<TraceWriter>>,
-    (inherited, socket): (&Option<Inherited>, &io::Result<Unnamed>),
+    log: Option<&File>,
+    (is_kept, inherited): (bool, Option<Inherited>),
+    socket: &io::Result<Unnamed>,
 ) -> Result<Open> {
-    // Only images are inherited, whatever could be done with them now.
-    let prepared = match inherited {
-        None => volume::prepare(context, args, options, trace)?,
-        Some(_) => None,
-    };
     let mut sandbox = sandbox(args, options);
     if let Ok(socket) = socket {
         sandbox = sandbox.name_files_in(socket.directory());
     }
+    let prepared = match inherited {
+        None => volume::prepare(context, args, options, trace)?,
+        Some(inherited) if inherited.is_volume() => {
+            return open_again(context, args, options, &sandbox, (inherited, log));
+        }
+        // What was mounted as an image stays one, whatever could be done with it now.
+        Some(_) => None,
+    };
     if let Some(prepared) = prepared {
         // Its lock for reading begins with a look for devices that are made of the file.
         let sandbox = sandbox.read("/sys");
-        enter(context, args, options, inherited.as_ref(), &sandbox)?;
+        let identity = handover::identity_of_volume(args);
+        if is_kept {
+            let ledger = LedgerFile::new();
+            options.ledger = Some(ledger.map_err(|error| failed("a file in memory", &error))?);
+        }
+        start_outside(context, args, options, None)?;
+        context.confine(&sandbox);
         let readable = match volume::open(context, args, options, prepared)? {
-            Ok(volume) => return Ok(Open::Volume(Box::new(volume))),
+            Ok(volume) => {
+                return Ok(Open::Volume {
+                    volume: Box::new(volume),
+                    identity,
+                    turn: None,
+                });
+            }
             Err(readable) => readable,
         };
         let image = source::prepare_file(&image_args(args, options), readable)?;
-        let image = context.open_prepared(image, trace.map(volume::as_sink))?;
-        return Ok(Open::Image(Box::new(image)));
+        return open_image(context, image, trace, None);
     }
     let image = context.prepare(&image_args(args, options))?;
-    enter(context, args, options, inherited.as_ref(), &sandbox)?;
+    start_outside(context, args, options, inherited.as_ref())?;
+    context.confine(&sandbox);
+    open_image(context, image, trace, inherited)
+}
+
+fn open_image(
+    context: &Context,
+    image: source::Prepared,
+    trace: Option<&Arc<TraceWriter>>,
+    inherited: Option<Inherited>,
+) -> Result<Open> {
     let image = context.open_prepared(image, trace.map(volume::as_sink))?;
-    Ok(Open::Image(Box::new(image)))
+    Ok(Open::Image {
+        image: Box::new(image),
+        inherited,
+    })
+}
+
+/// Opens a volume whose mount this process takes over, once the process that serves it has ended. What
+/// does not need the volume comes before that: it is not served meanwhile.
+fn open_again(
+    context: &Context,
+    args: &MountArgs,
+    options: &mut MountOptions,
+    sandbox: &Sandbox,
+    (inherited, log): (Inherited, Option<&File>),
+) -> Result<Open> {
+    let identity = handover::identity_of_volume(args);
+    start_outside(context, args, options, Some(&inherited))?;
+    let turn = inherited.wait(&identity, || daemon::settle_stderr(log));
+    let turn = turn.map_err(|error| mount_failure(&error, args))?;
+    let prepared = volume::prepare_again(args, options)?;
+    context.confine(sandbox);
+    let volume = volume::recover(context, args, options, prepared, turn.was_clean())?;
+    Ok(Open::Volume {
+        volume: Box::new(volume),
+        identity,
+        turn: Some(turn),
+    })
 }
 
 /// What serving takes: the sockets and pipes that are open, and to look where the threads run that ask.

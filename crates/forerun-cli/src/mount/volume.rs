@@ -7,9 +7,10 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use forerun::locks::{self, Held};
-use forerun::{Error, EventSink, FileDevice, Locking, OpenOptions, TraceWriter, VolumeMut};
+use forerun::{Error, EventSink, FileDevice, InUse, Locking, OpenOptions, TraceWriter, VolumeMut};
 use forerun_fuse::MountOptions;
 
 use super::{MountArgs, daemon};
@@ -17,6 +18,11 @@ use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::patience::patiently;
 use crate::source;
+
+/// How long the process before this one may take to let go of the volume.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// From one attempt to the next.
+const STEP: Duration = Duration::from_millis(5);
 
 /// A volume that is open for reading and writing, and of which nothing has been parsed.
 pub struct Prepared {
@@ -71,7 +77,7 @@ pub fn prepare(
             context.note("the image may not be written to: mounting read-only");
             Ok(None)
         }
-        Err(error) => Err(source::from_open(error, &open).of(args.image.display())),
+        Err(error) => Err(failed_to_open(error, &open, args)),
     }
 }
 
@@ -98,8 +104,61 @@ pub fn open(
             context.note(&format!("mounting read-only: {why}"));
             Ok(Err(readable))
         }
-        Err(error) => Err(source::from_open(error, &open).of(args.image.display())),
+        Err(error) => Err(failed_to_open(error, &open, args)),
     }
+}
+
+/// Opens the device of a volume whose mount this process takes over. The process that had it has ended.
+pub fn prepare_again(args: &MountArgs, options: &MountOptions) -> Result<Prepared> {
+    let mut open = options.open_options();
+    open.format.clone_from(&args.format);
+    let begun = Instant::now();
+    let device = loop {
+        match locks::device(&args.image, &open) {
+            // The lock goes with the last thread of the process, which may hang in the device.
+            Err(error) if is_locked(&error) && begun.elapsed() < PATIENCE => {
+                std::thread::sleep(STEP);
+            }
+            opened => break opened,
+        }
+    };
+    Ok(Prepared {
+        device: device.map_err(|error| failed_to_open(error, &open, args))?,
+        readable: None,
+        open,
+        asked: true,
+    })
+}
+
+/// Opens the volume of a mount that this process takes over.
+pub fn recover(
+    context: &Context,
+    args: &MountArgs,
+    options: &MountOptions,
+    prepared: Prepared,
+    was_clean: bool,
+) -> Result<VolumeMut> {
+    let Prepared { device, open, .. } = prepared;
+    let recovered = VolumeMut::recover(Arc::new(device), &open, &options.write, was_clean);
+    let (volume, repaired) = recovered.map_err(|error| failed_to_open(error, &open, args))?;
+    if let Some(summary) = repaired {
+        let (repaired, left) = (summary.repairs(), summary.remains());
+        tracing::info!(
+            repaired,
+            left,
+            "what the process before this one left unfinished"
+        );
+    }
+    context.observe(volume.volume().observer());
+    Ok(volume)
+}
+
+fn failed_to_open(error: Error, open: &OpenOptions, args: &MountArgs) -> Failure {
+    source::from_open(error, open).of(args.image.display())
+}
+
+fn is_locked(error: &Error) -> bool {
+    InUse::of(error).is_some_and(InUse::is_lock)
 }
 
 /// Whether the file may be read, but not written.

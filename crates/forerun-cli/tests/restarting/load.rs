@@ -58,7 +58,7 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 /// Whole files, past the page cache.
-fn read_small(scene: &Scene, n: u64) -> Result<(), String> {
+pub fn read_small(scene: &Scene, n: u64) -> Result<(), String> {
     let name = format!("d{}/{n}", n % 6);
     let file = File::open(scene.path("mnt").join(&name)).map_err(text)?;
     fadvise(&file, 0, None, Advice::DontNeed).map_err(text)?;

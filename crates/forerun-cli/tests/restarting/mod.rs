@@ -10,9 +10,10 @@
 )]
 
 pub mod load;
+pub mod writers;
 
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +33,22 @@ pub const BIG: usize = 12 * 1024 * 1024 + 777;
 pub struct Scene {
     pub dir: TempDir,
     nobody: bool,
+}
+
+/// The kernel's side of a mount.
+pub struct Connection(PathBuf);
+
+impl Connection {
+    pub fn of(scene: &Scene) -> Self {
+        let device = fs::metadata(scene.path("mnt")).unwrap().dev();
+        let minor = rustix::fs::minor(device);
+        Self(format!("/sys/fs/fuse/connections/{minor}").into())
+    }
+
+    /// Fails all requests, also those of processes that nothing else ends.
+    pub fn abort(&self) {
+        fs::write(self.0.join("abort"), "1").unwrap();
+    }
 }
 
 impl Scene {
@@ -54,7 +71,7 @@ impl Scene {
             let len = 1000 + 7919 * usize::try_from(n).unwrap();
             fs::write(dir.join(n.to_string()), generate::bytes(n, len)).unwrap();
         }
-        let free = ["--free", "1M"];
+        let free = ["--free", "64M"];
         let free = if format == "exfat" { &free[..] } else { &[] };
         let words = ["pack", "-q", "--format", format, "tree", "image"];
         scene.run(&[&words, free].concat()).ok();
@@ -107,12 +124,12 @@ impl Scene {
         self.run(&words).ok();
     }
 
-    /// The process that serves, as it says itself.
+    /// The process that serves, as it says itself. A new one serves before it can be asked.
     pub fn server(&self) -> Pid {
         let mut served = None;
-        // A process serves before it tells of it.
+        // A process serves before it tells of it, and one that is ending may not answer.
         eventually("one process tells of the mount", || {
-            let mounts = self.run(&["status", "--json"]).ok().json();
+            let mounts = self.run(&["status", "--json"]).json();
             let mounts = mounts.as_array().unwrap();
             served = mounts.first().and_then(|mount| mount["pid"].as_i64());
             mounts.len() == 1
@@ -136,6 +153,17 @@ impl Scene {
         eventually("they are gone", || {
             !is_running(server) && !is_running(keeper)
         });
+    }
+
+    /// Kills the processes that serve, where there are any.
+    pub fn kill_servers(&self) {
+        let mounts = self.run(&["status", "--json"]).ok().json();
+        for pid in mounts.as_array().unwrap().iter().map(|mount| &mount["pid"]) {
+            let pid = pid.as_i64().and_then(|pid| pid.try_into().ok());
+            if let Some(pid) = pid.and_then(Pid::from_raw) {
+                let _ended = kill_process(pid, Signal::KILL);
+            }
+        }
     }
 
     pub fn restart(&self) -> Ran {

@@ -1,19 +1,19 @@
 //! What each request means, in terms of the volume: no kernel, no replies.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forerun::Volume;
-use forerun_vfs::{
-    DirCursor, Error, FileSystemMut, NewNode, NodeId, Result, Timestamp, VolumeInfo,
-};
+use forerun_vfs::{DirCursor, Error, FileSystemMut, NodeId, Result, Timestamp, VolumeInfo};
 use fuser::{Errno, FileAttr};
 
+use super::aftermath::Aftermath;
 use super::caller::{self, Call};
 use super::flusher::Flusher;
+use super::journal::Journal;
 use super::known::{Known, Name, Spelling};
+use super::numbers::{LOST, Numbers};
 use super::respell::{Alias, Answer, Found, Respelling};
 use super::stale::Stale;
 use crate::MountOptions;
@@ -21,7 +21,7 @@ use crate::attr::{Ownership, system_time};
 use crate::counts::{Counts, Operation};
 use crate::errno::errno;
 use crate::failures::Failures;
-use crate::inode::Inodes;
+use crate::handover::Negotiated;
 use crate::outside::Outside;
 
 /// Longest name of any format that counts in UTF-16 units.
@@ -46,7 +46,17 @@ pub struct CoreMut {
     /// Threads that may be renaming a name to another case of it.
     pub respelling: Respelling,
     /// Nodes as inode numbers.
-    pub inodes: Inodes,
+    pub numbers: Numbers,
+    /// What is to outlast this process.
+    pub journal: Arc<Journal>,
+    /// What earlier servers have lost.
+    pub aftermath: Aftermath,
+    /// What was agreed with the kernel, once it was.
+    pub negotiated: OnceLock<Negotiated>,
+    /// Held while a request is answered; taken alone by a server that makes place for another.
+    pub gate: RwLock<()>,
+    /// Names, and data as well, are durable when they are changed.
+    pub durable: (bool, bool),
     owners: Ownership,
     failures: Failures,
     outside: Option<Outside>,
@@ -70,12 +80,21 @@ pub enum Lookup {
 
 impl CoreMut {
     /// Answers for `volume`.
-    pub fn new(volume: Arc<Volume>, options: &MountOptions) -> Self {
+    pub fn new(volume: Arc<Volume>, options: &MountOptions, journal: Journal) -> Self {
         let info = volume.fs().volume();
+        let journal = Arc::new(journal);
         Self {
-            inodes: Inodes::new(volume.fs().root()),
+            numbers: Numbers::new(volume.fs().root()),
             owners: Ownership::new(options, &info),
-            flusher: Flusher::new(Arc::clone(&volume)),
+            flusher: Flusher::new(Arc::clone(&volume), Arc::clone(&journal)),
+            journal,
+            aftermath: Aftermath::default(),
+            negotiated: OnceLock::new(),
+            gate: RwLock::default(),
+            durable: (
+                options.write.dirsync || options.write.sync,
+                options.write.sync,
+            ),
             counts: Counts::default(),
             known: Known::default(),
             stale: OnceLock::new(),
@@ -93,13 +112,13 @@ impl CoreMut {
     }
 
     /// The node of an inode number.
-    pub const fn node(&self, number: u64) -> NodeId {
-        self.inodes.node(number)
+    pub fn node(&self, number: u64) -> NodeId {
+        self.numbers.node(number)
     }
 
     /// The inode number of a node.
     pub fn number(&self, node: NodeId) -> Result<u64> {
-        self.inodes.number(node).ok_or(Error::StaleNode(node))
+        self.numbers.number(node).ok_or(Error::StaleNode(node))
     }
 
     /// Passes `result` on as the kernel has it, and its error to the log.
@@ -110,8 +129,18 @@ impl CoreMut {
         result: Result<T>,
     ) -> Result<T, Errno> {
         result.map_err(|error| {
-            self.failures.report(operation, self.node(number), &error);
-            errno(&error)
+            if !matches!(error, Error::StaleNode(LOST)) {
+                self.failures.report(operation, self.node(number), &error);
+            }
+            match error {
+                // The number came with an opening, not with a name that could be looked up again.
+                Error::StaleNode(LOST)
+                    if matches!(operation, Operation::Read | Operation::Fsync) =>
+                {
+                    Errno::EIO
+                }
+                error => errno(&error),
+            }
         })
     }
 
@@ -162,6 +191,7 @@ impl CoreMut {
             Answer::Missing => Lookup::Missing,
             answer @ (Answer::Brief | Answer::Node) => {
                 let mut entry = self.told(dir, name, node, attr);
+                self.journal.flush();
                 if answer == Answer::Brief {
                     entry.attr_ttl = Duration::ZERO;
                 }
@@ -243,28 +273,15 @@ impl CoreMut {
         listed.is_ok() && is_stored
     }
 
-    /// A new child, counted likewise.
-    pub fn create(&self, dir: NodeId, name: &[u8], new: &NewNode, open: bool) -> Result<Entry> {
-        let _until_counted = self.known.looking();
-        let node = self.fs().create(dir, name, new)?;
-        if open {
-            self.fs().open(node)?;
-        }
-        let entry = self.entry(dir, name, node)?;
-        if open {
-            self.known.opened(node);
-        }
-        Ok(entry)
-    }
-
     /// Returns `node` as told to the kernel by the name `name`. The caller holds the turnstile.
-    fn entry(&self, dir: NodeId, name: &[u8], node: NodeId) -> Result<Entry> {
+    pub fn entry(&self, dir: NodeId, name: &[u8], node: NodeId) -> Result<Entry> {
         Ok(self.told(dir, name, node, self.attr(node)?))
     }
 
     fn told(&self, dir: NodeId, name: &[u8], node: NodeId, attr: FileAttr) -> Entry {
         let is_directory = attr.kind == fuser::FileType::Directory;
         let alias = self.known.told(node, self.name(dir, name), is_directory);
+        self.journal_told(dir, name, &attr);
         if alias && self.known.has_many_aliases(node) {
             self.drop_aliases(node);
         }
@@ -284,6 +301,12 @@ impl CoreMut {
                 stale.drop_alias(node, name);
             }
         }
+    }
+
+    /// What two openings of one volume have in common.
+    pub fn likeness(&self) -> Vec<u8> {
+        let (format, len, block) = (self.info.format, self.info.image_len, self.info.block_size);
+        format!("{format} {len} {block}").into_bytes()
     }
 
     /// How long the kernel may keep attributes.
@@ -330,71 +353,6 @@ impl CoreMut {
                 }
             }
             Err(error) => Err(error),
-        }
-    }
-
-    /// Removes a name, which is a directory's or not.
-    pub fn remove(&self, dir: NodeId, name: &[u8], directory: bool) -> Result<()> {
-        let node = self.named(dir, name);
-        let last = self.last_look(node);
-        if directory {
-            self.fs().rmdir(dir, name)?;
-        } else {
-            self.fs().unlink(dir, name)?;
-        }
-        self.removed(node, last);
-        self.moved(node, self.name(dir, name), None);
-        Ok(())
-    }
-
-    /// Gives a node another name.
-    pub fn rename(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), replace: bool) -> Result<()> {
-        let (node, replaced) = (self.named(from.0, from.1), self.named(to.0, to.1));
-        let replaced = replaced.filter(|_| replaced != node);
-        let last = self.last_look(replaced);
-        self.fs().rename(from, to, replace)?;
-        if replaced.is_some() {
-            self.removed(replaced, last);
-            self.moved(replaced, self.name(to.0, to.1), None);
-        }
-        if let Some(node) = node {
-            self.inode_changed(node);
-        }
-        self.moved(node, self.name(from.0, from.1), self.name(to.0, to.1));
-        Ok(())
-    }
-
-    fn named(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
-        self.fs().lookup(dir, name).ok()?
-    }
-
-    /// What stat(2) tells of a node that is about to be removed.
-    fn last_look(&self, node: Option<NodeId>) -> Option<FileAttr> {
-        self.attr(node?).ok()
-    }
-
-    /// A node lost its last name. The kernel may hold it all the same.
-    fn removed(&self, node: Option<NodeId>, last: Option<FileAttr>) {
-        if let (Some(node), Some(mut attr)) = (node, last) {
-            self.inode_changed(node);
-            (attr.nlink, attr.ctime) = (0, SystemTime::now());
-            self.known.removed(node, attr);
-        }
-    }
-
-    /// Records that attributes of a node, or its names, have changed.
-    pub fn inode_changed(&self, node: NodeId) {
-        if let Ok(metadata) = self.fs().metadata(node) {
-            self.known.changed(node, now(), metadata.mtime);
-        }
-    }
-
-    fn moved(&self, node: Option<NodeId>, used: Option<Name>, new: Option<Name>) {
-        if let (Some(node), Some(used)) = (node, used)
-            && let Some(gone) = self.known.renamed(node, &used, new)
-            && let Some(stale) = self.stale.get()
-        {
-            stale.drop_name(gone);
         }
     }
 

@@ -49,8 +49,14 @@ fn reply_found(entry: &Entry, reply: ReplyEntry) {
 }
 
 /// Makes a child and says so.
-pub fn make(core: &CoreMut, parent: u64, name: &[u8], new: &NewNode, reply: ReplyEntry) {
-    let made = core.create(core.node(parent), name, new, false);
+pub fn make(
+    core: &CoreMut,
+    (parent, name): (u64, &[u8]),
+    new: &NewNode,
+    resent: bool,
+    reply: ReplyEntry,
+) {
+    let made = core.create(core.node(parent), name, new, (false, resent));
     let made = core.changed(Operation::Write, parent, made);
     let made = made.map_err(|errno| CoreMut::name_errno(name, errno));
     reply_entry(made, reply);
@@ -107,6 +113,7 @@ pub fn readdirplus(core: &CoreMut, number: u64, offset: u64, mut reply: ReplyDir
     let listed = list(core, number, offset, &mut |entry| {
         plus(core, dir, entry, &mut reply)
     });
+    core.journal.flush();
     match core.noted(Operation::Readdirplus, number, listed) {
         Ok(()) => reply.ok(),
         Err(errno) => reply.error(errno),
@@ -119,7 +126,9 @@ fn list(
     cookie: u64,
     add: &mut dyn FnMut(&directory::Entry) -> bool,
 ) -> Result<()> {
-    directory::list(core.fs(), core.inodes, number, cookie, add)
+    let number_of = |node| core.numbers.number(node);
+    let dir = (number, core.node(number));
+    directory::list(core.fs(), &number_of, dir, cookie, add)
 }
 
 /// Adds an entry with attributes; gives whether there was no room for it.
@@ -146,5 +155,6 @@ fn plus(
         return true;
     }
     core.known.told(node, told, is_directory);
+    core.journal_told(dir, &entry.name, &attr);
     false
 }

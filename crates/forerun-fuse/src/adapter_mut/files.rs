@@ -3,16 +3,19 @@
 use std::cell::RefCell;
 
 use forerun::AlignedBuffer;
-use forerun_vfs::Result;
+use forerun_vfs::{Error, NodeId};
 use fuser::{
-    Errno, InitFlags, KernelConfig, OpenFlags, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen,
+    Errno, FileHandle, FopenFlags, InitFlags, KernelConfig, OpenFlags, ReplyData, ReplyEmpty,
+    ReplyLseek, ReplyOpen,
 };
 
+use super::OPENED;
 use super::core::CoreMut;
 use super::entries::reply_empty;
+use super::numbers::LOST;
 use super::setattr::{Wanted, setattr};
-use super::{HANDLE, OPENED};
 use crate::counts::Operation;
+use crate::handover::Negotiated;
 
 /// Background requests (readahead) that the kernel may have under way.
 const MAX_BACKGROUND: u16 = 64;
@@ -32,7 +35,8 @@ thread_local! {
 }
 
 /// What the kernel and we agree on at the start.
-pub fn configure(config: &mut KernelConfig) {
+pub fn configure(config: &mut KernelConfig) -> Negotiated {
+    let mut asked = InitFlags::empty();
     // Each on its own: an old kernel may lack some, and works without.
     for wanted in [
         InitFlags::FUSE_ASYNC_READ,
@@ -46,6 +50,7 @@ pub fn configure(config: &mut KernelConfig) {
         // There are no capabilities or set-user-id bits that a write would have to remove.
         InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     ] {
+        asked |= wanted;
         if let Err(missing) = config.add_capabilities(wanted) {
             tracing::debug!(?missing, "the kernel's FUSE lacks a capability");
         }
@@ -57,6 +62,7 @@ pub fn configure(config: &mut KernelConfig) {
     if set != [true; 2] {
         tracing::debug!("the kernel's defaults for requests stay");
     }
+    Negotiated::new(config, asked)
 }
 
 /// Answers OPEN.
@@ -77,15 +83,24 @@ pub fn open(core: &CoreMut, number: u64, flags: OpenFlags, reply: ReplyOpen) {
     match opened {
         Ok(()) => {
             core.known.opened(core.node(number));
-            reply.opened(HANDLE, OPENED);
+            core.journal.opened(number);
+            core.journal.flush();
+            let mut how = OPENED;
+            if core.aftermath.take_stale(number) {
+                how.remove(FopenFlags::FOPEN_KEEP_CACHE);
+            }
+            reply.opened(core.aftermath.handle(), how);
         }
         Err(errno) => reply.error(errno),
     }
 }
 
 /// Ends an opening.
-pub fn release(core: &CoreMut, number: u64) -> Result<()> {
+pub fn release(core: &CoreMut, number: u64) -> forerun_vfs::Result<()> {
     let node = core.node(number);
+    if node == LOST {
+        return Ok(());
+    }
     let released = core.fs().release(node);
     core.known.closed(node);
     core.drop_aliases(node);
@@ -106,8 +121,66 @@ pub fn read(core: &CoreMut, number: u64, offset: u64, size: u32, reply: ReplyDat
     });
 }
 
+/// Writes; returns how many bytes.
+pub fn write(
+    core: &CoreMut,
+    (number, handle): (u64, FileHandle),
+    offset: u64,
+    data: &[u8],
+) -> Result<usize, Errno> {
+    core.aftermath.check(number, handle)?;
+    let node = core.node(number);
+    if node == LOST {
+        return Err(Errno::EIO);
+    }
+    let written = core.wrote(number, core.durable.1, core.write(node, offset, data));
+    core.changed(Operation::Write, number, written)
+}
+
+/// Makes a file durable.
+pub fn fsync(core: &CoreMut, (number, handle): (u64, FileHandle)) -> Result<(), Errno> {
+    core.aftermath.check(number, handle)?;
+    let node = core.node(number);
+    let synced = core.commit(|| sync(core, node));
+    core.noted(Operation::Fsync, number, synced)
+}
+
+fn sync(core: &CoreMut, node: NodeId) -> forerun_vfs::Result<()> {
+    match node {
+        LOST => Err(Error::StaleNode(LOST)),
+        node => core.fs().sync(node),
+    }
+}
+
+/// Makes a directory durable.
+pub fn fsyncdir(core: &CoreMut, number: u64) -> Result<(), Errno> {
+    let node = core.node(number);
+    // The nearest thing to syncfs(2), which the kernel does not pass on.
+    let synced = core.commit(|| match node == core.fs().root() {
+        true => core.fs().sync_all(),
+        false => sync(core, node),
+    });
+    core.noted(Operation::Fsync, number, synced)?;
+    match core.aftermath.take_report(number) {
+        true => {
+            core.journal.reported(number);
+            Err(Errno::EIO)
+        }
+        false => Ok(()),
+    }
+}
+
 /// Answers FALLOCATE of offset and length.
-pub fn fallocate(core: &CoreMut, number: u64, range: (u64, u64), mode: i32, reply: ReplyEmpty) {
+pub fn fallocate(
+    core: &CoreMut,
+    (number, handle): (u64, FileHandle),
+    range: (u64, u64),
+    mode: i32,
+    reply: ReplyEmpty,
+) {
+    if let Err(errno) = core.aftermath.check(number, handle) {
+        return reply.error(errno);
+    }
     if mode & !KEEP_SIZE != 0 {
         return reply.error(Errno::EOPNOTSUPP);
     }
@@ -117,6 +190,7 @@ pub fn fallocate(core: &CoreMut, number: u64, range: (u64, u64), mode: i32, repl
     let keep_size = mode & KEEP_SIZE != 0;
     let node = core.node(number);
     let allocated = core.volume.allocate(node, range.0..end, keep_size);
+    let allocated = core.wrote(number, core.durable.0, allocated);
     reply_empty(core.changed(Operation::Write, number, allocated), reply);
 }
 

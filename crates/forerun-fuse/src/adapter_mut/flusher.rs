@@ -10,12 +10,15 @@ use std::time::Duration;
 
 use forerun::Volume;
 
+use super::journal::Journal;
+
 /// How long a change may wait.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The thread that does it, and what it is told.
 pub struct Flusher {
     volume: Arc<Volume>,
+    journal: Arc<Journal>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -42,9 +45,10 @@ impl Shared {
 
 impl Flusher {
     /// Starts with the first change.
-    pub fn new(volume: Arc<Volume>) -> Self {
+    pub fn new(volume: Arc<Volume>, journal: Arc<Journal>) -> Self {
         Self {
             volume,
+            journal,
             shared: Arc::default(),
             thread: Mutex::default(),
         }
@@ -62,8 +66,9 @@ impl Flusher {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
             let (volume, shared) = (Arc::clone(&self.volume), Arc::clone(&self.shared));
+            let journal = Arc::clone(&self.journal);
             let builder = std::thread::Builder::new().name("forerun-flush".to_string());
-            match builder.spawn(move || flush_until_ended(&volume, &shared)) {
+            match builder.spawn(move || flush_until_ended(&volume, &journal, &shared)) {
                 Ok(started) => *thread = Some(started),
                 Err(error) => tracing::warn!("changes wait for fsync and unmount: {error}"),
             }
@@ -84,7 +89,7 @@ impl Flusher {
     }
 }
 
-fn flush_until_ended(volume: &Volume, shared: &Shared) {
+fn flush_until_ended(volume: &Volume, journal: &Journal, shared: &Shared) {
     let mut was_full = false;
     let mut state = shared.state();
     loop {
@@ -105,7 +110,11 @@ fn flush_until_ended(volume: &Volume, shared: &Shared) {
                 }
                 *state = State::Clean;
                 drop(state);
+                let commit = journal.begin();
                 let synced = volume.fs().sync_all();
+                if synced.is_ok() {
+                    journal.committed(commit);
+                }
                 let is_full = matches!(&synced, Err(error) if error.is_full());
                 if let Err(error) = synced
                     && !(is_full && was_full)

@@ -17,11 +17,12 @@
 //! `O_PATH`). Both are kept here, as long as the kernel knows the node.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use forerun_vfs::{FileSystemMut, NodeId, Timestamp};
+use forerun_vfs::{NodeId, Timestamp};
 use fuser::FileAttr;
 
 /// Aliases that the kernel may keep of one file. When it has more it is told to drop them.
@@ -136,6 +137,29 @@ impl Known {
             }
             (_, None) => false,
         }
+    }
+
+    /// Records what another server has told the kernel of `node`.
+    pub fn inherit(&self, node: NodeId, name: Option<Name>, times: u64, opens: u64) {
+        let told = Told {
+            times,
+            name,
+            opens,
+            ..Told::default()
+        };
+        self.nodes().insert(node, told);
+    }
+
+    /// Returns whether the kernel knows `node`.
+    pub fn knows(&self, node: NodeId) -> bool {
+        self.nodes().contains_key(&node)
+    }
+
+    /// Returns the number of open files that have no name any more.
+    pub fn nameless(&self) -> usize {
+        let nodes = self.nodes();
+        let nameless = |told: &&Told| told.removed.is_some() && told.opens > 0;
+        nodes.values().filter(nameless).count()
     }
 
     /// Returns whether telling of a file by this name would give `true`.
@@ -259,8 +283,10 @@ impl Known {
         nodes.get(&node)?.removed.as_deref().copied()
     }
 
-    /// The kernel has forgotten `node`, so often.
-    pub fn forgotten(&self, fs: &dyn FileSystemMut, node: NodeId, times: u64) {
+    /// Records that the kernel has forgotten `node`, so many times. When it was the last time, calls
+    /// `forget` while no lookup can find the node, with the number of openings that were counted and
+    /// cannot be there any more: an earlier server may have counted too many.
+    pub fn forgotten(&self, node: NodeId, times: u64, forget: impl FnOnce(u64)) {
         if self.count_down(node, times) {
             let _nobody_looks = self
                 .turnstile
@@ -268,10 +294,12 @@ impl Known {
                 .unwrap_or_else(PoisonError::into_inner);
             // It may have been told again meanwhile.
             let mut nodes = self.nodes();
-            if nodes.get(&node).is_some_and(|told| told.times == 0) {
-                nodes.remove(&node);
+            if let Entry::Occupied(told) = nodes.entry(node)
+                && told.get().times == 0
+            {
+                let opens = told.remove().opens;
                 drop(nodes);
-                fs.forget(node);
+                forget(opens);
             }
         }
     }
@@ -300,8 +328,6 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use forerun_testkit::MemVolume;
-
     use super::*;
 
     fn name(text: &str) -> Name {
@@ -313,21 +339,19 @@ mod tests {
 
     #[test]
     fn told_as_often_as_forgotten() {
-        let fs = MemVolume::in_memory(4096, 512);
         let known = Known::default();
         for _ in 0..3 {
             known.told(NodeId(7), None, false);
         }
-        known.forgotten(&fs, NodeId(7), 2);
+        known.forgotten(NodeId(7), 2, |_| {});
         assert_eq!(known.nodes().len(), 1);
-        known.forgotten(&fs, NodeId(7), 1);
+        known.forgotten(NodeId(7), 1, |_| {});
         assert!(known.nodes().is_empty());
-        known.forgotten(&fs, NodeId(7), 1);
+        known.forgotten(NodeId(7), 1, |_| {});
     }
 
     #[test]
     fn an_inode_changes_with_its_contents_and_without() {
-        let fs = MemVolume::in_memory(4096, 512);
         let at = |seconds| Timestamp {
             seconds,
             nanoseconds: 0,
@@ -341,7 +365,7 @@ mod tests {
             known.changed(NodeId(7), at(5), at(modified));
             assert_eq!(known.change_time(NodeId(7), at(then)), at(expected));
         }
-        known.forgotten(&fs, NodeId(7), 1);
+        known.forgotten(NodeId(7), 1, |_| {});
         known.told(NodeId(7), None, false);
         assert_eq!(known.change_time(NodeId(7), at(3)), at(3));
     }

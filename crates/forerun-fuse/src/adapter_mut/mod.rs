@@ -9,13 +9,18 @@
 //! alone then, errors such as a full volume come to the write that met them, and requests of up to
 //! 1 MiB arrive in order, so that files grow without gaps.
 
+mod aftermath;
 mod caller;
 mod core;
 mod entries;
 mod files;
 mod flusher;
 mod ioctl;
+mod journal;
 mod known;
+mod names;
+mod numbers;
+mod recover;
 mod refused;
 mod respell;
 mod setattr;
@@ -24,7 +29,7 @@ mod stale;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use forerun_vfs::FileType;
@@ -42,12 +47,12 @@ use crate::workers::{Lane, Workers};
 pub use core::CoreMut;
 use entries::{GENERATION, make, new_node, reply_empty};
 use ioctl::Ioctl;
+pub use journal::Journal;
+use names::is_resent;
 use refused::refused;
 use setattr::{Wanted, setattr};
 pub use stale::Stale;
 
-/// Files are told apart by their inode numbers; there is nothing to keep for each opening.
-const HANDLE: FileHandle = FileHandle(0);
 /// The kernel keeps the pages from one opening to the next, and need not say that one has ended.
 const OPENED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
 /// The kind of a mode.
@@ -98,7 +103,10 @@ impl AdapterMut {
             _ => (Asks::Little(request.pid()), Lane::Metadata),
         };
         let core = Arc::clone(&self.core);
-        let answer = move || answer(&core);
+        let answer = move || {
+            let _until_answered = core.gate.read().unwrap_or_else(PoisonError::into_inner);
+            answer(&core);
+        };
         self.takers
             .take(asks, || self.workers.run_once(lane, answer));
     }
@@ -106,7 +114,8 @@ impl AdapterMut {
 
 impl Filesystem for AdapterMut {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        files::configure(config);
+        let negotiated = files::configure(config);
+        let _is_set_once = self.core.negotiated.set(negotiated);
         Ok(())
     }
 
@@ -125,8 +134,7 @@ impl Filesystem for AdapterMut {
 
     fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
         self.core.counts.add(Operation::Forget);
-        let node = self.core.node(ino.0);
-        self.core.known.forgotten(self.core.fs(), node, nlookup);
+        self.core.forget(ino.0, nlookup);
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
@@ -147,7 +155,7 @@ impl Filesystem for AdapterMut {
         accessed: Option<TimeOrNow>,
         modified: Option<TimeOrNow>,
         _changed: Option<SystemTime>,
-        _fh: Option<FileHandle>,
+        handle: Option<FileHandle>,
         created: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
         _bkuptime: Option<SystemTime>,
@@ -164,7 +172,8 @@ impl Filesystem for AdapterMut {
             created,
         };
         self.serve(req, Operation::Write, move |core| {
-            match setattr(core, ino.0, &wanted) {
+            let checked = handle.map_or(Ok(()), |handle| core.aftermath.check(ino.0, handle));
+            match checked.and_then(|()| setattr(core, ino.0, &wanted)) {
                 Ok(attr) => reply.attr(&core.ttl(), &attr),
                 Err(errno) => reply.error(errno),
             }
@@ -195,9 +204,9 @@ impl Filesystem for AdapterMut {
             return reply.error(Errno::EPERM);
         }
         let new = new_node(req, FileType::Regular, mode, umask);
-        let name = name.as_bytes().to_vec();
+        let (name, resent) = (name.as_bytes().to_vec(), is_resent(req));
         self.serve(req, Operation::Write, move |core| {
-            make(core, parent.0, &name, &new, reply);
+            make(core, (parent.0, &name), &new, resent, reply);
         });
     }
 
@@ -211,9 +220,9 @@ impl Filesystem for AdapterMut {
         reply: ReplyEntry,
     ) {
         let new = new_node(req, FileType::Directory, mode, umask);
-        let name = name.as_bytes().to_vec();
+        let (name, resent) = (name.as_bytes().to_vec(), is_resent(req));
         self.serve(req, Operation::Write, move |core| {
-            make(core, parent.0, &name, &new, reply);
+            make(core, (parent.0, &name), &new, resent, reply);
         });
     }
 
@@ -228,29 +237,30 @@ impl Filesystem for AdapterMut {
         reply: ReplyCreate,
     ) {
         let new = new_node(req, FileType::Regular, mode, umask);
-        let name = name.as_bytes().to_vec();
+        let (name, resent) = (name.as_bytes().to_vec(), is_resent(req));
         self.serve(req, Operation::Write, move |core| {
-            let made = core.create(core.node(parent.0), &name, &new, true);
+            let made = core.create(core.node(parent.0), &name, &new, (true, resent));
+            let handle = core.aftermath.handle();
             match core.changed(Operation::Write, parent.0, made) {
                 // The kernel has one lifetime for both here. A new name is never an alias.
-                Ok(entry) => reply.created(&core.ttl(), &entry.attr, GENERATION, HANDLE, OPENED),
+                Ok(entry) => reply.created(&core.ttl(), &entry.attr, GENERATION, handle, OPENED),
                 Err(errno) => reply.error(CoreMut::name_errno(&name, errno)),
             }
         });
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = name.as_bytes().to_vec();
+        let (name, resent) = (name.as_bytes().to_vec(), is_resent(req));
         self.serve(req, Operation::Write, move |core| {
-            let removed = core.remove(core.node(parent.0), &name, false);
+            let removed = core.remove(core.node(parent.0), &name, false, resent);
             reply_empty(core.changed(Operation::Write, parent.0, removed), reply);
         });
     }
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = name.as_bytes().to_vec();
+        let (name, resent) = (name.as_bytes().to_vec(), is_resent(req));
         self.serve(req, Operation::Write, move |core| {
-            let removed = core.remove(core.node(parent.0), &name, true);
+            let removed = core.remove(core.node(parent.0), &name, true, resent);
             reply_empty(core.changed(Operation::Write, parent.0, removed), reply);
         });
     }
@@ -268,11 +278,11 @@ impl Filesystem for AdapterMut {
         if !(flags - RenameFlags::RENAME_NOREPLACE).is_empty() {
             return reply.error(Errno::EINVAL);
         }
-        let replace = flags.is_empty();
+        let how = (flags.is_empty(), is_resent(req));
         let (name, newname) = (name.as_bytes().to_vec(), newname.as_bytes().to_vec());
         self.serve(req, Operation::Write, move |core| {
             let (from, to) = (core.node(parent.0), core.node(newparent.0));
-            let renamed = core.rename((from, &name), (to, &newname), replace);
+            let renamed = core.rename((from, &name), (to, &newname), how);
             let renamed = core.changed(Operation::Write, parent.0, renamed);
             let renamed = renamed.map_err(|errno| CoreMut::name_errno(&newname, errno));
             reply_empty(renamed, reply);
@@ -298,6 +308,7 @@ impl Filesystem for AdapterMut {
         self.serve(req, Operation::Release, move |core| {
             let released = files::release(core, ino.0);
             reply_empty(core.changed(Operation::Release, ino.0, released), reply);
+            core.journal.closed(ino.0);
         });
     }
 
@@ -321,7 +332,7 @@ impl Filesystem for AdapterMut {
         &self,
         req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        handle: FileHandle,
         offset: u64,
         data: &[u8],
         _write_flags: WriteFlags,
@@ -333,8 +344,8 @@ impl Filesystem for AdapterMut {
         self.core.respelling.requested(req.pid());
         let core = Arc::clone(&self.core);
         let answer = move |data: &[u8]| {
-            let written = core.write(core.node(ino.0), offset, data);
-            match core.changed(Operation::Write, ino.0, written) {
+            let _until_answered = core.gate.read().unwrap_or_else(PoisonError::into_inner);
+            match files::write(&core, (ino.0, handle), offset, data) {
                 Ok(len) => reply.written(u32::try_from(len).unwrap_or(u32::MAX)),
                 Err(errno) => reply.error(errno),
             }
@@ -347,13 +358,12 @@ impl Filesystem for AdapterMut {
         &self,
         req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        handle: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
         self.serve(req, Operation::Fsync, move |core| {
-            let synced = core.fs().sync(core.node(ino.0));
-            reply_empty(core.noted(Operation::Fsync, ino.0, synced), reply);
+            reply_empty(files::fsync(core, (ino.0, handle)), reply);
         });
     }
 
@@ -366,14 +376,7 @@ impl Filesystem for AdapterMut {
         reply: ReplyEmpty,
     ) {
         self.serve(req, Operation::Fsync, move |core| {
-            let node = core.node(ino.0);
-            // The nearest thing to syncfs(2), which the kernel does not pass on.
-            let synced = if node == core.fs().root() {
-                core.fs().sync_all()
-            } else {
-                core.fs().sync(node)
-            };
-            reply_empty(core.noted(Operation::Fsync, ino.0, synced), reply);
+            reply_empty(files::fsyncdir(core, ino.0), reply);
         });
     }
 
@@ -420,14 +423,14 @@ impl Filesystem for AdapterMut {
         &self,
         req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        handle: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
         self.serve(req, Operation::Write, move |core| {
-            files::fallocate(core, ino.0, (offset, length), mode, reply);
+            files::fallocate(core, (ino.0, handle), (offset, length), mode, reply);
         });
     }
 

@@ -51,7 +51,7 @@ pub fn setattr(core: &CoreMut, number: u64, wanted: &Wanted) -> Result<FileAttr,
         modified: time(wanted.modified).or_else(|| wanted.size.map(|_| now())),
         created: wanted.created.map(timestamp),
     };
-    let changed = change(core, node, &changes);
+    let changed = core.wrote(number, core.durable.0, change(core, node, &changes));
     core.changed(Operation::Write, number, changed)
 }
 

@@ -1,18 +1,17 @@
 //! Telling the kernel to drop names: names that have gone without its knowing, and aliases.
 //!
 //! A thread of its own does it. The kernel takes the message only when it has let go of the directory,
-//! which it has not before the request that removed the name is answered.
+//! which it has not before the request that removed the name is answered. So the thread that sends it
+//! may hang when the process is killed, and holds none of its files (see [`Apart`]).
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Weak;
 use std::sync::mpsc::{Sender, channel};
 
 use forerun_vfs::NodeId;
-use fuser::{INodeNo, Notifier};
 
 use super::core::CoreMut;
 use super::known::Name;
+use crate::apart::Apart;
 
 /// The way to that thread. The thread ends when this is dropped.
 pub struct Stale {
@@ -21,16 +20,14 @@ pub struct Stale {
 
 impl Stale {
     /// Starts the thread. Returns nothing if the thread cannot be started.
-    pub fn start(notifier: Notifier, core: Weak<CoreMut>) -> Option<Self> {
+    pub fn start(kernel: Apart, core: Weak<CoreMut>) -> Option<Self> {
         let (names, gone) = channel::<Gone>();
         let thread = std::thread::Builder::new().name("forerun-stale".to_string());
         let started = thread.spawn(move || {
             for gone in gone {
                 let number = core.upgrade().map(|core| core.number(gone.name.dir));
                 if let Some(Ok(dir)) = number {
-                    let name = OsStr::from_bytes(&gone.name.name);
-                    // An error says that the kernel had dropped it itself.
-                    let _it_has_gone = notifier.inval_entry(INodeNo(dir), name);
+                    kernel.drop_name(dir, &gone.name.name);
                 }
                 if let (Some(core), Some(node)) = (core.upgrade(), gone.alias_of) {
                     core.known.alias_dropped(node, &gone.name);

@@ -7,12 +7,27 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandoverError {
-    /// The mount can be written to.
+    /// The mount can be written to, and was made to end with its process.
     #[error(
         "the volume is mounted for writing, and what is not written yet is known to its process \
          only; unmount it and mount it again"
     )]
     Volume,
+    /// Files that are open have no name by which another process could find them.
+    #[error(
+        "{count} files are open that were removed, which only the process that serves them can \
+         keep; try again when they are closed"
+    )]
+    Nameless {
+        /// How many.
+        count: usize,
+    },
+    /// What was changed cannot be made durable.
+    #[error("what was changed cannot be brought to the device: {0}")]
+    Sync(#[source] forerun_vfs::Error),
+    /// What the server before this one has left cannot be read.
+    #[error("what the process before this one has written down of the mount: {0}")]
+    Ledger(#[source] io::Error),
     /// Requests under way would be lost.
     #[error(
         "this kernel cannot send requests again that a process took and did not answer (Linux 6.9 \

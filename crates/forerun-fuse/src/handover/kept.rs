@@ -1,9 +1,10 @@
 //! The keeper's part: it holds the connection of a mount, and passes it on.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use super::message::Descriptors;
 use super::{Channel, FromKeeper, HandoverError, Offer};
 use crate::unmounter::{Unmounter, is_connected};
 use crate::{UmountError, Unmounted};
@@ -14,9 +15,7 @@ const NOTIFY_RESEND: u32 = 7;
 /// A mount whose connection this process holds and does not serve.
 #[derive(Debug)]
 pub struct Kept {
-    connection: OwnedFd,
-    /// The pipe to the process that unmounts when all that hold it are gone.
-    guardian: Option<OwnedFd>,
+    descriptors: Descriptors,
     offer: Offer,
     unmounter: Unmounter,
 }
@@ -28,14 +27,13 @@ impl Kept {
     /// [`HandoverError::Version`] for a message that is not understood.
     pub fn new(text: &[u8], descriptors: Vec<OwnedFd>) -> Result<Self, HandoverError> {
         let offer = Offer::decode(text)?;
-        let mut descriptors = descriptors.into_iter();
-        let connection = descriptors.next().ok_or(HandoverError::Version)?;
+        let descriptors = Descriptors::received(descriptors, offer.kind)?;
+        let connection = &descriptors.connection;
         let path = offer.path.clone();
-        let unmounter = Unmounter::inherited(path, offer.device, &connection, None);
+        let unmounter = Unmounter::inherited(path, offer.device, connection, None);
         Ok(Self {
             unmounter: unmounter.map_err(HandoverError::Socket)?,
-            guardian: descriptors.next(),
-            connection,
+            descriptors,
             offer,
         })
     }
@@ -46,10 +44,8 @@ impl Kept {
     /// [`HandoverError::Socket`].
     pub fn offer(&self, channel: &Channel) -> Result<(), HandoverError> {
         let text = self.offer.encode(FromKeeper::TAKE);
-        let mut descriptors = vec![self.connection.as_fd()];
-        descriptors.extend(self.guardian.as_ref().map(AsFd::as_fd));
         channel
-            .send(&text, &descriptors)
+            .send(&text, &self.descriptors.sent())
             .map_err(HandoverError::Socket)
     }
 
@@ -64,7 +60,7 @@ impl Kept {
         message.extend_from_slice(&NOTIFY_RESEND.to_ne_bytes());
         // No request has this number: the message is a notification.
         message.extend_from_slice(&0_u64.to_ne_bytes());
-        rustix::io::write(&self.connection, &message)?;
+        rustix::io::write(&self.descriptors.connection, &message)?;
         Ok(())
     }
 
@@ -77,7 +73,7 @@ impl Kept {
     /// Returns whether the kernel still has the mount.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        is_connected(&self.connection)
+        is_connected(&self.descriptors.connection)
     }
 
     /// Takes the mount down. Requests that wait fail when this is dropped.

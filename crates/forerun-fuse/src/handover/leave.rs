@@ -1,27 +1,35 @@
 //! The server's part: it has its mount kept, and leaves it to a successor.
 
-use std::os::fd::AsFd;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
-use super::{Channel, FromServer, HandoverError, Offer};
+use super::message::{Descriptors, Kind};
+use super::{Channel, FromServer, HandoverError, Negotiated, Offer};
+use crate::adapter_mut::CoreMut;
 use crate::core::Core;
+use crate::mount::Served;
 use crate::unmounter::Unmounter;
 
 /// What can pass a mount on to another process, from any thread.
 #[derive(Clone, Debug)]
 pub struct Giver {
-    /// Nothing for a volume that is mounted for writing.
-    core: Option<Weak<Core>>,
+    served: Given,
     unmounter: Unmounter,
+}
+
+#[derive(Clone, Debug)]
+enum Given {
+    Image(Weak<Core>),
+    Volume(Weak<CoreMut>),
 }
 
 impl Giver {
     /// For a mount of this process.
-    pub(crate) fn new(core: Option<&Arc<Core>>, unmounter: Unmounter) -> Self {
-        Self {
-            core: core.map(Arc::downgrade),
-            unmounter,
-        }
+    pub(crate) fn new(served: &Served, unmounter: Unmounter) -> Self {
+        let served = match served {
+            Served::Image(core) => Given::Image(Arc::downgrade(core)),
+            Served::Volume(core) => Given::Volume(Arc::downgrade(core)),
+        };
+        Self { served, unmounter }
     }
 
     /// Device number of the mount.
@@ -30,13 +38,26 @@ impl Giver {
         self.unmounter.device()
     }
 
+    fn served(&self) -> Result<Served, HandoverError> {
+        let served = match &self.served {
+            Given::Image(core) => core.upgrade().map(Served::Image),
+            Given::Volume(core) => core.upgrade().map(Served::Volume),
+        };
+        served.ok_or(HandoverError::Ended)
+    }
+
     /// Returns whether another process could serve the mount if this one died.
     ///
     /// # Errors
     /// Why not.
     pub fn can_be_kept(&self) -> Result<(), HandoverError> {
-        let negotiated = self.core()?.negotiated.get().copied();
-        match negotiated.is_some_and(|with| with.resends()) {
+        let served = self.served()?;
+        if let Served::Volume(core) = &served
+            && !core.journal.is_kept()
+        {
+            return Err(HandoverError::Volume);
+        }
+        match negotiated(&served).is_some_and(Negotiated::resends) {
             true => Ok(()),
             false => Err(HandoverError::Kernel),
         }
@@ -48,9 +69,12 @@ impl Giver {
     /// Why not.
     pub fn check(&self) -> Result<(), HandoverError> {
         self.can_be_kept()?;
-        match self.core()?.backings.registered() {
-            0 => Ok(()),
-            count => Err(HandoverError::OpenFiles { count }),
+        match self.served()? {
+            Served::Image(core) => match core.backings.registered() {
+                0 => Ok(()),
+                count => Err(HandoverError::OpenFiles { count }),
+            },
+            Served::Volume(core) => has_names(&core),
         }
     }
 
@@ -60,40 +84,72 @@ impl Giver {
     /// As [`can_be_kept`](Self::can_be_kept), and those of the system.
     pub fn keep(&self, keeper: &Channel, identity: &[u8]) -> Result<(), HandoverError> {
         self.can_be_kept()?;
-        let core = self.core()?;
+        let served = self.served()?;
+        let (kind, passthrough, volume, ledger) = match &served {
+            Served::Image(core) => (Kind::Image, core.backings.wanted(), core.likeness(), None),
+            Served::Volume(core) => {
+                let was_clean = core.info.warnings.is_empty();
+                let ledger = core.journal.share();
+                (Kind::Volume { was_clean }, false, core.likeness(), ledger)
+            }
+        };
         let offer = Offer {
             path: self.unmounter.path().to_path_buf(),
             device: self.device(),
-            negotiated: *core.negotiated.get().ok_or(HandoverError::Kernel)?,
-            passthrough: core.backings.wanted(),
-            volume: core.likeness(),
+            kind,
+            negotiated: negotiated(&served).ok_or(HandoverError::Kernel)?,
+            passthrough,
+            volume,
             identity: identity.to_vec(),
         };
-        let shared = self.unmounter.share().map_err(HandoverError::Socket)?;
-        let connection = shared.0.ok_or(HandoverError::Ended)?;
-        let mut descriptors = vec![connection.as_fd()];
-        descriptors.extend(shared.1.as_ref().map(AsFd::as_fd));
+        let (connection, guardian) = self.unmounter.share().map_err(HandoverError::Socket)?;
+        let descriptors = Descriptors {
+            connection: connection.ok_or(HandoverError::Ended)?,
+            ledger: ledger.transpose().map_err(HandoverError::Ledger)?,
+            guardian,
+        };
         let text = offer.encode(FromServer::KEEP);
         keeper
-            .send(&text, &descriptors)
+            .send(&text, &descriptors.sent())
             .map_err(HandoverError::Socket)
     }
 
-    /// Makes place for a successor that is ready. If this succeeds, this process must end at once, and
-    /// must not unmount.
+    /// Makes place for a successor that is ready. Calls `end` when nothing is left to be done, while no
+    /// request is answered: it must end this process, and must not unmount.
     ///
     /// # Errors
     /// That it cannot leave now.
-    pub fn leave(&self) -> Result<(), HandoverError> {
+    pub fn leave(&self, end: impl FnOnce()) -> Result<(), HandoverError> {
         self.check()?;
-        let core = self.core()?;
-        core.backings
-            .close()
-            .map_err(|count| HandoverError::OpenFiles { count })
+        match self.served()? {
+            Served::Image(core) => {
+                let closed = core.backings.close();
+                closed.map_err(|count| HandoverError::OpenFiles { count })?;
+                end();
+            }
+            Served::Volume(core) => {
+                let _nothing_is_answered =
+                    core.gate.write().unwrap_or_else(PoisonError::into_inner);
+                has_names(&core)?;
+                let synced = core.commit(|| core.fs().sync_all());
+                synced.map_err(HandoverError::Sync)?;
+                end();
+            }
+        }
+        Ok(())
     }
+}
 
-    fn core(&self) -> Result<Arc<Core>, HandoverError> {
-        let core = self.core.as_ref().ok_or(HandoverError::Volume)?;
-        core.upgrade().ok_or(HandoverError::Ended)
+fn has_names(core: &CoreMut) -> Result<(), HandoverError> {
+    match core.known.nameless() {
+        0 => Ok(()),
+        count => Err(HandoverError::Nameless { count }),
+    }
+}
+
+fn negotiated(served: &Served) -> Option<Negotiated> {
+    match served {
+        Served::Image(core) => core.negotiated.get().copied(),
+        Served::Volume(core) => core.negotiated.get().copied(),
     }
 }

@@ -2,7 +2,7 @@
 //! for each fact, the path last, to the end.
 
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ use super::{HandoverError, Inherited, Kept, Negotiated};
 
 /// To be raised with every change to these messages, and with every change to which number a driver
 /// or [`Inodes`](crate::inode::Inodes) gives a node, or which cookie a directory's entry: the kernel
-/// keeps numbers and cookies of the old process.
-const HEAD: &[u8] = b"forerun handover 2";
+/// keeps numbers and cookies of the old process. So with every change to the records of a ledger.
+const HEAD: &[u8] = b"forerun handover 3";
 
 /// What a server says to the keeper.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl FromServer {
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn thread(keeper: &Channel, thread: std::os::fd::BorrowedFd<'_>) -> std::io::Result<()> {
+    pub fn thread(keeper: &Channel, thread: BorrowedFd<'_>) -> std::io::Result<()> {
         keeper.send(Self::THREAD, &[thread])
     }
 
@@ -94,7 +94,7 @@ impl FromServer {
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn restart(keeper: &Channel, asker: std::os::fd::BorrowedFd<'_>) -> std::io::Result<()> {
+    pub fn restart(keeper: &Channel, asker: BorrowedFd<'_>) -> std::io::Result<()> {
         keeper.send(Self::RESTART, &[asker])
     }
 
@@ -227,6 +227,73 @@ fn receive(channel: &Channel) -> Result<Option<Parts>, HandoverError> {
     Ok(Some((part(), part(), descriptors)))
 }
 
+/// What is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An image that does not change.
+    Image,
+    /// A volume for reading and writing, with a ledger.
+    Volume {
+        /// Whether there was nothing wrong with it when it was mounted.
+        was_clean: bool,
+    },
+}
+
+impl Kind {
+    const fn number(self) -> u64 {
+        match self {
+            Self::Image => 0,
+            Self::Volume { was_clean: false } => 1,
+            Self::Volume { was_clean: true } => 2,
+        }
+    }
+
+    const fn of(number: u64) -> Option<Self> {
+        match number {
+            0 => Some(Self::Image),
+            1 => Some(Self::Volume { was_clean: false }),
+            2 => Some(Self::Volume { was_clean: true }),
+            _ => None,
+        }
+    }
+}
+
+/// The descriptors of a mount, as they go along with an offer.
+#[derive(Debug)]
+pub struct Descriptors {
+    /// The connection to the kernel.
+    pub connection: OwnedFd,
+    /// The ledger of a volume.
+    pub ledger: Option<OwnedFd>,
+    /// The pipe to the process that unmounts when all that hold it are gone.
+    pub guardian: Option<OwnedFd>,
+}
+
+impl Descriptors {
+    /// From a message with an offer of this kind.
+    pub fn received(descriptors: Vec<OwnedFd>, kind: Kind) -> Result<Self, HandoverError> {
+        let mut descriptors = descriptors.into_iter();
+        let mut next = || descriptors.next().ok_or(HandoverError::Version);
+        let connection = next()?;
+        let ledger = match kind {
+            Kind::Image => None,
+            Kind::Volume { .. } => Some(next()?),
+        };
+        Ok(Self {
+            connection,
+            ledger,
+            guardian: descriptors.next(),
+        })
+    }
+
+    /// In the order of messages.
+    pub fn sent(&self) -> Vec<BorrowedFd<'_>> {
+        let others = self.ledger.iter().chain(&self.guardian);
+        let all = std::iter::once(&self.connection).chain(others);
+        all.map(AsFd::as_fd).collect()
+    }
+}
+
 /// A mount, as it is offered to another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
@@ -234,6 +301,8 @@ pub struct Offer {
     pub path: PathBuf,
     /// Its device number.
     pub device: (u32, u32),
+    /// What is mounted.
+    pub kind: Kind,
     /// What was agreed with the kernel.
     pub negotiated: Negotiated,
     /// Whether the kernel may be given files to read by itself.
@@ -250,8 +319,9 @@ impl Offer {
         let (major, minor) = self.device;
         let Negotiated { abi, flags } = self.negotiated;
         let facts = format!(
-            "\n{major} {minor} {abi} {flags} {}\n",
-            u8::from(self.passthrough)
+            "\n{major} {minor} {abi} {flags} {} {}\n",
+            u8::from(self.passthrough),
+            self.kind.number()
         );
         let mut text = [word, b"\n", HEAD].concat();
         text.extend_from_slice(facts.as_bytes());
@@ -281,7 +351,7 @@ impl Offer {
             return None;
         }
         let facts = std::str::from_utf8(lines.next()?).ok()?;
-        let [major, minor, abi, flags, passthrough]: [u64; 5] = facts
+        let [major, minor, abi, flags, passthrough, kind]: [u64; 6] = facts
             .split(' ')
             .map(|number| number.parse().ok())
             .collect::<Option<Vec<_>>>()?
@@ -293,6 +363,7 @@ impl Offer {
         path.is_absolute().then_some(Self {
             path,
             device: (major.try_into().ok()?, minor.try_into().ok()?),
+            kind: Kind::of(kind)?,
             negotiated: Negotiated {
                 abi: abi.try_into().ok()?,
                 flags,
@@ -314,6 +385,7 @@ mod tests {
         Offer {
             path: PathBuf::from(OsStr::from_bytes(b"/mnt/a\nb\xff 1")),
             device: (0, 77),
+            kind: Kind::Volume { was_clean: true },
             negotiated: Negotiated {
                 abi: 45,
                 flags: 1 << 63 | 5,
@@ -356,7 +428,8 @@ mod tests {
         for wrong in [
             "",
             "forerun handover 1\n0 1 2 3 0\n\n\n/",
-            "forerun handover 2\n0 1 2 3\n\n\n/",
+            "forerun handover 3\n0 1 2 3 0\n\n\n/",
+            "forerun handover 3\n0 1 2 3 0 3\n\n\n/",
         ] {
             assert!(Offer::decode(wrong.as_bytes()).is_err(), "{wrong}");
         }
@@ -378,9 +451,12 @@ mod tests {
             FromKeeper::receive(&server),
             Ok(FromKeeper::Leave)
         ));
-        // A mount without its connection is none.
-        keeper.send(&offer().encode(FromKeeper::TAKE), &[]).unwrap();
-        assert!(FromKeeper::receive(&server).is_err());
+        // A mount without its connection is none, nor is a volume without its ledger.
+        let text = offer().encode(FromKeeper::TAKE);
+        for descriptors in [&[][..], &[keeper.as_fd()]] {
+            keeper.send(&text, descriptors).unwrap();
+            assert!(FromKeeper::receive(&server).is_err());
+        }
         drop(keeper);
         assert!(matches!(FromKeeper::receive(&server), Ok(FromKeeper::End)));
     }

@@ -15,9 +15,12 @@
 //! The keeper has a [`Channel`] to each of the others; [`FromServer`] and [`FromKeeper`] are what is
 //! said there. Nothing is said by words alone: the end of a channel is the end of a process.
 //!
-//! Not handed over: volumes that are mounted for writing, whose state is in memory, and, while their
-//! server lives, mounts with open files that the kernel reads by itself, whose registrations cannot
-//! be taken over.
+//! A volume that is mounted for writing has state in its server. What the kernel goes by is written
+//! down in a [ledger](crate::ledger), which the keeper holds as well, and the successor opens the
+//! volume when the old server has ended, not before: that has its lock.
+//!
+//! Not handed over while their server lives: mounts with open files that the kernel reads by itself,
+//! whose registrations cannot be taken over, and volumes with open files that have no name.
 
 mod channel;
 mod error;
@@ -34,4 +37,4 @@ pub use kept::Kept;
 pub use leave::Giver;
 use message::Offer;
 pub use message::{FromKeeper, FromServer};
-pub use take::{Inherited, take_over};
+pub use take::{Inherited, Turn, take_over, take_over_volume};

@@ -2,27 +2,35 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use forerun::Image;
-use fuser::{Notifier, Session};
+use forerun::{Image, Volume};
+use fuser::{Filesystem, Notifier, Session};
 
+use super::message::{Descriptors, Kind};
 use super::{Channel, FromKeeper, FromServer, HandoverError, Offer, init};
 use crate::adapter::Adapter;
+use crate::adapter_mut::CoreMut;
 use crate::guardian::Guardian;
-use crate::mount::{Served, config, show};
+use crate::ledger::Ledger;
+use crate::mount::{Served, config, show, show_volume};
 use crate::serving::Serving;
 use crate::unmounter::{Unmounter, is_connected};
+use crate::workers::Workers;
 use crate::{Mount, MountError, MountOptions};
 
 /// A mount that the keeper offers to this process.
 #[derive(Debug)]
 pub struct Inherited {
     keeper: Channel,
-    connection: OwnedFd,
-    guardian: Option<OwnedFd>,
+    descriptors: Descriptors,
     offer: Offer,
 }
+
+/// A volume that the keeper has this process serve.
+#[derive(Debug)]
+pub struct Turn(Inherited);
 
 impl Inherited {
     /// The offer that follows the word of a message on `keeper`.
@@ -31,12 +39,11 @@ impl Inherited {
         text: &[u8],
         descriptors: Vec<OwnedFd>,
     ) -> Result<Self, HandoverError> {
-        let mut descriptors = descriptors.into_iter();
+        let offer = Offer::decode(text)?;
         Ok(Self {
             keeper,
-            connection: descriptors.next().ok_or(HandoverError::Version)?,
-            guardian: descriptors.next(),
-            offer: Offer::decode(text)?,
+            descriptors: Descriptors::received(descriptors, offer.kind)?,
+            offer,
         })
     }
 
@@ -58,9 +65,52 @@ impl Inherited {
         &self.offer.identity
     }
 
+    /// Returns whether a volume is mounted, for writing.
+    #[must_use]
+    pub const fn is_volume(&self) -> bool {
+        matches!(self.offer.kind, Kind::Volume { .. })
+    }
+
+    /// Waits until the process that serves the volume has ended. `identity` and `when_ready` are as in
+    /// [`take_over`].
+    ///
+    /// # Errors
+    /// [`MountError`]. The keeper then still has the mount.
+    pub fn wait(self, identity: &[u8], when_ready: impl FnOnce()) -> Result<Turn, MountError> {
+        if self.offer.identity != identity {
+            return Err(self.other_image().into());
+        }
+        when_ready();
+        wait_to_serve(&self.keeper, &self.descriptors.connection)?;
+        Ok(Turn(self))
+    }
+
     fn other_image(&self) -> HandoverError {
         let path = self.offer.path.clone();
         HandoverError::OtherImage { path }
+    }
+}
+
+impl Turn {
+    /// Returns whether there was nothing wrong with the volume when it was mounted: what is now was
+    /// left by servers that died.
+    #[must_use]
+    pub const fn was_clean(&self) -> bool {
+        matches!(self.0.offer.kind, Kind::Volume { was_clean: true })
+    }
+}
+
+/// Tells the keeper that this process is ready, and waits until it is to serve.
+fn wait_to_serve(keeper: &Channel, connection: &OwnedFd) -> Result<(), HandoverError> {
+    FromServer::ready(keeper).map_err(HandoverError::Socket)?;
+    match FromKeeper::receive(keeper)? {
+        FromKeeper::Go => {}
+        FromKeeper::No => return Err(HandoverError::Refused),
+        _ => return Err(HandoverError::NoKeeper),
+    }
+    match is_connected(connection) {
+        true => Ok(()),
+        false => Err(HandoverError::Ended),
     }
 }
 
@@ -101,24 +151,65 @@ fn begin(
             core.backings.unavailable();
         }
     }
-    let Inherited {
-        keeper,
-        connection,
-        guardian,
-        offer,
-    } = inherited;
     let workers = adapter.workers();
-    let session = init::session(adapter, &connection, offer.negotiated, config(options));
+    let adapter = (adapter, workers);
+    serve(adapter, served, inherited, options, |inherited, _| {
+        when_ready();
+        wait_to_serve(&inherited.keeper, &inherited.descriptors.connection)
+    })
+}
+
+/// Serves a volume that was opened again, after the process that served it before has ended.
+///
+/// # Errors
+/// [`MountError`]. The keeper then still has the mount.
+pub fn take_over_volume(
+    volume: Arc<Volume>,
+    turn: Turn,
+    options: &MountOptions,
+) -> Result<Mount, MountError> {
+    let Turn(mut inherited) = turn;
+    let ledger = inherited.descriptors.ledger.take();
+    let ledger = ledger.ok_or(HandoverError::Version)?;
+    let recovered = Ledger::inherit(ledger)
+        .and_then(|ledger| CoreMut::recover(volume, options, ledger))
+        .map_err(HandoverError::Ledger)?;
+    let (core, outdated) = (Arc::new(recovered.0), recovered.1);
+    if core.likeness() != inherited.offer.volume {
+        return Err(inherited.other_image().into());
+    }
+    show_volume(core, options, |adapter, served| {
+        let workers = adapter.workers();
+        let adapter = (adapter, workers);
+        serve(
+            adapter,
+            served,
+            inherited,
+            options,
+            |inherited, notifier| {
+                outdated.tell(notifier, &inherited.descriptors.connection);
+                Ok(())
+            },
+        )
+    })
+}
+
+/// Serves the mount when `wait` has returned.
+fn serve(
+    (adapter, workers): (impl Filesystem + 'static, Workers),
+    served: Served,
+    inherited: Inherited,
+    options: &MountOptions,
+    wait: impl FnOnce(&Inherited, &Notifier) -> Result<(), HandoverError>,
+) -> Result<(Mount, Notifier), MountError> {
+    let (connection, offer) = (&inherited.descriptors.connection, &inherited.offer);
+    let session = init::session(adapter, connection, offer.negotiated, config(options));
     let session = session.map_err(MountError::Handshake)?;
     let notifier = session.notifier();
     // Until the keeper lets this process serve, nothing of this may unmount when it is dropped, nor
     // tell the guardian that all is well.
-    let unmounter = Unmounter::inherited(
-        offer.path,
-        offer.device,
-        &connection,
-        options.outside.clone(),
-    );
+    let (path, outside) = (offer.path.clone(), options.outside.clone());
+    let unmounter = Unmounter::inherited(path, offer.device, connection, outside);
     let unmounter = unmounter.map_err(MountError::Serve)?;
     let (start, started) = sync_channel::<()>(1);
     let ending = unmounter.clone();
@@ -132,17 +223,8 @@ fn begin(
         ended
     });
     let serving = serving.map_err(MountError::Serve)?;
-    when_ready();
-    FromServer::ready(&keeper).map_err(HandoverError::Socket)?;
-    match FromKeeper::receive(&keeper)? {
-        FromKeeper::Go => {}
-        FromKeeper::No => return Err(HandoverError::Refused.into()),
-        _ => return Err(HandoverError::NoKeeper.into()),
-    }
-    if !is_connected(&connection) {
-        return Err(HandoverError::Ended.into());
-    }
-    unmounter.adopt(guardian.map(Guardian::inherited));
+    wait(&inherited, &notifier)?;
+    unmounter.adopt(inherited.descriptors.guardian.map(Guardian::inherited));
     let mut mount = Mount::new(unmounter, served, workers);
     mount.serve_by(serving);
     let _it_waits = start.send(());

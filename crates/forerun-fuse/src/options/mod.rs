@@ -14,7 +14,7 @@ use std::str::FromStr;
 use forerun::{Locking, OpenOptions, WriteOptions};
 use forerun_vfs::{Ownership, Verity};
 
-use crate::Outside;
+use crate::{LedgerFile, Outside};
 
 pub use parse::OptionError;
 pub use value::parse_size;
@@ -89,6 +89,9 @@ pub struct MountOptions {
     /// The process that mounts and unmounts for this one, which is in a sandbox by then. No option of
     /// the command line.
     pub outside: Option<Outside>,
+    /// Where the server of a volume writes down what its successor is to know. Nothing where no other
+    /// process is to take the mount over. Not an option in text form.
+    pub ledger: Option<LedgerFile>,
     /// `remount`: change the flags of the mount that is there, see [`remount`](crate::remount()).
     pub remount: bool,
     /// `nolock` and `break_lock`: what is done about the locks of other processes on a volume that
@@ -135,6 +138,7 @@ impl Default for MountOptions {
             ro_asked: false,
             rescue: false,
             outside: None,
+            ledger: None,
             remount: false,
             locking: Locking::Respect,
             write: WriteOptions::default(),

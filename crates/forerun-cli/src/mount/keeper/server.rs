@@ -1,13 +1,13 @@
 //! A process that serves a mount, as its keeper sees it.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use forerun_fuse::{Channel, FromKeeper, FromServer};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::super::daemon;
 
@@ -22,6 +22,8 @@ pub struct Process {
     /// Readable when a thread of it has ended that ends with it. Another thread may be held up in the
     /// kernel until the mount is served again, and the socket ends with the last one only.
     pub thread: Option<OwnedFd>,
+    /// Readable when all of it has ended. Nothing before Linux 5.3.
+    whole: Option<OwnedFd>,
 }
 
 impl Process {
@@ -43,15 +45,40 @@ impl Process {
             .stderr(stderr)
             .spawn()?;
         drop(secrets);
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let whole = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         Ok(Self {
             child,
             channel,
             thread: None,
+            whole,
         })
     }
 
+    /// Returns what is readable when something has happened: when it says something, and then when it
+    /// ends. One that `lingers` is waited for to the last: its socket may have ended before.
+    pub fn signs(&self, lingers: bool) -> Vec<BorrowedFd<'_>> {
+        let channel = self.channel.as_fd();
+        match (lingers, &self.whole) {
+            (true, Some(whole)) => vec![whole.as_fd()],
+            (true, None) => vec![channel],
+            (false, _) => {
+                let thread = self.thread.as_ref().map(AsFd::as_fd);
+                std::iter::once(channel).chain(thread).collect()
+            }
+        }
+    }
+
+    /// Returns what has happened where one of the [`signs`](Self::signs) is readable.
+    pub fn happened(&self, lingers: bool, sign: usize) -> FromServer {
+        match (lingers, sign) {
+            (false, 0) => self.said(),
+            _ => FromServer::End,
+        }
+    }
+
     /// Returns what it says next; what cannot be understood is its end, which is brought about.
-    pub fn said(&self) -> FromServer {
+    fn said(&self) -> FromServer {
         FromServer::receive(&self.channel).unwrap_or_else(|error| {
             tracing::error!("the process that serves the mount: {error}");
             self.kill(Signal::KILL);

@@ -1,0 +1,315 @@
+//! Writers at work on a volume whose server is killed.
+//!
+//! Each writer has a directory, and notes what must be there: what fsync(2) has returned for. What
+//! fails with EIO, ESTALE or ENOENT meanwhile may be there or not, and has its old bytes if it is.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use forerun_testkit::{generate, require};
+use rustix::fs::{Advice, fadvise, statvfs};
+use rustix::process::{Signal, kill_process};
+
+use super::load::read_small;
+use super::{Scene, eventually, is_running, unused_number};
+
+const WRITERS: usize = 3;
+/// Files of a writer, from which on it removes some.
+const KEPT: usize = 12;
+
+/// A file, with its names: one, or two of which exactly one is there.
+struct Made {
+    names: Vec<String>,
+    seed: u64,
+    len: usize,
+}
+
+/// A writer and what it expects.
+struct Writer {
+    dir: PathBuf,
+    dirsync: bool,
+    made: Vec<Made>,
+    /// Names that must not be there.
+    gone: HashSet<String>,
+    /// Names of which nothing is known.
+    unknown: HashSet<String>,
+    failures: u64,
+}
+
+/// Whether a change did not come about, as may be after the death of a server.
+fn failed(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let expected = [Errno::IO, Errno::STALE, Errno::NOENT].map(Errno::raw_os_error);
+    let is_expected = error.raw_os_error().is_some_and(|n| expected.contains(&n));
+    assert!(is_expected, "{error}");
+    true
+}
+
+impl Writer {
+    fn round(&mut self) -> Result<(), String> {
+        match unused_number() % 4 {
+            0 if !self.made.is_empty() => self.rename(),
+            1 if self.made.len() > 2 => self.remove(),
+            _ => self.make(),
+        }
+        while self.made.len() > KEPT {
+            self.remove();
+        }
+        self.verify()
+    }
+
+    fn make(&mut self) {
+        let seed = unused_number();
+        let (name, len) = (format!("File-{seed}"), 1 + (seed as usize * 7919) % 100_000);
+        let made = || -> io::Result<()> {
+            let mut file = File::create_new(self.dir.join(&name))?;
+            for piece in generate::bytes(seed, len).chunks(30_000) {
+                file.write_all(piece)?;
+            }
+            file.sync_all()
+        };
+        match made() {
+            Ok(()) => self.made.push(Made {
+                names: vec![name],
+                seed,
+                len,
+            }),
+            Err(error) if failed(&error) => {
+                self.failures += 1;
+                self.unknown.insert(name);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Makes names durable.
+    fn sync(&self) -> io::Result<()> {
+        match self.dirsync {
+            true => Ok(()),
+            false => File::open(&self.dir)?.sync_all(),
+        }
+    }
+
+    fn rename(&mut self) {
+        let at = unused_number() as usize % self.made.len();
+        let file = &self.made[at];
+        let [old] = &file.names[..] else {
+            return;
+        };
+        let new = format!("Moved-{}", unused_number());
+        let renamed = fs::rename(self.dir.join(old), self.dir.join(&new));
+        let old = old.clone();
+        match renamed.and_then(|()| self.sync()) {
+            Ok(()) => {
+                self.made[at].names = vec![new];
+                self.gone.insert(old);
+            }
+            Err(error) if failed(&error) => {
+                self.failures += 1;
+                self.made[at].names.push(new);
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn remove(&mut self) {
+        let at = unused_number() as usize % self.made.len();
+        let file = self.made.swap_remove(at);
+        for name in file.names {
+            let removed = fs::remove_file(self.dir.join(&name));
+            let removed = match removed {
+                // One of two names.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                removed => removed,
+            };
+            match removed.and_then(|()| self.sync()) {
+                Ok(()) => drop(self.gone.insert(name)),
+                Err(error) if failed(&error) => {
+                    self.failures += 1;
+                    self.unknown.insert(name);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Everything that must be there is, with its bytes, and nothing else.
+    fn verify(&mut self) -> Result<(), String> {
+        for file in &mut self.made {
+            let found = file.names.iter().map(|name| read(&self.dir.join(name)));
+            let found: Vec<_> = found
+                .collect::<io::Result<_>>()
+                .map_err(|error| format!("{:?}: {error}", file.names))?;
+            let there: Vec<usize> = (0..found.len()).filter(|n| found[*n].is_some()).collect();
+            let [there] = there[..] else {
+                return Err(format!("{:?}: {} are there", file.names, there.len()));
+            };
+            if found[there].as_deref() != Some(&generate::bytes(file.seed, file.len)[..]) {
+                return Err(format!("wrong bytes in {}", file.names[there]));
+            }
+        }
+        let mut listed = HashSet::new();
+        for entry in fs::read_dir(&self.dir).map_err(|error| error.to_string())? {
+            let entry = entry.map_err(|error| error.to_string())?;
+            listed.insert(entry.file_name().into_string().unwrap());
+        }
+        let expected: HashSet<_> = self.made.iter().flat_map(|file| &file.names).collect();
+        for name in &listed {
+            if self.gone.contains(name) || !(expected.contains(name) || self.unknown.contains(name))
+            {
+                return Err(format!("{name} is listed"));
+            }
+        }
+        match self
+            .made
+            .iter()
+            .all(|file| file.names.iter().any(|name| listed.contains(name)))
+        {
+            true => Ok(()),
+            false => Err(format!("{listed:?} lacks some of {expected:?}")),
+        }
+    }
+}
+
+/// The bytes of a file, past the page cache; nothing where there is none.
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    fadvise(&file, 0, None, Advice::DontNeed)?;
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut &file, &mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// How far all have come, and what went wrong.
+#[derive(Default)]
+struct Met {
+    stop: AtomicBool,
+    rounds: [AtomicU64; WRITERS + 1],
+    /// The longest that a round took: a change, and a look at all that was made.
+    longest: Mutex<Duration>,
+    wrong: Mutex<Vec<String>>,
+}
+
+impl Met {
+    fn repeat(&self, which: usize, mut work: impl FnMut() -> Result<(), String>) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let begin = Instant::now();
+            let done = work();
+            let mut longest = self.longest.lock().unwrap();
+            *longest = begin.elapsed().max(*longest);
+            drop(longest);
+            if let Err(what) = done {
+                self.wrong.lock().unwrap().push(format!("{which}: {what}"));
+                return;
+            }
+            self.rounds[which].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn all_go_on(&self) {
+        let before = self.rounds.each_ref().map(|n| n.load(Ordering::Relaxed));
+        eventually("all go on", || {
+            assert_eq!(*self.wrong.lock().unwrap(), Vec::<String>::new());
+            let now = self.rounds.each_ref().map(|n| n.load(Ordering::Relaxed));
+            now.iter()
+                .zip(before)
+                .all(|(now, before)| *now > before + 1)
+        });
+    }
+}
+
+/// Kills, or restarts, the server while writers and a reader are at work, and then looks whether the
+/// volume is as it should be. Returns the number of changes that failed.
+pub fn at_work(options: &str, times: u32, disturb: impl Fn(&Scene)) -> Option<u64> {
+    let fsck = require::program("fsck.exfat")?;
+    let scene = Scene::new("exfat")?;
+    let options = format!("restarts=1000,{options}");
+    scene.mount(&["-o", options.trim_end_matches(','), "--log", "log"]);
+    let free = statvfs(scene.path("mnt")).unwrap().f_bfree;
+    let (met, keeper) = (Met::default(), scene.keeper());
+    let mut writers: Vec<_> = (0..WRITERS).map(|n| begin(&scene, n, &options)).collect();
+    File::open(scene.path("mnt")).unwrap().sync_all().unwrap();
+    let ended = std::thread::scope(|threads| {
+        for (which, writer) in writers.iter_mut().enumerate() {
+            let met = &met;
+            threads.spawn(move || met.repeat(which, || writer.round()));
+        }
+        let (met, scene) = (&met, &scene);
+        threads.spawn(move || {
+            let mut n = 0;
+            met.repeat(WRITERS, || {
+                n = (n + 1) % 24;
+                read_small(scene, n)
+            });
+        });
+        let disturbed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..times {
+                met.all_go_on();
+                disturb(scene);
+            }
+            met.all_go_on();
+        }));
+        met.stop.store(true, Ordering::Relaxed);
+        if disturbed.is_err() {
+            // Writers that hang would be waited for in vain.
+            let _ended = kill_process(keeper, Signal::KILL);
+            scene.kill_servers();
+        }
+        disturbed
+    });
+    if ended.is_err() {
+        panic!(
+            "the log: {}",
+            fs::read_to_string(scene.path("log")).unwrap()
+        );
+    }
+    let failures: u64 = writers.iter().map(|writer| writer.failures).sum();
+    let rounds: u64 = met.rounds.iter().map(|n| n.load(Ordering::Relaxed)).sum();
+    let longest = *met.longest.lock().unwrap();
+    eprintln!("{times} times in {rounds} rounds, {failures} changes failed, longest: {longest:?}");
+    for writer in &mut writers {
+        writer.verify().unwrap();
+        fs::remove_dir_all(&writer.dir).unwrap();
+    }
+    let root = File::open(scene.path("mnt")).unwrap();
+    // The last death may be news to it.
+    let _told = root.sync_all();
+    root.sync_all().unwrap();
+    drop(root);
+    assert_eq!(statvfs(scene.path("mnt")).unwrap().f_bfree, free);
+    let server = scene.server();
+    scene.run(&["umount", "mnt"]).ok();
+    eventually("the last process has ended", || !is_running(server));
+    let image = scene.path("image");
+    let checked = std::process::Command::new(fsck)
+        .arg("-n")
+        .arg(image)
+        .output();
+    let checked = checked.unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    scene.run(&["check", "image"]).ok();
+    let told = scene.run(&["info", "image"]).ok();
+    assert!(!told.stderr.contains("dirty"), "{}", told.stderr);
+    Some(failures)
+}
+
+fn begin(scene: &Scene, n: usize, options: &str) -> Writer {
+    let dir = scene.path(&format!("mnt/w{n}"));
+    fs::create_dir(&dir).unwrap();
+    Writer {
+        dir,
+        dirsync: options.contains("dirsync"),
+        made: Vec::new(),
+        gone: HashSet::new(),
+        unknown: HashSet::new(),
+        failures: 0,
+    }
+}

@@ -1,0 +1,158 @@
+//! What is left to be told after a server has died with changes that were not durable.
+//!
+//! Openings that had changed a file, and what was synced by none, report it as after an error of the
+//! device: their writes and fsync(2) fail. Openings by this server do not. Directories have no
+//! openings that the server knows of, so the first fsync(2) of one that lost changes fails, and of the
+//! root the first if anything was lost.
+//!
+//! The kernel keeps names, attributes and listings as they were before, and is told to drop them before
+//! any request is answered. No message may wait then for what a request has locked: a thread that waits
+//! in the kernel keeps its process from dying, and the requests from being answered by the next one. So
+//! names go by the epoch of the connection (Linux 6.16; on older kernels a thread that holds no file of the
+//! process tells them one by one), and pages of files when the file is opened.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fuser::{Errno, FileHandle, INodeNo, Notifier};
+
+use crate::apart::Apart;
+
+/// Number of the notification after which the kernel looks up every name again.
+const NOTIFY_INC_EPOCH: u32 = 8;
+
+/// What was lost.
+#[derive(Debug, Default)]
+pub struct Aftermath {
+    /// Servers before this one.
+    server: u64,
+    lost: Mutex<HashMap<u64, u64>>,
+    is_any_lost: AtomicBool,
+    /// Files of those that were opened since: the kernel has dropped their pages.
+    opened: Mutex<HashSet<u64>>,
+}
+
+/// What the kernel is to drop.
+#[derive(Debug, Default)]
+pub struct Outdated {
+    /// Directories and names.
+    pub names: Vec<(u64, Vec<u8>)>,
+    /// Files with attributes.
+    pub files: Vec<u64>,
+    /// Directories with listings.
+    pub directories: Vec<u64>,
+}
+
+impl Outdated {
+    /// Has the kernel drop it.
+    pub fn tell(self, notifier: &Notifier, connection: impl AsFd) {
+        // Errors say that the kernel had dropped it by itself.
+        for number in self.files {
+            let _gone = notifier.inval_inode(INodeNo(number), -1, 0);
+        }
+        for number in self.directories {
+            let _gone = notifier.inval_inode(INodeNo(number), 0, 0);
+        }
+        if self.names.is_empty() || begin_epoch(&connection).is_ok() {
+            return;
+        }
+        let names = self.names;
+        let started = Apart::start(connection.as_fd()).and_then(|kernel| {
+            let thread = std::thread::Builder::new().name("forerun-outdated".to_string());
+            thread.spawn(move || {
+                for (directory, name) in names {
+                    kernel.drop_name(directory, &name);
+                }
+            })
+        });
+        if let Err(error) = started {
+            tracing::error!("the kernel keeps names that were lost: {error}");
+        }
+    }
+}
+
+/// Has the kernel look up every name again before it is used.
+fn begin_epoch(connection: impl AsFd) -> rustix::io::Result<()> {
+    let len: u32 = 16;
+    let mut message = [len, NOTIFY_INC_EPOCH].map(u32::to_ne_bytes).concat();
+    // No request has this number: the message is a notification.
+    message.extend_from_slice(&0_u64.to_ne_bytes());
+    rustix::io::write(connection, &message).map(drop)
+}
+
+impl Aftermath {
+    /// After so many servers, with the inodes whose changes were lost, each with the number of the
+    /// first server whose openings know nothing of that.
+    pub fn new(server: u64, lost: HashMap<u64, u64>) -> Self {
+        Self {
+            server,
+            is_any_lost: AtomicBool::new(!lost.is_empty()),
+            lost: Mutex::new(lost),
+            opened: Mutex::default(),
+        }
+    }
+
+    /// Returns whether the kernel may have pages of a file that were lost. They are dropped by the first
+    /// opening.
+    pub fn take_stale(&self, number: u64) -> bool {
+        if !self.is_any_lost.load(Ordering::Relaxed) || !self.lost().contains_key(&number) {
+            return false;
+        }
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.insert(number)
+    }
+
+    /// What openings of this server are told apart by.
+    pub const fn handle(&self) -> FileHandle {
+        FileHandle(self.server)
+    }
+
+    /// Fails where changes by this opening of a file were lost.
+    pub fn check(&self, number: u64, handle: FileHandle) -> Result<(), Errno> {
+        if !self.is_any_lost.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match self.lost().get(&number) {
+            Some(server) if handle.0 < *server => Err(Errno::EIO),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether changes of a directory were lost, once.
+    pub fn take_report(&self, number: u64) -> bool {
+        self.is_any_lost.load(Ordering::Relaxed) && self.lost().remove(&number).is_some()
+    }
+
+    /// The kernel has forgotten an inode: no opening is left.
+    pub fn forget(&self, number: u64) {
+        if self.is_any_lost.load(Ordering::Relaxed) {
+            self.lost().remove(&number);
+        }
+    }
+
+    fn lost(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_openings_from_before_are_told() {
+        let lost = HashMap::from([(7, 2), (1, 2)]);
+        let after = Aftermath::new(2, lost);
+        assert!(after.check(7, FileHandle(0)).is_err());
+        assert!(after.check(7, FileHandle(1)).is_err());
+        assert!(after.check(7, after.handle()).is_ok());
+        assert!(after.check(8, FileHandle(0)).is_ok());
+        assert!(after.take_stale(7) && !after.take_stale(7) && !after.take_stale(8));
+        assert!(after.take_report(1));
+        assert!(!after.take_report(1));
+        after.forget(7);
+        assert!(after.check(7, FileHandle(0)).is_ok());
+    }
+}

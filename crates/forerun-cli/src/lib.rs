@@ -12,6 +12,8 @@ mod context;
 mod error;
 mod escape;
 mod exit;
+#[doc(hidden)]
+pub mod fuzzing;
 mod inherited;
 mod interrupt;
 mod json;
@@ -38,7 +40,9 @@ use context::Context;
 use error::Result;
 use exit::Exit;
 
-fn main() -> ExitCode {
+/// Runs the command, with the arguments of the process.
+#[must_use]
+pub fn main() -> ExitCode {
     // The second process of a mount that the kernel reads on demand.
     if let Some(code) = forerun_kernel::run_guard() {
         return code;

@@ -7,6 +7,7 @@
 //! A target panics where the code under test broke a promise. Errors that the code returns are none.
 
 mod images;
+pub mod kept;
 mod targets;
 
 use std::any::Any;

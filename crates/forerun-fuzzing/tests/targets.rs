@@ -1,6 +1,6 @@
-//! Runs every target over its seeds, as libFuzzer would, and compares the table of targets with the
-//! programs in `fuzz/`.
-#![allow(clippy::unwrap_used)]
+//! Runs every target over its seeds and the inputs that are kept of it, as libFuzzer would, and compares
+//! the table of targets with what there is for each.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,8 +10,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use forerun_fuzzing::{TARGETS, Target};
+use forerun_fuzzing::{TARGETS, Target, kept};
 use forerun_testkit::workspace_root;
+
+/// Panics in any thread.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 fn names() -> BTreeSet<String> {
     let names = TARGETS.iter().map(|target| target.name.to_string());
@@ -40,7 +43,27 @@ fn each_target_has_a_program() {
 }
 
 #[test]
-fn seeds_are_no_findings() {
+fn each_target_has_kept_inputs_in_bounds() {
+    let (mut found, mut total) = (BTreeSet::new(), 0);
+    for entry in fs::read_dir(kept::directory()).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let target = name.strip_suffix(".tar.zst");
+        found.insert(target.unwrap_or(&name).to_string());
+        total += entry.metadata().unwrap().len();
+    }
+    assert_eq!(found, names());
+    assert!(total <= kept::TOTAL.try_into().unwrap(), "{total} bytes");
+}
+
+#[test]
+fn seeds_and_kept_inputs_are_no_findings() {
+    // A thread that answers requests catches a panic; libFuzzer would stop at it.
+    let shown = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        shown(info);
+    }));
     let next = AtomicUsize::new(0);
     let findings = Mutex::new(Vec::new());
     let work = || {
@@ -56,14 +79,16 @@ fn seeds_are_no_findings() {
     });
     let findings = findings.into_inner().unwrap();
     assert!(findings.is_empty(), "{}", findings.join("\n"));
+    assert_eq!(PANICS.load(Ordering::Relaxed), 0, "panics that were caught");
 }
 
 /// Runs all inputs of a target and returns the findings. Those are written to files, for `cargo fuzz run`.
 fn replay(target: &Target) -> Vec<String> {
     let seeds = target.seeds().unwrap();
-    assert!(!seeds.is_empty(), "{}", target.name);
+    let kept = kept::read(target).unwrap_or_else(|error| panic!("{error}"));
+    assert!(!seeds.is_empty() && !kept.is_empty(), "{}", target.name);
     let mut findings = Vec::new();
-    for (name, bytes) in seeds {
+    for (name, bytes) in seeds.into_iter().chain(kept) {
         if let Err(finding) = target.replay(&bytes) {
             let file = format!("{}-{name}", target.name);
             let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);

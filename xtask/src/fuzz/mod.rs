@@ -1,11 +1,20 @@
-//! The fuzz targets in `fuzz/`, one after the other.
+//! The fuzz targets in `fuzz/`, one after the other, by cargo-fuzz.
+//!
+//! A run starts with the inputs that the repository keeps and with the seeds. `--minimise` turns what
+//! the runs have found into the kept inputs.
 
+mod outcome;
+
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use comfy_table::Table;
 use forerun_testkit::require;
 
 use crate::process;
+use outcome::Outcome;
 
 /// What to fuzz and for how long.
 #[derive(clap::Args)]
@@ -13,51 +22,124 @@ pub struct Options {
     /// Seconds for each target
     #[arg(long, default_value_t = 60)]
     seconds: u32,
+    /// Do not fuzz; merge what was found into the inputs that the repository keeps
+    #[arg(long)]
+    minimise: bool,
     /// Targets; all of them where none is named
     targets: Vec<String>,
 }
 
-/// Never more memory than this, in MiB, and never longer than that over one input, in seconds.
-const MEMORY_MIB: u32 = 2048;
-const SECONDS_AN_INPUT: u32 = 10;
+/// Memory that a target may take, in MiB.
+const MEMORY_MIB: u32 = 512;
+/// Time for one input, in seconds: `forerun_fuzzing::TIME`.
+const SECONDS_AN_INPUT: u32 = 5;
 
-/// Makes the seeds and runs each target; the first crash, hang or excess of memory ends it and is kept by cargo-fuzz
-/// under `fuzz/artifacts`.
+/// Runs each target. A crash, a hang or an excess of memory ends the run of that target, and cargo-fuzz
+/// keeps the input under `fuzz/artifacts`.
+///
+/// # Errors
+/// Where a target had a finding, after all have run.
 pub fn run(root: &Path, options: &Options) -> Result<()> {
     if require::find_program("cargo-fuzz").is_none() {
         bail!("cargo-fuzz is not installed: cargo install --locked cargo-fuzz");
     }
-    // Sanitizers are a nightly feature; rustup's proxy takes the toolchain as first argument.
-    let fuzz = |args: &[&str]| {
-        let mut command = std::process::Command::new("cargo");
-        command.current_dir(root);
-        // Set by the cargo that runs this; the proxy would choose that one instead of nightly.
-        command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
-        command.args(["+nightly", "fuzz"]).args(args);
-        command
-    };
-    let list = process::output(&mut fuzz(&["list"])).context("is the nightly toolchain there?")?;
-    let all: Vec<&str> = list.lines().collect();
-    if let Some(unknown) = options
-        .targets
-        .iter()
-        .find(|name| !all.contains(&name.as_str()))
-    {
+    let targets = chosen(root, &options.targets)?;
+    corpora(root, "unpack", &targets)?;
+    if options.minimise {
+        return minimise(root, &targets);
+    }
+    let mut outcomes = Vec::new();
+    for target in targets {
+        println!("==> {target}: {} s", options.seconds);
+        let outcome = fuzz(root, &target, options.seconds)?;
+        outcomes.push((target, outcome));
+    }
+    println!("{}", table(&outcomes));
+    let found = outcomes.iter().filter(|(_, outcome)| !outcome.is_sound());
+    let names: Vec<&str> = found.map(|(name, _)| &name[..]).collect();
+    ensure!(names.is_empty(), "findings: {}", names.join(", "));
+    Ok(())
+}
+
+/// Returns the targets that were named, or all.
+fn chosen(root: &Path, named: &[String]) -> Result<Vec<String>> {
+    let list = process::output(cargo_fuzz(root).arg("list"))?;
+    let all: Vec<String> = list.lines().map(str::to_string).collect();
+    if let Some(unknown) = named.iter().find(|name| !all.contains(name)) {
         bail!("no fuzz target {unknown}; there are: {}", all.join(", "));
     }
-    // Seeds are made by code and not kept in the tree, so that they follow the formats.
-    let mut seeds = process::cargo(&root.join("fuzz"));
-    process::run(seeds.args(["run", "--quiet", "--example", "make_seeds"]))?;
-    for target in all {
-        if !options.targets.is_empty() && !options.targets.iter().any(|name| name == target) {
-            continue;
-        }
-        println!("==> {target}: {} s", options.seconds);
-        let mut run = fuzz(&["run", target, "--"]);
-        run.arg(format!("-max_total_time={}", options.seconds));
-        run.arg(format!("-rss_limit_mb={MEMORY_MIB}"));
-        run.arg(format!("-timeout={SECONDS_AN_INPUT}"));
-        process::run(&mut run)?;
+    match named {
+        [] => Ok(all),
+        named => Ok(named.to_vec()),
     }
-    Ok(())
+}
+
+/// Moves inputs between the kept archives and `fuzz/corpus`.
+fn corpora(root: &Path, verb: &str, targets: &[String]) -> Result<()> {
+    let mut cargo = process::cargo(root);
+    cargo.args(["run", "--quiet", "--locked", "--package", "forerun-fuzzing"]);
+    cargo.args(["--example", "corpora", "--", verb, "fuzz/corpus"]);
+    process::run(cargo.args(targets))
+}
+
+/// Replaces the corpus of each target by the smallest one with the same coverage, and keeps of that what
+/// the bounds of the repository allow.
+fn minimise(root: &Path, targets: &[String]) -> Result<()> {
+    for target in targets {
+        println!("==> {target}");
+        let mut minimise = cargo_fuzz(root);
+        minimise.args(["cmin", target, "--"]).args(limits());
+        process::run(&mut minimise)?;
+    }
+    corpora(root, "pack", targets)
+}
+
+/// Runs one target, and shows what libFuzzer prints.
+fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<Outcome> {
+    let mut run = cargo_fuzz(root);
+    run.args(["run", target, "--", "-print_final_stats=1"]);
+    run.args(limits()).arg(format!("-max_total_time={seconds}"));
+    let text = process::describe(&run);
+    let mut child = run.stderr(Stdio::piped()).spawn().context(text)?;
+    let stderr = child.stderr.take().context("a pipe from cargo-fuzz")?;
+    let mut outcome = Outcome::default();
+    for line in BufReader::new(stderr).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        eprintln!("{line}");
+        outcome.note(&line);
+    }
+    outcome.ended(child.wait()?.success());
+    Ok(outcome)
+}
+
+fn limits() -> [String; 2] {
+    [
+        format!("-rss_limit_mb={MEMORY_MIB}"),
+        format!("-timeout={SECONDS_AN_INPUT}"),
+    ]
+}
+
+/// Directories of targets are made here where it exists: in memory.
+const SCRATCH: &str = "/dev/shm";
+
+/// Sanitizers and coverage are features of a nightly compiler, which this variable makes the stable one
+/// accept: no second toolchain is needed.
+fn cargo_fuzz(root: &Path) -> Command {
+    let mut cargo = process::cargo(root);
+    cargo.env("RUSTC_BOOTSTRAP", "1").arg("fuzz");
+    if Path::new(SCRATCH).is_dir() {
+        cargo.env("TMPDIR", SCRATCH);
+    }
+    cargo
+}
+
+fn table(outcomes: &[(String, Outcome)]) -> Table {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_header(["target", "executions", "findings"]);
+    for (name, outcome) in outcomes {
+        let executions = outcome.executions.to_string();
+        table.add_row([&name[..], &executions, &outcome.findings()]);
+    }
+    table
 }

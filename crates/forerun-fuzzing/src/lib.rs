@@ -7,8 +7,11 @@
 //! A target panics where the code under test broke a promise. Errors that the code returns are none.
 
 mod images;
+mod input;
 pub mod kept;
+mod options;
 mod targets;
+mod trees;
 
 use std::any::Any;
 use std::error::Error;

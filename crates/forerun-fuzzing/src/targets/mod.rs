@@ -1,12 +1,20 @@
 //! The targets, one file for each area.
 
+mod cache;
+mod codec;
 mod composefs;
 mod erofs;
 mod exfat;
+mod exfat_model;
+mod fuse;
 mod remote;
 mod romfs;
 mod squashfs;
+mod status;
 mod tar_tree;
+mod undo;
+mod unsquashfs;
+mod written;
 
 use std::error::Error;
 
@@ -63,6 +71,28 @@ pub const TARGETS: &[Target] = &[
         remote::document_seeds,
     ),
     Target::new("remote_texts", remote::texts, remote::text_seeds),
+    Target::new("romfs_written", written::romfs, written::seeds),
+    Target::new("squashfs_written", written::squashfs, written::seeds),
+    Target::new("erofs_written", written::erofs, written::seeds),
+    Target::new("composefs_written", written::composefs, written::seeds),
+    Target::new("exfat_written", written::exfat, written::seeds),
+    Target::new(
+        "exfat_model",
+        exfat_model::run_operations,
+        exfat_model::seeds,
+    ),
+    Target::new("codec_decode", codec::decode, codec::decode_seeds),
+    Target::new("codec_encode", codec::encode, codec::encode_seeds),
+    Target::new("squashfs_reference", unsquashfs::compare, squashfs::images),
+    Target::new("cache_texts", cache::texts, cache::text_seeds),
+    Target::new("cache_directory", cache::directory, cache::directory_seeds),
+    Target::new("undo_file", undo::file, undo::file_seeds),
+    Target::new("undo_changes", undo::changes, undo::change_seeds),
+    Target::new("fuse_image", fuse::image, fuse::request_seeds),
+    Target::new("fuse_volume", fuse::volume, fuse::request_seeds),
+    Target::new("fuse_messages", fuse::messages, fuse::message_seeds),
+    Target::new("status_question", status::question, status::question_seeds),
+    Target::new("status_answers", status::answers, status::answer_seeds),
 ];
 
 /// One seed.

@@ -16,7 +16,7 @@ help:
 	@echo 'make test        all that CI checks; as root on Debian, installs what the tests use'
 	@echo 'make test-guest  the Linux romfs and exfat drivers, in a virtual machine, on our images'
 	@echo 'make bench       a file in an image against the image itself: time and requests'
-	@echo 'make fuzz        one minute for each fuzz target (cargo-fuzz)'
+	@echo 'make fuzz        one minute for each fuzz target (cargo-fuzz), then a table of findings'
 	@echo 'make packages    install the Debian packages that the tests use'
 	@echo 'make release     the program, in $(TARGET)/release'
 	@echo 'make install     program, man pages, completions, mount helper; PREFIX=$(PREFIX)'

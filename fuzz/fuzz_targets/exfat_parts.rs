@@ -1,8 +1,4 @@
-//! Any bytes as an entry set and as an up-case table.
+//! The target of this program's name: `forerun_fuzzing::TARGETS`.
 #![no_main]
 
-use forerun_exfat::fuzzing;
-use forerun_fuzz::in_time;
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|bytes: &[u8]| in_time(|| fuzzing::parts(bytes)));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forerun_fuzzing::run(env!("CARGO_BIN_NAME"), bytes));

@@ -1,14 +1,4 @@
-//! Any bytes as an image, the checksums of its boot regions made right: first all that the driver can
-//! do with it, then the way of a user - open, walk, read every file through the engine.
+//! The target of this program's name: `forerun_fuzzing::TARGETS`.
 #![no_main]
 
-use forerun_exfat::fuzzing;
-use forerun_fuzz::in_time;
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|bytes: &[u8]| in_time(|| run(bytes)));
-
-fn run(bytes: &[u8]) {
-    let _errors = fuzzing::walk(bytes);
-    forerun_fuzz::read_all("exfat", bytes, fuzzing::limits());
-}
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forerun_fuzzing::run(env!("CARGO_BIN_NAME"), bytes));

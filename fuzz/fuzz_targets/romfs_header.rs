@@ -1,7 +1,4 @@
-//! Any bytes as a file header.
+//! The target of this program's name: `forerun_fuzzing::TARGETS`.
 #![no_main]
 
-use forerun_fuzz::in_time;
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|bytes: &[u8]| in_time(|| forerun_romfs::fuzzing::header(bytes)));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forerun_fuzzing::run(env!("CARGO_BIN_NAME"), bytes));

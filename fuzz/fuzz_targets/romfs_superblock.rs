@@ -1,8 +1,4 @@
-//! Any bytes as the start of an image. `crates/forerun-romfs/tests/fuzz_entries.rs` calls the same
-//! code over mutated seeds, without a nightly compiler.
+//! The target of this program's name: `forerun_fuzzing::TARGETS`.
 #![no_main]
 
-use forerun_fuzz::in_time;
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|bytes: &[u8]| in_time(|| forerun_romfs::fuzzing::superblock(bytes)));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forerun_fuzzing::run(env!("CARGO_BIN_NAME"), bytes));

@@ -1,8 +1,4 @@
-//! Any bytes as a superblock. The same code runs over mutated seeds in a plain test of the
-//! driver, without a nightly compiler.
+//! The target of this program's name: `forerun_fuzzing::TARGETS`.
 #![no_main]
 
-use forerun_fuzz::in_time;
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|bytes: &[u8]| in_time(|| forerun_squashfs::fuzzing::superblock(bytes)));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forerun_fuzzing::run(env!("CARGO_BIN_NAME"), bytes));

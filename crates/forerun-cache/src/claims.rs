@@ -169,6 +169,16 @@ fn decode(bytes: &[u8; ENTRY]) -> Option<Entry> {
     })
 }
 
+/// Makes the checks of entries right, so that a fuzzer gets past them.
+pub(crate) fn seal(bytes: &mut [u8]) {
+    for entry in bytes.as_chunks_mut::<ENTRY>().0 {
+        let fields = entry.as_chunks::<8>().0;
+        let [start, end, holder] =
+            [0, 1, 2].map(|at| fields.get(at).copied().map_or(0, u64::from_le_bytes));
+        entry[24..].copy_from_slice(&check(start, end, holder).to_le_bytes());
+    }
+}
+
 const fn check(start: u64, end: u64, holder: u64) -> u64 {
     MAGIC ^ start.rotate_left(17) ^ end.rotate_left(39) ^ holder
 }

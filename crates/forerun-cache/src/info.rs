@@ -63,7 +63,7 @@ impl Info {
         (&self.identity, self.geometry, self.root) == (&other.identity, other.geometry, other.root)
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         format!(
             "{HEAD}\nidentity: {}\nlabel: {}\nlength: {}\nchunk: {}\nroot: {}\n",
             self.identity,
@@ -75,7 +75,7 @@ impl Info {
         )
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         if lines.next() != Some(HEAD) {
             return None;

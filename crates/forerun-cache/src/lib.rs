@@ -24,6 +24,8 @@ mod digest;
 mod error;
 mod evict;
 mod flusher;
+#[doc(hidden)]
+pub mod fuzzing;
 mod geometry;
 mod holder;
 mod info;

@@ -125,9 +125,7 @@ fn encode(record: &Record<'_>) -> Vec<u8> {
         facts,
     } = record;
     let rest = format!("name: {name}\nat: {at}\nidentity: {identity}\n\n");
-    let rest = [rest.as_bytes(), facts].concat();
-    let head = format!("{HEAD}\nchecksum: {}\n", Digest::of(&rest));
-    [head.as_bytes(), &rest].concat()
+    sealed(&[rest.as_bytes(), facts].concat())
 }
 
 fn decode(text: &[u8]) -> Option<Record<'_>> {
@@ -154,6 +152,12 @@ fn decode(text: &[u8]) -> Option<Record<'_>> {
         identity,
         facts,
     })
+}
+
+/// A record: `bytes` with a digest of them before.
+pub(crate) fn sealed(bytes: &[u8]) -> Vec<u8> {
+    let head = format!("{HEAD}\nchecksum: {}\n", Digest::of(bytes));
+    [head.as_bytes(), bytes].concat()
 }
 
 #[cfg(test)]

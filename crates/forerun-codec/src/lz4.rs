@@ -1,5 +1,7 @@
 //! LZ4 blocks by the reference library, which lzzzz brings along.
 
+use std::ops::Range;
+
 use lzzzz::{lz4, lz4_hc};
 
 use crate::DecodeError;
@@ -13,9 +15,38 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     })
 }
 
+/// Bytes before the end of a prefix where the library copies byte by byte, and a few more.
+const END: usize = 16;
+/// A byte that is rare there.
+const RARE: u8 = 0xA5;
+
+/// The library takes a match at distance zero, which no encoder makes. One that ends near the end of a
+/// prefix leaves bytes of `out` as they were, which are those of another block; its last byte is one of
+/// them. So the sequences are looked at only where such a byte may be left.
 pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let wanted = out.len();
-    lz4::decompress_partial(input, out, wanted).map_err(|_| DecodeError::Damaged)
+    let start = wanted.saturating_sub(END);
+    out.iter_mut().skip(start).for_each(|byte| *byte = RARE);
+    let len = lz4::decompress_partial(input, out, wanted).map_err(|_| DecodeError::Damaged)?;
+    let may_be_stale = out.iter().skip(start).any(|&byte| byte == RARE);
+    let is_stale = may_be_stale && copies_nothing(input, start..wanted);
+    (!is_stale).then_some(len).ok_or(DecodeError::Damaged)
+}
+
+/// Whether a match at distance zero ends in this range, or reaches past it.
+fn copies_nothing(input: &[u8], ends: Range<usize>) -> bool {
+    let (mut rest, mut total) = (input, 0_usize);
+    while let Some(sequence) = next(&mut rest) {
+        total = total.saturating_add(sequence.literals);
+        let Some((distance, copied)) = sequence.copy.filter(|_| total < ends.end) else {
+            return false;
+        };
+        total = total.saturating_add(copied);
+        if distance == 0 && total > ends.start {
+            return true;
+        }
+    }
+    false
 }
 
 /// The length of what the block decodes to, nothing where it is damaged. The library does not tell
@@ -23,20 +54,37 @@ pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
 fn decoded_len(input: &[u8]) -> Option<usize> {
     let (mut rest, mut total) = (input, 0_usize);
     loop {
-        let token = take(&mut rest)?;
-        let literals = length(token >> 4, &mut rest)?;
-        total = total.checked_add(literals)?;
-        rest = rest.get(literals..)?;
-        if rest.is_empty() {
+        let sequence = next(&mut rest)?;
+        total = total.checked_add(sequence.literals)?;
+        let Some((distance, copied)) = sequence.copy else {
             return Some(total);
-        }
-        let distance = u16::from_le_bytes([take(&mut rest)?, take(&mut rest)?]);
-        if distance == 0 || usize::from(distance) > total {
+        };
+        if distance == 0 || distance > total {
             return None;
         }
-        let copied = length(token & 0x0F, &mut rest)?.checked_add(MIN_MATCH)?;
         total = total.checked_add(copied)?;
     }
+}
+
+/// Literals, and then a match, which the last sequence has not.
+struct Sequence {
+    literals: usize,
+    /// Distance and length.
+    copy: Option<(usize, usize)>,
+}
+
+fn next(rest: &mut &[u8]) -> Option<Sequence> {
+    let token = take(rest)?;
+    let literals = length(token >> 4, rest)?;
+    *rest = rest.get(literals..)?;
+    if rest.is_empty() {
+        let copy = None;
+        return Some(Sequence { literals, copy });
+    }
+    let distance = u16::from_le_bytes([take(rest)?, take(rest)?]);
+    let copied = length(token & 0x0F, rest)?.checked_add(MIN_MATCH)?;
+    let copy = Some((usize::from(distance), copied));
+    Some(Sequence { literals, copy })
 }
 
 /// What a copied length is counted from.

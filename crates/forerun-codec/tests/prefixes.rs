@@ -149,3 +149,33 @@ fn codecs_without_prefixes_say_so() {
         assert_eq!(error, Err(DecodeError::NoPrefix), "{codec:?}");
     }
 }
+
+/// liblz4 takes it, and leaves the output as it was where the output ends with such a match.
+#[test]
+fn a_match_at_distance_zero_shows_nothing_of_the_buffer() {
+    let block = [0x1F, b'a', 0, 0, 100, 0x50, 1, 2, 3, 4, 5];
+    for len in 1..=125 {
+        let outs = [0x00, 0xA5, 0xEE].map(|before| {
+            let mut out = vec![before; len];
+            let decoded = Codec::Lz4.decode_prefix(&block, &mut out);
+            decoded.map(|()| out)
+        });
+        assert!(outs[0] == outs[1] && outs[1] == outs[2], "{len}: {outs:?}");
+        if (13..119).contains(&len) {
+            assert_eq!(outs[0], Err(DecodeError::Damaged), "{len}");
+        }
+    }
+}
+
+/// The decoder puts a byte of its own at the end of the buffer first.
+#[test]
+fn lz4_prefixes_end_with_any_byte() {
+    for last in 0..=u8::MAX {
+        let mut input = text(5000);
+        input[2999] = last;
+        let block = encoded(Codec::Lz4, &input);
+        let mut out = vec![!last; 3000];
+        Codec::Lz4.decode_prefix(&block, &mut out).unwrap();
+        assert!(out == input[..3000], "{last}");
+    }
+}

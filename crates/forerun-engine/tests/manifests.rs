@@ -286,3 +286,17 @@ fn pseudo_files_of_unsquashfs_are_read() {
         );
     }
 }
+
+/// An archive can have both, in its PAX records.
+#[test]
+fn nodes_with_nul_bytes_where_readers_refuse_them_are_not_taken() {
+    let mut tree = Tree::default();
+    let link = NewNode::new(NodeKind::Symlink(b"a\0b".to_vec()), 0o777);
+    let mut file = NewNode::new(NodeKind::Fifo, 0o644);
+    file.xattrs.insert(b"user.a\0b".to_vec(), Vec::new());
+    for (node, what) in [(link, "target"), (file, "attribute")] {
+        let error = tree.add(Tree::ROOT, b"name", node).unwrap_err();
+        assert!(error.to_string().contains(what), "{error}");
+    }
+    assert!(tree.is_empty());
+}

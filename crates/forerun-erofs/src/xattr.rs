@@ -4,7 +4,7 @@
 //! name, and here all are visited.
 
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Error, NameError, Problem, Result};
+use forerun_vfs::{Error, Problem, Result, check_xattr_name};
 use zerocopy::FromBytes;
 
 use crate::error::Check;
@@ -153,16 +153,7 @@ impl Visitor<'_> {
         };
         let (suffix, value) = bytes.split_at(usize::from(entry.e_name_len).min(bytes.len()));
         let name = [prefix, suffix].concat();
-        let source = match name.len() {
-            _ if name.contains(&0) => Some(NameError::Nul),
-            len if len > NAME_MAX => Some(NameError::TooLong {
-                len,
-                limit: NAME_MAX,
-            }),
-            _ if name.ends_with(b".") => Some(NameError::Empty),
-            _ => None,
-        };
-        if let Some(source) = source {
+        if let Err(source) = check_xattr_name(&name, NAME_MAX) {
             let name = String::from_utf8_lossy(&name).into_owned();
             return Err(error(Check::XattrName { name, source }));
         }

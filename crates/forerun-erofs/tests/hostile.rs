@@ -332,6 +332,22 @@ fn an_xattr_of_unknown_prefix_is_passed_over() {
     }
 }
 
+#[test]
+fn an_xattr_whose_name_ends_with_a_dot_is_shown() {
+    let own = at(nid::XATTRS) + 32 + 20;
+    let mut image = fuzzing::image();
+    let end = own + 4 + usize::from(image[own]) - 1;
+    image[end] = b'.';
+    let fs = open(image.clone()).unwrap();
+    let shown = xattrs_of(&fs, NodeId(nid::XATTRS));
+    assert_eq!(shown.len(), 3);
+    assert!(
+        shown.iter().any(|(name, _)| name.ends_with('.')),
+        "{shown:?}"
+    );
+    assert!(fuzzing::walk(&image).is_empty());
+}
+
 /// mkfs.erofs keeps digests of files so: under a long prefix that is in no name space.
 #[test]
 fn xattrs_outside_of_all_name_spaces_are_hidden() {

@@ -25,6 +25,8 @@ mod errno;
 mod error;
 mod failures;
 mod follow;
+#[doc(hidden)]
+pub mod fuzzing;
 mod given_up;
 mod guardian;
 mod handover;

@@ -62,6 +62,8 @@ pub use stats::{Counter, IoStats, StatsSnapshot};
 pub use trace::{Event, EventKind, EventLog, EventSink, Purpose, Structure};
 pub use trace_file::{TraceWriter, line as trace_line, parse_line as parse_trace_line};
 pub use trace_summary::{TraceRow, TraceSummary};
+#[doc(hidden)]
+pub use undo::fuzzing as undo_fuzzing;
 pub use undo::{Restored, UndoDevice, UndoError, UndoFile, UndoLog};
 pub use window::Window;
 pub use write_back::{CommitError, CommitOrder, Group, WriteBack};

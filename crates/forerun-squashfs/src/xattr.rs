@@ -1,6 +1,6 @@
 //! Extended attributes: shared sets of names and values, in line or elsewhere.
 
-use forerun_vfs::{Error, NodeId, Result, check_name};
+use forerun_vfs::{Error, NodeId, Result, check_xattr_name};
 use zerocopy::little_endian::{U32, U64};
 
 use crate::blocks::Blocks;
@@ -128,15 +128,8 @@ impl Xattrs {
         // At most 64 KiB, by the field's width.
         name.resize(start + len, 0);
         cursor.read_into(name.get_mut(start..).unwrap_or_default())?;
-        let own = name.get(start..).unwrap_or_default();
-        // Slashes and dots are as good as any in the name of an xattr.
-        if let Err(
-            source @ (forerun_vfs::NameError::Nul
-            | forerun_vfs::NameError::TooLong { .. }
-            | forerun_vfs::NameError::Empty),
-        ) = check_name(own, NAME_MAX)
-        {
-            let name = String::from_utf8_lossy(own).into_owned();
+        if let Err(source) = check_xattr_name(name, NAME_MAX) {
+            let name = String::from_utf8_lossy(name).into_owned();
             return fail(Check::XattrName { name, source }, cursor.offset());
         }
         let len: U32 = cursor.read()?;

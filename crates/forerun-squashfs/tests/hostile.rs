@@ -262,6 +262,10 @@ fn xattrs_that_lie() {
         ("no name", with_u16(PAIRS + 2, 0)),
         ("name of 300 bytes", with_u16(PAIRS + 2, 300)),
         ("NUL in a name", with(PAIRS + 4, &[0])),
+        (
+            "NUL behind a slash in a name",
+            with(PAIRS + 2, b"\x02\0/\0"),
+        ),
         ("value of 65537 bytes", with_u32(PAIRS + 5, 65537)),
         ("value past the table", with_u32(PAIRS + 5, 60)),
         ("reference of 9 bytes", with_u32(SECOND_PAIR + 5, 9)),

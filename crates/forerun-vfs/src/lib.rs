@@ -30,6 +30,6 @@ pub use forerun_io::{BlobId, Limits};
 pub use format::{Format, OpenFormat, OpenMut, OpenMutWith, OpenWith, Ownership};
 pub use held::Held;
 pub use metadata::{Device, FileType, Metadata, Timestamp};
-pub use name::{NameError, check_name};
+pub use name::{NameError, check_name, check_xattr_name};
 pub use path::{FollowLast, resolve};
 pub use walk::{Walk, WalkEntry, WalkError};

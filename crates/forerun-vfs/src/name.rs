@@ -44,9 +44,51 @@ pub fn check_name(name: &[u8], limit: usize) -> Result<(), NameError> {
     }
 }
 
+/// Name spaces of extended attributes on Linux, each of which is no name by itself.
+const NAME_SPACES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system."];
+
+/// Accepts the full name of an extended attribute. Slashes and dots are as good as any byte in it, at its
+/// end too.
+///
+/// # Errors
+/// [`NameError::Nul`], [`NameError::TooLong`], and [`NameError::Empty`] for a name space and nothing
+/// else.
+pub fn check_xattr_name(name: &[u8], limit: usize) -> Result<(), NameError> {
+    match name.len() {
+        _ if name.contains(&0) => Err(NameError::Nul),
+        len if len > limit => Err(NameError::TooLong { len, limit }),
+        _ if name.is_empty() || NAME_SPACES.contains(&name) => Err(NameError::Empty),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_of_extended_attributes() {
+        let long = [b'x'; 256];
+        let too_long = NameError::TooLong {
+            len: 256,
+            limit: 255,
+        };
+        for (name, expected) in [
+            (&b"user.a"[..], Ok(())),
+            (b"user.ends.with.dots..", Ok(())),
+            (b"trusted.overlay.", Ok(())),
+            (b"user.a/b", Ok(())),
+            (b".", Ok(())),
+            (b"system.posix_acl_access", Ok(())),
+            (b"user.", Err(NameError::Empty)),
+            (b"", Err(NameError::Empty)),
+            (b"user.a\0", Err(NameError::Nul)),
+            (b"user.a/b\0c", Err(NameError::Nul)),
+            (&long, Err(too_long)),
+        ] {
+            assert_eq!(check_xattr_name(name, 255), expected, "{name:?}");
+        }
+    }
 
     #[test]
     fn rules() {

@@ -28,6 +28,9 @@ pub const REMOTE: &str = "forerun-remote";
 /// The only crate that knows FUSE.
 pub const FUSE: &str = "forerun-fuse";
 
+/// The fuzz targets as functions, and the programs in `fuzz/` that call them.
+const FUZZING: &str = "forerun-fuzzing";
+
 /// What a process gives up before it reads an image. The commands decide that.
 const SANDBOX: &str = "forerun-sandbox";
 
@@ -78,11 +81,18 @@ fn allowed(name: &str) -> Option<Vec<&'static str>> {
             [BASE, &["forerun", SANDBOX], &fronts].concat()
         }
         // They look at everything and nothing looks at them.
-        "forerun-benches" | "forerun-fuzz" | "xtask" => [
+        "forerun-benches" | "forerun-fuzz" | FUZZING | "xtask" => [
             BASE,
             DRIVERS,
             FRONT_ENDS,
-            &[CACHE, REMOTE, SANDBOX, "forerun", "forerun-testkit"],
+            &[
+                CACHE,
+                REMOTE,
+                SANDBOX,
+                FUZZING,
+                "forerun",
+                "forerun-testkit",
+            ],
         ]
         .concat(),
         _ => return None,

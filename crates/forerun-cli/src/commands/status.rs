@@ -35,7 +35,7 @@ pub struct StatusArgs {
 pub fn run(context: &Context, args: &StatusArgs) -> Result {
     loop {
         let mut mounts: Vec<_> = ask_all().into_iter().map(|told| told.mount).collect();
-        mounts.sort_by(|a, b| text(a, "dir").cmp(text(b, "dir")));
+        let shown = report(&mut mounts, context.global.verbose > 0);
         let mut out = Output::stdout()?;
         if context.global.json {
             out.json(&json!(mounts))?;
@@ -44,10 +44,8 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result {
                 // Home, and all below it cleared.
                 out.text("\x1b[H\x1b[J")?;
             }
-            for mount in &mounts {
-                for line in lines(mount, context.global.verbose > 0) {
-                    out.line(line)?;
-                }
+            for line in shown {
+                out.line(line)?;
             }
         }
         out.finish()?;
@@ -57,6 +55,15 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result {
         }
         std::thread::sleep(Duration::from_secs(1));
     }
+}
+
+/// Sorts the mounts, and returns the lines that show them.
+pub fn report(mounts: &mut [Value], verbose: bool) -> Vec<String> {
+    mounts.sort_by(|a, b| text(a, "dir").cmp(text(b, "dir")));
+    mounts
+        .iter()
+        .flat_map(|mount| lines(mount, verbose))
+        .collect()
 }
 
 pub fn text<'v>(value: &'v Value, name: &str) -> &'v str {
@@ -130,7 +137,8 @@ fn lines(mount: &Value, verbose: bool) -> Vec<String> {
     } else {
         let rate = human(number(remote, "bytes_per_second"));
         let queued = number(remote, "queued");
-        let ahead = number(remote, "queued_ahead") + number(remote, "queued_background");
+        let background = number(remote, "queued_background");
+        let ahead = number(remote, "queued_ahead").saturating_add(background);
         let flying = number(remote, "in_flight");
         line += &format!(
             ", {rate}/s, {flying} requests under way, {queued} chunks waited for, {ahead} to come"
@@ -160,11 +168,9 @@ fn lines(mount: &Value, verbose: bool) -> Vec<String> {
     lines
 }
 
-fn total(mounts: &[Value]) -> String {
-    let memory = mounts
-        .iter()
-        .map(|mount| number(mount, "memory_bytes"))
-        .sum();
+pub fn total(mounts: &[Value]) -> String {
+    let of_each = mounts.iter().map(|mount| number(mount, "memory_bytes"));
+    let memory = of_each.fold(0, u64::saturating_add);
     let mut total = format!("{} mounts, {} of memory", mounts.len(), human(memory));
     let alone = by_the_kernel_alone(mounts);
     if alone > 0 {
@@ -184,4 +190,23 @@ fn by_the_kernel_alone(served: &[Value]) -> usize {
             && served.iter().all(|mount| text(mount, "device") != device)
     });
     alone.count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_a_process_makes_up_are_shown_and_end_nothing() {
+        let mount = json!({
+            "dir": "/mnt", "memory_bytes": u64::MAX, "cache_bytes": u64::MAX,
+            "remote": {
+                "bytes": 1, "local_bytes": u64::MAX,
+                "queued_ahead": u64::MAX, "queued_background": u64::MAX,
+            },
+        });
+        let mut mounts = [mount.clone(), mount];
+        assert_eq!(report(&mut mounts, true).len(), 6);
+        assert!(total(&mounts).starts_with("2 mounts, "));
+    }
 }

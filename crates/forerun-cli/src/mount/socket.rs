@@ -200,7 +200,7 @@ impl Unnamed {
 }
 
 /// What is asked: nothing, for the status, or the device number of the mount that is to be restarted.
-fn question(asker: &UnixStream) -> io::Result<String> {
+pub fn question(asker: &UnixStream) -> io::Result<String> {
     asker.set_write_timeout(Some(PATIENCE))?;
     let question = read_all(asker, MAX_QUESTION, Instant::now() + PATIENCE)?;
     asker.set_read_timeout(None)?;

@@ -126,7 +126,7 @@ pub enum BuildError {
         /// The rule it breaks.
         source: NameError,
     },
-    /// Two entries want the same place and cannot share it.
+    /// Two entries want the same place and cannot share it, or an entry contradicts itself.
     #[error("{}: {reason}", String::from_utf8_lossy(path))]
     Conflict {
         /// The place.
@@ -265,13 +265,20 @@ impl Tree {
     /// Adds a node under a new name.
     ///
     /// # Errors
-    /// [`BuildError::Name`] and [`BuildError::Conflict`], both with `name` as the path.
+    /// [`BuildError::Name`] and [`BuildError::Conflict`], both with `name` as the path. A NUL byte in the
+    /// target of a link or in the name of an attribute is a conflict: readers refuse it.
     pub fn add(
         &mut self,
         dir: NodeIndex,
         name: &[u8],
         node: NewNode,
     ) -> Result<NodeIndex, BuildError> {
+        if let Some(reason) = broken(&node) {
+            return Err(BuildError::Conflict {
+                path: name.to_vec(),
+                reason,
+            });
+        }
         let index = NodeIndex(self.nodes.len());
         self.insert(dir, name, index)?;
         self.nodes.push(node);
@@ -340,4 +347,14 @@ impl Tree {
             }),
         }
     }
+}
+
+/// Why no image may hold a node: readers, the kernel's too, take a NUL byte for the end of a text.
+fn broken(node: &NewNode) -> Option<&'static str> {
+    if matches!(&node.kind, NodeKind::Symlink(target) if target.contains(&0)) {
+        return Some("the target of the symbolic link contains a NUL byte");
+    }
+    let mut names = node.xattrs.keys();
+    let has_nul = names.any(|name| name.contains(&0));
+    has_nul.then_some("the name of an extended attribute contains a NUL byte")
 }

@@ -79,7 +79,7 @@ pub fn session<F: Filesystem>(
 }
 
 /// An INIT request as the kernel would send it.
-fn request(negotiated: Negotiated) -> Vec<u8> {
+pub fn request(negotiated: Negotiated) -> Vec<u8> {
     let flags = negotiated.flags | InitFlags::FUSE_INIT_EXT.bits();
     let low = u32::try_from(flags & u64::from(u32::MAX)).unwrap_or(0);
     let high = u32::try_from(flags >> 32).unwrap_or(0);

@@ -32,7 +32,7 @@ mod take;
 
 pub use channel::{Channel, timespec};
 pub use error::HandoverError;
-pub use init::Negotiated;
+pub use init::{Negotiated, request as init_request};
 pub use kept::Kept;
 pub use leave::Giver;
 use message::Offer;

@@ -162,6 +162,27 @@ pub fn prepare_mountpoint(dir: &Path) -> Result<(), MountError> {
     crate::mountpoint::prepare(dir).map(drop)
 }
 
+/// Takes bytes as a message, for the fuzz targets.
+pub fn exercise(bytes: &[u8]) {
+    let sent = rustix::net::socketpair(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::SEQPACKET,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    );
+    let Ok((one, other)) = sent else { return };
+    if packet::send(&one, bytes, &[]).is_err() {
+        return;
+    }
+    drop(one);
+    let Ok(Some(packet)) = packet::receive(&other) else {
+        return;
+    };
+    if let Some((device, path)) = parse_place(&packet.bytes) {
+        assert_eq!(parse_place(&place(device, &path)), Some((device, path)));
+    }
+}
+
 /// What [`parse_place`] parses.
 fn place(device: (u32, u32), path: &Path) -> Vec<u8> {
     let (major, minor) = device;

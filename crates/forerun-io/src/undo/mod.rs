@@ -22,6 +22,7 @@ mod device;
 mod error;
 mod file;
 mod format;
+pub mod fuzzing;
 mod ranges;
 #[cfg(test)]
 mod tests;

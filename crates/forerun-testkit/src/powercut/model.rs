@@ -243,8 +243,10 @@ fn write(state: &mut State, file: &Place, data: &[u8], offset: usize) -> Result<
 }
 
 fn rename(state: &mut State, from: &Place, to: &Place) -> Result<Vec<Id>, Refusal> {
-    let id = find(state, from)?;
+    // The order of rename(2): both directories are looked up before the last names.
+    parent(state, from)?;
     let (parent, name) = parent(state, to)?;
+    let id = find(state, from)?;
     let mut above = parent;
     while above != 0 {
         if above == id {

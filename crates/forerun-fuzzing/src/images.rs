@@ -1,9 +1,6 @@
-//! What the targets have in common: an image opened and read as a user does it, and the time that an
-//! input may take.
+//! An image opened and read as a user does it.
 
 use std::sync::Arc;
-
-pub use forerun_testkit::mutate::in_time;
 
 use forerun::{EngineOptions, Image, Limits, MemorySource, OpenOptions, vfs::FileType};
 
@@ -14,7 +11,7 @@ const MOST: u64 = 1 << 20;
 /// engine.
 ///
 /// # Panics
-/// Where a read gives fewer or more bytes than there are.
+/// Where a read returns fewer or more bytes than the file has.
 pub fn read_all(format: &str, bytes: &[u8], limits: Limits) {
     let options = OpenOptions {
         format: Some(format.to_string()),
@@ -43,7 +40,7 @@ pub fn read_all(format: &str, bytes: &[u8], limits: Limits) {
         let Ok(len) = usize::try_from(wanted) else {
             continue;
         };
-        // Blocks may fail to decode; what is read has the length asked for.
+        // Blocks may fail to decode; a read that succeeds has the length asked for.
         if let Ok(data) = reader.read(entry.node, 0, len) {
             assert_eq!(data.len(), len, "node {}", entry.node);
         }

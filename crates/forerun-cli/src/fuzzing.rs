@@ -1,0 +1,54 @@
+//! Entry points for fuzz targets. Not for users.
+//!
+//! Both ends of the socket of `forerun status`: bytes of a process that asks, and of one that answers.
+
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+
+use crate::commands::status;
+use crate::mount;
+
+/// What the server writes for the answer, at least.
+const ANSWER: &[u8] = b"{}\n";
+
+/// Takes bytes as a question, and returns whether it was understood.
+#[must_use]
+pub fn question(bytes: &[u8]) -> bool {
+    let Ok((mut asker, server)) = UnixStream::pair() else {
+        return false;
+    };
+    // More than the socket holds would wait for a reader.
+    let bytes = bytes.get(..4096).unwrap_or(bytes);
+    if asker.write_all(bytes).is_err() || asker.shutdown(Shutdown::Write).is_err() {
+        return false;
+    }
+    let asked = mount::question(&server);
+    let is_understood = asked.is_ok();
+    if let Ok(asked) = asked {
+        assert!(asked.as_bytes() == bytes, "another question");
+        assert!((&server).write_all(ANSWER).is_ok());
+    }
+    drop(server);
+    let mut answer = Vec::new();
+    let read = asker.read_to_end(&mut answer);
+    assert!(read.is_err() || answer == ANSWER || !is_understood);
+    is_understood
+}
+
+/// Takes bytes as the answers of processes, one a line, and shows them as `forerun status` does.
+pub fn answers(bytes: &[u8]) {
+    let mut mounts = Vec::new();
+    for line in bytes.split(|&byte| byte == b'\n') {
+        if let Ok(mount) = serde_json::from_slice(line) {
+            mounts.push(mount);
+        }
+    }
+    let _total = status::total(&mounts);
+    for verbose in [false, true] {
+        for line in status::report(&mut mounts, verbose) {
+            // A hostile name must not act on the terminal.
+            assert!(!line.contains(char::is_control), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The `forerun` command: parses, calls the library, prints.
+//!
+//! One file per subcommand under `commands`, mounting beside this file. What belongs to none of
+//! them: [`args`] is the command line, [`error`] and [`exit`] how failures are told, [`output`] and
+//! [`json`] how results are. Nothing here knows a format or reads a byte of an image itself.
+
+mod advice;
+mod args;
+mod commands;
+mod confine;
+mod context;
+mod error;
+mod escape;
+mod exit;
+#[doc(hidden)]
+pub mod fuzzing;
+mod inherited;
+mod interrupt;
+mod json;
+mod log;
+mod mount;
+mod output;
+mod patience;
+mod place;
+mod progress;
+mod remote;
+mod secrets;
+mod size;
+mod source;
+mod target;
+mod umount;
+
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Cli, Command, Global};
+use context::Context;
+use error::Result;
+use exit::Exit;
+
+/// Runs the command, with the arguments of the process.
+#[must_use]
+pub fn main() -> ExitCode {
+    // The second process of a mount that the kernel reads on demand.
+    if let Some(code) = forerun_kernel::run_guard() {
+        return code;
+    }
+    // The pipe with these is inherited, and is to be read before inherited descriptors are looked at.
+    let argv = secrets::arguments();
+    inherited::close_on_exec(mount::is_in_background());
+    // The process that keeps the connection of a mount.
+    if let Some(code) = mount::run_keeper() {
+        return code;
+    }
+    let call = mount::as_mount_helper(argv, &is_command);
+    let status = match call {
+        Some(_) => mount::helper_status,
+        None => Exit::code,
+    };
+    let (context, result) = match call {
+        Some(call) => {
+            let verbose = call.as_ref().is_ok_and(|(_, verbose)| *verbose);
+            log::init(verbose.into(), false);
+            secrets::warn();
+            let context = Context::new(Global::default());
+            let result = call.and_then(|(args, _)| mount::run(&context, &args));
+            (context, result)
+        }
+        None => {
+            let cli = Cli::parse_from(argv);
+            let to_file = matches!(&cli.command, Command::Mount(args) if args.log.is_some());
+            log::init(cli.global.verbose, to_file);
+            secrets::warn();
+            let context = Context::new(cli.global);
+            let result = run(&context, &cli.command);
+            (context, result)
+        }
+    };
+    let exit = result.unwrap_or_else(|failure| context.report(&failure));
+    context.finish_remotes();
+    context.print_stats();
+    ExitCode::from(status(exit))
+}
+
+fn is_command(word: &OsStr) -> bool {
+    let name = word.to_str();
+    name.is_some_and(|name| Cli::command().find_subcommand(name).is_some())
+}
+
+fn run(context: &Context, command: &Command) -> Result {
+    match command {
+        Command::Info(args) => commands::info::run(context, args),
+        Command::Label(args) => commands::label::run(context, args),
+        Command::Ls(args) => commands::ls::run(context, args),
+        Command::Cache(args) => commands::cache::run(context, args),
+        Command::Cat(args) => commands::cat::run(context, args),
+        Command::Extract(args) => commands::extract::run(context, args),
+        Command::Tar(args) => commands::tar::run(context, args),
+        Command::Mount(args) => mount::run(context, args),
+        Command::Umount(args) => umount::run(context, args),
+        Command::Pack(args) => commands::pack::run(context, args),
+        Command::Push(args) => commands::push::run(context, args),
+        Command::Pull(args) => commands::pull::run(context, args),
+        Command::Status(args) => commands::status::run(context, args),
+        Command::Restart(args) => commands::restart::run(context, args),
+        Command::Convert(args) => commands::convert::run(context, args),
+        Command::Check(args) => commands::check::run(context, args),
+        Command::Diff(args) => commands::diff::run(context, args),
+        Command::Dump(args) => commands::dump::run(context, args),
+        Command::Gc(args) => commands::gc::run(context, args),
+        Command::Trace(args) => commands::trace::run(context, args),
+        Command::Demo(args) => commands::demo::run(context, args),
+        Command::Completions(args) => commands::completions::run(context, args),
+        Command::Man(args) => commands::man::run(context, args),
+    }
+}

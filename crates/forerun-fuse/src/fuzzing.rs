@@ -1,0 +1,285 @@
+//! Entry points for fuzz targets. Not for users.
+//!
+//! A socket takes the place of /dev/fuse: the session reads requests from it and writes answers to it as
+//! with the kernel, so no mount and no privilege is needed. The functions panic only where a promise to
+//! the kernel was broken.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use forerun::{Reader, Volume};
+use fuser::{Config, Filesystem, InitFlags, Notifier, Session, SessionACL};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::MountOptions;
+use crate::adapter::Adapter;
+use crate::adapter_mut::{AdapterMut, CoreMut, Stale};
+use crate::core::Core;
+use crate::handover::{Channel, FromKeeper, FromServer, Negotiated, init_request};
+use crate::outside;
+
+/// Bytes of the header of a request, and of an answer.
+const HEADER: usize = 40;
+const ANSWER: usize = 16;
+/// Errors that the kernel takes in an answer: from -511 to -1.
+const ERRORS: std::ops::Range<i32> = -511..0;
+/// Requests of one input at the most.
+const MOST: usize = 64;
+/// The longest answer: 1 MiB of data, and more than the rest takes.
+const LONGEST: usize = (1 << 20) + 4096;
+/// How long an answer may take.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 4,
+    tv_nsec: 0,
+};
+
+/// Numbers of requests.
+mod opcode {
+    pub const LOOKUP: u8 = 1;
+    pub const FORGET: u8 = 2;
+    pub const READ: u8 = 15;
+    pub const WRITE: u8 = 16;
+    pub const SETXATTR: u8 = 21;
+    pub const IOCTL: u8 = 39;
+    pub const DESTROY: u8 = 38;
+    pub const BATCH_FORGET: u8 = 42;
+    pub const CREATE: u8 = 35;
+    pub const MKDIR: u8 = 9;
+    pub const READDIR: u8 = 28;
+    pub const READDIRPLUS: u8 = 44;
+}
+
+/// Serves an image to the requests in `bytes`.
+pub fn image(reader: Reader, bytes: &[u8]) {
+    let core = Arc::new(Core::new(reader, &MountOptions::default()));
+    let (pusher, tree_pusher) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
+    let adapter = Adapter::new(core, 1, pusher, tree_pusher, true);
+    serve(adapter, |_| {}, bytes);
+}
+
+/// Serves a volume to the requests in `bytes`.
+pub fn volume(volume: Arc<Volume>, bytes: &[u8]) {
+    let core = Arc::new(CoreMut::new(volume, &MountOptions::default()));
+    let adapter = AdapterMut::new(Arc::clone(&core), 1);
+    let with_stale = |notifier| {
+        if let Some(stale) = Stale::start(notifier, Arc::downgrade(&core)) {
+            let _is_set_once = core.stale.set(stale);
+        }
+    };
+    serve(adapter, with_stale, bytes);
+}
+
+/// Takes bytes as messages between the processes of a mount.
+pub fn messages(bytes: &[u8]) {
+    let Some((&descriptors, text)) = bytes.split_first() else {
+        return;
+    };
+    let text = text.get(..16 << 10).unwrap_or(text);
+    let send = || {
+        let (one, other) = Channel::pair().ok()?;
+        let (file, _) = UnixStream::pair().ok()?;
+        let with = vec![file.as_fd(); usize::from(descriptors % 5)];
+        one.send(text, &with).ok()?;
+        Some(other)
+    };
+    if let Some(channel) = send() {
+        let _said = FromServer::receive(&channel);
+    }
+    if let Some(channel) = send() {
+        let _said = FromKeeper::receive(&channel);
+    }
+    outside::exercise(text);
+}
+
+/// Messages for [`messages`] to start from: number of descriptors, and the text.
+#[must_use]
+pub fn message_seeds() -> Vec<Vec<u8>> {
+    let take = b"\x01take\nforerun handover 2\n0 77 45 5 1\nromfs 32 1024\nid\n/mnt/a";
+    let keep = [b"\x02keep".as_slice(), &take[5..]].concat();
+    let words = [
+        &b"\x01thread"[..],
+        b"\x01restart",
+        b"\0staying\nwhy",
+        b"\0go",
+        b"\0leave",
+    ];
+    let outside = [
+        &b"\0adopt 8 1 /mnt"[..],
+        b"\0attach rw",
+        b"\0call 1",
+        b"\0lift 131072",
+    ];
+    let all = words.into_iter().chain(outside).map(<[u8]>::to_vec);
+    all.chain([take.to_vec(), keep]).collect()
+}
+
+fn serve<F: Filesystem + 'static>(adapter: F, ready: impl FnOnce(Notifier), bytes: &[u8]) {
+    let Ok((kernel, ours)) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    ) else {
+        return;
+    };
+    let (&flags, bytes) = bytes.split_first().unwrap_or((&0, bytes));
+    let offered = match flags & 1 {
+        0 => InitFlags::all().bits(),
+        _ => 0,
+    };
+    let negotiated = Negotiated {
+        abi: if flags & 2 == 0 { 45 } else { 9 },
+        flags: offered,
+    };
+    let sent = rustix::io::write(&kernel, &init_request(negotiated));
+    assert!(sent.is_ok(), "{sent:?}");
+    let session = Session::from_fd(adapter, ours, SessionACL::All, Config::default());
+    assert!(session.is_ok(), "{:?}", session.err());
+    let Ok(session) = session else { return };
+    ready(session.notifier());
+    let kernel = Kernel {
+        socket: kernel,
+        unique: 2,
+        nodes: vec![1],
+        forgotten: Vec::new(),
+    };
+    kernel.receive(2);
+    thread::scope(move |scope| {
+        // Dropped when this panics, so that the session ends.
+        let mut kernel = kernel;
+        let serving = scope.spawn(|| session.run());
+        let mut rest = bytes;
+        for _ in 0..MOST {
+            let Some(next) = kernel.send(rest) else { break };
+            rest = next;
+        }
+        // A connection that ends without DESTROY is an error to the session.
+        kernel.ask(opcode::DESTROY, 0, &[]);
+        let ended = serving.join();
+        assert!(ended.is_ok_and(|ended| ended.is_ok()), "the session failed");
+    });
+}
+
+/// Sets the size that a request gives of its data. `fuser` panics where that is wrong; the kernel, whose
+/// requests these are, does not lie here.
+fn set_size(opcode: u8, request: &mut [u8]) {
+    let (place, data) = match opcode {
+        opcode::WRITE => (HEADER + 16, HEADER + 40),
+        opcode::IOCTL => (HEADER + 24, HEADER + 32),
+        opcode::SETXATTR => {
+            let name = request.iter().skip(HEADER + 8).position(|&byte| byte == 0);
+            (HEADER, HEADER + 9 + name.unwrap_or(0))
+        }
+        _ => return,
+    };
+    let size = u32::try_from(request.len().saturating_sub(data)).unwrap_or(0);
+    if let Some(field) = request.get_mut(place..place + 4) {
+        field.copy_from_slice(&size.to_ne_bytes());
+    }
+}
+
+/// The other end of the socket.
+struct Kernel {
+    socket: OwnedFd,
+    unique: u64,
+    /// Numbers that the session has given.
+    nodes: Vec<u64>,
+    /// Requests that the session answers only where their arguments are not understood.
+    forgotten: Vec<u64>,
+}
+
+impl Kernel {
+    /// Sends the next request: opcode, node, length of the arguments, the arguments. Gives what follows.
+    fn send<'b>(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let &[opcode, node, low, high, ref rest @ ..] = bytes else {
+            return None;
+        };
+        let len = usize::from(u16::from_le_bytes([low, high])) % 2048;
+        let (arguments, rest) = rest.split_at(len.min(rest.len()));
+        // A second INIT and the end are the session's own.
+        if opcode != opcode::DESTROY {
+            self.ask(opcode, node, arguments);
+        }
+        Some(rest)
+    }
+
+    fn ask(&mut self, opcode: u8, node: u8, arguments: &[u8]) {
+        self.unique += 2;
+        let number = match node {
+            0xF0.. => u64::from(node) << (node % 64),
+            _ => {
+                let at = usize::from(node) % self.nodes.len().max(1);
+                self.nodes.get(at).copied().unwrap_or(1)
+            }
+        };
+        let mut request = Vec::with_capacity(HEADER + arguments.len());
+        let len = u32::try_from(HEADER + arguments.len()).unwrap_or(0);
+        request.extend_from_slice(&len.to_ne_bytes());
+        request.extend_from_slice(&u32::from(opcode).to_ne_bytes());
+        request.extend_from_slice(&self.unique.to_ne_bytes());
+        request.extend_from_slice(&number.to_ne_bytes());
+        // User and group 0, a thread that the kernel does not name, nothing behind the arguments.
+        request.resize(HEADER, 0);
+        request.extend_from_slice(arguments);
+        set_size(opcode, &mut request);
+        let sent = rustix::io::write(&self.socket, &request);
+        assert!(sent.is_ok(), "{sent:?}");
+        if matches!(opcode, opcode::FORGET | opcode::BATCH_FORGET) {
+            self.forgotten.push(self.unique);
+            return;
+        }
+        let answer = self.receive(self.unique);
+        let room = arguments.get(16..20).and_then(|size| size.try_into().ok());
+        let room = u64::from(room.map_or(0, u32::from_ne_bytes));
+        match opcode {
+            opcode::READ | opcode::READDIR | opcode::READDIRPLUS => {
+                assert!(
+                    u64::try_from(answer.len()).is_ok_and(|len| len <= room),
+                    "opcode {opcode}: too long an answer"
+                );
+            }
+            opcode::LOOKUP | opcode::CREATE | opcode::MKDIR => {
+                if let Some(number) = answer.first_chunk() {
+                    self.nodes.push(u64::from_ne_bytes(*number));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Waits for the answer to a request, and returns what follows its header.
+    fn receive(&self, unique: u64) -> Vec<u8> {
+        loop {
+            let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
+            let ready = poll(&mut polled, Some(&PATIENCE));
+            assert_ne!(ready, Ok(0), "request {unique} is not answered");
+            let mut answer = vec![0; LONGEST];
+            let len = rustix::io::read(&self.socket, &mut answer).unwrap_or(0);
+            answer.truncate(len);
+            assert!(len >= ANSWER, "an answer of {len} bytes");
+            let word = |at: usize| answer.get(at..).and_then(<[u8]>::first_chunk).copied();
+            let said = word(0).map_or(0, u32::from_ne_bytes);
+            assert_eq!(
+                u64::from(said),
+                u64::try_from(len).unwrap_or(u64::MAX),
+                "the length of an answer"
+            );
+            let error = word(4).map_or(0, i32::from_ne_bytes);
+            let number = answer.get(8..16).and_then(|bytes| bytes.try_into().ok());
+            match number.map_or(0, u64::from_ne_bytes) {
+                // A notification, whose code is in the place of the error.
+                0 => {}
+                found if self.forgotten.contains(&found) => {}
+                found if found == unique => {
+                    assert!(error == 0 || ERRORS.contains(&error), "error {error}");
+                    assert!(error == 0 || len == ANSWER, "an error with data");
+                    return answer.split_off(ANSWER);
+                }
+                found => unreachable!("an answer to {found} instead of {unique}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Decoders: streams that lie, and streams of our encoders under any options.
+
+use forerun_codec::{Codec, DecodeError, Encoder, FillEncoder};
+
+use super::Made;
+use crate::input::{Input, random_seeds};
+use crate::options;
+
+const CODECS: [Codec; 8] = [
+    Codec::Zlib,
+    Codec::Deflate,
+    Codec::Lzma,
+    Codec::MicroLzma,
+    Codec::Lzo,
+    Codec::Xz,
+    Codec::Lz4,
+    Codec::Zstd,
+];
+/// The largest block that any format has.
+const LONGEST: usize = 1 << 20;
+/// What is in a buffer before it is decoded into.
+const BEFORE: u8 = 0xA5;
+
+/// Bytes of the head of an input of [`decode`].
+const HEAD: usize = 4;
+
+/// Decodes any bytes into a buffer of any length. The first byte names the codec, three more the length.
+///
+/// # Panics
+/// Where the three ways of decoding contradict one another.
+pub fn decode(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let codec = input.one_of(&CODECS);
+    let [low, middle, high] = [input.byte(), input.byte(), input.byte()];
+    let len = u32::from_le_bytes([low, middle, high, 0]);
+    let len = usize::try_from(len).unwrap_or(LONGEST) % (LONGEST + 1);
+    let stream = input.rest();
+    let mut whole = vec![BEFORE; len];
+    let exact = codec.decode(stream, &mut whole);
+    let mut front = vec![!BEFORE; len];
+    let up_to = codec.decode_up_to(stream, &mut front);
+    match (exact, up_to) {
+        (Ok(()), Ok(found)) => {
+            assert_eq!(found, len);
+            // Bytes that the decoder did not write would differ.
+            assert!(whole == front, "two results of one stream");
+            consistent(codec, stream, &whole, false);
+        }
+        (Err(DecodeError::Short { actual, expected }), Ok(found)) => {
+            assert!(actual == found && found < len && expected == len);
+        }
+        (Err(DecodeError::Short { actual, expected }), Err(_)) => {
+            assert!(actual < expected && expected == len);
+        }
+        (Err(one), Err(other)) => assert_eq!(one, other),
+        (exact, up_to) => unreachable!("{exact:?} and {up_to:?}"),
+    }
+    prefix(codec, stream, len);
+}
+
+/// A prefix of a stream is the start of what it decodes to; another length is an error. `ours` is a stream
+/// of our encoder.
+fn consistent(codec: Codec, stream: &[u8], decoded: &[u8], ours: bool) {
+    let mut longer = vec![BEFORE; decoded.len() + 1];
+    // MicroLZMA does not say where it ends.
+    if codec != Codec::MicroLzma {
+        let error = codec.decode(stream, &mut longer);
+        assert!(error.is_err(), "{codec:?}: longer than it is");
+    }
+    for len in [1, decoded.len() / 2, decoded.len()] {
+        let Some(expected) = decoded.get(..len) else {
+            continue;
+        };
+        let mut out = vec![!BEFORE; len];
+        match codec.decode_prefix(stream, &mut out) {
+            Ok(()) => assert!(out == expected, "{codec:?}: another prefix of {len} bytes"),
+            Err(DecodeError::NoPrefix) => {}
+            // The decoders of prefixes are stricter with streams that no encoder makes.
+            Err(error) => assert!(!ours, "{codec:?}: {len} bytes: {error}"),
+        }
+    }
+}
+
+fn prefix(codec: Codec, stream: &[u8], len: usize) {
+    let mut out = vec![BEFORE; len];
+    match codec.decode_prefix(stream, &mut out) {
+        Err(DecodeError::Short { actual, expected }) => {
+            assert!(actual < expected && expected == len)
+        }
+        Ok(()) | Err(DecodeError::Damaged | DecodeError::NoPrefix | DecodeError::Long { .. }) => {}
+        Err(error) => unreachable!("{error}"),
+    }
+}
+
+/// Encodes contents under any options, decodes them again, and decodes what was cut or changed.
+///
+/// # Panics
+/// Where other bytes come back.
+pub fn encode(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    if input.flag() {
+        fill(&mut input);
+    } else {
+        block(&mut input);
+    }
+}
+
+fn block(input: &mut Input<'_>) {
+    let encoding = options::encoding(input);
+    let contents = input.contents(40_000);
+    let block_size = 1 << (12 + input.byte() % 5);
+    let Ok(mut encoder) = Encoder::new(&encoding, block_size) else {
+        return;
+    };
+    let contents = contents
+        .get(..forerun_usize(block_size))
+        .unwrap_or(&contents);
+    let mut stream = vec![1, 2, 3];
+    if encoder.encode(contents, &mut stream) {
+        assert!(stream.len() < contents.len());
+        judge(encoding.codec(), &stream, contents, input);
+    }
+}
+
+fn forerun_usize(len: u32) -> usize {
+    usize::try_from(len).unwrap_or(usize::MAX)
+}
+
+fn fill(input: &mut Input<'_>) {
+    let encoding = options::fill_encoding(input);
+    let room = usize::from(input.word() % 8192);
+    let contents = input.contents(40_000);
+    let codec = match encoding.name() {
+        "lz4" | "lz4hc" => Codec::Lz4,
+        "lzma" => Codec::MicroLzma,
+        "deflate" => Codec::Deflate,
+        _ => Codec::Zstd,
+    };
+    let Ok(mut encoder) = FillEncoder::new(&encoding) else {
+        return;
+    };
+    let mut out = vec![BEFORE; room];
+    let Some(filled) = encoder.fill(&contents, &mut out) else {
+        return;
+    };
+    assert!(filled.produced < filled.consumed && filled.produced <= room);
+    judge(
+        codec,
+        &out[..filled.produced],
+        &contents[..filled.consumed],
+        input,
+    );
+}
+
+fn judge(codec: Codec, stream: &[u8], contents: &[u8], input: &mut Input<'_>) {
+    let mut out = vec![!BEFORE; contents.len()];
+    assert_eq!(codec.decode(stream, &mut out), Ok(()), "{codec:?}");
+    assert!(out == contents, "{codec:?}: other bytes");
+    consistent(codec, stream, contents, true);
+    // Whatever becomes of it, the length is right or it is an error.
+    let mut changed = stream[..input.below(stream.len() + 1)].to_vec();
+    if input.flag() {
+        changed = stream.to_vec();
+        let at = input.below(stream.len());
+        changed[at] ^= input.byte();
+    }
+    let [low, middle, high, _] = u32::try_from(contents.len()).unwrap_or(0).to_le_bytes();
+    let number = CODECS.iter().position(|one| *one == codec).unwrap_or(0);
+    let number = u8::try_from(number).unwrap_or(0);
+    decode(&[&[number, low, middle, high], &changed[..]].concat());
+}
+
+pub fn encode_seeds() -> Made {
+    Ok(random_seeds(40, 120))
+}
+
+/// A stream of each encoder.
+pub fn decode_seeds() -> Made {
+    let contents = [&b"a pattern, ".repeat(300)[..], &[0; 700]].concat();
+    let len = contents.len().to_le_bytes();
+    let mut seeds = Vec::new();
+    for (number, codec) in (0_u8..).zip(CODECS) {
+        let mut put = |stream: &[u8]| {
+            let head = [number, len[0], len[1], len[2]];
+            debug_assert_eq!(head.len(), HEAD);
+            let name = format!("{}-{}", codec.name(), seeds.len());
+            seeds.push((name, [&head[..], stream].concat()));
+        };
+        if let Some(encoding) = forerun::Encoding::default_of(codec) {
+            let mut stream = Vec::new();
+            Encoder::new(&encoding, 65_536)?.encode(&contents, &mut stream);
+            put(&stream);
+        }
+        for encoding in fills(codec) {
+            let mut out = vec![0; 4096];
+            let filled = FillEncoder::new(&encoding)?.fill(&contents, &mut out);
+            put(&out[..filled.map_or(0, |filled| filled.produced)]);
+        }
+    }
+    Ok(seeds)
+}
+
+fn fills(codec: Codec) -> Vec<forerun::FillEncoding> {
+    use forerun::FillEncoding::{Deflate, MicroLzma, Zstd};
+    match codec {
+        Codec::Deflate => vec![Deflate { level: 1 }],
+        Codec::MicroLzma => vec![MicroLzma {
+            level: 6,
+            dictionary: 65_536,
+        }],
+        Codec::Zstd => vec![Zstd {
+            level: 3,
+            window_log: 12,
+        }],
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,22 @@
+//! composefs: the attributes that say where the contents of a file are, and whole images.
+
+use forerun_composefs::fuzzing;
+
+use super::{Made, named};
+use crate::images::read_all;
+
+pub use fuzzing::attributes;
+
+/// Does with an image all that the driver can do, then reads it as a user does.
+pub fn walk(bytes: &[u8]) {
+    let _errors = fuzzing::walk(bytes);
+    read_all("composefs", bytes, fuzzing::limits());
+}
+
+pub fn images() -> Made {
+    Ok(named(fuzzing::seeds()?))
+}
+
+pub fn attribute_seeds() -> Made {
+    Ok(named(fuzzing::attribute_seeds()))
+}

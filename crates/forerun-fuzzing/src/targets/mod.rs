@@ -1,0 +1,107 @@
+//! The targets, one file for each area.
+
+mod cache;
+mod codec;
+mod composefs;
+mod erofs;
+mod exfat;
+mod exfat_model;
+mod fuse;
+mod remote;
+mod romfs;
+mod squashfs;
+mod status;
+mod tar_tree;
+mod undo;
+mod unsquashfs;
+mod written;
+
+use std::error::Error;
+
+use crate::{Seeds, Target};
+
+/// What makes seeds returns.
+type Made = Result<Seeds, Box<dyn Error>>;
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target::new("romfs_superblock", romfs::superblock, romfs::superblocks),
+    Target::new("romfs_header", romfs::header, romfs::headers),
+    Target::new("romfs_walk", romfs::walk, romfs::images),
+    Target::new(
+        "squashfs_superblock",
+        squashfs::superblock,
+        squashfs::superblocks,
+    ),
+    Target::new("squashfs_inodes", squashfs::inodes, squashfs::inode_seeds),
+    Target::new(
+        "squashfs_directories",
+        squashfs::directories,
+        squashfs::directory_seeds,
+    ),
+    Target::new("squashfs_xattrs", squashfs::xattrs, squashfs::xattr_seeds),
+    Target::new("squashfs_walk", squashfs::walk, squashfs::images),
+    Target::new("erofs_superblock", erofs::superblock, erofs::superblocks),
+    Target::new("erofs_inodes", erofs::inodes, erofs::inode_seeds),
+    Target::new(
+        "erofs_directories",
+        erofs::directories,
+        erofs::directory_seeds,
+    ),
+    Target::new("erofs_xattrs", erofs::xattrs, erofs::xattr_seeds),
+    Target::new("erofs_walk", erofs::walk, erofs::images),
+    Target::new(
+        "composefs_attributes",
+        composefs::attributes,
+        composefs::attribute_seeds,
+    ),
+    Target::new("composefs_walk", composefs::walk, composefs::images),
+    Target::new("tar_tree", tar_tree::run, tar_tree::seeds),
+    Target::new("exfat_walk", exfat::walk, exfat::images),
+    Target::new("exfat_repair", exfat::repair, exfat::repair_seeds),
+    Target::new("exfat_parts", exfat::parts, exfat::part_seeds),
+    Target::new(
+        "exfat_operations",
+        exfat::operations,
+        exfat::operation_seeds,
+    ),
+    Target::new(
+        "remote_documents",
+        remote::documents,
+        remote::document_seeds,
+    ),
+    Target::new("remote_texts", remote::texts, remote::text_seeds),
+    Target::new("romfs_written", written::romfs, written::seeds),
+    Target::new("squashfs_written", written::squashfs, written::seeds),
+    Target::new("erofs_written", written::erofs, written::seeds),
+    Target::new("composefs_written", written::composefs, written::seeds),
+    Target::new("exfat_written", written::exfat, written::seeds),
+    Target::new(
+        "exfat_model",
+        exfat_model::run_operations,
+        exfat_model::seeds,
+    ),
+    Target::new("codec_decode", codec::decode, codec::decode_seeds),
+    Target::new("codec_encode", codec::encode, codec::encode_seeds),
+    Target::new("squashfs_reference", unsquashfs::compare, squashfs::images),
+    Target::new("cache_texts", cache::texts, cache::text_seeds),
+    Target::new("cache_directory", cache::directory, cache::directory_seeds),
+    Target::new("undo_file", undo::file, undo::file_seeds),
+    Target::new("undo_changes", undo::changes, undo::change_seeds),
+    Target::new("fuse_image", fuse::image, fuse::request_seeds),
+    Target::new("fuse_volume", fuse::volume, fuse::request_seeds),
+    Target::new("fuse_messages", fuse::messages, fuse::message_seeds),
+    Target::new("status_question", status::question, status::question_seeds),
+    Target::new("status_answers", status::answers, status::answer_seeds),
+];
+
+/// One seed.
+fn one(bytes: impl Into<Vec<u8>>) -> Made {
+    Ok(vec![("everything".to_string(), bytes.into())])
+}
+
+/// Seeds with names of their own.
+fn named<N: Into<String>>(seeds: impl IntoIterator<Item = (N, Vec<u8>)>) -> Seeds {
+    let own = seeds.into_iter().map(|(name, bytes)| (name.into(), bytes));
+    own.collect()
+}

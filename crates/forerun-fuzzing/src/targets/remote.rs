@@ -1,0 +1,31 @@
+//! Documents and texts of servers, and what the cache remembers of an image.
+
+use forerun_remote::registry::fuzzing;
+
+use super::Made;
+
+pub use fuzzing::texts;
+
+/// Takes bytes as a registry's manifest, index or configuration of an image, and as what the cache
+/// remembers of one.
+pub fn documents(bytes: &[u8]) {
+    fuzzing::documents(bytes);
+    let _sound = fuzzing::remembered(bytes);
+}
+
+pub fn document_seeds() -> Made {
+    let mut seeds = vec![
+        ("manifest".to_string(), fuzzing::manifest()),
+        ("config".to_string(), fuzzing::config()),
+    ];
+    for (number, facts) in (0..).zip(fuzzing::facts()) {
+        seeds.push((format!("facts-{number}"), facts));
+    }
+    Ok(seeds)
+}
+
+pub fn text_seeds() -> Made {
+    let texts = (0..).zip(fuzzing::TEXTS);
+    let seeds = texts.map(|(number, text)| (format!("text-{number}"), text.into()));
+    Ok(seeds.collect())
+}

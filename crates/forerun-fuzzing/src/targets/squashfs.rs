@@ -1,0 +1,42 @@
+//! SquashFS: the parts that have a parser of their own, and whole images.
+
+use forerun_squashfs::fuzzing::{self, Parts};
+
+use super::{Made, named, one};
+use crate::images::read_all;
+
+/// Bytes of a superblock.
+const SUPERBLOCK: usize = 96;
+
+pub use fuzzing::{directories, inodes, superblock, xattrs};
+
+/// Does with an image all that the driver can do, then reads it as a user does.
+pub fn walk(bytes: &[u8]) {
+    let _errors = fuzzing::walk(bytes);
+    read_all("squashfs", bytes, fuzzing::limits());
+}
+
+pub fn images() -> Made {
+    Ok(named(fuzzing::seeds()?))
+}
+
+pub fn superblocks() -> Made {
+    let seeds = fuzzing::seeds()?.into_iter();
+    Ok(named(seeds.map(|(name, mut image)| {
+        image.truncate(SUPERBLOCK);
+        (name, image)
+    })))
+}
+
+pub fn inode_seeds() -> Made {
+    one(Parts::everything().inodes)
+}
+
+pub fn directory_seeds() -> Made {
+    one(Parts::everything().listings)
+}
+
+pub fn xattr_seeds() -> Made {
+    let parts = Parts::everything();
+    one([parts.sets, parts.pairs].concat())
+}

@@ -4,21 +4,23 @@
 //! with the kernel, so no mount and no privilege is needed. The functions panic only where a promise to
 //! the kernel was broken.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use forerun::{Reader, Volume};
-use fuser::{Config, Filesystem, InitFlags, Notifier, Session, SessionACL};
+use fuser::{Config, Filesystem, InitFlags, Session, SessionACL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::MountOptions;
 use crate::adapter::Adapter;
-use crate::adapter_mut::{AdapterMut, CoreMut, Stale};
+use crate::adapter_mut::{AdapterMut, CoreMut, Journal, Stale};
+use crate::apart::Apart;
 use crate::core::Core;
 use crate::handover::{Channel, FromKeeper, FromServer, Negotiated, init_request};
+use crate::ledger::{Ledger, LedgerFile};
 use crate::outside;
 
 /// Bytes of the header of a request, and of an answer.
@@ -62,10 +64,15 @@ pub fn image(reader: Reader, bytes: &[u8]) {
 
 /// Serves a volume to the requests in `bytes`.
 pub fn volume(volume: Arc<Volume>, bytes: &[u8]) {
-    let core = Arc::new(CoreMut::new(volume, &MountOptions::default()));
+    // What a mount with a keeper records for the next server is recorded too.
+    let ledger = LedgerFile::new().and_then(|file| Ledger::new(&file));
+    let journal = ledger.map_or_else(|_| Journal::default(), Journal::new);
+    let core = Arc::new(CoreMut::new(volume, &MountOptions::default(), journal));
     let adapter = AdapterMut::new(Arc::clone(&core), 1);
-    let with_stale = |notifier| {
-        if let Some(stale) = Stale::start(notifier, Arc::downgrade(&core)) {
+    let with_stale = |connection: BorrowedFd<'_>| {
+        if let Ok(kernel) = Apart::start(connection)
+            && let Some(stale) = Stale::start(kernel, Arc::downgrade(&core))
+        {
             let _is_set_once = core.stale.set(stale);
         }
     };
@@ -116,7 +123,7 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
     all.chain([take.to_vec(), keep]).collect()
 }
 
-fn serve<F: Filesystem + 'static>(adapter: F, ready: impl FnOnce(Notifier), bytes: &[u8]) {
+fn serve<F: Filesystem + 'static>(adapter: F, ready: impl FnOnce(BorrowedFd<'_>), bytes: &[u8]) {
     let Ok((kernel, ours)) = rustix::net::socketpair(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -136,10 +143,10 @@ fn serve<F: Filesystem + 'static>(adapter: F, ready: impl FnOnce(Notifier), byte
     };
     let sent = rustix::io::write(&kernel, &init_request(negotiated));
     assert!(sent.is_ok(), "{sent:?}");
+    ready(ours.as_fd());
     let session = Session::from_fd(adapter, ours, SessionACL::All, Config::default());
     assert!(session.is_ok(), "{:?}", session.err());
     let Ok(session) = session else { return };
-    ready(session.notifier());
     let kernel = Kernel {
         socket: kernel,
         unique: 2,

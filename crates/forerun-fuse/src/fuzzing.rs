@@ -4,6 +4,8 @@
 //! with the kernel, so no mount and no privilege is needed. The functions panic only where a promise to
 //! the kernel was broken.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
@@ -12,6 +14,7 @@ use std::thread;
 use forerun::{Reader, Volume};
 use fuser::{Config, Filesystem, InitFlags, Session, SessionACL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::MountOptions;
@@ -99,6 +102,45 @@ pub fn messages(bytes: &[u8]) {
         let _said = FromKeeper::receive(&channel);
     }
     outside::exercise(text);
+}
+
+/// Takes bytes as the ledger of a server that has died. Panics only where a defect is.
+pub fn ledger(bytes: &[u8]) {
+    let Ok(file) = memfd_create("fuzzed-ledger", MemfdFlags::CLOEXEC) else {
+        return;
+    };
+    if rustix::io::pwrite(&file, bytes, 0) != Ok(bytes.len()) {
+        return;
+    }
+    if let Ok(inherited) = Ledger::inherit(file) {
+        let table = inherited.table().clone();
+        let _continued = inherited.go_on(table);
+    }
+}
+
+/// A ledger for [`ledger`] to start from, with one record of many kinds.
+#[must_use]
+pub fn ledger_seed() -> Vec<u8> {
+    let written = || -> std::io::Result<Vec<u8>> {
+        let file = LedgerFile::new()?;
+        let journal = Journal::new(Ledger::new(&file)?);
+        for number in 1..4 {
+            journal.opened(number);
+            journal.wrote(number);
+            journal.reported(number);
+            journal.closed(number);
+            journal.forgot(number, 2);
+        }
+        let commit = journal.begin();
+        journal.committed(commit);
+        journal.flush();
+        let mut bytes = Vec::new();
+        if let Some(share) = journal.share() {
+            File::from(share?).read_to_end(&mut bytes)?;
+        }
+        Ok(bytes)
+    };
+    written().unwrap_or_default()
 }
 
 /// Messages for [`messages`] to start from: number of descriptors, and the text.

@@ -10,9 +10,9 @@ use forerun::{
 use forerun_exfat::fuzzing as exfat;
 use forerun_fuse::fuzzing;
 
-use super::{Made, named};
+use super::{Made, named, one};
 
-pub use fuzzing::messages;
+pub use fuzzing::{ledger, messages};
 
 /// Bytes that `rename`, `mknod` and others begin with, as fuse(4) numbers them, and what follows a name.
 const NAMES: [&[u8]; 3] = [b"dir\0", b"pieces\0new\0", b"n\0"];
@@ -44,6 +44,14 @@ pub fn volume(bytes: &[u8]) {
     drop((volume, opened));
     let errors = exfat::walk(&device.to_vec());
     assert!(errors.is_empty(), "{errors:?}");
+}
+
+/// A ledger with records.
+///
+/// # Errors
+/// None; as the others.
+pub fn ledger_seeds() -> Made {
+    one(fuzzing::ledger_seed())
 }
 
 fn options(format: &str) -> OpenOptions {

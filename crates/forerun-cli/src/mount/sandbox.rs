@@ -152,9 +152,9 @@ fn sandbox(args: &MountArgs, options: &MountOptions) -> Sandbox {
     if args.metrics.is_some() {
         sandbox = sandbox.sockets(Sockets::New);
     }
-    if options.objects.is_some() {
+    if let Some(objects) = &options.objects {
         // The kernel is given objects to read by itself.
-        sandbox = sandbox.keep(Capabilities::SYS_ADMIN);
+        sandbox = sandbox.lend(objects).keep(Capabilities::SYS_ADMIN);
     }
     sandbox
 }

@@ -10,6 +10,7 @@
 )]
 
 pub mod load;
+pub mod met;
 pub mod writers;
 
 use std::fs::{self, File};

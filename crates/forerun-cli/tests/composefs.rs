@@ -6,6 +6,7 @@ mod common;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 use common::{Ran, command, in_namespace, ran};
@@ -101,6 +102,26 @@ fn a_user_without_privileges_mounts_in_a_namespace_of_his_own() {
                   ls -lR mnt > listing; cmp mnt/large tree/large; cmp mnt/small tree/small; \
                   \"$0\" umount mnt";
     in_namespace(dir.path(), script);
+}
+
+#[test]
+fn programs_run_from_a_mount_in_a_sandbox() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let dir = made();
+    let at = dir.path();
+    fs::copy("/bin/sh", at.join("tree/shell")).unwrap();
+    let pack = ["pack", "-q", "--force", "--format", "composefs"];
+    let pack = [&pack[..], &["--objects", "store", "tree", "image"]].concat();
+    forerun(at, &pack).ok();
+    fs::create_dir(at.join("mnt")).unwrap();
+    forerun(at, &["mount", "-o", "objects=store", "image", "mnt"]).ok();
+    let shell = Command::new(at.join("mnt/shell"))
+        .args(["-c", "exit 7"])
+        .status();
+    forerun(at, &["umount", "mnt"]).ok();
+    assert_eq!(shell.unwrap().code(), Some(7));
 }
 
 #[test]

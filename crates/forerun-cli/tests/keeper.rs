@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use forerun_testkit::fault_proxy::{FaultProxy, Link};
 use forerun_testkit::servers::Nginx;
 use restarting::load::{kills_under_load, usual_kills};
+use restarting::passthrough;
 use restarting::writers::at_work;
 use restarting::{Connection, Scene, eventually, is_running, same};
 use rustix::process::{Signal, kill_process};
@@ -28,6 +29,25 @@ fn readers_of_squashfs_notice_no_killed_server() {
 #[test]
 fn readers_of_erofs_notice_no_killed_server() {
     kills_under_load("erofs", usual_kills());
+}
+
+fn kill(scene: &Scene) {
+    kill_process(scene.server(), Signal::KILL).unwrap();
+}
+
+#[test]
+fn readers_of_composefs_notice_no_killed_server() {
+    kills_under_load("composefs", usual_kills());
+}
+
+#[test]
+fn files_that_the_kernel_reads_open_again_after_kills() {
+    passthrough::open_again(20, kill);
+}
+
+#[test]
+fn a_replaced_object_is_read_when_files_opened_before_a_kill_are_closed() {
+    passthrough::replaced_object(kill);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use forerun_testkit::fault_proxy::{FaultProxy, Link};
 use forerun_testkit::require;
 use forerun_testkit::servers::Nginx;
 use restarting::load::ten_times_under_load;
+use restarting::passthrough;
 use restarting::{BIG, NOBODY, Scene, eventually, is_running};
 use rustix::process::Pid;
 
@@ -27,6 +28,21 @@ fn nobody_notices_squashfs() {
 #[test]
 fn nobody_notices_erofs() {
     ten_times_under_load("erofs");
+}
+
+#[test]
+fn nobody_notices_composefs() {
+    ten_times_under_load("composefs");
+}
+
+#[test]
+fn files_that_the_kernel_reads_open_again_after_restarts() {
+    passthrough::open_again(5, |scene| drop(scene.restart().ok()));
+}
+
+#[test]
+fn a_replaced_object_is_read_when_files_opened_before_a_restart_are_closed() {
+    passthrough::replaced_object(|scene| drop(scene.restart().ok()));
 }
 
 #[test]

@@ -10,8 +10,7 @@ use std::io::Write as _;
 use std::process::{Child, Command};
 
 use common::ran;
-use forerun_testkit::{generate, require};
-use restarting::{BIG, Scene, eventually, is_running, same, successor};
+use restarting::{Scene, eventually, is_running, successor};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The log is a pipe without a reader: a new process waits for one before it has opened the image.
@@ -189,42 +188,4 @@ fn a_volume_with_open_files_that_were_removed_is_not_handed_over() {
     scene.restart().ok();
     assert_eq!(fs::read(scene.path("mnt/new")).unwrap(), b"it goes on");
     scene.answers();
-}
-
-#[test]
-fn files_that_the_kernel_reads_by_itself() {
-    let Some(scene) = Scene::new("erofs") else {
-        return;
-    };
-    let words = [
-        "pack",
-        "-q",
-        "--force",
-        "--format",
-        "composefs",
-        "--objects",
-    ];
-    let packed = scene.run(&[&words[..], &["store", "tree", "image"]].concat());
-    assert_eq!(packed.code, Some(0), "{}", packed.stderr);
-    scene.mount(&["-o", "objects=store"]);
-    let mut file = File::open(scene.path("mnt/big")).unwrap();
-    let told = scene.restart();
-    if told.code == Some(0) {
-        // This kernel does not.
-        assert!(!require::in_ci());
-    } else {
-        let expected = "forerun: mnt: 1 files are open that the kernel reads by itself, which only \
-             the process that opened them can keep; try again when they are closed";
-        told.fails(7, expected);
-    }
-    let mut bytes = Vec::new();
-    std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
-    assert!(bytes == generate::bytes(1, BIG));
-    drop(file);
-    // The release of a file comes after close(2) has returned.
-    eventually("the file is closed", || scene.restart().code == Some(0));
-    scene.answers();
-    assert!(same(&scene.path("mnt/big"), &scene.path("tree/big")));
-    scene.restart().ok();
-    scene.run(&["umount", "mnt"]).ok();
 }

@@ -230,7 +230,8 @@ impl Filesystem for Adapter {
             return reply.error(Errno::ENOSYS);
         }
         let core = Arc::clone(&self.core);
-        let open = move || core.backings.open(&core, ino.0, reply);
+        let request = req.unique();
+        let open = move || core.backings.open(&core, request, ino.0, reply);
         let asks = Asks::Little(req.pid());
         self.takers.take(asks, || match self.core.reader.is_slow() {
             true => self.workers.run_aside(Lane::Metadata, open),
@@ -242,7 +243,7 @@ impl Filesystem for Adapter {
         &self,
         _req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         _flush: bool,
@@ -250,7 +251,7 @@ impl Filesystem for Adapter {
     ) {
         self.core.counts.add(Operation::Release);
         if self.core.volume.opens {
-            self.core.backings.release(ino.0);
+            self.core.backings.release(ino.0, fh);
         }
         reply.ok();
     }

@@ -1,26 +1,36 @@
 //! Open files, where opening means something: images with their data in files of the host.
 //!
 //! Where the kernel permits (it takes CAP_SYS_ADMIN) it is given such a file when it is opened, and
-//! reads it by itself from then on: no byte of it goes through this process. All open handles of a
-//! file must be served the same way and share one registration, so both are kept by file.
+//! reads it by itself from then on: no byte of it goes through this process. The kernel refuses a second
+//! handle of an inode that is not opened with the number under which the file was registered for the
+//! first. So registrations are kept by inode, and in a [ledger](Registered) for the next server.
+//!
+//! A registration belongs to the connection and not to the process, so the next server goes on with
+//! those of the old one. It cannot tell which of them the kernel still uses: a number is right for an
+//! inode with open handles and for one without. It keeps them all until the mount ends, because only
+//! an ioctl(2) without a safe wrapper gives back a number that another process was given.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forerun_vfs::{Error, Result};
-use fuser::{BackingId, FileHandle, FopenFlags, ReplyOpen};
+use fuser::{BackingId, Errno, FileHandle, FopenFlags, ReplyOpen, RequestId};
 
+use crate::MountOptions;
 use crate::core::Core;
 use crate::counts::Operation;
 use crate::errno::errno;
+use crate::handover::RESENT;
+use crate::ledger::{HostFile, Registered, Registration, Slot};
 
 const REPLACED: &str = "the object was replaced while a file with its data was open";
 
-/// What overlayfs reports to statfs(2).
+/// The type that statfs(2) reports for overlayfs.
 const OVERLAYFS: u64 = 0x794c_7630;
 
 /// Files that are open, and how they are served.
@@ -31,148 +41,282 @@ pub struct Backings {
     depth: u32,
     /// Whether the kernel is still to be asked: after a refusal it is not.
     wanted: AtomicBool,
-    next: AtomicU64,
-    open: Mutex<HashMap<u64, OpenFile>>,
+    files: Mutex<Files>,
 }
 
-/// Device and number of a file of the host.
-type Inode = (u64, u64);
+#[derive(Debug, Default)]
+struct Files {
+    /// Registered by this process and open, by inode number.
+    open: HashMap<u64, OpenFile>,
+    /// Registered by earlier servers, by inode number.
+    earlier: HashMap<u64, Vec<Registration>>,
+    /// To answer with a registration of an earlier server. Nothing where there was none.
+    connection: Option<Arc<OwnedFd>>,
+    /// Nothing where no other process can take the mount over.
+    ledger: Option<Registered>,
+}
 
 #[derive(Debug)]
 struct OpenFile {
-    /// Its registration, and which file that is; nothing where it is read through this process.
-    backing: Option<(Arc<BackingId>, Inode)>,
-    handles: u64,
+    backing: Arc<BackingId>,
+    file: HostFile,
+    slot: Option<Slot>,
+    /// By number: a RELEASE can come twice, or be of a handle that an earlier server opened.
+    handles: HashSet<u64>,
+}
+
+/// How a handle is served.
+enum Way {
+    /// By reads of this process.
+    Here,
+    /// By the kernel, under a registration of this process.
+    Kernel(Arc<BackingId>),
+    /// By the kernel, under the number that an earlier server registered.
+    Earlier(u32, Arc<OwnedFd>),
 }
 
 impl Backings {
-    /// For objects in `store`, where that is known.
-    pub fn new(store: Option<&std::path::Path>) -> Self {
+    /// Begins without open files. Nothing is registered unless the image `has_objects`. Registrations are
+    /// written to the ledger of `options`.
+    pub fn new(options: &MountOptions, has_objects: bool) -> Self {
+        let store = options.objects.as_deref();
+        let ledger = options.ledger.as_ref().filter(|_| has_objects);
         let stat = store.and_then(|path| rustix::fs::statfs(path).ok());
         let kind = stat.and_then(|stat| u64::try_from(stat.f_type).ok());
         Self {
             depth: if kind == Some(OVERLAYFS) { 2 } else { 1 },
-            wanted: AtomicBool::new(true),
-            next: AtomicU64::new(1),
-            open: Mutex::default(),
+            wanted: AtomicBool::new(has_objects),
+            files: Mutex::new(Files {
+                ledger: ledger.map(Registered::new),
+                ..Files::default()
+            }),
         }
     }
 
-    /// What the kernel is told when the mount begins.
+    /// Goes on with the registrations of earlier servers, which have ended.
+    ///
+    /// # Errors
+    /// Those of the ledger.
+    pub fn inherit(&self, ledger: OwnedFd, connection: OwnedFd) -> io::Result<()> {
+        let (ledger, earlier) = Registered::inherit(ledger)?;
+        if earlier.has_stopped {
+            self.wanted.store(false, Ordering::Relaxed);
+        }
+        let mut files = self.lock();
+        for registration in earlier.registrations {
+            let of_inode = files.earlier.entry(registration.number).or_default();
+            of_inode.push(registration);
+        }
+        files.connection = Some(Arc::new(connection));
+        files.ledger = Some(ledger);
+        Ok(())
+    }
+
+    /// Returns the stacking depth that INIT is answered with.
     pub const fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// The kernel offers no such thing.
+    /// Registers no more files, in this process or a later one.
     pub fn unavailable(&self) {
+        self.stop(&self.lock());
+    }
+
+    fn stop(&self, files: &Files) {
         self.wanted.store(false, Ordering::Relaxed);
-    }
-
-    /// Whether the kernel is asked to read files by itself.
-    pub fn wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed)
-    }
-
-    /// Open files that the kernel reads by itself.
-    pub fn registered(&self) -> usize {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        count_registered(&open)
-    }
-
-    /// Opens no file any more: who asks waits, and is answered by another process. Fails with the
-    /// number of files that are registered, and that only this process can keep.
-    pub fn close(&self) -> std::result::Result<(), usize> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        match count_registered(&open) {
-            0 => {
-                std::mem::forget(open);
-                Ok(())
-            }
-            count => Err(count),
+        if let Some(Err(error)) = files.ledger.as_ref().map(Registered::stop) {
+            tracing::error!("writing to the ledger of open files: {error}");
         }
     }
 
+    /// Returns whether another process could go on with the files that the kernel reads by itself.
+    pub fn can_be_kept(&self) -> bool {
+        let files = self.lock();
+        files.ledger.is_some() || (!self.wanted.load(Ordering::Relaxed) && files.open.is_empty())
+    }
+
+    /// Makes a descriptor of the ledger, where there is one.
+    pub fn share(&self) -> Option<io::Result<OwnedFd>> {
+        self.lock().ledger.as_ref().map(Registered::share)
+    }
+
+    /// Opens and releases no file any more: requests wait, and are answered by another process.
+    pub fn close(&self) {
+        std::mem::forget(self.lock());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Answers an OPEN: opens the data outside the image, and gives it to the kernel if it takes it.
-    pub fn open(&self, core: &Core, number: u64, reply: ReplyOpen) {
+    pub fn open(&self, core: &Core, request: RequestId, number: u64, reply: ReplyOpen) {
         let opened = core.reader.open(core.node(number));
         if let Err(error) = core.noted(Operation::Open, number, opened) {
             return reply.error(errno(&error));
         }
-        let handle = FileHandle(self.next.fetch_add(1, Ordering::Relaxed));
-        match self.backing(core, number, &reply) {
-            Ok(Some(backing)) => reply.opened_passthrough(handle, FopenFlags::empty(), &backing),
-            Ok(None) => reply.opened(handle, FopenFlags::FOPEN_KEEP_CACHE),
-            Err(error) => {
-                let error = core.noted(Operation::Open, number, Err::<(), _>(error));
-                reply.error(error.map_or_else(|error| errno(&error), |()| fuser::Errno::EIO));
+        // No two requests of a connection have the same number, whichever server answers them. An OPEN
+        // that is sent again is the same handle.
+        let handle = request.0 & !RESENT;
+        match self.way(core, (number, handle), &reply) {
+            Ok(Way::Kernel(backing)) => {
+                reply.opened_passthrough(FileHandle(handle), FopenFlags::empty(), &backing);
             }
-        }
-    }
-
-    fn backing(
-        &self,
-        core: &Core,
-        number: u64,
-        reply: &ReplyOpen,
-    ) -> Result<Option<Arc<BackingId>>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = open.get_mut(&number) {
-            if let Some((_, registered)) = &file.backing {
-                // Opened again, so that it is verified again if it was changed. The kernel goes on to
-                // read the file that is registered, so another one cannot stand in for it.
-                let now = core.reader.fs().backing(core.node(number))?;
-                if now.as_ref().map(inode).transpose()?.as_ref() != Some(registered) {
-                    return Err(Error::io(0, 0, io::Error::other(REPLACED)));
+            Ok(Way::Earlier(id, connection)) => {
+                match answer(&connection, request, handle, id) {
+                    // Dropped, it would answer once more, with EIO.
+                    Ok(()) => std::mem::forget(reply),
+                    Err(error) => {
+                        tracing::debug!("answering an OPEN: {error}");
+                        reply.error(Errno::EIO);
+                    }
                 }
             }
-            file.handles += 1;
-            return Ok(file.backing.as_ref().map(|(id, _)| Arc::clone(id)));
-        }
-        let backing = match self.wanted.load(Ordering::Relaxed) {
-            true => core.reader.fs().backing(core.node(number))?,
-            false => None,
-        };
-        let backing = match backing {
-            Some(file) => self.register(&file, reply)?,
-            None => None,
-        };
-        let id = backing.as_ref().map(|(id, _)| Arc::clone(id));
-        let handles = 1;
-        open.insert(number, OpenFile { backing, handles });
-        Ok(id)
-    }
-
-    /// Has the kernel read `file` by itself, where it does.
-    fn register(&self, file: &File, reply: &ReplyOpen) -> Result<Option<(Arc<BackingId>, Inode)>> {
-        let inode = inode(file)?;
-        match reply.open_backing(file) {
-            Ok(backing) => Ok(Some((Arc::new(backing), inode))),
+            Ok(Way::Here) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE),
             Err(error) => {
-                tracing::debug!(%error, "the kernel does not read objects by itself");
-                self.unavailable();
-                Ok(None)
+                let error = core.noted(Operation::Open, number, Err::<(), _>(error));
+                reply.error(error.map_or_else(|error| errno(&error), |()| Errno::EIO));
             }
         }
     }
 
-    /// One handle fewer.
-    pub fn release(&self, number: u64) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = open.get_mut(&number) {
-            file.handles = file.handles.saturating_sub(1);
-            if file.handles == 0 {
-                open.remove(&number);
+    fn way(&self, core: &Core, (number, handle): (u64, u64), reply: &ReplyOpen) -> Result<Way> {
+        let mut files = self.lock();
+        let is_wanted = self.wanted.load(Ordering::Relaxed);
+        let is_known = files.open.contains_key(&number) || files.earlier.contains_key(&number);
+        if !is_wanted && !is_known {
+            return Ok(Way::Here);
+        }
+        // Opened again, so that it is verified again if it was changed.
+        let Some(object) = core.reader.fs().backing(core.node(number))? else {
+            return Ok(Way::Here);
+        };
+        let file = host_file(&object)?;
+        if let Some(open) = files.open.get_mut(&number) {
+            // The kernel goes on to read the file that is registered, so another one cannot stand in
+            // for it.
+            if open.file != file {
+                return Err(Error::io(0, 0, io::Error::other(REPLACED)));
             }
+            open.handles.insert(handle);
+            return Ok(Way::Kernel(Arc::clone(&open.backing)));
+        }
+        // Where the object was replaced since, and the kernel still reads the old one, it refuses the new
+        // one: EIO, as above.
+        let earlier = files.earlier.get(&number);
+        let earlier = earlier.and_then(|all| all.iter().find(|earlier| earlier.file == file));
+        if let (Some(earlier), Some(connection)) = (earlier, &files.connection) {
+            return Ok(Way::Earlier(earlier.id, Arc::clone(connection)));
+        }
+        match is_wanted {
+            true => Ok(self.register(&mut files, &object, (number, handle), reply, file)),
+            false => Ok(Way::Here),
+        }
+    }
+
+    /// Registers `object`, so that the kernel reads it by itself. Where that fails, no more are registered.
+    fn register(
+        &self,
+        files: &mut Files,
+        object: &File,
+        (number, handle): (u64, u64),
+        reply: &ReplyOpen,
+        file: HostFile,
+    ) -> Way {
+        let registered = reply.open_backing(object).and_then(|backing| {
+            let Some(ledger) = &mut files.ledger else {
+                return Ok((backing, None));
+            };
+            let id = id_of(&backing)?;
+            let slot = ledger.add(&Registration { number, file, id })?;
+            Ok((backing, Some(slot)))
+        });
+        match registered {
+            Ok((backing, slot)) => {
+                let backing = Arc::new(backing);
+                let open = OpenFile {
+                    backing: Arc::clone(&backing),
+                    file,
+                    slot,
+                    handles: HashSet::from([handle]),
+                };
+                files.open.insert(number, open);
+                Way::Kernel(backing)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the kernel reads no more objects by itself");
+                self.stop(files);
+                Way::Here
+            }
+        }
+    }
+
+    /// Takes a handle off. With the last one, the registration is given back.
+    pub fn release(&self, number: u64, handle: FileHandle) {
+        let mut files = self.lock();
+        let Some(open) = files.open.get_mut(&number) else {
+            return;
+        };
+        open.handles.remove(&handle.0);
+        if !open.handles.is_empty() {
+            return;
+        }
+        let Some(OpenFile { backing, slot, .. }) = files.open.remove(&number) else {
+            return;
+        };
+        let removed = match (&mut files.ledger, slot) {
+            (Some(ledger), Some(slot)) => ledger.remove(slot),
+            _ => Ok(()),
+        };
+        if let Err(error) = removed {
+            tracing::error!("writing to the ledger of open files: {error}");
+            // The next server may use the number.
+            std::mem::forget(backing);
         }
     }
 }
 
-fn inode(file: &File) -> Result<Inode> {
+/// Answers an OPEN with a file that is registered under `id`, as `fuser` does where it registered it.
+fn answer(connection: impl AsFd, request: RequestId, handle: u64, id: u32) -> io::Result<()> {
+    let len: u32 = 32;
+    let flags = FopenFlags::FOPEN_PASSTHROUGH.bits();
+    let mut message = [len, 0].map(u32::to_ne_bytes).concat();
+    message.extend_from_slice(&request.0.to_ne_bytes());
+    message.extend_from_slice(&handle.to_ne_bytes());
+    message.extend_from_slice([flags, id].map(u32::to_ne_bytes).as_flattened());
+    rustix::io::write(connection, &message)?;
+    Ok(())
+}
+
+/// Returns the kernel's number of a registration. `fuser` shows it to `Debug` only, or to a caller that
+/// will not have it closed. The version of `fuser` is pinned; without a number no file is registered.
+fn id_of(backing: &BackingId) -> io::Result<u32> {
+    let shown = format!("{backing:?}");
+    let found = shown.split_once("backing_id: ").map(|(_, rest)| rest);
+    let digits = found.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+    let id = digits.and_then(|digits| digits.parse().ok());
+    id.ok_or_else(|| io::Error::other(format!("no number in {shown}")))
+}
+
+fn host_file(file: &File) -> Result<HostFile> {
     let metadata = file.metadata().map_err(|error| Error::io(0, 0, error))?;
-    Ok((metadata.dev(), metadata.ino()))
+    Ok(HostFile {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+    })
 }
 
-fn count_registered(open: &HashMap<u64, OpenFile>) -> usize {
-    let registered = |file: &&OpenFile| file.backing.is_some();
-    open.values().filter(registered).count()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_the_bytes_of_the_protocol() {
+        let (kernel, server) = std::os::unix::net::UnixStream::pair().unwrap();
+        answer(&server, RequestId(RESENT | 6), 6, 3).unwrap();
+        let mut bytes = [0; 40];
+        let count = io::Read::read(&mut &kernel, &mut bytes).unwrap();
+        let words = [32, 0, 6, 1 << 31, 6, 0, 1 << 7, 3].map(u32::to_le_bytes);
+        assert_eq!(bytes[..count], *words.as_flattened());
+    }
 }

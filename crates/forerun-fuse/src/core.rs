@@ -81,7 +81,7 @@ impl Core {
         Self {
             inodes: Inodes::new(reader.fs().root()),
             owners: Ownership::new(options, &volume),
-            backings: Backings::new(options.objects.as_deref()),
+            backings: Backings::new(options, volume.opens),
             counts: Counts::default(),
             failures: Failures::default(),
             negotiated: OnceLock::new(),

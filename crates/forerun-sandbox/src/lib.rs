@@ -75,6 +75,14 @@ impl Sandbox {
         self
     }
 
+    /// Allows the kernel to open the files below `path` for other processes, to read and to run them, where
+    /// it does so with the rights of this process (FUSE passthrough). This process may only read them.
+    #[must_use]
+    pub fn lend(mut self, path: impl AsRef<Path>) -> Self {
+        self.rules.lend.push(path.as_ref().into());
+        self
+    }
+
     /// Allows to read, write, make and remove whatever is below `dir`.
     #[must_use]
     pub fn write_below(mut self, dir: impl AsRef<Path>) -> Self {

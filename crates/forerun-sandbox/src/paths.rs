@@ -53,6 +53,7 @@ const NETWORK: &[&str] = &[
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     pub read: Vec<PathBuf>,
+    pub lend: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
     pub write_file: Vec<PathBuf>,
     pub name: Vec<PathBuf>,
@@ -62,6 +63,7 @@ pub struct Rules {
 impl Rules {
     pub fn add(&mut self, other: Self) {
         self.read.extend(other.read);
+        self.lend.extend(other.lend);
         self.write.extend(other.write);
         self.write_file.extend(other.write_file);
         self.name.extend(other.name);
@@ -104,6 +106,7 @@ fn try_restrict(
     }
     let mut created = ruleset.create()?;
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+    let lend = make_bitflags!(AccessFs::{ReadFile | ReadDir | Execute});
     let write_file = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate | IoctlDev});
     let name = make_bitflags!(AccessFs::{MakeReg | MakeSock | RemoveFile});
     let remove_dirs = make_bitflags!(AccessFs::{RemoveDir});
@@ -113,6 +116,7 @@ fn try_restrict(
         created = allow(created, NETWORK.iter().map(PathBuf::from), read)?;
     }
     created = allow(created, rules.read.iter().cloned(), read)?;
+    created = allow(created, rules.lend.iter().cloned(), lend)?;
     created = allow(created, rules.write_file.iter().cloned(), write_file)?;
     created = allow(created, rules.name.iter().cloned(), name)?;
     created = allow(created, rules.remove_dirs.iter().cloned(), remove_dirs)?;

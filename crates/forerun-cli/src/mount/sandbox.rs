@@ -81,10 +81,7 @@ pub fn open(
         // Its lock for reading begins with a look for devices that are made of the file.
         let sandbox = sandbox.read("/sys");
         let identity = handover::identity_of_volume(args);
-        if is_kept {
-            let ledger = LedgerFile::new();
-            options.ledger = Some(ledger.map_err(|error| failed("a file in memory", &error))?);
-        }
+        begin_ledger(is_kept, options)?;
         start_outside(context, args, options, None)?;
         context.confine(&sandbox);
         let readable = match volume::open(context, args, options, prepared)? {
@@ -100,10 +97,22 @@ pub fn open(
         let image = source::prepare_file(&image_args(args, options), readable)?;
         return open_image(context, image, trace, None);
     }
+    if options.objects.is_some() {
+        begin_ledger(is_kept && inherited.is_none(), options)?;
+    }
     let image = context.prepare(&image_args(args, options))?;
     start_outside(context, args, options, inherited.as_ref())?;
     context.confine(&sandbox);
     open_image(context, image, trace, inherited)
+}
+
+/// Makes the file in which the next server finds what it needs, where there can be one.
+fn begin_ledger(is_kept: bool, options: &mut MountOptions) -> Result<()> {
+    if is_kept {
+        let ledger = LedgerFile::new();
+        options.ledger = Some(ledger.map_err(|error| failed("a file in memory", &error))?);
+    }
+    Ok(())
 }
 
 fn open_image(
@@ -152,9 +161,9 @@ fn sandbox(args: &MountArgs, options: &MountOptions) -> Sandbox {
     if args.metrics.is_some() {
         sandbox = sandbox.sockets(Sockets::New);
     }
-    if options.objects.is_some() {
+    if let Some(objects) = &options.objects {
         // The kernel is given objects to read by itself.
-        sandbox = sandbox.keep(Capabilities::SYS_ADMIN);
+        sandbox = sandbox.lend(objects).keep(Capabilities::SYS_ADMIN);
     }
     sandbox
 }

@@ -2,56 +2,17 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
 
 use forerun_testkit::generate;
 use rustix::fs::{Advice, fadvise};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::met::Met;
 use super::{BIG, Scene, eventually, is_running, unused_number};
 
-/// What the readers have met so far.
-#[derive(Default)]
-struct Met {
-    stop: AtomicBool,
-    rounds: [AtomicU64; 8],
-    /// The longest that a round of any reader took.
-    longest: Mutex<Duration>,
-    wrong: Mutex<Vec<String>>,
-}
-
-impl Met {
-    /// Does it until it is to stop or has gone wrong.
-    fn repeat(&self, which: usize, mut work: impl FnMut() -> Result<(), String>) {
-        while !self.stop.load(Ordering::Relaxed) {
-            let begin = Instant::now();
-            let done = work();
-            let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
-            *longest = begin.elapsed().max(*longest);
-            drop(longest);
-            if let Err(what) = done {
-                let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-                wrong.push(format!("reader {which}: {what}"));
-                return;
-            }
-            self.rounds[which].fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Every reader has come further, or what is wrong.
-    fn all_go_on(&self) {
-        let before = self.rounds.each_ref().map(|n| n.load(Ordering::Relaxed));
-        eventually("all readers go on", || {
-            assert_eq!(*self.wrong.lock().unwrap(), Vec::<String>::new());
-            let now = self.rounds.each_ref().map(|n| n.load(Ordering::Relaxed));
-            now.iter()
-                .zip(before)
-                .all(|(now, before)| *now > before + 1)
-        });
-    }
-}
+/// Threads that read.
+const READERS: usize = 8;
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
@@ -141,10 +102,10 @@ pub fn kills_under_load(format: &str, kills: u32) {
 }
 
 /// Does `work` beside eight readers, which must not notice it. Returns what that returns.
-fn under_load(scene: &Scene, work: impl FnOnce(&Met) -> Vec<Pid>) -> Vec<Pid> {
+fn under_load(scene: &Scene, work: impl FnOnce(&Met<READERS>) -> Vec<Pid>) -> Vec<Pid> {
     let big = generate::bytes(1, BIG);
     let open = File::open(scene.path("mnt/big")).unwrap();
-    let met = Met::default();
+    let met = Met::<READERS>::new();
     let keeper = scene.keeper();
     let done = std::thread::scope(|threads| {
         for which in 0..4 {

@@ -10,6 +10,8 @@
 )]
 
 pub mod load;
+pub mod met;
+pub mod passthrough;
 pub mod writers;
 
 use std::fs::{self, File};
@@ -71,11 +73,19 @@ impl Scene {
             let len = 1000 + 7919 * usize::try_from(n).unwrap();
             fs::write(dir.join(n.to_string()), generate::bytes(n, len)).unwrap();
         }
-        let free = ["--free", "64M"];
-        let free = if format == "exfat" { &free[..] } else { &[] };
-        let words = ["pack", "-q", "--format", format, "tree", "image"];
-        scene.run(&[&words, free].concat()).ok();
+        scene.pack(format);
         Some(scene)
+    }
+
+    /// Makes the image of the tree.
+    pub fn pack(&self, format: &str) {
+        let more: &[&str] = match format {
+            "exfat" => &["--free", "64M"],
+            "composefs" => &["--objects", "store"],
+            _ => &[],
+        };
+        let words = ["pack", "-q", "--force", "--format", format, "tree", "image"];
+        self.run(&[&words, more].concat()).ok();
     }
 
     /// All that follows is done by a user without privileges.
@@ -120,7 +130,11 @@ impl Scene {
     }
 
     pub fn mount(&self, args: &[&str]) {
-        let words = [&["mount"], args, &["image", "mnt"]].concat();
+        let objects: &[&str] = match self.path("store").exists() {
+            true => &["-o", "objects=store"],
+            false => &[],
+        };
+        let words = [&["mount"], objects, args, &["image", "mnt"]].concat();
         self.run(&words).ok();
     }
 

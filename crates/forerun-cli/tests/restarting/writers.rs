@@ -7,15 +7,14 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
 
 use forerun_testkit::{generate, require};
 use rustix::fs::{Advice, fadvise, statvfs};
 use rustix::process::{Signal, kill_process};
 
 use super::load::read_small;
+use super::met::Met;
 use super::{Scene, eventually, is_running, unused_number};
 
 const WRITERS: usize = 3;
@@ -188,44 +187,6 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// How far all have come, and what went wrong.
-#[derive(Default)]
-struct Met {
-    stop: AtomicBool,
-    rounds: [AtomicU64; WRITERS + 1],
-    /// The longest that a round took: a change, and a look at all that was made.
-    longest: Mutex<Duration>,
-    wrong: Mutex<Vec<String>>,
-}
-
-impl Met {
-    fn repeat(&self, which: usize, mut work: impl FnMut() -> Result<(), String>) {
-        while !self.stop.load(Ordering::Relaxed) {
-            let begin = Instant::now();
-            let done = work();
-            let mut longest = self.longest.lock().unwrap();
-            *longest = begin.elapsed().max(*longest);
-            drop(longest);
-            if let Err(what) = done {
-                self.wrong.lock().unwrap().push(format!("{which}: {what}"));
-                return;
-            }
-            self.rounds[which].fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn all_go_on(&self) {
-        let before = self.rounds.each_ref().map(|n| n.load(Ordering::Relaxed));
-        eventually("all go on", || {
-            assert_eq!(*self.wrong.lock().unwrap(), Vec::<String>::new());
-            let now = self.rounds.each_ref().map(|n| n.load(Ordering::Relaxed));
-            now.iter()
-                .zip(before)
-                .all(|(now, before)| *now > before + 1)
-        });
-    }
-}
-
 /// Kills, or restarts, the server while writers and a reader are at work, and then looks whether the
 /// volume is as it should be. Returns the number of changes that failed.
 pub fn at_work(options: &str, times: u32, disturb: impl Fn(&Scene)) -> Option<u64> {
@@ -234,7 +195,7 @@ pub fn at_work(options: &str, times: u32, disturb: impl Fn(&Scene)) -> Option<u6
     let options = format!("restarts=1000,{options}");
     scene.mount(&["-o", options.trim_end_matches(','), "--log", "log"]);
     let free = statvfs(scene.path("mnt")).unwrap().f_bfree;
-    let (met, keeper) = (Met::default(), scene.keeper());
+    let (met, keeper) = (Met::<{ WRITERS + 1 }>::new(), scene.keeper());
     let mut writers: Vec<_> = (0..WRITERS).map(|n| begin(&scene, n, &options)).collect();
     File::open(scene.path("mnt")).unwrap().sync_all().unwrap();
     let ended = std::thread::scope(|threads| {

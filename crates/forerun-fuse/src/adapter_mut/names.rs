@@ -14,9 +14,7 @@ use super::core::{CoreMut, Entry, now};
 use super::journal::{Commit, Spelled};
 use super::known::Name;
 use crate::counts::Operation;
-
-/// The bit of a request's number that says that the kernel sends it again.
-const RESENT: u64 = 1 << 63;
+use crate::handover::RESENT;
 
 /// A directory and a name in it.
 type Place<'a> = (NodeId, &'a [u8]);

@@ -34,15 +34,12 @@ pub enum HandoverError {
          and later can), so those under way would be lost; unmount it and mount it again"
     )]
     Kernel,
-    /// The kernel reads files by itself.
+    /// The kernel reads files by itself, and the mount was made without a ledger.
     #[error(
-        "{count} files are open that the kernel reads by itself, which only the process that \
-         opened them can keep; try again when they are closed"
+        "the kernel reads files by itself that are known to the process of the mount only; unmount \
+         it and mount it again"
     )]
-    OpenFiles {
-        /// How many.
-        count: usize,
-    },
+    OpenFiles,
     /// The mount has ended.
     #[error("the mount has ended")]
     Ended,

@@ -52,10 +52,12 @@ impl Giver {
     /// Why not.
     pub fn can_be_kept(&self) -> Result<(), HandoverError> {
         let served = self.served()?;
-        if let Served::Volume(core) = &served
-            && !core.journal.is_kept()
-        {
-            return Err(HandoverError::Volume);
+        match &served {
+            Served::Image(core) if !core.backings.can_be_kept() => {
+                return Err(HandoverError::OpenFiles);
+            }
+            Served::Volume(core) if !core.journal.is_kept() => return Err(HandoverError::Volume),
+            Served::Image(_) | Served::Volume(_) => {}
         }
         match negotiated(&served).is_some_and(Negotiated::resends) {
             true => Ok(()),
@@ -70,10 +72,7 @@ impl Giver {
     pub fn check(&self) -> Result<(), HandoverError> {
         self.can_be_kept()?;
         match self.served()? {
-            Served::Image(core) => match core.backings.registered() {
-                0 => Ok(()),
-                count => Err(HandoverError::OpenFiles { count }),
-            },
+            Served::Image(_) => Ok(()),
             Served::Volume(core) => has_names(&core),
         }
     }
@@ -85,12 +84,16 @@ impl Giver {
     pub fn keep(&self, keeper: &Channel, identity: &[u8]) -> Result<(), HandoverError> {
         self.can_be_kept()?;
         let served = self.served()?;
-        let (kind, passthrough, volume, ledger) = match &served {
-            Served::Image(core) => (Kind::Image, core.backings.wanted(), core.likeness(), None),
+        let (kind, volume, ledger) = match &served {
+            Served::Image(core) => {
+                let ledger = core.backings.share();
+                let has_ledger = ledger.is_some();
+                (Kind::Image { has_ledger }, core.likeness(), ledger)
+            }
             Served::Volume(core) => {
                 let was_clean = core.info.warnings.is_empty();
                 let ledger = core.journal.share();
-                (Kind::Volume { was_clean }, false, core.likeness(), ledger)
+                (Kind::Volume { was_clean }, core.likeness(), ledger)
             }
         };
         let offer = Offer {
@@ -98,7 +101,6 @@ impl Giver {
             device: self.device(),
             kind,
             negotiated: negotiated(&served).ok_or(HandoverError::Kernel)?,
-            passthrough,
             volume,
             identity: identity.to_vec(),
         };
@@ -123,8 +125,7 @@ impl Giver {
         self.check()?;
         match self.served()? {
             Served::Image(core) => {
-                let closed = core.backings.close();
-                closed.map_err(|count| HandoverError::OpenFiles { count })?;
+                core.backings.close();
                 end();
             }
             Served::Volume(core) => {

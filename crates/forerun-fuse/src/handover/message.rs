@@ -231,7 +231,11 @@ fn receive(channel: &Channel) -> Result<Option<Parts>, HandoverError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An image that does not change.
-    Image,
+    Image {
+        /// Whether there is a ledger of the files that the kernel reads by itself. Without one it is
+        /// given none.
+        has_ledger: bool,
+    },
     /// A volume for reading and writing, with a ledger.
     Volume {
         /// Whether there was nothing wrong with it when it was mounted.
@@ -242,7 +246,8 @@ pub enum Kind {
 impl Kind {
     const fn number(self) -> u64 {
         match self {
-            Self::Image => 0,
+            Self::Image { has_ledger: false } => 0,
+            Self::Image { has_ledger: true } => 3,
             Self::Volume { was_clean: false } => 1,
             Self::Volume { was_clean: true } => 2,
         }
@@ -250,9 +255,10 @@ impl Kind {
 
     const fn of(number: u64) -> Option<Self> {
         match number {
-            0 => Some(Self::Image),
+            0 => Some(Self::Image { has_ledger: false }),
             1 => Some(Self::Volume { was_clean: false }),
             2 => Some(Self::Volume { was_clean: true }),
+            3 => Some(Self::Image { has_ledger: true }),
             _ => None,
         }
     }
@@ -263,7 +269,7 @@ impl Kind {
 pub struct Descriptors {
     /// The connection to the kernel.
     pub connection: OwnedFd,
-    /// The ledger of a volume.
+    /// The ledger of a volume, or of the files that the kernel reads by itself.
     pub ledger: Option<OwnedFd>,
     /// The pipe to the process that unmounts when all that hold it are gone.
     pub guardian: Option<OwnedFd>,
@@ -276,8 +282,8 @@ impl Descriptors {
         let mut next = || descriptors.next().ok_or(HandoverError::Version);
         let connection = next()?;
         let ledger = match kind {
-            Kind::Image => None,
-            Kind::Volume { .. } => Some(next()?),
+            Kind::Image { has_ledger: false } => None,
+            Kind::Image { has_ledger: true } | Kind::Volume { .. } => Some(next()?),
         };
         Ok(Self {
             connection,
@@ -305,8 +311,6 @@ pub struct Offer {
     pub kind: Kind,
     /// What was agreed with the kernel.
     pub negotiated: Negotiated,
-    /// Whether the kernel may be given files to read by itself.
-    pub passthrough: bool,
     /// What the image looked like to the front end of the old process.
     pub volume: Vec<u8>,
     /// What the image is, in the words of the caller.
@@ -318,11 +322,7 @@ impl Offer {
     pub fn encode(&self, word: &[u8]) -> Vec<u8> {
         let (major, minor) = self.device;
         let Negotiated { abi, flags } = self.negotiated;
-        let facts = format!(
-            "\n{major} {minor} {abi} {flags} {} {}\n",
-            u8::from(self.passthrough),
-            self.kind.number()
-        );
+        let facts = format!("\n{major} {minor} {abi} {flags} {}\n", self.kind.number());
         let mut text = [word, b"\n", HEAD].concat();
         text.extend_from_slice(facts.as_bytes());
         for part in [&self.volume, &self.identity] {
@@ -351,7 +351,7 @@ impl Offer {
             return None;
         }
         let facts = std::str::from_utf8(lines.next()?).ok()?;
-        let [major, minor, abi, flags, passthrough, kind]: [u64; 6] = facts
+        let [major, minor, abi, flags, kind]: [u64; 5] = facts
             .split(' ')
             .map(|number| number.parse().ok())
             .collect::<Option<Vec<_>>>()?
@@ -368,7 +368,6 @@ impl Offer {
                 abi: abi.try_into().ok()?,
                 flags,
             },
-            passthrough: passthrough != 0,
             volume,
             identity,
         })
@@ -390,7 +389,6 @@ mod tests {
                 abi: 45,
                 flags: 1 << 63 | 5,
             },
-            passthrough: true,
             volume: b"romfs 32 1024".to_vec(),
             identity: Vec::new(),
         }
@@ -428,8 +426,8 @@ mod tests {
         for wrong in [
             "",
             "forerun handover 1\n0 1 2 3 0\n\n\n/",
-            "forerun handover 3\n0 1 2 3 0\n\n\n/",
-            "forerun handover 3\n0 1 2 3 0 3\n\n\n/",
+            "forerun handover 3\n0 1 2 3\n\n\n/",
+            "forerun handover 3\n0 1 2 3 4\n\n\n/",
         ] {
             assert!(Offer::decode(wrong.as_bytes()).is_err(), "{wrong}");
         }

@@ -19,8 +19,10 @@
 //! down in a [ledger](crate::ledger), which the keeper holds as well, and the successor opens the
 //! volume when the old server has ended, not before: that has its lock.
 //!
-//! Not handed over while their server lives: mounts with open files that the kernel reads by itself,
-//! whose registrations cannot be taken over, and volumes with open files that have no name.
+//! Files that the kernel reads by itself are registered with the connection. Their numbers are written
+//! down in the same way, and the successor goes on with them.
+//!
+//! Not handed over while their server lives: volumes with open files that have no name.
 
 mod channel;
 mod error;
@@ -38,3 +40,6 @@ pub use leave::Giver;
 use message::Offer;
 pub use message::{FromKeeper, FromServer};
 pub use take::{Inherited, Turn, take_over, take_over_volume};
+
+/// The bit of a request's number that says that the kernel sends it again.
+pub const RESENT: u64 = 1 << 63;

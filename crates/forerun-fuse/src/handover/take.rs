@@ -143,19 +143,31 @@ fn begin(
     options: &MountOptions,
     when_ready: impl FnOnce(),
 ) -> Result<(Mount, Notifier), MountError> {
-    if let Served::Image(core) = &served {
-        if core.likeness() != inherited.offer.volume {
+    let image = match &served {
+        Served::Image(core) if core.likeness() != inherited.offer.volume => {
             return Err(inherited.other_image().into());
         }
-        if !inherited.offer.passthrough {
-            core.backings.unavailable();
-        }
-    }
+        Served::Image(core) => Some(Arc::clone(core)),
+        Served::Volume(_) => None,
+    };
     let workers = adapter.workers();
     let adapter = (adapter, workers);
     serve(adapter, served, inherited, options, |inherited, _| {
         when_ready();
-        wait_to_serve(&inherited.keeper, &inherited.descriptors.connection)
+        let connection = &inherited.descriptors.connection;
+        wait_to_serve(&inherited.keeper, connection)?;
+        match (image, &inherited.descriptors.ledger) {
+            // The process that wrote it has ended by now.
+            (Some(core), Some(ledger)) => ledger
+                .try_clone()
+                .and_then(|ledger| core.backings.inherit(ledger, connection.try_clone()?))
+                .map_err(HandoverError::Ledger),
+            (Some(core), None) => {
+                core.backings.unavailable();
+                Ok(())
+            }
+            (None, _) => Ok(()),
+        }
     })
 }
 

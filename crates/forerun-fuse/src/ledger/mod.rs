@@ -11,9 +11,13 @@
 //! file has grown to several times what it says, the sum is appended and the first page made to point
 //! there: two places take turns in that, so that one of them is always whole.
 //!
+//! A mount of an image that keeps data in files of the host has a [table](Registered) of fixed slots instead:
+//! all that its next server needs is which of these files the kernel reads by itself.
+//!
 //! Nothing here knows FUSE or a driver.
 
 mod record;
+mod registered;
 mod resolve;
 mod table;
 
@@ -26,6 +30,7 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 
 pub use record::Record;
+pub use registered::{HostFile, Registered, Registration, Slot};
 pub use resolve::{Found, resolve};
 pub use table::Table;
 

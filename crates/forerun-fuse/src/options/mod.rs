@@ -89,8 +89,9 @@ pub struct MountOptions {
     /// The process that mounts and unmounts for this one, which is in a sandbox by then. No option of
     /// the command line.
     pub outside: Option<Outside>,
-    /// Where the server of a volume writes down what its successor is to know. Nothing where no other
-    /// process is to take the mount over. Not an option in text form.
+    /// Where the server of a volume, or of an image with [`objects`](Self::objects), writes down what its
+    /// successor is to know. Nothing where no other process is to take the mount over. Not an option in
+    /// text form.
     pub ledger: Option<LedgerFile>,
     /// `remount`: change the flags of the mount that is there, see [`remount`](crate::remount()).
     pub remount: bool,

@@ -1,0 +1,56 @@
+//! How far threads at work have come, and what went wrong for them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::eventually;
+
+/// The state of so many threads.
+pub struct Met<const THREADS: usize> {
+    pub stop: AtomicBool,
+    pub rounds: [AtomicU64; THREADS],
+    /// The longest that a round of any thread took.
+    pub longest: Mutex<Duration>,
+    wrong: Mutex<Vec<String>>,
+}
+
+impl<const THREADS: usize> Met<THREADS> {
+    pub fn new() -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            rounds: std::array::from_fn(|_| AtomicU64::new(0)),
+            longest: Mutex::default(),
+            wrong: Mutex::default(),
+        }
+    }
+
+    /// Does `work` until it is to stop or has gone wrong.
+    pub fn repeat(&self, which: usize, mut work: impl FnMut() -> Result<(), String>) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let begin = Instant::now();
+            let done = work();
+            let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+            *longest = begin.elapsed().max(*longest);
+            drop(longest);
+            if let Err(what) = done {
+                let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+                wrong.push(format!("thread {which}: {what}"));
+                return;
+            }
+            self.rounds[which].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until every thread has come two rounds further; fails with what went wrong for one.
+    pub fn all_go_on(&self) {
+        let before = self.rounds.each_ref().map(|n| n.load(Ordering::Relaxed));
+        eventually("all threads go on", || {
+            assert_eq!(*self.wrong.lock().unwrap(), Vec::<String>::new());
+            let now = self.rounds.each_ref().map(|n| n.load(Ordering::Relaxed));
+            now.iter()
+                .zip(before)
+                .all(|(now, before)| *now > before + 1)
+        });
+    }
+}

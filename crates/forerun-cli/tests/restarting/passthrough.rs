@@ -1,0 +1,174 @@
+//! Files of a composefs mount that the kernel reads by itself, while their server is replaced.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Command, Stdio};
+
+use forerun_testkit::generate;
+
+use super::{BIG, Scene, eventually};
+
+/// The files that are opened again and again, `big` among them.
+const FILES: [&str; 4] = ["big", "d3/3", "d5/23", "d0/12"];
+
+/// A shell that was started from the mount, so that its code is mapped from there.
+struct Shell(Child);
+
+impl Shell {
+    fn start(scene: &Scene) -> Self {
+        let mut command = Command::new(scene.path("mnt/shell"));
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self(piped.spawn().unwrap())
+    }
+
+    /// Has the shell compute.
+    fn answers(&mut self, number: u32) {
+        let input = self.0.stdin.as_mut().unwrap();
+        writeln!(input, "echo $(({number} + 1))").unwrap();
+        let mut line = String::new();
+        let output = self.0.stdout.as_mut().unwrap();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        assert_eq!(line, format!("{}\n", number + 1));
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _ended = self.0.wait();
+    }
+}
+
+/// A composefs mount with a shell in it.
+fn scene(options: &str) -> Option<Scene> {
+    let scene = Scene::new("composefs")?;
+    fs::copy("/bin/sh", scene.path("tree/shell")).unwrap();
+    scene.pack("composefs");
+    let options = format!("restarts=1000{options}");
+    scene.mount(&["-o", &options, "--log", "log"]);
+    Some(scene)
+}
+
+/// Requests of one kind to the process that serves.
+fn requests(scene: &Scene, kind: &str) -> u64 {
+    let status = scene.run(&["status", "--json"]).ok().json();
+    status[0]["fuse_requests"][kind].as_u64().unwrap_or(0)
+}
+
+fn open(scene: &Scene, name: &str) -> File {
+    let opened = File::open(scene.path("mnt").join(name));
+    opened.unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn is_whole(scene: &Scene, name: &str, file: &File) {
+    let expected = fs::read(scene.path("tree").join(name)).unwrap();
+    let mut bytes = vec![0; expected.len() + 1];
+    let mut len = 0;
+    while let count @ 1.. = file.read_at(&mut bytes[len..], len as u64).unwrap() {
+        len += count;
+    }
+    assert!(bytes[..len] == expected, "{name}");
+}
+
+/// Unmounts. The child that another test is about to start has the files of this one open until then.
+fn end(scene: &Scene) {
+    eventually("unmounted", || {
+        scene.run(&["umount", "mnt"]).code == Some(0)
+    });
+}
+
+/// Replaces the server so many times while files are open and a program runs, and opens them again.
+pub fn open_again(times: u32, replace: impl Fn(&Scene)) {
+    let Some(scene) = scene("") else {
+        return;
+    };
+    let mut shell = Shell::start(&scene);
+    let mut held: Vec<(&str, File)> = Vec::new();
+    for time in 0..times {
+        held.extend(FILES.map(|name| (name, open(&scene, name))));
+        shell.answers(time);
+        let old = scene.server();
+        replace(&scene);
+        for name in FILES {
+            is_whole(&scene, name, &open(&scene, name));
+        }
+        eventually("another process serves", || scene.server() != old);
+        let started = Command::new(scene.path("mnt/shell"))
+            .args(["-c", "exit 7"])
+            .status();
+        assert_eq!(started.unwrap().code(), Some(7));
+        shell.answers(time);
+        for (name, file) in &held {
+            is_whole(&scene, name, file);
+        }
+        // One file stays open from the first server to the last, others are open for a while or closed.
+        let keep = |n: usize| n == 0 || (time % 5 != 4 && !n.is_multiple_of(3));
+        let mut n = 0..;
+        held.retain(|_| n.next().is_some_and(keep));
+        // No byte of a file goes through the server.
+        assert_eq!(requests(&scene, "read"), 0);
+    }
+    held.clear();
+    drop(shell);
+    let closed = requests(&scene, "release");
+    eventually("a file that was closed is released", || {
+        is_whole(&scene, "d3/3", &open(&scene, "d3/3"));
+        requests(&scene, "release") > closed + FILES.len() as u64
+    });
+    scene.answers();
+    assert_eq!(requests(&scene, "read"), 0);
+    let log = fs::read_to_string(scene.path("log")).unwrap();
+    let mut errors = log.lines().filter(|line| line.contains("ERROR"));
+    assert!(errors.all(|line| line.contains("has died")), "{log}");
+    end(&scene);
+}
+
+/// An object is replaced by another file with its bytes while files are open, before or after the server is.
+pub fn replaced_object(replace: impl Fn(&Scene)) {
+    let Some(scene) = scene(",verity=on") else {
+        return;
+    };
+    let big = generate::bytes(1, BIG);
+    let mut held = open(&scene, "big");
+    replace(&scene);
+    let objects = walk(&scene.path("store"));
+    let object = objects.iter().find(|path| fs::read(path).unwrap() == big);
+    let object = object.unwrap();
+    let copy = object.with_extension("copy");
+    fs::copy(object, &copy).unwrap();
+    fs::rename(&copy, object).unwrap();
+    // The kernel goes on to read the old file for the handle that is there.
+    for _ in 0..3 {
+        let refused = File::open(scene.path("mnt/big")).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(5));
+        replace(&scene);
+    }
+    let mut bytes = Vec::new();
+    held.read_to_end(&mut bytes).unwrap();
+    assert!(bytes == big);
+    drop(held);
+    eventually("the file is closed", || {
+        File::open(scene.path("mnt/big")).is_ok()
+    });
+    let held = [open(&scene, "big"), open(&scene, "big")];
+    replace(&scene);
+    for file in held.iter().chain([&open(&scene, "big")]) {
+        is_whole(&scene, "big", file);
+    }
+    assert_eq!(requests(&scene, "read"), 0);
+    drop(held);
+    end(&scene);
+}
+
+/// The files below a directory.
+fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(dir).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| match path.is_dir() {
+            true => walk(&path),
+            false => vec![path],
+        })
+        .collect()
+}

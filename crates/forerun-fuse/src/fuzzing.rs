@@ -35,6 +35,10 @@ const ERRORS: std::ops::Range<i32> = -511..0;
 const MOST: usize = 64;
 /// The longest answer: 1 MiB of data, and more than the rest takes.
 const LONGEST: usize = (1 << 20) + 4096;
+/// Bit of the opcode in an input: the request is sent again, for a server that has died.
+const RESENT: u8 = 0x80;
+/// Bit of the number of such a request (FUSE_UNIQUE_RESEND).
+const UNIQUE_RESENT: u64 = 1 << 63;
 /// How long an answer may take.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 4,
@@ -249,7 +253,7 @@ impl Kernel {
         let len = usize::from(u16::from_le_bytes([low, high])) % 2048;
         let (arguments, rest) = rest.split_at(len.min(rest.len()));
         // A second INIT and the end are the session's own.
-        if opcode != opcode::DESTROY {
+        if opcode & !RESENT != opcode::DESTROY {
             self.ask(opcode, node, arguments);
         }
         Some(rest)
@@ -257,6 +261,12 @@ impl Kernel {
 
     fn ask(&mut self, opcode: u8, node: u8, arguments: &[u8]) {
         self.unique += 2;
+        let again = if opcode & RESENT == 0 {
+            0
+        } else {
+            UNIQUE_RESENT
+        };
+        let (opcode, unique) = (opcode & !RESENT, self.unique | again);
         let number = match node {
             0xF0.. => u64::from(node) << (node % 64),
             _ => {
@@ -268,7 +278,7 @@ impl Kernel {
         let len = u32::try_from(HEADER + arguments.len()).unwrap_or(0);
         request.extend_from_slice(&len.to_ne_bytes());
         request.extend_from_slice(&u32::from(opcode).to_ne_bytes());
-        request.extend_from_slice(&self.unique.to_ne_bytes());
+        request.extend_from_slice(&unique.to_ne_bytes());
         request.extend_from_slice(&number.to_ne_bytes());
         // User and group 0, a thread that the kernel does not name, nothing behind the arguments.
         request.resize(HEADER, 0);
@@ -277,10 +287,10 @@ impl Kernel {
         let sent = rustix::io::write(&self.socket, &request);
         assert!(sent.is_ok(), "{sent:?}");
         if matches!(opcode, opcode::FORGET | opcode::BATCH_FORGET) {
-            self.forgotten.push(self.unique);
+            self.forgotten.push(unique);
             return;
         }
-        let answer = self.receive(self.unique);
+        let answer = self.receive(unique);
         let room = arguments.get(16..20).and_then(|size| size.try_into().ok());
         let room = u64::from(room.map_or(0, u32::from_ne_bytes));
         match opcode {

@@ -18,6 +18,8 @@ mod context;
 mod direct;
 mod error;
 mod filler;
+#[doc(hidden)]
+pub mod fuzzing;
 mod kernel_log;
 mod loop_device;
 mod mark;

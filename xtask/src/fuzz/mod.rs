@@ -122,11 +122,18 @@ fn limits() -> [String; 2] {
 /// Directories of targets are made here where it exists: in memory.
 const SCRATCH: &str = "/dev/shm";
 
+/// GCC promotes constant arrays of functions to globals and then calls each use of them a use after their
+/// scope: libzstd has such arrays.
+const C_FLAGS: &str = "-fno-sanitize-address-use-after-scope";
+/// Freed memory that AddressSanitizer holds back. By default it is 256 MiB, half of what a target may take.
+const SANITIZER: &str = "quarantine_size_mb=32";
+
 /// Sanitizers and coverage are features of a nightly compiler, which this variable makes the stable one
 /// accept: no second toolchain is needed.
 fn cargo_fuzz(root: &Path) -> Command {
     let mut cargo = process::cargo(root);
     cargo.env("RUSTC_BOOTSTRAP", "1").arg("fuzz");
+    cargo.env("CFLAGS", C_FLAGS).env("ASAN_OPTIONS", SANITIZER);
     if Path::new(SCRATCH).is_dir() {
         cargo.env("TMPDIR", SCRATCH);
     }

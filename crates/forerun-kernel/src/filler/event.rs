@@ -138,6 +138,16 @@ pub fn response(fd: RawFd, verdict: Verdict) -> [u8; 8] {
     bytes
 }
 
+/// Takes bytes as what read(2) gave, for the fuzz targets.
+pub fn exercise(bytes: &[u8]) {
+    let (events, _is_whole) = parse(bytes);
+    // Each takes at least its head.
+    assert!(events.len() <= bytes.len() / size_of::<Head>());
+    for range in events.into_iter().filter_map(|event| event.range) {
+        assert!(range.start <= range.end);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

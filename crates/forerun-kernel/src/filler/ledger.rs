@@ -91,6 +91,19 @@ impl AsFd for Ledger {
     }
 }
 
+/// Takes bytes as the ledger of another process, for the fuzz targets.
+pub fn exercise(bytes: &[u8]) {
+    let Ok(ledger) = Ledger::new() else { return };
+    if ledger.file.write_all_at(bytes, 0).is_err() {
+        return;
+    }
+    let waiting = ledger.waiting();
+    assert!(waiting.is_ok(), "{waiting:?}");
+    if let Ok((events, above)) = waiting {
+        assert!(events.iter().all(|event| (0..above).contains(&event.fd)));
+    }
+}
+
 fn words(bytes: &[u8; 24]) -> [u64; 3] {
     let mut words = [0; 3];
     for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {

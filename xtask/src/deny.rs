@@ -33,7 +33,6 @@ pub fn run(root: &Path) -> Result<()> {
             "--all-features",
             "check",
             "--hide-inclusion-graph",
-            "--disable-fetch",
         ]);
         command.args(["licenses", "bans", "sources"]);
         if has_database {

@@ -31,7 +31,7 @@ enum Command {
     Ci,
     /// The rules of the source tree that no compiler checks
     Tidy,
-    /// Licences, sources and duplicates of the dependencies (cargo-deny, installed if missing)
+    /// Licences, sources, duplicates and known vulnerabilities of the dependencies (cargo-deny, installed if missing)
     Deny,
     /// Install the Debian packages that the tests use, where they are missing
     Packages,

@@ -1,0 +1,123 @@
+//! A place with the program, an image and a mountpoint, and the processes that run there.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::common::{Place, as_nobody, can_mount, is_mounted, romfs, run};
+use forerun_testkit::{eventually, forerun_binary};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Length of the file `big` of the image.
+pub const BIG: usize = 20 * 1024 * 1024 + 777;
+
+/// A place with the program, an image, and a mountpoint.
+pub struct Scene {
+    pub place: Place,
+    pub program: PathBuf,
+    pub image: PathBuf,
+}
+
+impl Scene {
+    /// Nothing where this machine lacks what it takes.
+    pub fn new(name: &str) -> Option<Self> {
+        let place = Place::new(name);
+        let (tree, image) = (place.dir().join("tree"), place.dir().join("image.romfs"));
+        fs::create_dir_all(tree.join("dir")).unwrap();
+        fs::write(tree.join("dir/hello"), "hello\n").unwrap();
+        let bytes = forerun_testkit::generate::bytes(5, BIG);
+        fs::write(tree.join("big"), bytes).unwrap();
+        if !can_mount() || !romfs(&tree, &image, &["-V", name]) {
+            return None;
+        }
+        // A copy, because other users may have no way to where it was built; by another process,
+        // because what this one has open for writing a fork in another test may keep open, and then
+        // it cannot be run.
+        let program = place.dir().join("forerun");
+        let (ok, text) = run(Command::new("cp").arg(forerun_binary()).arg(&program));
+        assert!(ok, "{text}");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        place.give_away();
+        Some(Self {
+            place,
+            program,
+            image,
+        })
+    }
+
+    pub fn mnt(&self) -> PathBuf {
+        self.place.mnt()
+    }
+
+    pub fn forerun(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(words).current_dir(self.place.dir());
+        command
+    }
+
+    pub fn mount(&self, options: &str) -> (bool, String) {
+        run(self
+            .forerun(&["mount", "-o", options, "image.romfs", "mnt"])
+            .arg("--log=log"))
+    }
+
+    pub fn mount_as_nobody(&self, options: &str) -> (bool, String) {
+        let mut command = as_nobody(&self.program);
+        command.args(["mount", "-o", options, "image.romfs", "mnt"]);
+        run(command.current_dir(self.place.dir()))
+    }
+
+    /// The processes that keep and serve the mount; the program's copy here runs nowhere else.
+    pub fn processes(&self) -> Vec<Pid> {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let of_scene = processes.filter(|entry| {
+            let exe = fs::read_link(entry.path().join("exe"));
+            // A process that has ended, and that its parent has not waited for, has no exe.
+            exe.is_ok_and(|exe| exe == self.program)
+        });
+        let pids = of_scene.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter_map(Pid::from_raw).collect()
+    }
+
+    /// One of them.
+    pub fn server(&self) -> Option<Pid> {
+        self.processes().into_iter().next()
+    }
+
+    /// Sends a signal to one of the processes; SIGKILL to all, until there are none.
+    pub fn signal(&self, signal: Signal) {
+        assert!(self.server().is_some());
+        if signal != Signal::KILL {
+            return kill_process(self.server().unwrap(), signal).unwrap();
+        }
+        eventually("all have ended", || {
+            for pid in self.processes() {
+                // It may have ended meanwhile.
+                let _ended = kill_process(pid, Signal::KILL);
+            }
+            self.server().is_none()
+        });
+    }
+
+    pub fn is_gone(&self) {
+        eventually("the process has ended", || self.server().is_none());
+        assert!(!is_mounted(&self.mnt()));
+    }
+
+    pub fn answers(&self) {
+        assert_eq!(fs::read(self.mnt().join("dir/hello")).unwrap(), b"hello\n");
+        assert_eq!(fs::read_dir(self.mnt()).unwrap().count(), 2);
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for _ in 0..3 {
+            for pid in self.processes() {
+                // Whatever the test expected of it. A keeper may start another before it ends.
+                let _ended_meanwhile = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}

@@ -15,17 +15,36 @@ use forerun_fuse::mounts;
 const FOR_WRITERS: Duration = Duration::from_secs(10);
 /// How long a process that reads may take.
 const FOR_READERS: Duration = Duration::from_secs(1);
+/// How long the threads of a process that has ended may take.
+const FOR_THE_ENDED: Duration = Duration::from_secs(60);
 /// From one attempt to the next.
 const STEP: Duration = Duration::from_millis(5);
 
 /// Opens a volume, again and again while a process that may be about to end has it.
-pub fn patiently<T>(image: &Path, mut open: impl FnMut() -> Result<T>) -> Result<T> {
+pub fn patiently<T>(image: &Path, open: impl FnMut() -> Result<T>) -> Result<T> {
     let source = image.canonicalize();
     let source = source.as_deref().unwrap_or(image);
+    again(open, |error| patience(error, source))
+}
+
+/// Opens a volume, again and again while the process that had it, and has ended, holds its lock. The lock
+/// goes with the last thread of that process, which may hang in the device.
+pub fn after_the_end<T>(open: impl FnMut() -> Result<T>) -> Result<T> {
+    again(open, |error| match InUse::of(error) {
+        Some(in_use) if in_use.is_lock() => FOR_THE_ENDED,
+        _ => Duration::ZERO,
+    })
+}
+
+/// Opens until that succeeds, or `patience` with the error is at an end.
+fn again<T>(
+    mut open: impl FnMut() -> Result<T>,
+    patience: impl Fn(&Error) -> Duration,
+) -> Result<T> {
     let begun = Instant::now();
     loop {
         match open() {
-            Err(error) if patience(&error, source) > begun.elapsed() => std::thread::sleep(STEP),
+            Err(error) if patience(&error) > begun.elapsed() => std::thread::sleep(STEP),
             opened => return opened,
         }
     }

@@ -7,22 +7,16 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use forerun::locks::{self, Held};
-use forerun::{Error, EventSink, FileDevice, InUse, Locking, OpenOptions, TraceWriter, VolumeMut};
+use forerun::{Error, EventSink, FileDevice, Locking, OpenOptions, TraceWriter, VolumeMut};
 use forerun_fuse::MountOptions;
 
 use super::{MountArgs, daemon};
 use crate::context::Context;
 use crate::error::{Failure, Result};
-use crate::patience::patiently;
+use crate::patience::{after_the_end, patiently};
 use crate::source;
-
-/// How long the process before this one may take to let go of the volume.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// From one attempt to the next.
-const STEP: Duration = Duration::from_millis(5);
 
 /// A volume that is open for reading and writing, and of which nothing has been parsed.
 pub struct Prepared {
@@ -112,16 +106,7 @@ pub fn open(
 pub fn prepare_again(args: &MountArgs, options: &MountOptions) -> Result<Prepared> {
     let mut open = options.open_options();
     open.format.clone_from(&args.format);
-    let begun = Instant::now();
-    let device = loop {
-        match locks::device(&args.image, &open) {
-            // The lock goes with the last thread of the process, which may hang in the device.
-            Err(error) if is_locked(&error) && begun.elapsed() < PATIENCE => {
-                std::thread::sleep(STEP);
-            }
-            opened => break opened,
-        }
-    };
+    let device = after_the_end(|| locks::device(&args.image, &open));
     Ok(Prepared {
         device: device.map_err(|error| failed_to_open(error, &open, args))?,
         readable: None,
@@ -155,10 +140,6 @@ pub fn recover(
 
 fn failed_to_open(error: Error, open: &OpenOptions, args: &MountArgs) -> Failure {
     source::from_open(error, open).of(args.image.display())
-}
-
-fn is_locked(error: &Error) -> bool {
-    InUse::of(error).is_some_and(InUse::is_lock)
 }
 
 /// Whether the file may be read, but not written.

@@ -21,17 +21,17 @@ use restarting::{BIG, NOBODY, Scene, eventually, is_running};
 use rustix::process::Pid;
 
 #[test]
-fn nobody_notices_squashfs() {
+fn readers_of_squashfs_notice_no_restart() {
     ten_times_under_load("squashfs");
 }
 
 #[test]
-fn nobody_notices_erofs() {
+fn readers_of_erofs_notice_no_restart() {
     ten_times_under_load("erofs");
 }
 
 #[test]
-fn nobody_notices_composefs() {
+fn readers_of_composefs_notice_no_restart() {
     ten_times_under_load("composefs");
 }
 

@@ -38,23 +38,13 @@ pub fn romfs(bytes: &[u8]) {
 pub fn squashfs(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let writer = Writer::Squashfs(options::squashfs(&mut input));
-    compare(
-        &writer,
-        &tree(&mut input, ALL),
-        &Keeps::EVERYTHING,
-        OpenOptions::default(),
-    );
+    keeps_everything(&writer, &mut input, OpenOptions::default());
 }
 
 pub fn erofs(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let writer = Writer::Erofs(options::erofs(&mut input));
-    compare(
-        &writer,
-        &tree(&mut input, ALL),
-        &Keeps::EVERYTHING,
-        OpenOptions::default(),
-    );
+    keeps_everything(&writer, &mut input, OpenOptions::default());
 }
 
 pub fn composefs(bytes: &[u8]) {
@@ -71,7 +61,11 @@ pub fn composefs(bytes: &[u8]) {
         ..OpenOptions::default()
     };
     let writer = Writer::Composefs(options);
-    compare(&writer, &tree(&mut input, ALL), &Keeps::EVERYTHING, open);
+    keeps_everything(&writer, &mut input, open);
+}
+
+fn keeps_everything(writer: &Writer, input: &mut Input<'_>, open: OpenOptions) {
+    compare(writer, &tree(input, ALL), &Keeps::EVERYTHING, open);
 }
 
 pub fn exfat(bytes: &[u8]) {

@@ -51,18 +51,19 @@ pub fn mount_complete(inputs: &Inputs, image: Image, options: &[OsString]) -> Re
     let cache = inputs.complete_cache();
     let mounted = mount(inputs, inputs.address(image), &cache, &all)?;
     let start = Instant::now();
-    while !is_detached(inputs, &mounted.path())? {
+    while !is_complete(inputs, &mounted.path())? {
         ensure!(start.elapsed() < PATIENCE, "not all here in {PATIENCE:?}");
         thread::sleep(Duration::from_millis(20));
     }
     Ok(mounted)
 }
 
-/// Whether `forerun status` says that the mount needs no network.
-fn is_detached(inputs: &Inputs, point: &Path) -> Result<bool> {
+/// Whether `forerun status` says that all of the image is in the cache. The mount keeps its way to the
+/// network until it has verified every chunk, which is part of what is measured.
+fn is_complete(inputs: &Inputs, point: &Path) -> Result<bool> {
     let said = process::output(Command::new(&inputs.forerun).args(["status", "--json"]))?;
     let mounts: Value = serde_json::from_str(&said).context("forerun status --json")?;
     let mut mounts = mounts.as_array().into_iter().flatten();
     let mount = mounts.find(|mount| mount["dir"].as_str().map(Path::new) == Some(point));
-    Ok(mount.is_some_and(|mount| mount["remote"]["detached"] == true))
+    Ok(mount.is_some_and(|mount| mount["remote"]["complete"] == true))
 }

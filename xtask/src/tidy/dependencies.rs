@@ -25,7 +25,7 @@ pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
     let used: BTreeSet<&str> = packages
         .iter()
         .flat_map(|package| &package.dependencies)
-        .filter(|dependency| dependency.external)
+        .filter(|dependency| dependency.is_external())
         .map(|dependency| dependency.name.as_str())
         .collect();
     let rows = rows(&map.text);
@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn table() {
         let packages = [Package::new(
-            "forerun-cli",
-            &["clap", "forerun", "dev:insta"],
+            "crates/front/cli",
+            &["clap", "crates/forerun", "dev:insta"],
         )];
         let head = "# Map\n\n## Dependencies\n\n| crate | why |\n|---|---|\n";
         for (rows, sound) in [

@@ -2,23 +2,24 @@
 //! re-export would still be written down there.
 
 use super::Violation;
-use super::arrows::{DRIVERS, FRONT_ENDS, FUSE, REMOTE, driver_arrow};
+use super::arrows::driver_arrow;
 use super::lexer::code_only;
+use super::manifest::Package;
+use super::rooms::Room;
 use super::sources::SourceFile;
 
-/// What starts servers for tests, and fails between them and what is tested. Only tests depend on it.
-const TESTKIT: &str = "forerun-testkit";
-
 /// All names of crates and modules that a crate may not use.
-pub fn check(files: &[SourceFile]) -> Vec<Violation> {
+pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
-        let Some(package) = file.package() else {
+        let Some((room, dir)) = Room::of(&file.path) else {
             continue;
         };
+        let package = packages.iter().find(|package| package.dir == dir);
+        let name = package.map_or(dir, |package| package.name.as_str());
         let code = code_only(&file.text);
         for (index, line) in code.lines().enumerate() {
-            for message in refuse(package, line) {
+            for message in refuse((name, room), packages, line) {
                 violations.push(Violation {
                     place: file.path.clone(),
                     line: index + 1,
@@ -30,20 +31,21 @@ pub fn check(files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-fn refuse(package: &str, line: &str) -> Vec<String> {
+fn refuse(package: (&str, Room), packages: &[Package], line: &str) -> Vec<String> {
     let mut messages = Vec::new();
-    for on in DRIVERS.iter().chain(FRONT_ENDS) {
-        let name = on.replace('-', "_");
-        if let Some(reason) = driver_arrow(package, on)
+    for on in packages {
+        let name = on.name.replace('-', "_");
+        if let Some(room) = on.room()
+            && let Some(reason) = driver_arrow(package, (&on.name, room))
             && has_word(line, &name)
         {
             messages.push(format!("uses {name}: {reason}"));
         }
     }
-    if package != FUSE && has_word(line, "fuser") {
+    if package.0 != "forerun-fuse" && has_word(line, "fuser") {
         messages.push("uses fuser: only forerun-fuse knows FUSE".to_string());
     }
-    if package != REMOTE && package != TESTKIT && opens_sockets(line) {
+    if !matches!(package.1, Room::Remote | Room::Test) && opens_sockets(line) {
         messages.push("uses std::net: only forerun-remote opens sockets".to_string());
     }
     messages
@@ -77,6 +79,19 @@ mod tests {
 
     #[test]
     fn table() {
+        let packages = [
+            "crates/forerun",
+            "crates/io",
+            "crates/formats/romfs",
+            "crates/formats/squashfs",
+            "crates/formats/erofs",
+            "crates/formats/composefs",
+            "crates/front/cli",
+            "crates/front/export",
+            "crates/front/fuse",
+            "crates/store/remote",
+        ]
+        .map(|dir| Package::new(dir, &[]));
         for (path, text, sound) in [
             (
                 "crates/forerun/src/registry.rs",
@@ -84,102 +99,102 @@ mod tests {
                 true,
             ),
             (
-                "crates/forerun-fuse/src/lib.rs",
+                "crates/front/fuse/src/lib.rs",
                 "// as forerun_romfs does",
                 true,
             ),
             (
-                "crates/forerun-fuse/src/lib.rs",
+                "crates/front/fuse/src/lib.rs",
                 "let s = \"forerun_romfs\";",
                 true,
             ),
             (
-                "crates/forerun-fuse/src/lib.rs",
+                "crates/front/fuse/src/lib.rs",
                 "use forerun_romfs_like;",
                 true,
             ),
             (
-                "crates/forerun-fuse/src/lib.rs",
+                "crates/front/fuse/src/lib.rs",
                 "use fuser::Session;",
                 true,
             ),
             (
-                "crates/forerun-composefs/src/lib.rs",
+                "crates/formats/composefs/src/lib.rs",
                 "use forerun_erofs::Erofs;",
                 true,
             ),
             (
-                "crates/forerun-remote/src/http.rs",
+                "crates/store/remote/src/http.rs",
                 "use std::net::TcpStream;",
                 true,
             ),
             (
-                "crates/forerun-testkit/src/servers/port.rs",
+                "crates/test/kit/src/servers/port.rs",
                 "use std::net::TcpListener;",
                 true,
             ),
             (
-                "crates/forerun-romfs/tests/x.rs",
+                "crates/formats/romfs/tests/x.rs",
                 "use forerun_romfs::FORMAT;",
                 true,
             ),
             (
-                "crates/forerun-io/src/a.rs",
+                "crates/io/src/a.rs",
                 "use std::os::unix::net::UnixStream;",
                 true,
             ),
             (
-                "crates/forerun-fuse/src/lib.rs",
+                "crates/front/fuse/src/lib.rs",
                 "use forerun_romfs::FORMAT;",
                 false,
             ),
             (
-                "crates/forerun-fuse/src/a/b.rs",
+                "crates/front/fuse/src/a/b.rs",
                 "\n\nforerun_romfs :: open()",
                 false,
             ),
             (
-                "crates/forerun-export/src/lib.rs",
+                "crates/front/export/src/lib.rs",
                 "extern crate forerun_squashfs;",
                 false,
             ),
             (
-                "crates/forerun-cli/tests/cli.rs",
+                "crates/front/cli/tests/cli.rs",
                 "use forerun_erofs as e;",
                 false,
             ),
             (
-                "crates/forerun-romfs/src/lib.rs",
+                "crates/formats/romfs/src/lib.rs",
                 "use forerun_fuse::mount;",
                 false,
             ),
             (
-                "crates/forerun-romfs/src/lib.rs",
+                "crates/formats/romfs/src/lib.rs",
                 "use forerun_squashfs::x;",
                 false,
             ),
             (
-                "crates/forerun-cli/src/main.rs",
+                "crates/front/cli/src/main.rs",
                 "use fuser::Session;",
                 false,
             ),
             (
-                "crates/forerun-io/src/http.rs",
+                "crates/io/src/http.rs",
                 "use std::net::TcpStream;",
                 false,
             ),
             (
-                "crates/forerun-io/src/http.rs",
+                "crates/io/src/http.rs",
                 "use std::{io, net};",
                 false,
             ),
             (
-                "crates/forerun-io/src/http.rs",
+                "crates/io/src/http.rs",
                 "let s = std :: net :: UdpSocket::bind;",
                 false,
             ),
         ] {
-            let found = check(&[SourceFile::new(path, text)]);
+            let found = check(&packages, &[SourceFile::new(path, text)]);
             assert_eq!(found.is_empty(), sound, "{path}: {text}: {found:?}");
         }
     }

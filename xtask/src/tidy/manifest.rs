@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::rooms::Room;
 use crate::process;
 
 /// A crate of the workspace.
@@ -12,6 +13,8 @@ use crate::process;
 pub struct Package {
     /// Its name.
     pub name: String,
+    /// Its folder below the root.
+    pub dir: String,
     /// What its manifest names, each once.
     pub dependencies: Vec<Dependency>,
 }
@@ -23,8 +26,22 @@ pub struct Dependency {
     pub name: String,
     /// Whether only tests and benches use it.
     pub dev: bool,
+    /// Its folder below the root; `None` where it comes from a registry.
+    pub dir: Option<String>,
+}
+
+impl Package {
+    /// What its folder says it is.
+    pub fn room(&self) -> Option<Room> {
+        Room::of(&self.dir).map(|(room, _)| room)
+    }
+}
+
+impl Dependency {
     /// Whether it comes from a registry and not from the tree.
-    pub external: bool,
+    pub const fn is_external(&self) -> bool {
+        self.dir.is_none()
+    }
 }
 
 /// Reads the workspace at `root`, and `fuzz/` beside it, which is a workspace of its own.
@@ -44,12 +61,16 @@ pub fn read(root: &Path) -> Result<Vec<Package>> {
         ]);
         let json = process::output(command.args(["--manifest-path", manifest]))?;
         let metadata: Value = serde_json::from_str(&json).context("output of cargo metadata")?;
-        packages.extend(parse(&metadata));
+        packages.extend(parse(root, &metadata));
     }
     Ok(packages)
 }
 
-fn parse(metadata: &Value) -> Vec<Package> {
+fn parse(root: &Path, metadata: &Value) -> Vec<Package> {
+    let below = |path: &Path| {
+        let path = path.strip_prefix(root).unwrap_or(path);
+        path.to_string_lossy().into_owned()
+    };
     let list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_string();
     list(metadata, "packages")
@@ -60,13 +81,15 @@ fn parse(metadata: &Value) -> Vec<Package> {
                 .map(|dependency| Dependency {
                     name: text(dependency, "name"),
                     dev: dependency["kind"] == "dev",
-                    external: dependency["path"].is_null(),
+                    dir: dependency["path"].as_str().map(|path| below(Path::new(path))),
                 })
                 .collect();
             dependencies.sort();
             dependencies.dedup();
+            let manifest = text(package, "manifest_path");
             Package {
                 name: text(package, "name"),
+                dir: Path::new(&manifest).parent().map(below).unwrap_or_default(),
                 dependencies,
             }
         })
@@ -75,15 +98,25 @@ fn parse(metadata: &Value) -> Vec<Package> {
 
 #[cfg(test)]
 impl Package {
-    /// For the tests of the rules: `dev:` before a name marks a dev-dependency.
-    pub fn new(name: &str, dependencies: &[&str]) -> Self {
-        let dependency = |name: &&str| Dependency {
-            name: name.trim_start_matches("dev:").to_string(),
-            dev: name.starts_with("dev:"),
-            external: !name.contains("forerun"),
+    /// For the tests of the rules: a crate in the folder `dir`. What has no slash comes from a registry;
+    /// `dev:` before a name marks a dev-dependency.
+    pub fn new(dir: &str, dependencies: &[&str]) -> Self {
+        let name = |dir: &str| match dir.rsplit_once('/') {
+            Some((_, "forerun")) => "forerun".to_string(),
+            Some((_, last)) => format!("forerun-{last}"),
+            None => dir.to_string(),
+        };
+        let dependency = |text: &&str| {
+            let dir = text.trim_start_matches("dev:");
+            Dependency {
+                name: name(dir),
+                dev: text.starts_with("dev:"),
+                dir: dir.contains('/').then(|| dir.to_string()),
+            }
         };
         Self {
-            name: name.to_string(),
+            name: name(dir),
+            dir: dir.to_string(),
             dependencies: dependencies.iter().map(dependency).collect(),
         }
     }

@@ -12,6 +12,7 @@ mod links;
 mod manifest;
 mod places;
 mod promises;
+mod rooms;
 mod sources;
 mod text;
 
@@ -57,7 +58,7 @@ fn check(root: &Path) -> Result<Vec<Violation>> {
     let packages = manifest::read(root)?;
     let files = sources::read(root)?;
     let mut violations = arrows::check(&packages);
-    violations.extend(imports::check(&files));
+    violations.extend(imports::check(&packages, &files));
     violations.extend(escapes::check(&files));
     violations.extend(dependencies::check(&packages, &files));
     violations.extend(text::check(&files));
@@ -83,7 +84,7 @@ mod tests {
         };
         write(
             "Cargo.toml",
-            "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\n",
+            "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*/*\"]\n",
         );
         write("ARCHITECTURE.md", "# Map\n\n## Dependencies\n");
         let manifest = |name: &str, dependencies: &str| {
@@ -93,23 +94,23 @@ mod tests {
             )
         };
         write(
-            "crates/forerun-romfs/Cargo.toml",
+            "crates/formats/romfs/Cargo.toml",
             &manifest("forerun-romfs", ""),
         );
-        write("crates/forerun-romfs/src/lib.rs", "//! A driver.\n");
+        write("crates/formats/romfs/src/lib.rs", "//! A driver.\n");
         let dependency = match imports_driver {
-            true => "forerun-romfs = { path = \"../forerun-romfs\" }\n",
+            true => "forerun-romfs = { path = \"../../formats/romfs\" }\n",
             false => "",
         };
         write(
-            "crates/forerun-fuse/Cargo.toml",
+            "crates/front/fuse/Cargo.toml",
             &manifest("forerun-fuse", dependency),
         );
         let body = match imports_driver {
             true => "//! A front end.\n\npub use forerun_romfs as driver;\n",
             false => "//! A front end.\n",
         };
-        write("crates/forerun-fuse/src/lib.rs", body);
+        write("crates/front/fuse/src/lib.rs", body);
         dir
     }
 
@@ -124,7 +125,7 @@ mod tests {
         let shown: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert_eq!(shown.len(), 2, "{shown:?}");
         assert!(
-            shown[0].starts_with("crates/forerun-fuse/src/lib.rs:3: "),
+            shown[0].starts_with("crates/front/fuse/src/lib.rs:3: "),
             "{shown:?}"
         );
         assert!(

@@ -29,17 +29,6 @@ impl SourceFile {
             .split('/')
             .any(|part| part == "tests" || part == "benches")
     }
-
-    /// Name of the crate it belongs to.
-    pub fn package(&self) -> Option<&str> {
-        match self.path.split_once('/')? {
-            ("crates", rest) => Some(rest.split_once('/')?.0),
-            ("fuzz", _) => Some("forerun-fuzz"),
-            ("benches", _) => Some("forerun-benches"),
-            ("xtask", _) => Some("xtask"),
-            _ => None,
-        }
-    }
 }
 
 /// Reads all text files that are tracked, or would be when added. What holds a NUL byte is not text.

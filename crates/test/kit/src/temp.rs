@@ -1,0 +1,102 @@
+//! Places: temporary directories, the workspace, the binary under test; and waiting.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+pub use tempfile::TempDir;
+
+/// A directory of the test's own, removed when dropped.
+///
+/// # Panics
+/// If it cannot be made.
+#[must_use]
+pub fn temp_dir(name: &str) -> TempDir {
+    tempfile::Builder::new()
+        .prefix(&format!("forerun-{name}-"))
+        .tempdir()
+        .expect("a temporary directory")
+}
+
+/// A directory of the test's own in memory, removed when dropped; on disk where `/dev/shm` has less than
+/// `bytes` available. For tests that make more files than a disk makes and removes in good time, or that
+/// need no disk.
+///
+/// # Panics
+/// If it cannot be made.
+#[must_use]
+pub fn memory_dir(name: &str, bytes: u64) -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let has_room = rustix::fs::statvfs(memory)
+        .is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) >= bytes);
+    let mut builder = tempfile::Builder::new();
+    let prefix = format!("forerun-{name}-");
+    builder.prefix(&prefix);
+    match has_room.then(|| builder.tempdir_in(memory)) {
+        Some(Ok(dir)) => dir,
+        _ => temp_dir(name),
+    }
+}
+
+/// The top of the source tree.
+///
+/// # Panics
+/// If the crate was moved out of it.
+#[must_use]
+pub fn workspace_root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(3)
+        .expect("crates/test/kit lies three levels below the workspace")
+}
+
+/// Names the `forerun` program to test, where that was built before.
+pub const PROGRAM: &str = "FORERUN_PROGRAM";
+
+/// The `forerun` program: what [`PROGRAM`] names, or else built on first use. For tests outside the
+/// crate that makes it; tests in that crate have `CARGO_BIN_EXE_forerun`.
+///
+/// # Panics
+/// If it does not build, or is not where it should be.
+#[must_use]
+pub fn forerun_binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        if let Some(program) = std::env::var_os(PROGRAM) {
+            let program = PathBuf::from(program);
+            assert!(program.is_file(), "{PROGRAM}={}", program.display());
+            return program;
+        }
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let output = Command::new(cargo)
+            .args(["build", "--quiet", "--package", "forerun-cli", "--bin"])
+            .args(["forerun", "--message-format", "json-render-diagnostics"])
+            .current_dir(workspace_root())
+            .output()
+            .expect("cargo runs");
+        assert!(
+            output.status.success(),
+            "forerun does not build:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let messages = String::from_utf8_lossy(&output.stdout);
+        let path = messages
+            .split("\"executable\":\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .last();
+        PathBuf::from(path.expect("cargo names the executable"))
+    })
+}
+
+/// Waits until something has happened that nobody tells of.
+///
+/// # Panics
+/// If it has not within a minute.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !holds() {
+        assert!(std::time::Instant::now() < patience, "still not: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}

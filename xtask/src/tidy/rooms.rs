@@ -1,0 +1,115 @@
+//! The folder of a crate says what it is, and so what it may depend on.
+//!
+//! A new format is a folder in `crates/formats`; no table of this program has to learn its name.
+
+/// The kind of a crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// `crates/io`: files, devices, caches of blocks.
+    Io,
+    /// `crates/codec`: compressors.
+    Codec,
+    /// `crates/vfs`: the seam between drivers and engine.
+    Vfs,
+    /// `crates/build`: what writers of images share.
+    Build,
+    /// `crates/engine`: moves the blocks.
+    Engine,
+    /// `crates/formats/*`: a driver, and its writer where it has one.
+    Format,
+    /// `crates/store/cache`: chunks of remote images on disk.
+    Cache,
+    /// `crates/store/remote`: the only crate that opens sockets.
+    Remote,
+    /// `crates/forerun`: the library.
+    Library,
+    /// `crates/front/*`: what users meet.
+    Front,
+    /// `crates/front/cli` and other programs, which put front ends together.
+    Program,
+    /// `crates/front/sandbox`: what a process gives up.
+    Sandbox,
+    /// `crates/test/kit` and `crates/test/servers`: what tests share.
+    Test,
+    /// Fuzz targets, benches and this program: they look at everything, and nothing looks at them.
+    Observer,
+}
+
+impl Room {
+    /// The kind of the crate that a path below the root belongs to, and the crate's folder.
+    pub fn of(path: &str) -> Option<(Self, &str)> {
+        let parts: Vec<&str> = path.split('/').collect();
+        let (room, depth) = match *parts.as_slice() {
+            ["crates", "io", ..] => (Self::Io, 2),
+            ["crates", "codec", ..] => (Self::Codec, 2),
+            ["crates", "vfs", ..] => (Self::Vfs, 2),
+            ["crates", "build", ..] => (Self::Build, 2),
+            ["crates", "engine", ..] => (Self::Engine, 2),
+            ["crates", "forerun", ..] => (Self::Library, 2),
+            ["crates", "formats", _, ..] => (Self::Format, 3),
+            ["crates", "store", "cache", ..] => (Self::Cache, 3),
+            ["crates", "store", "remote", ..] => (Self::Remote, 3),
+            ["crates", "front", "cli" | "python", ..] => (Self::Program, 3),
+            ["crates", "front", "sandbox", ..] => (Self::Sandbox, 3),
+            ["crates", "front", _, ..] => (Self::Front, 3),
+            ["crates", "test", "kit" | "servers", ..] => (Self::Test, 3),
+            ["crates", "test", "fuzzing", ..] => (Self::Observer, 3),
+            ["fuzz" | "benches" | "xtask", ..] => (Self::Observer, 1),
+            _ => return None,
+        };
+        let len = parts[..depth].iter().map(|part| part.len() + 1).sum::<usize>() - 1;
+        Some((room, &path[..len]))
+    }
+
+    /// Whether a crate of this kind may depend on one of the kind `on`, tests aside.
+    pub fn may_depend_on(self, on: Self) -> bool {
+        use Room::{Build, Cache, Codec, Engine, Format, Front, Io, Library, Remote, Sandbox, Vfs};
+        let is_base = matches!(on, Io | Codec | Vfs | Build | Engine);
+        match self {
+            Io | Codec | Sandbox => false,
+            Vfs => matches!(on, Io | Codec),
+            Build | Engine => matches!(on, Io | Codec | Vfs),
+            Format => matches!(on, Io | Codec | Vfs | Build),
+            Cache => on == Io,
+            Remote => matches!(on, Io | Cache),
+            Library => is_base || matches!(on, Format | Cache | Remote),
+            Front => is_base || on == Library,
+            Self::Program => is_base || matches!(on, Library | Front | Sandbox),
+            Self::Test => is_base || on == Self::Test,
+            Self::Observer => true,
+        }
+    }
+
+    /// Whether users meet it: a front end, or a program made of them.
+    pub fn is_front(self) -> bool {
+        matches!(self, Self::Front | Self::Program)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table() {
+        for (path, expected) in [
+            ("crates/io/src/a.rs", Some((Room::Io, "crates/io"))),
+            ("crates/forerun", Some((Room::Library, "crates/forerun"))),
+            (
+                "crates/formats/new/src/lib.rs",
+                Some((Room::Format, "crates/formats/new")),
+            ),
+            (
+                "crates/front/cli/tests/a.rs",
+                Some((Room::Program, "crates/front/cli")),
+            ),
+            ("crates/front/new", Some((Room::Front, "crates/front/new"))),
+            ("xtask/src/main.rs", Some((Room::Observer, "xtask"))),
+            ("crates/store/new", None),
+            ("crates/new/src/lib.rs", None),
+            ("README.md", None),
+        ] {
+            assert_eq!(Room::of(path), expected, "{path}");
+        }
+    }
+}

@@ -2,8 +2,7 @@
 //!
 //! [`Reader`] turns the extents of a [`FileSystem`](forerun_vfs::FileSystem) into bytes: demand
 //! reads, readahead, the decode cache, bulk streams. [`MetadataSource`] is what a driver reads its
-//! metadata through. [`build`] holds what every writer starts from: a tree scanned from a directory
-//! or a tar stream.
+//! metadata through.
 //!
 //! Threads, no async runtime; nothing here knows FUSE or errno.
 
@@ -11,7 +10,6 @@ mod ahead;
 mod assembly;
 mod blobs;
 mod buffer;
-pub mod build;
 mod bulk;
 mod data;
 mod decoded;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use forerun_io::{BlockGeometry, MemoryLimit, Mib, page_size};
+use forerun_io::{BlockGeometry, MemoryLimit, Mib, page_size, with_block_buffers};
 
 /// How an image is read. The defaults suit a local image, and the memory that the process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,9 +19,6 @@ pub struct EngineOptions {
     /// Largest request to the source, in bytes.
     pub max_request: u64,
 }
-
-/// Default of [`EngineOptions::cache`] where memory is not scarce.
-const CACHE: u64 = 256 << 20;
 
 /// Memory that a thread of the pool may take: a block of 1 MiB as it is stored and as it is decoded,
 /// what decodes it, and what the allocator keeps for a thread.
@@ -40,7 +37,7 @@ impl EngineOptions {
         Self {
             large_blocks: true,
             readahead: 8 << 20,
-            cache: limit.eighth(CACHE),
+            cache: limit.block_cache(),
             threads: 0,
             max_request: 4 << 20,
         }
@@ -68,7 +65,7 @@ impl EngineOptions {
     /// Returns the most memory that blocks take: those in the cache, and buffers to be used again.
     #[must_use]
     pub const fn memory(&self) -> u64 {
-        with_buffers(self.cache)
+        with_block_buffers(self.cache)
     }
 
     /// Returns the memory for cached blocks, and the limit of the process.
@@ -95,10 +92,6 @@ impl EngineOptions {
     }
 }
 
-const fn with_buffers(cache: u64) -> u64 {
-    cache.saturating_add(cache / 8)
-}
-
 /// The memory for cached blocks, next to the limit of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryUse {
@@ -114,7 +107,7 @@ impl MemoryUse {
     pub fn exceeds_limit(&self) -> bool {
         // The default never does, however small the limit.
         self.cache > EngineOptions::within(&self.limit).cache
-            && self.limit.is_exceeded_by(with_buffers(self.cache))
+            && self.limit.is_exceeded_by(with_block_buffers(self.cache))
     }
 }
 
@@ -123,7 +116,7 @@ impl fmt::Display for MemoryUse {
         let Self { cache, limit } = self;
         let why = match EngineOptions::within(limit).cache {
             default if default != *cache => "as asked for; the limit is",
-            CACHE => "the default; the limit is",
+            MemoryLimit::BLOCK_CACHE => "the default; the limit is",
             _ => "an eighth of",
         };
         write!(f, "{} for cached blocks, {why} {limit}", Mib(*cache))

@@ -29,14 +29,23 @@
 //! ```
 
 mod devices;
+mod from_image;
 mod identify;
 mod image;
 pub mod locks;
+pub mod objects;
 mod payload;
 mod registry;
 pub mod repair;
 mod undo;
 mod volume;
+
+/// Trees of nodes for writers: from directories, tar streams, lists and images.
+pub mod build {
+    pub use forerun_build::*;
+
+    pub use crate::from_image::{ImageOptions, from_image};
+}
 
 /// Chunks of remote images on disk.
 pub use forerun_cache as cache;
@@ -45,7 +54,6 @@ pub use forerun_codec::{
 };
 pub use forerun_composefs as composefs;
 pub use forerun_composefs::write::ComposefsOptions;
-pub use forerun_engine::build;
 pub use forerun_engine::{Bulk, Data, EngineOptions, MemoryUse, Reader, Volume};
 pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};
 pub use forerun_exfat::write::{ExfatOptions, NotKept, WhatIsLost};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use forerun_build::{BuildError, ImageOutput, Tree, warn_of_large_tree};
 use forerun_composefs::Digest;
 use forerun_composefs::write::ComposefsOptions;
-use forerun_engine::build::{BuildError, ImageOutput, Tree, warn_of_large_tree};
 use forerun_erofs::write::ErofsOptions;
 use forerun_exfat::write::{ExfatOptions, NotKept};
 use forerun_io::Observer;

@@ -50,7 +50,7 @@ pub use geometry::{BlockGeometry, LEGACY_BLOCK, page_size};
 pub use limits::Limits;
 pub use memory::MemorySource;
 pub use memory_device::MemoryDevice;
-pub use memory_limit::{MemoryLimit, Mib, SetBy};
+pub use memory_limit::{MemoryLimit, Mib, SetBy, with_block_buffers};
 pub use mountinfo::{MountEntry, is_mounted_for_writing, mounts, parse_mounts};
 pub use mountpoint::{Mountpoint, Sight, VisibleMount, find_mount, mount_at, mount_of};
 pub use num::{saturating_usize, u64_from};

@@ -113,11 +113,7 @@ mod tests {
                 "use forerun_romfs_like;",
                 true,
             ),
-            (
-                "crates/front/fuse/src/lib.rs",
-                "use fuser::Session;",
-                true,
-            ),
+            ("crates/front/fuse/src/lib.rs", "use fuser::Session;", true),
             (
                 "crates/formats/composefs/src/lib.rs",
                 "use forerun_erofs::Erofs;",
@@ -173,21 +169,9 @@ mod tests {
                 "use forerun_squashfs::x;",
                 false,
             ),
-            (
-                "crates/front/cli/src/main.rs",
-                "use fuser::Session;",
-                false,
-            ),
-            (
-                "crates/io/src/http.rs",
-                "use std::net::TcpStream;",
-                false,
-            ),
-            (
-                "crates/io/src/http.rs",
-                "use std::{io, net};",
-                false,
-            ),
+            ("crates/front/cli/src/main.rs", "use fuser::Session;", false),
+            ("crates/io/src/http.rs", "use std::net::TcpStream;", false),
+            ("crates/io/src/http.rs", "use std::{io, net};", false),
             (
                 "crates/io/src/http.rs",
                 "let s = std :: net :: UdpSocket::bind;",

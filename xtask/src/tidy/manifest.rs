@@ -81,7 +81,9 @@ fn parse(root: &Path, metadata: &Value) -> Vec<Package> {
                 .map(|dependency| Dependency {
                     name: text(dependency, "name"),
                     dev: dependency["kind"] == "dev",
-                    dir: dependency["path"].as_str().map(|path| below(Path::new(path))),
+                    dir: dependency["path"]
+                        .as_str()
+                        .map(|path| below(Path::new(path))),
                 })
                 .collect();
             dependencies.sort();

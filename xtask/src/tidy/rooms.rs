@@ -57,7 +57,11 @@ impl Room {
             ["fuzz" | "benches" | "xtask", ..] => (Self::Observer, 1),
             _ => return None,
         };
-        let len = parts[..depth].iter().map(|part| part.len() + 1).sum::<usize>() - 1;
+        let len = parts[..depth]
+            .iter()
+            .map(|part| part.len() + 1)
+            .sum::<usize>()
+            - 1;
         Some((room, &path[..len]))
     }
 

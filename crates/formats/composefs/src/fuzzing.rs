@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
+use forerun_build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_io::{BlobId, MemorySource, Observer, ReadAt};
 use forerun_vfs::{
     BlobName, Device, Error, FileType, OpenWith, ResolveBlob, Verity, Walk, exercise,
@@ -93,8 +93,9 @@ pub fn walk(bytes: &[u8]) -> Vec<Error> {
             Err(error) => errors.push(error),
         }
     }
-    let source = Arc::new(MemorySource::new(bytes));
-    errors.extend(referenced(source, &limits(), &mut HashSet::new()).err());
+    let mut with = OpenWith::new(Arc::new(MemorySource::new(bytes)));
+    with.limits = limits();
+    errors.extend(referenced(with, &mut HashSet::new()).err());
     errors
 }
 

@@ -2,12 +2,9 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use forerun_engine::{EngineOptions, MetadataSource};
-use forerun_io::{BlobId, Counted, ReadAt};
-use forerun_vfs::{FileSystem, FileType, Held, Limits, OpenWith, Result, Walk};
+use forerun_vfs::{FileSystem, FileType, Held, OpenWith, Result, Walk};
 
 use crate::digest::Digest;
 use crate::objects::ObjectName;
@@ -17,29 +14,20 @@ use crate::store::{ObjectStore, Stored};
 /// Files without a name are taken for left behind when they are this old.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Bytes of metadata kept in memory at the most.
-const CACHE: u64 = 32 << 20;
 /// Bytes that the name of an object takes in the set, while it grows.
 const NAME: usize = 4 * size_of::<ObjectName>();
 
-/// Adds the names of the objects that the image in `source` refers to.
+/// Adds the names of the objects that an image refers to. The limits in `with` hold.
 ///
 /// # Errors
 /// What opening and walking the image reports. Nothing may be collected then: what the rest of the
 /// image refers to is not known.
-pub fn referenced(
-    source: Arc<dyn ReadAt>,
-    limits: &Limits,
-    names: &mut HashSet<ObjectName>,
-) -> Result<()> {
-    let geometry = EngineOptions::default().geometry(source.len());
-    let counted = Counted::new(source, BlobId::IMAGE, Arc::default());
-    let mut with = OpenWith::new(Arc::new(MetadataSource::new(counted, geometry, CACHE)));
-    with.limits = limits.clone();
+pub fn referenced(with: OpenWith, names: &mut HashSet<ObjectName>) -> Result<()> {
+    let limits = with.limits.clone();
     // As EROFS: what composefs hides is what is wanted.
     let metadata = forerun_erofs::Erofs::open(with)?;
-    let mut held = Held::new(limits);
-    for entry in Walk::new(&metadata, metadata.root(), limits) {
+    let mut held = Held::new(&limits);
+    for entry in Walk::new(&metadata, metadata.root(), &limits) {
         let entry = entry?;
         if entry.metadata?.kind != FileType::Regular {
             continue;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{content, objects, pack, tree_of};
 use forerun_composefs::{ObjectStore, collect, digest_of, referenced};
 use forerun_io::MemorySource;
-use forerun_vfs::Limits;
+use forerun_vfs::OpenWith;
 
 #[test]
 fn only_what_no_image_refers_to_is_removed() {
@@ -35,7 +35,7 @@ fn only_what_no_image_refers_to_is_removed() {
     let store = ObjectStore::open(&path).unwrap();
     let mut needed = HashSet::new();
     let source = Arc::new(MemorySource::new(two));
-    referenced(source, &Limits::default(), &mut needed).unwrap();
+    referenced(OpenWith::new(source), &mut needed).unwrap();
     let mut told = 0;
     let dry = collect(&store, &needed, true, &mut |_| told += 1).unwrap();
     assert_eq!((dry.kept, dry.removed, told), (2, 1, 1));
@@ -59,7 +59,7 @@ fn an_image_that_cannot_be_read_is_an_error() {
     // The listing of the root is in the last block.
     image.truncate(len - 4096);
     let source = Arc::new(MemorySource::new(image));
-    assert!(referenced(source, &Limits::default(), &mut needed).is_err());
+    assert!(referenced(OpenWith::new(source), &mut needed).is_err());
 }
 
 #[test]

@@ -9,11 +9,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use common::dump;
+use forerun_build::{BuildError, Content, HostFile, NewNode, NodeKind, ScanOptions, Tree, scan};
 use forerun_composefs::write::{ComposefsOptions, FileData, Files, write, write_metadata};
 use forerun_composefs::{ObjectStore, Stored, digest_of, measure};
-use forerun_engine::build::{
-    BuildError, Content, HostFile, NewNode, NodeKind, ScanOptions, Tree, scan,
-};
 
 /// Contents that nearly fill blocks, in files and in links.
 fn borders() -> String {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use common::{content, open, pack, tree_of};
 use forerun_composefs::{ObjectStore, Objects, referenced};
 use forerun_io::MemorySource;
-use forerun_vfs::{FileType, Limits, Verity};
+use forerun_vfs::{FileType, OpenWith, Verity};
 
 /// Looks at everything, whatever it gives.
 fn look(image: &[u8], store: &std::path::Path) {
@@ -65,7 +65,7 @@ fn one_changed_byte_anywhere() {
             look(&changed, &store);
             if at % 5 == 0 {
                 let source = Arc::new(MemorySource::new(changed));
-                let _ = referenced(source, &Limits::default(), &mut HashSet::new());
+                let _ = referenced(OpenWith::new(source), &mut HashSet::new());
             }
         }
     }

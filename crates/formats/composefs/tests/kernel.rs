@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{Mounted, make_host_tree, open};
+use forerun_build::{NewNode, NodeKind, ScanOptions, Tree, scan};
 use forerun_composefs::{ObjectStore, Objects};
-use forerun_engine::build::{NewNode, NodeKind, ScanOptions, Tree, scan};
 use forerun_testkit::{Keeps, TreeModel, require};
 use forerun_vfs::{Device, Verity};
 

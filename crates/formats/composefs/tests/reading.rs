@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{content, open, pack, tree_of};
+use forerun_build::{NewNode, NodeKind, Tree};
 use forerun_composefs::write::{ComposefsOptions, FileData, Files, write_metadata};
 use forerun_composefs::{Digest, ObjectStore, Objects, digest_of};
 use forerun_engine::Reader;
-use forerun_engine::build::{NewNode, NodeKind, Tree};
 use forerun_io::ReadAt;
 use forerun_vfs::{
     BlobName, Device, DirCursor, Error, FileType, NodeId, ResolveBlob, Result, Verity,

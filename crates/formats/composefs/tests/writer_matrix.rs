@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::Mounted;
+use forerun_build::Tree;
 use forerun_composefs::write::{ComposefsOptions, write};
-use forerun_engine::build::Tree;
 use forerun_testkit::everything::{Xattrs, small, xattrs_of};
 use forerun_testkit::matrix::{Judged, Row, Table, judge_all};
 use forerun_testkit::trees::scanned;

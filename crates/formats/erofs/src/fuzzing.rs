@@ -8,8 +8,8 @@ mod parts;
 use std::ops::Range;
 use std::sync::Arc;
 
+use forerun_build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_codec::FillEncoding;
-use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_io::{MemorySource, Observer, ReadAt};
 use forerun_vfs::{Error, NodeId, OpenWith, Result, exercise};
 

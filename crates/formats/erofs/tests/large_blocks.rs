@@ -5,8 +5,8 @@
 use std::fs;
 use std::sync::Arc;
 
+use forerun_build::Tree;
 use forerun_codec::FillEncoding;
-use forerun_engine::build::Tree;
 use forerun_erofs::write::{Compression, ErofsOptions, Fragments, write};
 use forerun_io::{Limits, Observer};
 use forerun_testkit::conformance::check_filesystem;

@@ -5,8 +5,8 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use forerun_build::{BuildError, NewNode, NodeKind, Tree};
 use forerun_codec::FillEncoding;
-use forerun_engine::build::{BuildError, NewNode, NodeKind, Tree};
 use forerun_erofs::write::{Compression, ErofsOptions, Fragments, write};
 use forerun_io::{Counter, Observer};
 use forerun_testkit::generate;

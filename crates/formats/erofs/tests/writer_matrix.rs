@@ -13,8 +13,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use forerun_build::Order;
 use forerun_codec::FillEncoding;
-use forerun_engine::build::Order;
 use forerun_erofs::write::{Compression, ErofsOptions, Fragments};
 use forerun_testkit::everything::small;
 use forerun_testkit::matrix::{Judged, Row, Sample, Table, every_combination, judge_all};

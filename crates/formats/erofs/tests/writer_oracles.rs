@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use forerun_build::Tree;
 use forerun_codec::FillEncoding;
-use forerun_engine::build::Tree;
 use forerun_erofs::write::{Compression, ErofsOptions, Fragments};
 use forerun_testkit::trees::scanned;
 use forerun_testkit::{Keeps, TempDir, TreeModel, temp_dir, workspace_root};

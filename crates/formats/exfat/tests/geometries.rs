@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use common::{create, fsck_path, list, mkdir, mkfs, problems, read, write};
-use forerun_engine::build::Tree;
+use forerun_build::Tree;
 use forerun_exfat::Exfat;
 use forerun_exfat::write::{ExfatOptions, write as pack};
 use forerun_io::{BlockDevice, FileDevice, FileSource, MemoryDevice, MemorySource};

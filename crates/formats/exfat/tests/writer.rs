@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
+use forerun_build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_exfat::write::{ExfatOptions, NotKept, WhatIsLost, not_kept, write};
 use forerun_io::{FileSource, MemorySource, Observer, ReadAt};
 use forerun_testkit::exfat_judge::{Report, judge};

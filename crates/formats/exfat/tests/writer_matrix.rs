@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use forerun_engine::build::Tree;
+use forerun_build::Tree;
 use forerun_exfat::write::{ExfatOptions, write};
 use forerun_io::FileSource;
 use forerun_testkit::everything::run;

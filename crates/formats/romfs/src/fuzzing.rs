@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
+use forerun_build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_io::{Limits, MemorySource, Observer, u64_from};
 use forerun_vfs::{Device, DirCursor, Error, FileSystem, FileType, NodeId, Result, Walk};
 

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use common::*;
-use forerun_engine::build::{Content, NewNode, NodeKind, Tree};
+use forerun_build::{Content, NewNode, NodeKind, Tree};
 use forerun_io::{Limits, MemorySource, Observer};
 use forerun_romfs::{Romfs, RomfsOptions, write};
 use forerun_testkit::{CountingSource, FaultSource};

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun_engine::build::{ScanOptions, scan};
+use forerun_build::{ScanOptions, scan};
 use forerun_io::{FileSource, Limits, Observer};
 use forerun_romfs::{Romfs, RomfsOptions, write};
 use forerun_testkit::conformance::check_filesystem;

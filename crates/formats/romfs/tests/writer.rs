@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, Content, NewNode, NodeIndex, NodeKind, Tree};
+use forerun_build::{BuildError, Content, NewNode, NodeIndex, NodeKind, Tree};
 use forerun_io::{Limits, MemorySource, Observer};
 use forerun_romfs::{Romfs, RomfsOptions, write};
 use forerun_testkit::conformance::check_filesystem;

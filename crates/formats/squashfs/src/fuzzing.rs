@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use forerun_build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_codec::Encoding;
-use forerun_engine::build::{BuildError, Content, NewNode, NodeKind, Tree};
 use forerun_io::{MemorySource, Observer, ReadAt, u64_from};
 use forerun_vfs::{Device, Error, NodeId, OpenWith, Result, exercise};
 

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use forerun_build::{BuildError, Content, HostFile, NewNode, NodeKind, Tree};
 use forerun_codec::{Bcj, Encoding, ZlibStrategies};
-use forerun_engine::build::{BuildError, Content, HostFile, NewNode, NodeKind, Tree};
 use forerun_io::{Counter, Observer};
 use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions, write};
 use forerun_testkit::generate;

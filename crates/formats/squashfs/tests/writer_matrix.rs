@@ -12,8 +12,8 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
+use forerun_build::Priorities;
 use forerun_codec::{Bcj, BcjSet, Codec, Encoding, ZlibStrategies, ZlibStrategy};
-use forerun_engine::build::Priorities;
 use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 use forerun_testkit::everything::small;
 use forerun_testkit::matrix::{Judged, Row, Sample, Table, every_combination, judge_all};

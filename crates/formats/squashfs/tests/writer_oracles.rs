@@ -8,8 +8,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
+use forerun_build::Tree;
 use forerun_codec::{Codec, Encoding};
-use forerun_engine::build::Tree;
 use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 use forerun_testkit::trees::scanned;
 use forerun_testkit::{Keeps, TempDir, TreeModel, temp_dir};

@@ -22,7 +22,7 @@ pub use diff::{Change, DiffOptions, DiffReport, Difference, Side, diff};
 pub use dump::{DumpRecord, dump};
 pub use error::ExportError;
 pub use extract::{ExtractOptions, ExtractReport, Failure, Loss, Owners, Shortfall, extract};
-pub use forerun_engine::build::{IdMap, Patterns};
+pub use forerun_build::{IdMap, Patterns};
 pub use list::{ListEntry, Listing, list};
 pub use progress::{NoProgress, Progress};
 pub use select::Selection;

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use forerun_build::Patterns;
 use forerun_engine::Reader;
-use forerun_engine::build::Patterns;
 use forerun_vfs::{Error, FileType, FollowLast, Held, Metadata, NodeId, resolve};
 
 use crate::ExportError;

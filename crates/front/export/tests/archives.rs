@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use common::{each_shape, reader, reader_on, romfs};
 use forerun::{Image, MemorySource, OpenOptions, RomfsOptions, Writer};
-use forerun_engine::build::{NodeKind, ScanOptions, TarInput, TarOptions, Tree, read_tar, scan};
+use forerun_build::{NodeKind, ScanOptions, TarInput, TarOptions, Tree, read_tar, scan};
 use forerun_export::{NoProgress, Selection, TarWriteOptions, write_tar};
 use forerun_io::{Limits, Observer};
 use forerun_testkit::{

@@ -106,6 +106,16 @@ impl MemoryLimit {
         default.min(self.bytes / 8)
     }
 
+    /// Bytes that a cache of an image's blocks may hold where memory is not scarce.
+    pub const BLOCK_CACHE: u64 = 256 << 20;
+
+    /// Returns the bytes that a cache of an image's blocks may hold by default: 256 MiB, or an eighth of
+    /// the limit.
+    #[must_use]
+    pub fn block_cache(&self) -> u64 {
+        self.eighth(Self::BLOCK_CACHE)
+    }
+
     /// How many of `wanted` things of `each` bytes fit into an eighth of the limit; at least one.
     #[must_use]
     pub fn fitting(&self, wanted: usize, each: u64) -> usize {
@@ -177,6 +187,12 @@ fn resources() -> impl Iterator<Item = (u64, SetBy)> {
     ]
     .into_iter()
     .filter_map(|(resource, set_by)| Some((getrlimit(resource).current?, set_by)))
+}
+
+/// Returns the memory that a cache of so many bytes takes, with buffers that are kept to be used again.
+#[must_use]
+pub const fn with_block_buffers(cache: u64) -> u64 {
+    cache.saturating_add(cache / 8)
 }
 
 #[cfg(test)]

@@ -306,3 +306,18 @@ fn symlinks(dir: &Path) -> io::Result<()> {
     symlink(OsStr::from_bytes(b"\xff\xfe \n"), dir.join("bytes"))?;
     symlink("x/".repeat(1500), dir.join("long"))
 }
+
+/// Returns bytes that differ everywhere and still compress.
+#[must_use]
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let words = (0..len.div_ceil(8)).flat_map(|n| {
+        if n % 4 == 0 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+        }
+        state.to_le_bytes()
+    });
+    words.take(len).collect()
+}

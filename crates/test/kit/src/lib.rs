@@ -6,6 +6,7 @@
 //! - [`memvolume`]: a volume in memory that can be changed;
 //! - [`conformance`]: what every driver and every source must pass;
 //! - [`tree`]: models of a host tree and of an image's tree, and their difference;
+//! - [`opened`]: readers put together over any driver and source;
 //! - [`generate`]: seeded trees of files, and [`genromfs()`] to make images of them;
 //! - [`trees`]: trees for writers that are made in memory, and outputs that fail;
 //! - [`mutate`]: bytes changed in the ways that bring most about, for hostile images;
@@ -24,8 +25,7 @@
 //! - [`memory_group`]: control groups with a memory limit, to run programs in;
 //! - [`guest`]: a Linux kernel in a virtual machine that mounts images with its own drivers.
 //!
-//! It knows no driver, no front end, and of the engine only the trees that writers take, so that all of
-//! them can test with it. It is for tests only: what cannot go on panics, which fails the test that called it.
+//! It knows no driver and no front end, so that all of them can test with it. It is for tests only: what cannot go on panics, which fails the test that called it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod conformance;
@@ -44,6 +44,7 @@ pub mod memory_group;
 pub mod memvolume;
 mod mounts;
 pub mod mutate;
+pub mod opened;
 pub mod panicking;
 pub mod powercut;
 pub mod readers;

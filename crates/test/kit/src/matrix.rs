@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use forerun_engine::build::Tree;
+use forerun_build::Tree;
 
 use crate::everything::{Xattrs, xattrs_of};
 use crate::tree::{Keeps, TreeModel};

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use forerun_engine::build::{Content, ImageOutput, NewNode, NodeKind, ScanOptions, Tree, scan};
+use forerun_build::{Content, ImageOutput, NewNode, NodeKind, ScanOptions, Tree, scan};
 
 use crate::generate;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::NodeIndex;
+use forerun_build::NodeIndex;
 
 use crate::digest::Digest;
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use forerun_engine::build::{BuildError, NewNode, NodeIndex, NodeKind, Tree};
+use forerun_build::{BuildError, NewNode, NodeIndex, NodeKind, Tree};
 use forerun_io::u64_from;
 use forerun_vfs::{Device, Timestamp};
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{NodeIndex, Tree};
+use forerun_build::{NodeIndex, Tree};
 
 /// For each node, the directory and name it stands at, and how many it has. The root has none.
 pub struct Homes<'t> {

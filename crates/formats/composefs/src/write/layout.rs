@@ -2,7 +2,7 @@
 //!
 //! Header, superblock, the inodes one behind the other, the shared attributes, then whole blocks.
 
-use forerun_engine::build::BuildError;
+use forerun_build::BuildError;
 use forerun_io::u64_from;
 use forerun_vfs::Timestamp;
 

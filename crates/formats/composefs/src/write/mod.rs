@@ -18,7 +18,7 @@ mod xattr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, ImageOutput, Tree};
+use forerun_build::{BuildError, ImageOutput, Tree};
 use forerun_io::Observer;
 
 pub use data::{FileData, Files};

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::io;
 
-use forerun_engine::build::{
+use forerun_build::{
     BuildError, Content, NodeIndex, NodeKind, ParallelBounds, Tree, WriterNeeds, parallel_map,
     read_whole,
 };
@@ -157,7 +157,7 @@ fn store_long(
             let link = options.hard_links;
             additions.add(digest, job.len, Source::File { file, link })
         }
-        Content::Part { .. } | Content::Bytes(_) | Content::Image { .. } => {
+        Content::Part { .. } | Content::Bytes(_) | Content::Other(_) => {
             let stream = job.content.open(job.len)?;
             additions.add(digest, job.len, Source::Stream(stream))
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, ImageOutput, ImageWriter};
+use forerun_build::{BuildError, ImageOutput, ImageWriter};
 use forerun_io::Observer;
 
 use crate::digest::Digest;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::BuildError;
+use forerun_build::BuildError;
 
 use super::failed;
 use super::flat::{FlatTree, Xattrs};

@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
+use forerun_build::{Content, NewNode, NodeIndex, NodeKind, Tree};
 use forerun_composefs::Digest;
 use forerun_composefs::write::{FileData, Files};
-use forerun_engine::build::{Content, NewNode, NodeIndex, NodeKind, Tree};
 use forerun_vfs::{Device, Timestamp};
 
 /// The tree of a dump, and where its files have their bytes.

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use forerun_build::{Content, NewNode, NodeKind, Tree};
 use forerun_composefs::write::{ComposefsOptions, write};
 use forerun_composefs::{Composefs, ObjectStore, Stored};
-use forerun_engine::build::{Content, NewNode, NodeKind, Tree};
 use forerun_engine::{EngineOptions, MetadataSource, Reader};
 use forerun_io::{BlobId, Counted, MemorySource};
 use forerun_vfs::{Limits, OpenWith, ResolveBlob, Result, Verity};

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{BuildError, NodeIndex, ParallelBounds, parallel_map};
+use forerun_build::{BuildError, NodeIndex, ParallelBounds, parallel_map};
 
 use super::encode::Worker;
 use super::fetch::{batches, fetch};

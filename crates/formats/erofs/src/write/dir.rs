@@ -1,6 +1,6 @@
 //! Listings: blocks of entries, each block with its names behind them.
 
-use forerun_engine::build::{NodeIndex, NodeKind, Tree};
+use forerun_build::{NodeIndex, NodeKind, Tree};
 use forerun_io::u64_from;
 
 use super::plan::{Dir, Plan};

@@ -4,8 +4,8 @@
 //! What does not get shorter by at least a block stays as it is, block by block; so does a whole
 //! part of which nothing is gained.
 
+use forerun_build::BuildError;
 use forerun_codec::{FillEncoder, Filled};
-use forerun_engine::build::BuildError;
 use forerun_io::{saturating_usize, u64_from};
 
 use super::cannot;

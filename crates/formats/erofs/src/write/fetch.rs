@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{BuildError, read_whole};
+use forerun_build::{BuildError, read_whole};
 use forerun_io::saturating_usize;
 
 use super::plan::{Plan, PlannedFile};

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{BuildError, ParallelBounds, parallel_map};
+use forerun_build::{BuildError, ParallelBounds, parallel_map};
 use forerun_io::{saturating_usize, u64_from};
 
 use super::data::PackedInode;

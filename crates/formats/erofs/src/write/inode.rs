@@ -1,6 +1,6 @@
 //! Inodes as bytes.
 
-use forerun_engine::build::{NewNode, NodeKind};
+use forerun_build::{NewNode, NodeKind};
 use forerun_vfs::Timestamp;
 
 use super::plan::PlannedNode;

@@ -29,7 +29,7 @@ mod xattr;
 
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, ImageOutput, ImageWriter, ParallelBounds, Tree};
+use forerun_build::{BuildError, ImageOutput, ImageWriter, ParallelBounds, Tree};
 use forerun_io::{Observer, saturating_usize, u64_from};
 use forerun_vfs::Timestamp;
 

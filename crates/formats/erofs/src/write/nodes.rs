@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{BuildError, Content, NewNode, NodeIndex, NodeKind, Tree};
+use forerun_build::{BuildError, Content, NewNode, NodeIndex, NodeKind, Tree};
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::Timestamp;
 

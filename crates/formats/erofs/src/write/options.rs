@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use forerun_build::{BuildError, Order, ParallelBounds, Tree, WriterNeeds};
 use forerun_codec::{FillEncoder, FillEncoding};
-use forerun_engine::build::{BuildError, Order, ParallelBounds, Tree, WriterNeeds};
 
 use super::cannot;
 use super::pack::PART;

@@ -5,9 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use forerun_engine::build::{
-    BuildError, ExactStream, Jobs, NodeIndex, ParallelError, Unreadable, is_zero,
-};
+use forerun_build::{BuildError, ExactStream, Jobs, NodeIndex, ParallelError, Unreadable, is_zero};
 use forerun_io::{saturating_usize, u64_from};
 
 use super::cannot;

@@ -1,6 +1,6 @@
 //! The bytes of an image that are known last.
 
-use forerun_engine::build::{BuildError, Complete};
+use forerun_build::{BuildError, Complete};
 use forerun_io::{saturating_usize, u64_from};
 
 /// Bytes written at a time.

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use forerun_engine::build::{BuildError, Content, NodeIndex, NodeKind, Order, Tree, Unreadable};
+use forerun_build::{BuildError, Content, NodeIndex, NodeKind, Order, Tree, Unreadable};
 
 use super::cannot;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{NewNode, NodeIndex, NodeKind, Tree};
+use forerun_build::{NewNode, NodeIndex, NodeKind, Tree};
 use forerun_io::u64_from;
 use forerun_vfs::Timestamp;
 

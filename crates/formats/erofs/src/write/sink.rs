@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use forerun_engine::build::{BuildError, ImageWriter};
+use forerun_build::{BuildError, ImageWriter};
 use forerun_io::u64_from;
 
 use super::spool::Spool;

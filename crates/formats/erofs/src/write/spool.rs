@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use forerun_engine::build::{BuildError, spool_dir, spool_file};
+use forerun_build::{BuildError, spool_dir, spool_file};
 use forerun_io::{MemoryLimit, saturating_usize, u64_from};
 
 /// Bytes kept in memory, where that is not scarce.

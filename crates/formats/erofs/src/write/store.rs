@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{BuildError, NodeIndex};
+use forerun_build::{BuildError, NodeIndex};
 use forerun_io::{saturating_usize, u64_from};
 
 use super::cannot;

@@ -1,6 +1,6 @@
 //! What lies behind an inode: indexes of compressed data or chunks, and the end of a file.
 
-use forerun_engine::build::BuildError;
+use forerun_build::BuildError;
 use forerun_io::{saturating_usize, u64_from};
 
 use super::cannot;

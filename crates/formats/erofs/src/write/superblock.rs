@@ -1,7 +1,7 @@
 //! The superblock and what follows it before the first inode.
 
+use forerun_build::BuildError;
 use forerun_codec::FillEncoding;
-use forerun_engine::build::BuildError;
 use forerun_io::u64_from;
 use forerun_vfs::Timestamp;
 

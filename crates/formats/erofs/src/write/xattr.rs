@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{BuildError, NodeIndex, Tree};
+use forerun_build::{BuildError, NodeIndex, Tree};
 use forerun_io::u64_from;
 
 use super::cannot;

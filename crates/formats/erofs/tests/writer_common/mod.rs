@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, Tree};
+use forerun_build::{BuildError, Tree};
 use forerun_erofs::write::{ErofsOptions, write};
 use forerun_io::Observer;
 use forerun_testkit::{require, unmount};

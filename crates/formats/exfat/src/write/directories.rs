@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use forerun_engine::build::{BuildError, Tree};
+use forerun_build::{BuildError, Tree};
 use forerun_io::{saturating_usize, u64_from};
 use zerocopy::{FromZeros, IntoBytes};
 

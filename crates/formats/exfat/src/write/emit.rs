@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use forerun_engine::build::{
-    BuildError, ExactStream, ImageOutput, ImageWriter, NodeKind, Tree, is_zero,
-};
+use forerun_build::{BuildError, ExactStream, ImageOutput, ImageWriter, NodeKind, Tree, is_zero};
 use forerun_io::{Observer, saturating_usize, u64_from};
 
 use super::directories::Directories;

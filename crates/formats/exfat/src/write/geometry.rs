@@ -1,6 +1,6 @@
 //! Where the parts of the volume are, and how long it is.
 
-use forerun_engine::build::BuildError;
+use forerun_build::BuildError;
 
 use super::plan::Plan;
 use super::{ExfatOptions, cannot};

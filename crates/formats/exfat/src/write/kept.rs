@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use forerun_engine::build::{NodeIndex, NodeKind, Tree};
+use forerun_build::{NodeIndex, NodeKind, Tree};
 
 /// Paths that are kept of what is lost in one way.
 const EXAMPLES: usize = 5;

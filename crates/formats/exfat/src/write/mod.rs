@@ -18,7 +18,7 @@ mod plan;
 
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, ImageOutput, Tree};
+use forerun_build::{BuildError, ImageOutput, Tree};
 use forerun_io::Observer;
 
 pub use kept::{NotKept, WhatIsLost, not_kept};

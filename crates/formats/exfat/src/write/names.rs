@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forerun_engine::build::BuildError;
+use forerun_build::BuildError;
 
 use super::cannot;
 use crate::name;

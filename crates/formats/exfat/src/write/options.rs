@@ -1,6 +1,6 @@
 //! How a volume is made.
 
-use forerun_engine::build::BuildError;
+use forerun_build::BuildError;
 
 use super::cannot;
 use crate::name;

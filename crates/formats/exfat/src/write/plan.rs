@@ -1,6 +1,6 @@
 //! What goes into the volume, in which order, and how many entries it takes.
 
-use forerun_engine::build::{BuildError, NodeIndex, NodeKind, Tree};
+use forerun_build::{BuildError, NodeIndex, NodeKind, Tree};
 use forerun_io::u64_from;
 
 use super::names::{Complaints, Directory};

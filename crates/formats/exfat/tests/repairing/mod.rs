@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 mod common;
 
 pub use common::{Recorder, create, fsck, mkdir, mkfs, open, open_mut, write};
-use forerun_engine::build::{Content, NewNode, NodeKind, Tree};
+use forerun_build::{Content, NewNode, NodeKind, Tree};
 use forerun_exfat::Exfat;
 use forerun_exfat::repair::{Answer, Finding, Kind, RepairOptions, Summary, repair};
 use forerun_exfat::write::ExfatOptions;

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, NodeKind, Tree};
+use forerun_build::{BuildError, NodeKind, Tree};
 use forerun_io::{CountedWrite, Observer, saturating_usize, u64_from};
 use zerocopy::IntoBytes;
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{BuildError, NodeIndex, NodeKind, Tree};
+use forerun_build::{BuildError, NodeIndex, NodeKind, Tree};
 use forerun_io::u64_from;
 use forerun_vfs::Device;
 

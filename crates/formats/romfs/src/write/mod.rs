@@ -8,7 +8,7 @@ mod layout;
 use std::io::Write;
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, Tree};
+use forerun_build::{BuildError, Tree};
 use forerun_io::Observer;
 
 /// How a romfs image is made.

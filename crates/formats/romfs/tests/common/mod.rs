@@ -11,7 +11,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use forerun_engine::build::{Content, NewNode, NodeKind, Tree};
+use forerun_build::{Content, NewNode, NodeKind, Tree};
 use forerun_io::{Limits, MemorySource, Observer, ReadAt};
 use forerun_romfs::{Romfs, RomfsOptions, write};
 use forerun_vfs::{Error, FileSystem, FileType, NodeId, Walk};

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
+use forerun_build::{BuildError, ImageWriter, NodeIndex, ParallelBounds, parallel_map};
 use forerun_codec::Encoder;
-use forerun_engine::build::{BuildError, ImageWriter, NodeIndex, ParallelBounds, parallel_map};
 
 use super::cannot;
 use super::fetch::{batches, fetch};

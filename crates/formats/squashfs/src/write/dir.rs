@@ -1,6 +1,6 @@
 //! Listings of directories, and the indexes of long ones.
 
-use forerun_engine::build::BuildError;
+use forerun_build::BuildError;
 use forerun_io::{saturating_usize, u64_from};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{I16, U16, U32};

@@ -1,6 +1,6 @@
 //! Inodes: the basic form where it holds everything, the extended one where it does not.
 
-use forerun_engine::build::BuildError;
+use forerun_build::BuildError;
 use forerun_vfs::{Device, Timestamp};
 use zerocopy::{Immutable, IntoBytes};
 

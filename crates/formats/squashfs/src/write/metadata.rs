@@ -4,8 +4,8 @@
 //! and as soon as they are full: what refers to a place must know how long everything before it
 //! became.
 
+use forerun_build::BuildError;
 use forerun_codec::{BcjSet, Encoder, Encoding, ZlibStrategies};
-use forerun_engine::build::BuildError;
 use forerun_io::u64_from;
 
 use super::cannot;

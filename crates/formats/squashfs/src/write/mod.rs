@@ -19,7 +19,7 @@ mod xattr;
 
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, ImageOutput, ImageWriter, Tree};
+use forerun_build::{BuildError, ImageOutput, ImageWriter, Tree};
 use forerun_io::Observer;
 use zerocopy::IntoBytes;
 

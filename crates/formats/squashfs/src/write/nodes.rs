@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{BuildError, ImageWriter, NewNode, NodeIndex, NodeKind, Tree};
+use forerun_build::{BuildError, ImageWriter, NewNode, NodeIndex, NodeKind, Tree};
 
 use super::cannot;
 use super::data::Data;

@@ -1,7 +1,7 @@
 //! What an image is made with.
 
+use forerun_build::{BuildError, ParallelBounds, Priorities, Tree, WriterNeeds};
 use forerun_codec::{Bcj, Encoder, Encoding, ZlibStrategies};
-use forerun_engine::build::{BuildError, ParallelBounds, Priorities, Tree, WriterNeeds};
 
 use super::cannot;
 

@@ -7,9 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use forerun_engine::build::{
-    BuildError, ExactStream, Jobs, NodeIndex, ParallelError, Unreadable, is_zero,
-};
+use forerun_build::{BuildError, ExactStream, Jobs, NodeIndex, ParallelError, Unreadable, is_zero};
 use forerun_io::u64_from;
 
 use super::fetch::{Fetched, Hash, WHOLE, Wanted, Whole};

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use forerun_engine::build::{BuildError, Content, NodeIndex, NodeKind, Tree, Unreadable};
+use forerun_build::{BuildError, Content, NodeIndex, NodeKind, Tree, Unreadable};
 
 use super::cannot;
 use super::options::SquashfsOptions;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use forerun_engine::build::{BuildError, ImageWriter};
+use forerun_build::{BuildError, ImageWriter};
 
 use super::cannot;
 use super::metadata::MetadataWriter;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use forerun_engine::build::{BuildError, ImageWriter};
+use forerun_build::{BuildError, ImageWriter};
 use forerun_io::u64_from;
 use zerocopy::IntoBytes;
 

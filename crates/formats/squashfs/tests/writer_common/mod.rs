@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use forerun_engine::build::{BuildError, Tree};
+use forerun_build::{BuildError, Tree};
 use forerun_io::Observer;
 use forerun_squashfs::write::{SquashfsOptions, write};
 use forerun_testkit::{require, unmount};

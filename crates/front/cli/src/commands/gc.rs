@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 use clap::{Args, ValueHint};
-use forerun::composefs::{Garbage, ObjectStore, collect, referenced};
+use forerun::objects::{Garbage, ObjectStore, add_referenced, collect};
 use forerun::{Error, FileSource};
 use forerun_sandbox::Sandbox;
 use serde_json::json;
@@ -59,7 +59,7 @@ pub fn run(context: &Context, args: &GcArgs) -> Result {
     let mut needed = HashSet::new();
     for (path, source) in sources {
         let failed = |error: Error| Failure::from(error).of(path.display());
-        referenced(Arc::new(source), &args.limits.limits(), &mut needed).map_err(failed)?;
+        add_referenced(Arc::new(source), &args.limits.limits(), &mut needed).map_err(failed)?;
     }
     let mut out = Output::stdout()?;
     let mut names = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use forerun_engine::build::Patterns;
+use forerun_build::Patterns;
 use forerun_vfs::{Metadata, NodeId};
 
 use super::DiffOptions;

@@ -14,8 +14,8 @@ mod image;
 use std::cmp::Ordering;
 use std::path::Path;
 
+use forerun_build::Patterns;
 use forerun_engine::Reader;
-use forerun_engine::build::Patterns;
 use forerun_io::u64_from;
 use forerun_vfs::{Device, FileType, Held, Limits, Timestamp};
 

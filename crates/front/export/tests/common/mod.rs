@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun_engine::{EngineOptions, MetadataSource, Reader};
-use forerun_io::{BlobId, Counted, Limits, Observer, ReadAt};
-use forerun_testkit::{MemImage, Shape, genromfs, require, temp_dir};
+use forerun_engine::{EngineOptions, Reader};
+use forerun_io::{Limits, ReadAt};
+use forerun_testkit::{MemImage, Shape, genromfs, opened, require, temp_dir};
 use forerun_vfs::FileSystem;
 
 pub fn reader(image: &MemImage) -> Reader {
@@ -23,14 +23,7 @@ pub fn reader_on(fs: Arc<dyn FileSystem>, source: Arc<dyn ReadAt>, limits: Limit
         threads: 2,
         ..EngineOptions::default()
     };
-    let counted = Counted::new(source, BlobId::IMAGE, Arc::new(Observer::default()));
-    let geometry = options.geometry(counted.len());
-    let metadata = Arc::new(MetadataSource::new(
-        counted.clone(),
-        geometry,
-        options.cache / 8,
-    ));
-    Reader::new(fs, counted, metadata, options, limits)
+    opened::reader_on(fs, source, options, limits)
 }
 
 pub fn romfs(path: &Path) -> Reader {

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use forerun_engine::{EngineOptions, MetadataSource, Reader};
+use forerun_engine::{EngineOptions, Reader};
 use forerun_fuse::{Mount, MountEntry, MountOptions, UmountOptions, mount_reader, mounts, umount};
-use forerun_io::{BlobId, Counted, Limits, Observer, ReadAt};
-use forerun_testkit::{MemImage, TempDir, require, temp_dir};
+use forerun_io::{Limits, ReadAt};
+use forerun_testkit::{MemImage, TempDir, opened, require, temp_dir};
 use forerun_vfs::FileSystem;
 
 /// A directory to mount on. Whatever is mounted below it when the test ends, however it ends, is
@@ -99,11 +99,7 @@ pub fn can_mount() -> bool {
 
 /// A reader of a driver in memory.
 pub fn reader(fs: Arc<dyn FileSystem>, source: Arc<dyn ReadAt>, options: &EngineOptions) -> Reader {
-    let counted = Counted::new(source, BlobId::IMAGE, Arc::new(Observer::default()));
-    let geometry = options.geometry(counted.len());
-    let metadata = MetadataSource::new(counted.clone(), geometry, options.cache / 8);
-    let metadata = Arc::new(metadata);
-    Reader::new(fs, counted, metadata, options.clone(), Limits::default())
+    opened::reader_on(fs, source, options.clone(), Limits::default())
 }
 
 /// Mounts an image in memory.

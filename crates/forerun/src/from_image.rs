@@ -5,12 +5,14 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read};
+use std::sync::Arc;
 
+use forerun_build::{
+    BuildError, Content, ContentSource, NewNode, NodeIndex, NodeKind, Patterns, Tree,
+};
+use forerun_engine::Reader;
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Error, FileType, Held, Metadata, NodeId, WalkEntry};
-
-use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree};
-use crate::Reader;
 
 /// What is taken of an image.
 #[derive(Clone, Debug, Default)]
@@ -130,10 +132,10 @@ impl Copy<'_> {
                 self.count(path, metadata.size)?;
                 NodeKind::File {
                     len: metadata.size,
-                    content: Content::Image {
+                    content: Content::Other(Arc::new(ImageFile {
                         reader: self.reader.clone(),
                         node,
-                    },
+                    })),
                 }
             }
             FileType::Symlink => {
@@ -194,8 +196,32 @@ fn named(path: &[u8], error: BuildError) -> BuildError {
     }
 }
 
+/// A file of an image, read through the engine.
+struct ImageFile {
+    reader: Reader,
+    node: NodeId,
+}
+
+impl std::fmt::Debug for ImageFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ImageFile({})", self.node)
+    }
+}
+
+impl ContentSource for ImageFile {
+    fn open(&self, len: u64) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(ImageReader {
+            reader: self.reader.clone(),
+            node: self.node,
+            at: 0,
+            len,
+            zeros: 0,
+        }))
+    }
+}
+
 /// The contents of a file of an image, from the start.
-pub struct ImageReader {
+struct ImageReader {
     reader: Reader,
     node: NodeId,
     at: u64,
@@ -205,17 +231,6 @@ pub struct ImageReader {
 }
 
 impl ImageReader {
-    /// Of the first `len` bytes.
-    pub const fn new(reader: Reader, node: NodeId, len: u64) -> Self {
-        Self {
-            reader,
-            node,
-            at: 0,
-            len,
-            zeros: 0,
-        }
-    }
-
     /// Looks for the end of a hole, once for all of it.
     fn look_ahead(&mut self) -> io::Result<()> {
         let data = self.reader.seek_data(self.node, self.at);

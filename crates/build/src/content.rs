@@ -5,11 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use forerun_vfs::NodeId;
-
 use super::host::HostFile;
-use super::image::ImageReader;
-use crate::Reader;
 
 /// The contents of a new regular file; its length is [`NodeKind::File`](super::NodeKind::File)'s.
 #[derive(Clone)]
@@ -25,13 +21,17 @@ pub enum Content {
     },
     /// Bytes in memory.
     Bytes(Arc<[u8]>),
-    /// A file of an image, read through the engine.
-    Image {
-        /// What reads it.
-        reader: Reader,
-        /// The file.
-        node: NodeId,
-    },
+    /// Whatever else can be opened: a file of another image.
+    Other(Arc<dyn ContentSource>),
+}
+
+/// A place that contents come from and that this crate does not know.
+pub trait ContentSource: std::fmt::Debug + Send + Sync {
+    /// Returns a stream of the first `len` bytes.
+    ///
+    /// # Errors
+    /// What opening reports.
+    fn open(&self, len: u64) -> io::Result<Box<dyn Read + Send>>;
 }
 
 impl std::fmt::Debug for Content {
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Content {
             Self::Host(file) => write!(f, "Host({})", file.path().display()),
             Self::Part { offset, .. } => write!(f, "Part(at {offset})"),
             Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
-            Self::Image { node, .. } => write!(f, "Image({node})"),
+            Self::Other(source) => source.fmt(f),
         }
     }
 }
@@ -60,7 +60,7 @@ impl Content {
                 left: len,
             }),
             Self::Bytes(bytes) => Box::new(io::Cursor::new(Arc::clone(bytes))),
-            Self::Image { reader, node } => Box::new(ImageReader::new(reader.clone(), *node, len)),
+            Self::Other(source) => source.open(len)?,
         })
     }
 }

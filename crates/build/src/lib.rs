@@ -1,14 +1,13 @@
 //! What every writer starts from: a tree of nodes with their contents still where they came from.
 //!
-//! [`scan`] makes one from a directory, [`read_tar`] from a tar stream, [`from_image`] from an image
-//! of any format; [`apply_manifest`] makes or changes one by a list of entries. [`Owners`], [`Times`]
+//! [`scan`] makes one from a directory, [`read_tar`] from a tar stream; [`apply_manifest`] makes or
+//! changes one by a list of entries. The library makes one from an image of any format. [`Owners`], [`Times`]
 //! and [`XattrFilter`] then change all nodes alike. A writer walks the tree and streams the contents
 //! into its output.
 
 mod content;
 mod exact;
 mod host;
-mod image;
 mod line;
 mod manifest;
 mod memory;
@@ -25,10 +24,9 @@ mod times;
 mod tree;
 mod xattr_filter;
 
-pub use content::{Content, is_zero};
+pub use content::{Content, ContentSource, is_zero};
 pub use exact::{ExactStream, Unreadable, read_whole};
 pub use host::HostFile;
-pub use image::{ImageOptions, from_image};
 pub use line::LineError;
 pub use manifest::apply_manifest;
 pub use memory::{WriterNeeds, is_in_memory, spool_dir, spool_file, warn_of_large_tree};

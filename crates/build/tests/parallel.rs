@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use forerun_engine::build::{Jobs, ParallelBounds, ParallelError, parallel_map};
+use forerun_build::{Jobs, ParallelBounds, ParallelError, parallel_map};
 
 type Outcome<T> = Result<T, ParallelError<&'static str>>;
 

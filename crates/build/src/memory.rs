@@ -8,11 +8,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use forerun_io::{MemoryLimit, Mib, saturating_usize, u64_from};
+use forerun_io::{MemoryLimit, Mib, saturating_usize, u64_from, with_block_buffers};
 
 use super::ParallelBounds;
 use super::tree::{BuildError, Tree};
-use crate::EngineOptions;
 
 /// Contents under way where memory is not scarce, and where it is most scarce.
 const CONTENTS: u64 = 64 << 20;
@@ -65,7 +64,8 @@ impl WriterNeeds {
                 limit: limit.clone(),
             });
         }
-        let image = EngineOptions::within(limit).memory();
+        // An image that is the source.
+        let image = with_block_buffers(limit.block_cache());
         let beside = of_tree(self.nodes).saturating_add(image);
         let room = usable.saturating_sub(beside);
         let memory = match asked.memory {

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 
-use forerun_engine::build::{
+use forerun_build::{
     BuildError, NewNode, NodeIndex, NodeKind, ScanOptions, Tree, apply_manifest, scan,
 };
 use forerun_io::Limits;

@@ -1,18 +1,19 @@
 //! A tree from an image: what is kept, what is left out, how contents are read, what fails.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::io::Read;
 
-use common::{MIB, open, pattern};
-use forerun_engine::EngineOptions;
-use forerun_engine::build::{
+use forerun::EngineOptions;
+use forerun::build::{
     BuildError, ImageOptions, NewNode, NodeIndex, NodeKind, Patterns, Tree, from_image,
 };
 use forerun_io::Counter;
+use forerun_testkit::generate::pattern;
+use forerun_testkit::opened::open;
 use forerun_testkit::{MemFsBuilder, MemImage, Piece};
 use forerun_vfs::{Device, Error, FileType, Timestamp};
+
+const MIB: usize = 1 << 20;
 
 fn all() -> ImageOptions {
     ImageOptions {

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forerun_engine::build::{BuildError, NodeKind, Patterns, ScanOptions, Tree, scan};
+use forerun_build::{BuildError, NodeKind, Patterns, ScanOptions, Tree, scan};
 use forerun_testkit::temp_dir;
 use rustix::fs::CWD;
 

@@ -225,7 +225,7 @@ impl Tree {
     }
 
     /// Gives back what was allocated for further nodes.
-    pub(super) fn shrink_to_fit(&mut self) {
+    pub fn shrink_to_fit(&mut self) {
         self.nodes.shrink_to_fit();
     }
 

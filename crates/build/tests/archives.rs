@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 
-use forerun_engine::build::{NodeKind, TarInput, TarOptions, Tree, read_tar};
+use forerun_build::{NodeKind, TarInput, TarOptions, Tree, read_tar};
 use forerun_testkit::{require, temp_dir};
 use forerun_vfs::Device;
 

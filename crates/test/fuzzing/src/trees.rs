@@ -96,7 +96,12 @@ fn kind(input: &mut Input<'_>, choice: u8, special: bool, room: usize) -> NodeKi
     match choice {
         0..3 => NodeKind::Directory(BTreeMap::new()),
         3 if special => NodeKind::BlockDevice(device()),
-        4 if special => NodeKind::CharDevice(device()),
+        4 if special => {
+            let Device { major, minor } = device();
+            // The character device 0:0 is a whiteout, which composefs stores in another way.
+            let major = major.max(1);
+            NodeKind::CharDevice(Device { major, minor })
+        }
         5 if special => NodeKind::Fifo,
         6 if special => NodeKind::Socket,
         7 if special => {

@@ -19,8 +19,8 @@ use crate::handover::Negotiated;
 
 /// Background requests (readahead) that the kernel may have under way.
 const MAX_BACKGROUND: u16 = 64;
-/// The largest write: what the kernel's limit of pages allows.
-const MAX_WRITE: u32 = 1 << 20;
+/// Bytes of the largest read or write: what the kernel's limit of pages allows.
+const MAX_REQUEST: u32 = 1 << 20;
 /// `O_TRUNC` of open(2).
 const O_TRUNC: i32 = 0o1000;
 /// `FALLOC_FL_KEEP_SIZE`.
@@ -56,7 +56,7 @@ pub fn configure(config: &mut KernelConfig) -> Negotiated {
         }
     }
     let set = [
-        config.set_max_write(MAX_WRITE).is_ok(),
+        config.set_max_write(MAX_REQUEST).is_ok(),
         config.set_max_background(MAX_BACKGROUND).is_ok(),
     ];
     if set != [true; 2] {
@@ -110,7 +110,8 @@ pub fn release(core: &CoreMut, number: u64) -> forerun_vfs::Result<()> {
 /// Answers READ.
 pub fn read(core: &CoreMut, number: u64, offset: u64, size: u32, reply: ReplyData) {
     BUFFER.with_borrow_mut(|buffer| {
-        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        // The kernel was told the limit. The buffer does not depend on whether it keeps to it.
+        let size = usize::try_from(size.min(MAX_REQUEST)).unwrap_or_default();
         buffer.reserve(size);
         let room = buffer.get_mut(..size).unwrap_or_default();
         let read = core.volume.read(core.node(number), offset, room);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use forerun_testkit::{PROGRAM, require};
 
-use crate::{deny, packages, process, tidy};
+use crate::{deny, features, packages, process, tidy};
 
 /// What the tests may take in CI, building them included: several times what they do take.
 const TESTS_LIMIT: &str = "60m";
@@ -27,6 +27,7 @@ pub fn run(root: &Path) -> Result<()> {
             cargo.args(["--all-features", "--", "-D", "warnings"])
         })
     })?;
+    step("features", || features::check(root))?;
     step("licences", || deny::run(root))?;
     step("documentation", || {
         let mut doc = process::cargo(root);

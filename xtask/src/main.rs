@@ -7,6 +7,7 @@
 mod bench;
 mod ci;
 mod deny;
+mod features;
 mod fuzz;
 mod packages;
 mod process;
@@ -27,10 +28,12 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Everything CI checks: packages, format, lints, tidy, licences, documentation, tests
+    /// Everything CI checks: packages, format, lints, tidy, features, licences, documentation, tests
     Ci,
     /// The rules of the source tree that no compiler checks
     Tidy,
+    /// The library with some of its features only: no warning, no runtime or TLS where none is needed
+    Features,
     /// Licences, sources, duplicates and known vulnerabilities of the dependencies (cargo-deny, installed if missing)
     Deny,
     /// Install the Debian packages that the tests use, where they are missing
@@ -60,6 +63,7 @@ fn run(command: &Command, root: &Path) -> anyhow::Result<()> {
     match command {
         Command::Ci => ci::run(root),
         Command::Tidy => tidy::run(root),
+        Command::Features => features::check(root),
         Command::Deny => deny::run(root),
         Command::Packages => packages::install(root),
         Command::Bench { what } => bench::run(root, what),

@@ -6,10 +6,12 @@
 
 use std::fs::File;
 use std::io;
+#[cfg(feature = "composefs")]
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(feature = "composefs")]
 use forerun_composefs::{ObjectStore, Objects};
 use forerun_io::{FileSource, ReadAt};
 use forerun_vfs::{BlobName, Error, ResolveBlob, Result};
@@ -17,7 +19,7 @@ use forerun_vfs::{BlobName, Error, ResolveBlob, Result};
 /// Device 1 of an image is the first of these, and so on.
 pub struct Devices {
     sources: Vec<Arc<dyn ReadAt>>,
-    objects: Option<Objects>,
+    objects: Option<Arc<dyn ResolveBlob>>,
 }
 
 impl Devices {
@@ -63,14 +65,22 @@ pub fn check(paths: &[PathBuf], known: u32) -> Result<()> {
     Err(Error::blob(BlobName::Device { index, tag }, error))
 }
 
-fn open_store(path: &Path) -> Result<Objects> {
+#[cfg(feature = "composefs")]
+fn open_store(path: &Path) -> Result<Arc<dyn ResolveBlob>> {
     match ObjectStore::open(path) {
-        Ok(store) => Ok(Objects::new(store)),
+        Ok(store) => Ok(Arc::new(Objects::new(store))),
         Err(error) => {
             let path = path.as_os_str().as_bytes().to_vec();
             Err(Error::blob(BlobName::Object { path }, error))
         }
     }
+}
+
+#[cfg(not(feature = "composefs"))]
+fn open_store(path: &Path) -> Result<Arc<dyn ResolveBlob>> {
+    let path = path.display();
+    let text = format!("object stores, as {path}, in a program built without composefs");
+    Err(Error::Unsupported(text))
 }
 
 impl ResolveBlob for Devices {

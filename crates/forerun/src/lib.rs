@@ -4,6 +4,10 @@
 //! gives back the one thing a front end needs: a [`Reader`]. A [`Writer`] makes an image from a
 //! [`build::Tree`]. Both sets of formats are closed and listed in one file of this crate.
 //!
+//! Features, all on by default: one for each format (`romfs`, `squashfs`, `erofs`, `composefs`, `exfat`),
+//! `write` to make images, `remote` for images at servers. Without `remote` nothing opens a socket, and
+//! no asynchronous runtime is built. `exfat` brings volumes that change and their repair.
+//!
 //! ```
 //! use std::sync::Arc;
 //!
@@ -29,18 +33,26 @@
 //! ```
 
 mod devices;
+#[cfg(feature = "write")]
 mod from_image;
 mod identify;
 mod image;
 pub mod locks;
+#[cfg(feature = "composefs")]
 pub mod objects;
 mod payload;
 mod registry;
+#[cfg(feature = "exfat")]
 pub mod repair;
+#[cfg(feature = "exfat")]
 mod undo;
+#[cfg(feature = "exfat")]
 mod volume;
+#[cfg(feature = "write")]
+mod writer;
 
 /// Trees of nodes for writers: from directories, tar streams, lists and images.
+#[cfg(feature = "write")]
 pub mod build {
     pub use forerun_build::*;
 
@@ -48,14 +60,19 @@ pub mod build {
 }
 
 /// Chunks of remote images on disk.
+#[cfg(feature = "remote")]
 pub use forerun_cache as cache;
 pub use forerun_codec::{
     Bcj, BcjSet, Encoding, FillEncoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
 };
+#[cfg(feature = "composefs")]
 pub use forerun_composefs as composefs;
+#[cfg(all(feature = "composefs", feature = "write"))]
 pub use forerun_composefs::write::ComposefsOptions;
 pub use forerun_engine::{Bulk, Data, EngineOptions, MemoryUse, Reader, Volume};
+#[cfg(all(feature = "erofs", feature = "write"))]
 pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};
+#[cfg(all(feature = "exfat", feature = "write"))]
 pub use forerun_exfat::write::{ExfatOptions, NotKept, WhatIsLost};
 pub use forerun_io::{
     AlignedBuffer, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
@@ -65,13 +82,19 @@ pub use forerun_io::{
     mounts, parse_mounts, parse_trace_line, wait,
 };
 /// Images at servers, as sources.
+#[cfg(feature = "remote")]
 pub use forerun_remote as remote;
+#[cfg(all(feature = "romfs", feature = "write"))]
 pub use forerun_romfs::RomfsOptions;
+#[cfg(all(feature = "squashfs", feature = "write"))]
 pub use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 pub use forerun_vfs as vfs;
 pub use forerun_vfs::{Error, FileSystem, Format, NodeId, Result};
 pub use image::{Image, OpenOptions};
 pub use locks::{InUse, Locking};
 pub use payload::Container;
-pub use registry::{Writer, Written, formats};
+pub use registry::formats;
+#[cfg(feature = "exfat")]
 pub use volume::{VolumeMut, WriteOptions};
+#[cfg(feature = "write")]
+pub use writer::{Writer, Written};

@@ -9,6 +9,8 @@
 mod digest;
 mod driver;
 mod error;
+#[cfg(feature = "write")]
+#[doc(hidden)]
 pub mod fuzzing;
 mod gc;
 mod object;
@@ -17,7 +19,9 @@ mod ondisk;
 mod overlay;
 mod store;
 mod verity;
+#[cfg(feature = "write")]
 pub mod write;
+#[cfg(feature = "write")]
 mod xxh32;
 
 use std::sync::Arc;

@@ -3,16 +3,20 @@
 /// The header's first word. EROFS leaves the first kilobyte to others.
 pub const HEADER_MAGIC: u32 = 0xD078_629A;
 /// The header's second word: version of the format as a whole.
+#[cfg(feature = "write")]
 pub const HEADER_VERSION: u32 = 1;
 
 /// Where the superblock of EROFS starts.
+#[cfg(feature = "write")]
 pub const SUPERBLOCK_START: u64 = 1024;
 /// Its first word.
 pub const EROFS_MAGIC: u32 = 0xE0F5_E1E2;
 /// Times are times of modification (2), and attributes have a filter of names (4).
+#[cfg(feature = "write")]
 pub const FEATURE_COMPAT: u32 = 6;
 
 /// Where inodes may start: behind the superblock.
+#[cfg(feature = "write")]
 pub const INODES_START: u64 = SUPERBLOCK_START + 128;
 
 /// Bytes of the header that mean something.

@@ -18,22 +18,27 @@ pub const REDIRECT: &[u8] = b"trusted.overlay.redirect";
 /// Says that the file has metadata only, and what its object's digest is.
 pub const METACOPY: &[u8] = b"trusted.overlay.metacopy";
 /// Says that a directory hides what layers below have there.
+#[cfg(feature = "write")]
 pub const OPAQUE: &[u8] = b"trusted.overlay.opaque";
 
 /// On a directory that shows whiteouts: for overlayfs on top of the composefs mount, by privilege.
+#[cfg(feature = "write")]
 pub const WHITEOUTS: [&[u8]; 2] = [
     b"trusted.overlay.overlay.whiteouts",
     b"user.overlay.whiteouts",
 ];
 /// As [`WHITEOUTS`], in the form Linux 6.8 wants: opaque with the value `x`.
+#[cfg(feature = "write")]
 pub const HAS_WHITEOUTS: [&[u8]; 2] = [b"trusted.overlay.overlay.opaque", b"user.overlay.opaque"];
 /// On the empty file that stands for a whiteout.
+#[cfg(feature = "write")]
 pub const WHITEOUT: [&[u8]; 2] = [
     b"trusted.overlay.overlay.whiteout",
     b"user.overlay.whiteout",
 ];
 
 /// `name` as it goes into an image.
+#[cfg(feature = "write")]
 pub fn escape(name: &[u8]) -> Vec<u8> {
     match name.strip_prefix(RESERVED) {
         Some(rest) => [RESERVED, ESCAPE, rest].concat(),
@@ -67,6 +72,7 @@ pub fn shown(name: &[u8]) -> Shown<'_> {
 const METACOPY_HEAD: [u8; 4] = [0, 36, 0, 1];
 
 /// The value of [`METACOPY`] for an object with that digest; empty where none is known.
+#[cfg(feature = "write")]
 pub fn metacopy(digest: Option<&Digest>) -> Vec<u8> {
     digest.map_or_else(Vec::new, |digest| [&METACOPY_HEAD[..], &digest.0].concat())
 }

@@ -12,6 +12,7 @@ mod device;
 mod dir;
 mod driver;
 mod error;
+#[cfg(feature = "write")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod image;
@@ -21,6 +22,7 @@ mod map;
 mod ondisk;
 mod prefix;
 mod superblock;
+#[cfg(feature = "write")]
 pub mod write;
 mod xattr;
 mod zmap;

@@ -5,6 +5,7 @@
 use crate::upcase::Upcase;
 
 /// Bytes of the compressed table.
+#[cfg(feature = "write")]
 pub const LEN: u64 = 5836;
 /// Longer runs of characters that map to themselves are written as their number. The longest that is
 /// not has 337, the shortest that is has 843.

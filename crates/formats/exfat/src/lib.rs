@@ -10,6 +10,7 @@ mod chain;
 mod change;
 mod check;
 mod commit;
+mod default_upcase;
 mod describe;
 mod dir;
 mod driver;
@@ -17,6 +18,7 @@ mod entry_set;
 mod error;
 mod fat;
 mod follow;
+#[cfg(feature = "write")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod index;
@@ -31,6 +33,7 @@ mod steps;
 mod time;
 mod upcase;
 mod volume;
+#[cfg(feature = "write")]
 pub mod write;
 
 use std::sync::Arc;

@@ -91,6 +91,7 @@ impl Stamp {
 }
 
 /// Whether a time, kept in UTC, is in the years 1980 to 2107.
+#[cfg(feature = "write")]
 pub const fn can_keep(time: Timestamp) -> bool {
     time.seconds >= FIRST && time.seconds <= LAST
 }

@@ -9,6 +9,7 @@ use forerun_vfs::{Error, Ownership, Result};
 
 use crate::boot::{self, Boot};
 use crate::chain::Chain;
+use crate::default_upcase;
 use crate::dir::{Found, Slots};
 use crate::entry_set::Allocation;
 use crate::error::Check;
@@ -18,7 +19,6 @@ use crate::ondisk::{
     BitmapEntry, ENTRY, GuidEntry, LabelEntry, MAX_DIRECTORY, UpcaseEntry, kind, volume_flag,
 };
 use crate::upcase::{self, Upcase};
-use crate::write::default_upcase;
 
 /// Everything the driver's parts share.
 pub struct Volume {

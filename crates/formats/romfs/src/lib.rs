@@ -16,6 +16,7 @@ mod describe;
 mod dir;
 mod driver;
 mod error;
+#[cfg(feature = "write")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod header;
@@ -23,9 +24,11 @@ mod image;
 mod indexes;
 mod ondisk;
 mod superblock;
+#[cfg(feature = "write")]
 mod write;
 
 pub use driver::Romfs;
+#[cfg(feature = "write")]
 pub use write::{RomfsOptions, write};
 
 /// romfs in the registry.

@@ -10,6 +10,7 @@ mod describe;
 mod dir;
 mod driver;
 mod error;
+#[cfg(feature = "write")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod image;
@@ -22,6 +23,7 @@ mod reference;
 mod superblock;
 mod tables;
 mod variant;
+#[cfg(feature = "write")]
 pub mod write;
 mod xattr;
 

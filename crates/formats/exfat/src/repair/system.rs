@@ -11,6 +11,7 @@ use super::extent;
 use super::report::Kind;
 use super::work::{TAKE, Work};
 use crate::chain::Chain;
+use crate::default_upcase;
 use crate::dir::{Found, Slots, position};
 use crate::error::Check;
 use crate::fat::Fat;
@@ -20,7 +21,6 @@ use crate::ondisk::{
 };
 use crate::upcase::{self, Upcase};
 use crate::volume::Volume;
-use crate::write::default_upcase;
 
 /// The word of cluster 0: the kind of medium. That of cluster 1 is as the end of a chain.
 const MEDIA: u32 = 0xFFFF_FFF8;

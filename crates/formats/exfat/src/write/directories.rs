@@ -6,10 +6,10 @@ use forerun_build::{BuildError, Tree};
 use forerun_io::{saturating_usize, u64_from};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::default_upcase;
 use super::geometry::Geometry;
 use super::plan::{Item, Plan};
 use super::{ExfatOptions, cannot};
+use crate::default_upcase;
 use crate::entry_set::{Allocation, EntrySet, checksum};
 use crate::name;
 use crate::ondisk::{BitmapEntry, GuidEntry, LabelEntry, UpcaseEntry, attribute, kind};

@@ -8,7 +8,8 @@ use forerun_io::{Observer, saturating_usize, u64_from};
 use super::directories::Directories;
 use super::geometry::Geometry;
 use super::plan::Plan;
-use super::{ExfatOptions, default_upcase, head};
+use super::{ExfatOptions, head};
+use crate::default_upcase;
 use crate::ondisk::END_OF_CHAIN;
 
 /// Bytes of a file read at a time.

@@ -6,7 +6,6 @@
 //! same volume. Owners, permissions but for the write bit, extended attributes, links and special
 //! files have no place in the format; [`not_kept`] lists what a tree has of them.
 
-pub(crate) mod default_upcase;
 mod directories;
 mod emit;
 mod geometry;
@@ -20,6 +19,8 @@ use std::sync::Arc;
 
 use forerun_build::{BuildError, ImageOutput, Tree};
 use forerun_io::Observer;
+
+use crate::default_upcase;
 
 pub use kept::{NotKept, WhatIsLost, not_kept};
 pub use options::ExfatOptions;

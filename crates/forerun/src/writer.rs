@@ -1,0 +1,167 @@
+//! The formats that can be made, one line each.
+
+use std::sync::Arc;
+
+use forerun_build::{BuildError, ImageOutput, Tree, warn_of_large_tree};
+#[cfg(feature = "composefs")]
+use forerun_composefs::{Digest, write::ComposefsOptions};
+#[cfg(feature = "erofs")]
+use forerun_erofs::write::ErofsOptions;
+#[cfg(feature = "exfat")]
+use forerun_exfat::write::{ExfatOptions, NotKept};
+use forerun_io::Observer;
+#[cfg(feature = "romfs")]
+use forerun_romfs::RomfsOptions;
+#[cfg(feature = "squashfs")]
+use forerun_squashfs::write::SquashfsOptions;
+
+/// An image that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Written {
+    /// Its length in bytes.
+    pub len: u64,
+    /// Its fs-verity digest, by which images of some formats are known.
+    #[cfg(feature = "composefs")]
+    pub digest: Option<Digest>,
+}
+
+#[cfg(any(
+    feature = "romfs",
+    feature = "squashfs",
+    feature = "erofs",
+    feature = "exfat"
+))]
+impl Written {
+    const fn of(len: u64) -> Self {
+        Self {
+            len,
+            #[cfg(feature = "composefs")]
+            digest: None,
+        }
+    }
+}
+
+/// A format to make, with its own options.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Writer {
+    /// romfs.
+    #[cfg(feature = "romfs")]
+    Romfs(RomfsOptions),
+    /// SquashFS.
+    #[cfg(feature = "squashfs")]
+    Squashfs(SquashfsOptions),
+    /// EROFS.
+    #[cfg(feature = "erofs")]
+    Erofs(ErofsOptions),
+    /// composefs.
+    #[cfg(feature = "composefs")]
+    Composefs(ComposefsOptions),
+    /// exFAT.
+    #[cfg(feature = "exfat")]
+    Exfat(ExfatOptions),
+}
+
+impl Writer {
+    /// Names of the formats that can be made, as `pack --format` takes them.
+    pub const NAMES: &'static [&'static str] = &[
+        #[cfg(feature = "romfs")]
+        "romfs",
+        #[cfg(feature = "squashfs")]
+        "squashfs",
+        #[cfg(feature = "erofs")]
+        "erofs",
+        #[cfg(feature = "composefs")]
+        "composefs",
+        #[cfg(feature = "exfat")]
+        "exfat",
+    ];
+
+    /// Name of this one.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            #[cfg(feature = "romfs")]
+            Self::Romfs(_) => "romfs",
+            #[cfg(feature = "squashfs")]
+            Self::Squashfs(_) => "squashfs",
+            #[cfg(feature = "erofs")]
+            Self::Erofs(_) => "erofs",
+            #[cfg(feature = "composefs")]
+            Self::Composefs(_) => "composefs",
+            #[cfg(feature = "exfat")]
+            Self::Exfat(_) => "exfat",
+        }
+    }
+
+    /// Whether writing goes back to bytes that were written before. Where not, `out` may be
+    /// anything that takes bytes in order.
+    #[must_use]
+    pub const fn patches(&self) -> bool {
+        match self {
+            #[cfg(feature = "exfat")]
+            Self::Exfat(options) => options.sparse_tails,
+            #[cfg(feature = "squashfs")]
+            Self::Squashfs(_) => true,
+            #[cfg(feature = "erofs")]
+            Self::Erofs(_) => true,
+            #[allow(unreachable_patterns)] // Where no other format is built in.
+            _ => false,
+        }
+    }
+
+    /// What the image will not have of `tree`, beyond what the format is documented to leave out:
+    /// owners, permissions, times.
+    #[must_use]
+    #[cfg(feature = "exfat")]
+    pub fn not_kept(&self, tree: &Tree) -> Vec<NotKept> {
+        match self {
+            Self::Exfat(_) => forerun_exfat::write::not_kept(tree),
+            #[allow(unreachable_patterns)] // Where no other format is built in.
+            _ => Vec::new(),
+        }
+    }
+
+    /// Lays `tree` out and writes the image, from its first byte to its last, and then over some of
+    /// it where the format [`patches`](Self::patches). The caller flushes `out`, and removes what was
+    /// written if this fails.
+    ///
+    /// # Errors
+    /// [`BuildError`]: the format cannot hold the tree, a file changed or could not be read, the
+    /// output could not be written.
+    pub fn write(
+        &self,
+        tree: &Tree,
+        out: &mut dyn ImageOutput,
+        observer: &Arc<Observer>,
+    ) -> Result<Written, BuildError> {
+        warn_of_large_tree(tree);
+        match self {
+            #[cfg(feature = "romfs")]
+            Self::Romfs(options) => {
+                forerun_romfs::write(tree, options, out, observer).map(Written::of)
+            }
+            #[cfg(feature = "squashfs")]
+            Self::Squashfs(options) => {
+                forerun_squashfs::write::write(tree, options, out, observer).map(Written::of)
+            }
+            #[cfg(feature = "erofs")]
+            Self::Erofs(options) => {
+                forerun_erofs::write::write(tree, options, out, observer).map(Written::of)
+            }
+            #[cfg(feature = "exfat")]
+            Self::Exfat(options) => {
+                forerun_exfat::write::write(tree, options, out, observer).map(Written::of)
+            }
+            #[cfg(feature = "composefs")]
+            Self::Composefs(options) => {
+                let written = forerun_composefs::write::write(tree, options, out, observer)?;
+                Ok(Written {
+                    len: written.len,
+                    digest: Some(written.digest),
+                })
+            }
+        }
+    }
+}

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forerun_io::{BlockCache, BlockKey, EventKind, Limits, Lookup, saturating_usize, u64_from};
-use forerun_vfs::{Corrupt, EncodedBlock, Error, Result};
+use forerun_vfs::{Bound, Corrupt, EncodedBlock, Error, Result};
 
 use crate::Data;
 use crate::in_flight::InFlight;
@@ -187,7 +187,11 @@ impl Decoded {
         let largest = block.len.max(block.decoded_len.max());
         if largest > self.block_limit {
             let what = format!("block of {largest} bytes at offset {:#x}", block.offset);
-            return Err(Error::limit(what, u64::from(self.block_limit)));
+            return Err(Error::limit(
+                Bound::Other,
+                what,
+                u64::from(self.block_limit),
+            ));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use forerun_build::{
 };
 use forerun_engine::Reader;
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Error, FileType, Held, Metadata, NodeId, WalkEntry};
+use forerun_vfs::{Bound, Error, FileType, Held, Metadata, NodeId, WalkEntry};
 
 /// What is taken of an image.
 #[derive(Clone, Debug, Default)]
@@ -173,7 +173,10 @@ impl Copy<'_> {
         self.bytes = self.bytes.saturating_add(size);
         let limit = self.reader.limits().total_bytes;
         if self.bytes > limit {
-            return Err(at(path, Error::limit("bytes of all files", limit)));
+            return Err(at(
+                path,
+                Error::limit(Bound::TotalBytes, "bytes of all files", limit),
+            ));
         }
         Ok(())
     }

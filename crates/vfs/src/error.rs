@@ -49,6 +49,8 @@ pub enum Error {
     /// One of [`Limits`](crate::Limits) was reached.
     #[error("{what} exceeds the limit of {limit}")]
     Limit {
+        /// Which of them.
+        bound: Bound,
         /// What was counted, with where it was.
         what: String,
         /// The bound.
@@ -69,6 +71,14 @@ pub enum Error {
     /// A name the format cannot hold.
     #[error("invalid name: {0}")]
     InvalidName(String),
+    /// A name that is longer than the format can hold.
+    #[error("invalid name: longer than {limit} {unit}")]
+    NameTooLong {
+        /// The most that a name may have.
+        limit: usize,
+        /// Of what: bytes, or the units of the format's encoding.
+        unit: &'static str,
+    },
     /// No free space left on the volume, or none that the operation could use.
     #[error("no space left on the volume")]
     NoSpace,
@@ -162,8 +172,9 @@ impl Error {
     }
 
     /// A limit that was reached.
-    pub fn limit(what: impl Into<String>, limit: u64) -> Self {
+    pub fn limit(bound: Bound, what: impl Into<String>, limit: u64) -> Self {
         Self::Limit {
+            bound,
             what: what.into(),
             limit,
         }
@@ -186,7 +197,7 @@ impl Error {
             Self::Exists => "exists",
             Self::NotEmpty => "not_empty",
             Self::IntoItself => "into_itself",
-            Self::InvalidName(_) => "invalid_name",
+            Self::InvalidName(_) | Self::NameTooLong { .. } => "invalid_name",
             Self::NoSpace => "no_space",
             Self::TooLarge => "too_large",
             Self::ReadOnly(_) => "read_only",
@@ -206,6 +217,23 @@ pub fn is_for_want_of_room(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
     )
+}
+
+/// The limit that was reached: those that a caller may want to raise have a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Bound {
+    /// [`Limits::depth`](crate::Limits::depth).
+    Depth,
+    /// [`Limits::dir_entries`](crate::Limits::dir_entries) or
+    /// [`Limits::tree_entries`](crate::Limits::tree_entries).
+    Entries,
+    /// [`Limits::total_bytes`](crate::Limits::total_bytes).
+    TotalBytes,
+    /// [`Limits::walk_bytes`](crate::Limits::walk_bytes).
+    WalkMemory,
+    /// Any other, of [`Limits`](crate::Limits) or of a driver.
+    Other,
 }
 
 /// A check that an image failed: which, where, and the numbers.

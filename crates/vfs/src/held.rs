@@ -2,7 +2,7 @@
 
 use forerun_io::u64_from;
 
-use crate::{Error, Limits, Result};
+use crate::{Bound, Error, Limits, Result};
 
 /// A count of the bytes that a caller collects while it walks or lists, bounded by
 /// [`Limits::walk_bytes`].
@@ -29,7 +29,11 @@ impl Held {
     pub fn add(&mut self, bytes: usize) -> Result<()> {
         let bytes = self.bytes.saturating_add(u64_from(bytes));
         if bytes > self.limit {
-            return Err(Error::limit("memory for the walk, in bytes,", self.limit));
+            return Err(Error::limit(
+                Bound::WalkMemory,
+                "memory for the walk, in bytes,",
+                self.limit,
+            ));
         }
         self.bytes = bytes;
         Ok(())

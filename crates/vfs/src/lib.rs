@@ -21,7 +21,7 @@ mod path;
 mod walk;
 
 pub use blob::{BlobName, NoBlobs, ResolveBlob, Verity};
-pub use error::{Corrupt, Error, Result, is_for_want_of_room};
+pub use error::{Bound, Corrupt, Error, Result, is_for_want_of_room};
 pub use extent::{DecodedLen, EncodedBlock, Extent, Padding, Place};
 pub use filesystem::{DirCursor, DirEntry, FileSystem, NodeId, Problem, VolumeInfo};
 pub use filesystem_mut::{Changes, FileSystemMut, NewNode, Space, Usage};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{Error, FileSystem, FileType, Limits, NodeId, Result};
+use crate::{Bound, Error, FileSystem, FileType, Limits, NodeId, Result};
 
 /// What becomes of a symbolic link in the last place of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,7 @@ pub fn resolve(
         }
         if ancestors.len() > limits.depth {
             return Err(Error::limit(
+                Bound::Depth,
                 "depth of a path",
                 forerun_io::u64_from(limits.depth),
             ));

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use forerun_io::u64_from;
 
-use crate::{DirCursor, Error, FileSystem, FileType, Limits, Metadata, NodeId, Result};
+use crate::{Bound, DirCursor, Error, FileSystem, FileType, Limits, Metadata, NodeId, Result};
 
 /// Bytes of one directory's entries that a walk holds at a time.
 const BATCH: usize = 1 << 20;
@@ -154,6 +154,7 @@ impl<'a> Walk<'a> {
         }
         if self.levels.len() >= self.limits.depth {
             return Err(Error::limit(
+                Bound::Depth,
                 "depth of the directory tree",
                 u64_from(self.limits.depth),
             ));
@@ -202,6 +203,7 @@ impl<'a> Walk<'a> {
         (level.batch, level.next) = (batch, next);
         if over {
             return Err(Error::limit(
+                Bound::Entries,
                 format!("number of entries at directory {}", level.node),
                 level.entries,
             ));

@@ -5,7 +5,7 @@
 //! is padded.
 
 use forerun_io::{ReadAt, u64_from};
-use forerun_vfs::{Error, Result};
+use forerun_vfs::{Bound, Error, Result};
 
 use super::{Check, Container, Payload, corrupt, read};
 
@@ -88,7 +88,11 @@ impl Table {
         }
         let (count, offset, size) = (word(head, 88), word(head, 96), word(head, 104));
         if count > MAX_DESCRIPTORS {
-            return Err(Error::limit("descriptors of the SIF file", MAX_DESCRIPTORS));
+            return Err(Error::limit(
+                Bound::Other,
+                "descriptors of the SIF file",
+                MAX_DESCRIPTORS,
+            ));
         }
         let need = count * u64_from(DESCRIPTOR);
         if need > size {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forerun_io::{BlobId, FileSource, ReadAt, saturating_usize};
-use forerun_vfs::{BlobName, Error, ResolveBlob, Result, Verity};
+use forerun_vfs::{BlobName, Bound, Error, ResolveBlob, Result, Verity};
 
 use crate::digest::Digest;
 use crate::objects::ObjectName;
@@ -134,8 +134,8 @@ impl ObjectTable {
         }
         let next = known.objects.len().saturating_add(1);
         let limit = u64::from(u32::MAX);
-        let number =
-            u32::try_from(next).map_err(|_| Error::limit("objects of one image", limit))?;
+        let number = u32::try_from(next)
+            .map_err(|_| Error::limit(Bound::Other, "objects of one image", limit))?;
         known.objects.push(Arc::new(Object {
             wanted,
             verified: Mutex::new(None),

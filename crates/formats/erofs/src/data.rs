@@ -6,7 +6,7 @@
 use std::ops::{ControlFlow, Range};
 
 use forerun_io::{ReadAt, saturating_usize, u64_from};
-use forerun_vfs::{BlobId, EncodedBlock, Error, Extent, Place, Result};
+use forerun_vfs::{BlobId, Bound, EncodedBlock, Error, Extent, Place, Result};
 
 use crate::error::Check;
 use crate::image::Image;
@@ -137,7 +137,7 @@ fn decoded(image: &Image, inode: &Inode, block: &EncodedBlock) -> Result<std::sy
                 len.max(most),
                 block.offset
             );
-            return Err(Error::limit(what, u64::from(limit)));
+            return Err(Error::limit(Bound::Other, what, u64::from(limit)));
         }
         let mut encoded = vec![0; saturating_usize(u64::from(len))];
         stored(image, block.blob, block.offset, &mut encoded)?;

@@ -4,7 +4,7 @@
 //! name, and here all are visited.
 
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Error, Problem, Result, check_xattr_name};
+use forerun_vfs::{Bound, Error, Problem, Result, check_xattr_name};
 use zerocopy::FromBytes;
 
 use crate::error::Check;
@@ -162,6 +162,7 @@ impl Visitor<'_> {
         let Some(left) = self.left.checked_sub(here) else {
             let limit = self.image.limits.xattr_bytes;
             return Err(Error::limit(
+                Bound::Other,
                 format!("xattrs of node {}", self.inode.node),
                 limit,
             ));

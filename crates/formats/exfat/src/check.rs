@@ -6,7 +6,7 @@ mod whole;
 use std::collections::HashSet;
 
 use forerun_io::u64_from;
-use forerun_vfs::{Error, FileType, NodeId, Problem, Result};
+use forerun_vfs::{Bound, Error, FileType, NodeId, Problem, Result};
 
 use crate::chain::Chain;
 use crate::dir::{Found, Slots};
@@ -177,7 +177,10 @@ fn entries(session: &mut Session<'_>, id: NodeId, report: &mut Report<'_>) -> Re
             Found::Other { .. } | Found::Free | Found::Departed => {}
         }
         if u64_from(names.len()) > limit {
-            report.add(true, Error::limit("entries of a directory", limit));
+            report.add(
+                true,
+                Error::limit(Bound::Entries, "entries of a directory", limit),
+            );
             return Ok(());
         }
         slot = next;

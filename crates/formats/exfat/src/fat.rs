@@ -1,7 +1,7 @@
 //! The FAT: which cluster comes after which.
 
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Error, NodeId, Result};
+use forerun_vfs::{Bound, Error, NodeId, Result};
 
 use crate::chain::Chain;
 use crate::entry_set::Allocation;
@@ -164,7 +164,11 @@ fn follow(
     }
     let followed = follow_to_damage(volume, first, need)?;
     match followed.stop {
-        Stop::InPieces => Err(Error::limit("pieces of a file", u64_from(MAX_RUNS))),
+        Stop::InPieces => Err(Error::limit(
+            Bound::Other,
+            "pieces of a file",
+            u64_from(MAX_RUNS),
+        )),
         _ => match followed.check(need.unwrap_or(0)) {
             Some(check) => Err(check.at(node, at)),
             None => Ok(followed.chain),

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use forerun_vfs::{Error, Result};
+use forerun_vfs::{Bound, Error, Result};
 
 use crate::dir::{Found, Slots};
 use crate::entry_set::EntrySet;
@@ -94,7 +94,11 @@ impl Index {
                 Found::Other { .. } => {}
             }
             if forerun_io::u64_from(index.names.len()) > limit {
-                return Err(Error::limit("entries of a directory", limit));
+                return Err(Error::limit(
+                    Bound::Entries,
+                    "entries of a directory",
+                    limit,
+                ));
             }
             slot = next;
         }

@@ -83,7 +83,7 @@ pub fn visible(units: &[u16]) -> std::result::Result<Vec<u8>, NameError> {
 /// The units of a name that is to be made. Dots at its end are left out, unless `keep_dots`.
 ///
 /// # Errors
-/// [`Error::InvalidName`].
+/// [`Error::InvalidName`]; [`Error::NameTooLong`] for more than 255 units.
 pub fn for_new(bytes: &[u8], keep_dots: bool) -> Result<Vec<u16>> {
     let invalid = |why: &str| Err(Error::InvalidName(why.into()));
     check_name(bytes, usize::MAX).map_err(|error| Error::InvalidName(error.to_string()))?;
@@ -98,7 +98,10 @@ pub fn for_new(bytes: &[u8], keep_dots: bool) -> Result<Vec<u16>> {
     match units.len() {
         0 => return invalid("nothing but dots"),
         1..=MAX_NAME => {}
-        _ => return invalid("longer than 255 UTF-16 units"),
+        _ => {
+            let (limit, unit) = (MAX_NAME, "UTF-16 units");
+            return Err(Error::NameTooLong { limit, unit });
+        }
     }
     match units.iter().find(|&&unit| !is_allowed(unit)) {
         Some(unit) => invalid(&format!("character {unit:#04x}")),

@@ -5,7 +5,7 @@
 //! back to it). A walk that is taken up again at a cursor has forgotten; that is why it is told how
 //! many headers came before: there is an end to what an image has room for.
 
-use forerun_vfs::{Error, NodeId, Result};
+use forerun_vfs::{Bound, Error, NodeId, Result};
 
 use crate::error::Check;
 use crate::header::{self, Header};
@@ -65,7 +65,7 @@ impl<'a> Chain<'a> {
         // `.` and `..` do not count as entries.
         if self.done >= limit.saturating_add(2) {
             let what = format!("number of entries of directory {}", self.dir);
-            return Err(Error::limit(what, limit));
+            return Err(Error::limit(Bound::Other, what, limit));
         }
         if self.patience == 0 {
             self.mark = Some(offset);

@@ -1,6 +1,6 @@
 //! Extended attributes: shared sets of names and values, in line or elsewhere.
 
-use forerun_vfs::{Error, NodeId, Result, check_xattr_name};
+use forerun_vfs::{Bound, Error, NodeId, Result, check_xattr_name};
 use zerocopy::little_endian::{U32, U64};
 
 use crate::blocks::Blocks;
@@ -80,7 +80,7 @@ impl Xattrs {
         // Many pairs may share one long value, so a small image can claim gigabytes.
         if left > limit {
             let what = format!("xattrs of node {node}, {size} bytes");
-            return Err(Error::limit(what, limit));
+            return Err(Error::limit(Bound::Other, what, limit));
         }
         let (mut name, mut value) = (Vec::new(), Vec::new());
         for _ in 0..count {

@@ -4,7 +4,7 @@ use std::io;
 
 use forerun::build::BuildError;
 use forerun::repair::{UndoError, UndoFailed};
-use forerun::vfs::BlobName;
+use forerun::vfs::{BlobName, Bound};
 use forerun::{Error, InUse};
 use forerun_export::ExportError;
 
@@ -164,15 +164,24 @@ fn advice(error: &Error) -> (Exit, Option<&'static str>) {
             Exit::Image,
             Some("forerun check IMAGE lists everything that is wrong"),
         ),
-        Error::Limit { what, .. } if what.contains("memory") => (
+        Error::Limit {
+            bound: Bound::WalkMemory,
+            ..
+        } => (
             Exit::Image,
             Some("if you trust the image, raise --max-walk-memory"),
         ),
-        Error::Limit { what, .. } if what.contains("depth") => (
+        Error::Limit {
+            bound: Bound::Depth,
+            ..
+        } => (
             Exit::Image,
             Some("if you trust the image, raise --max-depth"),
         ),
-        Error::Limit { what, .. } if what.contains("entries") => (
+        Error::Limit {
+            bound: Bound::Entries,
+            ..
+        } => (
             Exit::Image,
             Some("if you trust the image, raise --max-entries"),
         ),

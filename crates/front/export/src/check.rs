@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use forerun_engine::Reader;
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Corrupt, Error, FileType, Held, Metadata, NameError, NodeId, check_name};
+use forerun_vfs::{Bound, Corrupt, Error, FileType, Held, Metadata, NameError, NodeId, check_name};
 
 use crate::Progress;
 use crate::content::visit_data;
@@ -178,7 +178,7 @@ impl Check<'_> {
                 self.progress.advance(len, 0);
                 if self.is_over_limit() {
                     let limit = self.reader.limits().total_bytes;
-                    return Err(Error::limit("bytes of all files", limit));
+                    return Err(Error::limit(Bound::TotalBytes, "bytes of all files", limit));
                 }
             }
             Ok::<_, Error>(())

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use forerun_engine::Reader;
 use forerun_io::u64_from;
-use forerun_vfs::{DirCursor, Error, FileType, Held, Metadata, NodeId};
+use forerun_vfs::{Bound, DirCursor, Error, FileType, Held, Metadata, NodeId};
 
 /// An entry of a listing.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ pub fn list(reader: &Reader, dir: NodeId, held: &mut Held) -> (Listing, Option<E
     let result = reader.fs().read_dir(dir, DirCursor::START, &mut |entry| {
         if u64_from(listing.len()) >= limit {
             let what = format!("number of entries of directory {dir}");
-            over = Some(Error::limit(what, limit));
+            over = Some(Error::limit(Bound::Entries, what, limit));
         } else {
             over = held.add(entry.name.len() + size_of::<Named>()).err();
         }

@@ -19,6 +19,7 @@ pub fn errno(error: &Error) -> Errno {
         Error::Exists => Errno::EEXIST,
         Error::NotEmpty => Errno::ENOTEMPTY,
         Error::IntoItself | Error::InvalidName(_) => Errno::EINVAL,
+        Error::NameTooLong { .. } => Errno::ENAMETOOLONG,
         Error::NoSpace => Errno::ENOSPC,
         Error::TooLarge => Errno::EFBIG,
         Error::ReadOnly(_) => Errno::EROFS,
@@ -46,6 +47,8 @@ mod tests {
     use std::io;
 
     use forerun_vfs::{BlobName, Corrupt, NodeId};
+
+    use forerun_vfs::Bound;
 
     use super::*;
 
@@ -79,7 +82,12 @@ mod tests {
                 Errno::ESTALE,
                 true,
             ),
-            (Error::limit("entries", 10), "limit", Errno::EIO, true),
+            (
+                Error::limit(Bound::Entries, "entries", 10),
+                "limit",
+                Errno::EIO,
+                true,
+            ),
             (
                 Error::Unsupported("feature".into()),
                 "unsupported",
@@ -102,6 +110,15 @@ mod tests {
                 Error::InvalidName("a/b".into()),
                 "invalid_name",
                 Errno::EINVAL,
+                false,
+            ),
+            (
+                Error::NameTooLong {
+                    limit: 255,
+                    unit: "UTF-16 units",
+                },
+                "invalid_name",
+                Errno::ENAMETOOLONG,
                 false,
             ),
             (Error::NoSpace, "no_space", Errno::ENOSPC, false),

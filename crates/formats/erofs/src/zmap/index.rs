@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use forerun_vfs::{Error, Result};
+use forerun_vfs::{Bound, Error, Result};
 
 use super::bytes::Bytes;
 use super::check::Check;
@@ -349,6 +349,7 @@ impl Walk<'_, '_> {
 
 fn too_long(cluster: u64) -> Error {
     Error::limit(
+        Bound::Other,
         format!("clusters of the extent at cluster {cluster}"),
         MAX_CLUSTERS,
     )

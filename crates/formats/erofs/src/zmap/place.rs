@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use forerun_codec::Codec;
 use forerun_io::{BlobId, ReadAt, saturating_usize};
-use forerun_vfs::{DecodedLen, EncodedBlock, Error, Extent, NodeId, Padding, Place};
+use forerun_vfs::{Bound, DecodedLen, EncodedBlock, Error, Extent, NodeId, Padding, Place};
 
 use super::check::Check;
 use super::{Config, Inode, Piece, feature};
@@ -185,7 +185,11 @@ impl Placing<'_> {
         let decoded = block.decoded_len.max();
         if decoded > MAX_TAIL {
             let what = format!("inline tail of {decoded} bytes");
-            return Err(Failed::Error(Error::limit(what, u64::from(MAX_TAIL))));
+            return Err(Failed::Error(Error::limit(
+                Bound::Other,
+                what,
+                u64::from(MAX_TAIL),
+            )));
         }
         let stored = self.read(range, u64::from(block.len))?;
         let mut out = vec![0; saturating_usize(u64::from(decoded))];

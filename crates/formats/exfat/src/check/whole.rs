@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Error, FileType, NodeId, Problem, Result};
+use forerun_vfs::{Bound, Error, FileType, NodeId, Problem, Result};
 
 use super::Report;
 use crate::boot::PERCENT_UNKNOWN;
@@ -108,7 +108,11 @@ impl<'a> Used<'a> {
             .try_reserve_exact(saturating_usize(len.into()))
             .is_err()
         {
-            return Err(Error::limit("bytes of the allocation bitmap", len.into()));
+            return Err(Error::limit(
+                Bound::Other,
+                "bytes of the allocation bitmap",
+                len.into(),
+            ));
         }
         bits.resize(saturating_usize(len.into()), 0);
         Ok(Self { volume, bits })
@@ -224,7 +228,11 @@ impl<'a> Used<'a> {
             }
             if names > self.volume.limits.tree_entries {
                 let limit = self.volume.limits.tree_entries;
-                return Err(Error::limit("entries of all directories", limit));
+                return Err(Error::limit(
+                    Bound::Entries,
+                    "entries of all directories",
+                    limit,
+                ));
             }
         }
         report.node = None;

@@ -3,7 +3,7 @@
 //! Within one sector that is one write. Across sectors it is a move in steps that shows the old name
 //! until it shows the new one: see [`moving`](crate::moving).
 
-use forerun_vfs::{Error, FileType, NodeId, Result};
+use forerun_vfs::{Bound, Error, FileType, NodeId, Result};
 
 use super::moves::Here;
 use super::set::{count, now};
@@ -173,6 +173,10 @@ impl Session<'_> {
             at = self.state.nodes.parent(at).ok_or(Error::StaleNode(at))?;
         }
         let limit = forerun_io::u64_from(self.volume.limits.depth);
-        Err(Error::limit("depth of the directory tree", limit))
+        Err(Error::limit(
+            Bound::Depth,
+            "depth of the directory tree",
+            limit,
+        ))
     }
 }

@@ -1,7 +1,7 @@
 //! One bit for each cluster of a volume: what is known of all of them must not take more.
 
 use forerun_io::saturating_usize;
-use forerun_vfs::{Error, Result};
+use forerun_vfs::{Bound, Error, Result};
 
 use crate::chain::Chain;
 use crate::ondisk::FIRST_CLUSTER;
@@ -21,7 +21,11 @@ impl Bits {
         let len = u64::from(clusters.div_ceil(8));
         let mut bytes = Vec::new();
         if bytes.try_reserve_exact(saturating_usize(len)).is_err() {
-            return Err(Error::limit("bytes of the allocation bitmap", len));
+            return Err(Error::limit(
+                Bound::Other,
+                "bytes of the allocation bitmap",
+                len,
+            ));
         }
         bytes.resize(saturating_usize(len), 0);
         Ok(Self { bytes, clusters })

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use forerun_io::u64_from;
-use forerun_vfs::{Error, Result};
+use forerun_vfs::{Bound, Error, Result};
 
 use super::data;
 use super::fields::{self, Doubt, Here};
@@ -52,7 +52,11 @@ pub fn walk(work: &mut Work<'_, '_>, root: Chain) -> Result<()> {
         let depth = directory.step.as_ref().map_or(0, |step| step.depth);
         if depth > work.volume.limits.depth {
             let limit = u64_from(work.volume.limits.depth);
-            return Err(Error::limit("depth of the directory tree", limit));
+            return Err(Error::limit(
+                Bound::Depth,
+                "depth of the directory tree",
+                limit,
+            ));
         }
         for (name, chain) in one(work, &directory)? {
             let step = Some(Step::below(directory.step.as_ref(), name));
@@ -84,11 +88,19 @@ fn one(work: &mut Work<'_, '_>, directory: &Directory) -> Result<Vec<(Vec<u8>, C
         work.breathe()?;
         let limits = &volume.limits;
         if u64_from(walk.names.len()) > limits.dir_entries {
-            return Err(Error::limit("entries of a directory", limits.dir_entries));
+            return Err(Error::limit(
+                Bound::Entries,
+                "entries of a directory",
+                limits.dir_entries,
+            ));
         }
         if work.desk.summary.entries > limits.tree_entries {
             let limit = limits.tree_entries;
-            return Err(Error::limit("entries of all directories", limit));
+            return Err(Error::limit(
+                Bound::Entries,
+                "entries of all directories",
+                limit,
+            ));
         }
     }
     Ok(walk.below)

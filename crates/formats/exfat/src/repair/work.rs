@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use forerun_io::{CommitError, Group, WriteBack, u64_from};
-use forerun_vfs::{Error, Result};
+use forerun_vfs::{Bound, Error, Result};
 
 use super::bits::{Bits, clusters};
 use super::report::{Desk, Finding, Kind};
@@ -154,6 +154,7 @@ impl<'w, 'd> Work<'w, 'd> {
         }
         match self.later.len() > MOST_LATER {
             true => Err(Error::limit(
+                Bound::Other,
                 "changes in shared clusters",
                 u64_from(MOST_LATER),
             )),

@@ -11,7 +11,7 @@ mod view;
 use std::ffi::OsString;
 
 use clap::Args;
-use forerun::vfs::{FileType, FollowLast, Held, Metadata, resolve};
+use forerun::vfs::{Bound, FileType, FollowLast, Held, Metadata, resolve};
 use forerun::{Error, NodeId, Reader};
 use forerun_export::{ListEntry, list};
 
@@ -202,7 +202,11 @@ impl Listing<'_> {
                 .saturating_add(u64::try_from(names.len()).unwrap_or(u64::MAX));
             let max_entries = self.reader.limits().tree_entries;
             if self.seen > max_entries {
-                let limit = Error::limit("number of entries of all directories", max_entries);
+                let limit = Error::limit(
+                    Bound::Entries,
+                    "number of entries of all directories",
+                    max_entries,
+                );
                 self.report(limit, &path);
                 return Ok(());
             }
@@ -232,7 +236,11 @@ impl Listing<'_> {
         let max_depth = self.reader.limits().depth;
         if ancestors.len() >= max_depth {
             let limit = u64::try_from(max_depth).unwrap_or(u64::MAX);
-            return Err(Error::limit("depth of the directory tree", limit));
+            return Err(Error::limit(
+                Bound::Depth,
+                "depth of the directory tree",
+                limit,
+            ));
         }
         Ok(())
     }

@@ -24,8 +24,6 @@ use crate::failures::Failures;
 use crate::handover::Negotiated;
 use crate::outside::Outside;
 
-/// Longest name of any format that counts in UTF-16 units.
-const NAME_UNITS: usize = 255;
 /// How long the kernel may keep what it was told: nobody else changes the volume.
 const ENDLESS: Duration = Duration::from_secs(1 << 31);
 
@@ -181,7 +179,9 @@ impl CoreMut {
         let _until_counted = self.known.looking();
         let node = match self.fs().lookup(dir, name) {
             // No such name can be there.
-            Err(Error::InvalidName(_)) | Ok(None) => return Ok(Lookup::Missing),
+            Err(Error::InvalidName(_) | Error::NameTooLong { .. }) | Ok(None) => {
+                return Ok(Lookup::Missing);
+            }
             Err(error) => return Err(error),
             Ok(Some(node)) => node,
         };
@@ -355,16 +355,6 @@ impl CoreMut {
             Err(error) => Err(error),
         }
     }
-
-    /// Why a name was refused, as system calls tell it.
-    pub fn name_errno(name: &[u8], errno: Errno) -> Errno {
-        let units = String::from_utf8_lossy(name).encode_utf16().count();
-        if errno.code() == Errno::EINVAL.code() && units > NAME_UNITS {
-            Errno::ENAMETOOLONG
-        } else {
-            errno
-        }
-    }
 }
 
 /// The time now, as drivers have it.
@@ -407,18 +397,5 @@ mod tests {
         };
         assert_eq!(timestamp(time), expected);
         assert_eq!(system_time(expected), time);
-    }
-
-    #[test]
-    fn names_too_long_are_told_from_others() {
-        for (name, expected) in [
-            ("x".repeat(256), Errno::ENAMETOOLONG),
-            ("\u{20ac}".repeat(255), Errno::EINVAL),
-        ] {
-            let errno = CoreMut::name_errno(name.as_bytes(), Errno::EINVAL);
-            assert_eq!(errno.code(), expected.code());
-        }
-        let taken = CoreMut::name_errno(&[b'x'; 300], Errno::EEXIST);
-        assert_eq!(taken.code(), Errno::EEXIST.code());
     }
 }

@@ -58,7 +58,6 @@ pub fn make(
 ) {
     let made = core.create(core.node(parent), name, new, (false, resent));
     let made = core.changed(Operation::Write, parent, made);
-    let made = made.map_err(|errno| CoreMut::name_errno(name, errno));
     reply_entry(made, reply);
 }
 

@@ -244,7 +244,7 @@ impl Filesystem for AdapterMut {
             match core.changed(Operation::Write, parent.0, made) {
                 // The kernel has one lifetime for both here. A new name is never an alias.
                 Ok(entry) => reply.created(&core.ttl(), &entry.attr, GENERATION, handle, OPENED),
-                Err(errno) => reply.error(CoreMut::name_errno(&name, errno)),
+                Err(errno) => reply.error(errno),
             }
         });
     }
@@ -284,7 +284,6 @@ impl Filesystem for AdapterMut {
             let (from, to) = (core.node(parent.0), core.node(newparent.0));
             let renamed = core.rename((from, &name), (to, &newname), how);
             let renamed = core.changed(Operation::Write, parent.0, renamed);
-            let renamed = renamed.map_err(|errno| CoreMut::name_errno(&newname, errno));
             reply_empty(renamed, reply);
         });
     }

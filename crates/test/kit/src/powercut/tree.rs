@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use forerun_io::{ReadAt, saturating_usize, u64_from};
-use forerun_vfs::{DirCursor, Error, Extent, FileSystem, FileType, NodeId, Place, Result};
+use forerun_vfs::{Bound, DirCursor, Error, Extent, FileSystem, FileType, NodeId, Place, Result};
 
 /// Entries of a tree after which a walk gives up: no workload makes so many.
 const MANY: usize = 10_000;
@@ -50,7 +50,11 @@ impl Found {
             })?;
             for (name, node, kind) in entries {
                 if found.nodes.len() >= MANY {
-                    return Err(Error::limit("names of a tree", u64_from(MANY)));
+                    return Err(Error::limit(
+                        Bound::Other,
+                        "names of a tree",
+                        u64_from(MANY),
+                    ));
                 }
                 let (len, content) = match kind {
                     FileType::Directory => {

@@ -73,5 +73,5 @@ pub use forerun_vfs::{Error, FileSystem, Format, NodeId, Result};
 pub use image::{Image, OpenOptions};
 pub use locks::{InUse, Locking};
 pub use payload::Container;
-pub use registry::{Writer, Written, formats};
+pub use registry::{Writer, Written, format_names, formats};
 pub use volume::{VolumeMut, WriteOptions};

@@ -25,6 +25,12 @@ pub const fn formats() -> &'static [Format] {
     ]
 }
 
+/// Returns the names of the formats that can be read, in the order in which they are tried.
+#[must_use]
+pub fn format_names() -> Vec<&'static str> {
+    formats().iter().map(|format| format.name).collect()
+}
+
 /// An image that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

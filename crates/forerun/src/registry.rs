@@ -22,6 +22,7 @@ pub const fn formats() -> &'static [Format] {
         forerun_composefs::FORMAT,
         forerun_erofs::FORMAT,
         forerun_exfat::FORMAT,
+        forerun_cramfs::FORMAT,
     ]
 }
 

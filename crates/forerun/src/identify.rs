@@ -3,7 +3,7 @@
 use forerun_io::{ReadAt, saturating_usize};
 use forerun_vfs::{Error, Format};
 
-use crate::{Container, OpenOptions, formats};
+use crate::{Container, OpenOptions, format_names, formats};
 
 /// As many bytes of the start as any format wants to see.
 pub fn probe_len() -> usize {
@@ -70,8 +70,7 @@ pub fn unknown(
 }
 
 fn expected(wanted: Option<&str>) -> String {
-    let names: Vec<_> = formats().iter().map(|format| format.name).collect();
-    wanted.map_or_else(|| names.join(" or "), str::to_string)
+    wanted.map_or_else(|| format_names().join(" or "), str::to_string)
 }
 
 const ELF: &[u8] = b"\x7fELF";

@@ -4,7 +4,8 @@
 //! gives back the one thing a front end needs: a [`Reader`]. A [`Writer`] makes an image from a
 //! [`build::Tree`]. Both sets of formats are closed and listed in one file of this crate.
 //!
-//! Features, all on by default: one for each format (`romfs`, `squashfs`, `erofs`, `composefs`, `exfat`),
+//! Features, all on by default: one for each format (`romfs`, `cramfs`, `squashfs`,
+//! `erofs`, `composefs`, `exfat`),
 //! `write` to make images, `remote` for images at servers. Without `remote` nothing opens a socket, and
 //! no asynchronous runtime is built. `exfat` brings volumes that change and their repair.
 //!
@@ -93,7 +94,7 @@ pub use forerun_vfs::{Error, FileSystem, Format, NodeId, Result};
 pub use image::{Image, OpenOptions};
 pub use locks::{InUse, Locking};
 pub use payload::Container;
-pub use registry::formats;
+pub use registry::{format_names, formats};
 #[cfg(feature = "exfat")]
 pub use volume::{VolumeMut, WriteOptions};
 #[cfg(feature = "write")]

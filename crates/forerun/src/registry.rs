@@ -17,5 +17,13 @@ pub const fn formats() -> &'static [Format] {
         forerun_erofs::FORMAT,
         #[cfg(feature = "exfat")]
         forerun_exfat::FORMAT,
+        #[cfg(feature = "cramfs")]
+        forerun_cramfs::FORMAT,
     ]
+}
+
+/// Returns the names of the formats that can be read, in the order in which they are tried.
+#[must_use]
+pub fn format_names() -> Vec<&'static str> {
+    formats().iter().map(|format| format.name).collect()
 }

@@ -148,8 +148,8 @@ fn an_offset_wins() {
     // An AppImage inside another file is not looked into: its offset was given as the image's.
     let nested = [vec![0; 512], outer.clone()].concat();
     let error = open(&nested, &with(512, None)).unwrap_err().to_string();
-    let expected =
-        "not a romfs or squashfs or composefs or erofs or exfat image: an ELF file at offset 512";
+    let known = forerun::format_names().join(" or ");
+    let expected = format!("not a {known} image: an ELF file at offset 512");
     assert_eq!(error, expected);
     let error = open(&outer, &with(offset + 16, None)).unwrap_err();
     assert!(matches!(error, Error::UnknownFormat { .. }), "{error}");

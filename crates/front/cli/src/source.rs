@@ -159,10 +159,7 @@ pub fn from_open(error: forerun::Error, options: &OpenOptions) -> Failure {
     let asked = options.format.as_deref();
     match &error {
         forerun::Error::UnknownFormat { expected, found } => {
-            let known: Vec<_> = forerun::formats()
-                .iter()
-                .map(|format| format.name)
-                .collect();
+            let known = forerun::format_names();
             if let Some(name) = asked.filter(|name| !known.contains(name)) {
                 let message = format!("unknown format {name:?}");
                 return Failure::usage(message).hint(format!("known: {}", known.join(", ")));

@@ -3,6 +3,7 @@
 mod cache;
 mod codec;
 mod composefs;
+mod cramfs;
 mod erofs;
 mod exfat;
 mod exfat_model;
@@ -56,6 +57,14 @@ pub const TARGETS: &[Target] = &[
         composefs::attribute_seeds,
     ),
     Target::new("composefs_walk", composefs::walk, composefs::images),
+    Target::new("cramfs_superblock", cramfs::superblock, cramfs::superblocks),
+    Target::new(
+        "cramfs_directory",
+        cramfs::directory,
+        cramfs::directory_seeds,
+    ),
+    Target::new("cramfs_blocks", cramfs::blocks, cramfs::block_seeds),
+    Target::new("cramfs_walk", cramfs::walk, cramfs::images),
     Target::new("tar_tree", tar_tree::run, tar_tree::seeds),
     Target::new("exfat_walk", exfat::walk, exfat::images),
     Target::new("exfat_repair", exfat::repair, exfat::repair_seeds),

@@ -1,0 +1,254 @@
+//! Directories: the entries of one, read together and put in the order of their names.
+//!
+//! A directory is a run of bytes: inodes, each with its name behind it. Entries can only be found one
+//! after the other, so a lookup in the bytes would pass over half of them. Images say whether entries are
+//! sorted, but may lie; so the order of names is made here.
+
+use std::ops::ControlFlow;
+
+use forerun_io::{saturating_usize, u64_from};
+use forerun_vfs::{Error, FileType, NodeId, Result, check_name};
+
+use crate::error::Check;
+use crate::image::Image;
+use crate::inode::Inode;
+use crate::ondisk::{INODE_LEN, Order};
+
+/// Bytes read at once, so that the entries before an unreadable place can be shown.
+const PIECE: u64 = 64 << 10;
+/// Damaged entries after which the rest of a directory is not read. Directories of a hostile image may
+/// lie over each other, and each of a million could hold a million such entries.
+const DAMAGED_MAX: usize = 256;
+
+/// An entry and the node it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    pub name: &'a [u8],
+    pub node: NodeId,
+    pub kind: FileType,
+}
+
+/// The entries of a directory that can be used.
+#[derive(Debug)]
+pub struct Directory {
+    /// Offset in the image of the first entry.
+    start: u64,
+    order: Order,
+    bytes: Vec<u8>,
+    /// Positions in `bytes`, in the image's order.
+    entries: Vec<u32>,
+    /// The same in the order of names.
+    by_name: Vec<u32>,
+    /// The first defect. Usable entries behind it are among `entries`, as far as they can be found.
+    pub damage: Option<Error>,
+}
+
+impl Directory {
+    /// Reads the entries of the directory `dir`. Damage to entries, and parts that cannot be read, are
+    /// kept in [`damage`](Self::damage).
+    ///
+    /// # Errors
+    /// `Corrupt` where the entries lie outside the image.
+    pub fn load(image: &Image, dir: NodeId, inode: &Inode) -> Result<Self> {
+        let (start, size) = (inode.offset, u64::from(inode.size));
+        let mut directory = Self {
+            start,
+            order: image.superblock.order,
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            by_name: Vec::new(),
+            damage: None,
+        };
+        if size == 0 {
+            return Ok(directory);
+        }
+        if start < image.superblock.end() || !image.contains(start, size) {
+            let image_len = image.superblock.image_len;
+            let check = Check::EntriesOutside {
+                start,
+                size,
+                image_len,
+            };
+            return Err(check.at(Some(dir), dir.0));
+        }
+        directory.read(&mut Scan::new(image, dir), size);
+        directory.sort(dir);
+        Ok(directory)
+    }
+
+    /// Reads and finds entries up to the end, or to the first place behind which none can be used.
+    fn read(&mut self, scan: &mut Scan<'_>, size: u64) {
+        let mut done = 0;
+        while done < size {
+            let len = PIECE.min(size - done);
+            match scan.image.read(self.start + done, len) {
+                Ok(piece) => self.bytes.extend_from_slice(&piece),
+                // Rather than damage that was found before: it tells that the directory may be read again.
+                Err(error) => {
+                    self.damage = Some(error);
+                    return;
+                }
+            }
+            done += len;
+            if scan.entries(self, done == size).is_break() {
+                return;
+            }
+        }
+    }
+
+    fn entry_at(&self, at: usize, name_limit: usize) -> Result<Entry<'_>, Check> {
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        let name = self.name(at);
+        if name.is_empty() {
+            return Err(Check::NoName);
+        }
+        check_name(name, name_limit).map_err(|source| Check::Name {
+            name: lossy(name),
+            source,
+        })?;
+        Ok(Entry {
+            name,
+            node: NodeId(self.start + u64_from(at)),
+            kind: Inode::parse(rest, self.order)?.kind,
+        })
+    }
+
+    /// Returns the name of the entry at `at` without its padding.
+    fn name(&self, at: usize) -> &[u8] {
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        let end = INODE_LEN + Inode::name_len_of(rest, self.order);
+        let mut name = rest.get(INODE_LEN..end).unwrap_or_default();
+        while let [shorter @ .., 0] = name {
+            name = shorter;
+        }
+        name
+    }
+
+    fn name_of(&self, position: u32) -> &[u8] {
+        self.name(usize::try_from(position).unwrap_or(usize::MAX))
+    }
+
+    /// Puts the entries in the order of names. Of several entries with one name only the first is kept,
+    /// and the second is damage.
+    fn sort(&mut self, dir: NodeId) {
+        let mut by_name = self.entries.clone();
+        let order = |a: &u32, b: &u32| self.name_of(*a).cmp(self.name_of(*b)).then(a.cmp(b));
+        if !by_name.is_sorted_by(|a, b| order(a, b).is_lt()) {
+            by_name.sort_unstable_by(order);
+        }
+        let mut dropped: Vec<(u32, u32)> = Vec::new();
+        by_name.dedup_by(|later, first| {
+            let same = self.name_of(*later) == self.name_of(*first);
+            if same {
+                dropped.push((*later, *first));
+            }
+            same
+        });
+        dropped.sort_unstable();
+        if let Some(&(later, first)) = dropped.first() {
+            let duplicate = Check::DuplicateName {
+                name: lossy(self.name_of(later)),
+                first: self.start + u64::from(first),
+            };
+            let error = duplicate.at(Some(dir), self.start + u64::from(later));
+            self.damage.get_or_insert(error);
+            self.entries
+                .retain(|at| dropped.binary_search_by_key(at, |&(at, _)| at).is_err());
+        }
+        self.by_name = by_name;
+    }
+
+    /// Returns the entry of that name.
+    pub fn find(&self, name: &[u8]) -> Option<Entry<'_>> {
+        let found = self
+            .by_name
+            .binary_search_by(|&at| self.name_of(at).cmp(name));
+        self.entry(*self.by_name.get(found.ok()?)?)
+    }
+
+    /// Returns the entries after the first `skip`, in the image's order.
+    pub fn entries(&self, skip: u64) -> impl Iterator<Item = Entry<'_>> {
+        let rest = self.entries.iter().skip(saturating_usize(skip));
+        rest.filter_map(|&at| self.entry(at))
+    }
+
+    /// Returns the entry at a position that was found to be sound.
+    fn entry(&self, position: u32) -> Option<Entry<'_>> {
+        self.entry_at(usize::try_from(position).ok()?, usize::MAX)
+            .ok()
+    }
+
+    /// Returns the bytes that the directory takes in memory.
+    pub fn weight(&self) -> u64 {
+        let positions = self.entries.capacity() + self.by_name.capacity();
+        u64_from(size_of::<Self>() + self.bytes.capacity() + positions * size_of::<u32>())
+    }
+}
+
+/// How far the entries of a directory have been found.
+struct Scan<'a> {
+    image: &'a Image,
+    dir: NodeId,
+    at: usize,
+    damaged: usize,
+}
+
+impl<'a> Scan<'a> {
+    const fn new(image: &'a Image, dir: NodeId) -> Self {
+        Self {
+            image,
+            dir,
+            at: 0,
+            damaged: 0,
+        }
+    }
+
+    /// Finds the entries whose bytes have been read; breaks where no more can be used. An entry that
+    /// cannot be used is left out, and its name still tells where the next one begins.
+    fn entries(&mut self, directory: &mut Directory, is_all: bool) -> ControlFlow<()> {
+        let limits = &self.image.limits;
+        while self.at < directory.bytes.len() {
+            let rest = directory.bytes.get(self.at..).unwrap_or_default();
+            let name_len = Inode::name_len_of(rest, directory.order);
+            let len = INODE_LEN + name_len;
+            let at = directory.start + u64_from(self.at);
+            let fail = |check: Check| check.at(Some(self.dir), at);
+            if len > rest.len() {
+                if !is_all {
+                    return ControlFlow::Continue(());
+                }
+                let end = at + u64_from(rest.len());
+                let check = match rest.len() {
+                    len @ 0..INODE_LEN => Check::InodeCut { len },
+                    _ => Check::NameCut { len: name_len, end },
+                };
+                directory.damage.get_or_insert(fail(check));
+                return ControlFlow::Break(());
+            }
+            if u64_from(directory.entries.len()) >= limits.dir_entries {
+                let what = format!("number of entries of directory {}", self.dir);
+                let error = Error::limit(what, limits.dir_entries);
+                directory.damage.get_or_insert(error);
+                return ControlFlow::Break(());
+            }
+            match directory.entry_at(self.at, limits.name_len).map(|_| ()) {
+                // A directory has less than 2^24 bytes.
+                Ok(()) => directory.entries.extend(u32::try_from(self.at)),
+                Err(check) => {
+                    directory.damage.get_or_insert(fail(check));
+                    self.damaged += 1;
+                    if self.damaged == DAMAGED_MAX {
+                        return ControlFlow::Break(());
+                    }
+                }
+            }
+            self.at += len;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Returns a name for messages.
+pub fn lossy(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}

@@ -1,0 +1,160 @@
+//! cramfs behind the seam.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use forerun_io::{Limits, ReadAt};
+use forerun_vfs::{
+    Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, Problem,
+    Result, Timestamp, VolumeInfo,
+};
+
+use crate::blocks::Table;
+use crate::image::Image;
+use crate::indexes::Indexes;
+use crate::ondisk::{BLOCK, INODE_LEN, NAME_MAX, UNIT};
+use crate::{check, describe, symlink};
+
+/// Bytes of the smallest entry: an inode and a name of up to four bytes.
+const ENTRY_MIN: u64 = 16;
+const _: () = assert!(ENTRY_MIN == 12 + UNIT && INODE_LEN == 12);
+
+/// An open cramfs image. A node is the offset of its inode, which is part of one directory entry: each
+/// entry is a node of its own, since the format keeps no hard links.
+pub struct Cramfs {
+    image: Image,
+    indexes: Indexes,
+}
+
+impl Cramfs {
+    /// Opens the image at the start of `metadata`; it may end before the source does.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where the superblock or the root's inode fails a check,
+    /// [`Error::Unsupported`] for unknown flags, [`Error::Io`] where the superblock cannot be read.
+    pub fn open(metadata: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {
+        Ok(Self {
+            image: Image::open(metadata, limits)?,
+            indexes: Indexes::new(limits.dir_index_bytes),
+        })
+    }
+}
+
+impl FileSystem for Cramfs {
+    fn volume(&self) -> VolumeInfo {
+        let superblock = &self.image.superblock;
+        let block_size = u32::try_from(BLOCK).unwrap_or(u32::MAX);
+        let mut info = VolumeInfo::new("cramfs", superblock.image_len, block_size);
+        info.label.clone_from(&superblock.name);
+        info.inodes = superblock
+            .is_version_2()
+            .then(|| u64::from(superblock.files));
+        info.names_max = Some(superblock.image_len / ENTRY_MIN);
+        info.name_max = NAME_MAX;
+        // Pointers that hold the start of a block may share it.
+        info.shares_blocks = superblock.has_pointer_flags();
+        info.details = describe::details(superblock);
+        info
+    }
+
+    fn root(&self) -> NodeId {
+        self.image.superblock.root_node()
+    }
+
+    fn inode_offset(&self, node: NodeId) -> Option<u64> {
+        Some(node.0)
+    }
+
+    fn metadata(&self, node: NodeId) -> Result<Metadata> {
+        let inode = self.image.inode(node)?;
+        let is_device = matches!(inode.kind, FileType::BlockDevice | FileType::CharDevice);
+        Ok(Metadata {
+            kind: inode.kind,
+            mode: inode.mode & 0o7777,
+            uid: u32::from(inode.uid),
+            gid: u32::from(inode.gid),
+            size: match inode.kind {
+                FileType::Directory | FileType::Regular | FileType::Symlink => {
+                    u64::from(inode.size)
+                }
+                _ => 0,
+            },
+            nlink: 1,
+            mtime: Timestamp::default(),
+            device: match is_device {
+                true => inode.device(),
+                false => Device::default(),
+            },
+        })
+    }
+
+    fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
+        let directory = self.indexes.get(&self.image, dir)?;
+        match (directory.find(name), &directory.damage) {
+            (Some(entry), _) => Ok(Some(entry.node)),
+            // The name may be that of a damaged entry, or lie behind it.
+            (None, Some(damage)) => Err(damage.clone()),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The cursor is the number of entries before it.
+    fn read_dir(
+        &self,
+        dir: NodeId,
+        from: DirCursor,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let directory = self.indexes.get(&self.image, dir)?;
+        for (next, entry) in (from.0.saturating_add(1)..).zip(directory.entries(from.0)) {
+            let entry = DirEntry {
+                name: entry.name,
+                node: entry.node,
+                kind: entry.kind,
+                next: DirCursor(next),
+            };
+            if visit(entry).is_break() {
+                return Ok(());
+            }
+        }
+        directory.damage.clone().map_or(Ok(()), Err)
+    }
+
+    fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
+        let inode = self.image.inode(node)?;
+        match inode.kind {
+            FileType::Symlink => symlink::target(&self.image, node, &inode),
+            _ => Err(Error::NotASymlink),
+        }
+    }
+
+    fn map(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let inode = self.image.inode(node)?;
+        match inode.kind {
+            FileType::Regular if inode.size == 0 => Ok(()),
+            FileType::Regular => Table::new(&self.image, node, &inode)?.map(range, visit),
+            FileType::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::NotAFile),
+        }
+    }
+
+    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
+        let superblock = &self.image.superblock;
+        Ok(match node {
+            Some(node) => describe::inode(superblock, node.0, &self.image.inode(node)?),
+            None => describe::superblock(superblock),
+        })
+    }
+
+    fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
+        match node {
+            Some(node) => check::node(&self.image, &self.indexes, node, report),
+            None => check::image(&self.image, report),
+        }
+    }
+}

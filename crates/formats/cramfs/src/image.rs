@@ -1,0 +1,72 @@
+//! Reads inodes and other metadata of one image.
+
+use std::sync::Arc;
+
+use forerun_io::{Limits, ReadAt, saturating_usize, u64_from};
+use forerun_vfs::{Error, NodeId, Result};
+
+use crate::inode::Inode;
+use crate::ondisk::{INODE_LEN, UNIT};
+use crate::superblock::{HEAD_LEN, Superblock};
+
+/// The bytes, what the superblock says of them, and the bounds.
+pub struct Image {
+    source: Arc<dyn ReadAt>,
+    pub superblock: Superblock,
+    pub limits: Limits,
+}
+
+impl Image {
+    /// Reads and checks the superblock.
+    ///
+    /// # Errors
+    /// Those of [`Superblock::parse`], `Io` where it cannot be read.
+    pub fn open(source: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {
+        let head = read(&*source, 0, source.len().min(HEAD_LEN))?;
+        let superblock = Superblock::parse(&head, source.len())?;
+        Ok(Self {
+            source,
+            superblock,
+            limits: limits.clone(),
+        })
+    }
+
+    /// Returns the inode of a node. The node's id is the offset of its inode.
+    ///
+    /// # Errors
+    /// `StaleNode` for an id where no inode can be, `Corrupt`, `Io`.
+    pub fn inode(&self, node: NodeId) -> Result<Inode> {
+        let superblock = &self.superblock;
+        if node == superblock.root_node() {
+            return Ok(superblock.root);
+        }
+        let last = superblock.image_len.saturating_sub(u64_from(INODE_LEN));
+        if node.0 < superblock.end() || node.0 > last || !node.0.is_multiple_of(UNIT) {
+            return Err(Error::StaleNode(node));
+        }
+        let bytes = self.read(node.0, u64_from(INODE_LEN))?;
+        Inode::parse(&bytes, superblock.order).map_err(|check| check.at(Some(node), node.0))
+    }
+
+    /// Returns whether a range lies in the image.
+    pub fn contains(&self, start: u64, len: u64) -> bool {
+        let end = start.checked_add(len);
+        end.is_some_and(|end| end <= self.superblock.image_len)
+    }
+
+    /// Reads a range of the image. The caller checked it against the image and bounded its length.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
+        read(&*self.source, offset, len)
+    }
+}
+
+fn read(source: &dyn ReadAt, offset: u64, len: u64) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; saturating_usize(len)];
+    source
+        .read_exact_at(offset, &mut bytes)
+        .map_err(|error| Error::io(offset, bytes.len(), error))?;
+    Ok(bytes)
+}

@@ -1,0 +1,38 @@
+//! cramfs: a read-only driver.
+//!
+//! A small compressed format for ROMs: a superblock, directories as arrays of inodes with names, and the
+//! data of each file as a table of block ends with one zlib stream for each block.
+//! `docs/formats/cramfs.md` describes the bytes.
+//!
+//! The driver reads superblock, inodes, names and block tables through the source it is given and maps
+//! files to extents. It reads no file data, except for `check`, which sums the whole image.
+
+use std::sync::Arc;
+
+use forerun_vfs::Format;
+
+mod blocks;
+mod check;
+mod describe;
+mod directory;
+mod driver;
+mod error;
+#[doc(hidden)]
+pub mod fuzzing;
+mod image;
+mod indexes;
+mod inode;
+mod ondisk;
+mod superblock;
+mod symlink;
+
+pub use driver::Cramfs;
+
+/// cramfs in the registry.
+pub const FORMAT: Format = Format {
+    name: "cramfs",
+    probe_len: superblock::PROBE_LEN,
+    probe: |head| superblock::find(head).is_some(),
+    open: |with| Ok(Arc::new(Cramfs::open(with.metadata, &with.limits)?)),
+    open_mut: None,
+};

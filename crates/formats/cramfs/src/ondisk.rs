@@ -1,0 +1,137 @@
+//! Numbers of the format and its two byte orders.
+//!
+//! Names are those of the Linux kernel's public header, `include/uapi/linux/cramfs_fs.h`.
+
+/// First word of the superblock.
+pub const MAGIC: u32 = 0x28cd_3d45;
+/// Text behind the first four words of the superblock.
+pub const SIGNATURE: [u8; 16] = *b"Compressed ROMFS";
+/// Places of the superblock; the second leaves room for boot code.
+pub const SUPERBLOCKS: [usize; 2] = [0, 512];
+/// Bytes of the superblock before the root's inode.
+pub const ROOT: usize = 64;
+/// Bytes of the superblock, with the root's inode.
+pub const SUPERBLOCK_LEN: usize = 76;
+/// Offset of the checksum in the superblock.
+pub const CRC: usize = 32;
+/// Bytes of an inode; its name follows.
+pub const INODE_LEN: usize = 12;
+/// Offsets, names and device sizes count in units of this.
+pub const UNIT: u64 = 4;
+/// Longest name: a length of 6 bits, in units.
+pub const NAME_MAX: u32 = 252;
+/// Bytes of file data in a block. The image does not say; Linux takes its page size.
+pub const BLOCK: u64 = 4096;
+/// Most bytes that a block may take when compressed.
+pub const STORED_MAX: u64 = 2 * BLOCK;
+/// Bytes of a block pointer.
+pub const POINTER_LEN: u64 = 4;
+
+/// `fsid` and `size` can be relied on.
+pub const FSID_VERSION_2: u32 = 0x001;
+/// The entries of each directory are in the order of their names.
+pub const SORTED_DIRS: u32 = 0x002;
+/// Blocks may be holes.
+pub const HOLES: u32 = 0x100;
+/// Reserved.
+pub const WRONG_SIGNATURE: u32 = 0x200;
+/// The entries of the root may begin anywhere.
+pub const SHIFTED_ROOT_OFFSET: u32 = 0x400;
+/// The two highest bits of block pointers are flags.
+pub const EXT_BLOCK_POINTERS: u32 = 0x800;
+/// Flags by name.
+pub const FLAGS: [(u32, &str); 6] = [
+    (FSID_VERSION_2, "FSID_VERSION_2"),
+    (SORTED_DIRS, "SORTED_DIRS"),
+    (HOLES, "HOLES"),
+    (WRONG_SIGNATURE, "WRONG_SIGNATURE"),
+    (SHIFTED_ROOT_OFFSET, "SHIFTED_ROOT_OFFSET"),
+    (EXT_BLOCK_POINTERS, "EXT_BLOCK_POINTERS"),
+];
+/// Flags that readers may ignore, whether they know them or not.
+pub const COMPATIBLE: u32 = 0xff;
+/// The flags that an image can be read with.
+pub const KNOWN: u32 =
+    COMPATIBLE | HOLES | WRONG_SIGNATURE | SHIFTED_ROOT_OFFSET | EXT_BLOCK_POINTERS;
+
+/// The block is stored as it is.
+pub const BLK_UNCOMPRESSED: u32 = 1 << 31;
+/// The pointer holds the start of the block, in units, instead of its end.
+pub const BLK_DIRECT_PTR: u32 = 1 << 30;
+
+/// The byte order of the machine that an image was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Little => "little-endian",
+            Self::Big => "big-endian",
+        }
+    }
+
+    pub const fn u16(self, bytes: [u8; 2]) -> u16 {
+        match self {
+            Self::Little => u16::from_le_bytes(bytes),
+            Self::Big => u16::from_be_bytes(bytes),
+        }
+    }
+
+    pub const fn u32(self, bytes: [u8; 4]) -> u32 {
+        match self {
+            Self::Little => u32::from_le_bytes(bytes),
+            Self::Big => u32::from_be_bytes(bytes),
+        }
+    }
+
+    /// Splits a word into its first field, of `width` bits, and its second. Bit fields begin at the
+    /// lowest bit of a little-endian machine's word and at the highest bit of a big-endian machine's.
+    pub const fn split(self, word: u32, width: u32) -> (u32, u32) {
+        match self {
+            Self::Little => (word & ((1 << width) - 1), word >> width),
+            Self::Big => (word >> (32 - width), word & ((1 << (32 - width)) - 1)),
+        }
+    }
+}
+
+/// Returns the word at `at`, which must lie in `bytes`; 0 where it does not.
+pub fn word(bytes: &[u8], at: usize, order: Order) -> u32 {
+    let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    word.map_or(0, |&word| order.u32(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_words() {
+        // The words of the root of two images that mkfs.cramfs made of one tree.
+        for (order, words) in [
+            (Order::Little, ["ed410000", "e0000000", "c0040000"]),
+            (Order::Big, ["41ed0000", "0000e000", "00000013"]),
+        ] {
+            let words = words.map(|hex| {
+                let word = u32::from_str_radix(hex, 16).unwrap();
+                order.u32(word.to_be_bytes())
+            });
+            let fields = [
+                order.split(words[0], 16),
+                order.split(words[1], 24),
+                order.split(words[2], 6),
+            ];
+            assert_eq!(fields, [(0o40_755, 0), (224, 0), (0, 0x13)], "{order:?}");
+        }
+    }
+
+    #[test]
+    fn words_outside_are_zero() {
+        assert_eq!(word(&[1, 2, 3, 4], 0, Order::Big), 0x0102_0304);
+        assert_eq!(word(&[1, 2, 3, 4], 1, Order::Big), 0);
+        assert_eq!(word(&[1, 2, 3, 4], usize::MAX, Order::Little), 0);
+    }
+}

@@ -1,0 +1,45 @@
+//! cramfs: the start of an image, the entries of a directory, the blocks of a file, and whole images.
+
+use forerun_cramfs::fuzzing;
+
+use super::{Made, named, one};
+use crate::images::read_all;
+
+/// Bytes that the parser of the superblock looks at.
+const HEAD: usize = 588;
+
+pub use fuzzing::superblock;
+
+pub fn directory(bytes: &[u8]) {
+    let _errors = fuzzing::directory(bytes);
+}
+
+pub fn blocks(bytes: &[u8]) {
+    let _errors = fuzzing::blocks(bytes);
+}
+
+/// Does with an image all that the driver can do, then reads it as a user does.
+pub fn walk(bytes: &[u8]) {
+    let _errors = fuzzing::walk(bytes);
+    read_all("cramfs", bytes, fuzzing::limits());
+}
+
+pub fn images() -> Made {
+    Ok(named(fuzzing::seeds()))
+}
+
+pub fn superblocks() -> Made {
+    let seeds = fuzzing::seeds().into_iter();
+    Ok(named(seeds.map(|(name, mut image)| {
+        image.truncate(HEAD);
+        (name, image)
+    })))
+}
+
+pub fn directory_seeds() -> Made {
+    one(fuzzing::entries())
+}
+
+pub fn block_seeds() -> Made {
+    one(fuzzing::pointers())
+}

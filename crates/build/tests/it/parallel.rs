@@ -1,5 +1,4 @@
 //! The ordered parallel map: order, bounds, and every way to end early.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;

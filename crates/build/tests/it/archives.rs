@@ -1,5 +1,4 @@
 //! What is kept of archives that tar made.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs::{self, File};
 use std::io::Read;

@@ -1,5 +1,4 @@
 //! What is taken of a host directory, and what is left out.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fs;
 use std::io::Read;

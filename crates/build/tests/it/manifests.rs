@@ -1,5 +1,4 @@
 //! What a manifest makes of a tree, alone and on top of one.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::io::Read;

@@ -1,5 +1,4 @@
 //! Streams without a container, and the first bytes of longer ones.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use forerun_codec::{Codec, DecodeError, Encoder, Encoding};
 

@@ -1,5 +1,4 @@
 //! Every codec both ways: exact lengths, truncations, mutations, options.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use forerun_codec::{
     Bcj, Codec, DecodeError, Encoder, Encoding, EncodingError, LzoAlgorithm, ZlibStrategy,

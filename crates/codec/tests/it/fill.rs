@@ -1,5 +1,4 @@
 //! Encoders that fill a room: what comes out decodes to what went in, and the room is filled.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use forerun_codec::{Codec, FillEncoder, FillEncoding};
 

@@ -1,9 +1,5 @@
 //! Right bytes for every kind of extent, with as few requests and decodes as there can be.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
-mod common;
-
-use common::{KIB, MIB, open, open_on, pattern};
 use forerun_engine::EngineOptions;
 use forerun_io::{Counter, EventKind, MemorySource, Purpose, ReadAt};
 use forerun_testkit::{CountingSource, MemFsBuilder, Piece};
@@ -11,6 +7,8 @@ use forerun_vfs::{Error, NodeId};
 use proptest::prelude::*;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+
+use crate::common::{KIB, MIB, open, open_on, pattern};
 
 fn options() -> EngineOptions {
     EngineOptions {

@@ -1,15 +1,13 @@
 //! Metadata: each block read once, large requests only where there is evidence for them.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use common::{KIB, MIB, open, pattern};
 use forerun_engine::{EngineOptions, MetadataSource};
 use forerun_io::{BlobId, Counted, Counter, MemorySource, Observer, ReadAt};
 use forerun_testkit::{FaultSource, MemFsBuilder, eventually};
+
+use crate::common::{KIB, MIB, open, pattern};
 
 fn source(
     bytes: impl ReadAt + 'static,

@@ -1,6 +1,5 @@
 //! The mover of volumes that change, over a driver in memory: what it asks of the device, and what
 //! happens when the device fails.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

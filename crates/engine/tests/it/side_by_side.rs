@@ -1,16 +1,14 @@
 //! Who reads one file in long pieces side by side, as a kernel does, decodes what it reads.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 
-use common::{KIB, MIB, Opened, open, pattern};
 use forerun_engine::EngineOptions;
 use forerun_io::{Counter, ReadAt};
 use forerun_testkit::{MemFsBuilder, MemImage, Piece};
 use forerun_vfs::{Error, FileSystem, NodeId, Place};
+
+use crate::common::{KIB, MIB, Opened, open, pattern};
 
 /// Not one that divides the pieces: some blocks are in two.
 const BLOCK: usize = 100 * KIB;

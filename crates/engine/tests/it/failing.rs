@@ -1,16 +1,14 @@
 //! A read or decode that fails, is short or is slow: the right error for the right range, and
 //! nothing of it kept.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::sync::Arc;
 
-use common::{KIB, MIB, open, open_on, pattern};
 use forerun_engine::EngineOptions;
 use forerun_io::Counter;
 use forerun_testkit::{FaultSource, MemFsBuilder, MemImage, Piece};
 use forerun_vfs::{BlobId, DecodedLen, Error, Extent, NodeId, Place};
+
+use crate::common::{KIB, MIB, open, open_on, pattern};
 
 fn options() -> EngineOptions {
     EngineOptions {

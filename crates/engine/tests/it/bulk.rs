@@ -1,17 +1,15 @@
 //! Lists of files: what is decoded how often, what is read once, and that all bytes are right.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{KIB, MIB, Opened, open, open_on, pattern};
 use forerun_engine::{Bulk, EngineOptions};
 use forerun_io::{Counter, Pattern, ReadAt};
 use forerun_testkit::{FaultSource, MemFsBuilder, MemImage, Piece};
 use forerun_vfs::{Extent, NodeId, VolumeInfo};
+
+use crate::common::{KIB, MIB, Opened, open, open_on, pattern};
 
 fn options(threads: usize) -> EngineOptions {
     EngineOptions {

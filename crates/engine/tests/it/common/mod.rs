@@ -1,5 +1,4 @@
 //! A reader over a filesystem in memory, as the tests of the engine use it.
-#![allow(dead_code, missing_docs, unused_imports)]
 
 pub use forerun_testkit::generate::pattern;
 pub use forerun_testkit::opened::{Opened, open, open_on};

@@ -1,5 +1,4 @@
 //! Path resolution and the walk, on sound trees and on ones that never end.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use forerun_testkit::MemFsBuilder;
 use forerun_vfs::{Error, FollowLast, Limits, NodeId, Walk, resolve};

@@ -1,5 +1,4 @@
 //! A tree from an image: what is kept, what is left out, how contents are read, what fails.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::Read;
 

@@ -1,5 +1,4 @@
 //! A walk that is read ahead of meets the same tree, and costs no request more.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::sync::Arc;
 

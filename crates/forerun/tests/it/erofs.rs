@@ -1,6 +1,5 @@
 //! EROFS images as users open them: found by content, with data on other devices, each block read
 //! and decoded once.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

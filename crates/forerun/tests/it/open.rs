@@ -1,6 +1,5 @@
 //! Formats are found by content, parts of files are opened as images, and both block modes cost
 //! what they say.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::sync::Arc;
 

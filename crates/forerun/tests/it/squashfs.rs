@@ -1,5 +1,4 @@
 //! Each block of a SquashFS image is decoded once, whoever reads it in whatever order.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fs;
 use std::ops::ControlFlow;

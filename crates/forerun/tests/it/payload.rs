@@ -1,5 +1,4 @@
 //! Images inside other files are found, and what cannot be is named.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fs;
 use std::process::Command;

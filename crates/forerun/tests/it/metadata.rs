@@ -1,5 +1,4 @@
 //! A walk over all metadata reads each block of it once, in large requests.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fs::File;
 use std::path::Path;

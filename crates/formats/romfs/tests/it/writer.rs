@@ -1,5 +1,4 @@
 //! What the writer makes reads back as the tree it was made of, and says no where it must.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! Images made by the reference tool read back as the trees they were made of.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fs;
 use std::io::Write;

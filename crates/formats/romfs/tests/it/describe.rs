@@ -1,5 +1,4 @@
 //! The on-disk fields of a small image, as `dump` shows them.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! The same directory packed by genromfs and by the writer: two images, one meaning.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::path::Path;

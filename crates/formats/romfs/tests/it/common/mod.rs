@@ -1,12 +1,4 @@
 //! A small image whose every header is at a known place, and everything a user can do with one.
-// Each test binary uses its own part of this, and none is documented for users.
-#![allow(
-    dead_code,
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions
-)]
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,14 +1,12 @@
 //! Images that lie: a clear error that says where, never a panic, a hang or runaway memory.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::ops::ControlFlow;
 
-use common::*;
 use forerun_io::Limits;
 use forerun_romfs::Romfs;
 use forerun_vfs::{DirCursor, Error, FileSystem, NodeId};
+
+use crate::common::*;
 
 #[test]
 fn the_sample_is_laid_out_as_the_tests_assume() {

@@ -1,17 +1,15 @@
 //! Images without end, and sources that fail: bounded time, and errors that are over when they are.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use common::*;
 use forerun_build::{Content, NewNode, NodeKind, Tree};
 use forerun_io::{Limits, MemorySource, Observer};
 use forerun_romfs::{Romfs, RomfsOptions, write};
 use forerun_testkit::{CountingSource, FaultSource};
 use forerun_vfs::{DirCursor, Error, FileSystem, NodeId, Walk};
+
+use crate::common::*;
 
 #[test]
 fn headers_are_read_in_small_pieces() {

@@ -1,16 +1,14 @@
 //! Images that lie: a clear error that says where, never a panic, a hang or runaway memory.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::fmt::Write;
 use std::sync::Arc;
 
-use common::*;
 use forerun_io::MemorySource;
 use forerun_squashfs::fuzzing::{self, Parts};
 use forerun_testkit::FaultSource;
 use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, exercise};
+
+use crate::common::*;
 
 /// What goes wrong with each image, as a user reads it.
 fn told(images: Vec<(&str, Vec<u8>)>) -> String {

@@ -3,9 +3,6 @@
 //! The table has every value of every option, and combinations where one option changes what another
 //! does. `FORERUN_MATRIX=all` adds each encoding in each size of blocks with each kind of fragments,
 //! which takes minutes.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod writer_common;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -20,7 +17,7 @@ use forerun_testkit::matrix::{Judged, Row, Sample, Table, every_combination, jud
 use forerun_testkit::require::kernel_option;
 use forerun_testkit::temp_dir;
 
-use writer_common::{Mounted, image, oracles, run};
+use crate::writer_common::{Mounted, image, oracles, run};
 
 fn with(encoding: Encoding) -> SquashfsOptions {
     SquashfsOptions {

@@ -1,12 +1,4 @@
 //! An image whose every field is at a known place, and ways to change it.
-// Each test binary uses its own part of this, and none is documented for users.
-#![allow(
-    dead_code,
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions
-)]
 
 use std::sync::Arc;
 

@@ -1,7 +1,4 @@
 //! What the writer makes, as the Linux kernel and unsquashfs see it.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod writer_common;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -14,7 +11,7 @@ use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 use forerun_testkit::trees::scanned;
 use forerun_testkit::{Keeps, TempDir, TreeModel, temp_dir};
 
-use writer_common::{Mounted, everything, image, oracles, run, xattrs_of};
+use crate::writer_common::{Mounted, everything, image, oracles, run, xattrs_of};
 
 /// A tree of the host, and what there is to know of it.
 struct Sample {

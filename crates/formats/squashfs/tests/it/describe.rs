@@ -1,13 +1,12 @@
 //! The on-disk fields of small images, as `dump` shows them.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::fmt::Write;
 
 use forerun_io::Limits;
 use forerun_squashfs::fuzzing;
 use forerun_vfs::{FileSystem, Walk};
+
+use crate::common;
 
 fn dump(image: Vec<u8>) -> String {
     let fs = common::open(image).unwrap();

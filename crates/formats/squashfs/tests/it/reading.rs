@@ -1,7 +1,4 @@
 //! Images made by mksquashfs read back as the trees they were made of.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
-
-mod writer_common;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +12,8 @@ use forerun_squashfs::Squashfs;
 use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::{Keeps, TempDir, TreeModel, require, temp_dir};
 use forerun_vfs::{DirCursor, FileSystem, OpenWith, Walk};
-use writer_common::{everything, run, xattrs_of};
+
+use crate::writer_common::{everything, run, xattrs_of};
 
 /// A tree of the host, and what there is to know of it.
 struct Sample {

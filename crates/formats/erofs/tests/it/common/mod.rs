@@ -1,12 +1,4 @@
 //! Trees of the host, images that mkfs.erofs makes of them, and readers of those.
-// Each test binary uses its own part of this, and none is documented for users.
-#![allow(
-    dead_code,
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions
-)]
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

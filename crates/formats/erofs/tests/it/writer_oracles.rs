@@ -1,7 +1,4 @@
 //! What the writer makes, as the Linux kernel and fsck.erofs see it.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod writer_common;
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,7 +11,7 @@ use forerun_erofs::write::{Compression, ErofsOptions, Fragments};
 use forerun_testkit::trees::scanned;
 use forerun_testkit::{Keeps, TempDir, TreeModel, temp_dir, workspace_root};
 
-use writer_common::{Mounted, Via, everything, image, oracles, run, xattrs_of};
+use crate::writer_common::{Mounted, Via, everything, image, oracles, run, xattrs_of};
 
 /// A tree of the host, and what there is to know of it.
 struct Sample {

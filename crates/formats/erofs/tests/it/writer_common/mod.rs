@@ -1,14 +1,5 @@
 //! Trees that hold everything the format can, images of them, and what the kernel and fsck.erofs
 //! make of those.
-// Each test binary uses its own part of this, and none is documented for users.
-#![allow(
-    dead_code,
-    unused_imports,
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions
-)]
 
 use std::ffi::CString;
 use std::fs;

@@ -24,7 +24,6 @@
 //!
 //! No mkfs.erofs of today leaves LZ4 without zeros in front. In lz4-unpadded each stream was moved
 //! to the start of its block by hand, and the feature bits cleared; the kernel reads it.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -41,7 +40,7 @@ use forerun_vfs::{
 };
 
 fn goldens() -> Vec<(String, Vec<u8>)> {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/zmap");
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden/zmap");
     let mut images: Vec<_> = std::fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().path())

@@ -1,11 +1,10 @@
 //! What the fuzz targets call, over their seeds and some thousand mutations that are the same each
 //! time: so that it runs without a nightly compiler.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod golden;
 
 use forerun_erofs::fuzzing;
 use forerun_testkit::mutate::{each, is_located};
+
+use crate::golden;
 
 const ROUNDS: usize = 400;
 

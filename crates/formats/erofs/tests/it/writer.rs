@@ -1,6 +1,5 @@
 //! What the writer decides by itself: what it shares, what it refuses, and that nothing else than
 //! tree and options has a say.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fs::File;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! The on-disk fields of small images, as `dump` shows them.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -1,19 +1,17 @@
 //! Compressed images by Debian's mkfs.erofs: the same as the tree they were made of, each cluster
 //! decoded once.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use common::{Sample, model_of, reader};
 use forerun_io::{Counter, Limits};
 use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::{Keeps, generate};
 use forerun_vfs::Place;
+
+use crate::common::{Sample, model_of, reader};
 
 /// Lines that compress about as source code does, different for each seed.
 fn text(len: usize, seed: usize) -> Vec<u8> {

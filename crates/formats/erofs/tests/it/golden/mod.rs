@@ -6,14 +6,6 @@
 //! `-zdeflate -C8192`; lzma `-zlzma -C8192 -Eztailpacking`; extents `-zlz4hc -E48bit -C4096`; mixed
 //! `-zlz4hc:lzma -C2048 -Ededupe,all-fragments`; chunks
 //! `-Eforce-chunk-indexes,48bit --chunksize=512`.
-// Each test binary uses its own part of this, and none is documented for users.
-#![allow(
-    dead_code,
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions
-)]
 
 use std::collections::BTreeMap;
 

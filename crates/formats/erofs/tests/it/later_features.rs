@@ -1,17 +1,15 @@
 //! Images with features that only later versions of mkfs.erofs make.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
-mod golden;
 
 use std::collections::BTreeMap;
 use std::fs;
 
-use common::{image_xattrs, reader};
 use forerun_io::Limits;
 use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::temp_dir;
 use forerun_vfs::{Device, Error, FileType};
+
+use crate::common::{image_xattrs, reader};
+use crate::golden;
 
 #[test]
 fn every_image_shows_the_same_tree() {

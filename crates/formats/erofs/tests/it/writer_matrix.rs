@@ -3,9 +3,6 @@
 //! Blocks above 4 KiB are in `large_blocks.rs`: Linux and fsck.erofs read them only on machines with
 //! larger pages. `FORERUN_MATRIX=all` adds each encoding in each size of clusters with each way of
 //! storing and finding compressed bytes, which takes minutes.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod writer_common;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -21,7 +18,7 @@ use forerun_testkit::matrix::{Judged, Row, Sample, Table, every_combination, jud
 use forerun_testkit::require::kernel_option;
 use forerun_testkit::{Keeps, TreeModel, temp_dir};
 
-use writer_common::{Mounted, Via, add_acls, image, oracles, run};
+use crate::writer_common::{Mounted, Via, add_acls, image, oracles, run};
 
 const LZ4HC: FillEncoding = FillEncoding::Lz4Hc { level: 9 };
 const DEFLATE: FillEncoding = FillEncoding::Deflate { level: 1 };

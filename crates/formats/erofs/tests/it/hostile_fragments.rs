@@ -1,5 +1,4 @@
 //! Images whose packed inode, or what is said to be in it, lies.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! Images with blocks of more than 4 KiB, which Linux mounts on machines with larger pages only and
 //! fsck.erofs reads there only: as the driver reads them.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fs;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::trees::{file, tree_of};
 use forerun_testkit::{generate, temp_dir};
 
-mod common;
+use crate::common;
 
 /// Lengths around the borders of blocks and clusters, of what compresses and what does not.
 fn contents() -> Vec<(String, Vec<u8>)> {

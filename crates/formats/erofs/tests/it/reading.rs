@@ -1,23 +1,16 @@
 //! Images made by mkfs.erofs read back as the trees they were made of, and as the kernel reads them.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stderr,
-    clippy::as_conversions
-)]
-
-mod common;
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use common::*;
 use forerun_io::{BlobId, Limits};
 use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::{Keeps, TreeModel};
 use forerun_vfs::{DirCursor, Error, FollowLast, Place, resolve};
+
+use crate::common::*;
 
 /// What an image is to show that is not as in the tree.
 #[derive(Clone, Copy, Default)]

@@ -1,7 +1,4 @@
 //! Images that lie: a clear error that says where, never a panic, a hang or runaway memory.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod golden;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -11,6 +8,8 @@ use forerun_erofs::fuzzing::{self, DATA, LEN, at, nid};
 use forerun_io::MemorySource;
 use forerun_testkit::FaultSource;
 use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, Result, exercise};
+
+use crate::golden;
 
 /// The superblock, and what it leads to.
 const SB: usize = 1024;

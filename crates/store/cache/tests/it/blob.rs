@@ -1,25 +1,19 @@
 //! One image in the cache: what is stored is served, what is not is missing, and it is there again
 //! when the cache is opened again.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions,
-    clippy::single_range_in_vec_init
-)]
-
-mod common;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{CHUNK, CHUNK_LEN, compare, image, quiet, slice, spec, store};
 use forerun_cache::{Cache, CacheError, CacheOptions, Digest, Waited};
-use forerun_testkit::temp_dir;
+use forerun_testkit::{children, temp_dir};
+
+use crate::common::{self, CHUNK, CHUNK_LEN, compare, image, quiet, slice, spec, store};
 
 #[test]
 fn what_is_stored_is_served_and_the_rest_is_missing() {
+    let _locks_count = children::forbid();
     for with_table in [true, false] {
         let dir = temp_dir("cache");
         let cache = quiet(dir.path());
@@ -50,6 +44,7 @@ fn what_is_stored_is_served_and_the_rest_is_missing() {
 
 #[test]
 fn flushed_or_not_it_is_there_when_opened_again() {
+    let _locks_count = children::forbid();
     for with_table in [true, false] {
         for flushed in [true, false] {
             let (dir, copy) = (temp_dir("cache"), temp_dir("cache-copy"));
@@ -72,6 +67,7 @@ fn flushed_or_not_it_is_there_when_opened_again() {
 
 #[test]
 fn the_background_makes_it_durable() {
+    let _locks_count = children::forbid();
     let (dir, copy) = (temp_dir("cache"), temp_dir("cache-copy"));
     let mut options = CacheOptions::default();
     options.flush_after = Duration::from_millis(1);
@@ -94,6 +90,7 @@ fn the_background_makes_it_durable() {
 
 #[test]
 fn wrong_chunks_are_refused_and_right_ones_beside_them_kept() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let bytes = image(4, 8 * CHUNK_LEN);
     let blob = quiet(dir.path()).blob(spec(&bytes, true)).unwrap();
@@ -119,6 +116,7 @@ fn wrong_chunks_are_refused_and_right_ones_beside_them_kept() {
 
 #[test]
 fn what_became_wrong_on_disk_is_found_where_it_is_looked_at() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let bytes = image(5, 8 * CHUNK_LEN);
     let spoil = |cache: &Cache, identity: &str| {
@@ -161,6 +159,7 @@ fn what_became_wrong_on_disk_is_found_where_it_is_looked_at() {
 
 #[test]
 fn a_chunk_that_was_altered_in_the_cache_is_missing_at_its_first_use() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let bytes = image(8, 8 * CHUNK_LEN + 9);
     let cache = quiet(dir.path());
@@ -212,6 +211,7 @@ fn a_chunk_that_was_altered_in_the_cache_is_missing_at_its_first_use() {
 
 #[test]
 fn a_chunk_that_was_cut_off_in_the_cache_is_missing() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let bytes = image(9, 4 * CHUNK_LEN);
     let cache = quiet(dir.path());
@@ -231,6 +231,7 @@ fn a_chunk_that_was_cut_off_in_the_cache_is_missing() {
 
 #[test]
 fn a_whole_is_verified_once_or_dropped() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let bytes = image(6, 5 * CHUNK_LEN + 5);
     let cache = quiet(dir.path());
@@ -259,6 +260,7 @@ fn a_whole_is_verified_once_or_dropped() {
 
 #[test]
 fn chunks_of_other_images_and_of_zeros_are_not_fetched() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let cache = quiet(dir.path());
     let old = image(7, 20 * CHUNK_LEN + 10);
@@ -287,6 +289,7 @@ fn chunks_of_other_images_and_of_zeros_are_not_fetched() {
 
 #[test]
 fn a_record_that_lies_does_no_harm_to_who_adopts() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let cache = quiet(dir.path());
     let old = image(10, 6 * CHUNK_LEN);
@@ -306,6 +309,7 @@ fn a_record_that_lies_does_no_harm_to_who_adopts() {
 
 #[test]
 fn one_claims_and_the_others_wait() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let (one, two) = (quiet(dir.path()), quiet(dir.path()));
     let bytes = image(12, 16 * CHUNK_LEN);
@@ -351,6 +355,7 @@ fn one_claims_and_the_others_wait() {
 
 #[test]
 fn what_another_process_has_stored_is_not_written_again() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let (one, two) = (quiet(dir.path()), quiet(dir.path()));
     let bytes = image(16, 6 * CHUNK_LEN);
@@ -368,6 +373,7 @@ fn what_another_process_has_stored_is_not_written_again() {
 
 #[test]
 fn damaged_claims_are_no_claims() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let (one, two) = (quiet(dir.path()), quiet(dir.path()));
     let bytes = image(13, 16 * CHUNK_LEN);
@@ -391,6 +397,7 @@ fn damaged_claims_are_no_claims() {
 
 #[test]
 fn the_same_identity_with_another_shape_is_replaced_unless_it_is_in_use() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let (one, two) = (quiet(dir.path()), quiet(dir.path()));
     let bytes = image(14, 5 * CHUNK_LEN);
@@ -423,6 +430,7 @@ fn the_same_identity_with_another_shape_is_replaced_unless_it_is_in_use() {
 
 #[test]
 fn a_directory_that_others_may_write_is_refused() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let path = dir.path().join("made/here");
     drop(quiet(&path));
@@ -443,6 +451,7 @@ fn a_directory_that_others_may_write_is_refused() {
 
 #[test]
 fn empty_images_and_images_of_one_byte() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let cache = quiet(dir.path());
     for with_table in [true, false] {

@@ -1,20 +1,13 @@
 //! The limit: the blob used longest ago goes, and never one in use.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions,
-    clippy::single_range_in_vec_init
-)]
-
-mod common;
 
 use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use common::{CHUNK_LEN, compare, image, quiet, spec, store};
 use forerun_cache::{Cache, CacheError, CacheOptions, CachedBlob, Digest, Verified};
-use forerun_testkit::temp_dir;
+use forerun_testkit::{children, temp_dir};
+
+use crate::common::{self, CHUNK_LEN, compare, image, quiet, spec, store};
 
 const LEN: usize = 64 * CHUNK_LEN;
 
@@ -37,6 +30,7 @@ fn age(cache: &Cache, blob: Arc<CachedBlob>, hours: u64) -> String {
 
 #[test]
 fn the_blob_used_longest_ago_goes_first_and_none_in_use() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let cache = Cache::open(dir.path(), CacheOptions::with_limit(3 * LEN as u64)).unwrap();
     let names: Vec<String> = [5, 9, 1, 7]
@@ -83,6 +77,7 @@ fn the_blob_used_longest_ago_goes_first_and_none_in_use() {
 
 #[test]
 fn storing_past_the_limit_collects_by_itself() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let mut options = CacheOptions::with_limit(2 * LEN as u64);
     options.flush_after = Duration::from_millis(1);
@@ -101,6 +96,7 @@ fn storing_past_the_limit_collects_by_itself() {
 
 #[test]
 fn lists_say_what_is_there() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let cache = quiet(dir.path());
     let (a, b) = (image(1, LEN), image(2, LEN - 5));
@@ -144,6 +140,7 @@ fn lists_say_what_is_there() {
 
 #[test]
 fn what_crashes_leave_is_cleared_away() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let cache = quiet(dir.path());
     let top = dir.path().join("v1");
@@ -170,6 +167,7 @@ fn what_crashes_leave_is_cleared_away() {
 
 #[test]
 fn blobs_with_files_missing_or_cut_are_made_anew() {
+    let _locks_count = children::forbid();
     let bytes = image(3, LEN);
     for name in ["info", "use", "data", "records", "state", "claims", "table"] {
         for cut in [true, false] {
@@ -212,6 +210,7 @@ fn temporary(cache: &Cache, bytes: &[u8]) -> Arc<CachedBlob> {
 
 #[test]
 fn a_temporary_blob_is_gone_when_it_is_closed() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("temporary");
     let cache = quiet(dir.path());
     let bytes = image(1, 4 * CHUNK_LEN);
@@ -229,6 +228,7 @@ fn a_temporary_blob_is_gone_when_it_is_closed() {
 
 #[test]
 fn a_temporary_blob_of_a_killed_process_is_gone_when_the_cache_is_used_again() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("temporary");
     let cache = quiet(dir.path());
     let bytes = image(1, 4 * CHUNK_LEN);
@@ -254,6 +254,7 @@ fn a_temporary_blob_of_a_killed_process_is_gone_when_the_cache_is_used_again() {
 
 #[test]
 fn a_cache_over_its_limit_is_collected_when_it_is_used() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("limit");
     let cache = quiet(dir.path());
     for seed in 1..=4 {
@@ -278,6 +279,7 @@ fn a_cache_over_its_limit_is_collected_when_it_is_used() {
 
 #[test]
 fn the_default_limit_is_a_share_of_the_disk() {
+    let _locks_count = children::forbid();
     let dir = temp_dir("share");
     let options = CacheOptions::share_of_disk(&dir.path().join("not/there/yet")).unwrap();
     let disk = rustix::fs::statvfs(dir.path()).unwrap();

@@ -1,22 +1,15 @@
 //! Chunk tables: those of `fsverity`, and nothing is believed of a table that is damaged.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions,
-    clippy::single_range_in_vec_init
-)]
-
-mod common;
 
 use std::fs;
 use std::io;
 use std::process::Command;
 use std::sync::Arc;
 
-use common::{image, table, verified};
 use forerun_cache::{CacheError, ChunkTable, Digest, Geometry, TableBuilder, VerifiedTable};
 use forerun_io::{MemorySource, ReadAt, u64_from};
-use forerun_testkit::{CountingSource, FaultSource, require, temp_dir};
+use forerun_testkit::{CountingSource, FaultSource, children, require, temp_dir};
+
+use crate::common::{image, table, verified};
 
 /// With these chunks, a hash block holds 32 digests.
 const SMALL: u32 = 1024;
@@ -124,13 +117,13 @@ fn tables_are_the_trees_of_fsverity() {
         for len in lengths(chunk.min(4096)) {
             let bytes = image(u64_from(len), len);
             fs::write(&file, &bytes).unwrap();
-            let output = Command::new(&fsverity)
+            let mut command = Command::new(&fsverity);
+            command
                 .args(["digest", "--compact", "--out-merkle-tree"])
                 .arg(&tree)
                 .arg(format!("--block-size={chunk}"))
-                .arg(&file)
-                .output()
-                .unwrap();
+                .arg(&file);
+            let output = children::output(&mut command).unwrap();
             assert!(output.status.success(), "{output:?}");
             let ours = table(&bytes, u32::try_from(chunk).unwrap());
             let root = String::from_utf8(output.stdout).unwrap();

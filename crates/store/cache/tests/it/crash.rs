@@ -2,14 +2,6 @@
 //! fetched twice.
 //!
 //! The child is this test binary once more, told by the environment what to do.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions,
-    clippy::single_range_in_vec_init
-)]
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,10 +10,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::{CHUNK_LEN, compare, image, quiet, spec, store};
 use forerun_cache::Waited;
 use forerun_testkit::rng::Rng;
-use forerun_testkit::temp_dir;
+use forerun_testkit::{children, temp_dir};
+
+use crate::common::{CHUNK_LEN, compare, image, quiet, spec, store};
 
 /// Tells the child what to do: the directory, the seed, and whether there is a table.
 const TASK: &str = "FORERUN_CACHE_CRASH";
@@ -31,13 +24,13 @@ const KILLS: u64 = 200;
 
 /// Starts this binary once more to run `test`, which is ignored otherwise.
 fn child(test: &str, task: &str) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child
         .args(["--exact", "--ignored", "--nocapture", test])
         .env(TASK, task)
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+        .stderr(Stdio::null());
+    children::spawn(&mut child).unwrap()
 }
 
 fn task() -> Vec<String> {
@@ -114,7 +107,7 @@ fn killed_at_200_points_it_serves_no_wrong_byte_and_keeps_what_was_durable() {
             let kind = if with_table { "table" } else { "plain" };
             let seed = rng.next_u64();
             let task = format!("{}|{seed}|{kind}", dir.path().display());
-            let mut child = child("child_that_stores", &task);
+            let mut child = child("crash::child_that_stores", &task);
             let mut reader = wait_for(&mut child, "ready");
             thread::sleep(Duration::from_micros(rng.below(6000)));
             child.kill().unwrap();
@@ -159,7 +152,7 @@ fn killed_at_200_points_it_serves_no_wrong_byte_and_keeps_what_was_durable() {
 fn claims_of_the_dead_are_free() {
     let dir = temp_dir("cache");
     let task = format!("{}", dir.path().display());
-    let mut child = child("child_that_claims", &task);
+    let mut child = child("crash::child_that_claims", &task);
     let reader = wait_for(&mut child, "ready");
     let bytes = image(1, LEN);
     let blob = quiet(dir.path()).blob(spec(&bytes, true)).unwrap();

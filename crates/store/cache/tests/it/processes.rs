@@ -1,23 +1,16 @@
 //! Several processes with one cache: each chunk is fetched once, and eviction takes nothing from under
 //! anybody.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions,
-    clippy::single_range_in_vec_init
-)]
-
-mod common;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{CHUNK_LEN, compare, image, slice, spec};
 use forerun_cache::{Cache, CacheOptions, CachedBlob, Waited};
 use forerun_testkit::rng::Rng;
-use forerun_testkit::temp_dir;
+use forerun_testkit::{children, temp_dir};
+
+use crate::common::{self, CHUNK_LEN, compare, image, slice, spec};
 
 /// Tells the child what to do: the directory, its number, and how many images there are.
 const TASK: &str = "FORERUN_CACHE_PROCESSES";
@@ -96,16 +89,16 @@ fn child() {
 /// Runs so many children and gives what they fetched together.
 fn run(children: u64, images: u64, rounds: u64, dir: &Path) -> u64 {
     let start = |number| {
-        Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--ignored", "--nocapture", "child"])
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child
+            .args(["--exact", "--ignored", "--nocapture", "processes::child"])
             .env(
                 TASK,
                 format!("{}|{number}|{images}|{rounds}", dir.display()),
             )
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
+            .stderr(Stdio::piped());
+        children::spawn(&mut child).unwrap()
     };
     let children: Vec<_> = (0..children).map(start).collect();
     let mut fetched = 0;

@@ -1,20 +1,13 @@
 //! A disk that is full: what fits is kept and right, the rest is refused, and nothing else breaks.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions,
-    clippy::single_range_in_vec_init
-)]
-
-mod common;
 
 use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use common::{CHUNK_LEN, compare, image, quiet, slice, spec};
 use forerun_cache::CacheError;
-use forerun_testkit::{require, temp_dir};
+use forerun_testkit::{children, require, temp_dir};
+
+use crate::common::{CHUNK_LEN, compare, image, quiet, slice, spec};
 
 /// A filesystem of one MiB, until dropped.
 struct Small<'a>(&'a Path);
@@ -22,15 +15,15 @@ struct Small<'a>(&'a Path);
 impl<'a> Small<'a> {
     fn mount(at: &'a Path) -> Option<Self> {
         let options = ["-t", "tmpfs", "-o", "size=1m,mode=700", "none"];
-        let mounted = Command::new("mount").args(options).arg(at).status();
-        let mounted = mounted.is_ok_and(|status| status.success());
+        let mounted = children::output(Command::new("mount").args(options).arg(at));
+        let mounted = mounted.is_ok_and(|output| output.status.success());
         require::that(mounted, "leave to mount a tmpfs").then_some(Self(at))
     }
 }
 
 impl Drop for Small<'_> {
     fn drop(&mut self) {
-        let _best_effort = Command::new("umount").arg("-l").arg(self.0).status();
+        let _best_effort = children::output(Command::new("umount").arg("-l").arg(self.0));
     }
 }
 
@@ -43,6 +36,7 @@ fn a_full_disk_keeps_what_fits() {
     let Some(_small) = Small::mount(dir.path()) else {
         return;
     };
+    let _locks_count = children::forbid();
     let bytes = image(1, 400 * CHUNK_LEN);
     let old = image(2, 50 * CHUNK_LEN);
     for with_table in [true, false] {

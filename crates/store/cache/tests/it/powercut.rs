@@ -1,12 +1,4 @@
 //! Simulated power cuts: what was synced is there, of the rest any part, and nothing wrong is served.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions,
-    clippy::single_range_in_vec_init
-)]
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,10 +6,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{CHUNK_LEN, compare, copy_tree, image, memory_dir, quiet, spec, store};
 use forerun_cache::CachedBlob;
 use forerun_testkit::rng::Rng;
-use forerun_testkit::{require, temp_dir};
+use forerun_testkit::{children, require, temp_dir};
+
+use crate::common::{CHUNK_LEN, compare, copy_tree, image, memory_dir, quiet, spec, store};
 
 const CHUNKS: u64 = 64;
 const LEN: usize = 64 * CHUNK_LEN - 77;
@@ -234,15 +227,15 @@ fn the_state_is_written_after_the_data_is_synced() {
     for with_table in [true, false] {
         let dir = temp_dir("cache");
         let log = dir.path().join("log");
-        let status = Command::new(&strace)
+        let mut traced = Command::new(&strace);
+        traced
             .args(["-f", "-y", "-e", "trace=pwrite64,fdatasync,fsync", "-o"])
             .arg(&log)
             .arg(std::env::current_exe().unwrap())
-            .args(["--exact", "--ignored", "child_that_flushes"])
+            .args(["--exact", "--ignored", "powercut::child_that_flushes"])
             .env("FORERUN_CACHE_TRACED", dir.path().join("cache"))
-            .env("FORERUN_CACHE_TABLE", if with_table { "1" } else { "0" })
-            .output()
-            .unwrap();
+            .env("FORERUN_CACHE_TABLE", if with_table { "1" } else { "0" });
+        let status = children::output(&mut traced).unwrap();
         let text = fs::read_to_string(&log).unwrap_or_default();
         assert!(status.status.success(), "{status:?}\n{text}");
         // What was written since it was synced last.

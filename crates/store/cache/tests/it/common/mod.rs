@@ -1,5 +1,4 @@
 //! What the tests of the cache share.
-#![allow(dead_code)]
 
 use std::io;
 use std::ops::Range;

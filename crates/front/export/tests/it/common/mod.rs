@@ -1,6 +1,4 @@
 //! Readers over images in memory and over romfs images made by the reference tool.
-// Each test binary uses its own part of this, and none is documented for users.
-#![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
 use std::path::Path;
 use std::sync::Arc;

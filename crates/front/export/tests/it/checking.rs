@@ -1,12 +1,8 @@
 //! What `check` says of drivers that answer nonsense: extents and names that cannot be.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use common::{reader, reader_on};
 use forerun_engine::Reader;
 use forerun_export::{CheckOptions, NoProgress, check};
 use forerun_testkit::{MemFsBuilder, Piece};
@@ -14,6 +10,8 @@ use forerun_vfs::{
     BlobId, DirCursor, DirEntry, Extent, FileSystem, FileType, Limits, Metadata, NodeId, Place,
     Result, VolumeInfo,
 };
+
+use crate::common::{reader, reader_on};
 
 fn findings(builder: MemFsBuilder, quick: bool) -> Vec<(&'static str, String)> {
     findings_of(&reader(&builder.build()), quick)

@@ -1,18 +1,16 @@
 //! Owners, modes, attributes: what is set, what is left, and what is told of what could not be.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use common::reader;
 use forerun_export::{
     ExtractOptions, ExtractReport, IdMap, Loss, NoProgress, Owners, Selection, extract,
 };
 use forerun_testkit::{MemFsBuilder, MemImage, Piece, require, temp_dir};
 use forerun_vfs::FileType;
+
+use crate::common::reader;
 
 fn all(image: &MemImage, target: &Path, options: &ExtractOptions) -> ExtractReport {
     let selection = Selection::default();

@@ -1,13 +1,9 @@
 //! Differences: each kind by itself, and none where there is none.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::Arc;
 
-use common::{reader, reader_on, romfs};
 use forerun_export::{
     Change, DiffOptions, DiffReport, Difference, ExtractOptions, NoProgress, Patterns, Selection,
     Side, diff, extract,
@@ -15,6 +11,8 @@ use forerun_export::{
 use forerun_io::Limits;
 use forerun_testkit::{FaultSource, MemFsBuilder, MemImage, Piece, require, temp_dir};
 use forerun_vfs::{Device, FileType, Timestamp};
+
+use crate::common::{self, reader, reader_on, romfs};
 
 fn base() -> MemFsBuilder {
     let mut builder = MemFsBuilder::new();

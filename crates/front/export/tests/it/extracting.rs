@@ -1,20 +1,18 @@
 //! What is extracted equals what is in the image, and nothing is ever written outside of the target.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{each_shape, reader, reader_on, romfs};
 use forerun_export::{
     ExtractOptions, ExtractReport, Loss, NoProgress, Patterns, Selection, extract,
 };
 use forerun_io::{Limits, MemorySource};
 use forerun_testkit::{FaultSource, Keeps, MemFsBuilder, Piece, TreeModel, temp_dir};
 use forerun_vfs::{Device, FileType};
+
+use crate::common::{each_shape, reader, reader_on, romfs};
 
 fn all(reader: &forerun_engine::Reader, target: &Path, options: &ExtractOptions) -> ExtractReport {
     extract(reader, &Selection::default(), target, options, &NoProgress).unwrap()

@@ -1,19 +1,17 @@
 //! What an extraction costs: every stored block is asked for once and decoded once, whatever the
 //! number of threads and of files that share it.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::fs;
 use std::sync::Arc;
 
-use common::{reader, reader_on};
 use forerun_export::{
     ExtractOptions, NoProgress, Selection, TarWriteOptions, extract, write_contents, write_tar,
 };
 use forerun_io::{Counter, Limits};
 use forerun_testkit::fault::CountingSource;
 use forerun_testkit::{MemFsBuilder, Piece, temp_dir};
+
+use crate::common::{self, reader, reader_on};
 
 const BLOCK: usize = 128 << 10;
 

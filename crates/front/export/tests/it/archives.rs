@@ -1,7 +1,4 @@
 //! Archives: GNU tar and our own reader agree with what went in.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +6,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use common::{each_shape, reader, reader_on, romfs};
 use forerun::{Image, MemorySource, OpenOptions, RomfsOptions, Writer};
 use forerun_build::{NodeKind, ScanOptions, TarInput, TarOptions, Tree, read_tar, scan};
 use forerun_export::{NoProgress, Selection, TarWriteOptions, write_tar};
@@ -19,6 +15,8 @@ use forerun_testkit::{
 };
 use forerun_vfs::Timestamp;
 use proptest::prelude::*;
+
+use crate::common::{each_shape, reader, reader_on, romfs};
 
 fn tar_of(reader: &forerun_engine::Reader) -> Vec<u8> {
     let mut out = Vec::new();

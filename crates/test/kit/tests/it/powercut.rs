@@ -1,8 +1,5 @@
 //! The machinery of power cuts against a volume that is right and against the same volume with one
 //! mistake each: the first passes, every mistake is found.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod toyfs;
 
 use std::sync::Arc;
 
@@ -10,7 +7,8 @@ use forerun_testkit::powercut::{
     Bounds, Campaign, Operation, Outcome, Scene, Setting, Snapshot, Subject, Workload,
 };
 use forerun_testkit::rng::Rng;
-use toyfs::{Mistake, ToyFs};
+
+use crate::toyfs::{self, Mistake, ToyFs};
 
 const LEN: usize = 256 << 10;
 

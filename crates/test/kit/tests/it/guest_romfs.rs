@@ -4,7 +4,6 @@
 //! Each test boots once, mounts all its images and writes them as one tar stream to a disk; kinds,
 //! names, contents, targets, device numbers and executable bits are compared with the host's. What
 //! tar cannot carry (sockets, and hard links, as the driver reports a link count of 1) is listed.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

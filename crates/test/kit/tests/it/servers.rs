@@ -1,5 +1,4 @@
 //! The servers start, let in whom they should, and are gone when dropped.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -338,7 +338,11 @@ fn needs_what_no_machine_has() {
 fn what_is_missing_fails_in_ci_and_is_loud_elsewhere() {
     let run = |ci: &str| {
         std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--ignored", "needs_what_no_machine_has"])
+            .args([
+                "--exact",
+                "--ignored",
+                "self_check::needs_what_no_machine_has",
+            ])
             .env("CI", ci)
             .output()
             .unwrap()
@@ -347,7 +351,6 @@ fn what_is_missing_fails_in_ci_and_is_loud_elsewhere() {
     let elsewhere = run("");
     assert!(elsewhere.status.success());
     let shown = String::from_utf8_lossy(&elsewhere.stderr);
-    let expected =
-        "SKIP: needs_what_no_machine_has: this machine lacks the program no-such-program";
+    let expected = "SKIP: self_check::needs_what_no_machine_has: this machine lacks the program no-such-program";
     assert!(shown.contains(expected), "{shown}");
 }

@@ -1,6 +1,5 @@
 //! The exFAT judge against `mkfs.exfat`, `exfat-fuse` and `fsck.exfat`: clean where they make or
 //! find a volume clean, and each kind of damage found as what it is.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fs;
 use std::path::Path;

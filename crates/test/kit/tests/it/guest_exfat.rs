@@ -1,6 +1,5 @@
 //! The Linux exfat driver, in a guest: it reads what `forerun pack` makes, writes to it, and what it
 //! wrote is read back here. And its writes, recorded, show that traces of others can be judged.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

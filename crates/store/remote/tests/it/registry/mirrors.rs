@@ -5,10 +5,10 @@ use forerun_remote::registry::{Mirror, RegistryOptions};
 use forerun_testkit::fault_proxy::{Fault, FaultProxy, Network};
 use forerun_testkit::servers::{Auth, DockerRegistry};
 
-use crate::fake::Fake;
-use crate::push_pull::pull_options;
-use crate::store::Store;
-use crate::support::{PART, image, name, open, options, push_as, registry};
+use super::fake::Fake;
+use super::push_pull::pull_options;
+use super::store::Store;
+use super::support::{PART, image, name, open, options, push_as, registry};
 
 fn mirrored(registry: &str, mirrors: &[String]) -> RegistryOptions {
     let mirror = |location: &String| Mirror {

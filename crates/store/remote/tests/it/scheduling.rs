@@ -1,7 +1,4 @@
 //! What is asked for in which order, seen from the server.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod support;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +7,8 @@ use forerun_io::ReadAt;
 use forerun_remote::{Prefetch, Readahead, RemoteImage, RemoteOptions};
 use forerun_testkit::fault_proxy::{Link, Network};
 use forerun_testkit::{TempDir, temp_dir};
-use support::{Proxied, options, read, try_open};
+
+use crate::support::{self, Proxied, options, read, try_open};
 
 const CHUNK: usize = 64 << 10;
 const MIB: usize = 1 << 20;

@@ -7,9 +7,9 @@ use forerun_remote::registry::RegistryOptions;
 use forerun_remote::{RemoteError, runtime};
 use forerun_testkit::servers::PASSWORD;
 
-use crate::fake::{Answer, Fake, Request};
-use crate::store::{Store, ranged};
-use crate::support::{PART, auth_file, image, logged_in, name, open, options, read, registry};
+use super::fake::{Answer, Fake, Request};
+use super::store::{Store, ranged};
+use super::support::{PART, auth_file, image, logged_in, name, open, options, read, registry};
 
 /// A registry that wants the newest token of `tokens`, and the token server beside it.
 struct Guarded {

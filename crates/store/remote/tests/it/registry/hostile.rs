@@ -5,10 +5,10 @@ use forerun_remote::pull::pull;
 use forerun_remote::{RemoteError, runtime};
 use serde_json::{Value, json};
 
-use crate::fake::{Answer, Fake, Request};
-use crate::push_pull::pull_options;
-use crate::store::{OCI_INDEX, OCI_MANIFEST, Store};
-use crate::support::{PART, image, name, open, options, read, registry};
+use super::fake::{Answer, Fake, Request};
+use super::push_pull::pull_options;
+use super::store::{OCI_INDEX, OCI_MANIFEST, Store};
+use super::support::{PART, image, name, open, options, read, registry};
 
 /// What opening `store` ends with, as text.
 fn refusal(store: Store) -> String {

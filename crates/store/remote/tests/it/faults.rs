@@ -2,14 +2,6 @@
 //!
 //! A scenario runs once undisturbed, which tells how many requests it takes. Then it runs again for
 //! each fault and each request, with an empty cache. What can be had by asking again must be had.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions,
-    clippy::print_stdout
-)]
-
-mod support;
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -20,7 +12,8 @@ use forerun_remote::{Readahead, RemoteImage, RemoteOptions};
 use forerun_testkit::fault_proxy::{Fault, FaultProxy};
 use forerun_testkit::servers::DockerRegistry;
 use forerun_testkit::temp_dir;
-use support::{
+
+use crate::support::{
     PATIENT, Proxied, Served, TIMEOUT, name_at, noise, options, pushed, read, try_open, try_read,
     while_running,
 };

@@ -1,8 +1,5 @@
 //! Images of which the cache has something, opened while their servers cannot be asked: as they were
 //! when their servers were asked last, and never as a mixture.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod support;
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +8,8 @@ use forerun_io::ReadAt;
 use forerun_remote::{Readahead, Reference, RemoteError, RemoteImage, RemoteOptions, open};
 use forerun_testkit::fault_proxy::{Fault, FaultProxy, Network};
 use forerun_testkit::temp_dir;
-use support::{
+
+use crate::support::{
     PATIENT, Proxied, TIMEOUT, name_at, noise, options, push_to, pushed, read, try_open, try_read,
 };
 

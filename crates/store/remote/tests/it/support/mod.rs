@@ -1,6 +1,5 @@
 //! What the tests against real servers have in common: an image of noise, options without patience,
 //! and reads that are compared and timed.
-#![allow(dead_code, clippy::print_stdout)] // Each test file uses its part.
 
 mod clock;
 mod served;
@@ -13,9 +12,7 @@ use forerun_io::ReadAt;
 use forerun_remote::{Reference, RemoteImage, RemoteOptions, open};
 use forerun_testkit::rng::Rng;
 
-#[allow(unused_imports)] // As above.
 pub use clock::{while_running, worked};
-#[allow(unused_imports)]
 pub use served::{Proxied, Served, name_at, push_to, pushed};
 
 /// Longest time a reader waits. Machines that test are busy: faults of half a second must fit several

@@ -1,16 +1,9 @@
 //! Images on a web server: nginx, plain, with a password, and with TLS.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions,
-    clippy::single_range_in_vec_init
-)]
-
-mod support;
 
 use forerun_io::ReadAt;
 use forerun_testkit::servers::{NginxOptions, PASSWORD, USER};
-use support::{Proxied, Served, noise, read, try_open, try_read};
+
+use crate::support::{self, Proxied, Served, noise, read, try_open, try_read};
 
 const LEN: usize = 1_000_001;
 

@@ -1,12 +1,12 @@
-//! What a registry holds, as data: manifests and blobs that a [`Fake`](crate::fake::Fake) serves.
+//! What a registry holds, as data: manifests and blobs that a [`Fake`](super::fake::Fake) serves.
 
 use std::collections::HashMap;
 
 use forerun_cache::{Digest, TableBuilder};
 use serde_json::{Value, json};
 
-use crate::fake::{Answer, Request};
-use crate::support::{CHUNK, PART};
+use super::fake::{Answer, Request};
+use super::support::{CHUNK, PART};
 
 pub const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";

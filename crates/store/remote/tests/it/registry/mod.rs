@@ -1,5 +1,4 @@
 //! Registries: Debian's docker-registry, and servers of our own that do what it never would.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 mod auth;
 mod fake;

@@ -2,9 +2,6 @@
 //!
 //! Credentials come from the environment, which a test may not change under the others: each test
 //! starts itself again, with the variables set, and that second one reads.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod support;
 
 use std::io::Read as _;
 use std::net::TcpListener;
@@ -16,7 +13,8 @@ use forerun_io::ReadAt;
 use forerun_testkit::fault_proxy::{Fault, FaultProxy};
 use forerun_testkit::servers::{Nginx, NginxOptions, S3Server};
 use forerun_testkit::temp_dir;
-use support::{noise, options, read, try_open};
+
+use crate::support::{self, noise, options, read, try_open};
 
 const LEN: usize = 1_000_001;
 /// Set where the test is the second one.
@@ -27,10 +25,10 @@ fn is_second() -> bool {
     std::env::var_os(SECOND).is_some()
 }
 
-/// Runs the test `name` again with these variables.
+/// Runs the test `name` of this file again with these variables.
 fn again(name: &str, variables: &[(&str, String)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", name, "--nocapture"]);
+    command.args(["--exact", &format!("s3::{name}"), "--nocapture"]);
     for name in [
         "AWS_ACCESS_KEY_ID",
         "AWS_SECRET_ACCESS_KEY",

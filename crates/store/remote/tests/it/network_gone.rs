@@ -1,14 +1,12 @@
 //! The network goes away under an open image: what is here goes on, the rest is an error when its time
 //! is up, and all is well when the network is back.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod support;
 
 use std::time::Duration;
 
 use forerun_remote::Readahead;
 use forerun_testkit::fault_proxy::{Link, Network};
-use support::{Proxied, read, try_read, worked};
+
+use crate::support::{Proxied, read, try_read, worked};
 
 const LEN: usize = 2_000_000;
 

@@ -10,7 +10,7 @@ use forerun_remote::{Identity, Progress, RemoteError, runtime};
 use forerun_testkit::fault_proxy::{Exchange, Fault, FaultProxy};
 use forerun_testkit::servers::{Auth, DockerRegistry};
 
-use crate::support::{
+use super::support::{
     CHUNK, PART, auth_file, image, logged_in, name, open, options, push_as, push_options, read,
     registry,
 };

@@ -1,26 +1,19 @@
 //! Devices that fail at one request: the volume takes no more changes, stays marked dirty, and is
 //! never worse than that.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::as_conversions
-)]
-
-mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use common::{
-    Recorder, Request, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, read, write,
-};
 use forerun_exfat::Exfat;
 use forerun_io::{BlockDevice, MemorySource};
 use forerun_testkit::PanickingDevice;
 use forerun_testkit::exfat_judge::{What, judge};
 use forerun_testkit::powercut::Snapshot;
 use forerun_vfs::{Changes, Error, FileSystem, FileSystemMut, NodeId, OpenMutWith};
+
+use crate::common::{
+    Recorder, Request, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, read, write,
+};
 
 /// A workload that touches everything; gives the first error.
 fn work(fs: &Exfat, device: &dyn BlockDevice) -> Result<(), Error> {

@@ -1,8 +1,5 @@
 //! Damage at random, the same each time: a repair comes to an end, leaves a volume that all judges call
 //! clean or says what it left, and loses nothing that could be read before.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod repairing;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +11,8 @@ use forerun_testkit::exfat_judge::judge;
 use forerun_testkit::mutate::each;
 use forerun_testkit::rng::Rng;
 use forerun_vfs::OpenWith;
-use repairing::{Files, Map, files, filled, fsck, mend_with, told};
+
+use crate::repairing::{self, Files, Map, files, filled, fsck, mend_with, told};
 
 /// Mutations of each of two volumes.
 const ROUNDS: usize = 700;

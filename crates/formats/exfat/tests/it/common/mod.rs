@@ -1,5 +1,4 @@
 //! Volumes to test with: made by mkfs.exfat, kept in memory, judged by fsck.exfat.
-#![allow(dead_code, clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::io;
 use std::ops::{ControlFlow, Range};

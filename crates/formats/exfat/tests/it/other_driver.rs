@@ -1,19 +1,17 @@
 //! Debian's exfat-fuse, both ways: it fills volumes that we read, and reads what we wrote.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{
-    Recorder, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, problems, read, write,
-};
 use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::{require, temp_dir, unmount};
 use forerun_vfs::{FileSystem, FileSystemMut, FileType, Limits, NodeId};
+
+use crate::common::{
+    Recorder, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, problems, read, write,
+};
 
 /// Mounts an image with exfat-fuse while `run` has it; gives the image as it is after. Nothing where
 /// the machine cannot.

@@ -1,12 +1,12 @@
 //! Changes, one at a time: what they do to the volume, and what fsck.exfat says of it.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
-mod common;
-
-use common::{Recorder, assert_sound, create, list, mkdir, mkfs, open, open_mut, read, write};
 use forerun_io::MemorySource;
 use forerun_testkit::exfat_judge::{What, judge};
 use forerun_vfs::{Changes, Error, FileSystem, FileSystemMut, FileType};
+
+use crate::common::{
+    self, Recorder, assert_sound, create, list, mkdir, mkfs, open, open_mut, read, write,
+};
 
 #[test]
 fn spellings_of_one_name_share_a_form_that_finds_it() {

@@ -1,11 +1,10 @@
 //! Ids that come and go: what is kept for them goes too.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
-mod common;
-
-use common::{Recorder, assert_sound, create, list, mkdir, mkfs, open_mut, write};
 use forerun_exfat::Exfat;
+use forerun_testkit::children;
 use forerun_vfs::{FileSystem, FileSystemMut, NodeId};
+
+use crate::common::{Recorder, assert_sound, create, list, mkdir, mkfs, open_mut, write};
 
 /// Cycles; with `FORERUN_LONG` as many as show a leak in the memory of the process.
 fn cycles() -> u32 {
@@ -40,6 +39,10 @@ fn cycle(fs: &Exfat, device: &Recorder, dir: NodeId, n: u32) -> Vec<NodeId> {
 
 #[test]
 fn ids_that_are_forgotten_are_given_out_again() {
+    // The memory of the process is measured.
+    if !children::alone("forgetting::ids_that_are_forgotten_are_given_out_again") {
+        return;
+    }
     let Some(image) = mkfs(8 << 20, &["-c", "512"]) else {
         return;
     };

@@ -1,8 +1,5 @@
 //! Power cuts while a volume is repaired: whatever reached the device, another repair ends in a clean
 //! volume with the same files, and the undo file restores the volume as it was.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod repairing;
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -13,7 +10,8 @@ use forerun_testkit::exfat_judge::judge;
 use forerun_testkit::powercut::{
     Bounds, CowDevice, Event, Recorder, Snapshot, Stage, Trace, crashes,
 };
-use repairing::{
+
+use crate::repairing::{
     Files, Map, UndoBytes, files, filled, fsck, mend_with, put, seal_set, set_of, told, u32_of,
     undone,
 };

@@ -19,7 +19,6 @@
 //! rename from one sector to another takes two writes; between them a reader that knows nothing of
 //! the field that leads from the one to the other finds neither name. `docs/formats/exfat.md` says
 //! what other systems make of these states.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::cell::RefCell;
 use std::process::Command;

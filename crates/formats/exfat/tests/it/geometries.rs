@@ -1,20 +1,18 @@
 //! Volumes of uncommon shape: beyond 2 TiB, large sectors and clusters, two FATs.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use common::{create, fsck_path, list, mkdir, mkfs, problems, read, write};
 use forerun_build::Tree;
 use forerun_exfat::Exfat;
 use forerun_exfat::write::{ExfatOptions, write as pack};
 use forerun_io::{BlockDevice, FileDevice, FileSource, MemoryDevice, MemorySource};
 use forerun_testkit::{require, temp_dir};
 use forerun_vfs::{Error, FileSystem, FileSystemMut, OpenMutWith, OpenWith};
+
+use crate::common::{self, create, fsck_path, list, mkdir, mkfs, problems, read, write};
 
 const TIB: u64 = 1 << 40;
 

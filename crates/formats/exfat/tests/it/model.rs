@@ -1,16 +1,16 @@
 //! Thousands of operations at random against a model in memory: the volume shows the same before and
 //! after it is opened anew, and fsck.exfat finds nothing.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{Recorder, assert_sound, create, list, mkdir, mkfs, open, open_mut, read, write};
 use forerun_exfat::Exfat;
 use forerun_testkit::rng::Rng;
 use forerun_vfs::{Changes, Error, FileSystem, FileSystemMut, FileType, NodeId};
+
+use crate::common::{
+    Recorder, assert_sound, create, list, mkdir, mkfs, open, open_mut, read, write,
+};
 
 /// A directory by its names, or a file by its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

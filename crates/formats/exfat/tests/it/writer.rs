@@ -1,6 +1,5 @@
 //! The writer: what it makes is judged by a checker that shares nothing with this crate and by
 //! `fsck.exfat`, and read by `exfat-fuse`.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;

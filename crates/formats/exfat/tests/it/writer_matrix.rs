@@ -1,6 +1,5 @@
 //! Every option of the writer, judged by `fsck.exfat`, by `exfat-fuse`, by Linux in a guest, and by a
 //! checker that shares nothing with this crate.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::fmt::Write as _;
 use std::fs::{self, File, FileTimes};

@@ -1,8 +1,5 @@
 //! Each kind of damage to volumes that are really there: found for what it is, repaired, clean for all
 //! judges, and with every file as it was.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod repairing;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,7 +8,8 @@ use forerun_exfat::Exfat;
 use forerun_exfat::repair::{Answer, Kind, RepairOptions};
 use forerun_io::MemorySource;
 use forerun_vfs::{DirCursor, FileSystem, OpenWith, Place};
-use repairing::{
+
+use crate::repairing::{
     Files, Map, assert_clean, files, files_of, filled, kinds, mend, mend_with, mend_with_undo,
     packed, put, rescued, seal_boot, seal_set, set_of, told, u32_of, u64_of, undone,
 };

@@ -1,16 +1,11 @@
 //! Volumes to be damaged, and who says whether they are whole again: our check, a checker that shares
 //! nothing with the driver, and `fsck.exfat`.
-#![allow(dead_code, clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-#[path = "../common/mod.rs"]
-mod common;
-
-pub use common::{Recorder, create, fsck, mkdir, mkfs, open, open_mut, write};
 use forerun_build::{Content, NewNode, NodeKind, Tree};
 use forerun_exfat::Exfat;
 use forerun_exfat::repair::{Answer, Finding, Kind, RepairOptions, Summary, repair};
@@ -23,6 +18,8 @@ use forerun_testkit::exfat_judge::judge;
 use forerun_vfs::{
     DirCursor, FileSystem, FileSystemMut, FileType, NodeId, OpenWith, Place, Result, exercise,
 };
+
+pub use crate::common::{Recorder, create, fsck, mkdir, mkfs, open, open_mut, write};
 
 /// Repairs with the same answer to everything but what loses data; gives what was found, too.
 pub fn mend_with(

@@ -1,10 +1,10 @@
 //! What operations ask of the device: counted, not timed.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
-mod common;
-
-use common::{Recorder, Request, assert_sound, create, list, mkdir, mkfs, open, open_mut, write};
 use forerun_vfs::{Changes, FileSystem, FileSystemMut, NodeId};
+
+use crate::common::{
+    Recorder, Request, assert_sound, create, list, mkdir, mkfs, open, open_mut, write,
+};
 
 const ROOT: NodeId = NodeId(1);
 

@@ -1,5 +1,4 @@
 //! Volumes that lie: a clear error that says where, never a panic, a hang or runaway memory.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use forerun_exfat::fuzzing::{self, DIR, FAT, PIECES, ROOT, SLOTS, WHOLE, cluster};
 

@@ -1,22 +1,15 @@
 //! What the tests of this crate share: mountpoints that clean up after themselves, images to mount.
-#![allow(dead_code)] // No test file uses all of it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr
-)]
 
 pub mod exfat;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 use forerun_engine::{EngineOptions, Reader};
 use forerun_fuse::{Mount, MountEntry, MountOptions, UmountOptions, mount_reader, mounts, umount};
 use forerun_io::{Limits, ReadAt};
-use forerun_testkit::{MemImage, TempDir, opened, require, temp_dir};
+use forerun_testkit::{MemImage, TempDir, children, opened, require, temp_dir};
 use forerun_vfs::FileSystem;
 
 /// A directory to mount on. Whatever is mounted below it when the test ends, however it ends, is
@@ -118,7 +111,7 @@ pub fn romfs(dir: &Path, image: &Path, options: &[&str]) -> bool {
 
 /// Runs to the end; gives whether it succeeded, and all it said.
 pub fn run(command: &mut Command) -> (bool, String) {
-    let output = command.stdin(Stdio::null()).output().expect("it starts");
+    let output = children::output(command).expect("it starts");
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
     (output.status.success(), text)

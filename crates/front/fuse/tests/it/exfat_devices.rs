@@ -1,12 +1,4 @@
 //! exFAT on devices that fail, that are full, and that go away; the label by ioctl.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::as_conversions
-)]
-
-mod common;
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -17,13 +9,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{Place, can_mount, run};
 use forerun::{BlockDevice, VolumeMut};
 use forerun_fuse::{Mount, MountOptions, mount_volume};
 use forerun_io::{MemoryDevice, ReadAt};
 use forerun_testkit::exfat_judge::judge;
 use forerun_testkit::{PanickingDevice, require};
 use rustix::io::Errno;
+
+use crate::common::{self, Place, can_mount, run};
 
 /// `VolumeFlags`, and what they say.
 const FLAGS_AT: usize = 106;

@@ -1,26 +1,19 @@
 //! exFAT through real mounts: volumes made by mkfs.exfat, used with ordinary tools, judged by
 //! fsck.exfat.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::as_conversions
-)]
 
-#[path = "exfat/case.rs"]
 mod case;
-mod common;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::exfat::Volume;
 use forerun::vfs::OpenMutWith;
 use forerun::{BlockDevice, Counter, FileDevice, VolumeMut};
 use forerun_fuse::{Image, MountOptions};
 use forerun_testkit::eventually;
+
+use crate::common::exfat::Volume;
 
 const SOURCE: &str = "mkdir -p source/deep/er source/empty; \
     for n in $(seq 60); do head -c $((n * 977)) /dev/urandom > source/deep/er/file.$n; done; \

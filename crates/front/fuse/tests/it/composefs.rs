@@ -1,8 +1,5 @@
 //! composefs mounts: objects opened by open(2), passed through where the kernel does that, and an
 //! overlayfs on top for those who want to write.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -10,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use common::Place;
 use forerun::build::{Content, NewNode, NodeKind, Tree};
 use forerun::composefs::digest_of;
 use forerun::{ComposefsOptions, Image, Observer, Writer};
 use forerun_fuse::{Mount, MountOptions, Operation, mount};
-use forerun_testkit::require;
+use forerun_testkit::{children, require};
+
+use crate::common::{Place, run};
 
 /// EIO of errno(3).
 const EIO: i32 = 5;
@@ -171,11 +169,11 @@ impl Overlay {
             upper.display(),
             work.display()
         );
-        let output = Command::new("mount")
+        let mut mount = Command::new("mount");
+        mount
             .args(["-t", "overlay", "overlay", "-o", &options])
-            .arg(&merged)
-            .output()
-            .unwrap();
+            .arg(&merged);
+        let output = children::output(&mut mount).unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success(),
@@ -187,7 +185,7 @@ impl Overlay {
 
 impl Drop for Overlay {
     fn drop(&mut self) {
-        let _detached = Command::new("umount").arg("-l").arg(&self.0).status();
+        let _detached = children::output(Command::new("umount").arg("-l").arg(&self.0));
     }
 }
 
@@ -200,11 +198,9 @@ fn an_overlay_on_top_can_be_written_to() {
     // Upper directories cannot be on an overlayfs, which the temporary directory may be on.
     let upper = made.place.dir().join("tmpfs");
     fs::create_dir(&upper).unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "tmpfs"])
-        .arg(&upper)
-        .status();
-    assert!(mounted.unwrap().success());
+    let mut tmpfs = Command::new("mount");
+    tmpfs.args(["-t", "tmpfs", "tmpfs"]).arg(&upper);
+    assert!(run(&mut tmpfs).0);
     let mount = made.mount("");
     let overlay = Overlay::new(&made.place.mnt(), &upper);
     let path = |len: usize| overlay.0.join(format!("file-{len}"));
@@ -216,6 +212,5 @@ fn an_overlay_on_top_can_be_written_to() {
     assert_eq!(fs::read(made.file(5000)).unwrap(), content(5000));
     drop(overlay);
     drop(mount);
-    let unmounted = Command::new("umount").arg("-l").arg(&upper).status();
-    assert!(unmounted.unwrap().success());
+    assert!(run(Command::new("umount").arg("-l").arg(&upper)).0);
 }

@@ -1,20 +1,18 @@
 //! Sources that fail, drivers that panic, images that are damaged: one request suffers, no other.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs::{self, File};
 use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use common::{Place, can_mount, reader};
 use forerun_engine::EngineOptions;
 use forerun_fuse::{Mount, MountOptions, mount_reader};
 use forerun_io::ReadAt;
 use forerun_testkit::{FaultSource, MemFs, MemFsBuilder, MemImage, Piece};
 use forerun_vfs::{DirCursor, DirEntry, Extent, FileSystem, Metadata, NodeId, Result, VolumeInfo};
 use rustix::io::Errno;
+
+use crate::common::{Place, can_mount, reader};
 
 const MIB: usize = 1 << 20;
 

@@ -1,22 +1,15 @@
 //! exFAT on loop devices: what the kernel counts there, and a device that becomes shorter.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::as_conversions
-)]
-
-mod common;
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Place, can_mount, run};
 use forerun::{Counter, VolumeMut};
 use forerun_fuse::{Mount, MountOptions, mount_volume};
 use forerun_testkit::require;
+
+use crate::common::{Place, can_mount, run};
 
 /// A volume made by mkfs.exfat.
 fn mkfs(path: &Path, mib: u64, options: &[&str]) -> bool {

@@ -1,13 +1,11 @@
 //! Images of genromfs read back through a mount, identical to what they were made of.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Place, can_mount, romfs};
 use forerun::Counter;
 use forerun_fuse::{Image, MountOptions, Operation, mount};
 use forerun_testkit::tree::Keeps;
 use forerun_testkit::{Shape, TreeModel};
+
+use crate::common::{self, Place, can_mount, romfs};
 
 fn reads_back(shape: Shape, alignment: &str, options: &str) {
     let place = Place::new(shape.name());

@@ -1,8 +1,5 @@
 //! Many readers wait for a source that gives nothing: all other requests are answered, readers that
 //! are killed go, and the mount ends when it is told to.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::fs::{self, File};
 use std::ops::{ControlFlow, Range};
@@ -12,12 +9,13 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Place, can_mount, reader};
 use forerun_fuse::{Mount, MountOptions, Unmounted, mount_reader};
 use forerun_io::MemorySource;
 use forerun_testkit::{DirectReaders, MemFsBuilder, MemImage, Piece, StalledSource, eventually};
 use forerun_vfs::FileSystem;
 use rustix::fs::Advice;
+
+use crate::common::{Place, can_mount, reader};
 
 /// Each reader reads its own page.
 const PAGE: usize = 4096;
@@ -152,6 +150,7 @@ fn assert_quick(times: &[Duration]) {
 
 #[test]
 fn metadata_is_answered_while_readers_wait_for_a_server() {
+    let _no_storm = crate::CPUS.read();
     if !can_mount() {
         return;
     }
@@ -172,6 +171,7 @@ fn metadata_is_answered_while_readers_wait_for_a_server() {
 
 #[test]
 fn metadata_is_answered_while_readers_wait_for_a_disk() {
+    let _no_storm = crate::CPUS.read();
     if !can_mount() {
         return;
     }
@@ -187,6 +187,7 @@ fn metadata_is_answered_while_readers_wait_for_a_disk() {
 
 #[test]
 fn killed_readers_go_and_free_their_threads() {
+    let _no_storm = crate::CPUS.read();
     if !can_mount() {
         return;
     }
@@ -213,6 +214,7 @@ fn killed_readers_go_and_free_their_threads() {
 
 #[test]
 fn a_mount_that_is_told_to_end_fails_the_reads_that_wait() {
+    let _no_storm = crate::CPUS.read();
     if !can_mount() {
         return;
     }
@@ -232,6 +234,7 @@ fn a_mount_that_is_told_to_end_fails_the_reads_that_wait() {
 
 #[test]
 fn threads_that_hang_do_not_keep_a_mount() {
+    let _no_storm = crate::CPUS.read();
     if !can_mount() {
         return;
     }

@@ -1,12 +1,7 @@
 //! The serving process from outside: started, killed, told to go.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-#[path = "process/helper.rs"]
 mod helper;
-#[path = "process/scene.rs"]
 mod scene;
-#[path = "process/unprivileged.rs"]
 mod unprivileged;
 
 use std::fs::{self, File};
@@ -15,10 +10,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{as_nobody, is_mounted, run};
-use forerun_testkit::{eventually, require};
+use forerun_testkit::{children, eventually, require};
 use rustix::process::Signal;
-use scene::{BIG, Scene};
+
+use self::scene::{BIG, Scene};
+use crate::common::{as_nobody, is_mounted, run};
 
 #[test]
 fn in_the_background_until_unmounted() {
@@ -67,7 +63,7 @@ fn mistakes_are_told_by_the_caller_s_process() {
         ),
         (&["umount", "/proc"], "is a mount of type proc", 7),
     ] {
-        let output = scene.forerun(words).stdin(Stdio::null()).output().unwrap();
+        let output = children::output(&mut scene.forerun(words)).unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(text.contains(expected), "{words:?}: {text}");
         assert_eq!(output.status.code(), Some(status), "{words:?}: {text}");
@@ -101,11 +97,8 @@ fn in_the_foreground_with_counters_at_the_end() {
     };
     let words = ["--stats", "mount", "-f", "image.romfs", "mnt"];
     let mut command = scene.forerun(&words);
-    let server = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    let server = children::spawn(&mut command).unwrap();
     eventually("it is mounted", || is_mounted(&scene.mnt()));
     assert_eq!(fs::read(scene.mnt().join("big")).unwrap().len(), BIG);
     scene.signal(Signal::INT);

@@ -1,12 +1,4 @@
 //! Volumes that change, through real mounts: a driver in memory below, ordinary system calls above.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::as_conversions
-)]
-
-mod common;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -16,13 +8,14 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::{Place, can_mount, run};
 use forerun_fuse::{Mount, MountOptions, Operation, Volume, mount_volume};
 use forerun_io::Observer;
 use forerun_testkit::{MemVolume, eventually};
 use forerun_vfs::{FileSystem, FileSystemMut};
 use rustix::fs::{FallocateFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
+
+use crate::common::{Place, can_mount, run};
 
 const MIB: usize = 1 << 20;
 

@@ -6,9 +6,6 @@
 //! checker of the test kit and by `fsck.exfat`. The volume is small, so that it is full at times.
 //!
 //! A run takes `FORERUN_STORM` seconds for each cluster size; 4 without it.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -18,13 +15,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Place, can_mount, run};
 use forerun::{OpenOptions as ImageOptions, VolumeMut};
 use forerun_fuse::{Mount, MountOptions, mount_volume};
 use forerun_io::FileSource;
 use forerun_testkit::exfat_judge::judge;
-use forerun_testkit::require;
 use forerun_testkit::rng::Rng;
+use forerun_testkit::{children, require};
+
+use crate::common::{Place, can_mount, run};
 
 /// Directory, number of the process and seconds, for a child.
 const TASK: &str = "FORERUN_STORM_CHILD";
@@ -259,13 +257,13 @@ fn remove(dirs: &[PathBuf]) {
 /// Runs the processes; returns how many steps they made, and how often the volume was full.
 fn storm(at: &Path, seconds: u64) -> (u64, u64) {
     let start = |number| {
-        Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--ignored", "--nocapture", "child"])
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child
+            .args(["--exact", "--ignored", "--nocapture", "storm::child"])
             .env(TASK, format!("{}|{number}|{seconds}", at.display()))
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
+            .stderr(Stdio::piped());
+        children::spawn(&mut child).unwrap()
     };
     let children: Vec<_> = (0..PROCESSES).map(start).collect();
     let mut sum = (0, 0);
@@ -315,6 +313,7 @@ fn assert_sound(image: &Path) {
 
 #[test]
 fn a_storm_of_processes_leaves_the_volume_as_it_was() {
+    let _alone = crate::CPUS.write();
     let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
     if !can_mount() || tools.contains(&None) {
         return;

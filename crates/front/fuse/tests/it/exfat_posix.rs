@@ -1,12 +1,4 @@
 //! exFAT through real mounts: what POSIX asks of files, and what system calls are refused with.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::as_conversions
-)]
-
-mod common;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,11 +7,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::exfat::Volume;
 use forerun_fuse::Operation;
 use forerun_testkit::require;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
+
+use crate::common;
+use crate::common::exfat::Volume;
 
 #[track_caller]
 fn refused<T: std::fmt::Debug>(result: std::io::Result<T>, expected: Errno) {

@@ -1,7 +1,4 @@
 //! What the kernel is told, and what it therefore does not ask.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -9,12 +6,13 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use common::{Place, can_mount, ensure, mount_memory, undisturbed};
 use forerun_fuse::{Mount, Operation};
 use forerun_testkit::{MemFsBuilder, MemImage, Piece};
 use forerun_vfs::{Device, FileType, VolumeInfo};
 use rustix::fs::SeekFrom as Whence;
 use rustix::io::Errno;
+
+use crate::common::{self, Place, can_mount, ensure, mount_memory, undisturbed};
 
 fn count(mount: &Mount, operation: Operation) -> u64 {
     mount.requests().get(operation)

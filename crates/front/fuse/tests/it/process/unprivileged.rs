@@ -4,10 +4,11 @@ use std::fs;
 use std::io::Read;
 use std::process::{Child, Stdio};
 
-use crate::common::{as_nobody, is_mounted, run};
-use crate::scene::Scene;
-use forerun_testkit::{eventually, require};
+use forerun_testkit::{children, eventually, require};
 use rustix::process::Signal;
+
+use super::scene::Scene;
+use crate::common::{as_nobody, is_mounted, run};
 
 #[test]
 fn without_root() {
@@ -70,21 +71,16 @@ fn without_root_data_is_pushed_ahead_of_the_reader() {
     }
     let mut command = as_nobody(&scene.program);
     command.args(["--stats", "mount", "-f", "image.romfs", "mnt"]);
-    let mut server = Ended(
-        command
-            .current_dir(scene.place.dir())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap(),
-    );
+    command
+        .current_dir(scene.place.dir())
+        .stderr(Stdio::piped());
+    let mut server = Ended(children::spawn(&mut command).unwrap());
     eventually("it answers", || {
         run(as_nobody("test").arg("-e").arg(scene.mnt().join("big"))).0
     });
-    let compared = as_nobody("cmp")
-        .args(["mnt/big", "tree/big"])
-        .current_dir(scene.place.dir())
-        .status();
-    assert!(compared.unwrap().success());
+    let mut compare = as_nobody("cmp");
+    compare.args(["mnt/big", "tree/big"]);
+    assert!(run(compare.current_dir(scene.place.dir())).0);
     scene.signal(Signal::TERM);
     let mut text = String::new();
     server

@@ -1,7 +1,4 @@
 //! How mounts begin and end.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -9,14 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Place, can_mount, ensure, is_mounted, mount_memory, undisturbed};
 use forerun::Locking;
 use forerun::locks::for_writing;
 use forerun_fuse::{
     FSTYPE, MountError, MountOptions, Operation, UmountError, UmountOptions, Unmounted, Volume,
     mount_reader, mount_volume, mounts, umount,
 };
-use forerun_testkit::{MemFsBuilder, MemImage, MemVolume, Piece, eventually};
+use forerun_testkit::{MemFsBuilder, MemImage, MemVolume, Piece, children, eventually};
+
+use crate::common::{self, Place, can_mount, ensure, is_mounted, mount_memory, undisturbed};
 
 fn sample() -> MemImage {
     let mut builder = MemFsBuilder::new();
@@ -35,6 +33,7 @@ fn refused(place: &Place, dir: &str) -> MountError {
 
 #[test]
 fn shows_what_it_is_and_goes_when_told() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -57,6 +56,7 @@ fn shows_what_it_is_and_goes_when_told() {
 
 #[test]
 fn an_empty_subtype_shows_as_plain_fuse() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -73,6 +73,7 @@ fn an_empty_subtype_shows_as_plain_fuse() {
 /// A volume mounted for writing is locked. That says nothing of other mounts of the same file.
 #[test]
 fn umount_waits_for_no_other_mount_of_the_same_file() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -111,6 +112,7 @@ fn umount_waits_for_no_other_mount_of_the_same_file() {
 
 #[test]
 fn several_mounts_of_one_image() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -127,6 +129,7 @@ fn several_mounts_of_one_image() {
 
 #[test]
 fn umount_ends_the_wait() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -140,6 +143,7 @@ fn umount_ends_the_wait() {
 
 #[test]
 fn in_use_it_is_busy_and_lazily_it_ends_with_its_last_user() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -165,6 +169,7 @@ fn in_use_it_is_busy_and_lazily_it_ends_with_its_last_user() {
 
 #[test]
 fn unmounting_in_use_detaches() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -179,6 +184,7 @@ fn unmounting_in_use_detaches() {
 
 #[test]
 fn what_was_mounted_there_since_is_left_alone() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -194,6 +200,7 @@ fn what_was_mounted_there_since_is_left_alone() {
 
 #[test]
 fn what_was_mounted_on_top_is_left_alone() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -227,6 +234,7 @@ fn mounts_on(path: &Path) -> usize {
 /// A bind mount shows the same device number as the mount that it was made from.
 #[test]
 fn a_bind_mount_of_ours_on_top_is_left_alone() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -244,6 +252,7 @@ fn a_bind_mount_of_ours_on_top_is_left_alone() {
 
 #[test]
 fn a_mount_inside_ours_keeps_it() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -268,6 +277,7 @@ fn a_mount_inside_ours_keeps_it() {
 
 #[test]
 fn a_mount_that_was_moved_is_unmounted_where_it_is() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -293,6 +303,7 @@ fn a_mount_that_was_moved_is_unmounted_where_it_is() {
 /// Every user may name a FIFO, or a file of another filesystem of theirs, as the source of a mount.
 #[test]
 fn umount_opens_no_source_but_files_and_block_devices() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -317,6 +328,7 @@ fn umount_opens_no_source_but_files_and_block_devices() {
 
 #[test]
 fn mountpoints_that_cannot_be() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -346,6 +358,7 @@ fn mountpoints_that_cannot_be() {
 
 #[test]
 fn on_top_of_files_and_of_another_mount() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -380,6 +393,7 @@ fn on_top_of_files_and_of_another_mount() {
 
 #[test]
 fn readahead_is_lifted_for_root_and_nothing_is_left_behind() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }
@@ -420,6 +434,7 @@ fn readahead_is_lifted_for_root_and_nothing_is_left_behind() {
 
 #[test]
 fn pushed_data_is_the_file_s() {
+    let _mounts_are_free = children::forbid();
     if !can_mount() {
         return;
     }

@@ -11,7 +11,7 @@ use forerun_testkit::rng::Rng;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::common::exfat::Volume;
+use crate::common::exfat::Volume;
 
 /// What may have happened to the names `old` and `new` before one is renamed to the other.
 const BEFORE: [&str; 8] = [

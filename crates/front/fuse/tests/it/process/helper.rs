@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::common::run;
-use crate::scene::Scene;
-use forerun_testkit::require;
+use forerun_testkit::{children, require};
 use rustix::process::Signal;
+
+use super::scene::Scene;
+use crate::common::run;
 
 #[test]
 fn as_the_helper_of_mount() {
@@ -18,12 +19,8 @@ fn as_the_helper_of_mount() {
     std::os::unix::fs::symlink(&scene.program, &helper).unwrap();
     let call = |words: &[&str]| {
         let mut command = Command::new(&helper);
-        command
-            .arg(&scene.image)
-            .arg(scene.mnt())
-            .args(words)
-            .stdin(Stdio::null());
-        let output = command.output().unwrap();
+        command.arg(&scene.image).arg(scene.mnt()).args(words);
+        let output = children::output(&mut command).unwrap();
         (
             output.status.code(),
             String::from_utf8_lossy(&output.stderr).into_owned(),

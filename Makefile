@@ -28,7 +28,7 @@ test:
 	$(CARGO) xtask ci
 
 test-guest:
-	$(CARGO) test --locked --package forerun-testkit --test guest_romfs --test guest_exfat
+	$(CARGO) test --locked --package forerun-testkit --test it guest_
 
 bench:
 	$(CARGO) xtask bench romfs

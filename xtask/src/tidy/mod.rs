@@ -11,6 +11,7 @@ mod lexer;
 mod links;
 mod manifest;
 mod places;
+mod programs;
 mod promises;
 mod rooms;
 mod sources;
@@ -65,6 +66,7 @@ fn check(root: &Path) -> Result<Vec<Violation>> {
     violations.extend(places::check(&files));
     violations.extend(links::check(&files));
     violations.extend(promises::check(&files));
+    violations.extend(programs::check(&packages, &files));
     violations.sort();
     Ok(violations)
 }

@@ -11,7 +11,7 @@ use std::process::Command;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
 
 use crate::machine_code::Machine;
-use crate::{TreeModel, generate};
+use crate::{TreeModel, children, generate};
 
 /// Fills a directory with every kind of node and every kind of content. Needs root.
 ///
@@ -245,7 +245,7 @@ fn times(dir: &Path) {
 /// # Panics
 /// Where it fails.
 pub fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap();
+    let output = children::output(command).unwrap();
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {out}{err}");

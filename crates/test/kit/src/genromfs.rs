@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::require;
+use crate::{children, require};
 
 /// Makes `image` of `dir` with genromfs; `options` such as `["-a", "4096", "-V", "name"]` go before
 /// the rest. Gives false where genromfs is not installed.
@@ -15,14 +15,14 @@ pub fn genromfs(dir: &Path, image: &Path, options: &[&str]) -> bool {
     let Some(program) = require::program("genromfs") else {
         return false;
     };
-    let output = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(options)
         .arg("-d")
         .arg(dir)
         .arg("-f")
-        .arg(image)
-        .output()
-        .expect("genromfs starts");
+        .arg(image);
+    let output = children::output(&mut command).expect("genromfs starts");
     assert!(
         output.status.success(),
         "genromfs {options:?} of {}: {}\n{}",

@@ -19,6 +19,7 @@
 //! - [`panicking`]: a device that panics at a chosen request;
 //! - [`powercut`]: every state that a crash may leave of a volume, and what it must show;
 //! - [`exfat_judge`]: a checker of exFAT volumes that shares nothing with the driver;
+//! - [`children`]: programs that tests start, without disturbing the locks and mounts of the tests beside them;
 //! - [`unmount()`], patient with whoever looks at mounts;
 //! - [`servers`]: a web server, a registry and an object store, started on the loopback interface;
 //! - [`fault_proxy`]: a link of chosen latency and bandwidth to any of them, which fails as it is told;
@@ -28,6 +29,7 @@
 //! It knows no driver and no front end, so that all of them can test with it. It is for tests only: what cannot go on panics, which fails the test that called it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod children;
 pub mod conformance;
 pub mod everything;
 pub mod exfat_judge;

@@ -5,6 +5,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::children;
+
 /// How long others may keep a mount busy.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -18,7 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn unmount(mount: &Path) -> bool {
     let umount = |lazily: &[&str]| {
         let mut umount = Command::new("umount");
-        umount.args(lazily).arg(mount).status().unwrap().success()
+        umount.args(lazily).arg(mount);
+        children::output(&mut umount).unwrap().status.success()
     };
     let start = Instant::now();
     while start.elapsed() < PATIENCE {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::eventually;
+use crate::{children, eventually};
 
 /// After this long, a reader will not end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ impl DirectReaders {
             dd.stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null());
-            dd.spawn().unwrap()
+            children::spawn(&mut dd).unwrap()
         };
         let readers = Self((0..count).map(reader).collect());
         for reader in &readers.0 {

@@ -33,7 +33,7 @@ pub fn images() -> Made {
 
 /// Reads the EROFS images that are kept for tests: they have features that the writer does not use.
 fn golden() -> io::Result<Vec<(String, Vec<u8>)>> {
-    let dir = forerun_testkit::workspace_root().join("crates/formats/erofs/tests/golden");
+    let dir = forerun_testkit::workspace_root().join("crates/formats/erofs/tests/it/golden");
     let mut images = Vec::new();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();

@@ -1,0 +1,96 @@
+//! What is kept of archives that tar made.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::process::Command;
+
+use forerun_build::{NodeKind, TarInput, TarOptions, Tree, read_tar};
+use forerun_testkit::{require, temp_dir};
+use forerun_vfs::Device;
+
+/// An archive of `root` by the tar of this machine.
+fn archive(tar: &Path, root: &Path, args: &[&str]) -> Vec<u8> {
+    let mut command = Command::new(tar);
+    command.args(["-c", "--sort=name"]).args(args);
+    let output = command.arg("-C").arg(root).arg(".").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output.stdout
+}
+
+fn read_both(dir: &Path, archive: &[u8]) -> [Tree; 2] {
+    let path = dir.join("archive.tar");
+    fs::write(&path, archive).unwrap();
+    let file = TarInput::File(File::open(&path).unwrap());
+    let stream = TarInput::Stream(Box::new(std::io::Cursor::new(archive.to_vec())));
+    [file, stream].map(|input| read_tar(input, &TarOptions::default()).unwrap())
+}
+
+#[test]
+fn attributes_links_devices_and_times_are_kept() {
+    let Some(tar) = require::program("tar") else {
+        return;
+    };
+    let dir = temp_dir("tar");
+    let root = dir.path().join("root");
+    let long = "d".repeat(120);
+    fs::create_dir_all(root.join(&long).join(&long)).unwrap();
+    let file = root.join(&long).join(&long).join("file");
+    fs::write(&file, vec![b'x'; 5000]).unwrap();
+    fs::hard_link(&file, root.join("z-link")).unwrap();
+    // Any bytes, line breaks in places where a record might seem to end.
+    let value = b"\n\n7 a=b\n\0\xff\n";
+    xattr::set(&file, "user.bytes", value).unwrap();
+    xattr::set(&root, "user.root", b"plain").unwrap();
+    let times =
+        fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + std::time::Duration::new(500, 7));
+    File::open(&file).unwrap().set_times(times).unwrap();
+    let bytes = archive(&tar, &root, &["--format=posix", "--xattrs"]);
+    for tree in read_both(dir.path(), &bytes) {
+        let below = |dir, name: &str| tree.child(dir, name.as_bytes()).unwrap();
+        let index = below(below(below(Tree::ROOT, &long), &long), "file");
+        let node = tree.node(index);
+        assert_eq!(node.xattrs[&b"user.bytes"[..]], value);
+        assert_eq!((node.mtime.seconds, node.mtime.nanoseconds), (500, 7));
+        assert_eq!(below(Tree::ROOT, "z-link"), index);
+        assert_eq!(tree.node(Tree::ROOT).xattrs[&b"user.root"[..]], b"plain");
+        let NodeKind::File { len, content } = &node.kind else {
+            panic!("a file")
+        };
+        let mut bytes = Vec::new();
+        content.open(*len).unwrap().read_to_end(&mut bytes).unwrap();
+        assert!(bytes == vec![b'x'; 5000]);
+    }
+}
+
+#[test]
+fn devices_of_an_archive_need_no_root_here() {
+    let Some(tar) = require::program("tar") else {
+        return;
+    };
+    if !require::root() {
+        return;
+    }
+    let dir = temp_dir("tar");
+    let root = dir.path().join("root");
+    fs::create_dir(&root).unwrap();
+    for (name, kind, major, minor) in [("c", "c", "5", "1"), ("b", "b", "259", "70000")] {
+        let mut mknod = Command::new("mknod");
+        let made = mknod.arg(root.join(name)).args([kind, major, minor]);
+        assert!(made.status().unwrap().success());
+    }
+    for format in ["--format=posix", "--format=gnu"] {
+        let bytes = archive(&tar, &root, &[format]);
+        for tree in read_both(dir.path(), &bytes) {
+            let kind = |name: &[u8]| &tree.node(tree.child(Tree::ROOT, name).unwrap()).kind;
+            let (major, minor) = (5, 1);
+            assert!(
+                matches!(kind(b"c"), NodeKind::CharDevice(found) if *found == Device { major, minor })
+            );
+            let (major, minor) = (259, 70000);
+            assert!(
+                matches!(kind(b"b"), NodeKind::BlockDevice(found) if *found == Device { major, minor })
+            );
+        }
+    }
+}

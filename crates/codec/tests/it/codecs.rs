@@ -1,0 +1,294 @@
+//! Every codec both ways: exact lengths, truncations, mutations, options.
+
+use forerun_codec::{
+    Bcj, Codec, DecodeError, Encoder, Encoding, EncodingError, LzoAlgorithm, ZlibStrategy,
+};
+
+const CODECS: [Codec; 6] = [
+    Codec::Zlib,
+    Codec::Lzma,
+    Codec::Lzo,
+    Codec::Xz,
+    Codec::Lz4,
+    Codec::Zstd,
+];
+
+/// Words of a small vocabulary in an order that never repeats.
+fn text(len: usize) -> Vec<u8> {
+    let words = [
+        "inode ", "extent ", "block ", "cluster ", "super", "read", "ahead\n", "( ",
+    ];
+    let mut state = 0x1234_5678_u32;
+    let mut out = Vec::new();
+    while out.len() < len {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        out.extend_from_slice(words[(state >> 24) as usize % words.len()].as_bytes());
+        out.push((state >> 16) as u8 % 16 + b'0');
+    }
+    out.truncate(len);
+    out
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+fn encoder(codec: Codec) -> Encoder {
+    Encoder::new(&Encoding::default_of(codec).unwrap(), 128 << 10).unwrap()
+}
+
+fn encoded(codec: Codec, input: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    assert!(encoder(codec).encode(input, &mut out), "{codec:?}");
+    out
+}
+
+#[test]
+fn what_goes_in_comes_out_at_its_exact_length() {
+    for codec in CODECS {
+        for input in [text(300), text(8192), text(128 << 10), vec![0; 128 << 10]] {
+            let block = encoded(codec, &input);
+            assert!(block.len() < input.len());
+            let len = input.len();
+            let mut out = vec![0xAA; len];
+            codec.decode(&block, &mut out).unwrap();
+            assert!(out == input, "{codec:?}");
+
+            let mut roomy = vec![0; len + 100];
+            assert_eq!(codec.decode_up_to(&block, &mut roomy), Ok(len), "{codec:?}");
+            assert_eq!(roomy[..len], input);
+            assert_eq!(
+                codec.decode(&block, &mut roomy),
+                Err(DecodeError::Short {
+                    actual: len,
+                    expected: len + 100
+                })
+            );
+            let tight = codec.decode(&block, &mut vec![0; len - 1]).unwrap_err();
+            let expected = DecodeError::Long { expected: len - 1 };
+            assert_eq!(tight, expected, "{codec:?}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_shrink_is_left_as_it_is() {
+    for codec in CODECS {
+        let mut out = Vec::new();
+        for input in [noise(4096), Vec::new(), vec![7]] {
+            assert!(!encoder(codec).encode(&input, &mut out), "{codec:?}");
+        }
+    }
+}
+
+#[test]
+fn an_encoder_used_again_gives_the_same_bytes() {
+    for codec in CODECS {
+        let (mut used, mut out) = (encoder(codec), Vec::new());
+        for input in [text(100_000), noise(5000), vec![0; 9000], text(777)] {
+            used.encode(&input, &mut out);
+        }
+        assert!(used.encode(&text(50_000), &mut out));
+        assert!(out == encoded(codec, &text(50_000)), "{codec:?}");
+    }
+}
+
+#[test]
+fn no_truncation_decodes_whole() {
+    let input = text(3000);
+    for codec in CODECS {
+        let block = encoded(codec, &input);
+        for len in 0..block.len() {
+            let mut out = vec![0; input.len()];
+            let context = format!("{codec:?} cut to {len} of {}", block.len());
+            match codec.decode_up_to(&block[..len], &mut out) {
+                // libdeflate reads on in zeros, and may fill the buffer before it notices.
+                Err(DecodeError::Long { .. }) if codec == Codec::Zlib => {}
+                Err(error) => assert_eq!(error, DecodeError::Damaged, "{context}"),
+                // One that ends between two sequences is a block.
+                Ok(actual) => assert!(codec == Codec::Lz4 && actual < input.len(), "{context}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn no_mutation_panics_or_writes_past_the_end() {
+    let input = text(2000);
+    for codec in CODECS {
+        let block = encoded(codec, &input);
+        for at in 0..block.len() {
+            for value in [
+                0,
+                0xFF,
+                block[at] ^ 1,
+                block[at] ^ 0x80,
+                block[at].wrapping_add(7),
+            ] {
+                let mut mutated = block.clone();
+                mutated[at] = value;
+                let mut out = vec![0; input.len()];
+                if let Ok(len) = codec.decode_up_to(&mutated, &mut out) {
+                    assert!(len <= out.len());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_follows_the_stream_is_damage_where_the_stream_has_an_end() {
+    for codec in CODECS {
+        // A block of LZ4 ends where its bytes do.
+        if codec == Codec::Lz4 {
+            continue;
+        }
+        let mut block = encoded(codec, &text(5000));
+        block.extend_from_slice(b"more");
+        assert_eq!(
+            codec.decode(&block, &mut vec![0; 5000]),
+            Err(DecodeError::Damaged),
+            "{codec:?}"
+        );
+    }
+}
+
+#[test]
+fn every_option_makes_what_decodes() {
+    let zlib = |level, window_bits, strategies: &[ZlibStrategy]| Encoding::Zlib {
+        level,
+        window_bits,
+        strategies: strategies.iter().copied().collect(),
+    };
+    let mut encodings: Vec<_> = (1..=9).map(|level| zlib(level, 15, &[])).collect();
+    encodings.extend((9..=14).map(|window| zlib(9, window, &[])));
+    encodings.extend(ZlibStrategy::ALL.iter().map(|&one| zlib(6, 15, &[one])));
+    encodings.push(zlib(9, 8, ZlibStrategy::ALL));
+    encodings.extend([1, 3, 15, 19, 22].map(|level| Encoding::Zstd { level }));
+    encodings.extend([false, true].map(|high| Encoding::Lz4 { high }));
+    for dictionary in [8192, 12288, 65536, 98304] {
+        encodings.push(Encoding::Xz {
+            dictionary: Some(dictionary),
+            filters: Bcj::ALL.iter().copied().collect(),
+        });
+    }
+    for encoding in encodings {
+        let (input, mut block) = (text(128 << 10), Vec::new());
+        let mut encoder = Encoder::new(&encoding, 128 << 10).unwrap();
+        assert!(encoder.encode(&input, &mut block), "{encoding:?}");
+        let mut out = vec![0; input.len()];
+        encoding.codec().decode(&block, &mut out).unwrap();
+        assert!(out == input, "{encoding:?}");
+    }
+}
+
+#[test]
+fn a_strategy_more_never_makes_it_longer() {
+    let input = vec![3; 100_000];
+    let len = |strategies: &[ZlibStrategy]| {
+        let encoding = Encoding::Zlib {
+            level: 9,
+            window_bits: 15,
+            strategies: strategies.iter().copied().collect(),
+        };
+        let (mut encoder, mut out) = (Encoder::new(&encoding, 128 << 10).unwrap(), Vec::new());
+        assert!(encoder.encode(&input, &mut out));
+        out.len()
+    };
+    let all = len(ZlibStrategy::ALL);
+    for &one in &ZlibStrategy::ALL[1..] {
+        assert!(all <= len(&[one]), "{one:?}");
+    }
+}
+
+#[test]
+fn options_out_of_range_are_refused_by_name() {
+    let zlib = |level, window_bits| Encoding::Zlib {
+        level,
+        window_bits,
+        strategies: [].into_iter().collect(),
+    };
+    let xz = |dictionary| Encoding::Xz {
+        dictionary: Some(dictionary),
+        filters: [].into_iter().collect(),
+    };
+    let lzo = |algorithm, level| Encoding::Lzo { algorithm, level };
+    for (encoding, expected) in [
+        (zlib(0, 15), "zlib level 0: from 1 to 9 are allowed"),
+        (zlib(10, 15), "zlib level 10: from 1 to 9 are allowed"),
+        (zlib(9, 7), "zlib window 7: from 8 to 15 are allowed"),
+        (
+            Encoding::Zstd { level: 23 },
+            "zstd level 23: from 1 to 22 are allowed",
+        ),
+        (
+            xz(4096),
+            "xz dictionary 4096: from 8192 to 131072 are allowed",
+        ),
+        (
+            xz(1 << 18),
+            "xz dictionary 262144: from 8192 to 131072 are allowed",
+        ),
+        (
+            xz(10_000),
+            "xz dictionary of 10000 bytes: it must be a power of two, or the sum of two \
+             neighbouring ones",
+        ),
+        (
+            lzo(LzoAlgorithm::Lzo1x1, 8),
+            "lzo lzo1x1 at level 8: the encoder has lzo1x_999 at level 8 only",
+        ),
+        (
+            lzo(LzoAlgorithm::Lzo1x999, 3),
+            "lzo lzo1x999 at level 3: the encoder has lzo1x_999 at level 8 only",
+        ),
+    ] {
+        let error: EncodingError = Encoder::new(&encoding, 128 << 10).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn a_bomb_stops_at_the_end_of_the_buffer() {
+    let zeros = vec![0; 32 << 20];
+    for codec in CODECS {
+        let block = encoded(codec, &zeros);
+        let mut out = vec![0; 4096];
+        let error = codec.decode_up_to(&block, &mut out);
+        assert_eq!(
+            error,
+            Err(DecodeError::Long { expected: 4096 }),
+            "{codec:?}"
+        );
+        assert!(codec.decode(&block, &mut []).is_err(), "{codec:?}");
+    }
+}
+
+#[test]
+fn what_is_no_stream_is_damage() {
+    for codec in CODECS {
+        for input in [&[][..], &[0], &[0xFF; 16]] {
+            match codec.decode_up_to(input, &mut [0; 64]) {
+                Err(error) => assert_eq!(error, DecodeError::Damaged, "{codec:?} {input:?}"),
+                // A token without literals is a block of no bytes.
+                Ok(len) => assert_eq!((codec, input, len), (Codec::Lz4, &[0][..], 0)),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_asks_for_much_memory_is_refused() {
+    let mut block = encoded(Codec::Lzma, &text(5000));
+    // The size of the dictionary: 4 GiB less one.
+    block[1..5].fill(0xFF);
+    let error = Codec::Lzma.decode(&block, &mut vec![0; 5000]);
+    assert_eq!(error, Err(DecodeError::Damaged));
+}

@@ -1,8 +1,0 @@
-//! A reader over a filesystem in memory, as the tests of the engine use it.
-#![allow(dead_code, missing_docs, unused_imports)]
-
-pub use forerun_testkit::generate::pattern;
-pub use forerun_testkit::opened::{Opened, open, open_on};
-
-pub const KIB: usize = 1 << 10;
-pub const MIB: usize = 1 << 20;

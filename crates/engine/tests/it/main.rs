@@ -1,0 +1,10 @@
+//! The integration tests of `forerun-engine`: one program, because linking takes longer than most tests.
+#![allow(clippy::as_conversions, clippy::panic, clippy::unwrap_used)]
+
+mod bulk;
+mod common;
+mod failing;
+mod metadata;
+mod reading;
+mod side_by_side;
+mod volume;

@@ -1,0 +1,285 @@
+//! The mover of volumes that change, over a driver in memory: what it asks of the device, and what
+//! happens when the device fails.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use forerun_engine::Volume;
+use forerun_io::{BlockDevice, Counter, MemoryDevice, Observer, ReadAt, u64_from};
+use forerun_testkit::{MemVolume, PanickingDevice};
+use forerun_vfs::{
+    Changes, Error, FileSystem, FileSystemMut, FileType, NewNode, NodeId, Timestamp,
+};
+
+const CLUSTER: u64 = 4096;
+const TIME: Timestamp = Timestamp {
+    seconds: 1_600_000_000,
+    nanoseconds: 0,
+};
+
+/// A device that keeps the ranges of its requests.
+struct Recording {
+    memory: MemoryDevice,
+    requests: Mutex<Vec<(char, u64, u64)>>,
+    broken: AtomicBool,
+}
+
+impl Recording {
+    fn note(&self, what: char, offset: u64, len: usize) -> io::Result<()> {
+        let request = (what, offset, u64_from(len));
+        self.requests.lock().unwrap().push(request);
+        if self.broken.load(Ordering::Relaxed) {
+            return Err(io::Error::other("broken"));
+        }
+        Ok(())
+    }
+
+    fn take(&self) -> Vec<(char, u64, u64)> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
+    }
+}
+
+impl ReadAt for Recording {
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.note('r', offset, out.len())?;
+        self.memory.read_exact_at(offset, out)
+    }
+}
+
+impl BlockDevice for Recording {
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.note('w', offset, data.len())?;
+        self.memory.write_all_at(offset, data)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Test {
+    device: Arc<Recording>,
+    fs: Arc<MemVolume>,
+    volume: Volume,
+}
+
+impl Test {
+    fn new() -> Self {
+        let device = Arc::new(Recording {
+            memory: MemoryDevice::new(vec![0xee; 4 << 20]),
+            requests: Mutex::default(),
+            broken: AtomicBool::default(),
+        });
+        let below: Arc<dyn BlockDevice> = Arc::<Recording>::clone(&device);
+        let fs = Arc::new(MemVolume::new(Arc::clone(&below), CLUSTER));
+        let driver: Arc<dyn FileSystemMut> = Arc::<MemVolume>::clone(&fs);
+        let volume = Volume::new(driver, below, Arc::<Observer>::default());
+        Self { device, fs, volume }
+    }
+
+    fn file(&self, name: &str) -> NodeId {
+        let new = NewNode {
+            kind: FileType::Regular,
+            permissions: 0o644,
+            owner: (0, 0),
+            time: TIME,
+        };
+        self.fs
+            .create(self.fs.root(), name.as_bytes(), &new)
+            .unwrap()
+    }
+
+    fn write(&self, node: NodeId, offset: u64, data: &[u8]) {
+        self.volume.write(node, offset, data, TIME).unwrap();
+    }
+
+    fn resize(&self, node: NodeId, size: u64) {
+        let size = Some(size);
+        let changes = Changes {
+            size,
+            ..Changes::default()
+        };
+        self.volume.change(node, &changes).unwrap();
+    }
+}
+
+#[test]
+fn keeps_the_contract_with_a_driver_that_does() {
+    for (len, cluster) in [(2 << 20, 512), (8 << 20, 4096), (16 << 20, 65536)] {
+        for folds in [false, true] {
+            let fs = MemVolume::in_memory(len, cluster);
+            let fs = Arc::new(if folds { fs.folding_case() } else { fs });
+            let device = fs.device();
+            let fs: Arc<dyn FileSystemMut> = fs;
+            forerun_testkit::conformance::check_filesystem_mut(&fs, &device);
+        }
+    }
+}
+
+#[test]
+fn neighbours_are_one_request_both_ways() {
+    let test = Test::new();
+    let node = test.file("a");
+    let data: Vec<u8> = (0..1 << 20).map(|n: u32| n.to_le_bytes()[1]).collect();
+    test.write(node, 0, &data);
+    assert_eq!(test.device.take(), [('w', 0, 1 << 20)]);
+    let mut out = vec![0; 1 << 20];
+    assert_eq!(test.volume.read(node, 0, &mut out).unwrap(), 1 << 20);
+    assert!(out == data);
+    assert_eq!(test.device.take(), [('r', 0, 1 << 20)]);
+    // Two files that take turns: a request for each piece, and no more.
+    let (one, two) = (test.file("1"), test.file("2"));
+    for n in 0..4 {
+        test.write(one, n * CLUSTER, &[1; 4096]);
+        test.write(two, n * CLUSTER, &[2; 4096]);
+    }
+    test.device.take();
+    assert_eq!(
+        test.volume.read(one, 100, &mut out).unwrap(),
+        4 * 4096 - 100
+    );
+    assert_eq!(test.device.take().len(), 4);
+    let stats = test.volume.observer().stats();
+    assert_eq!(stats.get(Counter::Writes), 9);
+    assert_eq!(stats.get(Counter::WrittenBytes), (1 << 20) + 8 * 4096);
+}
+
+#[test]
+fn zeros_are_written_before_what_lies_behind_a_gap_and_nowhere_else() {
+    let test = Test::new();
+    let node = test.file("a");
+    test.resize(node, 1 << 20);
+    assert!(test.device.take().is_empty(), "growing writes nothing");
+    let mut out = vec![1; 5000];
+    assert_eq!(test.volume.read(node, 10_000, &mut out).unwrap(), 5000);
+    assert!(out.iter().all(|byte| *byte == 0));
+    assert!(test.device.take().is_empty(), "zeros are not read");
+    test.write(node, 9000, b"x");
+    assert_eq!(test.device.take(), [('w', 0, 9000), ('w', 9000, 1)]);
+    test.write(node, 100, b"y");
+    assert_eq!(test.device.take(), [('w', 100, 1)]);
+    test.write(node, 9001, b"z");
+    assert_eq!(test.device.take(), [('w', 9001, 1)]);
+}
+
+#[test]
+fn holes_and_data() {
+    let test = Test::new();
+    let node = test.file("a");
+    test.write(node, 0, &[1; 10_000]);
+    test.resize(node, 50_000);
+    let seek = |offset| {
+        let data = test.volume.seek_data(node, offset).unwrap();
+        (data, test.volume.seek_hole(node, offset).unwrap())
+    };
+    assert_eq!(seek(0), (Some(0), Some(10_000)));
+    assert_eq!(seek(9_999), (Some(9_999), Some(10_000)));
+    assert_eq!(seek(10_000), (None, Some(10_000)));
+    assert_eq!(seek(49_999), (None, Some(49_999)));
+    assert_eq!(seek(50_000), (None, None));
+    assert_eq!(seek(u64::MAX), (None, None));
+    test.resize(node, 5000);
+    assert_eq!(seek(0), (Some(0), Some(5000)));
+}
+
+#[test]
+fn a_device_that_fails_leaves_the_file_as_it_was() {
+    let test = Test::new();
+    let node = test.file("a");
+    test.write(node, 0, b"before");
+    test.device.broken.store(true, Ordering::Relaxed);
+    let error = test.volume.write(node, 6, &[1; 10_000], TIME).unwrap_err();
+    assert!(matches!(error, Error::Write { offset: 6, .. }), "{error}");
+    let error = test.volume.read(node, 0, &mut [0; 6]).unwrap_err();
+    assert!(matches!(error, Error::Io { offset: 0, .. }), "{error}");
+    test.device.broken.store(false, Ordering::Relaxed);
+    assert_eq!(test.fs.metadata(node).unwrap().size, 6);
+    let mut out = [0; 10];
+    assert_eq!(test.volume.read(node, 0, &mut out).unwrap(), 6);
+    assert_eq!(&out[..6], b"before");
+}
+
+/// One thread replaces all bytes of a file, sometimes at another length, others read it: what they
+/// see is always of one write.
+#[test]
+fn readers_see_all_of_a_write_or_nothing() {
+    let test = Test::new();
+    let node = test.file("a");
+    test.write(node, 0, &[1; 20_000]);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut out = vec![0; 30_000];
+                while !done.load(Ordering::Relaxed) {
+                    let len = test.volume.read(node, 0, &mut out).unwrap();
+                    let first = out[0];
+                    assert!(len == 20_000 && out[..len].iter().all(|byte| *byte == first));
+                }
+            });
+        }
+        for n in 0..500_u32 {
+            test.write(node, 0, &[n.to_le_bytes()[0]; 20_000]);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn writes_to_different_files_go_on_side_by_side() {
+    let test = Test::new();
+    let nodes: Vec<_> = (0..4).map(|n| test.file(&n.to_string())).collect();
+    std::thread::scope(|scope| {
+        for (n, &node) in nodes.iter().enumerate() {
+            let test = &test;
+            scope.spawn(move || {
+                for step in 0..100 {
+                    test.write(node, step * 1000, &[n as u8 + 1; 1000]);
+                }
+            });
+        }
+    });
+    for (n, &node) in nodes.iter().enumerate() {
+        let mut out = vec![0; 100_000];
+        assert_eq!(test.volume.read(node, 0, &mut out).unwrap(), 100_000);
+        assert!(out.iter().all(|byte| *byte == n as u8 + 1));
+    }
+}
+
+#[test]
+fn after_a_panic_while_contents_are_written_nothing_is_written() {
+    let device = Arc::new(PanickingDevice::new(vec![0xee; 4 << 20]));
+    let below: Arc<dyn BlockDevice> = Arc::<PanickingDevice>::clone(&device);
+    let fs: Arc<dyn FileSystemMut> = Arc::new(MemVolume::new(Arc::clone(&below), CLUSTER));
+    let volume = Volume::new(Arc::clone(&fs), below, Arc::<Observer>::default());
+    let [one, other] = ["one", "other"].map(|name| {
+        let new = NewNode {
+            kind: FileType::Regular,
+            permissions: 0o644,
+            owner: (0, 0),
+            time: TIME,
+        };
+        fs.create(fs.root(), name.as_bytes(), &new).unwrap()
+    });
+    volume.write(one, 0, b"before", TIME).unwrap();
+    device.arm(Some(0));
+    let panicked = catch_unwind(AssertUnwindSafe(|| volume.write(one, 6, b"after", TIME)));
+    assert!(panicked.is_err());
+    let changes = device.changes();
+    for node in [one, other] {
+        let error = volume.write(node, 0, b"later", TIME).unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
+        let error = volume.change(node, &Changes::default()).unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
+    }
+    assert_eq!(device.changes(), changes);
+    let mut out = [0; 10];
+    assert_eq!(volume.read(one, 0, &mut out).unwrap(), 6);
+    assert_eq!(&out[..6], b"before");
+}

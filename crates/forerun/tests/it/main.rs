@@ -1,0 +1,10 @@
+//! The integration tests of `forerun`: one program, because linking takes longer than most tests.
+#![allow(clippy::as_conversions, clippy::panic, clippy::unwrap_used)]
+
+mod erofs;
+mod from_image;
+mod metadata;
+mod open;
+mod payload;
+mod squashfs;
+mod walks;

@@ -1,0 +1,67 @@
+//! A walk over all metadata reads each block of it once, in large requests.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use forerun::build::{ScanOptions, scan};
+use forerun::{ComposefsOptions, Counter, ErofsOptions, Image, OpenOptions, Reader, Writer};
+use forerun_testkit::{generate, temp_dir};
+
+fn pack(dir: &Path, writer: &Writer) -> Image {
+    let tree = scan(&dir.join("tree"), &ScanOptions::default()).unwrap();
+    let path = dir.join("image");
+    let mut out = File::create(&path).unwrap();
+    writer.write(&tree, &mut out, &Arc::default()).unwrap();
+    let mut options = OpenOptions {
+        objects: matches!(writer, Writer::Composefs(_)).then(|| dir.join("objects")),
+        ..OpenOptions::default()
+    };
+    // All of it can be kept: what is pushed out before everybody was there would come twice.
+    options.engine.cache = 512 << 20;
+    Image::open(&path, &options).unwrap()
+}
+
+/// Walks as `ls -lR` does: each directory's entries with their inodes, then what is below.
+fn walk(reader: &Reader) -> u64 {
+    let mut names = 0;
+    for entry in reader.walk(reader.fs().root()) {
+        let entry = entry.unwrap();
+        reader.fs().metadata(entry.node).unwrap();
+        names += 1;
+    }
+    names
+}
+
+#[test]
+fn each_block_is_read_once_in_requests_of_128_kib_and_more() {
+    let dir = temp_dir("metadata");
+    // About as many bytes behind each inode as sources have: half a block.
+    generate::spread(&dir.path().join("tree"), 6000, 3000).unwrap();
+    let mut composefs = ComposefsOptions::default();
+    composefs.objects = Some(dir.path().join("objects"));
+    for writer in [
+        Writer::Erofs(ErofsOptions::default()),
+        Writer::Composefs(composefs),
+    ] {
+        let image = pack(dir.path(), &writer);
+        let reader = image.reader();
+        assert!(walk(reader) > 6000);
+        let ranges = reader.fs().metadata_ranges();
+        let len: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        assert!(len > 1 << 20, "{len} bytes of metadata");
+        let stats = reader.observer().stats();
+        let (requests, bytes) = (
+            stats.get(Counter::SourceRequests),
+            stats.get(Counter::SourceBytes),
+        );
+        let what = format!(
+            "{}: {requests} requests, {bytes} of {len} bytes",
+            image.format()
+        );
+        assert_eq!(requests, stats.get(Counter::MetadataRequests), "{what}");
+        // The superblock and what else is read before it is known where the metadata is.
+        assert!(bytes <= len + (64 << 10), "{what}");
+        assert!(bytes / requests >= 128 << 10, "{what}");
+    }
+}

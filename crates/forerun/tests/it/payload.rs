@@ -1,0 +1,210 @@
+//! Images inside other files are found, and what cannot be is named.
+
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+
+use forerun::build::{Content, NewNode, NodeKind, Tree};
+use forerun::vfs::{FollowLast, resolve};
+use forerun::{Container, Error, Image, MemorySource, Observer, OpenOptions, RomfsOptions, Writer};
+use forerun_testkit::{require, temp_dir};
+
+const TEXT: &[u8] = b"found\n";
+
+fn romfs() -> Vec<u8> {
+    let mut tree = Tree::default();
+    let kind = NodeKind::File {
+        len: TEXT.len() as u64,
+        content: Content::Bytes(TEXT.into()),
+    };
+    tree.add(Tree::ROOT, b"file", NewNode::new(kind, 0o644))
+        .unwrap();
+    let mut out = Vec::new();
+    Writer::Romfs(RomfsOptions::default())
+        .write(&tree, &mut out, &Arc::new(Observer::default()))
+        .unwrap();
+    out
+}
+
+/// An image that mksquashfs made, with the same file.
+fn squashfs() -> Option<Vec<u8>> {
+    let mksquashfs = require::program("mksquashfs")?;
+    let dir = temp_dir("payload");
+    let (tree, image) = (dir.path().join("tree"), dir.path().join("image"));
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("file"), TEXT).unwrap();
+    let output = Command::new(mksquashfs)
+        .arg(&tree)
+        .arg(&image)
+        .args(["-noappend", "-quiet", "-no-progress"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    Some(fs::read(image).unwrap())
+}
+
+/// The test itself: an executable as a linker made it.
+fn executable() -> Vec<u8> {
+    fs::read(std::env::current_exe().unwrap()).unwrap()
+}
+
+fn appimage(image: &[u8]) -> Vec<u8> {
+    let mut bytes = executable();
+    bytes[8..11].copy_from_slice(b"AI\x02");
+    bytes.extend_from_slice(image);
+    bytes
+}
+
+/// A header, 48 descriptors of which one is used, and the image as its primary system partition.
+fn sif(image: &[u8], filesystem: u8) -> Vec<u8> {
+    let (table, data) = (4096, 36_864);
+    let mut bytes = vec![0; data];
+    let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+    put(
+        0,
+        b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\x0001\x0002\0",
+    );
+    put(88, &48_u64.to_le_bytes());
+    put(96, &(table as u64).to_le_bytes());
+    put(104, &(48 * 585_u64).to_le_bytes());
+    put(table, &[4, 0x40, 0, 0, 1]);
+    put(table + 17, &(data as u64).to_le_bytes());
+    put(table + 25, &(image.len() as u64).to_le_bytes());
+    put(table + 201, &[filesystem, 0, 0, 0, 2]);
+    bytes.extend_from_slice(image);
+    bytes.extend_from_slice(b"a signature");
+    bytes
+}
+
+fn open(bytes: &[u8], options: &OpenOptions) -> Result<Image, Error> {
+    Image::from_source(Arc::new(MemorySource::new(bytes)), options)
+}
+
+fn check(bytes: &[u8], format: &str, container: Option<Container>, offset: usize) {
+    for name in [None, Some(format.to_string())] {
+        let options = OpenOptions {
+            format: name,
+            ..OpenOptions::default()
+        };
+        let image = open(bytes, &options).unwrap();
+        assert_eq!(image.format(), format);
+        assert_eq!(image.container(), container);
+        assert_eq!(image.offset(), offset as u64);
+        let reader = image.reader();
+        let node = resolve(reader.fs(), b"file", FollowLast::Yes, reader.limits()).unwrap();
+        assert_eq!(&reader.read(node, 0, 4096).unwrap()[..], TEXT);
+    }
+}
+
+#[test]
+fn found_in_each_container() {
+    let elf_len = executable().len();
+    let images = [("romfs", Some(romfs())), ("squashfs", squashfs())];
+    for (format, image) in images {
+        let Some(image) = image else { continue };
+        check(&image, format, None, 0);
+        check(
+            &appimage(&image),
+            format,
+            Some(Container::AppImage),
+            elf_len,
+        );
+        let plain = [executable(), image.clone()].concat();
+        check(&plain, format, Some(Container::Elf), elf_len);
+        check(&sif(&image, 1), format, Some(Container::Sif), 36_864);
+        check(&sif(&image, 4), format, Some(Container::Sif), 36_864);
+    }
+}
+
+#[test]
+fn stripped_executables_carry_images_too() {
+    let Some(strip) = require::program("strip") else {
+        return;
+    };
+    let dir = temp_dir("payload");
+    let path = dir.path().join("stripped");
+    fs::write(&path, executable()).unwrap();
+    let status = Command::new(strip).arg(&path).status().unwrap();
+    assert!(status.success());
+    let mut bytes = fs::read(&path).unwrap();
+    let len = bytes.len();
+    bytes.extend_from_slice(&romfs());
+    check(&bytes, "romfs", Some(Container::Elf), len);
+}
+
+#[test]
+fn an_offset_wins() {
+    let inner = romfs();
+    let outer = appimage(&inner);
+    let offset = (outer.len() - inner.len()) as u64;
+    let with = |offset, size| OpenOptions {
+        offset,
+        size,
+        ..OpenOptions::default()
+    };
+    let image = open(&outer, &with(offset, None)).unwrap();
+    assert_eq!((image.container(), image.offset()), (None, offset));
+    // An AppImage inside another file is not looked into: its offset was given as the image's.
+    let nested = [vec![0; 512], outer.clone()].concat();
+    let error = open(&nested, &with(512, None)).unwrap_err().to_string();
+    let known = forerun::format_names().join(" or ");
+    let expected = format!("not a {known} image: an ELF file at offset 512");
+    assert_eq!(error, expected);
+    let error = open(&outer, &with(offset + 16, None)).unwrap_err();
+    assert!(matches!(error, Error::UnknownFormat { .. }), "{error}");
+    let expected = format!(" at offset {}", offset + 16);
+    assert!(error.to_string().ends_with(&expected), "{error}");
+    // A size bounds what is looked at.
+    let cut = open(&outer, &with(0, Some(offset)))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        cut.contains("an ELF file without an image behind it"),
+        "{cut}"
+    );
+    let cut = open(&outer, &with(0, Some(offset + 64))).unwrap_err();
+    assert!(matches!(cut, Error::Corrupt(_)), "{cut}");
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\0";
+    let iso = {
+        let mut bytes = appimage(&romfs());
+        bytes[10] = 1;
+        bytes
+    };
+    let damaged = {
+        let mut bytes = appimage(&romfs());
+        bytes[58] = 7;
+        bytes
+    };
+    let elf_len = executable().len();
+    for (bytes, expected) in [
+        (executable(), "an ELF file without an image behind it".to_string()),
+        (
+            appimage(gzip),
+            format!("AppImage (type 2) that holds a gzip file at offset {elf_len}; decompress it first"),
+        ),
+        (iso, "an AppImage of type 1, which is an ISO 9660 image".to_string()),
+        (
+            damaged,
+            "damaged ELF image: offset 0x0: entries of the table of sections are 7 bytes long, not 64"
+                .to_string(),
+        ),
+        (sif(&romfs(), 2), "a SIF file whose partition is ext3".to_string()),
+        (
+            sif(&romfs(), 5),
+            "a SIF file whose partition is an encrypted SquashFS image".to_string(),
+        ),
+        (
+            sif(gzip, 1),
+            "SIF (Singularity Image Format) that holds a gzip file at offset 36864; decompress it \
+             first"
+                .to_string(),
+        ),
+    ] {
+        let error = open(&bytes, &OpenOptions::default()).unwrap_err();
+        assert!(error.to_string().ends_with(&expected), "{error}");
+    }
+}

@@ -1,0 +1,310 @@
+//! Images made by mkfs.erofs read back as the trees they were made of, and as the kernel reads them.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use forerun_io::{BlobId, Limits};
+use forerun_testkit::conformance::check_filesystem;
+use forerun_testkit::{Keeps, TreeModel};
+use forerun_vfs::{DirCursor, Error, FollowLast, Place, resolve};
+
+use crate::common::*;
+
+/// What an image is to show that is not as in the tree.
+#[derive(Clone, Copy, Default)]
+struct Expect {
+    no_xattrs: bool,
+    no_times: bool,
+    no_owners: bool,
+}
+
+/// Makes an image with these options, reads all of it, and compares it with the tree and the kernel.
+fn check(sample: &Sample, options: &[&str], expect: Expect) {
+    // Shown where the test fails.
+    eprintln!("{options:?}");
+    let image = sample.make(options);
+    check_image(sample, &image, &[], expect);
+}
+
+fn check_image(sample: &Sample, image: &Path, devices: &[PathBuf], expect: Expect) {
+    let reader = reader(image, devices);
+    let actual = model_of(&reader);
+    let keeps = Keeps {
+        times: !expect.no_times,
+        owners: !expect.no_owners,
+        ..Keeps::EVERYTHING
+    };
+    sample.model.assert_same(&actual, &keeps);
+    let xattrs = image_xattrs(reader.fs());
+    if expect.no_xattrs {
+        assert!(xattrs.is_empty());
+    } else {
+        assert_eq!(xattrs, sample.xattrs);
+    }
+    for entry in reader.walk(reader.fs().root()) {
+        let node = Some(entry.unwrap().node);
+        reader
+            .fs()
+            .check(node, &mut |problem| panic!("{problem:?}"))
+            .unwrap();
+    }
+    let mut mount = "ro,loop".to_string();
+    let mut loops = Vec::new();
+    for device in devices {
+        let device = LoopDevice::new(device);
+        mount += &format!(",device={}", device.path);
+        loops.push(device);
+    }
+    if let Some(mounted) = Mounted::new(image, sample.path("mnt"), &mount) {
+        // Here with times to the nanosecond and links, which the model compares only in part.
+        let kernel = TreeModel::of_host(&mounted.path).unwrap();
+        kernel.assert_same(&actual, &Keeps::EVERYTHING);
+        for (path, node) in &kernel.nodes {
+            assert_eq!(node.mtime, actual.nodes[path].mtime, "{path:?}");
+        }
+    }
+}
+
+/// A file as a block device.
+struct LoopDevice {
+    path: String,
+}
+
+impl LoopDevice {
+    fn new(file: &Path) -> Self {
+        let mut command = std::process::Command::new("losetup");
+        let path = run(command.args(["-f", "--show", "-r"]).arg(file));
+        let path = path.trim().to_string();
+        Self { path }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let mut command = std::process::Command::new("losetup");
+        let _best_effort = command.args(["-d", &self.path]).status();
+    }
+}
+
+const AS_IS: Expect = Expect {
+    no_xattrs: false,
+    no_times: false,
+    no_owners: false,
+};
+
+#[test]
+fn every_option_of_the_layout() {
+    let Some(sample) = Sample::new(everything) else {
+        return;
+    };
+    for options in [
+        &[][..],
+        &["-x", "0"],
+        &["-x", "1"],
+        &["-x", "1000"],
+        &["-E", "force-inode-extended"],
+        &["-E", "noinline_data"],
+        &["-E", "force-inode-blockmap", "--chunksize", "4096"],
+        &["-E", "force-chunk-indexes", "--chunksize", "4096"],
+        &["--chunksize", "65536"],
+        &["--chunksize", "1048576"],
+    ] {
+        check(&sample, options, AS_IS);
+    }
+    let no_xattrs = Expect {
+        no_xattrs: true,
+        ..AS_IS
+    };
+    check(&sample, &["-x", "-1"], no_xattrs);
+}
+
+#[test]
+fn times_and_owners_that_are_not_the_tree_s() {
+    let Some(sample) = Sample::new(everything) else {
+        return;
+    };
+    let no_times = Expect {
+        no_times: true,
+        ..AS_IS
+    };
+    check(&sample, &["-T", "1234567"], no_times);
+    let reader = reader(&sample.path("image"), &[]);
+    let fs = reader.fs();
+    assert_eq!(fs.metadata(fs.root()).unwrap().mtime.seconds, 1_234_567);
+    let no_owners = Expect {
+        no_owners: true,
+        ..AS_IS
+    };
+    check(&sample, &["--all-root"], no_owners);
+}
+
+/// Short inodes hold neither large owners nor times.
+#[test]
+fn short_inodes() {
+    let populate = |tree: &Path| {
+        fs::create_dir_all(tree.join("a/b")).unwrap();
+        fs::write(tree.join("a/file"), vec![7; 10_000]).unwrap();
+        std::os::unix::fs::symlink("a/file", tree.join("link")).unwrap();
+        fs::hard_link(tree.join("a/file"), tree.join("hard")).unwrap();
+    };
+    let Some(sample) = Sample::new(populate) else {
+        return;
+    };
+    let no_times = Expect {
+        no_times: true,
+        ..AS_IS
+    };
+    check(&sample, &["-E", "force-inode-compact"], no_times);
+    check(
+        &sample,
+        &["-E", "force-inode-compact", "-T", "77"],
+        no_times,
+    );
+}
+
+#[test]
+fn every_way_to_compress() {
+    let Some(sample) = Sample::new(everything) else {
+        return;
+    };
+    for options in [
+        &["-z", "lz4"][..],
+        &["-z", "lz4hc,12"],
+        &["-z", "lz4", "-C", "65536"],
+        &["-z", "lz4hc", "-C", "1048576"],
+        &["-z", "lz4", "-E", "legacy-compress"],
+        &["-z", "lz4", "-E", "ztailpacking"],
+        &["-z", "lz4hc", "-E", "ztailpacking", "-C", "16384"],
+        &["-z", "lz4", "-E", "fragments"],
+        &["-z", "lz4", "-E", "all-fragments"],
+        &["-z", "lz4", "-E", "fragments,ztailpacking", "-C", "32768"],
+        &["-z", "lz4", "-E", "dedupe"],
+        &["-z", "lz4", "-E", "dedupe,fragments", "-C", "65536"],
+    ] {
+        check(&sample, options, AS_IS);
+    }
+}
+
+#[test]
+fn data_on_another_device() {
+    let Some(sample) = Sample::new(everything) else {
+        return;
+    };
+    let device = sample.path("device");
+    File::create(&device).unwrap();
+    let option = format!("--blobdev={}", device.display());
+    let options = ["--chunksize", "4096", &option];
+    eprintln!("{options:?}");
+    let image = sample.make(&options);
+    // What a loop device rounds down belongs to the data.
+    let len = fs::metadata(&device).unwrap().len();
+    assert!(len > 0 && len % 4096 == 0);
+    check_image(&sample, &image, &[device], AS_IS);
+    // Without it, everything but its data can be read.
+    let reader = reader(&image, &[]);
+    let fs = reader.fs();
+    let path = b"sizes/65537";
+    let node = resolve(fs, path, FollowLast::No, &Limits::default()).unwrap();
+    assert_eq!(fs.metadata(node).unwrap().size, 65_537);
+    let error = reader.read(node, 0, 10).err().unwrap();
+    assert!(matches!(error, Error::Blob { .. }), "{error}");
+    let mut blobs = Vec::new();
+    fs.map(node, 0..u64::MAX, &mut |extent| {
+        if let Place::Stored { blob, .. } = extent.place {
+            blobs.push(blob);
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert!(blobs.contains(&BlobId(1)), "{blobs:?}");
+}
+
+#[test]
+fn the_contract_of_drivers() {
+    let Some(sample) = Sample::new(everything) else {
+        return;
+    };
+    for options in [
+        &[][..],
+        &["-E", "force-chunk-indexes", "--chunksize", "4096"],
+        &["-z", "lz4hc", "-E", "ztailpacking,fragments"],
+    ] {
+        let reader = reader(&sample.make(options), &[]);
+        check_filesystem(reader.fs(), &Limits::default());
+    }
+}
+
+#[test]
+fn an_empty_tree() {
+    let Some(sample) = Sample::new(|_| {}) else {
+        return;
+    };
+    check(&sample, &[], AS_IS);
+    let reader = reader(&sample.path("image"), &[]);
+    let fs = reader.fs();
+    check_filesystem(fs, &Limits::default());
+    assert_eq!(fs.lookup(fs.root(), b"missing").unwrap(), None);
+}
+
+/// A window, and bytes behind the end.
+#[test]
+fn what_lies_around_an_image_does_not_matter() {
+    let Some(sample) = Sample::new(|tree| fs::write(tree.join("a"), "a").unwrap()) else {
+        return;
+    };
+    let image = sample.make(&[]);
+    let mut file = File::options().append(true).open(&image).unwrap();
+    file.write_all(&[0xff; 12_345]).unwrap();
+    check_image(&sample, &image, &[], AS_IS);
+}
+
+#[test]
+fn twenty_thousand_entries() {
+    let names = |n: usize| format!("{n:x}-{}", "y".repeat(n % 90));
+    let count = 20_000;
+    let populate = |tree: &Path| {
+        fs::create_dir(tree.join("many")).unwrap();
+        for n in 0..count {
+            fs::write(tree.join("many").join(names(n)), "").unwrap();
+        }
+    };
+    let Some(sample) = Sample::new(populate) else {
+        return;
+    };
+    let reader = reader(&sample.make(&[]), &[]);
+    let fs = reader.fs();
+    let dir = fs.lookup(fs.root(), b"many").unwrap().unwrap();
+    let mut expected: Vec<_> = (0..count).map(names).collect();
+    for name in &expected {
+        assert!(fs.lookup(dir, name.as_bytes()).unwrap().is_some(), "{name}");
+        let longer = format!("{name}z");
+        assert_eq!(fs.lookup(dir, longer.as_bytes()).unwrap(), None);
+    }
+    for missing in [&b"!"[..], b"\xff", b".", b"..", b"a/b", b""] {
+        assert_eq!(fs.lookup(dir, missing).unwrap(), None);
+    }
+    expected.sort();
+    let mut listed = Vec::new();
+    fs.read_dir(dir, DirCursor::START, &mut |entry| {
+        listed.push((entry.name.to_vec(), entry.node, entry.next));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert!(
+        listed
+            .iter()
+            .map(|(name, ..)| &name[..])
+            .eq(expected.iter().map(String::as_bytes))
+    );
+    for (n, (_, _, cursor)) in listed.iter().enumerate().step_by(7) {
+        let mut next = None;
+        fs.read_dir(dir, *cursor, &mut |entry| {
+            next = Some((entry.name.to_vec(), entry.node, entry.next));
+            ControlFlow::Break(())
+        })
+        .unwrap();
+        assert_eq!(next.as_ref(), listed.get(n + 1), "from {n}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Trees that hold everything the format can, images of them, and what the kernel and fsck.erofs
+//! make of those.
+
+use std::ffi::CString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use forerun_build::{BuildError, Tree};
+use forerun_erofs::write::{ErofsOptions, write};
+use forerun_io::Observer;
+use forerun_testkit::{require, unmount};
+use rustix::mount::{MountFlags, mount};
+
+pub use forerun_testkit::everything::{run, xattrs_of};
+
+/// What there must be to make such trees and look at the images.
+pub fn oracles() -> bool {
+    let tools = ["mount", "umount", "fsck.erofs", "mkfs.erofs"];
+    require::root()
+        && tools.iter().all(|tool| require::program(tool).is_some())
+        && require::kernel_filesystem("erofs")
+}
+
+/// Every kind of node and content, and what EROFS keeps besides: access control lists.
+pub fn everything(dir: &Path) {
+    forerun_testkit::everything::everything(dir);
+    add_acls(&dir.join("xattrs"));
+}
+
+/// Adds what EROFS keeps besides to the directory of extended attributes.
+pub fn add_acls(dir: &Path) {
+    xattr::set(dir.join("file 3"), "trusted.overlay.metacopy", b"m").unwrap();
+    let access = acl(&[
+        (1, 6, NOBODY),
+        (2, 6, 1234),
+        (4, 4, NOBODY),
+        (8, 4, 77),
+        (16, 6, NOBODY),
+        (32, 4, NOBODY),
+    ]);
+    xattr::set(dir.join("file 4"), "system.posix_acl_access", &access).unwrap();
+    let default = acl(&[
+        (1, 7, NOBODY),
+        (2, 7, 5),
+        (4, 5, NOBODY),
+        (16, 7, NOBODY),
+        (32, 5, NOBODY),
+    ]);
+    xattr::set(dir, "system.posix_acl_default", &default).unwrap();
+}
+
+/// The id of entries that have none.
+const NOBODY: u32 = u32::MAX;
+
+/// An access control list as attributes hold it: kind, permissions and id of each entry.
+fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (kind, permissions, id) in entries {
+        bytes.extend_from_slice(&kind.to_le_bytes());
+        bytes.extend_from_slice(&permissions.to_le_bytes());
+        bytes.extend_from_slice(&id.to_le_bytes());
+    }
+    bytes
+}
+
+pub fn image(tree: &Tree, options: &ErofsOptions) -> Result<Vec<u8>, BuildError> {
+    let mut out = Vec::new();
+    let len = write(tree, options, &mut out, &Arc::new(Observer::default()))?;
+    assert_eq!(len, out.len() as u64);
+    Ok(out)
+}
+
+/// An image that the kernel has mounted.
+pub struct Mounted {
+    pub path: PathBuf,
+}
+
+/// How the kernel gets at the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// The file itself.
+    File,
+    /// A loop device.
+    Loop,
+}
+
+impl Mounted {
+    pub fn new(image: &Path, path: PathBuf, via: Via) -> Self {
+        if via == Via::File {
+            return Self::with(image, path, "");
+        }
+        fs::create_dir_all(&path).unwrap();
+        run(Command::new("mount")
+            .args(["-t", "erofs", "-o", "ro,loop"])
+            .args([image, &path]));
+        Self { path }
+    }
+
+    /// The file itself. mount(8) would make a loop device of it.
+    pub fn with(image: &Path, path: PathBuf, options: &str) -> Self {
+        fs::create_dir_all(&path).unwrap();
+        let options = CString::new(options).unwrap();
+        let flags = MountFlags::RDONLY;
+        mount(image, &path, c"erofs", flags, options.as_c_str()).unwrap();
+        Self { path }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        assert!(unmount(&self.path) || std::thread::panicking());
+    }
+}

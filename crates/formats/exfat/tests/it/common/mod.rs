@@ -1,0 +1,256 @@
+//! Volumes to test with: made by mkfs.exfat, kept in memory, judged by fsck.exfat.
+
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use forerun_exfat::Exfat;
+use forerun_io::{BlockDevice, MemoryDevice, ReadAt};
+use forerun_testkit::{require, temp_dir};
+use forerun_vfs::{
+    DirCursor, Error, FileSystem, FileSystemMut, FileType, NewNode, NodeId, OpenMutWith, OpenWith,
+    Place, Timestamp,
+};
+
+/// A moment that every test file is from.
+pub const TIME: Timestamp = Timestamp {
+    seconds: 1_700_000_000,
+    nanoseconds: 120_000_000,
+};
+
+/// A new volume of `len` bytes by mkfs.exfat, or nothing where that is not there.
+pub fn mkfs(len: u64, args: &[&str]) -> Option<Vec<u8>> {
+    let program = require::program("mkfs.exfat")?;
+    let dir = temp_dir("exfat");
+    let path = dir.path().join("image");
+    std::fs::File::create(&path).unwrap().set_len(len).unwrap();
+    let output = Command::new(program)
+        .args(args)
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    Some(std::fs::read(&path).unwrap())
+}
+
+/// What fsck.exfat says of an image: nothing where it is content.
+pub fn fsck(image: &[u8]) -> Option<String> {
+    let dir = temp_dir("exfat");
+    let path = dir.path().join("image");
+    std::fs::write(&path, image).unwrap();
+    fsck_path(&path)
+}
+
+/// As [`fsck`].
+pub fn fsck_path(path: &Path) -> Option<String> {
+    let program = require::program("fsck.exfat")?;
+    let output = Command::new(program).arg("-n").arg(path).output().unwrap();
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    (!output.status.success() || text.contains("ERROR")).then_some(text)
+}
+
+/// What our own check reports, warnings included.
+pub fn problems(fs: &dyn FileSystem) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut left = vec![None, Some(fs.root())];
+    while let Some(node) = left.pop() {
+        let mut report = |problem: forerun_vfs::Problem| found.push(problem.error.to_string());
+        fs.check(node, &mut report).unwrap();
+        if let Some(dir) = node
+            && fs.metadata(dir).unwrap().kind == FileType::Directory
+        {
+            left.extend(list(fs, dir).into_iter().map(|(_, node, _)| Some(node)));
+        }
+    }
+    found
+}
+
+/// Neither fsck.exfat nor we find anything.
+pub fn assert_sound(image: &[u8]) {
+    assert_eq!(fsck(image), None);
+    let found = problems(&open(image));
+    assert!(found.is_empty(), "{found:?}");
+}
+
+pub fn open(image: &[u8]) -> Exfat {
+    let source = Arc::new(forerun_io::MemorySource::new(image));
+    Exfat::open(OpenWith::new(source)).unwrap()
+}
+
+pub fn list(fs: &dyn FileSystem, dir: NodeId) -> Vec<(String, NodeId, FileType)> {
+    let mut entries = Vec::new();
+    fs.read_dir(dir, DirCursor::START, &mut |entry| {
+        let name = String::from_utf8_lossy(entry.name).into_owned();
+        entries.push((name, entry.node, entry.kind));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    entries
+}
+
+/// The bytes of a file.
+pub fn read(fs: &dyn FileSystem, source: &dyn ReadAt, node: NodeId) -> Vec<u8> {
+    let size = fs.metadata(node).unwrap().size;
+    let mut bytes = vec![0xEE; size as usize];
+    let mut at = 0;
+    fs.map(node, 0..u64::MAX, &mut |extent| {
+        assert_eq!(extent.logical.start, at);
+        let range = extent.logical.start as usize..extent.logical.end as usize;
+        match extent.place {
+            Place::Zero => bytes[range].fill(0),
+            Place::Stored { offset, .. } => {
+                source.read_exact_at(offset, &mut bytes[range]).unwrap()
+            }
+            other => panic!("{other:?}"),
+        }
+        at = extent.logical.end;
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(at, size);
+    bytes
+}
+
+/// Writes as the engine does: where the driver says, zeros before what was never written.
+pub fn write(
+    fs: &dyn FileSystemMut,
+    device: &dyn BlockDevice,
+    node: NodeId,
+    offset: u64,
+    data: &[u8],
+) -> Result<(), Error> {
+    let range = offset..offset + data.len() as u64;
+    let mut extents = Vec::new();
+    fs.map_write(node, range.clone(), &mut |extent| {
+        extents.push(extent);
+        ControlFlow::Continue(())
+    })?;
+    let mut at = extents.first().map_or(range.start, |e| e.logical.start);
+    for extent in extents {
+        assert_eq!(extent.logical.start, at);
+        let Place::Stored { offset: place, .. } = extent.place else {
+            panic!("{extent:?}");
+        };
+        let bytes: Vec<u8> = extent
+            .logical
+            .clone()
+            .map(|at| match at.checked_sub(offset) {
+                Some(index) => data[index as usize],
+                None => 0,
+            })
+            .collect();
+        device.write_all_at(place, &bytes).unwrap();
+        at = extent.logical.end;
+    }
+    assert_eq!(at, range.end);
+    fs.written(node, range, TIME)
+}
+
+pub fn new(kind: FileType) -> NewNode {
+    NewNode {
+        kind,
+        permissions: 0o644,
+        owner: (0, 0),
+        time: TIME,
+    }
+}
+
+pub fn create(fs: &dyn FileSystemMut, dir: NodeId, name: &str) -> Result<NodeId, Error> {
+    fs.create(dir, name.as_bytes(), &new(FileType::Regular))
+}
+
+pub fn mkdir(fs: &dyn FileSystemMut, dir: NodeId, name: &str) -> Result<NodeId, Error> {
+    fs.create(dir, name.as_bytes(), &new(FileType::Directory))
+}
+
+/// A write that reached the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    Write(Range<u64>),
+    Flush,
+}
+
+/// A device that remembers what was asked of it, and fails where it is told to.
+pub struct Recorder {
+    pub inner: MemoryDevice,
+    pub log: Mutex<Vec<Request>>,
+    pub reads: Mutex<Vec<Range<u64>>>,
+    /// Requests of the kind that are left until one fails.
+    pub fail_read: Mutex<Option<u64>>,
+    pub fail_write: Mutex<Option<u64>>,
+    /// Writes that are left until all fail for want of room.
+    pub full_after: Mutex<Option<u64>>,
+}
+
+impl Recorder {
+    pub fn new(image: &[u8]) -> Arc<Self> {
+        Arc::new(Self {
+            inner: MemoryDevice::new(image.to_vec()),
+            log: Mutex::default(),
+            reads: Mutex::default(),
+            fail_read: Mutex::default(),
+            fail_write: Mutex::default(),
+            full_after: Mutex::default(),
+        })
+    }
+
+    pub fn take_log(&self) -> Vec<Request> {
+        std::mem::take(&mut self.log.lock().unwrap())
+    }
+
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.inner.to_vec()
+    }
+
+    fn fails(countdown: &Mutex<Option<u64>>) -> io::Result<()> {
+        let mut left = countdown.lock().unwrap();
+        match left.as_mut() {
+            Some(0) => Err(io::Error::from_raw_os_error(5)),
+            Some(n) => {
+                *n -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl ReadAt for Recorder {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        Self::fails(&self.fail_read)?;
+        self.reads
+            .lock()
+            .unwrap()
+            .push(offset..offset + out.len() as u64);
+        self.inner.read_exact_at(offset, out)
+    }
+}
+
+impl BlockDevice for Recorder {
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        Self::fails(&self.fail_write)?;
+        Self::fails(&self.full_after).map_err(|_| io::ErrorKind::StorageFull)?;
+        let range = offset..offset + data.len() as u64;
+        self.log.lock().unwrap().push(Request::Write(range));
+        self.inner.write_all_at(offset, data)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Self::fails(&self.fail_write)?;
+        self.log.lock().unwrap().push(Request::Flush);
+        self.inner.flush()
+    }
+}
+
+pub fn open_mut(device: &Arc<Recorder>, change: impl FnOnce(&mut OpenMutWith)) -> Exfat {
+    let mut with = OpenMutWith::new(Arc::clone(device) as Arc<dyn BlockDevice>);
+    change(&mut with);
+    Exfat::open_mut(with).unwrap()
+}

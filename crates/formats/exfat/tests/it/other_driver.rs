@@ -1,0 +1,187 @@
+//! Debian's exfat-fuse, both ways: it fills volumes that we read, and reads what we wrote.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use forerun_testkit::conformance::check_filesystem;
+use forerun_testkit::{require, temp_dir, unmount};
+use forerun_vfs::{FileSystem, FileSystemMut, FileType, Limits, NodeId};
+
+use crate::common::{
+    Recorder, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, problems, read, write,
+};
+
+/// Mounts an image with exfat-fuse while `run` has it; gives the image as it is after. Nothing where
+/// the machine cannot.
+fn mounted(image: &[u8], run: impl FnOnce(&Path)) -> Option<Vec<u8>> {
+    if !require::root() || !require::fuse() {
+        return None;
+    }
+    let program = require::program("mount.exfat-fuse")?;
+    let dir = temp_dir("exfat-fuse");
+    let (path, mount) = (dir.path().join("image"), dir.path().join("mount"));
+    fs::write(&path, image).unwrap();
+    fs::create_dir(&mount).unwrap();
+    let tool = |name: &str| Command::new(name);
+    let output = tool("losetup")
+        .args(["--find", "--show"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let device = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    let mounted = Command::new(program)
+        .arg(&device)
+        .arg(&mount)
+        .output()
+        .unwrap();
+    let outcome = mounted
+        .status
+        .success()
+        .then(|| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&mount))));
+    let umounted = unmount(&mount);
+    let detached = tool("losetup")
+        .args(["--detach", &device])
+        .status()
+        .unwrap();
+    match outcome {
+        None => panic!("{mounted:?}"),
+        Some(Err(panic)) => std::panic::resume_unwind(panic),
+        Some(Ok(())) => assert!(umounted && detached.success()),
+    }
+    // The driver ends, and writes, a moment after the mount is gone; detaching waits for it.
+    Some(fs::read(&path).unwrap())
+}
+
+fn contents(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 % 251) as u8 + 1).collect()
+}
+
+fn expected() -> BTreeMap<String, usize> {
+    let mut files: BTreeMap<String, usize> = [0, 1, 511, 512, 513, 4096, 100_000]
+        .map(|len| (format!("file {len}"), len))
+        .into();
+    files.insert("n".repeat(230), 5);
+    files.insert("\u{E4}\u{20AC}\u{1F600}".into(), 6);
+    files.extend((0..200).map(|n| (format!("many/number {n}"), n)));
+    files
+}
+
+/// All files below a directory, by path.
+fn found(
+    fs: &dyn FileSystem,
+    image: &Recorder,
+    dir: NodeId,
+    at: &str,
+) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for (name, node, kind) in list(fs, dir) {
+        let path = format!("{at}{name}");
+        match kind {
+            FileType::Directory => files.extend(found(fs, image, node, &format!("{path}/"))),
+            _ => {
+                files.insert(path, read(fs, image, node));
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn it_fills_volumes_that_we_read_and_change() {
+    for cluster in ["512", "4K", "64K"] {
+        let Some(image) = mkfs(32 << 20, &["-c", cluster]) else {
+            return;
+        };
+        let filled = mounted(&image, |mount| {
+            fs::create_dir(mount.join("many")).unwrap();
+            for (path, len) in expected() {
+                fs::write(mount.join(path), contents(len)).unwrap();
+            }
+            fs::write(mount.join("gone"), contents(50_000)).unwrap();
+            fs::remove_file(mount.join("gone")).unwrap();
+        });
+        let Some(filled) = filled else { return };
+        assert_eq!(fsck(&filled), None);
+        let volume = open(&filled);
+        check_filesystem(&volume, &Limits::default());
+        let fatal: Vec<_> = problems(&volume);
+        assert!(fatal.is_empty(), "{fatal:?}");
+        let seen = found(&volume, &Recorder::new(&filled), volume.root(), "");
+        let expected = expected();
+        assert!(seen.keys().eq(expected.keys()), "{:?}", seen.keys());
+        assert!(
+            seen.iter()
+                .all(|(path, bytes)| *bytes == contents(expected[path]))
+        );
+
+        // Its sets may lie across sectors: all of them change, and go.
+        let device = Recorder::new(&filled);
+        let volume = open_mut(&device, |_| {});
+        let many = volume.lookup(volume.root(), b"many").unwrap().unwrap();
+        for (n, (name, node, _)) in list(&volume, many).into_iter().enumerate() {
+            match n % 3 {
+                0 => write(&volume, &*device, node, 300, b"changed").unwrap(),
+                1 => volume.unlink(many, name.as_bytes()).unwrap(),
+                _ => {
+                    let to = format!("{name} has another name now");
+                    let from = (many, name.as_bytes());
+                    volume
+                        .rename(from, (volume.root(), to.as_bytes()), true)
+                        .unwrap();
+                }
+            }
+        }
+        volume.sync_all().unwrap();
+        assert_sound(&device.to_vec());
+        assert_eq!(list(&open(&device.to_vec()), many).len(), 67);
+    }
+}
+
+#[test]
+fn it_reads_what_we_write() {
+    for cluster in ["512", "4K"] {
+        let Some(image) = mkfs(32 << 20, &["-c", cluster]) else {
+            return;
+        };
+        let device = Recorder::new(&image);
+        let volume = open_mut(&device, |_| {});
+        let root = volume.root();
+        let many = mkdir(&volume, root, "many").unwrap();
+        // Two at a time, so that they are in pieces.
+        let names: Vec<_> = expected().into_iter().collect();
+        for pair in names.chunks(2) {
+            let nodes: Vec<_> = pair
+                .iter()
+                .map(|(path, len)| {
+                    let (dir, name) = match path.strip_prefix("many/") {
+                        Some(name) => (many, name),
+                        None => (root, &path[..]),
+                    };
+                    (create(&volume, dir, name).unwrap(), contents(*len))
+                })
+                .collect();
+            for at in (0..100_000).step_by(3000) {
+                for (node, bytes) in &nodes {
+                    let end = bytes.len().min(at + 3000);
+                    if at < end {
+                        write(&volume, &*device, *node, at as u64, &bytes[at..end]).unwrap();
+                    }
+                }
+            }
+        }
+        volume.sync_all().unwrap();
+        assert_sound(&device.to_vec());
+        mounted(&device.to_vec(), |mount| {
+            for (path, len) in expected() {
+                assert_eq!(
+                    fs::read(mount.join(&path)).unwrap(),
+                    contents(len),
+                    "{path}"
+                );
+            }
+        });
+    }
+}

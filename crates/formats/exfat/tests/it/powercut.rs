@@ -1,0 +1,349 @@
+//! Power cuts: every state that one may leave of volumes on which small workloads run.
+//!
+//! All single operations on three volumes, files in pieces, clusters that are taken and given back in one
+//! commit, and pairs drawn by a seed, each with `dirsync` and without (the third without only); with
+//! `FORERUN_POWERCUT=full`, all pairs and 5,000 triples, which takes hours. Each state
+//! is judged three times.
+//!
+//! - As it lies there, by a checker that shares nothing with the driver, and by `fsck.exfat` where
+//!   that checker finds more than lost clusters and on a sample of the others. Besides lost clusters
+//!   under `VolumeDirty` they may find two things only that no order of writes avoids: a chain that
+//!   goes on behind its length in clusters nobody else has, which `fsck.exfat` calls corrupt and
+//!   cuts, and name entries of a set whose first sector is marked unused, which it calls clean.
+//! - Through the driver, opened for change: names and contents must be some that the model allows.
+//! - Synced by the driver, again by the checker: it must find the names and contents that the driver
+//!   found, and no name entries left over.
+//!
+//! The tree is not judged before the driver has opened the volume but for this: the checker may see
+//! nothing that the driver does not see, and miss no more names than were being changed. For a
+//! rename from one sector to another takes two writes; between them a reader that knows nothing of
+//! the field that leads from the one to the other finds neither name. `docs/formats/exfat.md` says
+//! what other systems make of these states.
+
+use std::cell::RefCell;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forerun_exfat::Exfat;
+use forerun_io::BlockDevice;
+use forerun_testkit::exfat_judge::{Class, Fsck, Report, Said, What, judge};
+use forerun_testkit::powercut::{
+    Bounds, Campaign, Found, Moment, Operation, Outcome, Place, Scene, Setting, Snapshot, Subject,
+    Workload, long_name,
+};
+use forerun_testkit::rng::Rng;
+use forerun_testkit::{require, temp_dir};
+use forerun_vfs::{FileSystemMut, OpenMutWith, Result};
+
+const VOLUME: usize = 4 << 20;
+/// What is on clusters that nobody has written: found out where it shows.
+const FOREIGN: u8 = 0xF0;
+/// `fsck.exfat` looks at one in so many states of which our checker finds nothing, and of those of
+/// which it finds no more than lost clusters, which `fsck.exfat` does not look for.
+const FSCK_ONE_IN: u128 = 64;
+const FSCK_ONE_LEAK_IN: u128 = 8;
+const PAIRS: usize = 402;
+const TRIPLES: usize = 5000;
+
+fn open(device: Arc<dyn BlockDevice>, dirsync: bool) -> Result<Arc<dyn FileSystemMut>> {
+    let mut with = OpenMutWith::new(device);
+    with.dirsync = dirsync;
+    Ok(Arc::new(Exfat::open_mut(with)?))
+}
+
+fn empty(cluster: u64) -> Option<Snapshot> {
+    let program = require::program("mkfs.exfat")?;
+    let dir = temp_dir("powercut");
+    let path = dir.path().join("volume");
+    std::fs::write(&path, vec![FOREIGN; VOLUME]).unwrap();
+    let output = Command::new(program)
+        .args(["-b", "4K", "-c", &cluster.to_string()])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    Some(Snapshot::new(std::fs::read(&path).unwrap()))
+}
+
+/// Clusters of 512 bytes and of 4 KiB, and small clusters on a volume with ten left.
+fn scenes() -> Option<Vec<Scene>> {
+    // Entry sets of the fillers take three entries each: so the next set lies across the end of a
+    // cluster of 16 or 128 entries. Five sets fill a sector, and a directory with clusters of one
+    // sector grows from one sector to nine.
+    let mut scenes = Vec::new();
+    let kinds = [
+        (512, 5, 40, false),
+        (4096, 42, 35, false),
+        (512, 5, 0, true),
+    ];
+    for (cluster, fillers, brim, full) in kinds {
+        let empty = empty(cluster)?;
+        let setting = Setting {
+            cluster,
+            fillers,
+            brim,
+            ballast: if full { ballast(&empty, cluster) } else { 0 },
+        };
+        let name = format!("{cluster}{}", if full { ", nearly full" } else { "" });
+        scenes.push(Scene::prepare(&name, &empty, &setting, &open).unwrap());
+    }
+    Some(scenes)
+}
+
+fn ballast(empty: &Snapshot, cluster: u64) -> u64 {
+    let fs = open(Arc::new(empty.device()), false).unwrap();
+    (fs.space().unwrap().free - 26) * cluster
+}
+
+fn workloads(scenes: &[Scene], full: bool) -> Vec<Workload> {
+    let mut workloads = Vec::new();
+    let mut rng = Rng::new(20);
+    for (scene, at) in scenes.iter().enumerate() {
+        let mut add = |dirsync, operations| {
+            workloads.push(Workload {
+                scene,
+                dirsync,
+                operations,
+            });
+        };
+        for dirsync in [true, false] {
+            at.singles()
+                .into_iter()
+                .for_each(|single| add(dirsync, single));
+        }
+        for operations in in_one_commit(at) {
+            add(false, operations);
+        }
+        add(false, into_a_moved_directory(at));
+        let growing = ["C", "D"].map(|dir| growing(at, dir)).into_iter().flatten();
+        for operations in in_pieces(at.cluster).into_iter().chain(growing) {
+            add(true, operations.clone());
+            add(false, operations);
+        }
+        if full {
+            for pair in at.pairs() {
+                add(true, pair.clone());
+                add(false, pair);
+            }
+        }
+        let (len, count) = if full { (3, TRIPLES) } else { (2, PAIRS) };
+        for _ in 0..count.div_ceil(scenes.len()) {
+            let sample = at.sample(len, &mut rng);
+            add(true, sample.clone());
+            add(false, sample);
+        }
+    }
+    workloads
+}
+
+fn write(file: &Place, offset: u64, len: u64) -> Operation {
+    Operation::Write {
+        file: file.clone(),
+        offset,
+        len,
+    }
+}
+
+fn truncate(file: &Place, len: u64) -> Operation {
+    Operation::Truncate {
+        file: file.clone(),
+        len,
+    }
+}
+
+fn rename(from: &Place, to: &Place) -> Operation {
+    Operation::Rename {
+        from: from.clone(),
+        to: to.clone(),
+    }
+}
+
+/// Files in pieces that become longer and shorter: `A/one` and `B/cross` grow by turns.
+fn in_pieces(cluster: u64) -> Vec<Vec<Operation>> {
+    let (one, cross) = (Place::from("A/one"), Place::from("B/cross"));
+    let len = 4 * cluster + 200;
+    let before = [
+        write(&cross, cluster / 2, 2 * cluster),
+        write(&one, 2 * cluster + 100, 2 * cluster + 100),
+        write(&cross, 2 * cluster + cluster / 2, cluster),
+        Operation::SyncAll,
+    ];
+    let then = [
+        vec![write(&one, len, 100)],
+        vec![write(&one, len, 2 * cluster)],
+        vec![write(&one, len + 2 * cluster, cluster)],
+        vec![truncate(&one, len + 2 * cluster)],
+        vec![truncate(&one, len - 2 * cluster)],
+        vec![truncate(&one, cluster)],
+        vec![truncate(&one, 0)],
+        vec![write(&one, len, cluster), Operation::Unlink(one.clone())],
+        vec![
+            write(&one, len, cluster),
+            Operation::Sync(one.clone()),
+            truncate(&one, 2 * cluster),
+        ],
+        vec![
+            truncate(&one, 3 * cluster),
+            write(&one, 3 * cluster, 2 * cluster),
+        ],
+    ];
+    then.map(|then| [&before[..], &then].concat()).to_vec()
+}
+
+/// Names that take clusters and give them back within one commit, alone and before another file
+/// takes clusters.
+fn in_one_commit(scene: &Scene) -> Vec<Vec<Operation>> {
+    let cluster = scene.cluster;
+    let (new, moved, sparse) = ("A/new".into(), "B/moved".into(), "B/sparse".into());
+    let long = Place::from("A").join(&long_name('N'));
+    let make = |file: &Place| {
+        let operations = [Operation::Create(file.clone()), write(file, 0, 2 * cluster)];
+        operations.to_vec()
+    };
+    let made = make(&new);
+    let allocated = [Operation::Create(new.clone()), truncate(&new, 2 * cluster)];
+    let longer = [Operation::SyncAll, write(&new, 2 * cluster, cluster)];
+    let grown = [&made[..], &longer].concat();
+    let workloads = [
+        [&made[..], &[rename(&sparse, &new)]].concat(),
+        [&make(&long)[..], &[rename(&sparse, &long)]].concat(),
+        [&allocated[..], &[rename(&sparse, &new)]].concat(),
+        [&grown[..], &[rename(&sparse, &new)]].concat(),
+        [&made[..], &[truncate(&new, 0), write(&new, 0, cluster)]].concat(),
+        [&made[..], &[Operation::Unlink(new.clone())]].concat(),
+        [&made[..], &[rename(&new, &moved), truncate(&moved, 0)]].concat(),
+        [
+            &grown[..],
+            &[rename(&new, &moved), truncate(&moved, cluster)],
+        ]
+        .concat(),
+        vec![Operation::Mkdir(new.clone()), Operation::Rmdir(new.clone())],
+        vec![Operation::Mkdir(new.clone()), rename(&"E".into(), &new)],
+    ];
+    let other = make(&"top".into());
+    let followed = workloads.iter().map(|first| [first, &other[..]].concat());
+    followed.chain(workloads.iter().cloned()).collect()
+}
+
+/// A directory that goes to another sector, and grows for a file that comes in the same commit.
+fn into_a_moved_directory(scene: &Scene) -> Vec<Operation> {
+    let full = Place::from(if scene.has(&"D".into()) { "D" } else { "E" });
+    let moved = Place::from("B/moved");
+    // These fill the last sector.
+    let names = ["1", "2", "3", "4", "5"].map(|name| full.join(name.as_bytes()));
+    let mut operations: Vec<_> = names.map(Operation::Create).into();
+    operations.extend([
+        Operation::SyncAll,
+        rename(&full, &moved),
+        rename(&"A/one".into(), &moved.join(b"one")),
+    ]);
+    operations
+}
+
+/// Names of two sectors in a directory that grows for them; none where the scene has no such.
+fn growing(scene: &Scene, dir: &str) -> Vec<Vec<Operation>> {
+    let dir = Place::from(dir);
+    let (long, short) = (dir.join(&long_name('N')), dir.join(b"short"));
+    if !scene.has(&dir) {
+        return Vec::new();
+    }
+    let create = || Operation::Create(long.clone());
+    let elsewhere = Place::from("A").join(&long_name('L'));
+    vec![
+        vec![create()],
+        vec![Operation::Mkdir(long.clone())],
+        vec![rename(&"A/one".into(), &long)],
+        vec![rename(&elsewhere, &long)],
+        vec![rename(&dir.join(b"filler03"), &long)],
+        vec![create(), Operation::Unlink(long.clone())],
+        vec![create(), rename(&long, &short)],
+        vec![create(), rename(&long, &elsewhere)],
+        vec![create(), Operation::Create(dir.join(&long_name('M')))],
+        vec![Operation::Create(short.clone()), create()],
+    ]
+}
+
+thread_local! {
+    static FSCK: RefCell<Option<Fsck>> = RefCell::new(Fsck::new());
+}
+
+static FSCKS: AtomicU64 = AtomicU64::new(0);
+
+static LONG_CHAINS: AtomicU64 = AtomicU64::new(0);
+static STRAY_NAMES: AtomicU64 = AtomicU64::new(0);
+
+/// Our checker, and `fsck.exfat` where the two could differ or the draw says so.
+fn check(state: &Snapshot, moment: Moment) -> std::result::Result<Option<Found>, String> {
+    let report = judge(state).map_err(|finding| finding.to_string())?;
+    let verdict = match moment {
+        Moment::Cut => report.after_crash(),
+        Moment::Recovered => report.after_recovery(),
+    };
+    let leaks = report.of(Class::Leak).count();
+    let drawn = match (report.findings.len(), leaks) {
+        (0, _) => state.hash().is_multiple_of(FSCK_ONE_IN),
+        (all, leaks) => all > leaks || state.hash().is_multiple_of(FSCK_ONE_LEAK_IN),
+    };
+    if drawn {
+        FSCK.with_borrow_mut(|fsck| {
+            let Some(fsck) = fsck else { return Ok(()) };
+            FSCKS.fetch_add(1, Ordering::Relaxed);
+            match (&verdict, agrees(&report, &fsck.said(state))) {
+                (Err(ours), Err(theirs)) => Err(format!("{ours}; {theirs}")),
+                (Ok(()), Err(theirs)) => Err(theirs),
+                (_, Ok(())) => Ok(()),
+            }
+        })?;
+    }
+    verdict?;
+    let found = report.found(state);
+    found.map(Some).map_err(|error| error.to_string())
+}
+
+/// `fsck.exfat` finds the volume clean, but for the two things that an order of writes cannot avoid,
+/// and these only where our checker finds them.
+fn agrees(report: &Report, said: &Said) -> std::result::Result<(), String> {
+    let has = |what| report.findings.iter().any(|finding| finding.what == what);
+    let (long, stray) = (has(What::LongChain), has(What::StrayName));
+    LONG_CHAINS.fetch_add(long.into(), Ordering::Relaxed);
+    STRAY_NAMES.fetch_add(stray.into(), Ordering::Relaxed);
+    let expected = |error: &&String| {
+        long && error.contains("more clusters are allocated")
+            || stray && error.contains("unknown entry type 0xc1")
+    };
+    match said.errors.iter().find(|error| !expected(error)) {
+        Some(error) => Err(format!("fsck.exfat: {error}")),
+        None if said.clean || long => Ok(()),
+        None => Err("fsck.exfat: not clean".to_owned()),
+    }
+}
+
+#[test]
+fn no_power_cut_leaves_a_volume_in_need_of_repair() {
+    let Some(scenes) = scenes() else { return };
+    let full = std::env::var_os("FORERUN_POWERCUT").is_some_and(|value| value == "full");
+    let workloads = workloads(&scenes, full);
+    let campaign = Campaign {
+        bounds: Bounds::default(),
+        recovery_one_in: 64,
+        threads: 0,
+    };
+    let subject = Subject {
+        open: &open,
+        check: &check,
+    };
+    let outcome: Outcome = campaign.run(&scenes, &workloads, subject);
+    let fscks = FSCKS.load(Ordering::Relaxed);
+    let (long, stray) = (
+        LONG_CHAINS.load(Ordering::Relaxed),
+        STRAY_NAMES.load(Ordering::Relaxed),
+    );
+    println!(
+        "{}; {fscks} of them by fsck.exfat; {long} with a chain behind its length, {stray} with \
+         name entries left over",
+        outcome.summary()
+    );
+    outcome.assert_good();
+    assert!(outcome.states >= 40_000, "{}", outcome.summary());
+}

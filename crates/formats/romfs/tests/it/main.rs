@@ -1,0 +1,11 @@
+//! The integration tests of `forerun-romfs`: one program, because linking takes longer than most tests.
+#![allow(clippy::as_conversions, clippy::panic, clippy::unwrap_used)]
+
+mod bounds;
+mod common;
+mod describe;
+mod differential;
+mod fuzz_entries;
+mod genromfs;
+mod hostile;
+mod writer;

@@ -1,0 +1,17 @@
+//! The integration tests of `forerun-squashfs`: one program, because linking takes longer than most tests.
+#![allow(
+    clippy::as_conversions,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used
+)]
+
+mod common;
+mod describe;
+mod fuzz_entries;
+mod hostile;
+mod reading;
+mod writer;
+mod writer_common;
+mod writer_matrix;
+mod writer_oracles;

@@ -1,0 +1,267 @@
+//! Images made by mksquashfs read back as the trees they were made of.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use forerun_io::{FileSource, Limits};
+use forerun_squashfs::Squashfs;
+use forerun_testkit::conformance::check_filesystem;
+use forerun_testkit::{Keeps, TempDir, TreeModel, require, temp_dir};
+use forerun_vfs::{DirCursor, FileSystem, OpenWith, Walk};
+
+use crate::writer_common::{everything, run, xattrs_of};
+
+/// A tree of the host, and what there is to know of it.
+struct Sample {
+    dir: TempDir,
+    model: TreeModel,
+}
+
+impl Sample {
+    /// Nothing where mksquashfs or root is missing.
+    fn new(populate: impl FnOnce(&Path)) -> Option<Self> {
+        if !require::root() || require::program("mksquashfs").is_none() {
+            return None;
+        }
+        let dir = temp_dir("squashfs-reading");
+        let tree = dir.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        populate(&tree);
+        let model = TreeModel::of_host(&tree).unwrap();
+        Some(Self { dir, model })
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.dir.path().join("tree")
+    }
+
+    fn make(&self, options: &[&str]) -> PathBuf {
+        let image = self.dir.path().join("image");
+        let mut command = Command::new("mksquashfs");
+        command.arg(self.tree()).arg(&image);
+        run(command
+            .args(["-noappend", "-no-progress", "-quiet"])
+            .args(options));
+        image
+    }
+
+    /// Makes an image with these options, and reads all of it.
+    fn check(&self, options: &[&str]) {
+        // Shown where the test fails.
+        eprintln!("{options:?}");
+        let (fs, source) = open(&self.make(options));
+        let actual = TreeModel::of_image(&fs, &*source).unwrap();
+        self.model.assert_same(&actual, &Keeps::EVERYTHING);
+        let mut xattrs = BTreeMap::new();
+        for entry in Walk::new(&fs, fs.root(), &Limits::default()) {
+            let entry = entry.unwrap();
+            let mut set = BTreeMap::new();
+            fs.xattrs(entry.node, &mut |name, value| {
+                assert!(set.insert(name.to_vec(), value.to_vec()).is_none());
+            })
+            .unwrap();
+            if !set.is_empty() {
+                xattrs.insert(entry.path, set);
+            }
+        }
+        let mut expected = BTreeMap::new();
+        if !options.contains(&"-no-xattrs") {
+            expected = xattrs_of(&self.tree(), &self.model);
+            assert!(expected.len() > 40, "the host keeps xattrs");
+        }
+        assert_eq!(xattrs, expected, "{options:?}");
+    }
+}
+
+/// Everything but a symbolic link of two names, which mksquashfs makes two links of.
+fn all(tree: &Path) {
+    everything(tree);
+    fs::remove_file(tree.join("a/link too")).unwrap();
+}
+
+fn open(image: &Path) -> (Squashfs, Arc<FileSource>) {
+    let source = Arc::new(FileSource::open(image).unwrap());
+    let with = OpenWith::new(Arc::<FileSource>::clone(&source));
+    (Squashfs::open(with).unwrap(), source)
+}
+
+/// Which compressors this mksquashfs has; where one is missing, CI fails.
+fn compressors() -> Vec<&'static str> {
+    let Ok(help) = Command::new("mksquashfs").arg("-help").output() else {
+        return Vec::new();
+    };
+    let text = [help.stdout, help.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let (_, list) = text.split_once("Compressors available").unwrap();
+    let has = |name: &&str| {
+        let found = list
+            .lines()
+            .any(|line| line.split_whitespace().next() == Some(name));
+        require::that(found, &format!("mksquashfs -comp {name}"))
+    };
+    ["gzip", "lzma", "lzo", "lz4", "xz", "zstd"]
+        .into_iter()
+        .filter(has)
+        .collect()
+}
+
+#[test]
+fn every_compressor() {
+    let Some(sample) = Sample::new(all) else {
+        return;
+    };
+    for compressor in compressors() {
+        for more in [&["-b", "4K"][..], &[]] {
+            sample.check(&[&["-comp", compressor][..], more].concat());
+        }
+    }
+}
+
+#[test]
+fn every_block_size_and_way_of_fragments() {
+    let Some(sample) = Sample::new(all) else {
+        return;
+    };
+    for block in ["4K", "128K", "1M"] {
+        for fragments in [&[][..], &["-no-fragments"], &["-always-use-fragments"]] {
+            // Not lz4: with -always-use-fragments mksquashfs 4.5.1 at times writes a fragment of
+            // it that the kernel cannot decode either.
+            let quick = &["-comp", "gzip", "-Xcompression-level", "1", "-b", block][..];
+            sample.check(&[quick, fragments].concat());
+        }
+    }
+}
+
+#[test]
+fn every_option_of_the_layout() {
+    let Some(sample) = Sample::new(all) else {
+        return;
+    };
+    for options in [
+        &["-noI"][..],
+        &["-noD"],
+        &["-noF"],
+        &["-noX"],
+        &["-noId"],
+        &["-noI", "-noD", "-noF", "-noX", "-noId"],
+        &["-no-exports"],
+        &["-no-duplicates"],
+        &["-no-sparse"],
+        &["-no-xattrs"],
+        &["-nopad"],
+        &["-no-tailends"],
+        &["-Xhc"],
+    ] {
+        sample.check(&[&["-comp", "lz4"][..], options].concat());
+    }
+    sample.check(&["-comp", "xz", "-Xbcj", "x86,arm", "-Xdict-size", "50%"]);
+    sample.check(&[
+        "-comp",
+        "gzip",
+        "-Xcompression-level",
+        "1",
+        "-Xwindow-size",
+        "9",
+    ]);
+}
+
+#[test]
+fn the_contract_of_drivers() {
+    let Some(sample) = Sample::new(all) else {
+        return;
+    };
+    for options in [&["-b", "4K"][..], &["-comp", "zstd", "-no-exports", "-noI"]] {
+        let (fs, _) = open(&sample.make(options));
+        check_filesystem(&fs, &Limits::default());
+    }
+}
+
+#[test]
+fn an_empty_tree() {
+    let Some(sample) = Sample::new(|_| {}) else {
+        return;
+    };
+    let (fs, source) = open(&sample.make(&[]));
+    check_filesystem(&fs, &Limits::default());
+    let actual = TreeModel::of_image(&fs, &*source).unwrap();
+    sample.model.assert_same(&actual, &Keeps::EVERYTHING);
+    assert_eq!(fs.lookup(fs.root(), b"missing").unwrap(), None);
+}
+
+/// `count` files in `many`, with names of different lengths, behind a listing of another length
+/// so that it starts in the middle of a metadata block.
+fn long_directory(count: usize) {
+    let names = |n: usize| format!("{n:x}-{}", "y".repeat(n % 90));
+    let populate = |tree: &Path| {
+        fs::create_dir(tree.join("before")).unwrap();
+        fs::create_dir(tree.join("many")).unwrap();
+        for n in 0..77 {
+            fs::write(tree.join("before").join(names(n)), "").unwrap();
+        }
+        for n in 0..count {
+            fs::write(tree.join("many").join(names(n)), "").unwrap();
+        }
+    };
+    let Some(sample) = Sample::new(populate) else {
+        return;
+    };
+    for options in [&["-comp", "lz4"][..], &["-comp", "lz4", "-noI"]] {
+        let image = sample.make(options);
+        let (fs, _) = open(&image);
+        let dir = fs.lookup(fs.root(), b"many").unwrap().unwrap();
+        fs.check(Some(dir), &mut |problem| panic!("{problem:?}"))
+            .unwrap();
+        // Lookups before any listing, so that nothing but the indexes leads to a name.
+        let mut expected: Vec<_> = (0..count).map(names).collect();
+        for name in &expected {
+            assert!(fs.lookup(dir, name.as_bytes()).unwrap().is_some(), "{name}");
+            let longer = format!("{name}z");
+            assert_eq!(fs.lookup(dir, longer.as_bytes()).unwrap(), None);
+        }
+        for missing in [&b"!"[..], b"\xff"] {
+            assert_eq!(fs.lookup(dir, missing).unwrap(), None);
+        }
+        expected.sort();
+        let mut listed = Vec::new();
+        fs.read_dir(dir, DirCursor::START, &mut |entry| {
+            listed.push((entry.name.to_vec(), entry.node, entry.next));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert!(
+            listed
+                .iter()
+                .map(|(name, ..)| &name[..])
+                .eq(expected.iter().map(String::as_bytes))
+        );
+        // From every cursor, in an image that has seen nothing yet and in one that has.
+        for fs in [&open(&image).0, &fs] {
+            for (n, (_, _, cursor)) in listed.iter().enumerate() {
+                let mut next = None;
+                fs.read_dir(dir, *cursor, &mut |entry| {
+                    next = Some((entry.name.to_vec(), entry.node, entry.next));
+                    ControlFlow::Break(())
+                })
+                .unwrap();
+                assert_eq!(next.as_ref(), listed.get(n + 1), "from {n}");
+            }
+        }
+        for (name, node, _) in &listed {
+            assert_eq!(fs.lookup(dir, name).unwrap(), Some(*node));
+        }
+    }
+}
+
+#[test]
+fn three_hundred_entries() {
+    long_directory(300);
+}
+
+#[test]
+fn twenty_thousand_entries() {
+    long_directory(20_000);
+}

@@ -1,0 +1,50 @@
+//! Trees that hold everything the format can, images of them, and what the kernel and unsquashfs
+//! make of those.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use forerun_build::{BuildError, Tree};
+use forerun_io::Observer;
+use forerun_squashfs::write::{SquashfsOptions, write};
+use forerun_testkit::{require, unmount};
+
+pub use forerun_testkit::everything::{everything, run, xattrs_of};
+
+/// What there must be to make such trees and look at the images.
+pub fn oracles() -> bool {
+    let tools = ["mount", "umount", "unsquashfs"];
+    require::root()
+        && tools.iter().all(|tool| require::program(tool).is_some())
+        && require::kernel_filesystem("squashfs")
+}
+
+pub fn image(tree: &Tree, options: &SquashfsOptions) -> Result<Vec<u8>, BuildError> {
+    let mut out = Vec::new();
+    let len = write(tree, options, &mut out, &Arc::new(Observer::default()))?;
+    assert_eq!(len, out.len() as u64);
+    Ok(out)
+}
+
+/// An image that the kernel has mounted.
+pub struct Mounted {
+    pub path: PathBuf,
+}
+
+impl Mounted {
+    pub fn new(image: &Path, path: PathBuf) -> Self {
+        fs::create_dir_all(&path).unwrap();
+        run(Command::new("mount")
+            .args(["-t", "squashfs", "-o", "loop,ro"])
+            .args([image, &path]));
+        Self { path }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        assert!(unmount(&self.path) || std::thread::panicking());
+    }
+}

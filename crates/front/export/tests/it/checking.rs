@@ -1,0 +1,167 @@
+//! What `check` says of drivers that answer nonsense: extents and names that cannot be.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use forerun_engine::Reader;
+use forerun_export::{CheckOptions, NoProgress, check};
+use forerun_testkit::{MemFsBuilder, Piece};
+use forerun_vfs::{
+    BlobId, DirCursor, DirEntry, Extent, FileSystem, FileType, Limits, Metadata, NodeId, Place,
+    Result, VolumeInfo,
+};
+
+use crate::common::{reader, reader_on};
+
+fn findings(builder: MemFsBuilder, quick: bool) -> Vec<(&'static str, String)> {
+    findings_of(&reader(&builder.build()), quick)
+}
+
+fn findings_of(reader: &Reader, quick: bool) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    let report = &mut |finding: forerun_export::Finding| {
+        found.push((finding.error.kind(), finding.error.to_string()));
+    };
+    check(reader, CheckOptions { quick }, &NoProgress, report);
+    found
+}
+
+#[test]
+fn extents_and_names_that_cannot_be_are_damage() {
+    let stored = |logical| Extent {
+        logical,
+        place: Place::Stored {
+            blob: BlobId::IMAGE,
+            offset: 0,
+        },
+    };
+    for (extents, expected) in [
+        (
+            vec![stored(0..50), stored(60..100)],
+            "the extents jump from 50 to 60",
+        ),
+        (
+            vec![stored(0..50)],
+            "the extents end at 50 of the file's 100 bytes",
+        ),
+        (
+            vec![stored(0..50), stored(50..50), stored(50..100)],
+            "an extent at 50 of the file is empty",
+        ),
+    ] {
+        let mut builder = MemFsBuilder::new();
+        builder.raw_file("f", 100, extents);
+        let found = findings(builder, true);
+        assert!(
+            matches!(&found[..], [("corrupt", text)] if text.contains(expected)),
+            "{found:?}"
+        );
+    }
+    for quick in [true, false] {
+        let mut builder = MemFsBuilder::new();
+        let file = builder.file("fine", [Piece::Stored(vec![1; 5000])]);
+        assert!(findings(builder.clone(), quick).is_empty());
+        builder.raw_entry(MemFsBuilder::ROOT, b"a\0b", file);
+        let found = findings(builder, quick);
+        assert!(
+            matches!(&found[..], [("corrupt", text)] if text.contains("NUL")),
+            "{found:?}"
+        );
+    }
+}
+
+/// A driver whose map of a range that starts at one position begins with an extent before the range.
+struct Astray {
+    inner: Arc<dyn FileSystem>,
+    position: u64,
+}
+
+impl FileSystem for Astray {
+    fn volume(&self) -> VolumeInfo {
+        self.inner.volume()
+    }
+
+    fn root(&self) -> NodeId {
+        self.inner.root()
+    }
+
+    fn metadata(&self, node: NodeId) -> Result<Metadata> {
+        self.inner.metadata(node)
+    }
+
+    fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
+        self.inner.lookup(dir, name)
+    }
+
+    fn read_dir(
+        &self,
+        dir: NodeId,
+        from: DirCursor,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.inner.read_dir(dir, from, visit)
+    }
+
+    fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
+        self.inner.read_link(node)
+    }
+
+    fn map(
+        &self,
+        node: NodeId,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let before = match self.inner.metadata(node)?.kind {
+            FileType::Regular if range.start == self.position => 1,
+            _ => 0,
+        };
+        self.inner
+            .map(node, range.start - before..range.start, visit)?;
+        self.inner.map(node, range, visit)
+    }
+
+    fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {
+        self.inner.describe(node)
+    }
+}
+
+#[test]
+fn a_file_is_read_in_the_pieces_that_an_extraction_reads() {
+    const MIB: u64 = 1 << 20;
+    let mut builder = MemFsBuilder::new();
+    let data = Piece::Stored(vec![1; 3 << 20]);
+    builder.file("f", [Piece::Zero(4096), data]);
+    let image = builder.build();
+    // The hole is not read, so the second piece begins where the driver goes astray.
+    let fs = Arc::new(Astray {
+        inner: image.driver(),
+        position: 4096 + MIB,
+    });
+    let reader = reader_on(fs, Arc::new(image.source.clone()), Limits::default());
+    let found = findings_of(&reader, false);
+    assert!(
+        matches!(&found[..], [("corrupt", text)] if text.contains("does not hold byte 1052672")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn bytes_beyond_the_limit_are_one_finding_and_are_not_read() {
+    let mut builder = MemFsBuilder::new();
+    for n in 0..4 {
+        builder.file(&format!("f{n}"), [Piece::Stored(vec![n; 100_000])]);
+    }
+    let mut limits = Limits::default();
+    limits.total_bytes = 150_000;
+    let image = builder.build();
+    let reader = reader_on(image.driver(), Arc::new(image.source.clone()), limits);
+    let mut found = Vec::new();
+    let options = CheckOptions::default();
+    let summary = check(&reader, options, &NoProgress, &mut |finding| {
+        found.push((finding.path, finding.error.to_string()));
+    });
+    assert_eq!((summary.bytes, summary.files), (200_000, 4));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].1.contains("bytes of all files"), "{found:?}");
+}

@@ -1,0 +1,148 @@
+//! What the tests of this crate share: mountpoints that clean up after themselves, images to mount.
+
+pub mod exfat;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use forerun_engine::{EngineOptions, Reader};
+use forerun_fuse::{Mount, MountEntry, MountOptions, UmountOptions, mount_reader, mounts, umount};
+use forerun_io::{Limits, ReadAt};
+use forerun_testkit::{MemImage, TempDir, children, opened, require, temp_dir};
+use forerun_vfs::FileSystem;
+
+/// A directory to mount on. Whatever is mounted below it when the test ends, however it ends, is
+/// detached.
+pub struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    /// With an empty directory `mnt` in it.
+    pub fn new(name: &str) -> Self {
+        let dir = temp_dir(name);
+        std::fs::create_dir(dir.path().join("mnt")).unwrap();
+        Self { dir }
+    }
+
+    /// The directory itself, for images and the like.
+    pub fn dir(&self) -> PathBuf {
+        self.dir.path().canonicalize().unwrap()
+    }
+
+    /// Where to mount.
+    pub fn mnt(&self) -> PathBuf {
+        self.dir().join("mnt")
+    }
+
+    /// The directory, made accessible to all users.
+    pub fn open_to_all(&self) {
+        use std::os::unix::fs::PermissionsExt;
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(self.dir(), open).unwrap();
+    }
+
+    /// The directory and its mountpoint, made accessible to and owned by a user without privileges.
+    pub fn give_away(&self) {
+        self.open_to_all();
+        for path in [self.dir(), self.mnt()] {
+            std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Ok(path) = self.dir.path().canonicalize() else {
+            return;
+        };
+        let left: Vec<MountEntry> = mounts().unwrap_or_default();
+        for entry in left
+            .iter()
+            .filter(|entry| entry.mount_point.starts_with(&path))
+        {
+            let options = UmountOptions {
+                lazy: true,
+                force: true,
+            };
+            if let Err(error) = umount(&entry.mount_point, options) {
+                eprintln!("{}: {error}", entry.mount_point.display());
+            }
+        }
+    }
+}
+
+/// A user that owns nothing.
+pub const NOBODY: u32 = 65534;
+
+/// A command run as that user.
+pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .arg(program);
+    command
+}
+
+/// Whether root can mount here; the test ends if not.
+pub fn can_mount() -> bool {
+    require::root() && require::fuse()
+}
+
+/// A reader of a driver in memory.
+pub fn reader(fs: Arc<dyn FileSystem>, source: Arc<dyn ReadAt>, options: &EngineOptions) -> Reader {
+    opened::reader_on(fs, source, options.clone(), Limits::default())
+}
+
+/// Mounts an image in memory.
+pub fn mount_memory(image: &MemImage, place: &Place, options: &str) -> Mount {
+    let options = MountOptions::parse(options).unwrap();
+    let source = Arc::new(image.source.clone());
+    let engine = options.open_options().engine;
+    let reader = reader(image.driver(), source, &engine);
+    mount_reader(reader, &place.mnt(), &options).unwrap()
+}
+
+/// Makes an image of a directory with genromfs.
+pub fn romfs(dir: &Path, image: &Path, options: &[&str]) -> bool {
+    forerun_testkit::genromfs(dir, image, options)
+}
+
+/// Runs to the end; gives whether it succeeded, and all it said.
+pub fn run(command: &mut Command) -> (bool, String) {
+    let output = children::output(command).expect("it starts");
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    (output.status.success(), text)
+}
+
+/// Whether anything is mounted at exactly this path.
+pub fn is_mounted(path: &Path) -> bool {
+    mounts()
+        .unwrap()
+        .iter()
+        .any(|entry| entry.mount_point == path)
+}
+
+/// Repeats what may be disturbed by another process that drops the machine's caches in between;
+/// what is wrong is wrong every time.
+pub fn undisturbed(mut attempt: impl FnMut() -> Result<(), String>) {
+    let mut complaints = Vec::new();
+    for _ in 0..5 {
+        match attempt() {
+            Ok(()) => return,
+            Err(complaint) => complaints.push(complaint),
+        }
+    }
+    panic!("five times over:\n{}", complaints.join("\n"));
+}
+
+/// For [`undisturbed`].
+pub fn ensure(holds: bool, complaint: impl std::fmt::Display) -> Result<(), String> {
+    if holds {
+        Ok(())
+    } else {
+        Err(complaint.to_string())
+    }
+}

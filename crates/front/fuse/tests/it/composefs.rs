@@ -1,0 +1,216 @@
+//! composefs mounts: objects opened by open(2), passed through where the kernel does that, and an
+//! overlayfs on top for those who want to write.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use forerun::build::{Content, NewNode, NodeKind, Tree};
+use forerun::composefs::digest_of;
+use forerun::{ComposefsOptions, Image, Observer, Writer};
+use forerun_fuse::{Mount, MountOptions, Operation, mount};
+use forerun_testkit::{children, require};
+
+use crate::common::{Place, run};
+
+/// EIO of errno(3).
+const EIO: i32 = 5;
+
+fn content(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i % 251) as u8).collect()
+}
+
+struct Made {
+    place: Place,
+    image: PathBuf,
+    store: PathBuf,
+}
+
+/// An image with files of several lengths, and its store.
+fn make(name: &str) -> Made {
+    let place = Place::new(name);
+    let mut tree = Tree::default();
+    for len in [10, 100, 5000, 3_000_000] {
+        let kind = NodeKind::File {
+            len: len as u64,
+            content: Content::Bytes(content(len).into()),
+        };
+        let name = format!("file-{len}");
+        tree.add(Tree::ROOT, name.as_bytes(), NewNode::new(kind, 0o644))
+            .unwrap();
+    }
+    let (image, store) = (place.dir().join("image"), place.dir().join("store"));
+    let mut options = ComposefsOptions::default();
+    options.objects = Some(store.clone());
+    let mut out = fs::File::create(&image).unwrap();
+    let observer = Arc::new(Observer::default());
+    Writer::Composefs(options)
+        .write(&tree, &mut out, &observer)
+        .unwrap();
+    Made {
+        place,
+        image,
+        store,
+    }
+}
+
+impl Made {
+    fn mount(&self, more: &str) -> Mount {
+        let list = format!("objects={}{more}", self.store.display());
+        let options = MountOptions::parse(&list).unwrap();
+        let image = Image::open(&self.image, &options.open_options()).unwrap();
+        mount(&image, &self.place.mnt(), &options).unwrap()
+    }
+
+    fn file(&self, len: usize) -> PathBuf {
+        self.place.mnt().join(format!("file-{len}"))
+    }
+
+    fn object(&self, len: usize) -> PathBuf {
+        self.store.join(digest_of(&content(len)).object_path())
+    }
+}
+
+#[test]
+fn files_are_read_and_objects_passed_through() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let made = make("composefs-mount");
+    for more in ["", ",verity=require"] {
+        let mount = made.mount(more);
+        for len in [10, 100, 5000, 3_000_000] {
+            assert_eq!(fs::read(made.file(len)).unwrap(), content(len));
+        }
+        let names = fs::read_dir(made.place.mnt()).unwrap().count();
+        assert_eq!(names, 4);
+        // The small file is in the image; the kernel reads the others where they are.
+        assert_eq!(
+            mount.requests().get(Operation::Read),
+            1,
+            "{}",
+            mount.requests()
+        );
+        assert_eq!(mount.requests().get(Operation::Open), 4);
+        // Two handles of one file at once, of which one stays when the other goes.
+        let mut first = fs::File::open(made.file(5000)).unwrap();
+        drop(fs::File::open(made.file(5000)).unwrap());
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut first, &mut bytes).unwrap();
+        assert_eq!(bytes, content(5000));
+        drop(mount);
+    }
+}
+
+#[test]
+fn missing_and_changed_objects_are_eio_at_open_and_no_matter_for_stat() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let made = make("composefs-eio");
+    fs::remove_file(made.object(5000)).unwrap();
+    let mut changed = content(100);
+    changed[99] ^= 1;
+    fs::write(made.object(100), &changed).unwrap();
+    let mount = made.mount(",verity=on");
+    for len in [5000, 100] {
+        assert_eq!(made.file(len).metadata().unwrap().size(), len as u64);
+        let error = fs::File::open(made.file(len)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(EIO), "{len}");
+    }
+    assert_eq!(fs::read(made.file(3_000_000)).unwrap(), content(3_000_000));
+    drop(mount);
+    let mount = made.mount(",verity=off");
+    assert_eq!(fs::read(made.file(100)).unwrap(), changed);
+    drop(mount);
+}
+
+#[test]
+fn an_object_that_was_changed_after_it_was_verified_is_eio_when_it_is_opened_again() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let made = make("composefs-again");
+    let mount = made.mount(",verity=require");
+    let refused = |len| fs::File::open(made.file(len)).unwrap_err().raw_os_error();
+    assert_eq!(fs::read(made.file(5000)).unwrap(), content(5000));
+    let object = fs::File::options().write(true).open(made.object(5000));
+    object.unwrap().write_all_at(b"altered", 2000).unwrap();
+    assert_eq!(refused(5000), Some(EIO));
+    // Also while another handle has it open, and the kernel reads it by itself.
+    let held = fs::File::open(made.file(3_000_000)).unwrap();
+    let path = made.object(3_000_000);
+    let object = fs::File::options().write(true).open(&path).unwrap();
+    object.write_all_at(b"altered", 2000).unwrap();
+    assert_eq!(refused(3_000_000), Some(EIO));
+    // A right one in its place is not what the kernel reads for the handle that is there.
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, content(3_000_000)).unwrap();
+    assert_eq!(refused(3_000_000), Some(EIO));
+    drop(held);
+    assert_eq!(fs::read(made.file(3_000_000)).unwrap(), content(3_000_000));
+    drop(mount);
+}
+
+/// An overlayfs, for as long as this lives.
+struct Overlay(PathBuf);
+
+impl Overlay {
+    fn new(lower: &Path, dir: &Path) -> Self {
+        let [upper, work, merged] = ["upper", "work", "merged"].map(|name| dir.join(name));
+        for dir in [&upper, &work, &merged] {
+            fs::create_dir(dir).unwrap();
+        }
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            lower.display(),
+            upper.display(),
+            work.display()
+        );
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "overlay", "overlay", "-o", &options])
+            .arg(&merged);
+        let output = children::output(&mut mount).unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "mount -t overlay -o {options}: {text}"
+        );
+        Self(merged)
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        let _detached = children::output(Command::new("umount").arg("-l").arg(&self.0));
+    }
+}
+
+#[test]
+fn an_overlay_on_top_can_be_written_to() {
+    if !require::root() || !require::fuse() || require::program("mount").is_none() {
+        return;
+    }
+    let made = make("composefs-overlay");
+    // Upper directories cannot be on an overlayfs, which the temporary directory may be on.
+    let upper = made.place.dir().join("tmpfs");
+    fs::create_dir(&upper).unwrap();
+    let mut tmpfs = Command::new("mount");
+    tmpfs.args(["-t", "tmpfs", "tmpfs"]).arg(&upper);
+    assert!(run(&mut tmpfs).0);
+    let mount = made.mount("");
+    let overlay = Overlay::new(&made.place.mnt(), &upper);
+    let path = |len: usize| overlay.0.join(format!("file-{len}"));
+    assert_eq!(fs::read(path(3_000_000)).unwrap(), content(3_000_000));
+    fs::write(path(5000), b"new").unwrap();
+    fs::remove_file(path(100)).unwrap();
+    assert_eq!(fs::read(path(5000)).unwrap(), b"new");
+    assert!(!path(100).exists());
+    assert_eq!(fs::read(made.file(5000)).unwrap(), content(5000));
+    drop(overlay);
+    drop(mount);
+    assert!(run(Command::new("umount").arg("-l").arg(&upper)).0);
+}

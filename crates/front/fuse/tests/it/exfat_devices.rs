@@ -1,0 +1,471 @@
+//! exFAT on devices that fail, that are full, and that go away; the label by ioctl.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use forerun::{BlockDevice, VolumeMut};
+use forerun_fuse::{Mount, MountOptions, mount_volume};
+use forerun_io::{MemoryDevice, ReadAt};
+use forerun_testkit::exfat_judge::judge;
+use forerun_testkit::{PanickingDevice, require};
+use rustix::io::Errno;
+
+use crate::common::{self, Place, can_mount, run};
+
+/// `VolumeFlags`, and what they say.
+const FLAGS_AT: usize = 106;
+const DIRTY: u8 = 2;
+const MEDIA_FAILURE: u8 = 4;
+
+/// A volume made by mkfs.exfat.
+fn mkfs(path: &Path, mib: u64, options: &[&str]) -> bool {
+    let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
+    if !can_mount() || tools.contains(&None) {
+        return false;
+    }
+    if mib > 0 {
+        File::create(path).unwrap().set_len(mib << 20).unwrap();
+    }
+    let (ok, text) = run(Command::new("mkfs.exfat").args(options).arg(path));
+    assert!(ok, "{text}");
+    true
+}
+
+#[track_caller]
+fn fsck(path: &Path) {
+    let (ok, text) = run(Command::new("fsck.exfat").arg("-n").arg(path));
+    assert!(ok && !text.contains("ERROR"), "{text}");
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: io::Result<T>, expected: Errno) {
+    let error = result.expect_err("what must fail");
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    assert_eq!(errno, Some(expected), "{error}");
+}
+
+fn mounted(device: Arc<dyn BlockDevice>, at: &Path, options: &str) -> Mount {
+    let options = MountOptions::parse(options).unwrap();
+    let open = options.open_options();
+    let volume = VolumeMut::from_device(device, &open, &options.write).unwrap();
+    mount_volume(volume.volume().clone(), at, &options).unwrap()
+}
+
+fn ended(mut mount: Mount) {
+    mount.unmount().unwrap();
+    mount.wait().unwrap();
+}
+
+/// A device that fails where it is told to.
+struct Faulty {
+    inner: MemoryDevice,
+    /// Bytes that cannot be read.
+    unreadable: Mutex<Option<Range<u64>>>,
+    /// Bytes that cannot be written.
+    unwritable: Mutex<Option<Range<u64>>>,
+    gone: AtomicBool,
+}
+
+impl Faulty {
+    fn check(&self, range: &Mutex<Option<Range<u64>>>, offset: u64, len: usize) -> io::Result<()> {
+        let bad = range.lock().unwrap();
+        let hit = |bad: &Range<u64>| bad.start < offset + len as u64 && offset < bad.end;
+        if self.gone.load(Ordering::SeqCst) {
+            return Err(Errno::NODEV.into());
+        }
+        match bad.as_ref().is_some_and(hit) {
+            true => Err(Errno::IO.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn volume_flags(&self) -> u8 {
+        self.inner.to_vec()[FLAGS_AT]
+    }
+}
+
+impl ReadAt for Faulty {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.check(&self.unreadable, offset, out.len())?;
+        self.inner.read_exact_at(offset, out)
+    }
+}
+
+impl BlockDevice for Faulty {
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.check(&self.unwritable, offset, data.len())?;
+        self.inner.write_all_at(offset, data)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.check(&Mutex::new(None), 0, 0)?;
+        self.inner.flush()
+    }
+}
+
+struct Test {
+    device: Arc<Faulty>,
+    place: Place,
+    mount: Option<Mount>,
+}
+
+impl Test {
+    /// With a file `old` of 100,000 bytes, which the kernel does not have in memory.
+    fn new(name: &str, options: &str) -> Option<Self> {
+        let place = Place::new(name);
+        let image = place.dir().join("image");
+        if !mkfs(&image, 16, &["-c", "4K"]) {
+            return None;
+        }
+        let device = Arc::new(Faulty {
+            inner: MemoryDevice::new(fs::read(&image).unwrap()),
+            unreadable: Mutex::default(),
+            unwritable: Mutex::default(),
+            gone: AtomicBool::default(),
+        });
+        let mut test = Self {
+            device,
+            place,
+            mount: None,
+        };
+        test.mount("rw");
+        fs::write(test.path("old"), vec![7; 100_000]).unwrap();
+        test.unmount();
+        test.mount(options);
+        Some(test)
+    }
+
+    fn mount(&mut self, options: &str) {
+        let device = Arc::<Faulty>::clone(&self.device);
+        self.mount = Some(mounted(device, &self.place.mnt(), options));
+    }
+
+    fn unmount(&mut self) {
+        ended(self.mount.take().unwrap());
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.mnt().join(name)
+    }
+
+    /// Where the data of `old` is: its cluster and those behind.
+    fn data_of_old(&self) -> u64 {
+        let image = self.device.inner.to_vec();
+        let at = image.windows(4096).position(|bytes| bytes == [7; 4096]);
+        at.unwrap() as u64
+    }
+
+    /// Nothing is there but lost clusters, and these only under `VolumeDirty`.
+    #[track_caller]
+    fn judge(&self) {
+        let bytes = self.device.inner.to_vec();
+        let report = judge(&forerun_io::MemorySource::new(&bytes[..])).unwrap();
+        report.after_crash().unwrap();
+        let image = self.place.dir().join("after");
+        fs::write(&image, bytes).unwrap();
+        fsck(&image);
+    }
+}
+
+#[test]
+fn contents_that_cannot_be_read() {
+    let Some(mut test) = Test::new("exfat_unreadable", "rw") else {
+        return;
+    };
+    let at = test.data_of_old();
+    *test.device.unreadable.lock().unwrap() = Some(at + 40_000..at + 40_001);
+    let file = File::open(test.path("old")).unwrap();
+    let mut page = [0; 4096];
+    refused(file.read_exact_at(&mut page, 36_864), Errno::IO);
+    assert_eq!(test.device.volume_flags(), DIRTY | MEDIA_FAILURE);
+    // All else goes on.
+    file.read_exact_at(&mut page, 8192).unwrap();
+    drop(file);
+    fs::write(test.path("new"), b"new").unwrap();
+    fs::remove_file(test.path("old")).unwrap();
+    test.unmount();
+    assert_eq!(
+        test.device.volume_flags(),
+        DIRTY | MEDIA_FAILURE,
+        "nobody has checked it"
+    );
+    test.judge();
+}
+
+#[test]
+fn contents_that_cannot_be_written() {
+    let Some(mut test) = Test::new("exfat_unwritable", "rw") else {
+        return;
+    };
+    let end = test.data_of_old() + 102_400;
+    *test.device.unwritable.lock().unwrap() = Some(end..16 << 20);
+    refused(fs::write(test.path("new"), [1; 30_000]), Errno::IO);
+    assert_eq!(fs::read(test.path("new")).unwrap(), b"");
+    let old = File::options().write(true).open(test.path("old")).unwrap();
+    old.write_all_at(&[9; 5000], 0).unwrap();
+    drop(old);
+    *test.device.unwritable.lock().unwrap() = None;
+    fs::write(test.path("new"), [1; 30_000]).unwrap();
+    test.unmount();
+    assert_eq!(test.device.volume_flags(), DIRTY | MEDIA_FAILURE);
+    test.judge();
+    test.mount("rw");
+    assert_eq!(fs::read(test.path("new")).unwrap(), [1; 30_000]);
+    let old = fs::read(test.path("old")).unwrap();
+    assert!(old[..5000] == [9; 5000] && old[5000..] == [7; 95_000]);
+    test.unmount();
+}
+
+#[test]
+fn metadata_that_cannot_be_written() {
+    let Some(mut test) = Test::new("exfat_metadata", "rw,dirsync") else {
+        return;
+    };
+    fs::write(test.path("before"), b"").unwrap();
+    // Everything but the boot sector.
+    *test.device.unwritable.lock().unwrap() = Some(512..16 << 20);
+    refused(fs::create_dir(test.path("dir")), Errno::IO);
+    *test.device.unwritable.lock().unwrap() = None;
+    // What is on the device is not known any more: read-only from here on.
+    refused(fs::create_dir(test.path("other")), Errno::ROFS);
+    refused(fs::remove_file(test.path("old")), Errno::ROFS);
+    assert_eq!(fs::read(test.path("old")).unwrap(), [7; 100_000]);
+    let error = File::open(test.place.mnt()).unwrap().sync_all();
+    assert!(error.is_err());
+    test.unmount();
+    assert_eq!(test.device.volume_flags(), DIRTY | MEDIA_FAILURE);
+    test.judge();
+    test.mount("rw");
+    let mut names: Vec<_> = fs::read_dir(test.place.mnt())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert!(
+        names == ["before", "old"] || names == ["before", "dir", "old"],
+        "{names:?}"
+    );
+    test.unmount();
+}
+
+#[test]
+fn a_device_that_goes_away() {
+    let Some(mut test) = Test::new("exfat_gone", "rw") else {
+        return;
+    };
+    fs::write(test.path("synced"), b"synced").unwrap();
+    File::open(test.path("synced")).unwrap().sync_all().unwrap();
+    fs::write(test.path("lost"), b"lost").unwrap();
+    let mut file = File::open(test.path("old")).unwrap();
+    test.device.gone.store(true, Ordering::SeqCst);
+    let mut bytes = Vec::new();
+    refused(file.read_to_end(&mut bytes), Errno::IO);
+    drop(file);
+    let file = File::options()
+        .write(true)
+        .open(test.path("synced"))
+        .unwrap();
+    refused(file.write_all_at(&[1; 9000], 0), Errno::IO);
+    refused(file.sync_all(), Errno::IO);
+    drop(file);
+    let error = fs::create_dir(test.path("dir")).unwrap_err();
+    assert!(matches!(error.raw_os_error(), Some(5 | 30)), "{error}");
+    // It ends as any other mount.
+    test.unmount();
+    test.device.gone.store(false, Ordering::SeqCst);
+    assert_eq!(test.device.volume_flags() & DIRTY, DIRTY);
+    test.judge();
+    test.mount("ro");
+    assert_eq!(fs::read(test.path("synced")).unwrap(), b"synced");
+    test.unmount();
+}
+
+#[test]
+fn a_full_device_is_no_failed_one() {
+    let Some(mut test) = Test::new("exfat_full_device", "rw,dirsync") else {
+        return;
+    };
+    let error = fs::write(test.path("zeros"), vec![0; 20 << 20]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StorageFull);
+    refused(fs::create_dir(test.path("dir")), Errno::NOSPC);
+    let file = File::options().write(true).open(test.path("old")).unwrap();
+    refused(file.set_len(10 << 20), Errno::NOSPC);
+    drop(file);
+    fs::remove_file(test.path("zeros")).unwrap();
+    fs::create_dir(test.path("dir")).unwrap();
+    test.unmount();
+    assert_eq!(test.device.volume_flags(), 0);
+    test.judge();
+}
+
+/// Damage that is met stops changes, or does not where it is to be passed over.
+#[test]
+fn errors_remount_ro_and_continue() {
+    for (options, goes_on) in [
+        ("rw,errors=remount-ro", false),
+        ("rw,errors=continue", true),
+    ] {
+        let Some(mut test) = Test::new("exfat_errors", "rw") else {
+            return;
+        };
+        // In pieces, so that removing it needs the FAT.
+        let (a, b) = (test.path("a"), test.path("b"));
+        for n in 0..4 {
+            for path in [&a, &b] {
+                let file = File::options()
+                    .create(true)
+                    .append(true)
+                    .open(path)
+                    .unwrap();
+                file.write_all_at(&[1; 4096], n * 4096).unwrap();
+            }
+        }
+        test.unmount();
+        let mut image = test.device.inner.to_vec();
+        let fat = u32::from_le_bytes(image[80..84].try_into().unwrap()) as usize * 512;
+        let clusters = u32::from_le_bytes(image[92..96].try_into().unwrap()) as usize;
+        // All chains end at once, but for the root's: the last that mkfs.exfat made.
+        let root = u32::from_le_bytes(image[96..100].try_into().unwrap()) as usize;
+        for entry in root + 1..clusters + 2 {
+            let at = fat + entry * 4;
+            if image[at..at + 4] != [0; 4] {
+                image[at..at + 4].fill(0xFF);
+            }
+        }
+        test.device.inner.write_all_at(0, &image).unwrap();
+        test.mount(options);
+        let removed = fs::remove_file(&a);
+        let then = fs::create_dir(test.path("dir"));
+        match goes_on {
+            true => {
+                removed.unwrap();
+                then.unwrap();
+            }
+            false => {
+                refused(removed, Errno::IO);
+                refused(then, Errno::ROFS);
+                assert_eq!(fs::read(test.path("old")).unwrap(), [7; 100_000]);
+            }
+        }
+        test.unmount();
+        assert_eq!(test.device.volume_flags() & DIRTY, DIRTY, "{options}");
+    }
+}
+
+#[test]
+fn a_driver_that_panics_writes_nothing_more() {
+    let Some(mut test) = Test::new("exfat_panics", "rw") else {
+        return;
+    };
+    test.unmount();
+    let device = Arc::new(PanickingDevice::new(test.device.inner.to_vec()));
+    let below: Arc<dyn BlockDevice> = Arc::<PanickingDevice>::clone(&device);
+    test.mount = Some(mounted(below, &test.place.mnt(), "rw"));
+    fs::create_dir(test.path("kept")).unwrap();
+    let synced = || File::open(test.path("kept")).unwrap().sync_all();
+    synced().unwrap();
+    fs::create_dir(test.path("lost")).unwrap();
+    // The second write of the commit.
+    device.arm(Some(2));
+    refused(synced(), Errno::IO);
+    let changes = device.changes();
+    refused(fs::create_dir(test.path("more")), Errno::ROFS);
+    refused(fs::write(test.path("old"), b"more"), Errno::ROFS);
+    refused(synced(), Errno::ROFS);
+    assert_eq!(fs::read(test.path("old")).unwrap(), [7; 100_000]);
+    test.unmount();
+    assert_eq!(device.changes(), changes, "the end of the mount wrote");
+    assert_eq!(device.to_vec()[FLAGS_AT], DIRTY);
+    test.device.inner.write_all_at(0, &device.to_vec()).unwrap();
+    test.judge();
+}
+
+/// `FS_IOC_GETFSLABEL` and `FS_IOC_SETFSLABEL`, as programs call them.
+#[test]
+fn the_label_by_ioctl() {
+    let Some(perl) = require::program("perl") else {
+        return;
+    };
+    let Some(mut test) = Test::new("exfat_label", "rw") else {
+        return;
+    };
+    let file = test.path("old");
+    let call = |script: &str| run(Command::new(&perl).args(["-we", script]).arg(&file));
+    let get = "open my $f, '<', $ARGV[0] or die $!; my $label = \"\\0\" x 256; \
+               ioctl($f, 0x81009431, $label) or die $!; $label =~ s/\\0.*//s; print $label;";
+    assert_eq!(call(get), (true, String::new()));
+    let set = |label: &str| {
+        format!(
+            "open my $f, '<', $ARGV[0] or die $!; my $label = pack('a256', '{label}'); \
+             ioctl($f, 0x41009432, $label) or die $!;"
+        )
+    };
+    assert_eq!(call(&set("f\u{fc}nf")), (true, String::new()));
+    assert_eq!(call(get), (true, "f\u{fc}nf".to_owned()));
+    let (ok, text) = call(&set("longer than 11"));
+    assert!(!ok && text.contains("Invalid argument"), "{text}");
+    test.unmount();
+    test.mount("rw");
+    assert_eq!(call(get), (true, "f\u{fc}nf".to_owned()));
+    test.unmount();
+    test.judge();
+}
+
+/// Users who may look and write, but did not mount, rename no volume and discard nothing.
+#[test]
+fn ioctls_that_change_the_volume_are_for_root_and_the_mounting_user() {
+    let Some(perl) = require::program("perl") else {
+        return;
+    };
+    let Some(mut test) = Test::new("exfat_ioctl_callers", "rw,allow_other,umask=0") else {
+        return;
+    };
+    test.place.open_to_all();
+    let script = "open my $f, '<', $ARGV[1] or die $!; my $bytes = pack($ARGV[2], 0, ~0, 0); \
+                  ioctl($f, hex $ARGV[0], $bytes) or die $!;";
+    let call = |mut command: Command, ioctl: [&str; 2]| {
+        let [number, bytes] = ioctl;
+        command.args(["-we", script, number]).arg(test.path("old"));
+        run(command.arg(bytes))
+    };
+    let (trim, get, set) = (
+        ["C0185879", "Q3"],
+        ["81009431", "a256"],
+        ["41009432", "a256"],
+    );
+    for ioctl in [trim, set] {
+        let (ok, text) = call(common::as_nobody(&perl), ioctl);
+        assert!(!ok && text.contains("Operation not permitted"), "{text}");
+    }
+    let (ok, text) = call(common::as_nobody(&perl), get);
+    assert!(ok, "{text}");
+    let (ok, text) = call(Command::new(&perl), set);
+    assert!(ok, "{text}");
+    // This device discards nothing, and says so to those who may ask.
+    let (ok, text) = call(Command::new(&perl), trim);
+    assert!(!ok && text.contains("Operation not supported"), "{text}");
+    // All else is for the kernel to judge, by owner and mode.
+    for refused in [
+        "chown 65534 mnt/old",
+        "chmod 444 mnt/old",
+        "touch -d 2001-01-01 mnt/old",
+        "mknod mnt/device b 7 0",
+    ] {
+        let mut shell = common::as_nobody("sh");
+        let shell = shell.args(["-c", refused]).current_dir(test.place.dir());
+        let (ok, text) = run(shell);
+        assert!(!ok && text.contains("not permitted"), "{refused}: {text}");
+    }
+    test.unmount();
+    test.judge();
+}

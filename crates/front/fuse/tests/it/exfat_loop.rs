@@ -1,0 +1,160 @@
+//! exFAT on loop devices: what the kernel counts there, and a device that becomes shorter.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use forerun::{Counter, VolumeMut};
+use forerun_fuse::{Mount, MountOptions, mount_volume};
+use forerun_testkit::require;
+
+use crate::common::{Place, can_mount, run};
+
+/// A volume made by mkfs.exfat.
+fn mkfs(path: &Path, mib: u64, options: &[&str]) -> bool {
+    let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
+    if !can_mount() || tools.contains(&None) {
+        return false;
+    }
+    if mib > 0 {
+        File::create(path).unwrap().set_len(mib << 20).unwrap();
+    }
+    let (ok, text) = run(Command::new("mkfs.exfat").args(options).arg(path));
+    assert!(ok, "{text}");
+    true
+}
+
+#[track_caller]
+fn fsck(path: &Path) {
+    let (ok, text) = run(Command::new("fsck.exfat").arg("-n").arg(path));
+    assert!(ok && !text.contains("ERROR"), "{text}");
+}
+
+fn ended(mut mount: Mount) {
+    mount.unmount().unwrap();
+    mount.wait().unwrap();
+}
+
+/// A loop device, detached in the end.
+struct Loop(PathBuf);
+
+impl Loop {
+    fn attach(image: &Path) -> Self {
+        let mut losetup = Command::new("losetup");
+        losetup.args(["--find", "--show", "--sector-size", "4096"]);
+        let (ok, text) = run(losetup.arg(image));
+        assert!(ok, "{text}");
+        Self(PathBuf::from(text.trim()))
+    }
+
+    fn detach(&self) {
+        let (_maybe_detached, _text) = run(Command::new("losetup").arg("-d").arg(&self.0));
+    }
+
+    /// Writes and those merged into others, bytes written, flushes.
+    fn counted(&self) -> [u64; 4] {
+        let stat = format!(
+            "/sys/block/{}/stat",
+            self.0.file_name().unwrap().to_str().unwrap()
+        );
+        let text = fs::read_to_string(stat).unwrap();
+        let field = |index: usize| -> u64 {
+            let word = text.split_whitespace().nth(index);
+            word.map_or(0, |word| word.parse().unwrap())
+        };
+        [field(4), field(5), field(6) * 512, field(15)]
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}
+
+/// What we count is what reaches the device: the kernel counts there too. Sectors of 4 KiB, since
+/// below that the kernel writes whole pages all the same.
+#[test]
+fn the_kernel_counts_what_we_count() {
+    let place = Place::new("exfat_stat");
+    let image = place.dir().join("image");
+    if !can_mount() {
+        return;
+    }
+    File::create(&image).unwrap().set_len(256 << 20).unwrap();
+    let device = Loop::attach(&image);
+    if !mkfs(&device.0, 0, &["-c", "32K"]) {
+        return;
+    }
+    for options in ["rw,dirsync", "rw"] {
+        let (ok, text) = run(Command::new("sync").arg(&device.0));
+        assert!(ok, "{text}");
+        let parsed = MountOptions::parse(options).unwrap();
+        let volume = VolumeMut::open(&device.0, &parsed.open_options(), &parsed.write).unwrap();
+        let mut mount = mount_volume(volume.volume().clone(), &place.mnt(), &parsed).unwrap();
+        let (stats, before) = (mount.stats(), device.counted());
+        let dir = place.mnt().join("dir");
+        fs::create_dir(&dir).unwrap();
+        for n in 0..20 {
+            fs::write(dir.join(format!("file {n}")), vec![n; 8192]).unwrap();
+        }
+        let big = File::create(dir.join("big")).unwrap();
+        for n in 0..16 {
+            big.write_all_at(&vec![n as u8; 1 << 20], n << 20).unwrap();
+        }
+        big.sync_all().unwrap();
+        drop(big);
+        for n in 0..20 {
+            fs::remove_file(dir.join(format!("file {n}"))).unwrap();
+        }
+        fs::remove_file(dir.join("big")).unwrap();
+        fs::remove_dir(&dir).unwrap();
+        mount.unmount().unwrap();
+        mount.wait().unwrap();
+        let ours = mount.stats().since(&stats);
+        drop((mount, volume));
+        let after = device.counted();
+        let [writes, merged, bytes, flushes] = [0, 1, 2, 3].map(|n| after[n] - before[n]);
+        let said = format!(
+            "{options}: {writes} writes and {merged}, {bytes} bytes, {flushes} flushes; {ours}"
+        );
+        assert_eq!(bytes, ours.get(Counter::WrittenBytes), "{said}");
+        assert_eq!(flushes, ours.get(Counter::Flushes), "{said}");
+        // The kernel takes what we write apart into pages of its cache, which may be large, and joins
+        // those that lie side by side. So only the number of bytes and flushes is ours.
+        assert!(writes > 0 && writes + merged <= bytes / 4096, "{said}");
+    }
+    fsck(&device.0);
+}
+
+/// A loop device that is there no more, or whose file was cut short.
+#[test]
+fn a_loop_device_that_shrinks() {
+    let place = Place::new("exfat_shrinks");
+    let image = place.dir().join("image");
+    if !mkfs(&image, 64, &["-c", "4K"]) {
+        return;
+    }
+    let device = Loop::attach(&image);
+    let options = MountOptions::parse("rw,dirsync").unwrap();
+    let volume = VolumeMut::open(&device.0, &options.open_options(), &options.write);
+    let mount = mount_volume(volume.unwrap().volume().clone(), &place.mnt(), &options).unwrap();
+    let path = |name: &str| place.mnt().join(name);
+    fs::write(path("one"), [1; 10_000]).unwrap();
+    // Bitmap and directories are near the start, most data behind.
+    File::options()
+        .write(true)
+        .open(&image)
+        .unwrap()
+        .set_len(1 << 20)
+        .unwrap();
+    let made: Vec<_> = (0..20)
+        .map(|n| fs::write(path(&format!("{n}")), [1; 1 << 16]))
+        .collect();
+    for error in made.into_iter().filter_map(Result::err) {
+        assert!(matches!(error.raw_os_error(), Some(5 | 30)), "{error}");
+    }
+    ended(mount);
+    device.detach();
+}

@@ -1,0 +1,255 @@
+//! Many readers wait for a source that gives nothing: all other requests are answered, readers that
+//! are killed go, and the mount ends when it is told to.
+
+use std::fs::{self, File};
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use forerun_fuse::{Mount, MountOptions, Unmounted, mount_reader};
+use forerun_io::MemorySource;
+use forerun_testkit::{DirectReaders, MemFsBuilder, MemImage, Piece, StalledSource, eventually};
+use forerun_vfs::FileSystem;
+use rustix::fs::Advice;
+
+use crate::common::{Place, can_mount, reader};
+
+/// Each reader reads its own page.
+const PAGE: usize = 4096;
+const PAGES: usize = 512;
+/// Files that nobody has looked at.
+const FILES: usize = 200;
+/// What the whole of a test may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A mount whose file `big` does not come.
+struct Scene {
+    mount: Option<Mount>,
+    source: StalledSource<MemorySource>,
+    place: Place,
+}
+
+fn image() -> (MemImage, Range<u64>) {
+    let mut builder = MemFsBuilder::new();
+    builder.align(PAGE);
+    let big = builder.file("big", [Piece::Stored(vec![7; PAGES * PAGE])]);
+    for n in 0..FILES {
+        builder.file(&format!("file{n}"), [Piece::Stored(b"small".to_vec())]);
+    }
+    let image = builder.build();
+    let mut start = 0;
+    let mut found = |extent: forerun_vfs::Extent| {
+        if let forerun_vfs::Place::Stored { offset, .. } = extent.place {
+            start = offset;
+        }
+        ControlFlow::Break(())
+    };
+    image.fs.map(big, 0..1, &mut found).unwrap();
+    (image, start..start + (PAGES * PAGE) as u64)
+}
+
+impl Scene {
+    fn new(
+        name: &str,
+        stalled: fn(MemorySource, Range<u64>) -> StalledSource<MemorySource>,
+    ) -> Self {
+        let (image, big) = image();
+        let source = stalled(image.source.clone(), big);
+        let place = Place::new(name);
+        let options = MountOptions::parse("threads=4").unwrap();
+        let engine = options.open_options().engine;
+        let reader = reader(image.driver(), Arc::new(source.clone()), &engine);
+        let mount = mount_reader(reader, &place.mnt(), &options).unwrap();
+        Self {
+            mount: Some(mount),
+            source,
+            place,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.mnt().join(name)
+    }
+
+    fn mount(&self) -> &Mount {
+        self.mount.as_ref().unwrap()
+    }
+
+    /// Readers of `big` that wait for it.
+    fn readers(&self, count: usize) -> DirectReaders {
+        DirectReaders::waiting(&self.path("big"), PAGE, count)
+    }
+
+    /// Readers whose requests have all come, and wait for the server. A reader can be asleep before the
+    /// mount has taken its request.
+    fn waiting(&self, count: usize) -> DirectReaders {
+        let readers = self.readers(count);
+        eventually("all requests wait", || self.mount().waiting().now == count);
+        readers
+    }
+
+    /// Ends the mount, and returns how long that took.
+    #[track_caller]
+    fn wait_for_end(&mut self) -> Duration {
+        let begin = Instant::now();
+        let mut mount = self.mount.take().unwrap();
+        within(PATIENCE, move || mount.wait().unwrap());
+        begin.elapsed()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.source.release();
+    }
+}
+
+/// What `work` gives, which must not take longer than this.
+#[track_caller]
+fn within<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, finished) = channel();
+    thread::spawn(move || done.send(work()));
+    match finished.recv_timeout(patience) {
+        Ok(result) => result,
+        Err(error) => panic!("after {patience:?}: {error}"),
+    }
+}
+
+/// Looks at files that the kernel has not heard of, and lists; gives how long each took.
+fn look_around(mnt: &Path) -> Vec<Duration> {
+    let timed = |look: &dyn Fn()| {
+        let begin = Instant::now();
+        look();
+        begin.elapsed()
+    };
+    let mut times: Vec<_> = (0..FILES)
+        .map(|n| {
+            let path = mnt.join(format!("file{n}"));
+            timed(&|| assert_eq!(fs::metadata(&path).unwrap().len(), 5))
+        })
+        .collect();
+    times.push(timed(&|| {
+        assert_eq!(fs::read_dir(mnt).unwrap().count(), FILES + 1);
+    }));
+    times.push(timed(&|| {
+        assert!(rustix::fs::statvfs(mnt).unwrap().f_blocks > 0)
+    }));
+    times.sort_unstable();
+    times
+}
+
+#[track_caller]
+fn assert_quick(times: &[Duration]) {
+    let (median, longest) = (times[times.len() / 2], times[times.len() - 1]);
+    assert!(median < Duration::from_millis(100), "{median:?}");
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
+}
+
+#[test]
+fn metadata_is_answered_while_readers_wait_for_a_server() {
+    let _no_storm = crate::CPUS.read();
+    if !can_mount() {
+        return;
+    }
+    for readers in [140, 500] {
+        let scene = Scene::new("lanes", StalledSource::server);
+        let _readers = scene.waiting(readers);
+        let mnt = scene.place.mnt();
+        assert_quick(&within(PATIENCE, move || look_around(&mnt)));
+        let waiting = scene.mount().waiting();
+        assert_eq!(waiting.now, readers, "{waiting:?}");
+        // What needs no server is answered on the spot, whatever waits.
+        assert_eq!((waiting.metadata, waiting.data), (0, readers as u64));
+        // Data that is here waits for none that is not.
+        let file = scene.path("file3");
+        assert_eq!(within(PATIENCE, move || fs::read(file)).unwrap(), b"small");
+    }
+}
+
+#[test]
+fn metadata_is_answered_while_readers_wait_for_a_disk() {
+    let _no_storm = crate::CPUS.read();
+    if !can_mount() {
+        return;
+    }
+    for readers in [140, 500] {
+        let scene = Scene::new("lanes-disk", StalledSource::disk);
+        let _readers = scene.readers(readers);
+        let mnt = scene.place.mnt();
+        assert_quick(&within(PATIENCE, move || look_around(&mnt)));
+        // Only the end of the process ends the reads that threads hang in.
+        assert!(scene.mount().ending().hangs());
+    }
+}
+
+#[test]
+fn killed_readers_go_and_free_their_threads() {
+    let _no_storm = crate::CPUS.read();
+    if !can_mount() {
+        return;
+    }
+    let scene = Scene::new("killed", StalledSource::server);
+    let mut readers = scene.waiting(500);
+    let begin = Instant::now();
+    readers.kill();
+    assert_eq!(readers.wait(), 0);
+    let (took, waiting) = (begin.elapsed(), scene.mount().waiting());
+    assert!(
+        !scene.mount().ending().hangs(),
+        "no taker waits for a server"
+    );
+    println!("500 readers were gone after {took:?}: {waiting:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert_eq!((waiting.now, waiting.refused), (0, 500), "{waiting:?}");
+    // The threads are free for others: more readers than there may be threads.
+    let readers = scene.waiting(140);
+    let waiting = scene.mount().waiting();
+    assert!(waiting.threads <= 64, "{waiting:?}");
+    scene.source.release();
+    assert_eq!(readers.wait(), 140);
+}
+
+#[test]
+fn a_mount_that_is_told_to_end_fails_the_reads_that_wait() {
+    let _no_storm = crate::CPUS.read();
+    if !can_mount() {
+        return;
+    }
+    let mut scene = Scene::new("ending", StalledSource::server);
+    let readers = scene.waiting(140);
+    let begin = Instant::now();
+    assert_eq!(scene.mount().unmount().unwrap(), Unmounted::StillInUse);
+    scene.mount().ending().begin();
+    assert_eq!(readers.wait(), 0);
+    let ended = scene.wait_for_end();
+    println!(
+        "readers and mount were gone after {:?}, {ended:?}",
+        begin.elapsed()
+    );
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn threads_that_hang_do_not_keep_a_mount() {
+    let _no_storm = crate::CPUS.read();
+    if !can_mount() {
+        return;
+    }
+    let mut scene = Scene::new("hung", StalledSource::disk);
+    // No file stays open, and the requests stay.
+    let file = File::open(scene.path("big")).unwrap();
+    for page in 0..16 {
+        let at = page * 32 * PAGE as u64;
+        rustix::fs::fadvise(&file, at, None, Advice::WillNeed).unwrap();
+    }
+    drop(file);
+    eventually("unmounted", || {
+        scene.mount().unmount().unwrap() == Unmounted::Done
+    });
+    let took = scene.wait_for_end();
+    println!("the mount ended after {took:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}

@@ -1,0 +1,106 @@
+//! What the tests of the cache share.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forerun_cache::{BlobSpec, Cache, CacheOptions, CachedBlob, ChunkTable, Digest, VerifiedTable};
+use forerun_io::{MemorySource, saturating_usize, u64_from};
+
+/// Chunk size of most tests: small, so that levels are cheap.
+pub const CHUNK: u32 = 4096;
+pub const CHUNK_LEN: usize = 4096;
+
+/// Bytes of an image in which no two chunks are equal.
+pub fn image(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = forerun_testkit::rng::Rng::new(seed);
+    let words = std::iter::from_fn(|| Some(rng.next_u64().to_le_bytes()));
+    words.flatten().take(len).collect()
+}
+
+/// The table of an image.
+pub fn table(bytes: &[u8], chunk: u32) -> ChunkTable {
+    ChunkTable::of_source(&MemorySource::new(bytes), chunk).unwrap()
+}
+
+/// The table of an image, to be verified.
+pub fn verified(bytes: &[u8], chunk: u32) -> Arc<VerifiedTable> {
+    let table = table(bytes, chunk);
+    let (geometry, root) = (table.geometry(), table.root());
+    let source = Arc::new(MemorySource::new(table.into_bytes()));
+    Arc::new(VerifiedTable::new(source, geometry, root).unwrap())
+}
+
+/// How an image is known to the cache.
+pub fn spec(bytes: &[u8], with_table: bool) -> BlobSpec {
+    let table = with_table.then(|| verified(bytes, CHUNK));
+    BlobSpec {
+        identity: Digest::of(bytes).to_string(),
+        len: u64_from(bytes.len()),
+        chunk_size: CHUNK,
+        table,
+        temporary: false,
+        label: "an image".to_string(),
+    }
+}
+
+/// A directory in memory where there is such: for tests that simulate power cuts.
+pub fn memory_dir() -> tempfile::TempDir {
+    forerun_testkit::memory_dir("cache", 64 << 20)
+}
+
+/// A cache that makes nothing durable by itself.
+pub fn quiet(dir: &Path) -> Cache {
+    let mut options = CacheOptions::default();
+    options.flush_after = Duration::from_secs(3600);
+    options.flush_bytes = u64::MAX;
+    Cache::open(dir, options).unwrap()
+}
+
+/// Stores the chunks of the image that lie in `chunks`.
+pub fn store(blob: &CachedBlob, bytes: &[u8], chunks: Range<u64>) {
+    let place = blob.geometry().bytes_of(&chunks);
+    blob.store(chunks.start, &bytes[slice(&place)]).unwrap();
+}
+
+/// A range of bytes of an image in memory.
+pub fn slice(range: &Range<u64>) -> Range<usize> {
+    saturating_usize(range.start)..saturating_usize(range.end)
+}
+
+/// What is read of a blob is what the image has there, or is refused as missing. Gives the chunks
+/// that were served.
+pub fn compare(blob: &CachedBlob, bytes: &[u8]) -> Vec<u64> {
+    let mut served = Vec::new();
+    for chunk in 0..blob.geometry().chunks() {
+        let place = blob.geometry().bytes_of(&(chunk..chunk + 1));
+        let expected = &bytes[slice(&place)];
+        let mut out = vec![0x5A; expected.len()];
+        match blob.read_exact_at(place.start, &mut out) {
+            Ok(()) => {
+                assert!(out == expected, "chunk {chunk} is wrong");
+                served.push(chunk);
+            }
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}"),
+        }
+    }
+    served
+}
+
+/// Copies a cache directory as it is now, locks and times aside.
+pub fn copy_tree(from: &Path, to: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir_all(to).unwrap();
+    std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o700)).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_tree(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).unwrap();
+        }
+    }
+}

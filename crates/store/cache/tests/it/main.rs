@@ -1,0 +1,16 @@
+//! The integration tests of `forerun-cache`: one program, because linking takes longer than most tests.
+#![allow(
+    clippy::as_conversions,
+    clippy::panic,
+    clippy::single_range_in_vec_init,
+    clippy::unwrap_used
+)]
+
+mod blob;
+mod common;
+mod crash;
+mod eviction;
+mod full;
+mod powercut;
+mod processes;
+mod table;

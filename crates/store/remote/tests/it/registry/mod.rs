@@ -1,0 +1,10 @@
+//! Registries: Debian's docker-registry, and servers of our own that do what it never would.
+
+mod auth;
+mod fake;
+mod fuzz_entries;
+mod hostile;
+mod mirrors;
+mod push_pull;
+mod store;
+mod support;

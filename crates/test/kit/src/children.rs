@@ -1,0 +1,72 @@
+//! Programs that a test starts, and what the start does to the tests beside it.
+//!
+//! From `fork` until `exec`, a child has copies of all open files of its process. For that moment a lock
+//! stays held and a mount stays busy although the test has closed its last file. A test that would take
+//! that for a defect calls [`forbid`]; the tests beside it start their programs with [`spawn`] and
+//! [`output`], which wait.
+//!
+//! What a test measures of its whole process, such as memory, takes a process without other tests:
+//! [`alone`].
+
+use std::io;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+static STARTS: RwLock<()> = RwLock::new(());
+/// Names the test that this process runs alone.
+const ALONE: &str = "FORERUN_TEST_ALONE";
+
+/// No program is started by [`spawn`] or [`output`] while this exists.
+#[derive(Debug)]
+pub struct Forbidden {
+    _read: RwLockReadGuard<'static, ()>,
+}
+
+/// Waits until no child is between `fork` and `exec`, and holds back the others.
+///
+/// The same thread must start nothing before it drops what this returns: it would wait for itself.
+#[must_use]
+pub fn forbid() -> Forbidden {
+    let read = STARTS.read().unwrap_or_else(PoisonError::into_inner);
+    Forbidden { _read: read }
+}
+
+/// Starts a program. Returns once the child has executed it and has no copies of open files.
+///
+/// # Errors
+/// Those of [`Command::spawn`].
+pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    let _write = STARTS.write().unwrap_or_else(PoisonError::into_inner);
+    command.spawn()
+}
+
+/// Starts a program as [`spawn`] does, with nothing to read, waits for its end and returns what it wrote.
+///
+/// # Errors
+/// Those of [`Command::output`].
+pub fn output(command: &mut Command) -> io::Result<Output> {
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    spawn(command)?.wait_with_output()
+}
+
+/// Returns whether this process runs no test but `name`, which is the caller's with its modules. If there
+/// are other tests, runs the caller once more, in a process of its own.
+///
+/// # Panics
+/// If the test fails in its own process, or if no test has that name.
+#[must_use]
+pub fn alone(name: &str) -> bool {
+    if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
+        return true;
+    }
+    let program = std::env::current_exe().expect("the running program has a path");
+    let mut command = Command::new(program);
+    command.args(["--exact", name, "--nocapture"]);
+    let ran = output(command.env(ALONE, name)).expect("the program starts again");
+    let text = String::from_utf8_lossy(&ran.stdout);
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{text}\n{errors}");
+    assert!(text.contains(" 1 passed"), "no test is {name}: {text}");
+    false
+}

@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Error, FileType, NodeId, Result, check_name};
+use forerun_vfs::{Bound, Error, FileType, NodeId, Result, check_name};
 
 use crate::error::Check;
 use crate::image::Image;
@@ -227,7 +227,7 @@ impl<'a> Scan<'a> {
             }
             if u64_from(directory.entries.len()) >= limits.dir_entries {
                 let what = format!("number of entries of directory {}", self.dir);
-                let error = Error::limit(what, limits.dir_entries);
+                let error = Error::limit(Bound::Entries, what, limits.dir_entries);
                 directory.damage.get_or_insert(error);
                 return ControlFlow::Break(());
             }

@@ -1,16 +1,14 @@
 //! SquashFS and composefs images by the kernel's drivers.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
 
 use std::fs;
 use std::path::PathBuf;
 
-use common::{Place, Seen, can_mount, open};
 use forerun::vfs::Verity;
 use forerun::{Image, OpenOptions, RomfsOptions, Writer};
 use forerun_kernel::{Error, Options, Route, Way};
 use forerun_testkit::Keeps;
+
+use crate::common::{Place, Seen, can_mount, open};
 
 /// ENOENT and EIO of errno(3): what overlayfs says of an object that is not there has changed.
 const NO_OBJECT: [Option<i32>; 2] = [Some(2), Some(5)];

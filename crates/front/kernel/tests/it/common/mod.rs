@@ -1,6 +1,4 @@
 //! Places to mount on, images to mount, and what must not be left behind.
-// Each test binary uses its own part of this, and none is documented for users.
-#![allow(dead_code, missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,6 @@
 //! An image behind a server and a proxy, and the process that fills a mount of it, to be killed.
+
 // Each part of it is used by the tests of one file.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::as_conversions
-)]
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -38,7 +33,7 @@ const CGROUP: &str = "FORERUN_TEST_CGROUP";
 const BLOCK: usize = 4096;
 /// Has this program be a filler.
 const FILLER_ARGS: [&str; 4] = [
-    "filler_process",
+    "on_demand::filler_process",
     "--exact",
     "--nocapture",
     "--test-threads=1",
@@ -58,7 +53,7 @@ pub fn big() -> Vec<u8> {
 }
 
 pub fn guard_args() -> GuardArgs {
-    let args = ["guard_process", "--exact", "--test-threads=1"];
+    let args = ["on_demand::guard_process", "--exact", "--test-threads=1"];
     GuardArgs {
         args: args.map(Into::into).to_vec(),
         filler: None,

@@ -1,21 +1,18 @@
 //! EROFS images at a server, mounted by the kernel while they are being fetched.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
-mod on_demand_support;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 use std::time::Duration;
 
-use common::{Seen, can_mount, open, run};
 use forerun::remote::{self, RemoteOptions};
 use forerun::{Compression, FillEncoding, Image, OpenOptions};
 use forerun_kernel::{Ended, Error, GuardArgs, Options, Way, mount_remote, run_guard, umount};
 use forerun_testkit::fault_proxy::Network;
 use forerun_testkit::require;
-use on_demand_support::{Cgroup, Served, big, end, forget, guard_args, wait_for_file};
+
+use crate::common::{Seen, can_mount, open, run};
+use crate::on_demand_support::{self, Cgroup, Served, big, end, forget, guard_args, wait_for_file};
 
 /// Not a test: what the guard of the tests below runs in its process.
 #[test]

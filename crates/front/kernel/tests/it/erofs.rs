@@ -1,16 +1,14 @@
 //! EROFS images mounted by the kernel show what our driver reads, from the file and through a loop
 //! device, and nothing is left of a mount that has ended or failed.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
 
 use std::fs;
 use std::path::Path;
 
-use common::{Place, Seen, can_mount, open, run};
 use forerun::{Compression, FillEncoding, OpenOptions};
 use forerun_kernel::{Error, Options, Route, Way, image_of, is_ours};
 use forerun_testkit::require;
+
+use crate::common::{Place, Seen, can_mount, open, run};
 
 /// ENOTBLK: from the file it cannot be read, by this kernel or on this file system.
 const NOT_FROM_FILES: i32 = 15;

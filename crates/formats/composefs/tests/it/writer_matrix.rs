@@ -1,14 +1,10 @@
 //! Every option of the writer, judged by Linux: the image mounted as EROFS, below overlayfs with the
 //! objects. `digests.rs` compares images with those of the reference implementation.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::Mounted;
 use forerun_build::Tree;
 use forerun_composefs::write::{ComposefsOptions, write};
 use forerun_testkit::everything::{Xattrs, small, xattrs_of};
@@ -16,6 +12,8 @@ use forerun_testkit::matrix::{Judged, Row, Table, judge_all};
 use forerun_testkit::trees::scanned;
 use forerun_testkit::{Keeps, TempDir, TreeModel, require, temp_dir};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use crate::common::Mounted;
 
 fn rows(stores: &Path) -> Vec<Row<ComposefsOptions>> {
     let mut rows = Vec::new();

@@ -1,6 +1,5 @@
 //! Trees from text in the format of composefs-dump(5), which the reference implementation reads and
 //! writes: how trees come into these tests and into the reference alike.
-#![allow(dead_code)]
 
 use std::collections::HashMap;
 

@@ -1,17 +1,15 @@
 //! Images are those of the reference implementation, byte for byte: their digests are compared with
 //! those that mkcomposefs 1.0.8 made of the same trees.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use common::dump;
 use forerun_build::{BuildError, Content, HostFile, NewNode, NodeKind, ScanOptions, Tree, scan};
 use forerun_composefs::write::{ComposefsOptions, FileData, Files, write, write_metadata};
 use forerun_composefs::{ObjectStore, Stored, digest_of, measure};
+
+use crate::common::{self, dump};
 
 /// Contents that nearly fill blocks, in files and in links.
 fn borders() -> String {

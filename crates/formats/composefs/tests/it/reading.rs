@@ -1,8 +1,5 @@
 //! Reading through redirects: when objects are looked up, what is checked of them, and what happens
 //! when they are missing, changed, or not objects at all.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::fs::File;
 use std::io;
@@ -12,7 +9,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{content, open, pack, tree_of};
 use forerun_build::{NewNode, NodeKind, Tree};
 use forerun_composefs::write::{ComposefsOptions, FileData, Files, write_metadata};
 use forerun_composefs::{Digest, ObjectStore, Objects, digest_of};
@@ -21,6 +17,8 @@ use forerun_io::ReadAt;
 use forerun_vfs::{
     BlobName, Device, DirCursor, Error, FileType, NodeId, ResolveBlob, Result, Verity,
 };
+
+use crate::common::{self, content, open, pack, tree_of};
 
 /// Counts what is opened.
 struct Counting {

@@ -1,17 +1,15 @@
 //! Images with one byte changed, anywhere: an error or another tree, never a panic or an endless walk,
 //! and no file but objects of the store is opened.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use common::{content, open, pack, tree_of};
 use forerun_composefs::{ObjectStore, Objects, referenced};
 use forerun_io::MemorySource;
 use forerun_vfs::{FileType, OpenWith, Verity};
+
+use crate::common::{content, open, pack, tree_of};
 
 /// Looks at everything, whatever it gives.
 fn look(image: &[u8], store: &std::path::Path) {

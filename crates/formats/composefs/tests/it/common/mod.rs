@@ -1,5 +1,4 @@
 //! What several of these tests need.
-#![allow(dead_code, clippy::unwrap_used, clippy::as_conversions)]
 
 pub mod dump;
 

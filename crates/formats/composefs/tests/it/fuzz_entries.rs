@@ -1,6 +1,5 @@
 //! What the fuzz targets call, over their seeds and some thousand mutations that are the same each
 //! time: so that it runs without a nightly compiler.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use forerun_composefs::fuzzing;
 use forerun_testkit::mutate::{each, is_located};

@@ -1,18 +1,16 @@
 //! Linux as the oracle: our image, mounted as EROFS with overlayfs and a layer of data over it, reads
 //! as the source and as our own reading.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Mounted, make_host_tree, open};
 use forerun_build::{NewNode, NodeKind, ScanOptions, Tree, scan};
 use forerun_composefs::{ObjectStore, Objects};
 use forerun_testkit::{Keeps, TreeModel, require};
 use forerun_vfs::{Device, Verity};
+
+use crate::common::{self, Mounted, make_host_tree, open};
 
 fn attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     use std::os::unix::ffi::OsStringExt;

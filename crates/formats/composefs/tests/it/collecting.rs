@@ -1,15 +1,13 @@
 //! Which objects are removed.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use common::{content, objects, pack, tree_of};
 use forerun_composefs::{ObjectStore, collect, digest_of, referenced};
 use forerun_io::MemorySource;
 use forerun_vfs::OpenWith;
+
+use crate::common::{content, objects, pack, tree_of};
 
 #[test]
 fn only_what_no_image_refers_to_is_removed() {

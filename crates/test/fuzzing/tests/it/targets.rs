@@ -1,6 +1,5 @@
 //! Runs every target over its seeds and the inputs that are kept of it, as libFuzzer would, and compares
 //! the table of targets with what there is for each.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -6,7 +6,7 @@ use std::fs::File;
 
 use forerun_composefs::write::{ComposefsOptions, write_metadata};
 
-#[path = "../tests/common/dump.rs"]
+#[path = "../tests/it/common/dump.rs"]
 mod dump;
 
 fn main() {

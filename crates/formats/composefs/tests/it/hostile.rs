@@ -1,0 +1,73 @@
+//! Images with one byte changed, anywhere: an error or another tree, never a panic or an endless walk,
+//! and no file but objects of the store is opened.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use forerun_composefs::{ObjectStore, Objects, referenced};
+use forerun_io::MemorySource;
+use forerun_vfs::{FileType, OpenWith, Verity};
+
+use crate::common::{content, open, pack, tree_of};
+
+/// Looks at everything, whatever it gives.
+fn look(image: &[u8], store: &std::path::Path) {
+    let objects = Objects::new(ObjectStore::open(store).unwrap());
+    let Ok(reader) = open(image, Arc::new(objects), Verity::On) else {
+        return;
+    };
+    let fs = reader.fs();
+    let _ = (fs.volume(), fs.describe(None));
+    for entry in reader.walk(fs.root()).take(2000) {
+        let Ok(entry) = entry else { break };
+        let _ = fs.xattrs(entry.node, &mut |_, _| ());
+        let _ = fs.describe(Some(entry.node));
+        let _ = fs.backing(entry.node);
+        if entry
+            .metadata
+            .is_ok_and(|metadata| metadata.kind == FileType::Regular)
+        {
+            let _ = fs.map(entry.node, 0..100, &mut |_| ControlFlow::Continue(()));
+            let _ = reader.open(entry.node);
+            let _ = reader.read(entry.node, 0, 1 << 16);
+        }
+    }
+}
+
+#[test]
+fn one_changed_byte_anywhere() {
+    let dir = forerun_testkit::temp_dir("composefs-mutations");
+    let store = dir.path().join("store");
+    let image = pack(
+        &tree_of(&[
+            ("a", content(100)),
+            ("gone", content(5000)),
+            ("s", content(9)),
+        ]),
+        &store,
+    );
+    look(&image, &store);
+    // All of the header, the superblock and the inodes of files; of the rest, every seventh byte.
+    let parts = [0..16, 1024..1216, 0x1aa0..0x2800];
+    let positions: Vec<usize> = parts
+        .into_iter()
+        .flatten()
+        .chain((0..image.len()).step_by(7))
+        .filter(|&at| at < image.len())
+        .collect();
+    for at in positions {
+        for value in [image[at] ^ 1, image[at] ^ 0x80, 0xff, b'.'] {
+            let mut changed = image.clone();
+            changed[at] = value;
+            look(&changed, &store);
+            if at % 5 == 0 {
+                let source = Arc::new(MemorySource::new(changed));
+                let _ = referenced(OpenWith::new(source), &mut HashSet::new());
+            }
+        }
+    }
+    for len in (0..image.len()).step_by(509) {
+        look(&image[..len], &store);
+    }
+}

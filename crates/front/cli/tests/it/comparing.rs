@@ -1,0 +1,147 @@
+//! diff: what it prints, and the exit codes.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::common::Fixture;
+
+fn fixture() -> Option<Fixture> {
+    let fixture = Fixture::new()?;
+    let tree = fixture.path("tree");
+    fs::write(tree.join("etc/passwd"), "root:x:1:0\n").unwrap();
+    fs::write(tree.join("new"), "new").unwrap();
+    fs::remove_dir(tree.join("etc/empty")).unwrap();
+    Some(fixture)
+}
+
+const NOTE: &str =
+    "forerun: owners, times and permissions were not compared: one side keeps none\n";
+
+#[test]
+fn the_same_is_the_same() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    for (left, right) in [("a.img", "a.img"), ("a.img", "tree"), ("tree", "a.img")] {
+        let same = fixture.run(&["diff", left, right]);
+        assert_eq!(
+            (same.code, same.text(), same.stderr.as_str()),
+            (Some(0), "", NOTE)
+        );
+    }
+    fixture.run(&["diff", "-q", "tree", "tree"]).ok();
+}
+
+#[test]
+fn each_difference_is_a_line() {
+    let Some(fixture) = fixture() else {
+        return;
+    };
+    let lines = fixture.run(&["diff", "-q", "a.img", "tree"]);
+    assert_eq!((lines.code, lines.stderr.as_str()), (Some(1), ""));
+    assert_eq!(
+        lines.text(),
+        "removed: /etc/empty: directory\nchanged: /etc/passwd: content from byte 7 on\n\
+         added: /new: file\n"
+    );
+    let brief = fixture.run(&["diff", "-q", "--brief", "tree", "a.img"]);
+    assert_eq!(
+        (brief.code, brief.text()),
+        (
+            Some(1),
+            "added: /etc/empty\nchanged: /etc/passwd\nremoved: /new\n"
+        )
+    );
+    let args = [
+        "diff",
+        "-q",
+        "--exclude",
+        "/etc",
+        "--exclude",
+        "new",
+        "tree",
+        "a.img",
+    ];
+    fixture.run(&args).ok();
+    let args = [
+        "diff",
+        "-q",
+        "--include",
+        "pass*",
+        "--brief",
+        "tree",
+        "a.img",
+    ];
+    assert_eq!(fixture.run(&args).text(), "changed: /etc/passwd\n");
+}
+
+#[test]
+fn json_holds_both_values() {
+    let Some(fixture) = fixture() else {
+        return;
+    };
+    let found = fixture.run(&["diff", "--json", "a.img", "tree"]);
+    assert_eq!((found.code, found.stderr.as_str()), (Some(1), ""));
+    let value = found.json();
+    assert_eq!(
+        (&value["left"], &value["right"]),
+        (&json!("a.img"), &json!("tree"))
+    );
+    assert_eq!(
+        (&value["same"], &value["without_owners"]),
+        (&json!(false), &json!(true))
+    );
+    assert_eq!(
+        value["differences"],
+        json!([
+            {"path": "/etc/empty", "change": "removed", "left": "directory", "right": null},
+            {"path": "/etc/passwd", "change": "content", "offset": 7},
+            {"path": "/new", "change": "added", "left": null, "right": "file"},
+        ])
+    );
+    let brief = fixture
+        .run(&["diff", "--json", "--brief", "a.img", "tree"])
+        .json();
+    assert_eq!(
+        brief["differences"][1],
+        json!({"path": "/etc/passwd", "change": "changed"})
+    );
+}
+
+#[test]
+fn trouble_is_no_difference() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    fs::write(fixture.path("text"), "no image").unwrap();
+    let image = fs::read(fixture.path("a.img")).unwrap();
+    fs::write(fixture.path("short.img"), &image[..1000]).unwrap();
+    for (args, code, expected) in [
+        (
+            &["diff", "a.img", "nope"][..],
+            4,
+            "forerun: nope: No such file",
+        ),
+        (&["diff", "text", "a.img"], 3, "forerun: text: not a "),
+        (
+            &["diff", "a.img", "short.img"],
+            6,
+            "forerun: short.img: damaged",
+        ),
+        (
+            &["diff", "--ignore", "size", "a.img", "a.img"],
+            2,
+            "error: invalid value 'size'",
+        ),
+        (
+            &["diff", "a.img"],
+            2,
+            "error: the following required arguments",
+        ),
+    ] {
+        let ran = fixture.run(args);
+        assert_eq!(ran.code, Some(code), "{args:?} {}", ran.stderr);
+        assert!(ran.stderr.starts_with(expected), "{args:?} {}", ran.stderr);
+    }
+}

@@ -1,0 +1,217 @@
+//! composefs on the command line: made, read, converted, mounted without privileges, collected.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
+
+use forerun::composefs::digest_of;
+use forerun_testkit::{TempDir, require, temp_dir};
+
+use crate::common::{Ran, command, in_namespace, ran};
+
+/// A directory with `tree`, and `image` and `store` made of it.
+fn made() -> TempDir {
+    let dir = temp_dir("composefs-cli");
+    fs::create_dir_all(dir.path().join("tree/sub")).unwrap();
+    for (name, len) in [("small", 10), ("large", 10_000), ("sub/twin", 10_000)] {
+        fs::write(dir.path().join("tree").join(name), vec![b'x'; len]).unwrap();
+    }
+    let args = [
+        "pack",
+        "--format",
+        "composefs",
+        "--objects",
+        "store",
+        "tree",
+        "image",
+    ];
+    forerun(dir.path(), &args).ok();
+    dir
+}
+
+fn forerun(dir: &Path, args: &[&str]) -> Ran {
+    ran(command(args).current_dir(dir).output().unwrap())
+}
+
+#[test]
+fn images_are_read_with_their_store_and_not_without() {
+    let dir = made();
+    let at = dir.path();
+    let with = ["--objects", "store", "--verity", "require"];
+    let cat = [&["cat"], &with[..], &["image", "/sub/twin"]].concat();
+    assert_eq!(forerun(at, &cat).ok().stdout, vec![b'x'; 10_000]);
+    forerun(at, &[&["check"], &with[..], &["image"]].concat()).ok();
+    forerun(
+        at,
+        &[&["extract", "-C", "out"], &with[..], &["image"]].concat(),
+    )
+    .ok();
+    assert_eq!(fs::read(at.join("out/large")).unwrap(), vec![b'x'; 10_000]);
+    assert_eq!(
+        forerun(at, &["cat", "image", "/small"]).ok().stdout,
+        vec![b'x'; 10]
+    );
+    assert_ne!(forerun(at, &["cat", "image", "/large"]).code, Some(0));
+    let args = [
+        "convert",
+        "--format",
+        "squashfs",
+        "--from-objects",
+        "store",
+        "image",
+        "sqsh",
+    ];
+    forerun(at, &args).ok();
+    assert_eq!(
+        forerun(at, &["cat", "sqsh", "/large"]).ok().stdout,
+        vec![b'x'; 10_000]
+    );
+    let refused = forerun(at, &["pack", "--format", "composefs", "tree", "other"]);
+    assert_eq!(refused.code, Some(2));
+}
+
+#[test]
+fn objects_that_no_image_needs_are_removed() {
+    let dir = made();
+    let at = dir.path();
+    let object = forerun(at, &["gc", "-q", "-n", "--all", "--objects", "store"]).ok();
+    let object = at.join("store").join(object.text().trim());
+    assert!(object.is_file(), "twins are one object");
+    forerun(at, &["gc", "-q", "--objects", "store", "image"]).ok();
+    assert!(object.exists());
+    fs::write(at.join("damaged"), "not an image").unwrap();
+    let refused = forerun(at, &["gc", "-q", "--objects", "store", "damaged"]);
+    assert_ne!(refused.code, Some(0));
+    assert!(object.exists());
+    forerun(at, &["gc", "-q", "--all", "--objects", "store"]).ok();
+    assert!(!object.exists());
+}
+
+#[test]
+fn a_user_without_privileges_mounts_in_a_namespace_of_his_own() {
+    let programs = ["setpriv", "unshare"].map(require::program);
+    if !require::root() || !require::fuse() || programs.contains(&None) {
+        return;
+    }
+    let dir = made();
+    let script = "set -e; \"$0\" mount -o objects=store,verity=on image mnt; \
+                  ls -lR mnt > listing; cmp mnt/large tree/large; cmp mnt/small tree/small; \
+                  \"$0\" umount mnt";
+    in_namespace(dir.path(), script);
+}
+
+#[test]
+fn programs_run_from_a_mount_in_a_sandbox() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let dir = made();
+    let at = dir.path();
+    fs::copy("/bin/sh", at.join("tree/shell")).unwrap();
+    let pack = ["pack", "-q", "--force", "--format", "composefs"];
+    let pack = [&pack[..], &["--objects", "store", "tree", "image"]].concat();
+    forerun(at, &pack).ok();
+    fs::create_dir(at.join("mnt")).unwrap();
+    forerun(at, &["mount", "-o", "objects=store", "image", "mnt"]).ok();
+    let shell = Command::new(at.join("mnt/shell"))
+        .args(["-c", "exit 7"])
+        .status();
+    forerun(at, &["umount", "mnt"]).ok();
+    assert_eq!(shell.unwrap().code(), Some(7));
+}
+
+#[test]
+fn the_digest_of_the_image_is_told() {
+    let dir = made();
+    let at = dir.path();
+    let expected = digest_of(&fs::read(at.join("image")).unwrap()).to_string();
+    let pack = |more: &[&str]| {
+        let pack = ["pack", "--format", "composefs", "--objects", "store"];
+        forerun(at, &[&pack[..], more].concat()).ok()
+    };
+    assert_eq!(pack(&["tree", "a"]).text(), format!("{expected}\n"));
+    assert_eq!(pack(&["--json", "tree", "b"]).json()["digest"], *expected);
+    assert_eq!(pack(&["--quiet", "tree", "c"]).text(), "");
+    // Standard output is the image.
+    assert_eq!(
+        pack(&["tree", "-"]).stdout,
+        fs::read(at.join("image")).unwrap()
+    );
+}
+
+/// Offset of `feature_compat` in an image; its first bit says that the superblock has a checksum.
+const FEATURE_COMPAT: usize = 1024 + 8;
+
+/// Sets the size of a file that is `from` bytes long to 2^60, and leaves the checksum out.
+fn with_absurd_size(image: &Path, from: u64) {
+    let mut bytes = fs::read(image).unwrap();
+    let size = from.to_le_bytes();
+    let at = bytes.windows(8).position(|window| window == size).unwrap();
+    bytes[at..at + 8].copy_from_slice(&(1_u64 << 60).to_le_bytes());
+    bytes[FEATURE_COMPAT] &= !1;
+    fs::write(image, bytes).unwrap();
+}
+
+#[test]
+fn a_file_of_absurd_size_ends_every_command_at_once() {
+    let dir = temp_dir("absurd");
+    let at = dir.path();
+    fs::create_dir(at.join("tree")).unwrap();
+    // A time of its own needs the long form of the inode, which has 64 bits for the size.
+    for (name, nanoseconds) in [("large", 9), ("one", 7), ("two", 7), ("three", 7)] {
+        let mut file = fs::File::create(at.join("tree").join(name)).unwrap();
+        file.write_all(&[b'x'; 54_321][usize::from(nanoseconds == 7)..])
+            .unwrap();
+        let time = Duration::new(1 << 30, nanoseconds);
+        file.set_modified(SystemTime::UNIX_EPOCH + time).unwrap();
+    }
+    let pack = [
+        "pack",
+        "--format",
+        "composefs",
+        "--objects",
+        "store",
+        "tree",
+        "absurd.cfs",
+    ];
+    forerun(at, &pack).ok();
+    let pack = [
+        "pack",
+        "--format",
+        "erofs",
+        "--no-inline",
+        "tree",
+        "absurd.erofs",
+    ];
+    forerun(at, &pack).ok();
+    for image in ["absurd.cfs", "absurd.erofs"] {
+        with_absurd_size(&at.join(image), 54_321);
+    }
+    for (image, objects, file) in [
+        ("absurd.cfs", &["--objects", "store"][..], "/large"),
+        ("absurd.cfs", &[], "/large"),
+        ("absurd.erofs", &[], "/large"),
+    ] {
+        let listed = forerun(at, &["ls", "-lR", image]).ok();
+        assert!(
+            listed.text().contains("1152921504606846976"),
+            "{}",
+            listed.text()
+        );
+        for args in [
+            &["check", image][..],
+            &["tar", "--force", "-o", "out.tar", image],
+            &["extract", "--force", "-C", "out", image],
+            &["cat", image, file],
+            &["diff", image, image],
+        ] {
+            let start = Instant::now();
+            let ran = forerun(at, &[args, objects].concat());
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(10), "{args:?} took {took:?}");
+            assert!(matches!(ran.code, Some(1 | 4 | 6)), "{args:?}: {ran:?}");
+        }
+    }
+}

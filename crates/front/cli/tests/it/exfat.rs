@@ -1,0 +1,207 @@
+//! exFAT on the command line: made, told of, named, read.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+
+use forerun::MemorySource;
+use forerun_testkit::exfat_judge::judge;
+use forerun_testkit::{TempDir, temp_dir};
+
+use crate::common::{Ran, command, ran};
+
+/// A directory with `tree`: a file, a directory, a file in it.
+fn tree() -> TempDir {
+    let dir = temp_dir("exfat-cli");
+    fs::create_dir_all(dir.path().join("tree/sub")).unwrap();
+    fs::write(dir.path().join("tree/file"), vec![b'x'; 10_000]).unwrap();
+    fs::write(dir.path().join("tree/sub/second"), "second").unwrap();
+    dir
+}
+
+fn forerun(dir: &Path, args: &[&str]) -> Ran {
+    ran(command(args).current_dir(dir).output().unwrap())
+}
+
+fn pack(dir: &Path, options: &[&str]) -> Ran {
+    let args = [
+        &["pack", "--format", "exfat", "--force"],
+        options,
+        &["tree", "image"],
+    ]
+    .concat();
+    forerun(dir, &args)
+}
+
+#[test]
+fn a_volume_of_a_given_length_is_sparse_and_reads_back() {
+    let dir = tree();
+    let at = dir.path();
+    let options = [
+        "--volume-size",
+        "64G",
+        "--label",
+        "CARD",
+        "--serial",
+        "1234-ABCD",
+    ];
+    pack(at, &options).ok();
+    let metadata = at.join("image").metadata().unwrap();
+    assert_eq!(metadata.len(), 64 << 30);
+    assert!(
+        metadata.blocks() * 512 < 1 << 20,
+        "{} blocks",
+        metadata.blocks()
+    );
+    assert_eq!(
+        forerun(at, &["cat", "image", "/sub/second"]).ok().stdout,
+        b"second"
+    );
+    assert_eq!(forerun(at, &["label", "image"]).ok().text(), "CARD\n");
+    forerun(at, &["check", "image"]).ok();
+    forerun(at, &["extract", "-C", "out", "image"]).ok();
+    assert_eq!(fs::read(at.join("out/file")).unwrap(), vec![b'x'; 10_000]);
+}
+
+#[test]
+fn a_label_is_changed_in_place() {
+    let dir = tree();
+    let at = dir.path();
+    pack(at, &[]).ok();
+    assert_eq!(forerun(at, &["label", "image"]).ok().text(), "");
+    forerun(at, &["label", "image", "f\u{fc}nf"]).ok();
+    assert_eq!(forerun(at, &["label", "image"]).ok().text(), "f\u{fc}nf\n");
+    let json = forerun(at, &["--json", "label", "image"]).ok().json();
+    assert_eq!(json["label"], "f\u{fc}nf");
+    let report = judge(&MemorySource::new(fs::read(at.join("image")).unwrap())).unwrap();
+    assert!(report.clean(), "{:?}", report.findings);
+    forerun(at, &["label", "image", "longer than that"]).fails(
+        1,
+        "forerun: image: invalid name: longer than 11 UTF-16 units",
+    );
+    forerun(at, &["label", "image", ""]).ok();
+    assert_eq!(forerun(at, &["label", "image"]).ok().text(), "");
+}
+
+#[test]
+fn what_is_left_out_is_told() {
+    let dir = tree();
+    let at = dir.path();
+    symlink("file", at.join("tree/link")).unwrap();
+    fs::hard_link(at.join("tree/file"), at.join("tree/twin")).unwrap();
+    pack(at, &[]).fails(
+        6,
+        "forerun: image: 1 symbolic link left out, as exfat has none: /link\n  hint: --exclude leaves them out silently\n\
+         forerun: image: 1 hard link stored as a file of its own, as exfat has none: /twin",
+    );
+    assert_eq!(
+        forerun(at, &["cat", "image", "/twin"]).ok().stdout,
+        vec![b'x'; 10_000]
+    );
+}
+
+#[test]
+fn names_that_do_not_fit_are_listed() {
+    let dir = tree();
+    let at = dir.path();
+    for name in ["FILE", "a:b"] {
+        fs::write(at.join("tree").join(name), "").unwrap();
+    }
+    let ran = pack(at, &[]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    for part in ["file: differs only in case from FILE", "a:b: invalid name"] {
+        assert!(ran.stderr.contains(part), "{part} in {}", ran.stderr);
+    }
+    assert!(!at.join("image").exists());
+}
+
+#[test]
+fn the_same_input_gives_the_same_volume_through_a_pipe_too() {
+    let dir = tree();
+    let at = dir.path();
+    let pack = || {
+        let mut command = command(&["pack", "--format", "exfat", "tree", "-"]);
+        let output = command
+            .env("SOURCE_DATE_EPOCH", "1600000000")
+            .current_dir(at)
+            .output();
+        ran(output.unwrap()).ok().stdout
+    };
+    let first = pack();
+    let file = fs::File::options()
+        .write(true)
+        .open(at.join("tree/file"))
+        .unwrap();
+    file.set_modified(std::time::SystemTime::now()).unwrap();
+    assert!(first == pack());
+    let report = judge(&MemorySource::new(first)).unwrap();
+    assert!(report.clean(), "{:?}", report.findings);
+}
+
+#[test]
+fn options_of_others_and_out_of_range_are_refused() {
+    let dir = tree();
+    for (options, message) in [
+        (
+            ["--all-root"].as_slice(),
+            "--all-root means nothing here: exfat keeps no owners",
+        ),
+        (
+            &["--compressor", "zstd"],
+            "--compressor is an option of squashfs and erofs; the image is to be exfat",
+        ),
+        (
+            &["--uuid", "01234567-89ab-cdef-0123-456789abcdef"],
+            "--uuid is an option of erofs; the image is to be exfat",
+        ),
+        (
+            &["--label", "twelve chars"],
+            "volume label: invalid name: longer than 11 UTF-16 units",
+        ),
+    ] {
+        pack(dir.path(), options).fails(2, &format!("forerun: {message}"));
+    }
+    let args = [
+        "pack",
+        "--format",
+        "erofs",
+        "--guid",
+        "01234567-89ab-cdef-0123-456789abcdef",
+        "tree",
+        "x",
+    ];
+    let message = "forerun: --guid is an option of exfat; the image is to be erofs";
+    forerun(dir.path(), &args).fails(2, message);
+}
+
+#[test]
+fn names_longer_than_255_bytes_are_sound() {
+    let dir = temp_dir("exfat-cli");
+    let at = dir.path();
+    let mut archive = tar::Builder::new(fs::File::create(at.join("long.tar")).unwrap());
+    for name in ["\u{20AC}".repeat(255), "\u{1F600}".repeat(127)] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(3);
+        header.set_mode(0o644);
+        header.set_mtime(1_700_000_000);
+        header.set_uid(0);
+        header.set_gid(0);
+        let mut bytes = &b"abc"[..];
+        archive.append_data(&mut header, &name, &mut bytes).unwrap();
+    }
+    archive.finish().unwrap();
+    let args = ["pack", "--format", "exfat", "long.tar", "image"];
+    forerun(at, &args).ok();
+    forerun(at, &["check", "image"]).ok();
+    let listed = forerun(at, &["ls", "image"]).ok().text().to_owned();
+    assert!(listed.lines().any(|name| name.len() == 765), "{listed}");
+    for format in ["squashfs", "erofs", "romfs"] {
+        let refused = forerun(at, &["convert", "--format", format, "image", "other"]);
+        assert_eq!(refused.code, Some(3), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("a name of 765 bytes"),
+            "{}",
+            refused.stderr
+        );
+    }
+}

@@ -1,0 +1,382 @@
+//! A mount outlives the process that serves it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use forerun_testkit::fault_proxy::{FaultProxy, Link};
+use forerun_testkit::servers::Nginx;
+use rustix::process::{Signal, kill_process};
+
+use crate::restarting::load::{kills_under_load, usual_kills};
+use crate::restarting::passthrough;
+use crate::restarting::writers::at_work;
+use crate::restarting::{Connection, Scene, eventually, is_running, same};
+
+/// Memory of a keeper that it shares with no file. Most of it is what the loader writes into the program.
+const KEEPER_MEMORY: u64 = 3 << 19;
+
+#[test]
+fn readers_of_squashfs_notice_no_killed_server() {
+    kills_under_load("squashfs", usual_kills());
+}
+
+#[test]
+fn readers_of_erofs_notice_no_killed_server() {
+    kills_under_load("erofs", usual_kills());
+}
+
+fn kill(scene: &Scene) {
+    kill_process(scene.server(), Signal::KILL).unwrap();
+}
+
+#[test]
+fn readers_of_composefs_notice_no_killed_server() {
+    kills_under_load("composefs", usual_kills());
+}
+
+#[test]
+fn files_that_the_kernel_reads_open_again_after_kills() {
+    passthrough::open_again(20, kill);
+}
+
+#[test]
+fn a_replaced_object_is_read_when_files_opened_before_a_kill_are_closed() {
+    passthrough::replaced_object(kill);
+}
+
+#[test]
+fn writers_lose_nothing_that_was_synced_to_a_killed_server() {
+    let _skipped = at_work("", usual_kills(), |scene| {
+        kill_process(scene.server(), Signal::KILL).unwrap();
+    });
+}
+
+#[test]
+fn writers_lose_no_names_to_a_killed_server_under_dirsync() {
+    let _skipped = at_work("dirsync", usual_kills(), |scene| {
+        kill_process(scene.server(), Signal::KILL).unwrap();
+    });
+}
+
+#[test]
+fn writers_notice_no_restart() {
+    let failures = at_work("", usual_kills(), |scene| drop(scene.restart().ok()));
+    assert_eq!(failures.unwrap_or(0), 0);
+}
+
+#[test]
+fn what_was_not_synced_is_lost_with_its_openings_and_nothing_else() {
+    let Some(scene) = Scene::new("exfat") else {
+        return;
+    };
+    scene.mount(&[]);
+    let at = |name: &str| scene.path("mnt").join(name);
+    let [mut synced, mut behind, mut new] =
+        ["synced", "behind", "new"].map(|name| File::create_new(at(name)).unwrap());
+    synced.write_all(b"synced").unwrap();
+    behind.write_all(b"one").unwrap();
+    fs::remove_file(at("new")).unwrap();
+    behind.sync_all().unwrap();
+    behind.write_all(&[b'2'; 50_000]).unwrap();
+    drop(new);
+    new = File::create_new(at("new")).unwrap();
+    new.write_all(b"new").unwrap();
+    fs::create_dir(at("dir")).unwrap();
+    fs::rename(at("d0"), at("renamed")).unwrap();
+    fs::remove_file(at("d1/1")).unwrap();
+    kill_process(scene.server(), Signal::KILL).unwrap();
+    for file in [&mut behind, &mut new] {
+        let errors = [file.write_all(b"more"), file.sync_all()].map(Result::unwrap_err);
+        assert_eq!(errors.map(|error| error.raw_os_error()), [Some(5); 2]);
+    }
+    synced.write_all(b" and more").unwrap();
+    synced.sync_all().unwrap();
+    assert_eq!(fs::read(at("synced")).unwrap(), b"synced and more");
+    let mut again = File::options().append(true).open(at("behind")).unwrap();
+    again.write_all(b" and two").unwrap();
+    again.sync_all().unwrap();
+    assert_eq!(fs::read(at("behind")).unwrap(), b"one and two");
+    for gone in ["new", "dir", "renamed"] {
+        assert!(!at(gone).exists(), "{gone}");
+    }
+    for there in ["d0/0", "d1/1", "d1/7"] {
+        assert!(same(&at(there), &scene.path("tree").join(there)));
+    }
+    // Each directory reports once that it has lost names, and the root that anything was.
+    let root = File::open(at(".")).unwrap();
+    assert_eq!(root.sync_all().unwrap_err().raw_os_error(), Some(5));
+    root.sync_all().unwrap();
+    let names = fs::read_dir(at(".")).unwrap().flatten();
+    let mut names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+    names.sort();
+    let expected = [
+        "behind", "big", "d0", "d1", "d2", "d3", "d4", "d5", "synced",
+    ];
+    assert_eq!(names, expected);
+    drop((synced, behind, new, again, root));
+    scene.run(&["umount", "mnt"]).ok();
+    scene.run(&["check", "image"]).ok();
+}
+
+/// The kernel takes the message to drop a name when no request of the directory is under way. A server
+/// that waits for that must be replaced all the same.
+#[test]
+fn names_that_are_being_dropped_hold_up_no_new_server() {
+    // The sandbox of a server that also tells of itself by HTTP is another one.
+    drops_and_kills(&["-o", "restarts=1000"], 5);
+    drops_and_kills(&["-o", "restarts=1000", "--metrics", "127.0.0.1:0"], 1);
+}
+
+#[test]
+fn names_that_are_being_dropped_hold_up_no_new_server_without_a_sandbox() {
+    drops_and_kills(&["--no-sandbox", "-o", "restarts=1000"], 5);
+}
+
+/// Kills the server so many times while threads change a directory, and others open a file of it by one
+/// spelling and look at it by another.
+fn drops_and_kills(args: &[&str], times: usize) {
+    let Some(scene) = Scene::new("exfat") else {
+        return;
+    };
+    scene.mount(args);
+    let dir = scene.path("mnt/dir");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("file"), "text").unwrap();
+    File::open(&dir).unwrap().sync_all().unwrap();
+    let connection = Connection::of(&scene);
+    let stop = AtomicBool::new(false);
+    let repeat = |work: &dyn Fn()| {
+        while !stop.load(Ordering::Relaxed) {
+            work();
+        }
+    };
+    std::thread::scope(|threads| {
+        for n in 0..4 {
+            let (dir, repeat) = (&dir, &repeat);
+            threads.spawn(move || {
+                repeat(&|| {
+                    // Any of it may fail when the server dies.
+                    let _made = fs::write(dir.join(format!("new-{n}")), "");
+                    let _removed = fs::remove_file(dir.join(format!("new-{n}")));
+                });
+            });
+            threads.spawn(move || {
+                repeat(&|| {
+                    let _opened = File::open(dir.join("file"));
+                    let _looked = fs::metadata(dir.join("FILE"));
+                });
+            });
+        }
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..times {
+                let old = scene.server();
+                std::thread::sleep(Duration::from_millis(200));
+                kill_process(old, Signal::KILL).unwrap();
+                eventually("another process serves", || scene.server() != old);
+                scene.answers();
+                eventually("the old process has ended", || !is_running(old));
+            }
+        }));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = ended {
+            // The threads hang with the old process.
+            connection.abort();
+            std::panic::resume_unwind(panic);
+        }
+    });
+    scene.run(&["umount", "mnt"]).ok();
+    scene.run(&["check", "image"]).ok();
+}
+
+#[test]
+fn three_deaths_in_a_minute_end_in_a_clean_unmount() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    scene.mount(&["--log", "log"]);
+    let keeper = scene.keeper();
+    for _ in 0..2 {
+        let server = scene.server();
+        kill_process(server, Signal::KILL).unwrap();
+        scene.answers();
+        assert_ne!(scene.server(), server);
+        assert_eq!(scene.keeper(), keeper);
+    }
+    kill_process(scene.server(), Signal::KILL).unwrap();
+    eventually("it is unmounted", || !scene.is_mounted());
+    eventually("the keeper has ended", || !is_running(keeper));
+    let log = fs::read_to_string(scene.path("log")).unwrap();
+    assert!(
+        log.contains("died (signal: 9 (SIGKILL)); another one takes its place"),
+        "{log}"
+    );
+    let last = log.lines().next_back().unwrap();
+    let expected = "3 processes that served the mount have died within a minute: unmounted";
+    assert!(last.contains(expected), "{log}");
+}
+
+#[test]
+fn a_mount_ends_with_both_processes() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    for how in ["umount", "TERM to the server", "TERM to the keeper"] {
+        scene.mount(&[]);
+        let (keeper, server) = (scene.keeper(), scene.server());
+        match how {
+            "umount" => drop(scene.run(&["umount", "mnt"]).ok()),
+            "TERM to the server" => kill_process(server, Signal::TERM).unwrap(),
+            _ => kill_process(keeper, Signal::TERM).unwrap(),
+        }
+        eventually("both have ended", || {
+            !is_running(server) && !is_running(keeper)
+        });
+        assert!(!scene.is_mounted(), "{how}");
+    }
+}
+
+#[test]
+fn a_mount_goes_on_without_its_keeper() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    scene.mount(&["--log", "log"]);
+    let (keeper, server) = (scene.keeper(), scene.server());
+    kill_process(keeper, Signal::KILL).unwrap();
+    eventually("it is gone", || !is_running(keeper));
+    scene.answers();
+    eventually("the log says so", || {
+        let log = fs::read_to_string(scene.path("log")).unwrap();
+        log.contains("the process that keeps the mount has ended")
+    });
+    scene.refused("the process that keeps the mount has ended");
+    scene.run(&["umount", "mnt"]).ok();
+    eventually("the server has ended", || !is_running(server));
+}
+
+#[test]
+fn a_server_that_cannot_be_replaced_ends_in_a_clean_unmount() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    scene.mount(&["--log", "log"]);
+    let keeper = scene.keeper();
+    let server = scene.server();
+    fs::rename(scene.path("image"), scene.path("moved")).unwrap();
+    kill_process(server, Signal::KILL).unwrap();
+    eventually("it is unmounted", || !scene.is_mounted());
+    eventually("the keeper has ended", || !is_running(keeper));
+    let log = fs::read_to_string(scene.path("log")).unwrap();
+    assert!(
+        log.contains("No such file") && log.contains("unmounted"),
+        "{log}"
+    );
+}
+
+#[test]
+fn without_root_a_mount_outlives_its_server() {
+    let Some(scene) = Scene::new("squashfs").and_then(Scene::given_to_nobody) else {
+        return;
+    };
+    scene.mount(&[]);
+    let keeper = scene.keeper();
+    kill_process(scene.server(), Signal::KILL).unwrap();
+    eventually("another serves", || {
+        scene.run(&["status", "--json"]).json()[0]["pid"].is_u64()
+    });
+    scene.run(&["umount", "mnt"]).ok();
+    eventually("the keeper has ended", || !is_running(keeper));
+}
+
+/// The kernel reads, and a process fetches what it reads; the guard replaces that process.
+#[test]
+fn a_mount_by_the_kernel_outlives_the_process_that_fetches() {
+    let Some(scene) = Scene::new("erofs") else {
+        return;
+    };
+    let Some(nginx) = Nginx::serve(scene.dir.path()) else {
+        return;
+    };
+    let proxy = FaultProxy::start(&nginx.url());
+    proxy.set_link(Link {
+        rtt: Duration::from_millis(5),
+        bytes_per_second: Some(10_000_000),
+    });
+    let url = proxy.url_of("image");
+    let words = ["mount", "--via", "kernel", "--log", "log", "--cache-dir"];
+    let more = ["cache", "--fetch-ahead", "off", "-v", &url, "mnt"];
+    let mounted = scene.run(&[&words[..], &more[..]].concat());
+    assert_eq!(mounted.code, Some(0), "{}", mounted.stderr);
+    let expected = fs::read(scene.path("tree/big")).unwrap();
+    let file = File::open(scene.path("mnt/big")).unwrap();
+    let mut bytes = vec![0; expected.len()];
+    let third = expected.len() / 3;
+    let read = |bytes: &mut [u8], piece: std::ops::Range<usize>| {
+        let at = u64::try_from(piece.start).unwrap();
+        file.read_exact_at(&mut bytes[piece], at).unwrap();
+    };
+    read(&mut bytes, 0..third);
+    let server = scene.server();
+    kill_process(server, Signal::KILL).unwrap();
+    read(&mut bytes, third..2 * third);
+    eventually("another process tells of the mount", || {
+        let told = scene.run(&["status", "--json"]).json();
+        told[0]["pid"]
+            .as_i64()
+            .is_some_and(|pid| pid != i64::from(server.as_raw_nonzero().get()))
+    });
+    read(&mut bytes, 2 * third..expected.len());
+    assert!(bytes == expected);
+    drop(file);
+    scene.run(&["umount", "mnt"]).ok();
+    eventually("nobody serves", || {
+        scene
+            .run(&["status", "--json"])
+            .json()
+            .as_array()
+            .unwrap()
+            .is_empty()
+    });
+    let log = fs::read_to_string(scene.path("log")).unwrap();
+    assert!(log.contains("reads that waited were answered"), "{log}");
+}
+
+#[test]
+fn a_keeper_is_small() {
+    let Some(scene) = Scene::new("squashfs") else {
+        return;
+    };
+    scene.mount(&[]);
+    scene.answers();
+    let keeper = scene.keeper().as_raw_nonzero();
+    let rollup = fs::read_to_string(format!("/proc/{keeper}/smaps_rollup")).unwrap();
+    let anonymous = rollup.lines().find(|line| line.starts_with("Anonymous:"));
+    let kib = anonymous.and_then(|line| line.split_whitespace().nth(1));
+    let bytes = kib.unwrap().parse::<u64>().unwrap() << 10;
+    assert!(bytes < KEEPER_MEMORY, "{rollup}");
+    scene.run(&["umount", "mnt"]).ok();
+}
+
+#[test]
+fn a_mount_answers_again_within_a_second() {
+    let Some(scene) = Scene::new("erofs") else {
+        return;
+    };
+    scene.mount(&["-o", "restarts=10"]);
+    let pauses: Vec<Duration> = (0..5)
+        .map(|_| {
+            kill_process(scene.server(), Signal::KILL).unwrap();
+            let begin = Instant::now();
+            scene.answers();
+            begin.elapsed()
+        })
+        .collect();
+    // Other tests run beside this one; the median is not theirs to spoil.
+    let mut sorted = pauses.clone();
+    sorted.sort_unstable();
+    assert!(sorted[2] < Duration::from_secs(1), "{pauses:?}");
+    scene.run(&["umount", "mnt"]).ok();
+}

@@ -1,0 +1,40 @@
+//! The integration tests of `forerun-cli`: one program, because linking takes longer than most tests.
+#![allow(
+    clippy::as_conversions,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used
+)]
+
+mod common;
+mod comparing;
+mod composefs;
+mod demo;
+mod documentation;
+mod erofs;
+mod exfat;
+mod hostile;
+mod interrupted;
+mod keeper;
+mod kernel_mounts;
+mod memory;
+mod mistakes;
+mod on_demand;
+mod packing;
+mod packing_mistakes;
+mod pipes;
+mod reading;
+mod remote;
+mod repairing;
+mod restart;
+mod restart_failures;
+mod restarting;
+mod sandbox;
+mod sharing;
+mod status;
+mod tls;
+mod unprivileged;
+mod volumes;
+mod waiting;
+mod writing;

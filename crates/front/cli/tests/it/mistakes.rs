@@ -1,0 +1,254 @@
+//! The mistakes that users make: what they are told, and the exit code.
+
+use std::fs;
+
+use crate::common::Fixture;
+
+#[test]
+fn each_is_told_what_where_and_what_to_try() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let image = fs::read(fixture.path("a.img")).unwrap();
+    let len = image.len();
+    let full = u32::from_be_bytes(image[8..12].try_into().unwrap());
+    fs::write(fixture.path("short.img"), &image[..1000]).unwrap();
+    fs::write(fixture.path("a.gz"), b"\x1f\x8b\x08\0\0\0\0\0\0\0").unwrap();
+    fs::write(fixture.path("empty"), "").unwrap();
+    let shorter = format!(
+        "forerun: short.img: damaged romfs image: offset 0x0: the superblock says {full} bytes, the \
+         source has 1000\n  hint: it may be an incomplete copy: compare its size, or copy it again"
+    );
+    let past =
+        format!("forerun: a.img: --offset 99999999 lies past the end at 2.9 MiB ({len} bytes)");
+    let names = forerun::format_names();
+    let unknown = format!("not a {} image", names.join(" or "));
+    let gzip = format!("forerun: a.gz: {unknown}: a gzip file\n  hint: decompress it first");
+    let nothing = format!(
+        "forerun: empty: {unknown}: no bytes at all\n  hint: if the image starts further in, say where \
+         with --offset"
+    );
+    let ext9 = format!(
+        "forerun: a.img: unknown format \"ext9\"\n  hint: known: {}",
+        names.join(", ")
+    );
+    let cases: &[(&[&str], i32, &str)] = &[
+        (
+            &["info", "nope"],
+            4,
+            "forerun: nope: No such file or directory",
+        ),
+        (
+            &["ls", "tree"],
+            4,
+            "forerun: tree: is a directory, not an image\n  hint: forerun pack makes an image of a directory",
+        ),
+        (
+            &["ls", "/dev/null"],
+            4,
+            "forerun: /dev/null: not a regular file or block device",
+        ),
+        (&["ls", "a.gz"], 3, &gzip),
+        (&["ls", "empty"], 3, &nothing),
+        (&["cat", "short.img", "big"], 1, &shorter),
+        (&["info", "--offset", "99999999", "a.img"], 2, &past),
+        (&["info", "--format", "ext9", "a.img"], 2, &ext9),
+        (
+            &["cat", "a.img", "/etc"],
+            1,
+            "forerun: a.img: /etc: is a directory\n  hint: forerun ls lists a directory, forerun \
+             extract copies it",
+        ),
+        (
+            &["ls", "a.img", "/etc/pass\u{7}wd"],
+            1,
+            "forerun: a.img: /etc/pass\\007wd: no such file or directory\n  hint: forerun ls -R \
+             a.img lists every path",
+        ),
+        (
+            &["ls", "a.img", "/etc/passwd/x"],
+            1,
+            "forerun: a.img: /etc/passwd/x: not a directory",
+        ),
+        (
+            &["extract", "-C", "out", "a.img", "/nope"],
+            1,
+            "forerun: a.img: /nope: no such file or directory\n  hint: forerun ls -R a.img lists \
+             every path",
+        ),
+        (
+            &["extract", "-C", "empty", "a.img"],
+            5,
+            "forerun: empty: is not a directory",
+        ),
+        (
+            &[
+                "extract",
+                "-C",
+                "out",
+                "--max-total-bytes",
+                "10",
+                "a.img",
+                "big",
+            ],
+            1,
+            "forerun: a.img: 3000000 bytes to be written exceed the limit of 10\n  hint: if you \
+             trust the image, raise --max-total-bytes",
+        ),
+        (
+            &["ls", "-R", "--max-entries", "2", "a.img"],
+            1,
+            "forerun: a.img: /: number of entries of all directories exceeds the limit of 2\n  \
+             hint: if you trust the image, raise --max-entries",
+        ),
+        (
+            &["tar", "--max-walk-memory", "10", "-o", "x", "a.img"],
+            1,
+            "forerun: a.img: /etc/passwd: memory for the walk, in bytes, exceeds the limit of 10\n  \
+             hint: if you trust the image, raise --max-walk-memory",
+        ),
+        (
+            &["extract", "-C", "out", "--include", "[", "a.img"],
+            2,
+            "forerun: pattern \"[\": unclosed character class; missing ']'\n  hint: quote patterns \
+             so that the shell leaves them alone",
+        ),
+        (
+            &["tar", "-o", "a.img", "a.img"],
+            2,
+            "forerun: a.img: the image and the archive are the same file",
+        ),
+        (
+            &["tar", "-o", "nodir/x.tar", "a.img"],
+            5,
+            "forerun: nodir/x.tar: No such file or directory\n  hint: the directory it is to be in \
+             must exist",
+        ),
+        (
+            &["tar", "-o", "empty", "a.img"],
+            5,
+            "forerun: empty: exists already\n  hint: --force replaces it",
+        ),
+        (
+            &["tar", "-o", "tree", "a.img"],
+            5,
+            "forerun: tree: is a directory\n  hint: name the file to write",
+        ),
+        (
+            &["pack", "--format", "romfs", "nope", "x"],
+            4,
+            "forerun: nope: No such file or directory",
+        ),
+        (
+            &["pack", "--format", "romfs", "empty", "empty"],
+            2,
+            "forerun: empty: input and output are the same file",
+        ),
+    ];
+    for (args, code, stderr) in cases {
+        let ran = fixture.run(args);
+        ran.fails(*code, stderr);
+        assert_eq!(
+            ran.stdout,
+            if args.contains(&"-R") {
+                &b"/:\n"[..0]
+            } else {
+                b""
+            },
+            "{args:?}"
+        );
+    }
+    let not_tar = fixture.run(&["pack", "--format", "romfs", "a.gz", "x"]);
+    assert_eq!(not_tar.code, Some(4));
+    assert!(
+        not_tar.stderr.starts_with("forerun: a.gz: "),
+        "{}",
+        not_tar.stderr
+    );
+    assert!(
+        not_tar.stderr.contains("compressed with gzip"),
+        "{}",
+        not_tar.stderr
+    );
+    assert!(!fixture.path("out").exists() && !fixture.path("x").exists());
+}
+
+#[test]
+fn errors_can_be_json() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let ran = fixture.run(&["--json", "cat", "a.img", "/nope"]);
+    let error: serde_json::Value = serde_json::from_str(&ran.stderr).unwrap();
+    let expected = serde_json::json!({ "error": {
+        "kind": "not_found",
+        "subject": "a.img",
+        "path": "/nope",
+        "message": "no such file or directory",
+        "hint": "forerun ls -R a.img lists every path",
+        "exit_code": 1,
+    }});
+    assert_eq!(error, expected);
+    assert_eq!(ran.code, Some(1));
+}
+
+#[test]
+fn usage_errors_come_from_the_command_line_parser() {
+    let fixture = Fixture::tree();
+    for (args, message) in [
+        (&["frobnicate"][..], "unrecognized subcommand 'frobnicate'"),
+        (&["cat", "a.img"], "<PATH>..."),
+        (
+            &["ls", "--size", "1Q", "a.img"],
+            "not a number of bytes such as 4096, 64K, 8M or 1G",
+        ),
+        (
+            &["ls", "--threads", "999", "a.img"],
+            "999 is not in 0..=256",
+        ),
+        (&["pack", "tree", "x"], "--format <NAME>"),
+        (
+            &["pack", "--format", "ntfs", "tree", "x"],
+            "[possible values: romfs, squashfs, erofs, composefs, exfat]",
+        ),
+        (&["pack", "--format", "romfs", "tree"], "<OUTPUT>"),
+        (
+            &["pack", "--format", "romfs", "--align", "5", "tree", "x"],
+            "not a power of two from 16 to 64K",
+        ),
+        (&[], "Usage: forerun [OPTIONS] <COMMAND>"),
+    ] {
+        let ran = fixture.run(args);
+        assert_eq!(ran.code, Some(2), "{args:?}");
+        assert!(ran.stderr.contains(message), "{args:?}: {}", ran.stderr);
+    }
+    let ran = fixture
+        .command(&["tar", "a.img"])
+        .env("SOURCE_DATE_EPOCH", "yesterday")
+        .output()
+        .unwrap();
+    assert_eq!(
+        ran.status.code(),
+        Some(4),
+        "the image is missing, which is found first"
+    );
+}
+
+#[test]
+fn unwritable_places_are_named() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    for args in [
+        &["tar", "-o", "/proc/x", "a.img"][..],
+        &["extract", "-C", "/proc/x", "a.img"],
+    ] {
+        let ran = fixture.run(args);
+        assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+        assert!(
+            ran.stderr.starts_with("forerun: /proc/x: "),
+            "{}",
+            ran.stderr
+        );
+    }
+}

@@ -1,0 +1,272 @@
+//! pack and convert: the mistakes that users make with them.
+
+use std::fs;
+
+use crate::common::Fixture;
+
+const PACK: [&str; 3] = ["pack", "--format", "squashfs"];
+const CONVERT: [&str; 3] = ["convert", "--format", "squashfs"];
+
+#[test]
+fn mistakes_are_told() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let image = fs::read(fixture.path("a.img")).unwrap();
+    fs::write(fixture.path("cut.img"), &image[..image.len() / 2]).unwrap();
+    fs::write(fixture.path("list"), "a d 755 0 0\nb f 644 0 0 date\n").unwrap();
+    fs::write(fixture.path("order"), "etc 5\nbin high\n").unwrap();
+    fs::write(fixture.path("ids"), "0 1 2\n1 1 1\n").unwrap();
+    let pack: &[&str] = &PACK;
+    for (first, args, code, stderr) in [
+        (
+            pack,
+            &["--align", "4K", "tree", "x"][..],
+            2,
+            "forerun: --align is an option of romfs; the image is to be squashfs",
+        ),
+        (
+            &["pack", "--format", "romfs"],
+            &["--no-sparse", "tree", "x"],
+            2,
+            "forerun: --no-sparse is an option of squashfs; the image is to be romfs",
+        ),
+        (
+            &["pack", "--format", "romfs"],
+            &["--level", "3", "tree", "x"],
+            2,
+            "forerun: --level is an option of squashfs and erofs; the image is to be romfs",
+        ),
+        (
+            pack,
+            &["--cluster-size", "64K", "tree", "x"],
+            2,
+            "forerun: --cluster-size is an option of erofs; the image is to be squashfs",
+        ),
+        (
+            pack,
+            &["--compressor", "deflate", "tree", "x"],
+            2,
+            "forerun: squashfs has no compressor deflate",
+        ),
+        (
+            &["pack", "--format", "erofs"],
+            &["--compressor", "gzip", "tree", "x"],
+            2,
+            "forerun: erofs has no compressor gzip",
+        ),
+        (
+            &["pack", "--format", "erofs"],
+            &["--cluster-size", "64K", "tree", "x"],
+            2,
+            "forerun: --cluster-size means nothing without a compressor",
+        ),
+        (
+            &["pack", "--format", "erofs"],
+            &["--compressor", "lz4hc", "--cluster-size", "2M", "tree", "x"],
+            2,
+            "forerun: physical clusters of 2097152 bytes; they are a power of two from a block to \
+             1048576",
+        ),
+        (
+            &["pack", "--format", "romfs"],
+            &["--bcj", "x86", "tree", "x"],
+            2,
+            "forerun: --bcj is an option of squashfs; the image is to be romfs",
+        ),
+        (
+            &["pack", "--format", "romfs"],
+            &["--all-root", "tree", "x"],
+            2,
+            "forerun: --all-root means nothing here: romfs keeps no owners and times",
+        ),
+        (
+            &["pack", "--format", "romfs"],
+            &["--xattrs-include", "user", "tree", "x"],
+            2,
+            "forerun: --xattrs-include means nothing here: romfs keeps no extended attributes",
+        ),
+        (
+            pack,
+            &["--compressor", "zstd", "--window", "9", "tree", "x"],
+            2,
+            "forerun: --window is an option of gzip; the compressor is zstd",
+        ),
+        (
+            pack,
+            &["--compressor", "xz", "--level", "9", "tree", "x"],
+            2,
+            "forerun: --level is an option of gzip, zstd; the compressor is xz",
+        ),
+        (
+            pack,
+            &["--level", "10", "tree", "x"],
+            2,
+            "forerun: --level 10: gzip has levels from 1 to 9",
+        ),
+        (
+            pack,
+            &["--mkfs-time", "2200-01-01", "tree", "x"],
+            2,
+            "forerun: 7258118400 is no time that SquashFS can hold: 1970 to 2106",
+        ),
+        (
+            pack,
+            &["--uid-map", "1", "tree", "x"],
+            2,
+            "forerun: --uid-map: \"1\" is not as in FROM:TO or FROM:TO:COUNT, with numbers below \
+             4294967295",
+        ),
+        (
+            pack,
+            &["--gid-map", "0:5:10", "--gid-map", "3:3", "tree", "x"],
+            2,
+            "forerun: --gid-map: \"3:3\" begins in a range that is mapped already",
+        ),
+        (
+            pack,
+            &["--uid-map-from", "ids", "tree", "x"],
+            4,
+            "forerun: ids:2: \"1 1 1\" begins in a range that is mapped already",
+        ),
+        (
+            pack,
+            &["--xattrs-exclude", "a(", "tree", "x"],
+            2,
+            "forerun: pattern \"a(\": unclosed group\n  hint: quote patterns so that the shell \
+             leaves them alone",
+        ),
+        (
+            pack,
+            &["--sort", "order", "tree", "x"],
+            4,
+            "forerun: order:2: priority \"high\" is not a number from -32768 to 32767",
+        ),
+        (
+            pack,
+            &["--manifest", "list", "tree", "x"],
+            4,
+            "forerun: list:2: no commands are run (\"f\"): run it first, and give the file it wrote \
+             with \"h mode uid gid FILE\"",
+        ),
+        (
+            pack,
+            &["--manifest", "nope", "x"],
+            4,
+            "forerun: nope: No such file or directory",
+        ),
+        (
+            pack,
+            &["--manifest", "-", "-", "x"],
+            2,
+            "forerun: standard input can be read only once",
+        ),
+        (
+            pack,
+            &["--manifest", "list", "--force", "list"],
+            2,
+            "forerun: list: input and output are the same file",
+        ),
+        (
+            &["convert", "--format", "romfs"],
+            &["--force", "a.img", "a.img"],
+            2,
+            "forerun: a.img: input and output are the same file",
+        ),
+        (
+            &CONVERT,
+            &["tree", "x"],
+            4,
+            "forerun: tree: is a directory, not an image\n  hint: forerun pack makes an image of a \
+             directory",
+        ),
+        (
+            &CONVERT,
+            &["--max-depth", "1", "--exclude", "/bin", "a.img", "x"],
+            1,
+            "forerun: a.img: /etc: depth of the directory tree exceeds the limit of 1\n  hint: if \
+             you trust the image, raise --max-depth",
+        ),
+        (
+            &CONVERT,
+            &[
+                "--max-total-bytes",
+                "9",
+                "--exclude",
+                "big",
+                "--exclude",
+                "hard",
+                "--exclude",
+                "odd*",
+                "--exclude",
+                "/etc",
+                "a.img",
+                "x",
+            ],
+            1,
+            "forerun: a.img: /bin/tool: bytes of all files exceeds the limit of 9",
+        ),
+    ] {
+        let args = [first, args].concat();
+        fixture.run(&args).fails(code, stderr);
+        assert!(!fixture.path("x").exists(), "{args:?}");
+    }
+    let ran = fixture.run(&[&CONVERT[..], &["cut.img", "x"]].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(!fixture.path("x").exists());
+}
+
+#[test]
+fn options_that_exclude_each_other_are_usage_errors() {
+    let fixture = Fixture::tree();
+    for (args, message) in [
+        (
+            &["--all-root", "--force-uid", "3"][..],
+            "cannot be used with '--force-uid <UID>'",
+        ),
+        (
+            &["--no-fragments", "--always-fragments"],
+            "cannot be used with '--always-fragments'",
+        ),
+        (
+            &["--no-xattrs", "--xattrs-include", "a"],
+            "cannot be used with",
+        ),
+        (
+            &["--block-size", "5000"],
+            "not a power of two from 512 to 1M",
+        ),
+        (
+            &["--dict-size", "200%"],
+            "not a part of a block such as 75% or 37.5%",
+        ),
+        (
+            &["--mtime", "soon"],
+            "not seconds since 1970 nor a time as in 2026-01-31",
+        ),
+        (
+            &["--force-uid", "4294967295"],
+            "not a number below 4294967295",
+        ),
+        (&["--window", "7"], "7 is not in 8..=15"),
+        (
+            &["--no-compress", "all,words"],
+            "[possible values: inodes, data, fragments, xattrs, ids, all]",
+        ),
+        (
+            &["--compressor", "bzip2"],
+            "[possible values: gzip, lzo, lz4, lz4hc, xz, lzma, deflate, zstd, none]",
+        ),
+    ] {
+        let args = [&PACK[..], args, &["tree", "x"]].concat();
+        let ran = fixture.run(&args);
+        assert_eq!(ran.code, Some(2), "{args:?}");
+        assert!(ran.stderr.contains(message), "{args:?}: {}", ran.stderr);
+    }
+    let ran = fixture.run(&CONVERT);
+    assert!(
+        ran.stderr.contains("<OUTPUT|--output <OUTPUT>>"),
+        "{}",
+        ran.stderr
+    );
+}

@@ -1,0 +1,235 @@
+//! A scene in which a mount is restarted: a tree, an image of it, a mountpoint, and who serves it.
+
+pub mod load;
+pub mod met;
+pub mod passthrough;
+pub mod writers;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use forerun_testkit::eventually;
+use forerun_testkit::{TempDir, generate, require, temp_dir};
+use rustix::fs::{Advice, fadvise};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::{Ran, command, ran};
+
+pub const NOBODY: u32 = 65534;
+/// Length of the largest file of the tree.
+pub const BIG: usize = 12 * 1024 * 1024 + 777;
+
+/// A directory with a tree, an image of it, a mountpoint, and a place for sockets.
+pub struct Scene {
+    pub dir: TempDir,
+    nobody: bool,
+}
+
+/// The kernel's side of a mount.
+pub struct Connection(PathBuf);
+
+impl Connection {
+    pub fn of(scene: &Scene) -> Self {
+        let device = fs::metadata(scene.path("mnt")).unwrap().dev();
+        let minor = rustix::fs::minor(device);
+        Self(format!("/sys/fs/fuse/connections/{minor}").into())
+    }
+
+    /// Fails all requests, also those of processes that nothing else ends.
+    pub fn abort(&self) {
+        fs::write(self.0.join("abort"), "1").unwrap();
+    }
+}
+
+impl Scene {
+    /// Nothing where this machine lacks what it takes.
+    pub fn new(format: &str) -> Option<Self> {
+        if !require::root() || !require::fuse() {
+            return None;
+        }
+        let scene = Self {
+            dir: temp_dir("restart"),
+            nobody: false,
+        };
+        for dir in ["tree", "run", "mnt"] {
+            fs::create_dir(scene.path(dir)).unwrap();
+        }
+        fs::write(scene.path("tree/big"), generate::bytes(1, BIG)).unwrap();
+        for n in 0..24_u64 {
+            let dir = scene.path(&format!("tree/d{}", n % 6));
+            fs::create_dir_all(&dir).unwrap();
+            let len = 1000 + 7919 * usize::try_from(n).unwrap();
+            fs::write(dir.join(n.to_string()), generate::bytes(n, len)).unwrap();
+        }
+        scene.pack(format);
+        Some(scene)
+    }
+
+    /// Makes the image of the tree.
+    pub fn pack(&self, format: &str) {
+        let more: &[&str] = match format {
+            "exfat" => &["--free", "64M"],
+            "composefs" => &["--objects", "store"],
+            _ => &[],
+        };
+        let words = ["pack", "-q", "--force", "--format", format, "tree", "image"];
+        self.run(&[&words, more].concat()).ok();
+    }
+
+    /// All that follows is done by a user without privileges.
+    pub fn given_to_nobody(mut self) -> Option<Self> {
+        if !require::fusermount() || require::program("setpriv").is_none() {
+            return None;
+        }
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.dir.path(), open).unwrap();
+        for name in [".", "run", "mnt"] {
+            std::os::unix::fs::chown(self.path(name), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        self.nobody = true;
+        Some(self)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(name)
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let forerun = command(args);
+        let mut command = match self.nobody {
+            false => forerun,
+            true => {
+                let mut command = Command::new("setpriv");
+                command
+                    .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+                    .arg(forerun.get_program())
+                    .args(forerun.get_args());
+                command
+            }
+        };
+        command
+            .current_dir(self.path("."))
+            .env("XDG_RUNTIME_DIR", self.path("run"));
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Ran {
+        ran(self.command(args).output().unwrap())
+    }
+
+    pub fn mount(&self, args: &[&str]) {
+        let objects: &[&str] = match self.path("store").exists() {
+            true => &["-o", "objects=store"],
+            false => &[],
+        };
+        let words = [&["mount"], objects, args, &["image", "mnt"]].concat();
+        self.run(&words).ok();
+    }
+
+    /// The process that serves, as it says itself. A new one serves before it can be asked.
+    pub fn server(&self) -> Pid {
+        let mut served = None;
+        // A process serves before it tells of it, and one that is ending may not answer.
+        eventually("one process tells of the mount", || {
+            let mounts = self.run(&["status", "--json"]).json();
+            let mounts = mounts.as_array().unwrap();
+            served = mounts.first().and_then(|mount| mount["pid"].as_i64());
+            mounts.len() == 1
+        });
+        Pid::from_raw(served.unwrap().try_into().unwrap()).unwrap()
+    }
+
+    /// The process that keeps the mount.
+    pub fn keeper(&self) -> Pid {
+        let mounts = self.run(&["status", "--json"]).ok().json();
+        let keeper = mounts[0]["keeper"].as_i64().unwrap();
+        Pid::from_raw(keeper.try_into().unwrap()).unwrap()
+    }
+
+    /// Kills the process that serves, and the one that keeps, so that no other takes its place.
+    pub fn kill_all(&self) {
+        let (keeper, server) = (self.keeper(), self.server());
+        for pid in [keeper, server] {
+            kill_process(pid, Signal::KILL).unwrap();
+        }
+        eventually("they are gone", || {
+            !is_running(server) && !is_running(keeper)
+        });
+    }
+
+    /// Kills the processes that serve, where there are any.
+    pub fn kill_servers(&self) {
+        let mounts = self.run(&["status", "--json"]).ok().json();
+        for pid in mounts.as_array().unwrap().iter().map(|mount| &mount["pid"]) {
+            let pid = pid.as_i64().and_then(|pid| pid.try_into().ok());
+            if let Some(pid) = pid.and_then(Pid::from_raw) {
+                let _ended = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+
+    pub fn restart(&self) -> Ran {
+        self.run(&["-q", "restart", "mnt"])
+    }
+
+    #[track_caller]
+    pub fn refused(&self, expected: &str) {
+        let told = self.restart();
+        assert_eq!(told.code, Some(7), "{}", told.stderr);
+        assert!(told.stderr.contains(expected), "{}", told.stderr);
+    }
+
+    pub fn answers(&self) {
+        let words = format!("missing-{}", unused_number());
+        assert!(!self.path("mnt").join(words).exists());
+        assert!(same(&self.path("mnt/d3/3"), &self.path("tree/d3/3")));
+    }
+
+    pub fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        mounts.contains(self.path("mnt").to_str().unwrap())
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if self.is_mounted() {
+            self.nobody = false;
+            let _gone = self.run(&["umount", "--lazy", "mnt"]);
+        }
+    }
+}
+
+/// A number that was not given before.
+pub fn unused_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Compares, past the page cache.
+pub fn same(left: &Path, right: &Path) -> bool {
+    let file = File::open(left).unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    drop(file);
+    fs::read(left).unwrap() == fs::read(right).unwrap()
+}
+
+pub fn is_running(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// The process that the keeper has started beside the one that serves.
+pub fn successor(keeper: Pid, server: Pid) -> Option<Pid> {
+    let parent = format!("PPid:\t{}\n", keeper.as_raw_nonzero());
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let children = all.filter(|entry| {
+        let status = fs::read_to_string(entry.path().join("status"));
+        status.is_ok_and(|status| status.contains(&parent) && status.contains("forerun"))
+    });
+    let pids = children.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(Pid::from_raw).find(|pid| *pid != server)
+}

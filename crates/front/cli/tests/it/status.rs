@@ -1,0 +1,181 @@
+//! `forerun status` of processes whose numbers are the same, or were somebody else's before.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+use forerun_testkit::{TempDir, eventually, require, temp_dir};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::common::{Ran, command, ran};
+
+/// A directory with an image, mountpoints, and a place for sockets.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    /// Nothing where this machine lacks what it takes.
+    fn new() -> Option<Self> {
+        if !require::root() || !require::fuse() {
+            return None;
+        }
+        let place = Self {
+            dir: temp_dir("status"),
+        };
+        for name in ["tree", "run", "one", "two"] {
+            fs::create_dir(place.path(name)).unwrap();
+        }
+        fs::write(place.path("tree/file"), "file\n").unwrap();
+        let words = ["pack", "-q", "--format", "squashfs", "tree", "image"];
+        place.run(&words).ok();
+        Some(place)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(name)
+    }
+
+    fn with(&self, mut command: Command) -> Command {
+        command
+            .current_dir(self.path("."))
+            .env("XDG_RUNTIME_DIR", self.path("run"));
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        ran(self.with(command(args)).output().unwrap())
+    }
+
+    fn status(&self) -> Vec<Value> {
+        let mounts = self.run(&["status", "--json"]).ok().json();
+        mounts.as_array().unwrap().clone()
+    }
+
+    fn sockets(&self) -> Vec<String> {
+        let names = fs::read_dir(self.path("run/forerun")).unwrap();
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
+        names
+            .map(|entry| name(entry).into_string().unwrap())
+            .collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for dir in ["one", "two"] {
+            let _is_unmounted = self.run(&["umount", "--lazy", dir]);
+        }
+    }
+}
+
+#[test]
+fn processes_with_the_same_number() {
+    let Some(place) = Place::new() else { return };
+    if require::program("unshare").is_none() {
+        return;
+    }
+    let mount = |dir: &str| -> Child {
+        let forerun = command(&["mount", "-f", "image", dir]);
+        let mut unshare = Command::new("unshare");
+        // Each is number 1 of its namespace.
+        unshare
+            .args(["--pid", "--fork"])
+            .arg(forerun.get_program())
+            .args(forerun.get_args());
+        place.with(unshare).spawn().unwrap()
+    };
+    let mut served = ["one", "two"].map(mount);
+    eventually("both are told of", || place.status().len() == 2);
+    let told = place.status();
+    for (mount, dir) in told.iter().zip(["one", "two"]) {
+        assert_eq!(mount["pid"], 1);
+        assert_eq!(mount["dir"], place.path(dir).to_str().unwrap());
+        assert!(place.path(dir).join("file").exists());
+    }
+    assert_ne!(told[0]["device"], told[1]["device"]);
+    for (child, dir) in served.iter_mut().zip(["one", "two"]) {
+        place.run(&["umount", dir]).ok();
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(place.status(), Vec::<Value>::new());
+    assert_eq!(place.sockets(), Vec::<String>::new());
+}
+
+#[test]
+fn directories_that_other_users_can_change_are_ignored() {
+    let Some(place) = Place::new() else { return };
+    let dir = place.path("run/forerun");
+    fs::create_dir(&dir).unwrap();
+    let listener = UnixListener::bind(dir.join("1-00000000.sock")).unwrap();
+    std::thread::spawn(move || {
+        for asker in listener.incoming() {
+            let _gone = asker.unwrap().write_all(b"{\"pid\":1,\"dir\":\"/told\"}\n");
+        }
+    });
+    let nobody = 65534;
+    for (owner, mode, is_ignored) in [
+        (0, 0o700, false),
+        (nobody, 0o755, true),
+        (nobody, 0o700, true),
+        (0, 0o777, true),
+        (0, 0o1777, true),
+    ] {
+        fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
+        std::os::unix::fs::chown(&dir, Some(owner), None).unwrap();
+        let told = place.run(&["status"]);
+        assert_eq!(
+            told.text().contains("/told"),
+            !is_ignored,
+            "{owner} {mode:o}"
+        );
+        assert_eq!(
+            told.stderr.contains("is ignored"),
+            is_ignored,
+            "{}",
+            told.stderr
+        );
+    }
+    fs::remove_file(dir.join("1-00000000.sock")).unwrap();
+    fs::remove_dir(&dir).unwrap();
+    std::os::unix::fs::symlink(place.path("two"), &dir).unwrap();
+    let told = place.run(&["status"]);
+    assert!(told.stderr.contains("is ignored"), "{}", told.stderr);
+}
+
+#[test]
+fn sockets_of_processes_that_are_gone() {
+    let Some(place) = Place::new() else { return };
+    place
+        .run(&["mount", "-o", "restarts=0", "image", "one"])
+        .ok();
+    let gone = place.sockets();
+    let old = place.status()[0]["pid"].as_i64().unwrap();
+    let old = Pid::from_raw(old.try_into().unwrap()).unwrap();
+    kill_process(old, Signal::KILL).unwrap();
+    eventually("nobody is told of", || place.status().is_empty());
+    assert_eq!(place.sockets(), Vec::<String>::new());
+    place.run(&["umount", "one"]).ok();
+
+    place.run(&["mount", "image", "one"]).ok();
+    let pid = place.status()[0]["pid"].clone();
+    let own = place.sockets();
+    assert_ne!(own, gone);
+    // Of a process that had the same number, and of an older program that did.
+    for name in [format!("{pid}-00000000.sock"), format!("{pid}.sock")] {
+        drop(UnixListener::bind(place.path("run/forerun").join(name)).unwrap());
+    }
+    let told = place.status();
+    assert_eq!((told.len(), &told[0]["pid"]), (1, &pid));
+    assert_eq!(place.sockets(), own);
+    place.run(&["-q", "restart", "one"]).ok();
+    let told = place.status();
+    assert_eq!(told.len(), 1);
+    assert_ne!(told[0]["pid"], pid);
+    assert_ne!(place.sockets(), own);
+    place.run(&["umount", "one"]).ok();
+}

@@ -1,0 +1,115 @@
+//! What users without privileges get, and what they are told they do not.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use forerun_testkit::{require, temp_dir};
+use serde_json::json;
+
+use crate::common::{Ran, command, ran};
+
+/// As the user `nobody`, in a directory that everybody may write to.
+fn as_nobody(dir: &Path, args: &[&str]) -> Ran {
+    let forerun = command(args);
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .arg(forerun.get_program())
+        .args(forerun.get_args())
+        .env("TZ", "UTC")
+        .current_dir(dir);
+    ran(command.output().unwrap())
+}
+
+/// An image with owners, a device and set-id bits, made by mksquashfs with pseudo files.
+fn image(dir: &Path) -> bool {
+    let Some(mksquashfs) = require::program("mksquashfs") else {
+        return false;
+    };
+    fs::create_dir_all(dir.join("tree/sub")).unwrap();
+    for name in ["one", "two", "sub/three"] {
+        fs::write(dir.join("tree").join(name), name).unwrap();
+    }
+    let locked = fs::Permissions::from_mode(0o555);
+    fs::set_permissions(dir.join("tree/sub"), locked).unwrap();
+    let made = Command::new(mksquashfs)
+        .args(["tree", "a.sqsh", "-quiet", "-no-progress", "-all-root"])
+        .args(["-p", "null c 666 0 0 1 3"])
+        .args(["-p", "two m 4755 0 0"])
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).unwrap();
+    let told = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{told}");
+    true
+}
+
+#[test]
+fn all_that_is_possible_is_done_and_the_rest_is_listed() {
+    if !require::root() || require::program("setpriv").is_none() {
+        return;
+    }
+    let dir = temp_dir("nobody");
+    if !image(dir.path()) {
+        return;
+    }
+    let at = |name: &str| fs::symlink_metadata(dir.path().join(name)).unwrap();
+    let told = as_nobody(dir.path(), &["extract", "-C", "out", "a.sqsh"]);
+    told.fails(
+        6,
+        "forerun: a.sqsh: 1 device node not made: /null\n  hint: --devices makes them (as root), \
+         --exclude leaves them out silently\nforerun: a.sqsh: 5 owners not kept: /, /one, /sub, \
+         /sub/three, /two (only root can; --no-same-owner leaves this note out)\nforerun: a.sqsh: 1 \
+         entry without its set-id or sticky bit: /two (--special-bits keeps them)",
+    );
+    assert_eq!((at("out/one").uid(), at("out/sub").uid()), (65534, 65534));
+    assert_eq!(at("out/sub").mode() & 0o7777, 0o555);
+    assert_eq!(
+        fs::read(dir.path().join("out/sub/three")).unwrap(),
+        b"sub/three"
+    );
+
+    let args = [
+        "extract",
+        "-C",
+        "quiet",
+        "--no-same-owner",
+        "--exclude",
+        "null",
+        "a.sqsh",
+        "sub",
+    ];
+    as_nobody(dir.path(), &args).ok();
+
+    let args = [
+        "extract",
+        "-C",
+        "all",
+        "--devices",
+        "--same-owner",
+        "--json",
+        "a.sqsh",
+    ];
+    let report = as_nobody(dir.path(), &args);
+    assert_eq!((report.code, report.stderr.as_str()), (Some(6), ""));
+    let report = report.json();
+    assert_eq!(report["complete"], false);
+    assert_eq!(report["files"], 3);
+    let shortfalls = report["shortfalls"].as_array().unwrap();
+    assert_eq!(shortfalls[0]["what"], "device");
+    assert_eq!(shortfalls[0]["message"], "Operation not permitted");
+    assert_eq!(shortfalls[1]["what"], "owner");
+    assert_eq!(shortfalls[1]["count"], 5);
+    assert_eq!(shortfalls[2]["what"], "special_bits");
+    assert_eq!(shortfalls[2]["message"], json!(null));
+
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let told = as_nobody(dir.path(), &["extract", "-C", "no", "a.sqsh"]);
+    told.fails(
+        5,
+        "forerun: no: Permission denied\n  hint: choose a place where you may write",
+    );
+}

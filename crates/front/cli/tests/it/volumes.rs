@@ -1,0 +1,366 @@
+//! Volumes that change, mounted by the command: read-write where that is meant, and traced.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use forerun::MemorySource;
+use forerun_testkit::exfat_judge::judge;
+use forerun_testkit::{eventually, require};
+
+use crate::common::volume::{Volume, as_nobody, unmount};
+use crate::common::{command, ran};
+
+#[test]
+fn read_write_unless_told_otherwise() {
+    let Some(volume) = Volume::new("volume_rw") else {
+        return;
+    };
+    volume.mount(&[]).ok();
+    fs::write(volume.mnt().join("file"), b"contents").unwrap();
+    let again = volume.mount(&[]);
+    assert_ne!(again.code, Some(0));
+    volume.umount();
+    volume.mount(&["-o", "ro"]).ok();
+    assert_eq!(fs::read(volume.mnt().join("file")).unwrap(), b"contents");
+    let refused = fs::write(volume.mnt().join("other"), b"").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    volume.umount();
+}
+
+/// umount(8) returns before the process of the mount has ended.
+#[test]
+fn a_volume_is_mounted_again_right_after_umount() {
+    let Some(volume) = Volume::new("volume_again") else {
+        return;
+    };
+    for n in 0..20 {
+        volume.mount(&[]).ok();
+        fs::write(volume.mnt().join("file"), vec![n; 1 << 20]).unwrap();
+        // A program that another test is just starting may hold a copy of the open file until it runs.
+        eventually("nothing of the mount is open", || {
+            let unmounted = Command::new("umount").arg(volume.mnt()).status();
+            unmounted.unwrap().success()
+        });
+    }
+    volume.mount(&[]).ok();
+    assert_eq!(fs::read(volume.mnt().join("file")).unwrap(), [19; 1 << 20]);
+    volume.umount();
+}
+
+/// As mount(8) calls its helper: with all that the kernel shows of the mount.
+#[test]
+fn a_volume_is_remounted_read_only_and_back() {
+    let Some(volume) = Volume::new("volume_remount") else {
+        return;
+    };
+    let file = volume.mnt().join("file");
+    let shown = "nosuid,nodev,relatime,remount,user_id=0,group_id=0";
+    let remount = |mode: &str| volume.mount(&["-o", &format!("{mode},{shown}")]);
+    let refused = remount("ro");
+    assert!(refused.code == Some(7) && refused.stderr.contains("nothing is mounted"));
+    volume.mount(&[]).ok();
+    let open = fs::File::create(&file).unwrap();
+    let refused = remount("ro");
+    assert!(refused.code == Some(7) && refused.stderr.contains("busy"));
+    drop(open);
+    fs::write(&file, b"contents").unwrap();
+    remount("ro").ok();
+    let error = fs::write(&file, b"more").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    // All of it is on the device, and the volume is marked clean.
+    volume.tool("fsck.exfat", &["-n"]);
+    let image = fs::read(volume.image()).unwrap();
+    assert_eq!(image[106], 0, "VolumeFlags");
+    assert!(image.windows(8).any(|bytes| bytes == b"contents"));
+    remount("rw,noexec").ok();
+    fs::write(&file, b"more").unwrap();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let mnt = volume.mnt().display().to_string();
+    let line = mounts.lines().find(|line| line.contains(&mnt)).unwrap();
+    assert!(line.contains("rw,nosuid,nodev,noexec"), "{line}");
+    volume.umount();
+}
+
+#[test]
+fn a_mount_of_plain_type_fuse_is_known_as_ours() {
+    let Some(volume) = Volume::new("volume_plain") else {
+        return;
+    };
+    volume.mount(&["-o", "subtype="]).ok();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let shown = format!(" {} fuse ", volume.mnt().display());
+    assert!(mounts.contains(&shown), "{mounts}");
+    fs::write(volume.mnt().join("file"), b"contents").unwrap();
+    volume.umount();
+}
+
+/// The user who mounted a volume names it, as root does.
+#[test]
+fn a_mounting_user_without_privileges_names_the_volume() {
+    let Some(volume) = Volume::new("volume_label") else {
+        return;
+    };
+    let tools = ["setpriv", "fusermount3", "perl"].map(require::program);
+    if tools.contains(&None) {
+        return;
+    }
+    let nobody = Some(65534);
+    volume.open_to_all();
+    for path in [volume.image(), volume.mnt()] {
+        std::os::unix::fs::chown(path, nobody, nobody).unwrap();
+    }
+    let as_nobody =
+        |program: &Path, args: &[&Path]| ran(as_nobody(program).args(args).output().unwrap());
+    let forerun = command(&["mount"]).get_program().to_owned();
+    let mount = [Path::new("mount"), &volume.image(), &volume.mnt()];
+    as_nobody(Path::new(&forerun), &mount).ok();
+    let script = "open my $f, '<', $ARGV[0] or die $!; my $label = pack('a256', 'OURS'); \
+                  ioctl($f, 0x41009432, $label) or die $!;";
+    let args = [Path::new("-we"), Path::new(script), &volume.mnt()];
+    as_nobody(Path::new("perl"), &args).ok();
+    let unmount = [Path::new("umount"), &volume.mnt()];
+    as_nobody(Path::new(&forerun), &unmount).ok();
+    let label = ran(command(&[Path::new("label"), &volume.image()])
+        .output()
+        .unwrap());
+    assert_eq!(label.ok().stdout, b"OURS\n");
+}
+
+#[test]
+fn a_trace_of_a_mount() {
+    let Some(volume) = Volume::new("volume_trace") else {
+        return;
+    };
+    let trace = volume.path("trace");
+    volume.mount(&["--trace", trace.to_str().unwrap()]).ok();
+    fs::write(volume.mnt().join("file"), vec![1; 300_000]).unwrap();
+    volume.umount();
+    // The trace is complete when the process has ended, which is after the volume is.
+    let sum = || ran(command(&[Path::new("trace"), &trace]).output().unwrap());
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !sum().text().contains("data") {
+        assert!(std::time::Instant::now() < patience, "no end of the trace");
+        std::thread::yield_now();
+    }
+    let table = sum().ok();
+    for word in [
+        "read",
+        "write",
+        "flush",
+        "boot",
+        "bitmap",
+        "directory",
+        "300000",
+    ] {
+        assert!(table.text().contains(word), "{word}: {}", table.text());
+    }
+    let json = [Path::new("trace"), Path::new("--json"), &trace];
+    let json = ran(command(&json).output().unwrap()).ok().json();
+    let written = &json["totals"][1];
+    assert_eq!(written["request"], "write");
+    assert!(written["bytes"].as_u64().unwrap() < 310_000, "{written}");
+    fs::write(&trace, "nonsense\n").unwrap();
+    assert_eq!(sum().code, Some(4));
+}
+
+#[test]
+fn a_rescue_mount_shows_what_a_damaged_volume_still_has() {
+    let Some(volume) = Volume::new("volume_rescue") else {
+        return;
+    };
+    volume.mount(&[]).ok();
+    fs::write(volume.mnt().join("file"), b"contents").unwrap();
+    volume.umount();
+    let mut bytes = fs::read(volume.image()).unwrap();
+    let table = judge(&MemorySource::new(bytes.clone())).unwrap().geometry;
+    let root = usize::try_from(table.offset(table.root)).unwrap();
+    let mut entries = bytes[root..].chunks_exact_mut(32);
+    let upcase = entries.find(|entry| entry[0] == 0x82).unwrap();
+    upcase[4] ^= 1;
+    fs::write(volume.image(), &bytes).unwrap();
+    let refused = volume.mount(&[]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("mount -o rescue shows"),
+        "{}",
+        refused.stderr
+    );
+    let both = volume.mount(&["-o", "rw,rescue"]);
+    assert_eq!(both.code, Some(2), "{}", both.stderr);
+    let rescued = volume.mount(&["-o", "rescue"]);
+    assert_eq!(rescued.code, Some(0), "{}", rescued.stderr);
+    assert!(
+        rescued.stderr.contains("passed over: damaged exfat image"),
+        "{}",
+        rescued.stderr
+    );
+    assert_eq!(fs::read(volume.mnt().join("file")).unwrap(), b"contents");
+    let denied = fs::write(volume.mnt().join("file"), b"other").unwrap_err();
+    assert_eq!(denied.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    let unmount = [Path::new("umount"), &volume.mnt()];
+    ran(command(&unmount).output().unwrap()).ok();
+    assert!(
+        fs::read(volume.image()).unwrap() == bytes,
+        "a rescue wrote to the volume"
+    );
+}
+
+#[test]
+fn a_volume_marked_dirty_is_mounted_with_a_warning_that_names_the_repair() {
+    let Some(volume) = Volume::new("volume_dirty") else {
+        return;
+    };
+    let unmount = || unmount(&volume.mnt());
+    // `ok` includes that nothing is said.
+    volume.mount(&[]).ok();
+    unmount();
+    for (flags, said) in [
+        (2, "marked dirty"),
+        (4, "marked as having failed"),
+        (6, "marked dirty"),
+    ] {
+        let mut bytes = fs::read(volume.image()).unwrap();
+        bytes[106] = flags;
+        fs::write(volume.image(), &bytes).unwrap();
+        for options in [&[][..], &["-o", "ro"]] {
+            let mounted = volume.mount(options);
+            unmount();
+            let has_one =
+                mounted.stderr.matches("check --repair").count() == usize::from(flags & 2 != 0);
+            assert!(
+                mounted.stderr.contains(said) && has_one,
+                "{flags} {options:?}: {}",
+                mounted.stderr
+            );
+        }
+    }
+    let mut bytes = fs::read(volume.image()).unwrap();
+    bytes[106] = 2;
+    fs::write(volume.image(), &bytes).unwrap();
+    let repaired = volume.forerun(&["check", "--repair", "--yes"], &[]);
+    assert_eq!(repaired.code, Some(8), "{}", repaired.stderr);
+    volume.mount(&[]).ok();
+    unmount();
+}
+
+/// A tmpfs on the directory of a volume, unmounted in the end.
+struct Small<'a>(&'a Path);
+
+impl<'a> Small<'a> {
+    fn on(dir: &'a Path) -> Self {
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=8M", "none"])
+            .arg(dir)
+            .status();
+        assert!(mount.unwrap().success());
+        Self(dir)
+    }
+
+    fn resize(&self, size: &str) {
+        let mount = Command::new("mount")
+            .args(["-o", &format!("remount,size={size}")])
+            .arg(self.0)
+            .status();
+        assert!(mount.unwrap().success());
+    }
+}
+
+impl Drop for Small<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_below_a_sparse_volume_is_enospc_for_the_writer() {
+    let Some(volume) = Volume::new("volume_full_disk") else {
+        return;
+    };
+    let small = volume.path("small");
+    fs::create_dir(&small).unwrap();
+    let tmpfs = Small::on(&small);
+    let image = small.join("sparse.img");
+    let mnt = volume.mnt();
+    let full = |error: std::io::Error| assert_eq!(error.raw_os_error(), Some(28), "{error}");
+    let synced = |name: &str| fs::File::open(mnt.join(name)).unwrap().sync_all();
+    for is_full_in_the_end in [false, true] {
+        let _none_at_first = fs::remove_file(&image);
+        tmpfs.resize("8M");
+        fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+        let made = Command::new("mkfs.exfat").arg(&image).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        ran(command(&[Path::new("mount"), &image, &mnt])
+            .output()
+            .unwrap())
+        .ok();
+        fs::write(mnt.join("kept"), b"kept").unwrap();
+        synced("kept").unwrap();
+        full(fs::write(mnt.join("large"), vec![7; 16 << 20]).unwrap_err());
+        // Of the directory itself there is nothing on the device yet.
+        fs::create_dir(mnt.join("dir")).unwrap();
+        full(synced("dir").unwrap_err());
+        assert_eq!(fs::read(mnt.join("kept")).unwrap(), b"kept");
+        fs::write(mnt.join("empty"), b"").unwrap();
+        fs::remove_file(mnt.join("large")).unwrap();
+        full(synced("kept").unwrap_err());
+        if !is_full_in_the_end {
+            tmpfs.resize("64M");
+            synced("dir").unwrap();
+            fs::write(mnt.join("dir/file"), vec![9; 16 << 20]).unwrap();
+        }
+        unmount(&mnt);
+        tmpfs.resize("64M");
+        let fsck = Command::new("fsck.exfat")
+            .arg("-n")
+            .arg(&image)
+            .output()
+            .unwrap();
+        assert!(fsck.status.success(), "{fsck:?}");
+        let checked = command(&[Path::new("check"), &image]).output().unwrap();
+        let checked = ran(checked);
+        assert_eq!(checked.code, Some(0), "{}", checked.text());
+        assert_eq!(checked.stderr.contains("marked dirty"), is_full_in_the_end);
+        let listed = command(&[Path::new("ls"), Path::new("-q"), &image]).output();
+        let listed = ran(listed.unwrap());
+        let names = listed.text();
+        let is_as_written = match is_full_in_the_end {
+            true => names.contains("kept\n") && !names.contains("dir\n"),
+            false => names == "dir\nempty\nkept\n",
+        };
+        assert!(is_as_written, "{names}");
+    }
+}
+
+#[test]
+fn a_repair_writes_nothing_where_the_disk_of_the_undo_file_is_full() {
+    let Some(volume) = Volume::new("volume_full_undo") else {
+        return;
+    };
+    let mut damaged = fs::read(volume.image()).unwrap();
+    damaged[100] ^= 1;
+    fs::write(volume.image(), &damaged).unwrap();
+    let small = volume.path("small");
+    fs::create_dir(&small).unwrap();
+    let tmpfs = Small::on(&small);
+    tmpfs.resize("4K");
+    let file = small.join("undo");
+    let name = file.to_str().unwrap();
+    let undo = ["--undo-file", name];
+    let refused = volume.forerun(&["check", "--repair", "--yes"], &undo);
+    assert_eq!(refused.code, Some(5));
+    let said = format!("undo file {}: No space left on device", file.display());
+    assert!(refused.stderr.contains(&said), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("--no-undo-file"),
+        "{}",
+        refused.stderr
+    );
+    assert!(fs::read(volume.image()).unwrap() == damaged);
+    assert_eq!(fs::read_dir(&small).unwrap().count(), 0);
+    tmpfs.resize("64K");
+    let repaired = volume.forerun(&["check", "--repair", "--yes"], &undo);
+    assert_eq!(repaired.code, Some(8), "{}", repaired.stderr);
+    volume.forerun(&["check", "--undo", name], &[]).ok();
+    assert!(fs::read(volume.image()).unwrap() == damaged);
+}

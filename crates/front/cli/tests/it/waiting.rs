@@ -1,0 +1,96 @@
+//! Readers of a mount wait for a server that has stopped answering: other commands go on, and signals
+//! end the process.
+
+use std::fs;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use forerun_testkit::fault_proxy::{FaultProxy, Network};
+use forerun_testkit::servers::Nginx;
+use forerun_testkit::{DirectReaders, eventually, require};
+use rustix::process::Signal;
+
+use crate::common::place::{Mounted, Place};
+
+/// One for each chunk of the file that they read.
+const READERS: usize = 140;
+const CHUNK: usize = 64 << 10;
+/// What the whole of a test may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn readers(place: &Place) -> DirectReaders {
+    let file = place.path("mnt/sub/other").canonicalize().unwrap();
+    DirectReaders::waiting(&file, CHUNK, READERS)
+}
+
+/// A mount of an image whose server does not answer any more.
+fn silent<'p>(place: &'p Place, proxy: &FaultProxy) -> Mounted<'p> {
+    let mounted = place.mount(&["--fetch-ahead", "off"], &proxy.url_of("image"));
+    assert!(fs::metadata(place.path("mnt/sub/other")).is_ok());
+    assert_eq!(fs::read_dir(place.path("mnt")).unwrap().count(), 3);
+    proxy.set_network(Network::Silent);
+    mounted
+}
+
+#[track_caller]
+fn ends_soon(mounted: &mut Mounted<'_>, begin: Instant) {
+    eventually("the process ends", || {
+        mounted.child.try_wait().unwrap().is_some()
+    });
+    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn signals_end_a_mount_whose_readers_wait_for_its_server() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let place = Place::new();
+    let Some(nginx) = Nginx::serve(place.dir.path()) else {
+        return;
+    };
+    for signal in [Signal::TERM, Signal::INT] {
+        let proxy = FaultProxy::start(&nginx.url());
+        let mut mounted = silent(&place, &proxy);
+        let waiting = readers(&place);
+        let begin = Instant::now();
+        mounted.signal(signal);
+        assert_eq!(waiting.wait(), 0);
+        ends_soon(&mut mounted, begin);
+        proxy.set_network(Network::Up);
+        fs::remove_dir_all(place.path("cache")).unwrap();
+    }
+}
+
+#[test]
+fn names_are_looked_up_while_readers_wait_and_umount_ends_the_process() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let place = Place::new();
+    let Some(nginx) = Nginx::serve(place.dir.path()) else {
+        return;
+    };
+    let proxy = FaultProxy::start(&nginx.url());
+    let mut mounted = silent(&place, &proxy);
+    let mut waiting = readers(&place);
+    let (done, finished) = channel();
+    let mnt = place.path("mnt");
+    std::thread::spawn(move || {
+        for n in 0..100 {
+            let begin = Instant::now();
+            assert!(!mnt.join(format!("missing{n}")).exists());
+            rustix::fs::statvfs(&mnt).unwrap();
+            done.send(begin.elapsed()).unwrap();
+        }
+    });
+    let longest = (0..100).map(|_| finished.recv_timeout(PATIENCE).unwrap());
+    let longest = longest.max().unwrap();
+    println!("the longest look took {longest:?}");
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
+    waiting.kill();
+    assert_eq!(waiting.wait(), 0);
+    let begin = Instant::now();
+    place.run(&["umount", "mnt"]).ok();
+    ends_soon(&mut mounted, begin);
+}

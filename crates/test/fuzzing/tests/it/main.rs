@@ -1,0 +1,4 @@
+//! The integration tests of `forerun-fuzzing`: one program, because linking takes longer than most tests.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod targets;

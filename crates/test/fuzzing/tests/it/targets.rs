@@ -1,0 +1,99 @@
+//! Runs every target over its seeds and the inputs that are kept of it, as libFuzzer would, and compares
+//! the table of targets with what there is for each.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use forerun_fuzzing::{TARGETS, Target, kept};
+use forerun_testkit::workspace_root;
+
+/// Panics in any thread.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+fn names() -> BTreeSet<String> {
+    let names = TARGETS.iter().map(|target| target.name.to_string());
+    names.collect()
+}
+
+#[test]
+fn each_target_has_a_program() {
+    assert_eq!(names().len(), TARGETS.len(), "two targets have one name");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--format-version=1", "--no-deps", "--offline"]);
+    cargo.arg("--manifest-path");
+    let output = cargo
+        .arg(workspace_root().join("fuzz/Cargo.toml"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let programs = metadata["packages"][0]["targets"].as_array().unwrap();
+    let programs: BTreeSet<String> = programs
+        .iter()
+        .filter(|program| program["kind"][0] == "bin")
+        .map(|program| program["name"].as_str().unwrap().to_string())
+        .collect();
+    assert_eq!(programs, names());
+}
+
+#[test]
+fn each_target_has_kept_inputs_in_bounds() {
+    let (mut found, mut total) = (BTreeSet::new(), 0);
+    for entry in fs::read_dir(kept::directory()).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let target = name.strip_suffix(".tar.zst");
+        found.insert(target.unwrap_or(&name).to_string());
+        total += entry.metadata().unwrap().len();
+    }
+    assert_eq!(found, names());
+    assert!(total <= kept::TOTAL.try_into().unwrap(), "{total} bytes");
+}
+
+#[test]
+fn seeds_and_kept_inputs_are_no_findings() {
+    // A thread that answers requests catches a panic; libFuzzer would stop at it.
+    let shown = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        shown(info);
+    }));
+    let next = AtomicUsize::new(0);
+    let findings = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(target) = TARGETS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = replay(target);
+            findings.lock().unwrap().extend(found);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().unwrap().get() {
+            scope.spawn(work);
+        }
+    });
+    let findings = findings.into_inner().unwrap();
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
+    assert_eq!(PANICS.load(Ordering::Relaxed), 0, "panics that were caught");
+}
+
+/// Runs all inputs of a target and returns the findings. Those are written to files, for `cargo fuzz run`.
+fn replay(target: &Target) -> Vec<String> {
+    let seeds = target.seeds().unwrap();
+    let kept = kept::read(target).unwrap_or_else(|error| panic!("{error}"));
+    assert!(!seeds.is_empty() && !kept.is_empty(), "{}", target.name);
+    let mut findings = Vec::new();
+    for (name, bytes) in seeds.into_iter().chain(kept) {
+        if let Err(finding) = target.replay(&bytes) {
+            let file = format!("{}-{name}", target.name);
+            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
+            fs::write(&path, bytes).unwrap();
+            findings.push(format!("{}: {finding}: {}", target.name, path.display()));
+        }
+    }
+    findings
+}

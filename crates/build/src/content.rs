@@ -65,7 +65,7 @@ impl Content {
     }
 }
 
-/// Whether bytes are all zeros, in steps that the compiler turns into wide loads.
+/// Returns whether bytes are all zeros, in steps that the compiler turns into wide loads.
 #[must_use]
 pub fn is_zero(bytes: &[u8]) -> bool {
     let mut chunks = bytes.chunks(64);

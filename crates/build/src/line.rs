@@ -228,7 +228,7 @@ pub fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Whether there is anything on a line but space and a comment.
+/// Returns whether there is anything on a line but space and a comment.
 pub fn is_blank(line: &[u8]) -> bool {
     matches!(line.trim_ascii().first(), None | Some(b'#'))
 }

@@ -136,7 +136,7 @@ pub fn spool_dir() -> PathBuf {
     }
 }
 
-/// Whether a directory is on a filesystem that keeps its files in memory.
+/// Returns whether a directory is on a filesystem that keeps its files in memory.
 #[must_use]
 pub fn is_in_memory(dir: &Path) -> bool {
     let kind = rustix::fs::statfs(dir).map(|found| found.f_type);

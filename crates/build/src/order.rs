@@ -16,7 +16,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Whether nothing is listed.
+    /// Returns whether nothing is listed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()

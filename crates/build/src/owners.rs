@@ -18,7 +18,7 @@ pub struct IdMap {
 }
 
 impl IdMap {
-    /// Whether every id stays.
+    /// Returns whether every id stays.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()

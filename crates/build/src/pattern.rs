@@ -63,20 +63,20 @@ impl Patterns {
         })
     }
 
-    /// Whether there is no pattern, and so nothing matches.
+    /// Returns whether there is no pattern, and so nothing matches.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether a pattern matches this very path, without a leading slash; not what is above it.
+    /// Returns whether a pattern matches this very path, without a leading slash; not what is above it.
     #[must_use]
     pub fn matches(&self, path: &[u8]) -> bool {
         let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
         self.whole.is_match(OsStr::from_bytes(path)) || self.last.is_match(OsStr::from_bytes(last))
     }
 
-    /// Whether a pattern matches this path or a directory above it.
+    /// Returns whether a pattern matches this path or a directory above it.
     #[must_use]
     pub fn covers(&self, path: &[u8]) -> bool {
         let slashes = path

@@ -15,7 +15,7 @@ pub struct Priorities {
 }
 
 impl Priorities {
-    /// Whether everything has priority 0.
+    /// Returns whether everything has priority 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()

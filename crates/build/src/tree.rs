@@ -235,7 +235,7 @@ impl Tree {
         self.nodes.len()
     }
 
-    /// Whether there is nothing below the root.
+    /// Returns whether there is nothing below the root.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.children(Self::ROOT).next().is_none()

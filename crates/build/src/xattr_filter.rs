@@ -30,7 +30,7 @@ impl XattrFilter {
         })
     }
 
-    /// Whether an attribute of this name is kept.
+    /// Returns whether an attribute of this name is kept.
     #[must_use]
     pub fn keeps(&self, name: &[u8]) -> bool {
         let is_match = |regex: &Regex| regex.is_match(name);

@@ -128,7 +128,7 @@ macro_rules! set {
                 self.0
             }
 
-            /// Whether there is no member.
+            /// Returns whether there is no member.
             #[must_use]
             pub const fn is_empty(self) -> bool {
                 self.0 == 0

@@ -33,7 +33,7 @@ pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
     (!is_stale).then_some(len).ok_or(DecodeError::Damaged)
 }
 
-/// Whether a match at distance zero ends in this range, or reaches past it.
+/// Returns whether a match at distance zero ends in this range, or reaches past it.
 fn copies_nothing(input: &[u8], ends: Range<usize>) -> bool {
     let (mut rest, mut total) = (input, 0_usize);
     while let Some(sequence) = next(&mut rest) {

@@ -133,7 +133,7 @@ impl Bulk {
         self.files.len()
     }
 
-    /// Whether the list is empty.
+    /// Returns whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.files.is_empty()

@@ -92,7 +92,7 @@ impl Decoded {
         self.format
     }
 
-    /// Whether a block that is being planned has to be decoded ahead.
+    /// Returns whether a block that is being planned has to be decoded ahead.
     pub fn plan(&self, block: &EncodedBlock) -> bool {
         self.lock_spent().dropped.remove(&block.key());
         !self.cache.contains(block.key())

@@ -104,7 +104,7 @@ impl MetadataSource {
         }
     }
 
-    /// Whether parts are known to be metadata.
+    /// Returns whether parts are known to be metadata.
     #[must_use]
     pub fn has_ranges(&self) -> bool {
         self.dense.get().is_some()
@@ -126,7 +126,7 @@ impl MetadataSource {
         self.expect(places.collect(), max_gap);
     }
 
-    /// Whether it is of use to [`expect`](Self::expect): not where metadata is read in large steps, nor
+    /// Returns whether it is of use to [`expect`](Self::expect): not where metadata is read in large steps, nor
     /// where nobody below the source listens.
     pub fn takes_expectations(&self) -> bool {
         let is_read_by_pages = self.geometry.block() >= MIN_HINTED_BLOCK;
@@ -167,7 +167,7 @@ impl MetadataSource {
         wanted.map(|range| self.ask_for(range));
     }
 
-    /// Whether the store takes hints.
+    /// Returns whether the store takes hints.
     fn ask_for(&self, range: Range<u64>) -> bool {
         if self.lock_forward().is_deaf {
             return false;

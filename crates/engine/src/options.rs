@@ -102,7 +102,7 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
-    /// Whether the caller asked for a cache that leaves too little for the rest.
+    /// Returns whether the caller asked for a cache that leaves too little for the rest.
     #[must_use]
     pub fn exceeds_limit(&self) -> bool {
         // The default never does, however small the limit.

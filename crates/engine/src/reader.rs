@@ -174,7 +174,7 @@ impl Reader {
         Walk::new(self.fs(), start, self.limits())
     }
 
-    /// Whether files were ever read in the order of a listing: where not, there is nothing
+    /// Returns whether files were ever read in the order of a listing: where not, there is nothing
     /// [`upcoming`](Self::upcoming). Cheap enough to ask before each listing.
     #[must_use]
     pub fn reads_trees(&self) -> bool {
@@ -196,7 +196,7 @@ impl Reader {
         self.inner.tree.upcoming_in(dir, most)
     }
 
-    /// Whether a file of those was asked for meanwhile.
+    /// Returns whether a file of those was asked for meanwhile.
     #[must_use]
     pub fn was_read(&self, node: NodeId) -> bool {
         self.inner.tree.was_read(node)
@@ -214,7 +214,7 @@ impl Reader {
         });
     }
 
-    /// Whether it is certain that no node has extended attributes: a front end need not ask then.
+    /// Returns whether it is certain that no node has extended attributes: a front end need not ask then.
     #[must_use]
     pub fn xattrs_absent(&self) -> bool {
         self.inner.xattrs.absent()
@@ -245,7 +245,7 @@ impl Reader {
         self.assemble(node, range, blocks)
     }
 
-    /// Whether a read may have to wait for a server now. A front end then tries what it is asked in
+    /// Returns whether a read may have to wait for a server now. A front end then tries what it is asked in
     /// a [`wait::attempt`] before it has a thread wait.
     #[must_use]
     pub fn is_slow(&self) -> bool {

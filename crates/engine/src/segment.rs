@@ -92,7 +92,7 @@ impl Segment {
         self.range.end - self.range.start
     }
 
-    /// Whether the request was not made yet, or is on its way.
+    /// Returns whether the request was not made yet, or is on its way.
     pub fn in_flight(&self) -> bool {
         matches!(*lock(&self.state), State::Queued | State::Reading)
     }

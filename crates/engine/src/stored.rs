@@ -66,7 +66,7 @@ impl Stored {
         self.is_kept_above.store(true, Ordering::Relaxed);
     }
 
-    /// Whether what is served is kept by the front end.
+    /// Returns whether what is served is kept by the front end.
     pub fn is_kept_above(&self) -> bool {
         self.is_kept_above.load(Ordering::Relaxed)
     }
@@ -160,7 +160,7 @@ impl Stored {
         }
     }
 
-    /// Whether a read may have to wait for a server now.
+    /// Returns whether a read may have to wait for a server now.
     pub fn is_slow(&self) -> bool {
         self.image.is_slow()
     }

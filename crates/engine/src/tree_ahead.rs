@@ -134,7 +134,7 @@ impl TreeAhead {
         }
     }
 
-    /// Whether anybody has read files in the order of a listing: where not, nothing is upcoming.
+    /// Returns whether anybody has read files in the order of a listing: where not, nothing is upcoming.
     pub fn has_walked(&self) -> bool {
         self.has_walked.load(Ordering::Relaxed)
     }
@@ -195,7 +195,7 @@ impl TreeAhead {
         before == Some(Seen::Planned)
     }
 
-    /// Whether a file is yet to be planned; it is then.
+    /// Returns whether a file is yet to be planned; it is then.
     fn is_new(&self, node: NodeId) -> bool {
         let mut seen = lock(&self.seen);
         let is_new = seen.get(node).is_none();
@@ -234,7 +234,7 @@ impl TreeAhead {
         files
     }
 
-    /// Whether a file was asked for lately: to hand it over is work for nothing.
+    /// Returns whether a file was asked for lately: to hand it over is work for nothing.
     pub fn was_read(&self, node: NodeId) -> bool {
         lock(&self.seen).get(node) == Some(Seen::Read)
     }
@@ -306,7 +306,7 @@ impl Walk {
         }
     }
 
-    /// Whether `node` was planned; it and what was planned before it are behind the reader then.
+    /// Returns whether `node` was planned; it and what was planned before it are behind the reader then.
     fn passes(&mut self, node: NodeId) -> bool {
         let Some(at) = self
             .planned

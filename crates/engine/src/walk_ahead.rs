@@ -147,7 +147,7 @@ impl WalkAhead {
         }
     }
 
-    /// Whether inodes lie anywhere, but in places that can be told.
+    /// Returns whether inodes lie anywhere, but in places that can be told.
     fn is_strewn(&self) -> bool {
         self.metadata.takes_expectations() && self.fs.inode_offset(self.fs.root()).is_some()
     }

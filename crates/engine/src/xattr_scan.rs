@@ -76,7 +76,7 @@ impl XattrScan {
         }
     }
 
-    /// Whether it is certain that there are none.
+    /// Returns whether it is certain that there are none.
     pub fn absent(&self) -> bool {
         self.answer.load(Ordering::Acquire) == NONE
     }
@@ -131,7 +131,7 @@ impl XattrScan {
 }
 
 impl Left {
-    /// Whether there are any, or nothing where that is still open.
+    /// Returns whether there are any, or nothing where that is still open.
     fn go_on(
         &mut self,
         driver: &dyn FileSystem,
@@ -187,7 +187,7 @@ impl Left {
     }
 }
 
-/// Whether one of the nodes has any; all their inodes are asked for before the first is waited for.
+/// Returns whether one of the nodes has any; all their inodes are asked for before the first is waited for.
 fn any_of(driver: &dyn FileSystem, expect: Expect<'_>, nodes: &mut Vec<NodeId>) -> Result<bool> {
     expect(nodes);
     for node in nodes.drain(..) {

@@ -100,7 +100,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn BlockDevice>> 
     Ok(part(locks::device(path, options)?, options)?)
 }
 
-/// Whether the bytes are of a format that can be repaired, damaged as they are.
+/// Returns whether the bytes are of a format that can be repaired, damaged as they are.
 fn is_repaired(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
     let wanted = options.format.as_deref();
     let mut head = vec![0; probe_len().min(saturating_usize(source.len()))];

@@ -110,7 +110,7 @@ impl VolumeMut {
         Ok(Self { format, volume })
     }
 
-    /// Whether the bytes are of a format that can be changed.
+    /// Returns whether the bytes are of a format that can be changed.
     ///
     /// # Errors
     /// [`Error::UnknownFormat`]; [`Error::Io`].

@@ -95,7 +95,7 @@ impl Writer {
         }
     }
 
-    /// Whether writing goes back to bytes that were written before. Where not, `out` may be
+    /// Returns whether writing goes back to bytes that were written before. Where not, `out` may be
     /// anything that takes bytes in order.
     #[must_use]
     pub const fn patches(&self) -> bool {

@@ -56,7 +56,7 @@ impl DerefMut for AlignedBuffer {
     }
 }
 
-/// Whether `bytes` begin on a page.
+/// Returns whether `bytes` begin on a page.
 pub fn is_aligned(bytes: &[u8]) -> bool {
     bytes.as_ptr().align_offset(ALIGNMENT) == 0
 }

@@ -107,7 +107,7 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
         self.cache.get(&key)?.ok()
     }
 
-    /// Whether the block is there, without counting as a use of it.
+    /// Returns whether the block is there, without counting as a use of it.
     #[must_use]
     pub fn contains(&self, key: BlockKey) -> bool {
         self.cache.contains_key(&key)

@@ -107,7 +107,7 @@ impl FileSource {
         }
     }
 
-    /// Whether `len` bytes from `offset` on seem to be in the page cache.
+    /// Returns whether `len` bytes from `offset` on seem to be in the page cache.
     fn is_cached(&self, offset: u64, len: usize) -> bool {
         let step = u64_from(len) / PROBES;
         (0..PROBES).all(|n| {

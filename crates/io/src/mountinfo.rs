@@ -33,13 +33,13 @@ pub struct MountEntry {
 }
 
 impl MountEntry {
-    /// Whether the filesystem has this option, given without a value.
+    /// Returns whether the filesystem has this option, given without a value.
     #[must_use]
     pub fn has_option(&self, name: &str) -> bool {
         self.options.split(',').any(|option| option == name)
     }
 
-    /// Whether the filesystem itself is read-only, wherever it is mounted.
+    /// Returns whether the filesystem itself is read-only, wherever it is mounted.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.has_option("ro")
@@ -62,7 +62,7 @@ pub fn parse_mounts(text: &[u8]) -> Vec<MountEntry> {
         .collect()
 }
 
-/// Whether a mount for writing of this file or device, by the name that the mount gives it, is visible.
+/// Returns whether a mount for writing of this file or device, by the name that the mount gives it, is visible.
 #[must_use]
 pub fn is_mounted_for_writing(source: &Path) -> bool {
     let all = mounts().unwrap_or_default();

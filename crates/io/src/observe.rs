@@ -217,7 +217,7 @@ impl Counted {
         self.inner.len()
     }
 
-    /// Whether there is no byte at all.
+    /// Returns whether there is no byte at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inner.is_empty()

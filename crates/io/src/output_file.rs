@@ -114,7 +114,7 @@ fn find(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether only root and the caller can change this directory.
+/// Returns whether only root and the caller can change this directory.
 fn is_closed(dir: &Stat) -> bool {
     is_trusted(dir.st_uid) && dir.st_mode & WRITABLE == 0
 }

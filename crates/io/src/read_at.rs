@@ -31,7 +31,7 @@ pub trait ReadAt: Send + Sync {
     /// Length in bytes. Fixed for the life of the source.
     fn len(&self) -> u64;
 
-    /// Whether the source holds no byte at all.
+    /// Returns whether the source holds no byte at all.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -66,7 +66,7 @@ pub trait ReadAt: Send + Sync {
         let _ = range;
     }
 
-    /// Whether a read may have to wait for a server now. A front end then answers what is here
+    /// Returns whether a read may have to wait for a server now. A front end then answers what is here
     /// before it waits ([`wait::attempt`](crate::wait::attempt)); a source that says so must keep to
     /// the rules of [`wait`](crate::wait).
     fn is_slow(&self) -> bool {

@@ -133,7 +133,7 @@ impl EventKind {
         }
     }
 
-    /// Whether it succeeded. What cannot fail has.
+    /// Returns whether it succeeded. What cannot fail has.
     #[must_use]
     pub const fn ok(self) -> bool {
         match self {

@@ -28,7 +28,7 @@ impl Stop {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether the waits are to end.
+    /// Returns whether the waits are to end.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
@@ -80,7 +80,7 @@ pub fn until<T>(stop: &Arc<Stop>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether the current thread may wait, or go on waiting. A wait is cut into slices of at most
+/// Returns whether the current thread may wait, or go on waiting. A wait is cut into slices of at most
 /// [`SLICE`], with this call before each.
 ///
 /// # Errors
@@ -102,19 +102,19 @@ pub fn allowed() -> io::Result<()> {
     })
 }
 
-/// Whether the current thread has a rule. Where it has none, waits need not be cut into slices.
+/// Returns whether the current thread has a rule. Where it has none, waits need not be cut into slices.
 #[must_use]
 pub fn is_ruled() -> bool {
     RULE.with_borrow(|rule| !matches!(rule, Rule::Free))
 }
 
-/// Whether the current thread is inside [`attempt`].
+/// Returns whether the current thread is inside [`attempt`].
 #[must_use]
 pub fn is_attempt() -> bool {
     RULE.with_borrow(|rule| matches!(rule, Rule::Never { .. }))
 }
 
-/// Whether the rule of the current thread has refused a wait. A failure is that of this thread
+/// Returns whether the rule of the current thread has refused a wait. A failure is that of this thread
 /// then, and of no other that wants the same bytes.
 #[must_use]
 pub fn was_refused() -> bool {

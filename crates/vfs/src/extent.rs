@@ -16,7 +16,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Whether it is the whole of a block whose decoded length is known.
+    /// Returns whether it is the whole of a block whose decoded length is known.
     #[must_use]
     pub fn is_whole_block(&self) -> bool {
         let len = self.logical.end.saturating_sub(self.logical.start);

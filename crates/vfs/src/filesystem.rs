@@ -202,7 +202,7 @@ pub trait FileSystem: Send + Sync {
         )))
     }
 
-    /// Whether what [`blob`](Self::blob) opened before may still be read. Asked when a file with data in it
+    /// Returns whether what [`blob`](Self::blob) opened before may still be read. Asked when a file with data in it
     /// is opened; on `false` the caller opens the blob anew. True by default.
     fn is_current(&self, _blob: BlobId) -> bool {
         true

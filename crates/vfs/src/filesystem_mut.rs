@@ -172,7 +172,7 @@ pub trait FileSystemMut: FileSystem {
     /// same when it panics itself.
     fn abandon(&self);
 
-    /// Whether [`abandon`](Self::abandon) was called, or the driver panicked.
+    /// Returns whether [`abandon`](Self::abandon) was called, or the driver panicked.
     fn is_abandoned(&self) -> bool;
 
     /// Makes `node` durable: contents, attributes and the name it was reached by. Every other change

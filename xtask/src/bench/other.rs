@@ -277,7 +277,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Whether the kernel has a driver, as a module perhaps.
+/// Returns whether the kernel has a driver, as a module perhaps.
 pub fn has_filesystem(name: &str) -> bool {
     let known = || {
         let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();

@@ -80,7 +80,7 @@ pub fn remove(path: &Path) -> Result<()> {
     removed.with_context(|| path.display().to_string())
 }
 
-/// Whether what is kept in `dir` was made of `tree`.
+/// Returns whether what is kept in `dir` was made of `tree`.
 fn is_of(dir: &Path, tree: &Path) -> bool {
     fs::read(note(dir)).is_ok_and(|was| was == tree.as_os_str().as_encoded_bytes())
 }

@@ -40,7 +40,7 @@ impl Outcome {
         self.failed = !success;
     }
 
-    /// Whether nothing was found.
+    /// Returns whether nothing was found.
     pub fn is_sound(&self) -> bool {
         !self.failed && self.artifact.is_none()
     }

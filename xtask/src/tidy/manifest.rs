@@ -38,7 +38,7 @@ impl Package {
 }
 
 impl Dependency {
-    /// Whether it comes from a registry and not from the tree.
+    /// Returns whether it comes from a registry and not from the tree.
     pub const fn is_external(&self) -> bool {
         self.dir.is_none()
     }

@@ -31,7 +31,7 @@ pub fn check(files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-/// Whether the path starts here: `a/work/b` is some other path.
+/// Returns whether the path starts here: `a/work/b` is some other path.
 fn names(line: &str, private: &str) -> bool {
     line.match_indices(private).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -65,7 +65,7 @@ impl Room {
         Some((room, &path[..len]))
     }
 
-    /// Whether a crate of this kind may depend on one of the kind `on`, tests aside.
+    /// Returns whether a crate of this kind may depend on one of the kind `on`, tests aside.
     pub fn may_depend_on(self, on: Self) -> bool {
         use Room::{Build, Cache, Codec, Engine, Format, Front, Io, Library, Remote, Sandbox, Vfs};
         let is_base = matches!(on, Io | Codec | Vfs | Build | Engine);
@@ -84,7 +84,7 @@ impl Room {
         }
     }
 
-    /// Whether users meet it: a front end, or a program made of them.
+    /// Returns whether users meet it: a front end, or a program made of them.
     pub fn is_front(self) -> bool {
         matches!(self, Self::Front | Self::Program)
     }

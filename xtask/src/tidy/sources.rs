@@ -18,12 +18,12 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// Whether it is Rust.
+    /// Returns whether it is Rust.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// Whether it is a test or bench on its own, and not part of what is built for users.
+    /// Returns whether it is a test or bench on its own, and not part of what is built for users.
     pub fn is_test(&self) -> bool {
         self.path
             .split('/')

@@ -66,7 +66,7 @@ impl Hints {
         (start < end).then_some(start..end)
     }
 
-    /// Whether `offset` lies in what the kernel was told of.
+    /// Returns whether `offset` lies in what the kernel was told of.
     pub fn covers(&self, offset: u64) -> bool {
         self.end_of(offset).is_some()
     }

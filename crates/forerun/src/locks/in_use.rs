@@ -93,7 +93,7 @@ impl InUse {
         }
     }
 
-    /// Whether a lock is in the way, which may go with the process that holds it.
+    /// Returns whether a lock is in the way, which may go with the process that holds it.
     #[must_use]
     pub const fn is_lock(&self) -> bool {
         matches!(self.by, By::Holders(_) | By::Unseen)

@@ -114,7 +114,7 @@ impl Device {
         self.sys.join("partition").exists()
     }
 
-    /// Whether it is the same device, a partition of it, or the disk that it is a partition of.
+    /// Returns whether it is the same device, a partition of it, or the disk that it is a partition of.
     fn is_part_of(&self, other: &Self) -> bool {
         let is_below = |a: &Self, b: &Self| a.sys.parent() == Some(&b.sys);
         self.number == other.number || is_below(self, other) || is_below(other, self)
@@ -226,7 +226,7 @@ impl Loop {
     }
 }
 
-/// Whether a file is behind the loop device in `sys`.
+/// Returns whether a file is behind the loop device in `sys`.
 fn is_behind(sys: &Path, file: &FileId) -> bool {
     let Some(path) = backing_name(sys) else {
         return false;

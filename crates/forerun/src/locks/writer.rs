@@ -29,13 +29,13 @@ pub fn begin(file: &File, breaks: bool) -> bool {
     }
 }
 
-/// Whether a process that may write the file holds the lock.
+/// Returns whether a process that may write the file holds the lock.
 #[must_use]
 pub fn is_at_work(file: &File) -> bool {
     conflicts(file, libc::F_RDLCK)
 }
 
-/// Whether any process holds a lock on the byte.
+/// Returns whether any process holds a lock on the byte.
 pub fn holds_any(file: &File) -> bool {
     conflicts(file, libc::F_WRLCK)
 }

@@ -66,7 +66,7 @@ impl Identity {
         }
     }
 
-    /// Whether a change from now on would show: the last one is not too recent, nor in the future.
+    /// Returns whether a change from now on would show: the last one is not too recent, nor in the future.
     fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let changed = u64::try_from(self.changed.0).map(Duration::from_secs);
@@ -175,7 +175,7 @@ impl ObjectTable {
         }
     }
 
-    /// Whether the file that an object is now is the one that was found to have the right digest, not
+    /// Returns whether the file that an object is now is the one that was found to have the right digest, not
     /// changed since. Always so where digests do not count.
     pub fn is_current(&self, blob: BlobId) -> bool {
         let Ok(object) = self.object(blob) else {

@@ -49,7 +49,7 @@ impl Header {
 /// Bytes that tell a composefs image: up to the magic number of EROFS.
 pub const PROBE_LEN: usize = 1028;
 
-/// Whether the image has the header of composefs and the superblock of EROFS.
+/// Returns whether the image has the header of composefs and the superblock of EROFS.
 pub fn is_composefs(head: &[u8]) -> bool {
     Header::parse(head).is_some() && head.get(1024..PROBE_LEN) == Some(&EROFS_MAGIC.to_le_bytes())
 }

@@ -180,17 +180,17 @@ impl Superblock {
         block.saturating_mul(1 << self.block_bits)
     }
 
-    /// Whether an incompatible feature is in use.
+    /// Returns whether an incompatible feature is in use.
     pub const fn has(&self, bit: u32) -> bool {
         self.feature_incompat & bit != 0
     }
 
-    /// Whether a compatible feature is in use.
+    /// Returns whether a compatible feature is in use.
     pub const fn has_compat(&self, bit: u32) -> bool {
         self.feature_compat & bit != 0
     }
 
-    /// Whether anything may be compressed. Not so where the image says it is not.
+    /// Returns whether anything may be compressed. Not so where the image says it is not.
     pub const fn may_be_compressed(&self) -> bool {
         self.is_compressed != 0 || self.has(incompat::ZERO_PADDING)
     }
@@ -268,7 +268,7 @@ fn unsupported(raw: &ondisk::Superblock) -> Result<()> {
     Ok(())
 }
 
-/// Whether the bytes claim to be of this format.
+/// Returns whether the bytes claim to be of this format.
 pub fn probe(head: &[u8]) -> bool {
     let at = saturating_usize(SUPERBLOCK_AT);
     head.get(at..at + 4) == Some(&MAGIC.to_le_bytes()[..])

@@ -90,7 +90,7 @@ impl Runs {
         self.runs.values().map(|&count| u64::from(count)).sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

@@ -37,7 +37,7 @@ pub struct Boot {
     pub percent: u8,
 }
 
-/// Whether an image starts like an exFAT volume.
+/// Returns whether an image starts like an exFAT volume.
 pub fn probe(head: &[u8]) -> bool {
     head.get(3..11) == Some(b"EXFAT   ") && head.get(510..512) == Some(&[0x55, 0xAA])
 }
@@ -109,7 +109,7 @@ impl Boot {
         REGION_SECTORS << self.sector_bits
     }
 
-    /// Whether the volume has a cluster of that number.
+    /// Returns whether the volume has a cluster of that number.
     pub const fn has_cluster(&self, cluster: u32) -> bool {
         cluster >= FIRST_CLUSTER && cluster - FIRST_CLUSTER < self.clusters
     }

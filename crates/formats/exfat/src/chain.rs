@@ -36,7 +36,7 @@ impl Chain {
         &self.runs
     }
 
-    /// Whether all clusters follow each other.
+    /// Returns whether all clusters follow each other.
     pub fn is_contiguous(&self) -> bool {
         self.runs.len() <= 1
     }

@@ -171,7 +171,7 @@ impl Pending {
         with_spare.copied().collect()
     }
 
-    /// Whether a node is in use.
+    /// Returns whether a node is in use.
     pub fn is_open(&self, id: NodeId) -> bool {
         self.opens.contains_key(&id)
     }
@@ -196,20 +196,20 @@ impl Pending {
         }
     }
 
-    /// Whether the set at `place` is about to arrive there.
+    /// Returns whether the set at `place` is about to arrive there.
     pub fn arrives(&self, place: Place) -> bool {
         self.moves
             .iter()
             .any(|moved| moved.to.offset == place.offset)
     }
 
-    /// Whether the set at `place` is about to leave it.
+    /// Returns whether the set at `place` is about to leave it.
     pub fn departs(&self, place: Place) -> bool {
         let mut moves = self.moves.iter();
         moves.any(|moved| moved.from.offset == place.offset)
     }
 
-    /// Whether changes under way go by the id of a node.
+    /// Returns whether changes under way go by the id of a node.
     pub fn goes_by(&self, id: NodeId) -> bool {
         self.cut_nodes.contains(&id)
             || self.ahead.contains(&id)
@@ -217,7 +217,7 @@ impl Pending {
             || self.moves.iter().any(|moved| moved.dir == id)
     }
 
-    /// Whether every cluster that is marked used belongs to an entry, once all is written.
+    /// Returns whether every cluster that is marked used belongs to an entry, once all is written.
     pub fn is_settled(&self) -> bool {
         self.orphans.is_empty() && self.ahead.is_empty()
     }

@@ -188,7 +188,7 @@ fn entries(session: &mut Session<'_>, id: NodeId, report: &mut Report<'_>) -> Re
     behind(&mut slots, slot, report)
 }
 
-/// Whether something stands behind the end of a directory, which is at `end`.
+/// Returns whether something stands behind the end of a directory, which is at `end`.
 fn behind(slots: &mut Slots<'_>, end: u32, report: &mut Report<'_>) -> Result<()> {
     for slot in end..end.saturating_add(LOOKED_BEHIND) {
         let Some(entry) = slots.entry(slot)? else {

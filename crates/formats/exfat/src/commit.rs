@@ -355,7 +355,7 @@ const fn is_dirty(flags: u16) -> bool {
     flags & volume_flag::VOLUME_DIRTY != 0
 }
 
-/// Whether the device itself is to blame, and not who is asked for room on it or for permission.
+/// Returns whether the device itself is to blame, and not who is asked for room on it or for permission.
 fn is_of_device(error: &Error) -> bool {
     use std::io::ErrorKind as Kind;
     let (Error::Io { source, .. } | Error::Write { source, .. }) = error else {

@@ -256,7 +256,7 @@ impl EntrySet {
         }
     }
 
-    /// Whether an attribute is set.
+    /// Returns whether an attribute is set.
     pub fn has(&self, attribute: u16) -> bool {
         self.file.0.file_attributes.get() & attribute != 0
     }

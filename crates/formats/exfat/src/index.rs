@@ -120,7 +120,7 @@ impl Index {
         range.map(|&(_, slot)| slot)
     }
 
-    /// Whether no name is there.
+    /// Returns whether no name is there.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }

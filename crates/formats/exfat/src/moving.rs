@@ -20,7 +20,7 @@ pub const POINTER_AT: u64 = 25;
 /// Its length.
 pub const POINTER_LEN: usize = 7;
 
-/// Whether an unused entry may be the start of a set that was on its way.
+/// Returns whether an unused entry may be the start of a set that was on its way.
 pub fn may_be_stranded(volume: &Volume, entry: &[u8; ENTRY]) -> bool {
     volume.recovers && pointer(entry) != 0 && entry[1] >= 2
 }
@@ -36,7 +36,7 @@ pub fn restored(mut bytes: Vec<u8>) -> Option<EntrySet> {
     EntrySet::parse(bytes).ok()
 }
 
-/// Whether the set that `entry` points to points back to `place`.
+/// Returns whether the set that `entry` points to points back to `place`.
 ///
 /// # Errors
 /// `Io`.
@@ -44,7 +44,7 @@ pub fn has_arrived(volume: &Volume, entry: &[u8; ENTRY], place: Place) -> Result
     points_to(volume, Place::of_pointer(pointer(entry)), kind::FILE, place)
 }
 
-/// Whether an entry of that kind at `at` points to `place`.
+/// Returns whether an entry of that kind at `at` points to `place`.
 ///
 /// # Errors
 /// `Io`.

@@ -62,7 +62,7 @@ fn within(units: Vec<u16>) -> Option<Vec<u16>> {
     (units.len() <= MAX_NAME).then_some(units)
 }
 
-/// Whether a name may hold that unit (7.7.3).
+/// Returns whether a name may hold that unit (7.7.3).
 pub const fn is_allowed(unit: u16) -> bool {
     !matches!(
         unit,

@@ -76,7 +76,7 @@ impl Nodes {
         }
     }
 
-    /// Whether a node that is there goes by another id once its present one is forgotten.
+    /// Returns whether a node that is there goes by another id once its present one is forgotten.
     pub fn is_renamed_by_forgetting(&self, id: NodeId) -> bool {
         self.moved.get(&id).is_some_and(|place| {
             let own = place.id();

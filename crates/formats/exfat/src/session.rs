@@ -159,7 +159,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a node has more clusters than its set says.
+    /// Returns whether a node has more clusters than its set says.
     pub fn is_ahead(&self, id: NodeId) -> bool {
         self.state.chains.get(&id).is_some_and(|known| known.pinned)
     }
@@ -301,7 +301,7 @@ impl Session<'_> {
         id
     }
 
-    /// Whether file entry and stream extension of a set are in different sectors.
+    /// Returns whether file entry and stream extension of a set are in different sectors.
     pub fn is_split(&self, place: Place) -> bool {
         let sector = u64::from(self.per_sector()) * ENTRY_LEN;
         place.offset % sector == sector - ENTRY_LEN
@@ -370,7 +370,7 @@ impl Session<'_> {
         Ok(is_short.then(|| Check::ChainShort { found, need }.at(Some(dir), node.at())))
     }
 
-    /// Whether one step of a listing was cut short by its length.
+    /// Returns whether one step of a listing was cut short by its length.
     pub const fn is_whole_step(listed: usize) -> bool {
         listed < LISTED
     }

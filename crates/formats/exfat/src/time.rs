@@ -43,7 +43,7 @@ impl Stamp {
         }
     }
 
-    /// Whether every field is in its range.
+    /// Returns whether every field is in its range.
     pub fn is_sound(self) -> bool {
         let field = |shift: u32, bits: u32| (self.word >> shift) & ((1 << bits) - 1);
         let (month, day) = (field(21, 4), field(16, 5));
@@ -90,7 +90,7 @@ impl Stamp {
     }
 }
 
-/// Whether a time, kept in UTC, is in the years 1980 to 2107.
+/// Returns whether a time, kept in UTC, is in the years 1980 to 2107.
 #[cfg(feature = "write")]
 pub const fn can_keep(time: Timestamp) -> bool {
     time.seconds >= FIRST && time.seconds <= LAST

@@ -64,7 +64,7 @@ impl Upcase {
         name.iter().map(|&unit| self.unit(unit)).collect()
     }
 
-    /// Whether two names are the same but for case.
+    /// Returns whether two names are the same but for case.
     pub fn same(&self, a: &[u16], b: &[u16]) -> bool {
         a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| self.unit(a) == self.unit(b))
     }

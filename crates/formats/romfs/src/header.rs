@@ -53,7 +53,7 @@ pub fn max_len(name_limit: usize) -> u64 {
     HEADER_LEN.saturating_add(padded(name_limit))
 }
 
-/// Whether `bytes`, from the start of a header on, hold the NUL that ends its name.
+/// Returns whether `bytes`, from the start of a header on, hold the NUL that ends its name.
 pub fn has_name_end(bytes: &[u8]) -> bool {
     let name = bytes.get(saturating_usize(HEADER_LEN)..);
     name.unwrap_or_default().contains(&0)
@@ -97,7 +97,7 @@ impl Header {
         })
     }
 
-    /// Whether the data lies in an image of `full_size` bytes. Other types than regular files and
+    /// Returns whether the data lies in an image of `full_size` bytes. Other types than regular files and
     /// symbolic links have none, whatever their size field says.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Header {
         Ok(())
     }
 
-    /// Whether this is one of the two entries that stand for a directory itself and its parent.
+    /// Returns whether this is one of the two entries that stand for a directory itself and its parent.
     pub fn is_dot(&self) -> bool {
         self.name == b"." || self.name == b".."
     }

@@ -31,7 +31,7 @@ const MAGICS: &[(&[u8; 4], &str)] = &[
     ),
 ];
 
-/// Whether the first bytes are those of any SquashFS, so that this crate has something to say.
+/// Returns whether the first bytes are those of any SquashFS, so that this crate has something to say.
 pub fn is_any(head: &[u8]) -> bool {
     head.starts_with(b"hsqs") || find(head).is_some()
 }

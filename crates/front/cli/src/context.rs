@@ -166,7 +166,7 @@ impl Context {
         }
     }
 
-    /// Whether a progress bar may be shown: to a person, who did not ask for quiet.
+    /// Returns whether a progress bar may be shown: to a person, who did not ask for quiet.
     pub fn shows_progress(&self) -> bool {
         !self.global.quiet && !self.global.json && std::io::stderr().is_terminal()
     }

@@ -60,7 +60,7 @@ fn is_named(number: RawFd) -> bool {
     std::env::args_os().any(|word| names(word.as_bytes(), number))
 }
 
-/// Whether `word` has `/fd/N` in it.
+/// Returns whether `word` has `/fd/N` in it.
 fn names(word: &[u8], number: RawFd) -> bool {
     let name = format!("/fd/{number}");
     let mut ends = word

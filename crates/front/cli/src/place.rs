@@ -26,7 +26,7 @@ impl Place {
         Ok(Self { path, made })
     }
 
-    /// Whether it was missing.
+    /// Returns whether it was missing.
     pub fn is_new(&self) -> bool {
         !self.made.is_empty()
     }

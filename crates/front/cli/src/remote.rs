@@ -209,7 +209,7 @@ pub fn make_cache_dir(dir: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Whether a name on the command line is that of something at a server.
+/// Returns whether a name on the command line is that of something at a server.
 pub fn is_remote(name: &Path) -> bool {
     name.to_str().is_some_and(Reference::is_remote)
 }

@@ -22,7 +22,7 @@ use crate::exit::Exit;
 use crate::patience::patiently;
 use crate::{confine, remote, size};
 
-/// Whether a name stands for standard input or output.
+/// Returns whether a name stands for standard input or output.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

@@ -69,7 +69,7 @@ impl Target {
         }
     }
 
-    /// Whether bytes that were written can be written over. Not those of standard output: it may be
+    /// Returns whether bytes that were written can be written over. Not those of standard output: it may be
     /// a pipe, and a file there may be appended to.
     pub fn rewrites(&self) -> bool {
         let is_block_device = |metadata: &Metadata| metadata.file_type().is_block_device();
@@ -183,7 +183,7 @@ fn exists() -> Failure {
     Failure::new(Exit::Output, "exists", "exists already").hint("--force replaces it")
 }
 
-/// Whether two names are one file. False where either is not there.
+/// Returns whether two names are one file. False where either is not there.
 pub fn is_same_file(a: &Path, b: &Path) -> bool {
     match (a.metadata(), b.metadata()) {
         (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),

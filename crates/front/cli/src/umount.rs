@@ -59,7 +59,7 @@ fn by_fuse(dir: &Path, options: UmountOptions) -> std::result::Result<(), Umount
     }
 }
 
-/// Whether a process of this user serves what is mounted on `path`.
+/// Returns whether a process of this user serves what is mounted on `path`.
 fn is_served(path: &Path) -> bool {
     let Ok(Some(entry)) = forerun::mount_at(path) else {
         return false;

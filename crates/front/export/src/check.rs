@@ -187,7 +187,7 @@ impl Check<'_> {
         self.map(node, size)
     }
 
-    /// Whether more bytes were read than the limit allows. No further file is read then.
+    /// Returns whether more bytes were read than the limit allows. No further file is read then.
     fn is_over_limit(&self) -> bool {
         self.summary.bytes > self.reader.limits().total_bytes
     }

@@ -303,14 +303,14 @@ fn trim(path: &[u8]) -> &[u8] {
     path.strip_prefix(b"/").unwrap_or(path)
 }
 
-/// Whether every component is a name. Drivers refuse what is none; the output must be safe whatever
+/// Returns whether every component is a name. Drivers refuse what is none; the output must be safe whatever
 /// they do.
 fn is_plain(path: &[u8]) -> bool {
     let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
     path.is_empty() || path.split(|&byte| byte == b'/').all(is_name)
 }
 
-/// Whether `path` lies in the directory `dir`, at any depth.
+/// Returns whether `path` lies in the directory `dir`, at any depth.
 fn is_below(path: &[u8], dir: &[u8]) -> bool {
     if dir.is_empty() {
         return !path.is_empty();

@@ -92,7 +92,7 @@ impl Survey {
         Ok(())
     }
 
-    /// Whether a node has several names among those that were chosen.
+    /// Returns whether a node has several names among those that were chosen.
     pub fn has_several_names(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|&several| several)
     }

@@ -40,7 +40,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether it is neither `.` nor `..`.
+    /// Returns whether it is neither `.` nor `..`.
     pub const fn is_child(&self) -> bool {
         self.cookie > DOTS
     }

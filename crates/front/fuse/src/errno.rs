@@ -34,7 +34,7 @@ pub fn errno(error: &Error) -> Errno {
     }
 }
 
-/// Whether `error` belongs into the log: the caller did nothing wrong, and errno does not tell.
+/// Returns whether `error` belongs into the log: the caller did nothing wrong, and errno does not tell.
 pub fn worth_logging(error: &Error) -> bool {
     matches!(
         errno(error),

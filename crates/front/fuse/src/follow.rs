@@ -70,7 +70,7 @@ impl Follow {
         }
     }
 
-    /// Whether somebody is followed.
+    /// Returns whether somebody is followed.
     pub fn is_following(&self) -> bool {
         self.place.load(Ordering::Relaxed) != ANYWHERE
     }

@@ -16,7 +16,7 @@ use rustix::process::{Pid, test_kill_process};
 /// SIGKILL in the masks of /proc/PID/status.
 const KILL: u64 = 1 << 8;
 
-/// Whether the thread `pid` is about to end, or has ended.
+/// Returns whether the thread `pid` is about to end, or has ended.
 pub fn has_given_up(pid: u32) -> bool {
     let Some(thread) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return false;
@@ -31,7 +31,7 @@ pub fn has_given_up(pid: u32) -> bool {
     }
 }
 
-/// Whether a text of /proc/PID/status shows SIGKILL as pending.
+/// Returns whether a text of /proc/PID/status shows SIGKILL as pending.
 fn is_killed(status: &[u8]) -> bool {
     status.split(|&byte| byte == b'\n').any(|line| {
         let mask = line

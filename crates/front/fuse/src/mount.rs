@@ -317,13 +317,13 @@ impl Mount {
         self.unmounter.clone()
     }
 
-    /// Whether the kernel's readahead was raised.
+    /// Returns whether the kernel's readahead was raised.
     #[must_use]
     pub const fn readahead_lifted(&self) -> bool {
         self.lifted
     }
 
-    /// Whether data is pushed into the page cache ahead of sequential readers.
+    /// Returns whether data is pushed into the page cache ahead of sequential readers.
     #[must_use]
     pub const fn pushing(&self) -> bool {
         self.pushing

@@ -85,13 +85,13 @@ fn tell_of_files(place: &Mountpoint) {
     }
 }
 
-/// Whether it is of a kind that can be dead. Others are better not asked: a network filesystem may
+/// Returns whether it is of a kind that can be dead. Others are better not asked: a network filesystem may
 /// not answer for a long time.
 pub fn is_fuse(entry: &MountEntry) -> bool {
     entry.fstype == "fuse" || entry.fstype.starts_with("fuse.")
 }
 
-/// Whether the server of an opened mount has died. Asks for the statistics of the filesystem: unlike
+/// Returns whether the server of an opened mount has died. Asks for the statistics of the filesystem: unlike
 /// attributes, these are never in a cache that outlives the server. A server that does not answer in
 /// time lives.
 pub fn is_dead(opened: io::Result<OwnedFd>) -> bool {

@@ -108,7 +108,7 @@ impl Parked {
         guarded(|| self.question.refuse(errno));
     }
 
-    /// Whether it was answered.
+    /// Returns whether it was answered.
     pub fn is_answered(&self) -> bool {
         self.question.is_answered()
     }

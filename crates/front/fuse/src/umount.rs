@@ -55,7 +55,7 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
     }
 }
 
-/// Whether the server of this mount has died. What is seen in its place now may be another one.
+/// Returns whether the server of this mount has died. What is seen in its place now may be another one.
 fn is_left_behind(entry: &MountEntry) -> bool {
     let opened = Mountpoint::open(&entry.mount_point).ok();
     let opened = opened.filter(|opened| {

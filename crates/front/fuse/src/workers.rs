@@ -210,7 +210,7 @@ impl Workers {
         self.shared.watch.end();
     }
 
-    /// Whether a thread that takes requests has been answering one for so long.
+    /// Returns whether a thread that takes requests has been answering one for so long.
     pub fn is_stuck(&self, patience: Duration) -> bool {
         let now = self.shared.now();
         let patience = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);

@@ -21,7 +21,7 @@ const MESSAGE_LEN: usize = 4096;
 /// Messages that are read at the most; the kernel keeps eight.
 const MOST_MESSAGES: usize = 16;
 
-/// Whether the kernel lets us mount `fstype` at all: root of a user namespace may begin, but is
+/// Returns whether the kernel lets us mount `fstype` at all: root of a user namespace may begin, but is
 /// turned away at the end, when a loop device would have been set up in vain.
 pub fn check_permission(fstype: &'static str) -> Result<(), Error> {
     let context = Context::open(fstype, String::new())?;

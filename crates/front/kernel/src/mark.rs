@@ -20,7 +20,7 @@ pub fn marked(path: &Path) -> OsString {
     source
 }
 
-/// Whether a mount of that type and source, as `/proc/self/mountinfo` has them, was made by
+/// Returns whether a mount of that type and source, as `/proc/self/mountinfo` has them, was made by
 /// [`mount`](crate::mount()).
 #[must_use]
 pub fn is_ours(fstype: &str, source: &OsStr) -> bool {

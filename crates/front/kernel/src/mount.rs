@@ -310,7 +310,7 @@ impl<'i> Source<'i> {
     }
 }
 
-/// Whether the image could still do, on a block device: from files the kernel reads none, or not on
+/// Returns whether the image could still do, on a block device: from files the kernel reads none, or not on
 /// this file system.
 fn is_about_the_file(refusal: &Refusal) -> bool {
     refusal.error.raw_os_error() == Some(Errno::NOTBLK.raw_os_error())

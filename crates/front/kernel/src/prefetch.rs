@@ -36,7 +36,7 @@ pub fn ranges(fs: &dyn FileSystem) -> Vec<Range<u64>> {
     }
 }
 
-/// Whether that is all of the image, data and all, as metadata is only found with it.
+/// Returns whether that is all of the image, data and all, as metadata is only found with it.
 pub fn is_everything(fs: &dyn FileSystem) -> bool {
     fs.metadata_ranges().is_empty() && !ranges(fs).is_empty()
 }

@@ -70,7 +70,7 @@ impl Rules {
         self.remove_dirs.extend(other.remove_dirs);
     }
 
-    /// Whether names of files are made or removed.
+    /// Returns whether names of files are made or removed.
     pub fn writes(&self) -> bool {
         !self.write.is_empty() || !self.name.is_empty()
     }

@@ -57,7 +57,7 @@ impl Report {
         &self.measures
     }
 
-    /// Whether all measures are in force.
+    /// Returns whether all measures are in force.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let is_on = |measure: &Measure| matches!(measure.state, State::InForce(_));

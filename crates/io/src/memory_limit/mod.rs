@@ -88,7 +88,7 @@ impl MemoryLimit {
         &self.set_by
     }
 
-    /// Whether something else than the size of the machine sets it.
+    /// Returns whether something else than the size of the machine sets it.
     #[must_use]
     pub fn is_imposed(&self) -> bool {
         self.set_by != SetBy::Machine
@@ -131,7 +131,7 @@ impl MemoryLimit {
         self.fitting(cpus, each)
     }
 
-    /// Whether `bytes` that the user asked for, with the memory that the process needs besides, are
+    /// Returns whether `bytes` that the user asked for, with the memory that the process needs besides, are
     /// more than [`usable`](Self::usable).
     #[must_use]
     pub const fn is_exceeded_by(&self, bytes: u64) -> bool {

@@ -145,7 +145,7 @@ impl WriteBack {
         state.data_written = true;
     }
 
-    /// Whether a commit of all groups would write or flush anything.
+    /// Returns whether a commit of all groups would write or flush anything.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);

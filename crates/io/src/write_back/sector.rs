@@ -79,13 +79,13 @@ impl Sector {
         self.clock
     }
 
-    /// Whether `group` alone has changed it, so that its content on the device is not needed for
+    /// Returns whether `group` alone has changed it, so that its content on the device is not needed for
     /// another change by it.
     pub fn is_only_of(&self, group: Group) -> bool {
         matches!(self.parts, Parts::One(only) if only == group)
     }
 
-    /// Whether `group` has something to write here.
+    /// Returns whether `group` has something to write here.
     pub fn is_of(&self, group: Group) -> bool {
         match &self.parts {
             Parts::One(only) => *only == group,
@@ -93,7 +93,7 @@ impl Sector {
         }
     }
 
-    /// Whether several groups have.
+    /// Returns whether several groups have.
     pub const fn is_shared(&self) -> bool {
         matches!(self.parts, Parts::Many { .. })
     }

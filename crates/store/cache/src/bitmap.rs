@@ -27,14 +27,14 @@ impl Bitmap {
         self.len
     }
 
-    /// Whether the bit is set; not for those behind the end. What was written before it was set is
+    /// Returns whether the bit is set; not for those behind the end. What was written before it was set is
     /// seen by who finds it set.
     pub(crate) fn get(&self, bit: u64) -> bool {
         let word = self.words.get(saturating_usize(bit / 64));
         word.is_some_and(|word| word.load(Ordering::Acquire) & mask(bit) != 0)
     }
 
-    /// Whether all of `range` are set.
+    /// Returns whether all of `range` are set.
     pub(crate) fn all(&self, range: Range<u64>) -> bool {
         let mut bit = range.start;
         while bit < range.end {

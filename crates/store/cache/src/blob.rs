@@ -127,13 +127,13 @@ impl CachedBlob {
         self.table.as_ref()
     }
 
-    /// Whether what is read was verified: each chunk by the table, or all of them together.
+    /// Returns whether what is read was verified: each chunk by the table, or all of them together.
     #[must_use]
     pub fn is_verified(&self) -> bool {
         self.table.is_some() || self.verified_whole.load(Ordering::Acquire)
     }
 
-    /// Whether all chunks are here; then no reader will ever find one missing.
+    /// Returns whether all chunks are here; then no reader will ever find one missing.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.missing.load(Ordering::Acquire) == 0

@@ -212,7 +212,7 @@ impl Inner {
         Ok(self.holder.get_or_init(|| holder))
     }
 
-    /// Whether so much was stored since the last look at the limit that another one is due.
+    /// Returns whether so much was stored since the last look at the limit that another one is due.
     pub(crate) fn gc_is_due(&self) -> bool {
         let limit = self.options.limit_bytes;
         let is_limited = limit < u64::MAX || self.options.keep_free > 0;

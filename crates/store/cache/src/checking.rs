@@ -22,14 +22,14 @@ use crate::table::padded_digest;
 use crate::{CacheError, Result, cores};
 
 impl CachedBlob {
-    /// Whether this process has verified every chunk, or was told to trust them, so that none will be
+    /// Returns whether this process has verified every chunk, or was told to trust them, so that none will be
     /// dropped by a reader.
     #[must_use]
     pub fn is_checked(&self) -> bool {
         self.unchecked.load(Ordering::Acquire) == 0
     }
 
-    /// Whether this process has verified all of `chunks`, so that reading them needs no hashing.
+    /// Returns whether this process has verified all of `chunks`, so that reading them needs no hashing.
     #[must_use]
     pub fn are_checked(&self, chunks: Range<u64>) -> bool {
         self.is_checked() || self.checked.all(chunks)
@@ -173,7 +173,7 @@ impl CachedBlob {
     }
 }
 
-/// Whether the bytes are gone for good, so that fetching them again is the way to have them.
+/// Returns whether the bytes are gone for good, so that fetching them again is the way to have them.
 fn is_lost(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof
         || error.raw_os_error() == Some(Errno::IO.raw_os_error())

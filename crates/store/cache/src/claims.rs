@@ -113,7 +113,7 @@ impl Claims {
         self.write(&entries, &guard)
     }
 
-    /// Whether somebody alive has claimed the chunk. Read without the lock: who sees a file half
+    /// Returns whether somebody alive has claimed the chunk. Read without the lock: who sees a file half
     /// written takes a claim for free or not, and finds out when it claims.
     pub(crate) fn is_held(&self, chunk: u64, holder: &Holder) -> Result<bool> {
         let entries = self.read()?;

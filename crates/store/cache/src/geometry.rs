@@ -74,7 +74,7 @@ impl Geometry {
         self.len
     }
 
-    /// Whether the image has no byte at all.
+    /// Returns whether the image has no byte at all.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0

@@ -53,7 +53,7 @@ impl Holder {
         self.id
     }
 
-    /// Whether the holder with that number, this one or another, is alive.
+    /// Returns whether the holder with that number, this one or another, is alive.
     pub(crate) fn is_alive(&self, id: u64) -> bool {
         id == self.id || is_alive(&self.dir, id)
     }
@@ -65,7 +65,7 @@ impl Drop for Holder {
     }
 }
 
-/// Whether a process holds the lock on that holder's file.
+/// Returns whether a process holds the lock on that holder's file.
 fn is_alive(dir: &Path, id: u64) -> bool {
     open_existing(&path_of(dir, id))
         .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
@@ -85,7 +85,7 @@ pub(crate) fn sweep(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether `path` still leads to the open file.
+/// Returns whether `path` still leads to the open file.
 pub(crate) fn is_still(file: &File, path: &Path) -> bool {
     let same = || -> io::Result<bool> {
         let (ours, there) = (file.metadata()?, fs::symlink_metadata(path)?);

@@ -58,7 +58,7 @@ impl Info {
         })
     }
 
-    /// Whether bytes kept for `other` are those of this.
+    /// Returns whether bytes kept for `other` are those of this.
     pub(crate) fn is_same_blob(&self, other: &Self) -> bool {
         (&self.identity, self.geometry, self.root) == (&other.identity, other.geometry, other.root)
     }

@@ -135,7 +135,7 @@ fn make(dir: &Path, parents: bool) -> Result<()> {
     }
 }
 
-/// Whether the directory is the user's, and its mode has nothing of `others`.
+/// Returns whether the directory is the user's, and its mode has nothing of `others`.
 fn check_owner(dir: &Path, others: u32, open: &'static str) -> Result<()> {
     let metadata = fs::symlink_metadata(dir).map_err(CacheError::io("look at", dir))?;
     let reason = if !metadata.is_dir() {

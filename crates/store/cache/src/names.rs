@@ -101,7 +101,7 @@ pub(crate) fn forget_gone(layout: &Layout) {
     }
 }
 
-/// Whether it may be a file that is still being written. One with its final name is whole.
+/// Returns whether it may be a file that is still being written. One with its final name is whole.
 fn is_new(path: &Path) -> bool {
     let is_temporary = path.file_name().is_some_and(|name| name.len() != 64);
     let changed = fs::metadata(path).and_then(|metadata| metadata.modified());

@@ -18,7 +18,7 @@ use crate::table::padded_digest;
 use crate::{CacheError, Digest, Result, runs};
 
 impl CachedBlob {
-    /// Whether the chunk is here.
+    /// Returns whether the chunk is here.
     ///
     /// # Errors
     /// [`CacheError::Io`] where the cache cannot be read.
@@ -75,7 +75,7 @@ impl CachedBlob {
         Ok(self.present.all(chunks))
     }
 
-    /// Whether the bytes in the data file are those of the chunk, if that can be told.
+    /// Returns whether the bytes in the data file are those of the chunk, if that can be told.
     fn is_as_recorded(&self, chunk: u64, record: Record) -> io::Result<Option<bool>> {
         let found = self.stored_digest(chunk)?;
         let verdict = match &self.table {

@@ -138,7 +138,7 @@ fn in_store(text: &str, url: &Url) -> std::result::Result<Option<Found>, String>
     Ok(None)
 }
 
-/// Whether an entry of `user`, percent-encoded, is for the user that `url` names, if it names one.
+/// Returns whether an entry of `user`, percent-encoded, is for the user that `url` names, if it names one.
 fn is_user(url: &Url, user: &str) -> bool {
     url.username().is_empty() || url.username() == user
 }
@@ -175,7 +175,7 @@ fn in_netrc(text: &str, url: &Url) -> Option<Found> {
     }
 }
 
-/// Whether a machine's name is that of the server of `url`.
+/// Returns whether a machine's name is that of the server of `url`.
 fn is_machine(name: &str, url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let port = url.port_or_known_default().unwrap_or_default();

@@ -112,7 +112,7 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// Whether this is for want of an answer: no connection, none in time, or a server that is broken or
+    /// Returns whether this is for want of an answer: no connection, none in time, or a server that is broken or
     /// overburdened. All others are answers.
     #[must_use]
     pub const fn is_no_answer(&self) -> bool {
@@ -122,7 +122,7 @@ impl RemoteError {
         )
     }
 
-    /// Whether the same request may succeed later or at another mirror.
+    /// Returns whether the same request may succeed later or at another mirror.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         matches!(

@@ -25,7 +25,7 @@ pub fn without_secrets(text: &str) -> String {
     format!("{scheme}://{slashes}{host}{path}")
 }
 
-/// Whether `text` has a password in front of the host.
+/// Returns whether `text` has a password in front of the host.
 #[must_use]
 pub fn has_password(text: &str) -> bool {
     let Some((_, rest)) = text.split_once("://") else {

@@ -100,7 +100,7 @@ impl Layout {
         }
     }
 
-    /// Whether the server names no version and no digest: what is fetched now cannot be told later from
+    /// Returns whether the server names no version and no digest: what is fetched now cannot be told later from
     /// what the address has then.
     #[must_use]
     pub fn is_unversioned(&self) -> bool {

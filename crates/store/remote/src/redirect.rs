@@ -22,7 +22,7 @@ pub fn follow(from: &Url, location: &str) -> Result<Url> {
     Ok(to)
 }
 
-/// Whether a redirect may be followed; if not, why.
+/// Returns whether a redirect may be followed; if not, why.
 pub fn check(from: &Url, to: &Url) -> std::result::Result<(), &'static str> {
     let (Some(old), Some(new)) = (Site::of(from), Site::of(to)) else {
         return Err("a redirect to what is neither http nor https");

@@ -29,7 +29,7 @@ pub enum Reference {
 }
 
 impl Reference {
-    /// Whether `text` names something remote rather than a file.
+    /// Returns whether `text` names something remote rather than a file.
     #[must_use]
     pub fn is_remote(text: &str) -> bool {
         scheme(text).is_some()

@@ -34,12 +34,12 @@ impl Site {
         &self.host
     }
 
-    /// Whether TLS protects what is sent.
+    /// Returns whether TLS protects what is sent.
     pub fn is_secure(&self) -> bool {
         self.scheme == "https"
     }
 
-    /// Whether the host is this machine, by name or number.
+    /// Returns whether the host is this machine, by name or number.
     pub fn is_loopback(&self) -> bool {
         is_loopback(&self.host)
     }
@@ -51,7 +51,7 @@ impl fmt::Display for Site {
     }
 }
 
-/// Whether `host` (no port) is this machine.
+/// Returns whether `host` (no port) is this machine.
 pub fn is_loopback(host: &str) -> bool {
     let number = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || number.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())

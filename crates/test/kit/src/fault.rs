@@ -139,7 +139,7 @@ impl Gate {
         self.wait(|state| state.reached, "no read arrived at the gate");
     }
 
-    /// Whether the slow read has arrived.
+    /// Returns whether the slow read has arrived.
     #[must_use]
     pub fn reached(&self) -> bool {
         self.lock().reached

@@ -73,7 +73,7 @@ impl Shape {
         }
     }
 
-    /// Whether only root can make it.
+    /// Returns whether only root can make it.
     #[must_use]
     pub const fn needs_root(self) -> bool {
         matches!(self, Self::Devices)

@@ -89,7 +89,7 @@ impl Guest {
     }
 }
 
-/// Whether this machine can boot a guest.
+/// Returns whether this machine can boot a guest.
 ///
 /// # Panics
 /// In CI, if not.

@@ -69,7 +69,7 @@ pub fn each(seed: &[u8], rounds: usize, mut check: impl FnMut(&[u8])) {
     }
 }
 
-/// Whether an error of a hostile image says what it is about: where, or which node, or which limit.
+/// Returns whether an error of a hostile image says what it is about: where, or which node, or which limit.
 #[must_use]
 pub fn is_located(error: &Error) -> bool {
     match error {

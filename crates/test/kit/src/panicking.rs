@@ -34,7 +34,7 @@ impl PanickingDevice {
         self.left.store(left, Ordering::SeqCst);
     }
 
-    /// Whether the panic is still to come.
+    /// Returns whether the panic is still to come.
     pub fn is_armed(&self) -> bool {
         self.left.load(Ordering::SeqCst) >= 0
     }

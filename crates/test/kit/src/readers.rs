@@ -75,7 +75,7 @@ impl Drop for DirectReaders {
     }
 }
 
-/// Whether a process sleeps after it has opened `path` as its standard input, which `dd` does last
+/// Returns whether a process sleeps after it has opened `path` as its standard input, which `dd` does last
 /// before it reads.
 fn waits_for(pid: u32, path: &Path) -> bool {
     let input = fs::read_link(format!("/proc/{pid}/fd/0"));

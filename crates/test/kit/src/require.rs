@@ -9,13 +9,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whether this runs in CI.
+/// Returns whether this runs in CI.
 #[must_use]
 pub fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
 }
 
-/// Whether the test runs as root.
+/// Returns whether the test runs as root.
 ///
 /// # Panics
 /// In CI, if not.
@@ -37,7 +37,7 @@ pub fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Whether FUSE filesystems can be mounted by root: `/dev/fuse` opens.
+/// Returns whether FUSE filesystems can be mounted by root: `/dev/fuse` opens.
 ///
 /// # Panics
 /// In CI, if not.
@@ -47,7 +47,7 @@ pub fn fuse() -> bool {
     device.is_ok() || missing("/dev/fuse")
 }
 
-/// Whether FUSE filesystems can be mounted without root: `/dev/fuse` opens and fusermount3 is there.
+/// Returns whether FUSE filesystems can be mounted without root: `/dev/fuse` opens and fusermount3 is there.
 ///
 /// # Panics
 /// In CI, if not.
@@ -56,7 +56,7 @@ pub fn fusermount() -> bool {
     fuse() && program("fusermount3").is_some()
 }
 
-/// Whether the kernel has a driver for filesystems of that type, loading it where it is a module.
+/// Returns whether the kernel has a driver for filesystems of that type, loading it where it is a module.
 ///
 /// # Panics
 /// In CI, if not.
@@ -88,7 +88,7 @@ pub fn kernel_option(name: &str) -> Option<bool> {
     Some(text.lines().find_map(is_set).unwrap_or(false))
 }
 
-/// Whether a condition that the test checked itself holds; `what` names it.
+/// Returns whether a condition that the test checked itself holds; `what` names it.
 ///
 /// # Panics
 /// In CI, if not.

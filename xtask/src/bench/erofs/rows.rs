@@ -189,7 +189,7 @@ impl Image {
         }
     }
 
-    /// Whether it is about the large file, and not about the tree.
+    /// Returns whether it is about the large file, and not about the tree.
     pub const fn is_big(self) -> bool {
         match self {
             Self::Big | Self::BigLz4hc | Self::BigZstd | Self::BigComposefs => true,
@@ -197,7 +197,7 @@ impl Image {
         }
     }
 
-    /// Whether its files are in a store: the name of that.
+    /// Returns whether its files are in a store: the name of that.
     pub const fn store(self) -> Option<&'static str> {
         match self {
             Self::Composefs => Some("tree.objects"),

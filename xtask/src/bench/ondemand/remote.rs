@@ -58,7 +58,7 @@ pub fn mount_complete(inputs: &Inputs, image: Image, options: &[OsString]) -> Re
     Ok(mounted)
 }
 
-/// Whether `forerun status` says that all of the image is in the cache. The mount keeps its way to the
+/// Returns whether `forerun status` says that all of the image is in the cache. The mount keeps its way to the
 /// network until it has verified every chunk, which is part of what is measured.
 fn is_complete(inputs: &Inputs, point: &Path) -> Result<bool> {
     let said = process::output(Command::new(&inputs.forerun).args(["status", "--json"]))?;

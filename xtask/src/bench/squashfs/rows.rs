@@ -133,7 +133,7 @@ impl Row {
         }
     }
 
-    /// Whether it is about the image with the large file, and not the one with the tree.
+    /// Returns whether it is about the image with the large file, and not the one with the tree.
     pub const fn is_big(self) -> bool {
         matches!(self, Self::CatGzip | Self::CatZstd | Self::Random)
     }

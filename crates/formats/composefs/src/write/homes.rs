@@ -36,7 +36,7 @@ impl<'t> Homes<'t> {
         Self { nodes }
     }
 
-    /// Whether that is the name the node stands at.
+    /// Returns whether that is the name the node stands at.
     pub fn is_home(&self, dir: NodeIndex, name: &[u8], node: NodeIndex) -> bool {
         let home = self.nodes.get(&node);
         home.is_some_and(|home| home.dir == dir && home.name == name)

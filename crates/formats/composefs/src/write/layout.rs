@@ -199,7 +199,7 @@ impl<'t> Image<'t> {
     }
 }
 
-/// Whether the short form cannot hold it: it has 16 bits for owners and links, 32 for the size, and
+/// Returns whether the short form cannot hold it: it has 16 bits for owners and links, 32 for the size, and
 /// no time.
 fn needs_extended(inode: &Flat, epoch: Timestamp) -> bool {
     let max = u32::from(u16::MAX);

@@ -69,7 +69,7 @@ impl Default for ComposefsOptions {
 }
 
 impl ComposefsOptions {
-    /// Whether the values are in their ranges.
+    /// Returns whether the values are in their ranges.
     ///
     /// # Errors
     /// [`BuildError::Format`] with the one that is not.

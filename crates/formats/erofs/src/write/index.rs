@@ -50,7 +50,7 @@ enum Entry {
     Behind { back: u16, ahead: u16, blocks: u16 },
 }
 
-/// Whether a file has full indexes.
+/// Returns whether a file has full indexes.
 pub fn is_full(format: Format, packed: &Packed) -> bool {
     format.full || packed.scattered || packed.whole_fragment().is_some()
 }
@@ -360,7 +360,7 @@ fn put_bits(bytes: &mut [u8], at: usize, value: u32) {
     }
 }
 
-/// Whether a file can have compacted indexes: their packs are of up to 14 bits of offset.
+/// Returns whether a file can have compacted indexes: their packs are of up to 14 bits of offset.
 pub const fn can_compact(block_bits: u32) -> bool {
     block_bits <= 14
 }

@@ -43,7 +43,7 @@ pub struct Fields {
     pub xattr_count: u16,
 }
 
-/// Whether a node needs the long form.
+/// Returns whether a node needs the long form.
 pub fn is_extended(node: &NewNode, planned: PlannedNode, size: u64, epoch: Timestamp) -> bool {
     let small = u16::try_from(node.uid).is_ok()
         && u16::try_from(node.gid).is_ok()

@@ -130,7 +130,7 @@ impl Default for ErofsOptions {
 }
 
 impl ErofsOptions {
-    /// Whether an image can be made with these.
+    /// Returns whether an image can be made with these.
     ///
     /// # Errors
     /// [`BuildError::Format`] that names the option and its range.

@@ -49,7 +49,7 @@ impl Shapes {
         shapes
     }
 
-    /// Whether the inode has the long form.
+    /// Returns whether the inode has the long form.
     pub fn is_extended(&self, node: NodeIndex) -> bool {
         self.extended.get(&node).copied().unwrap_or(true)
     }

@@ -135,7 +135,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         Ok(())
     }
 
-    /// Whether there is some of the file, and none of it is compressed.
+    /// Returns whether there is some of the file, and none of it is compressed.
     fn is_raw(&self) -> bool {
         self.current.packed.is_none() && self.current.run.is_some()
     }

@@ -34,7 +34,7 @@ impl Stored {
     }
 }
 
-/// Whether a length takes the long form of an inode.
+/// Returns whether a length takes the long form of an inode.
 pub fn is_long(len: u64) -> bool {
     u32::try_from(len).is_err()
 }

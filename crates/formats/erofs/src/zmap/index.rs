@@ -176,7 +176,7 @@ impl<'m> Clusters<'m> {
     }
 }
 
-/// Whether the second algorithm is named at all.
+/// Returns whether the second algorithm is named at all.
 const fn uses_second(header: &header::Index) -> bool {
     let [_, second] = header.algorithms;
     second != 0

@@ -71,7 +71,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a set can stand in the place of another at once.
+    /// Returns whether a set can stand in the place of another at once.
     pub fn can_replace(&self, entry: &Entry, set: &EntrySet) -> bool {
         let old = &entry.node.set;
         match self.is_whole(entry.slot, old) {

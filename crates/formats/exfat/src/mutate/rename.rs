@@ -152,7 +152,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether one sector holds the set that goes and the one that comes.
+    /// Returns whether one sector holds the set that goes and the one that comes.
     fn is_near(&self, dir: NodeId, entry: &Entry, to: NodeId, slot: u32, set: &EntrySet) -> bool {
         let per = self.per_sector();
         let whole = self.is_whole(entry.slot, &entry.node.set) && self.is_whole(slot, set);

@@ -244,7 +244,7 @@ impl Session<'_> {
         Ok(Arc::new(chain))
     }
 
-    /// Whether the FAT may say nothing of clusters that the set takes for chained: they were added
+    /// Returns whether the FAT may say nothing of clusters that the set takes for chained: they were added
     /// while all of them followed each other, and the set does not show it yet.
     fn was_flipped(&self, id: NodeId, chain: &crate::chain::Chain) -> bool {
         self.is_ahead(id) && chain.is_contiguous()

@@ -215,7 +215,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Whether a set lies within one sector.
+    /// Returns whether a set lies within one sector.
     pub fn is_whole(&self, slot: u32, set: &EntrySet) -> bool {
         let per = self.per_sector();
         slot % per + count(set) <= per
@@ -239,7 +239,7 @@ impl Session<'_> {
         self.update(&node)
     }
 
-    /// Whether names may be made in a directory.
+    /// Returns whether names may be made in a directory.
     ///
     /// # Errors
     /// `NotADirectory`, `NotFound` for one that is gone, `Unsupported`, and `Corrupt` for one that

@@ -31,7 +31,7 @@ impl Bits {
         Ok(Self { bytes, clusters })
     }
 
-    /// Whether a cluster is in it; never one that the volume does not have.
+    /// Returns whether a cluster is in it; never one that the volume does not have.
     pub fn has(&self, cluster: u32) -> bool {
         let (byte, mask) = place(cluster);
         self.bytes.get(byte).is_some_and(|bits| bits & mask != 0)

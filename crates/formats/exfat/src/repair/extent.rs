@@ -130,7 +130,7 @@ fn count_of(volume: &Volume, chain: &Chain, len: u64) -> u32 {
     count.clamp(1, chain.clusters().max(1))
 }
 
-/// Whether a damaged set is one of a file or of a directory, by what is in its first cluster.
+/// Returns whether a damaged set is one of a file or of a directory, by what is in its first cluster.
 ///
 /// # Errors
 /// `Io`.
@@ -163,7 +163,7 @@ pub fn kind(
     Ok(set)
 }
 
-/// Whether a cluster begins as a directory does; nothing where it is empty.
+/// Returns whether a cluster begins as a directory does; nothing where it is empty.
 ///
 /// # Errors
 /// `Io`.

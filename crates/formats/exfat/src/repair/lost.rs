@@ -206,7 +206,7 @@ fn chain(
     }
 }
 
-/// Whether a directory ends in a cluster.
+/// Returns whether a directory ends in a cluster.
 fn has_end(volume: &Volume, cluster: u32) -> Result<bool> {
     let last = volume.boot.cluster_at(cluster) + volume.boot.cluster_size() - ENTRY_LEN;
     let mut kind = [0];
@@ -214,7 +214,7 @@ fn has_end(volume: &Volume, cluster: u32) -> Result<bool> {
     Ok(kind == [kind::END])
 }
 
-/// Whether the word of a cluster says something.
+/// Returns whether the word of a cluster says something.
 fn is_link(fat: &mut Fat<'_>, cluster: u32, lost: &Bits) -> Result<bool> {
     let next = fat.next(cluster)?;
     Ok(next == END_OF_CHAIN || lost.has(next))

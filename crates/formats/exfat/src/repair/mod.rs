@@ -58,7 +58,7 @@ pub struct RepairOptions {
     pub limits: Limits,
 }
 
-/// Whether the bytes are those of a volume whose backup boot region is sound, though the main one may
+/// Returns whether the bytes are those of a volume whose backup boot region is sound, though the main one may
 /// not even look like one.
 #[must_use]
 pub fn has_backup(source: &dyn ReadAt) -> bool {

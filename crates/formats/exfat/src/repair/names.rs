@@ -55,7 +55,7 @@ impl Names {
         }
     }
 
-    /// Whether a set that was gone through has that name.
+    /// Returns whether a set that was gone through has that name.
     ///
     /// # Errors
     /// `Io`.
@@ -72,7 +72,7 @@ impl Names {
         Ok(false)
     }
 
-    /// Whether more than one set of the directory has that name.
+    /// Returns whether more than one set of the directory has that name.
     ///
     /// # Errors
     /// `Io`.

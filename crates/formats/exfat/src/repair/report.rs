@@ -116,14 +116,14 @@ impl Kind {
         }
     }
 
-    /// Whether the repair of it takes away what could be read before, or what others may need. Nobody
+    /// Returns whether the repair of it takes away what could be read before, or what others may need. Nobody
     /// should say yes to that without having been asked.
     #[must_use]
     pub const fn loses_data(self) -> bool {
         matches!(self, Self::CrossLinkCut | Self::Unknown)
     }
 
-    /// Whether clusters may belong to something that was not gone through, or to two things, as long
+    /// Returns whether clusters may belong to something that was not gone through, or to two things, as long
     /// as it stays: then nothing may become free, and no chain be cut.
     const fn hides_clusters(self) -> bool {
         match self {
@@ -163,7 +163,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is a deviation that loses nothing.
+    /// Returns whether it is a deviation that loses nothing.
     #[must_use]
     pub const fn is_harmless(self) -> bool {
         matches!(
@@ -303,13 +303,13 @@ impl<'a> Desk<'a> {
         (self.decide)(&finding);
     }
 
-    /// Whether all clusters that are anybody's are known, each with one owner.
+    /// Returns whether all clusters that are anybody's are known, each with one owner.
     pub fn is_certain(&self) -> bool {
         let mut left = self.summary.left.keys();
         !left.any(|kind| kind.hides_clusters())
     }
 
-    /// Whether nothing is left that makes the volume inconsistent.
+    /// Returns whether nothing is left that makes the volume inconsistent.
     pub fn is_consistent(&self) -> bool {
         self.summary.left.keys().all(|kind| kind.is_harmless())
     }

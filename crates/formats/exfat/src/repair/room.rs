@@ -40,7 +40,7 @@ impl Work<'_, '_> {
         Ok(Some(chain))
     }
 
-    /// Whether there are so many clusters to take.
+    /// Returns whether there are so many clusters to take.
     ///
     /// # Errors
     /// `Io`, `Limit`.
@@ -72,26 +72,26 @@ impl Work<'_, '_> {
         Ok((pieces.clusters() == count).then_some(pieces))
     }
 
-    /// Whether something has a cluster, or leads to it.
+    /// Returns whether something has a cluster, or leads to it.
     pub fn is_led_to(&self, cluster: u32) -> bool {
         let reach = self.reach.as_ref();
         self.claimed.has(cluster) || reach.is_some_and(|reach| reach.all.has(cluster))
     }
 
-    /// Whether something has a cluster, or more than one entry leads to it.
+    /// Returns whether something has a cluster, or more than one entry leads to it.
     pub fn is_disputed(&self, cluster: u32) -> bool {
         let reach = self.reach.as_ref();
         self.claimed.has(cluster) || reach.is_some_and(|reach| reach.twice.has(cluster))
     }
 
-    /// Whether more than one entry leads to the cluster at an offset.
+    /// Returns whether more than one entry leads to the cluster at an offset.
     pub fn is_shared(&self, offset: u64) -> bool {
         let cluster = self.volume.boot.cluster_of(offset).unwrap_or(0);
         let reach = self.reach.as_ref();
         reach.is_some_and(|reach| reach.twice.has(cluster))
     }
 
-    /// Whether some file leads to a cluster.
+    /// Returns whether some file leads to a cluster.
     pub fn is_of_file(&self, cluster: u32) -> bool {
         let reach = self.reach.as_ref();
         reach.is_some_and(|reach| reach.files.has(cluster))
@@ -165,7 +165,7 @@ impl<'a> Free<'a> {
         Ok(self.window.first().copied().unwrap_or(0))
     }
 
-    /// Whether a cluster is marked used.
+    /// Returns whether a cluster is marked used.
     ///
     /// # Errors
     /// `Io`.
@@ -175,7 +175,7 @@ impl<'a> Free<'a> {
         Ok(byte >> (index % 8) & 1 == 1)
     }
 
-    /// Whether a cluster is marked bad.
+    /// Returns whether a cluster is marked bad.
     ///
     /// # Errors
     /// `Io`.

@@ -348,7 +348,7 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// Whether a sound set behind the end has data that is nobody else's: then it is the end that is
+    /// Returns whether a sound set behind the end has data that is nobody else's: then it is the end that is
     /// wrong.
     fn is_orphan(&mut self, work: &mut Work<'_, '_>, slot: u32) -> Result<bool> {
         let Read::Set(taken) = salvage::read(&mut self.slots, slot)? else {

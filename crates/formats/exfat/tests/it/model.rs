@@ -90,7 +90,7 @@ impl Run {
         dirs[at].clone()
     }
 
-    /// Whether the volume did it; a full volume may refuse anything that takes room.
+    /// Returns whether the volume did it; a full volume may refuse anything that takes room.
     fn did(&mut self, outcome: Result<(), Error>) -> bool {
         match outcome {
             Ok(()) => true,

@@ -211,7 +211,7 @@ fn compare(before: &Files, after: &Files, then: &Then, what: &str) {
     }
 }
 
-/// Whether a path is this one, or below it where it ends with a slash.
+/// Returns whether a path is this one, or below it where it ends with a slash.
 fn is_of(path: &str, changed: &str) -> bool {
     path == changed || (changed.ends_with('/') && path.starts_with(changed))
 }

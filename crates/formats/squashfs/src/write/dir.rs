@@ -119,7 +119,7 @@ impl Run {
 }
 
 impl Writer<'_> {
-    /// Whether an entry may go behind the header of the current run. A run also ends where its
+    /// Returns whether an entry may go behind the header of the current run. A run also ends where its
     /// metadata block does, so that there is a header for an index as early as can be.
     fn continues(&self, entry: &Entry<'_>) -> bool {
         let run = &self.run;

@@ -108,7 +108,7 @@ impl Default for SquashfsOptions {
 }
 
 impl SquashfsOptions {
-    /// Whether an image can be made with these.
+    /// Returns whether an image can be made with these.
     ///
     /// # Errors
     /// [`BuildError::Format`] that names the option and its range.

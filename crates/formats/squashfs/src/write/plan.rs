@@ -145,7 +145,7 @@ impl<'t> Plan<'t> {
         }
     }
 
-    /// Whether this is the first time.
+    /// Returns whether this is the first time.
     fn count_link(&mut self, node: NodeIndex, links: u32) -> bool {
         match self.nodes.entry(node) {
             Entry::Occupied(mut node) => {

@@ -30,17 +30,17 @@ const LOG: &str = "FORERUN_MOUNT_LOG";
 const KEEPER: &str = "FORERUN_MOUNT_KEEPER";
 const READY: &[u8] = b".";
 
-/// Whether the caller's process has started this one, to be in the background.
+/// Returns whether the caller's process has started this one, to be in the background.
 pub fn is_child() -> bool {
     names_parent(PARENT)
 }
 
-/// Whether a keeper has started this process, to serve a mount.
+/// Returns whether a keeper has started this process, to serve a mount.
 pub fn is_server() -> bool {
     names_parent(KEEPER)
 }
 
-/// Whether this process has no caller any more to whom more than errors is of use.
+/// Returns whether this process has no caller any more to whom more than errors is of use.
 pub fn is_in_background() -> bool {
     is_child() || is_server()
 }

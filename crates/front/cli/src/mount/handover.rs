@@ -132,7 +132,7 @@ impl Succession {
         Ok(this)
     }
 
-    /// Whether this is the device number of the mount.
+    /// Returns whether this is the device number of the mount.
     pub fn is_of(&self, device: &str) -> bool {
         let (major, minor) = self.device();
         device == format!("{major}:{minor}")
@@ -228,7 +228,7 @@ impl Succession {
     }
 }
 
-/// Whether a mount with these arguments has no keeper, whatever the kernel can do.
+/// Returns whether a mount with these arguments has no keeper, whatever the kernel can do.
 pub fn is_alone(args: &MountArgs, options: &MountOptions) -> bool {
     options.restarts == 0 || args.trace.is_some() || args.remote.record.is_some()
 }

@@ -21,7 +21,7 @@ use crate::inherited;
 /// Says to the process whose it is. A variable left over from elsewhere names another.
 const SERVER: &str = "FORERUN_MOUNT_SERVER";
 
-/// Whether this is the process beside a server. The socket on standard input tells, also where the
+/// Returns whether this is the process beside a server. The socket on standard input tells, also where the
 /// server has ended already: this process must not take itself for a command of the user then.
 pub fn is_it() -> bool {
     let peer = rustix::net::sockopt::socket_peercred(io::stdin());

@@ -324,7 +324,7 @@ fn ask_all_of(dir: &Directory) -> Vec<Told> {
     told
 }
 
-/// Whether who was asked went away before the answer.
+/// Returns whether who was asked went away before the answer.
 fn is_cut_off(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -332,7 +332,7 @@ fn is_cut_off(error: &io::Error) -> bool {
     )
 }
 
-/// Whether the process that was about to name it is gone.
+/// Returns whether the process that was about to name it is gone.
 fn is_left_over(socket: &Path) -> bool {
     let made = socket.symlink_metadata().and_then(|made| made.modified());
     made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > NAMED_WITHIN))

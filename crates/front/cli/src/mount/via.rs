@@ -186,7 +186,7 @@ pub fn kernel_options(options: &MountOptions) -> Options {
     kernel
 }
 
-/// Whether FUSE would meet the same: it is about where to mount, not about the image.
+/// Returns whether FUSE would meet the same: it is about where to mount, not about the image.
 const fn is_of_place(error: &Error) -> bool {
     matches!(
         error,

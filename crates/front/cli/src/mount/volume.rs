@@ -142,7 +142,7 @@ fn failed_to_open(error: Error, open: &OpenOptions, args: &MountArgs) -> Failure
     source::from_open(error, open).of(args.image.display())
 }
 
-/// Whether the file may be read, but not written.
+/// Returns whether the file may be read, but not written.
 fn is_protected(error: &io::Error) -> bool {
     matches!(
         error.kind(),

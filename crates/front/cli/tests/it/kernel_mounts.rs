@@ -12,7 +12,7 @@ use forerun_testkit::{Keeps, TempDir, TreeModel, require, temp_dir};
 
 use crate::common::{Ran, command, ran};
 
-/// Whether root can have both the kernel and FUSE mount images here; the test ends if not.
+/// Returns whether root can have both the kernel and FUSE mount images here; the test ends if not.
 fn can_mount() -> bool {
     let kernel = ["erofs", "overlay", "squashfs"].map(require::kernel_filesystem);
     let programs = ["losetup", "umount"].map(require::program);

@@ -20,7 +20,7 @@ pub struct Attributes {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Whether an extended attribute may give rights that the author of an image must not hand out:
+/// Returns whether an extended attribute may give rights that the author of an image must not hand out:
 /// `security.capability` makes a program privileged, `security.selinux` and the like label it, and
 /// `trusted.` is what the system itself notes.
 pub fn is_privileged(name: &[u8]) -> bool {

@@ -34,7 +34,7 @@ pub struct Collision {
     pub name: Vec<u8>,
 }
 
-/// Whether names in `dir` that differ only in case are one.
+/// Returns whether names in `dir` that differ only in case are one.
 pub fn folds_case(dir: &OwnedFd) -> bool {
     let magic = rustix::fs::fstatfs(dir).ok();
     let magic = magic.and_then(|stat| u64::try_from(stat.f_type).ok());

@@ -90,7 +90,7 @@ pub struct ExtractReport {
 }
 
 impl ExtractReport {
-    /// Whether everything that the options ask for was done.
+    /// Returns whether everything that the options ask for was done.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let missing = |lost: &Shortfall| lost.error.is_some() || lost.loss == Loss::Device;

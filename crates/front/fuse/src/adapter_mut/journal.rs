@@ -179,7 +179,7 @@ impl Journal {
         }
     }
 
-    /// Whether there is a ledger.
+    /// Returns whether there is a ledger.
     pub const fn is_kept(&self) -> bool {
         self.0.is_some()
     }

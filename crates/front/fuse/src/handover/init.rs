@@ -52,7 +52,7 @@ impl Negotiated {
         }
     }
 
-    /// Whether the kernel sends requests again when asked.
+    /// Returns whether the kernel sends requests again when asked.
     pub const fn resends(self) -> bool {
         self.flags & InitFlags::FUSE_HAS_RESEND.bits() != 0
     }

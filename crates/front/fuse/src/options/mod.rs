@@ -220,7 +220,7 @@ impl MountOptions {
         }
     }
 
-    /// Whether the kernel is to check permissions.
+    /// Returns whether the kernel is to check permissions.
     pub(crate) const fn kernel_checks(&self) -> bool {
         self.default_permissions || self.allow_other
     }

@@ -44,7 +44,7 @@ fn pattern(seed: u8, range: std::ops::Range<u64>) -> Vec<u8> {
     range.map(|at| (at as u8).wrapping_mul(7) ^ seed).collect()
 }
 
-/// Whether the volume was full; any other error ends the test.
+/// Returns whether the volume was full; any other error ends the test.
 fn is_full(error: &io::Error) -> bool {
     error.kind() == ErrorKind::StorageFull
 }

@@ -230,7 +230,7 @@ impl Server {
         (!self.marked && !events).then_some(Ended::Complete)
     }
 
-    /// Whether there are events, the filesystem has ended, we are to stop, and the guard is gone.
+    /// Returns whether there are events, the filesystem has ended, we are to stop, and the guard is gone.
     fn wait(&self, stop: &OwnedFd) -> (bool, bool, bool, bool) {
         let shared = &self.shared;
         let mut waiting = vec![
@@ -301,7 +301,7 @@ fn is_here(asked: &Asked) -> bool {
     chunks.is_empty() || here.first() == Some(&chunks)
 }
 
-/// Whether what the cache has of the range was verified by this process. Else a chunk may turn out to be
+/// Returns whether what the cache has of the range was verified by this process. Else a chunk may turn out to be
 /// altered, and a worker has to wait until it is fetched again.
 fn is_checked(asked: &Asked) -> bool {
     let blob = asked.shared.remote.blob();

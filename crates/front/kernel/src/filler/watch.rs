@@ -68,13 +68,13 @@ impl AsFd for Watch {
     }
 }
 
-/// Whether a watch was never set: what it was to be set on was not made, and is not going to be.
+/// Returns whether a watch was never set: what it was to be set on was not made, and is not going to be.
 pub fn is_of_nothing(watch: BorrowedFd<'_>) -> io::Result<bool> {
     // The end, when it came, is still to be read.
     Ok(watched(watch)?.is_none() && !has_ended(watch)?)
 }
 
-/// Whether what is watched has ended.
+/// Returns whether what is watched has ended.
 pub fn has_ended(watch: BorrowedFd<'_>) -> io::Result<bool> {
     let mut waiting = [PollFd::from_borrowed_fd(watch, PollFlags::IN)];
     Ok(poll(&mut waiting, Some(&Timespec::default()))? > 0)

@@ -112,7 +112,7 @@ impl VerifiedTable {
         self.digest_in(0, chunk)
     }
 
-    /// Whether `bytes` are those of `chunk`.
+    /// Returns whether `bytes` are those of `chunk`.
     ///
     /// # Errors
     /// [`CacheError::WrongDigest`] where they are not; [`CacheError::Table`] where the table cannot

@@ -84,7 +84,7 @@ pub(super) fn usual_files() -> Vec<PathBuf> {
     .collect()
 }
 
-/// Whether one of `files` names a program that keeps credentials.
+/// Returns whether one of `files` names a program that keeps credentials.
 pub(super) fn name_a_helper(files: &[PathBuf]) -> bool {
     let configs = files.iter().filter_map(|file| read(file));
     let mut named = configs.map(|config| {

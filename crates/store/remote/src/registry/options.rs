@@ -60,7 +60,7 @@ impl RegistryOptions {
         given.unwrap_or_else(docker_config::usual_files)
     }
 
-    /// Whether credentials may come from a program: one of the files names a credential helper.
+    /// Returns whether credentials may come from a program: one of the files names a credential helper.
     #[must_use]
     pub fn runs_programs(&self) -> bool {
         docker_config::name_a_helper(&self.credential_files())

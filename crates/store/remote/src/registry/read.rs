@@ -120,7 +120,7 @@ impl Registry {
         Ok(bytes)
     }
 
-    /// Whether `endpoint` has the blob, and how long it is there.
+    /// Returns whether `endpoint` has the blob, and how long it is there.
     pub(super) async fn blob_len(
         &self,
         endpoint: &Endpoint,

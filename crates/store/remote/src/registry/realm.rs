@@ -62,7 +62,7 @@ pub(super) fn trust(realm: &Url, endpoint: &Endpoint, options: &RegistryOptions)
     }
 }
 
-/// Whether the name `host` lies below `domain`, which is more than a top-level one.
+/// Returns whether the name `host` lies below `domain`, which is more than a top-level one.
 fn is_below(host: &str, domain: &str) -> bool {
     domain.contains('.')
         && domain.parse::<std::net::IpAddr>().is_err()

@@ -30,7 +30,7 @@ impl Marks {
         }
     }
 
-    /// Whether one of `chunks` is marked.
+    /// Returns whether one of `chunks` is marked.
     pub fn any(&self, chunks: &Range<u64>) -> bool {
         let mut chunk = chunks.start;
         while chunk < chunks.end {

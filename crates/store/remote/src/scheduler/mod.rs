@@ -169,7 +169,7 @@ impl Scheduler {
         self.shared.pump(&mut queue);
     }
 
-    /// Whether a read of `chunks` comes by a mark.
+    /// Returns whether a read of `chunks` comes by a mark.
     pub fn is_marked(&self, chunks: &Range<u64>) -> bool {
         self.shared.marks.any(chunks)
     }
@@ -203,7 +203,7 @@ impl Scheduler {
         self.shared.finish_if_complete();
     }
 
-    /// Whether all of it came, and was compared with its digest where it has no table.
+    /// Returns whether all of it came, and was compared with its digest where it has no table.
     pub fn is_finished(&self) -> bool {
         self.shared.finished.load(Ordering::Acquire)
     }

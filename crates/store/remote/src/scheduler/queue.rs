@@ -305,7 +305,7 @@ impl Queue {
         }
     }
 
-    /// Whether chunks of a request of `class` that failed are wanted nevertheless, some time.
+    /// Returns whether chunks of a request of `class` that failed are wanted nevertheless, some time.
     pub fn keeps(&self, class: Class) -> bool {
         self.all || class == Class::Listed
     }

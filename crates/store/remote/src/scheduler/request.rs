@@ -238,7 +238,7 @@ impl Shared {
         }));
     }
 
-    /// Whether chunks may be found nearby: only a table tells them apart.
+    /// Returns whether chunks may be found nearby: only a table tells them apart.
     fn adopts(&self) -> bool {
         self.blob.table().is_some()
     }

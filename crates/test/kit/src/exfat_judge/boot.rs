@@ -32,7 +32,7 @@ impl Geometry {
         self.heap + u64::from(number - 2) * self.cluster
     }
 
-    /// Whether the volume has that cluster.
+    /// Returns whether the volume has that cluster.
     #[must_use]
     pub fn has(&self, number: u32) -> bool {
         number >= 2 && number - 2 < self.clusters

@@ -112,7 +112,7 @@ impl<'a> Clusters<'a> {
         Ok(bytes)
     }
 
-    /// Whether a chain goes through marked clusters that nothing owns, and ends.
+    /// Returns whether a chain goes through marked clusters that nothing owns, and ends.
     fn is_spare(&self, first: u32, bitmap: &[u8]) -> bool {
         let mut next = first;
         for _ in 0..self.owned.len() {

@@ -186,7 +186,7 @@ impl Report {
         self.findings.iter().filter(of_class)
     }
 
-    /// Whether a crash may leave the volume so: nothing contradicts itself, and clusters are lost,
+    /// Returns whether a crash may leave the volume so: nothing contradicts itself, and clusters are lost,
     /// on no chain or behind the end of one, and name entries are left over only while VolumeDirty
     /// says that they may be.
     ///
@@ -212,7 +212,7 @@ impl Report {
         }
     }
 
-    /// Whether the volume may be so once its driver has opened it after a crash and synced: as
+    /// Returns whether the volume may be so once its driver has opened it after a crash and synced: as
     /// [`after_crash`](Self::after_crash), and without name entries left over.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ impl Report {
         }
     }
 
-    /// Whether nothing was found and the volume is not dirty.
+    /// Returns whether nothing was found and the volume is not dirty.
     #[must_use]
     pub fn clean(&self) -> bool {
         !self.dirty && self.findings.is_empty()

@@ -269,7 +269,7 @@ fn connect(shared: &Shared) -> Option<Arc<TcpStream>> {
     shared.keep(stream)
 }
 
-/// Whether the server has closed a connection that waits for the next request.
+/// Returns whether the server has closed a connection that waits for the next request.
 fn is_closed(stream: &TcpStream) -> bool {
     let mut byte = [0];
     let looked = stream

@@ -59,7 +59,7 @@ impl Head {
         header.map(|(_, value)| value.as_str())
     }
 
-    /// Whether a header's value is `value` whatever the case.
+    /// Returns whether a header's value is `value` whatever the case.
     pub fn says(&self, name: &str, value: &str) -> bool {
         self.get(name)
             .is_some_and(|known| known.eq_ignore_ascii_case(value))

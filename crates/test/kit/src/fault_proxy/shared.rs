@@ -100,7 +100,7 @@ impl Shared {
         wake(port);
     }
 
-    /// Whether the acceptor is to go on.
+    /// Returns whether the acceptor is to go on.
     pub fn is_listening_wanted(&self) -> bool {
         let state = self.state();
         !state.is_stopped && state.network != Network::Refused

@@ -103,7 +103,7 @@ impl MemVolume {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    /// Whether anything was changed since the last `sync_all`.
+    /// Returns whether anything was changed since the last `sync_all`.
     pub fn is_dirty(&self) -> bool {
         self.state().dirty
     }

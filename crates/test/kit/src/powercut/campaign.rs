@@ -374,7 +374,7 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// Whether a tree lacks something of another; it has nothing else, and it lacks no more than
+    /// Returns whether a tree lacks something of another; it has nothing else, and it lacks no more than
     /// there are renames, and what is below that.
     fn less(&self, raw: &Found, found: &Found) -> Result<bool, String> {
         let (raw, all) = (raw.sorted(), found.sorted());

@@ -96,7 +96,7 @@ impl Snapshot {
         u64_from(self.base.len())
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.base.is_empty()

@@ -92,7 +92,7 @@ impl Scene {
         })
     }
 
-    /// Whether something of that path is there.
+    /// Returns whether something of that path is there.
     #[must_use]
     pub fn has(&self, at: &Place) -> bool {
         super::model::find(self.model.now(), at).is_ok()

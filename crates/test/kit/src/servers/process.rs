@@ -79,7 +79,7 @@ impl Drop for Server {
     }
 }
 
-/// Whether something that speaks HTTP, or at least TLS, listens there.
+/// Returns whether something that speaks HTTP, or at least TLS, listens there.
 fn answers(port: u16, path: &str) -> bool {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(1)) else {

@@ -57,7 +57,7 @@ impl Row {
         self.time.as_secs_f64() * ratio(self.total, self.bytes)
     }
 
-    /// Whether all was read.
+    /// Returns whether all was read.
     pub const fn is_complete(&self) -> bool {
         self.bytes == self.total
     }

@@ -168,7 +168,7 @@ impl FormatArgs {
         Ok(Some(target))
     }
 
-    /// Whether files of the input become objects by a link.
+    /// Returns whether files of the input become objects by a link.
     pub const fn links_objects(&self) -> bool {
         self.composefs.link_objects
     }

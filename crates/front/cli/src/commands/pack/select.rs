@@ -183,7 +183,7 @@ impl ChangeArgs {
 }
 
 impl Changes {
-    /// Whether any extended attribute can be kept: where not, none need to be read.
+    /// Returns whether any extended attribute can be kept: where not, none need to be read.
     pub const fn want_xattrs(&self) -> bool {
         !self.xattrs.none
     }

@@ -85,7 +85,7 @@ pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// Whether root can mount here; the test ends if not.
+/// Returns whether root can mount here; the test ends if not.
 pub fn can_mount() -> bool {
     require::root() && require::fuse()
 }
@@ -117,7 +117,7 @@ pub fn run(command: &mut Command) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// Whether anything is mounted at exactly this path.
+/// Returns whether anything is mounted at exactly this path.
 pub fn is_mounted(path: &Path) -> bool {
     mounts()
         .unwrap()

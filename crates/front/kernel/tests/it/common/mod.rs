@@ -15,7 +15,7 @@ use forerun_kernel::{Error, Mounted, Options, umount};
 use forerun_testkit::everything::{Xattrs, everything, xattrs_of};
 use forerun_testkit::{Keeps, TempDir, TreeModel, require, temp_dir};
 
-/// Whether root can have the kernel mount images of that type here; the test ends if not.
+/// Returns whether root can have the kernel mount images of that type here; the test ends if not.
 pub fn can_mount(fstype: &str) -> bool {
     let programs = ["losetup", "umount"].map(require::program);
     require::root() && require::kernel_filesystem(fstype) && !programs.contains(&None)

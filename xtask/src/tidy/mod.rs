@@ -7,6 +7,7 @@ mod arrows;
 mod dependencies;
 mod escapes;
 mod imports;
+mod language;
 mod lexer;
 mod links;
 mod manifest;
@@ -63,6 +64,7 @@ fn check(root: &Path) -> Result<Vec<Violation>> {
     violations.extend(escapes::check(&files));
     violations.extend(dependencies::check(&packages, &files));
     violations.extend(text::check(&files));
+    violations.extend(language::check(&files));
     violations.extend(places::check(&files));
     violations.extend(links::check(&files));
     violations.extend(promises::check(&files));

@@ -16,7 +16,7 @@ thread_local! {
     static INFLATE: RefCell<Inflate> = RefCell::new(Inflate::new(false, WINDOW_BITS));
 }
 
-/// What follows the stream is not looked at: the library does not tell where that was.
+/// Decodes a stream. Ignores the bytes behind its end, because the library does not say where it ends.
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let expected = out.len();
     let result = DECOMPRESSOR.with_borrow_mut(|context| context.deflate_decompress(input, out));

@@ -2,7 +2,7 @@
 
 use crate::Codec;
 
-/// What the blocks of a new image are compressed with. Every option is what `mksquashfs` offers for
+/// The codec of a new image's blocks, with its options. Every option is what `mksquashfs` offers for
 /// it, with its ranges and defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Encoding {
@@ -70,7 +70,7 @@ pub enum EncodingError {
     /// The encoder has only one way of doing it.
     #[error("lzo {option}: the encoder has lzo1x_999 at level 8 only")]
     Lzo {
-        /// What was asked for.
+        /// The option as it was given.
         option: String,
     },
     /// The library refused; memory, most often.
@@ -78,7 +78,7 @@ pub enum EncodingError {
     Setup {
         /// Name of the codec.
         codec: &'static str,
-        /// What it said.
+        /// The library's message.
         reason: String,
     },
 }
@@ -194,7 +194,7 @@ pub const fn lzma_memory(dictionary: u64) -> u64 {
 }
 
 impl Encoding {
-    /// What it makes.
+    /// Returns the codec of the blocks.
     #[must_use]
     pub const fn codec(&self) -> Codec {
         match self {

@@ -140,7 +140,7 @@ impl FillEncoder {
         })
     }
 
-    /// Forgets how well earlier inputs went in. Whoever cuts an input into parts and wants the same
+    /// Forgets how well earlier inputs went in. A caller that cuts an input into parts and wants the same
     /// result however they are spread over threads calls this before each part.
     pub fn restart(&mut self) {
         self.search = Search::default();

@@ -11,7 +11,7 @@ const TRIALS: usize = 6;
 /// Input for each byte of output where nothing is known yet, in 1/256.
 const FIRST_RATIO: u64 = 2 * 256;
 
-/// What is known of the input so far.
+/// The state of a search in one input.
 pub struct Search {
     ratio: u64,
 }

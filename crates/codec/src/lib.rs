@@ -26,7 +26,7 @@ pub use encoding::{
 };
 pub use fill::{FillEncoder, FillEncoding, Filled};
 
-/// What a stored block is compressed with.
+/// The codec of a stored block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Codec {

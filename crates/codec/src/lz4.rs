@@ -87,7 +87,7 @@ fn next(rest: &mut &[u8]) -> Option<Sequence> {
     Some(Sequence { literals, copy })
 }
 
-/// What a copied length is counted from.
+/// The shortest match, from which lengths are counted.
 const MIN_MATCH: usize = 4;
 
 /// A length that starts with four bits of the token and goes on in bytes while they are full.

@@ -2,7 +2,7 @@
 //!
 //! The first byte of any LZMA stream is zero. MicroLZMA keeps the properties there, complemented so
 //! that the byte is never zero and zeros in front of a stream can be told from it. The rest of what
-//! the container's header would say - dictionary and length - is known to who wants it decoded.
+//! the container's header would say - dictionary and length - is known to the caller.
 
 use liblzma::stream::{Action, Status, Stream};
 

@@ -44,7 +44,7 @@ impl Devices {
     }
 }
 
-/// Refuses devices that an image with `known` of them has no use for: whoever gives one expects its
+/// Refuses devices that an image with `known` of them has no use for: a user who names one expects its
 /// data to be read.
 ///
 /// # Errors

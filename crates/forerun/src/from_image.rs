@@ -14,7 +14,7 @@ use forerun_engine::Reader;
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Bound, Error, FileType, Held, Metadata, NodeId, WalkEntry};
 
-/// What is taken of an image.
+/// The parts of an image that are copied.
 #[derive(Clone, Debug, Default)]
 pub struct ImageOptions {
     /// Left out, with everything below.

@@ -75,7 +75,7 @@ fn expected(wanted: Option<&str>) -> String {
 
 const ELF: &[u8] = b"\x7fELF";
 
-/// What the bytes are, and what to do about it.
+/// Returns a name for the bytes, and advice.
 fn describe(head: &[u8]) -> (String, Option<&'static str>) {
     const UNPACK: Option<&str> = Some("decompress it first");
     let known: &[(&[u8], &str, Option<&str>)] = &[

@@ -35,14 +35,14 @@ pub struct OpenOptions {
     pub devices: Vec<PathBuf>,
     /// The object store of a composefs image. An EROFS image opened with one is opened as composefs.
     pub objects: Option<PathBuf>,
-    /// What is done with the digests that the image has of its objects.
+    /// How the digests that the image has of its objects are used.
     pub verity: Verity,
     /// Owners, permissions and time zone for formats that keep none.
     pub ownership: Ownership,
     /// Show what can be shown of a damaged image instead of refusing it: exFAT volumes with a damaged
     /// bitmap, up-case table, root directory or boot region, and files up to where their chain breaks.
     pub rescue: bool,
-    /// What is done about locks of other processes, for formats that change.
+    /// How locks of other processes are treated, for formats that change.
     pub locking: Locking,
     /// Told of every block that crosses a boundary.
     pub events: Option<Arc<dyn EventSink>>,
@@ -119,7 +119,7 @@ impl Image {
         let whole = Opened::new(&source, options.offset, options.size, options, &observer)?;
         let head = whole.head()?;
         let (format, container, opened) = match find_format(&head, wanted) {
-            // The header of composefs may be missing, and somebody who has a store knows.
+            // The header of composefs may be missing; a user who names a store knows the format.
             Some(format) if options.objects.is_some() && wanted.is_none() => {
                 (with_objects(format), None, whole)
             }
@@ -144,7 +144,7 @@ impl Image {
         self.format.name
     }
 
-    /// What the source turned out to be, where the image is only a part of it that nobody named.
+    /// Returns the kind of container, where the image is a part of the source that the options do not name.
     #[must_use]
     pub const fn container(&self) -> Option<Container> {
         self.container
@@ -163,7 +163,7 @@ impl Image {
         self.source_len
     }
 
-    /// What reads its files.
+    /// Returns the reader of its files.
     #[must_use]
     pub const fn reader(&self) -> &Reader {
         &self.reader

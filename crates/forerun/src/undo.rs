@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forerun_io::{BlockDevice, CountedDevice, Observer, Restored, UndoError, UndoFile, UndoLog};
 use forerun_vfs::{Error, Result};
 
-/// What the name of an undo file ends with.
+/// The end of an undo file's name.
 const SUFFIX: &str = ".forerun-undo";
 /// Numbers that are tried.
 const MOST_NUMBERED: u32 = 10_000;

@@ -12,14 +12,14 @@ use crate::OpenOptions;
 use crate::identify::{find_format, named, probe_len, unknown};
 use crate::{locks, repair};
 
-/// What only matters to a volume that is changed.
+/// Options that only matter to a volume that is changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
     /// Each operation on directories is durable when it returns.
     pub dirsync: bool,
     /// Each write of data, too.
     pub sync: bool,
-    /// What becomes free is discarded on the device.
+    /// Clusters that become free are discarded on the device.
     pub discard: bool,
     /// After damage is met, go on as far as may be instead of taking no more changes.
     pub continue_on_error: bool,
@@ -126,7 +126,7 @@ impl VolumeMut {
         self.format.name
     }
 
-    /// What reads and writes its files.
+    /// Returns the volume that reads and writes its files.
     #[must_use]
     pub const fn volume(&self) -> &Arc<Volume> {
         &self.volume

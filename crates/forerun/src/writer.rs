@@ -111,7 +111,7 @@ impl Writer {
         }
     }
 
-    /// What the image will not have of `tree`, beyond what the format is documented to leave out:
+    /// Returns the parts of `tree` that the image will lack, beyond what the format is documented to leave out:
     /// owners, permissions, times.
     #[must_use]
     #[cfg(feature = "exfat")]

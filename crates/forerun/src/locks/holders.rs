@@ -12,7 +12,7 @@ use std::path::Path;
 /// Longest name of a process in messages.
 const NAME: usize = 32;
 
-/// What a process does with the volume.
+/// The use that a process makes of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It shares the lock.

@@ -17,7 +17,7 @@ pub struct InUse {
     is_final: bool,
 }
 
-/// What has a volume.
+/// The holder of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum By {
     /// Processes with locks.
@@ -99,7 +99,7 @@ impl InUse {
         matches!(self.by, By::Holders(_) | By::Unseen)
     }
 
-    /// What a user can do about it.
+    /// Returns advice for the user.
     #[must_use]
     pub const fn hint(&self) -> Option<&'static str> {
         match (self.wanted, &self.by) {

@@ -37,7 +37,7 @@ pub use writer::is_at_work as writer_is_at_work;
 
 use in_use::By;
 
-/// What is done about the locks of other processes on a volume that changes.
+/// How the locks of other processes on a volume that changes are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Locking {
     /// A reader is refused while a process writes, a writer while any process has the volume.

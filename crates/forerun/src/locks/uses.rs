@@ -1,4 +1,4 @@
-//! What the kernel does with a file or block device: loop devices, mounts, other drivers.
+//! The kernel's uses of a file or block device: loop devices, mounts, other drivers.
 //!
 //! A mounted filesystem is in the page cache of its device, which differs from the bytes of the file
 //! or device below until it is unmounted. Nothing of that is a lock, so it is looked up in `/sys` and
@@ -28,7 +28,7 @@ struct Device {
     number: (u32, u32),
 }
 
-/// What keeps a writer away from `range` of a file or block device.
+/// Returns the use that keeps a writer away from `range` of a file or block device.
 pub fn of(file: &File, range: Range<u64>) -> Option<By> {
     let all = mounts().unwrap_or_default();
     if let Some(device) = Device::of(file) {
@@ -53,7 +53,7 @@ pub fn of(file: &File, range: Range<u64>) -> Option<By> {
     loops.next()
 }
 
-/// What writes to `range` of a file or block device.
+/// Returns the use that may write to `range` of a file or block device.
 pub fn that_write(file: &File, range: Range<u64>) -> Option<By> {
     let all = mounts().unwrap_or_default();
     if let Some(device) = Device::of(file) {
@@ -178,7 +178,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// Those of a regular file.
+    /// Returns the uses of a regular file.
     fn all_of(file: &File) -> Vec<Self> {
         let Ok(metadata) = file.metadata() else {
             return Vec::new();

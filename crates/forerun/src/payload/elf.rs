@@ -13,7 +13,7 @@ use super::{Check, Container, Payload, corrupt, read};
 /// Type of a section without bytes in the file.
 const SHT_NOBITS: u64 = 8;
 
-/// What the first bytes say.
+/// The kind of program that the first bytes announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Other,

@@ -103,7 +103,7 @@ impl Table {
     }
 }
 
-/// What a descriptor says about a partition.
+/// A partition, as its descriptor has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Partition {
     offset: u64,

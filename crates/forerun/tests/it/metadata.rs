@@ -17,7 +17,7 @@ fn pack(dir: &Path, writer: &Writer) -> Image {
         objects: matches!(writer, Writer::Composefs(_)).then(|| dir.join("objects")),
         ..OpenOptions::default()
     };
-    // All of it can be kept: what is pushed out before everybody was there would come twice.
+    // All of it can be kept: a block that is evicted before all readers had it would be read twice.
     options.engine.cache = 512 << 20;
     Image::open(&path, &options).unwrap()
 }

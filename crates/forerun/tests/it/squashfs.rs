@@ -1,4 +1,4 @@
-//! Each block of a SquashFS image is decoded once, whoever reads it in whatever order.
+//! Each block of a SquashFS image is decoded once, for any number of readers in any order.
 
 use std::fs;
 use std::ops::ControlFlow;

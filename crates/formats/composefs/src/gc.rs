@@ -51,7 +51,7 @@ pub enum Garbage {
     Temporary(String),
 }
 
-/// What was found in a store.
+/// The result of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// Objects that are needed.
@@ -62,7 +62,7 @@ pub struct Collected {
     pub bytes: u64,
 }
 
-/// Removes whatever in `store` is not in `needed`; with `dry_run` only tells of it. Nobody may add
+/// Removes whatever in `store` is not in `needed`; with `dry_run` only tells of it. No process may add
 /// objects for other images meanwhile.
 ///
 /// # Errors

@@ -17,12 +17,12 @@ use crate::verity::VerityHasher;
 /// Bytes read at a time while a digest is computed.
 const CHUNK: u64 = 256 << 10;
 
-/// What the image says of an object.
+/// The properties that the image demands of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted {
     /// Its name.
     pub name: ObjectName,
-    /// What its digest must be.
+    /// The digest that it must have.
     pub digest: Option<Digest>,
     /// Its length.
     pub size: u64,
@@ -79,7 +79,7 @@ impl Identity {
 
 struct Object {
     wanted: Wanted,
-    /// Held while the digest is computed, so that nobody computes it twice.
+    /// Held while the digest is computed, so that no second thread computes it.
     verified: Mutex<Option<Identity>>,
 }
 
@@ -252,7 +252,7 @@ impl ObjectTable {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What they guard is consistent whoever panics.
+    // The guarded data is consistent after a panic of any thread.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

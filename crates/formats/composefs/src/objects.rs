@@ -17,7 +17,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Those of `store`.
+    /// Returns the objects of `store`.
     #[must_use]
     pub const fn new(store: ObjectStore) -> Self {
         Self { store }

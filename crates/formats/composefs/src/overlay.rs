@@ -8,9 +8,9 @@
 
 use crate::digest::{DIGEST_LEN, Digest};
 
-/// What overlayfs keeps for itself.
+/// The prefix of names that overlayfs keeps for itself.
 const RESERVED: &[u8] = b"trusted.overlay.";
-/// What makes a reserved name an ordinary one.
+/// The infix that makes a reserved name an ordinary one.
 const ESCAPE: &[u8] = b"overlay.";
 
 /// Path of the object with a file's bytes.
@@ -46,7 +46,7 @@ pub fn escape(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What a name in an image is to be shown as.
+/// The name under which an attribute of an image is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown<'n> {
     /// As it is.
@@ -77,7 +77,7 @@ pub fn metacopy(digest: Option<&Digest>) -> Vec<u8> {
     digest.map_or_else(Vec::new, |digest| [&METACOPY_HEAD[..], &digest.0].concat())
 }
 
-/// What a value of [`METACOPY`] says.
+/// A parsed value of [`METACOPY`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metacopy {
     /// Nothing of a digest.

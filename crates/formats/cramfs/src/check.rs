@@ -1,4 +1,4 @@
-//! What reading does not need: the checksum of the image, reserved fields, the order of entries.
+//! Checks that reading does not need: the checksum of the image, reserved fields, the order of entries.
 
 use std::sync::Arc;
 

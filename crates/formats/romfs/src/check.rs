@@ -1,6 +1,6 @@
-//! What reading does not mind: checksums of headers, reserved fields, `.` and `..`.
+//! Checks that reading does not need: checksums of headers, reserved fields, `.` and `..`.
 //!
-//! Every node is asked for once by whoever walks the tree. Headers that are no nodes - hard links,
+//! A walk asks for every node once. Headers that are no nodes - hard links,
 //! `.` and `..` among them - are checked along with the directory they are in.
 
 use forerun_vfs::{Error, NodeId, Problem, Result};
@@ -26,7 +26,7 @@ pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) {
 }
 
 /// Checks the header of a node; of a directory, also those headers in it that are no nodes. Where
-/// its chain is damaged, whoever lists the directory learns of it.
+/// its chain is damaged, the listing of the directory reports it.
 ///
 /// # Errors
 /// Those of [`Image::node`], and `Io`.
@@ -80,7 +80,7 @@ fn check_dot(
         Ok(target) => target,
         Err(error @ Error::Io { .. }) => return Err(error),
         Err(error) => {
-            // Nobody else follows these.
+            // Only this check follows these.
             report(Problem {
                 node: Some(node),
                 fatal: false,

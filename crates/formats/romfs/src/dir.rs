@@ -19,7 +19,7 @@ pub struct Entry {
     pub kind: FileType,
 }
 
-/// What a header is as an entry; nothing for `.` and `..`.
+/// Returns the entry that a header stands for; nothing for `.` and `..`.
 pub fn entry(image: &Image, dir: NodeId, header: Header) -> Result<Option<Entry>> {
     if header.is_dot() {
         return Ok(None);
@@ -145,7 +145,7 @@ impl Index {
     }
 }
 
-/// What it takes to remember a header during the walk.
+/// Bytes of memory for each header that the walk remembers.
 const SEEN_BYTES: usize = 24;
 
 /// Rough bytes of an entry in memory, with what the allocator adds to the name.

@@ -11,7 +11,7 @@ use zerocopy::FromBytes;
 use crate::error::Check;
 use crate::ondisk::{self, ALIGN, EXECUTABLE, HEADER_LEN, OFFSET_MASK, TYPE_MASK};
 
-/// What a header stands for.
+/// The kind of node that a header stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Another name for the file whose header is at `target`.
@@ -150,7 +150,7 @@ impl Header {
         }
     }
 
-    /// What reading does not need but the format demands.
+    /// Returns the breaches of the format that reading does not mind.
     pub fn deviations(&self) -> Vec<Check> {
         let mut found = Vec::new();
         if self.sum != 0 {

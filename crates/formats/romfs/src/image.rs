@@ -11,7 +11,7 @@ use crate::ondisk::{ALIGN, HEADER_LEN};
 use crate::superblock::{HEAD_LEN, Superblock};
 
 /// Bytes read of a header at first: those that nearly all take, with names up to 15 bytes. More
-/// would often reach into another block, and that one may be file data nobody asked for.
+/// would often reach into another block, and that one may be file data that no reader asked for.
 const FIRST_READ: u64 = 2 * HEADER_LEN;
 
 /// The bytes, what the superblock says of them, and the bounds.
@@ -44,7 +44,7 @@ impl Image {
         self.source.len()
     }
 
-    /// The header at `offset`, whatever it is. `node` is whoever leads there: the directory whose
+    /// Returns the header at `offset`, whatever it is. `node` is the node that leads there: the directory whose
     /// chain it is in, the hard link that points to it.
     pub fn header(&self, node: NodeId, offset: u64) -> Result<Header> {
         let full_size = self.superblock.full_size;

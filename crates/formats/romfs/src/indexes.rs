@@ -11,7 +11,7 @@ use crate::dir::Index;
 use crate::header::Kind;
 use crate::image::Image;
 
-/// What is known of a directory.
+/// The state of a directory's index.
 #[derive(Clone, Debug)]
 pub enum Slot {
     /// All of it.
@@ -66,7 +66,7 @@ impl Indexes {
         Self { most, cache }
     }
 
-    /// What is known of `dir`, found out now if need be.
+    /// Returns the index of `dir`, and reads the directory if it has none.
     ///
     /// # Errors
     /// `NotADirectory`, those of [`Image::node`].

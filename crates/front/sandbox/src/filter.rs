@@ -33,7 +33,7 @@ const TERMINAL_INPUT: [u64; 2] = [0x5412, 0x541C];
 /// pidfd_open(2): the descriptor is of one thread, by include/uapi/linux/pidfd.h.
 const PIDFD_THREAD: u64 = 0o200;
 
-/// What prctl(2) is used for: names of threads and of memory, what the kernel tells each program
+/// Permitted options of prctl(2): names of threads and of memory, what the kernel tells each program
 /// (PR_GET_AUXV); and before a filter is installed.
 const PRCTL: [libc::c_int; 5] = [
     0x4155_5856,

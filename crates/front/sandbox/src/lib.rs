@@ -32,13 +32,13 @@ pub enum Sockets {
     /// None.
     #[default]
     None,
-    /// Those that are open, and connections that arrive at them.
+    /// Sockets that are open, and connections that arrive at them.
     Open,
     /// Any.
     New,
 }
 
-/// What a process needs after it has opened its files. A new one needs nothing but its open files,
+/// The needs of a process after it has opened its files. A new one needs nothing but its open files,
 /// memory and threads.
 #[derive(Clone, Debug)]
 pub struct Sandbox {

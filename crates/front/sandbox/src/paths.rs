@@ -12,7 +12,7 @@ use crate::{Sockets, State};
 
 /// The newest rights that are asked for. Older kernels know fewer of them.
 const NEWEST: ABI = ABI::V6;
-/// What every process may read: the limits it runs under, the CPUs it may use, and time zones. The C
+/// Paths that every process may read: the limits it runs under, the CPUs it may use, and time zones. The C
 /// library looks there too.
 const ALWAYS: &[&str] = &[
     "/proc/self",
@@ -23,7 +23,7 @@ const ALWAYS: &[&str] = &[
     "/etc/localtime",
     "/usr/share/zoneinfo",
 ];
-/// What a process that speaks to servers may read besides: name servers, certificates, and the
+/// Further paths for a process that speaks to servers: name servers, certificates, and the
 /// libraries that look up names.
 const NETWORK: &[&str] = &[
     "/etc/resolv.conf",

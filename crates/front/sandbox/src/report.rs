@@ -1,4 +1,4 @@
-//! What is in force after a process has entered its sandbox.
+//! The measures in force after a process has entered its sandbox.
 
 /// How far one measure is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]

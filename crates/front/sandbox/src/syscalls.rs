@@ -227,7 +227,7 @@ const NEW_SOCKETS: &[c_long] = &[
 /// Running programs.
 const PROGRAMS: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat];
 
-/// What would lead out of the sandbox, and is refused as not permitted. A call in none of the lists
+/// System calls that would lead out of the sandbox, refused as not permitted. A call in none of the lists
 /// is refused as one that the kernel does not have.
 const DANGEROUS: &[c_long] = &[
     libc::SYS_ptrace,

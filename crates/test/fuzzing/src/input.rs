@@ -4,7 +4,7 @@
 
 use forerun_testkit::rng::Rng;
 
-/// What is left of an input.
+/// The bytes of an input that were not consumed yet.
 #[derive(Clone, Debug)]
 pub struct Input<'b> {
     rest: &'b [u8],

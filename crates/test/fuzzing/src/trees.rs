@@ -20,7 +20,7 @@ const ALL_CONTENTS: usize = 200_000;
 /// Prefixes that names of attributes have on Linux.
 const PREFIXES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"trusted.overlay."];
 
-/// What trees may have.
+/// Kinds of nodes and attributes that a tree may have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowed {
     /// Devices, fifos, sockets and links.
@@ -154,7 +154,7 @@ fn attributes(input: &mut Input<'_>, allowed: Allowed, node: &mut NewNode) {
     }
 }
 
-/// What a reader must show of a tree.
+/// Returns the model of a tree as a reader must show it.
 pub fn model_of(tree: &Tree) -> (TreeModel, Xattrs) {
     let (mut model, mut xattrs) = (TreeModel::default(), Xattrs::new());
     let mut names: BTreeMap<NodeIndex, Vec<Vec<u8>>> = BTreeMap::new();

@@ -40,7 +40,7 @@ pub enum Source<'s> {
     File {
         /// The file.
         file: &'s File,
-        /// Whether it may become an object itself, under one more name. Who changes the file then
+        /// Whether it may become an object itself, under one more name. A later change of the file
         /// changes the object.
         link: bool,
     },
@@ -58,7 +58,7 @@ pub struct Additions<'s> {
 #[derive(Default)]
 struct Pending {
     files: Vec<(String, Digest)>,
-    /// Digests that somebody is about to add, or has added.
+    /// Digests that a thread is about to add, or has added.
     claimed: HashSet<Digest>,
     bytes: u64,
 }
@@ -164,7 +164,7 @@ impl<'s> Additions<'s> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Pending> {
-        // Lists stay consistent whoever panics.
+        // The lists are consistent after a panic of any thread.
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -42,7 +42,7 @@ impl Layout {
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub layout: Layout,
-    /// What the inode says.
+    /// The size field of the inode.
     pub size: u64,
     /// Bytes behind the inode.
     pub tail: usize,

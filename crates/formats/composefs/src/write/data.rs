@@ -1,4 +1,4 @@
-//! What becomes of the contents of each file.
+//! The place of each file's contents: in the image or in the store.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub enum FileData {
     Object {
         /// Its path in the store; a file without one cannot be read.
         path: Option<Vec<u8>>,
-        /// What its digest must be.
+        /// The digest that it must have.
         digest: Option<Digest>,
     },
 }

@@ -3,7 +3,7 @@
 //! First all contents: files up to [`ComposefsOptions::inline`] bytes are kept in the image, others
 //! become objects of a store, each once. Then the metadata, as an EROFS image whose every byte
 //! follows from the tree: the layout is that of the reference implementation's format versions 0
-//! and 1, so that the same tree has the same digest whoever makes the image. The rules are described
+//! and 1, so that the same tree has the same digest from every writer. The rules are described
 //! in `docs/formats/composefs.md`.
 
 mod contents;
@@ -49,7 +49,7 @@ pub struct ComposefsOptions {
     /// allows it.
     pub max_version: u32,
     /// Makes files of the host objects by one more name where that is possible, instead of copying
-    /// them or sharing their blocks. Who changes such a file afterwards changes the object.
+    /// them or sharing their blocks. A later change of such a file changes the object.
     pub hard_links: bool,
     /// Threads that read and measure; 0 means one for each CPU.
     pub threads: usize,

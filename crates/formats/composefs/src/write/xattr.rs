@@ -119,7 +119,7 @@ impl Body {
         }
     }
 
-    /// What the inode says of them.
+    /// Returns the field of the inode that counts them.
     pub fn icount(&self) -> u16 {
         // Checked when it was made.
         u16::try_from(self.words()).unwrap_or(u16::MAX)

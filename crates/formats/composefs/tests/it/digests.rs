@@ -89,7 +89,7 @@ fn digests_are_those_of_the_reference() {
     }
 }
 
-/// What mkcomposefs makes of the directory that the next test makes.
+/// The digest of mkcomposefs for the directory that the next test makes.
 const HOST_DIGEST: &str = "0200e62297a727fce62fedd7863938faec0273c3c6046eed896119b8eddb000c";
 const HOST_OBJECTS: [&str; 8] = [
     "14/8c3083938ec62c1272c785556951e0e5a779e87bff3f7693159fde26bdbef4",

@@ -27,7 +27,7 @@ pub enum Blocks {
     Mixed,
 }
 
-/// What a node is.
+/// A kind of node, with its contents.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// A directory with its entries.
@@ -69,7 +69,7 @@ impl Node {
     }
 }
 
-/// What an image is like.
+/// The variant of the format to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Whether the image is for a big-endian machine.

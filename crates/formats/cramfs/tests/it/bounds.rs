@@ -1,4 +1,4 @@
-//! What is read, how often, and sources that fail.
+//! Numbers of requests, and sources that fail.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use forerun_cramfs::{Cramfs, fuzzing};
 use forerun_io::{Limits, MemorySource};
 use forerun_testkit::{Keeps, require};
 
-/// What the format keeps of a tree. Groups of 256 and more are cut to 8 bits.
+/// The parts of a tree that the format keeps. Groups of 256 and more are cut to 8 bits.
 pub const KEEPS: Keeps = Keeps {
     times: false,
     hard_links: false,

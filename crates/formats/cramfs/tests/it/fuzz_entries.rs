@@ -1,4 +1,4 @@
-//! What the fuzz targets call, over their seeds and mutations that are the same each time.
+//! The entry points of the fuzz targets, over their seeds and mutations that are the same each time.
 
 use std::collections::BTreeSet;
 

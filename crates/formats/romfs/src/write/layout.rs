@@ -33,7 +33,7 @@ pub struct Item {
     pub bits: u32,
     pub spec_info: u64,
     pub size: u64,
-    /// What the data is, where there is any.
+    /// The node with the data, where there is any.
     pub data: Option<NodeIndex>,
     /// Item of the directory it is in, for messages.
     parent: Option<usize>,

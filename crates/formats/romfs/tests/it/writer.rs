@@ -1,4 +1,4 @@
-//! What the writer makes reads back as the tree it was made of, and says no where it must.
+//! Images of the writer read back as the tree they were made of; trees that do not fit are refused.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

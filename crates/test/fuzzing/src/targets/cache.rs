@@ -1,4 +1,4 @@
-//! What a cache reads back from its own directory.
+//! Files that a cache reads back from its own directory.
 
 use forerun_cache::fuzzing::{self, FILES, SEAL};
 use forerun_testkit::temp_dir;

@@ -18,7 +18,7 @@ const CODECS: [Codec; 8] = [
 ];
 /// The largest block that any format has.
 const LONGEST: usize = 1 << 20;
-/// What is in a buffer before it is decoded into.
+/// The bytes of a buffer before a block is decoded into it.
 const BEFORE: u8 = 0xA5;
 
 /// Bytes of the head of an input of [`decode`].

@@ -21,7 +21,7 @@ use std::error::Error;
 
 use crate::{Seeds, Target};
 
-/// What makes seeds returns.
+/// The result of a function that makes seeds.
 type Made = Result<Seeds, Box<dyn Error>>;
 
 /// All targets.

@@ -1,4 +1,4 @@
-//! What several of these tests need.
+//! Helpers that several of these tests share.
 
 pub mod dump;
 

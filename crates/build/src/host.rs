@@ -63,7 +63,7 @@ impl Root {
     }
 }
 
-/// What tells an inode from all others.
+/// The identity of an inode: device and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     device: u64,

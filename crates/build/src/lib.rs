@@ -1,4 +1,4 @@
-//! What every writer starts from: a tree of nodes with their contents still where they came from.
+//! The start of every writer: a tree of nodes with their contents still where they came from.
 //!
 //! [`scan`] makes one from a directory, [`read_tar`] from a tar stream; [`apply_manifest`] makes or
 //! changes one by a list of entries. The library makes one from an image of any format. [`Owners`], [`Times`]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use forerun_vfs::NameError;
 
-/// What is wrong with a line of a manifest, a priority list or a map of owners.
+/// An error in a line of a manifest, a priority list or a map of owners.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
@@ -43,9 +43,9 @@ pub enum LineError {
     /// Not a number of that kind.
     #[error("{what} {word:?} is not a number up to {max}")]
     Number {
-        /// What it should be.
+        /// The expected kind of word.
         what: &'static str,
-        /// What is there.
+        /// The word that is there.
         word: String,
         /// The largest.
         max: u64,
@@ -93,7 +93,7 @@ pub enum LineError {
     Host {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Contents in a manifest that has none.
@@ -164,7 +164,7 @@ impl<'l> Words<'l> {
         self.next()?.ok_or(LineError::Missing(what))
     }
 
-    /// What is left as it is, but for the space before it.
+    /// Returns the rest of the line without the space before it.
     pub fn remainder(&mut self, what: &'static str) -> Result<&'l [u8], LineError> {
         let rest = std::mem::take(&mut self.rest).trim_ascii_start();
         if rest.is_empty() {

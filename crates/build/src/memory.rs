@@ -25,7 +25,7 @@ const NODE: u64 = 768;
 /// Types of filesystems that keep their files in memory.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
 
-/// What a writer has in memory besides the contents under way.
+/// The memory of a writer besides the contents under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterNeeds {
     /// Name of the codec, for messages; none where nothing is encoded.
@@ -106,7 +106,7 @@ pub fn warn_of_large_tree(tree: &Tree) {
     }
 }
 
-/// What a writer and a tree of so many nodes take.
+/// Returns the bytes that a writer and a tree of so many nodes take.
 fn of_tree(nodes: usize) -> u64 {
     u64_from(nodes).saturating_mul(NODE).saturating_add(WRITER)
 }

@@ -76,7 +76,7 @@ impl IdMap {
         Ok(())
     }
 
-    /// What becomes of an id.
+    /// Returns the id that replaces an id.
     #[must_use]
     pub fn map(&self, id: u32) -> u32 {
         match self.ranges.range(..=id).next_back() {
@@ -86,7 +86,7 @@ impl IdMap {
     }
 }
 
-/// What becomes of the owners of a tree.
+/// Changes of the owners of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owners {
     /// One user for everything; the map of users is not looked at then.

@@ -3,8 +3,8 @@
 //!
 //! One thread makes jobs, several turn them into results, the caller's thread takes the results in
 //! the order of the jobs. What is between making and taking is bounded by weight, whichever of the
-//! three is the slow one; a job that alone is heavier goes through by itself. Whoever fails or
-//! panics first ends the others: nobody waits for what will not come.
+//! three is the slow one; a job that alone is heavier goes through by itself. The thread that fails or
+//! panics first ends the others: no thread waits for a result that will not come.
 //!
 //! The threads are those of one call and end with it. Workers are not shared between calls: one
 //! call may be the producer of another, and shared workers could then wait for each other.
@@ -50,7 +50,7 @@ pub enum ParallelError<E> {
     /// The producer, a worker or the consumer failed.
     #[error(transparent)]
     Failed(E),
-    /// Somebody else failed, and says why. Producers give it on; no map ends with it unless its
+    /// Another thread failed, and says why. Producers give it on; no map ends with it unless its
     /// producer or consumer made it up.
     #[error("ended by another failure")]
     Stopped,
@@ -91,7 +91,7 @@ impl<J> Jobs<'_, J> {
     /// and its result take together.
     ///
     /// # Errors
-    /// [`ParallelError::Stopped`] where nobody will take it any more.
+    /// [`ParallelError::Stopped`] where no worker will take it any more.
     pub fn send<E>(&self, job: J, weight: usize) -> Result<(), ParallelError<E>> {
         if self.queue.submit(job, weight.saturating_add(JOB_WEIGHT)) {
             Ok(())
@@ -117,7 +117,7 @@ trait Submit<J>: Sync {
 /// `produce` gave.
 ///
 /// # Errors
-/// The first failure; the failure of whoever was stopped by it is dropped.
+/// The first failure; those of the threads that it stopped are dropped.
 pub fn parallel_map<J, O, T, E, F>(
     bounds: ParallelBounds,
     worker: impl Fn() -> Result<F, E> + Sync,
@@ -208,7 +208,7 @@ fn join<T, E>(handle: Handle<'_, T, E>) -> Result<T, ParallelError<E>> {
     handle.join().unwrap_or(Err(ParallelError::Panicked))
 }
 
-/// What ended the others; at most one of them says anything else than that it was stopped, or, where
+/// Returns the failure that ended the others; at most one of them says anything else than that it was stopped, or, where
 /// two failed at once, either will do.
 fn first_failure<T, E>(
     consumed: Result<(), ParallelError<E>>,
@@ -373,7 +373,7 @@ impl<J: Send, O: Send> Submit<J> for Queue<J, O> {
     }
 }
 
-/// Stops everybody unless forgotten: by an error, or by a panic on its way up.
+/// Stops all threads unless forgotten: by an error, or by a panic on its way up.
 struct EndGuard<'q, J, O>(&'q Queue<J, O>);
 
 impl<J, O> Drop for EndGuard<'_, J, O> {

@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use super::host::{HostFile, Identity, Root};
 use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree};
 
-/// What is taken of a directory.
+/// The parts of a directory that are taken.
 #[derive(Clone, Debug, Default)]
 pub struct ScanOptions {
     /// Left out, with everything below.

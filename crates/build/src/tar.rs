@@ -21,7 +21,7 @@ use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree, s
 use entry::{Body, Parsed};
 use pax::{Tape, Taped};
 
-/// What is taken of an archive.
+/// The parts of an archive that are taken.
 #[derive(Clone, Debug, Default)]
 pub struct TarOptions {
     /// Left out, with everything below.

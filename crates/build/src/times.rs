@@ -4,7 +4,7 @@ use forerun_vfs::Timestamp;
 
 use super::Tree;
 
-/// What becomes of the times of a tree.
+/// Changes of the times of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// One time for everything.
@@ -14,7 +14,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// What becomes of one time.
+    /// Returns the time that replaces a time.
     #[must_use]
     pub fn of(&self, time: Timestamp) -> Timestamp {
         let time = self.all.unwrap_or(time);

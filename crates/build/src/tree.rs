@@ -14,7 +14,7 @@ use super::{Content, LineError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIndex(usize);
 
-/// What a node is.
+/// The kind of a node, with its contents.
 #[derive(Clone, Debug)]
 pub enum NodeKind {
     /// A directory: names, in byte order, and what they name.
@@ -41,7 +41,7 @@ pub enum NodeKind {
 /// A node to be written. Several names for one node are hard links.
 #[derive(Clone, Debug)]
 pub struct NewNode {
-    /// What it is.
+    /// Its kind.
     pub kind: NodeKind,
     /// Permission bits with setuid, setgid and sticky.
     pub mode: u16,
@@ -89,7 +89,7 @@ pub enum BuildError {
     Host {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The tar stream could not be read.
@@ -97,7 +97,7 @@ pub enum BuildError {
     Tar {
         /// Its path, or its position where it has none.
         entry: String,
-        /// What is wrong.
+        /// The error of the stream.
         source: io::Error,
     },
     /// A line of a manifest, a priority list or another such file.
@@ -107,7 +107,7 @@ pub enum BuildError {
         file: PathBuf,
         /// Number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The error in the line.
         source: LineError,
     },
     /// The image that the tree comes from could not be read.
@@ -115,7 +115,7 @@ pub enum BuildError {
     Image {
         /// Where, as a path in the image.
         path: Vec<u8>,
-        /// What the driver said.
+        /// The error of the driver.
         source: forerun_vfs::Error,
     },
     /// A name that no image may hold.
@@ -139,7 +139,7 @@ pub enum BuildError {
     Pattern {
         /// As given.
         pattern: String,
-        /// What the pattern parser said.
+        /// The message of the pattern parser.
         reason: String,
     },
     /// The format cannot hold this tree.
@@ -147,7 +147,7 @@ pub enum BuildError {
     Format {
         /// Name of the format.
         format: &'static str,
-        /// What does not fit, with the numbers.
+        /// The part that does not fit, with the numbers.
         reason: String,
     },
     /// The contents of a file could not be read while the image was written, or had changed.
@@ -155,7 +155,7 @@ pub enum BuildError {
     Content {
         /// The file, as a path in the tree.
         path: Vec<u8>,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
     /// The encoder does not fit into the memory that this process may use.
@@ -170,13 +170,13 @@ pub enum BuildError {
         encoder: u64,
         /// Bytes that the writer takes besides.
         beside: u64,
-        /// What the process may use.
+        /// The memory that the process may use.
         limit: MemoryLimit,
     },
     /// A thread of the writer could not be started, or failed.
     #[error("a thread of the writer: {source}")]
     Thread {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The output could not be written.
@@ -184,7 +184,7 @@ pub enum BuildError {
     Output {
         /// Bytes written before.
         offset: u64,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }

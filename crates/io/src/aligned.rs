@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// What such memory, and such ranges of a file, are aligned to: enough for every disk.
+/// The alignment of such memory, and of such ranges of a file: enough for every disk.
 pub const ALIGNMENT: usize = 4096;
 
 /// Bytes, the first of which lies at a multiple of 4096. Grows and never shrinks.
@@ -30,7 +30,7 @@ impl AlignedBuffer {
         if len <= self.len {
             return;
         }
-        // Not moved by the growing: nobody needs the old bytes.
+        // The old bytes are not copied: no caller needs them.
         self.bytes = vec![0; len.saturating_add(ALIGNMENT)];
         // Never further than that; where it cannot be told, the memory is not aligned and good for
         // everything else.

@@ -36,7 +36,7 @@ impl CountedDevice {
         &self.inner
     }
 
-    /// Who is told.
+    /// Returns the observer.
     #[must_use]
     pub const fn observer(&self) -> &Arc<Observer> {
         &self.observer

@@ -40,7 +40,7 @@ pub trait BlockDevice: ReadAt {
     /// What the store reports; nothing is known then of any write since the last flush.
     fn flush(&self) -> io::Result<()>;
 
-    /// Tells the store that nobody needs the bytes of `range` any more. They read as anything after.
+    /// Tells the store that the bytes of `range` are not needed any more. They read as anything after.
     /// Gives whether the store could make use of it.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //!
 //! Both ways may be mixed as long as no page is written in both ways at once: the kernel writes back
 //! what the page cache has of a range before it is read or written directly, and forgets it after a
-//! write. So only whole pages go this way, and of these all bytes belong to whoever writes them.
+//! write. So only whole pages go this way, and all bytes of these belong to the writer.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -30,7 +30,7 @@ pub const LEAST: usize = 512 << 10;
 const PIECE: usize = 1 << 20;
 
 thread_local! {
-    /// What is written comes from callers whose memory is not aligned.
+    /// A copy of the bytes to write, since the memory of callers is not aligned.
     static BUFFER: RefCell<AlignedBuffer> = const { RefCell::new(AlignedBuffer::new()) };
 }
 

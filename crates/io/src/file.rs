@@ -86,7 +86,7 @@ impl FileSource {
         self.direct.get_or_init(opened).as_ref()
     }
 
-    /// The file as who goes forward reads it. Long reads of a file that is said to be read at random
+    /// The second opening, for sequential reads. Long reads of a file that is said to be read at random
     /// fill the page cache page by page, each of which is a part of the request to the disk: that
     /// takes half as long again, and most of the work. Ahead of a sequential reader the kernel fills it
     /// with large folios.
@@ -96,8 +96,8 @@ impl FileSource {
         opened.as_ref().unwrap_or(&self.file)
     }
 
-    /// Past the page cache where the bytes are not in there: memory that nobody had in use costs more
-    /// to come by than they do.
+    /// Past the page cache where the bytes are not in there: fresh memory costs more to fetch
+    /// than they do.
     fn read_once(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         match self.direct() {
             Some(direct) if !self.is_cached(offset, out.len()) => {
@@ -112,7 +112,7 @@ impl FileSource {
         let step = u64_from(len) / PROBES;
         (0..PROBES).all(|n| {
             let mut byte = [0];
-            // Spread over the range, and not at the same place of each: whoever read it before may
+            // Spread over the range, and not at the same place of each: an earlier reader may
             // have had its own steps.
             let place = offset + n * step + step / 2 / (n + 1);
             let read = rustix::io::preadv2(

@@ -62,7 +62,7 @@ impl FileDevice {
             ));
         };
         // Readahead of the kernel is left on: unlike a source, a device is read in the caller's own
-        // steps, by nobody who reads ahead of them.
+        // steps, by readers that do not read ahead of them.
         let _best_effort = rustix::fs::fadvise(&file, 0, None, Advice::Normal);
         Ok(Self {
             is_block_device: !metadata.is_file(),
@@ -149,7 +149,7 @@ impl FileDevice {
     }
 }
 
-/// What the kernel says of a block device, or of the disk that a partition is on.
+/// Returns the block size of a block device, or of the disk that a partition is on, as the kernel has it.
 fn logical_block_size(device: u64) -> Option<u32> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let dir = format!("/sys/dev/block/{major}:{minor}");

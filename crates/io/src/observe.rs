@@ -161,7 +161,7 @@ impl Observer {
         self.emit(kind, Structure::Unknown, BlobId::IMAGE, 0, 0);
     }
 
-    /// A device was told that nobody needs `range` any more.
+    /// Records that a device was told to discard `range`.
     pub fn discarded(&self, range: Range<u64>, ok: bool) {
         let len = range.end.saturating_sub(range.start);
         self.stats.add(Counter::Discards, 1);
@@ -229,7 +229,7 @@ impl Counted {
         self.blob
     }
 
-    /// Who is told.
+    /// Returns the observer.
     #[must_use]
     pub const fn observer(&self) -> &Arc<Observer> {
         &self.observer

@@ -17,10 +17,10 @@ const ATTEMPTS: usize = 8;
 /// The bits of a mode that let users other than the owner write.
 const WRITABLE: u32 = 0o022;
 
-/// What becomes of a file that is there already.
+/// The treatment of a file that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFile {
-    /// What is written goes to its end.
+    /// Output is appended to it.
     Append,
     /// Its contents are dropped.
     Replace,

@@ -14,15 +14,15 @@ impl BlobId {
     pub const IMAGE: Self = Self(0);
 }
 
-/// What is known of bytes that are read ahead, for a store with a cache below.
+/// The access pattern of bytes that are read ahead, for a store with a cache below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pattern {
     /// Nothing of what is around them.
     #[default]
     Scattered,
-    /// What is behind them will be read next.
+    /// The bytes behind them will be read next.
     Forward,
-    /// Nobody will want them again soon: they need not go into the cache, but may be taken from there.
+    /// They will not be wanted again soon: they need not go into the cache, but may be taken from there.
     Once,
 }
 
@@ -44,7 +44,7 @@ pub trait ReadAt: Send + Sync {
     /// of `out` are unspecified and must not be used.
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// The same for long reads ahead of who wants the bytes, with what is known of these.
+    /// Reads ahead like `read_exact_at`, in long requests, with the access pattern of the bytes.
     ///
     /// # Errors
     /// As [`read_exact_at`](Self::read_exact_at).

@@ -50,7 +50,7 @@ counters! {
     CacheHits = "cache_hits",
     /// Data that had to be read or decoded.
     CacheMisses = "cache_misses",
-    /// Times a reader waited for somebody else's read or decode of the same block.
+    /// Times a reader waited for another thread's read or decode of the same block.
     CacheWaits = "cache_waits",
     /// Encoded blocks decoded.
     Decodes = "decodes",
@@ -72,7 +72,7 @@ counters! {
     Flushes = "flushes",
     /// Writes and flushes that failed.
     WriteErrors = "write_errors",
-    /// Ranges that a device was told nobody needs any more.
+    /// Ranges that a device was told to discard.
     Discards = "discards",
 }
 
@@ -131,7 +131,7 @@ impl StatsSnapshot {
         self.values.get(index(counter)).copied().unwrap_or(0)
     }
 
-    /// What was counted since `earlier`.
+    /// Returns the counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let pairs = self.values.iter().zip(&earlier.values);

@@ -30,7 +30,7 @@ impl Purpose {
     }
 }
 
-/// What the bytes of a request are on the volume, as far as whoever makes it knows.
+/// The structure of the volume that a request's bytes belong to, as far as the caller knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Structure {
@@ -84,7 +84,7 @@ impl Structure {
 pub enum EventKind {
     /// A read of the source ended.
     SourceRead {
-        /// What it was for.
+        /// Its purpose.
         purpose: Purpose,
         /// Whether all bytes came.
         ok: bool,
@@ -110,7 +110,7 @@ pub enum EventKind {
         /// Whether it did its work.
         ok: bool,
     },
-    /// A device was told that nobody needs a range any more.
+    /// A device was told to discard a range.
     Discard {
         /// Whether it took notice.
         ok: bool,
@@ -154,7 +154,7 @@ pub struct Event {
     pub at: Duration,
     /// Which boundary.
     pub kind: EventKind,
-    /// What the bytes are.
+    /// The structure that the bytes belong to.
     pub structure: Structure,
     /// Whose bytes.
     pub blob: BlobId,

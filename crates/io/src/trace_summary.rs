@@ -1,4 +1,4 @@
-//! What a trace comes to: how many requests of what, how large, and what was moved twice.
+//! The summary of a trace: requests by structure, their sizes, and the bytes that were moved twice.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -5,7 +5,7 @@
 //! rule for its thread, and every place that may wait long asks [`allowed`] first:
 //!
 //! - [`attempt`]: no wait at all. The work fails where it would wait, and the caller learns of it.
-//! - [`until`]: the wait ends when a [`Stop`] is set, for work that nobody wants any more.
+//! - [`until`]: the wait ends when a [`Stop`] is set, for work that no caller wants any more.
 //!
 //! Without a rule a thread waits as long as it takes. Threads that the work starts have no rule.
 

@@ -1,4 +1,4 @@
-//! Data outside the image: what a driver asks for, and who may open it.
+//! Data outside the image: its names, and the trait that opens it.
 //!
 //! Some formats keep file data in other files or devices: EROFS on extra devices, composefs in
 //! objects of a store. What such a blob is called is in the image, and so is hostile; what a name
@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 use forerun_io::ReadAt;
 
-/// What the image calls a store of data besides itself.
+/// The image's name for a store of data besides itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BlobName {
     /// A device of the image's device table.
     Device {
         /// Its number, from 1 on.
         index: u32,
-        /// What the image calls it; empty where it has no name for it.
+        /// The image's name for it; empty where it has none.
         tag: Vec<u8>,
     },
     /// A file of an object store.
@@ -63,7 +63,7 @@ pub trait ResolveBlob: Send + Sync {
     }
 }
 
-/// What is done with the digests that an image has of data outside itself.
+/// How the digests that an image has of data outside itself are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Verity {
     /// Nothing.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::{BlobName, NodeId};
 
-/// What every fallible call of the seam gives.
+/// The result of every fallible call of the seam.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, by what the caller can do about it. Cheap to clone: all who waited for one
+/// An error, by what the caller can do about it. Cheap to clone: all readers that waited for one
 /// read get the same error.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -51,7 +51,7 @@ pub enum Error {
     Limit {
         /// Which of them.
         bound: Bound,
-        /// What was counted, with where it was.
+        /// The thing that was counted, with its place.
         what: String,
         /// The bound.
         limit: u64,
@@ -95,15 +95,15 @@ pub enum Error {
         offset: u64,
         /// Its length; 0 for a flush.
         len: u64,
-        /// What the device said.
+        /// The error of the device.
         source: Arc<io::Error>,
     },
     /// No driver knows these bytes, or the one that was asked for does not.
     #[error("not a {expected} image: {found}")]
     UnknownFormat {
-        /// What was looked for.
+        /// The format that was expected.
         expected: String,
-        /// What is there instead.
+        /// A description of the bytes that are there instead.
         found: String,
     },
     /// The image contradicts itself or its specification.
@@ -112,7 +112,7 @@ pub enum Error {
     /// Data outside the image could not be opened.
     #[error("opening {name}: {source}")]
     Blob {
-        /// What the image calls it.
+        /// The image's name for it.
         name: BlobName,
         /// Why not.
         source: Arc<io::Error>,
@@ -124,7 +124,7 @@ pub enum Error {
         offset: u64,
         /// Its length.
         len: u64,
-        /// What the source said.
+        /// The error of the source.
         source: Arc<io::Error>,
     },
 }

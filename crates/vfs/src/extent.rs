@@ -61,11 +61,11 @@ pub struct EncodedBlock {
     pub offset: u64,
     /// Compressed length, in bytes.
     pub len: u32,
-    /// What it is compressed with.
+    /// Its codec.
     pub codec: Codec,
     /// Its length when decoded.
     pub decoded_len: DecodedLen,
-    /// What stands in the block besides the stream.
+    /// The bytes of the block besides the stream.
     pub padding: Padding,
 }
 
@@ -78,7 +78,7 @@ pub enum Padding {
     Leading,
 }
 
-/// What the image says about the length of a decoded block, in bytes.
+/// The length of a decoded block as the image declares it, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DecodedLen {
     /// Exactly so many: anything else is damage.
@@ -102,7 +102,7 @@ impl DecodedLen {
 }
 
 impl EncodedBlock {
-    /// What the decoded block is cached under.
+    /// Returns the key of the decoded block in caches.
     #[must_use]
     pub const fn key(&self) -> BlockKey {
         BlockKey {

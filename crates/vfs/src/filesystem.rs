@@ -43,7 +43,7 @@ pub struct DirEntry<'a> {
     pub next: DirCursor,
 }
 
-/// What is known of an image as a whole.
+/// The properties of an image as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VolumeInfo {
@@ -80,7 +80,7 @@ pub struct VolumeInfo {
     pub folds_case: bool,
     /// Further facts in the format's own terms, for `info`.
     pub details: Vec<(&'static str, String)>,
-    /// What a user should know before the image is used, a sentence each without a full stop.
+    /// Warnings for a user of the image, a sentence each without a full stop.
     pub warnings: Vec<String>,
 }
 
@@ -115,7 +115,7 @@ pub struct Problem {
     pub node: Option<NodeId>,
     /// Whether the image can still be used as it is. A warning is a deviation that loses nothing.
     pub fatal: bool,
-    /// What and where.
+    /// The error, with its place.
     pub error: Error,
 }
 
@@ -131,14 +131,14 @@ pub trait FileSystem: Send + Sync {
     fn root(&self) -> NodeId;
 
     /// Where the inode of `node` begins in the image, as far as that is known without reading it:
-    /// for who wants many of them and can ask for all at once. Nothing by default, and where inodes
+    /// for a caller that wants many of them and can ask for all at once. Nothing by default, and where inodes
     /// are compressed or lie outside the image.
     fn inode_offset(&self, node: NodeId) -> Option<u64> {
         let _ = node;
         None
     }
 
-    /// What `stat` tells of `node`.
+    /// Returns the metadata of `node`, as `stat` shows it.
     ///
     /// # Errors
     /// [`Error::StaleNode`] for an id that names no inode, [`Error::Corrupt`], [`Error::Io`].

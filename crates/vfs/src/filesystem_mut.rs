@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 
 use crate::{Extent, FileSystem, FileType, Metadata, NodeId, Result, Timestamp};
 
-/// What a new node is to be. What the format cannot keep is left out.
+/// The properties of a new node. The driver leaves out those that the format cannot keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewNode {
     /// A regular file or a directory; others where the format has them.
@@ -21,7 +21,7 @@ pub struct NewNode {
     pub time: Timestamp,
 }
 
-/// What `setattr` changes; fields that are `None` stay.
+/// The changes of `setattr`; fields that are `None` stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// New length in bytes. What is added reads as zeros and costs no write of data.
@@ -40,7 +40,7 @@ pub struct Changes {
     pub created: Option<Timestamp>,
 }
 
-/// What `stat` tells of a node on a volume that changes, besides [`Metadata`].
+/// The part of `stat` for a node on a volume that changes, besides [`Metadata`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Last access.
@@ -58,7 +58,7 @@ pub struct Space {
     pub block_size: u32,
     /// Such units on the volume.
     pub blocks: u64,
-    /// Those of them that are free.
+    /// The number of them that are free.
     pub free: u64,
 }
 
@@ -154,8 +154,8 @@ pub trait FileSystemMut: FileSystem {
     /// Those of the device.
     fn release(&self, node: NodeId) -> Result<()>;
 
-    /// Nobody holds the id of `node` any more: it is looked up again before it is used again. What
-    /// is only remembered for the sake of stable ids may go.
+    /// Tells the driver that no caller holds the id of `node` any more. The id is looked up again before it is
+    /// used again, so the driver may drop what it only remembers for the sake of stable ids.
     fn forget(&self, node: NodeId) {
         let _ = node;
     }

@@ -1,4 +1,4 @@
-//! What the registry knows of a format.
+//! A format as the registry knows it.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use forerun_io::{BlockDevice, Limits, Observer, ReadAt};
 
 use crate::{FileSystem, FileSystemMut, NoBlobs, ResolveBlob, Result, Verity};
 
-/// What a driver is opened with.
+/// The parameters of opening an image.
 #[derive(Clone)]
 pub struct OpenWith {
     /// The image as metadata is read: cached in blocks of the source.
     pub metadata: Arc<dyn ReadAt>,
     /// Bounds on what the image may ask for.
     pub limits: Limits,
-    /// Who counts what the driver decodes of its metadata.
+    /// Counts the metadata that the driver decodes.
     pub observer: Arc<Observer>,
     /// Bytes that the driver may keep of decoded metadata.
     pub cache: u64,
-    /// Who opens the data that the image keeps elsewhere.
+    /// Opens the data that the image keeps elsewhere.
     pub blobs: Arc<dyn ResolveBlob>,
-    /// What is done with the digests of that data.
+    /// How the digests of that data are used.
     pub verity: Verity,
     /// Owners, permissions and time zone for formats that keep none.
     pub ownership: Ownership,
@@ -30,7 +30,7 @@ pub struct OpenWith {
     pub rescue: bool,
 }
 
-/// What stands in for attributes that a format has not: options of the mount.
+/// Replacements for attributes that a format has not: options of the mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ownership {
     /// Owner of everything.
@@ -59,15 +59,15 @@ impl Default for Ownership {
     }
 }
 
-/// What a driver is opened with whose volume is to be changed.
+/// The parameters of opening a volume for changes.
 #[derive(Clone)]
 pub struct OpenMutWith {
     /// The device. The driver reads its metadata from it and keeps what it changed until it is
-    /// written; nobody else writes metadata.
+    /// written; no other code writes metadata.
     pub device: Arc<dyn BlockDevice>,
     /// Bounds on what the image may ask for.
     pub limits: Limits,
-    /// Who counts what the driver reads and writes.
+    /// Counts the driver's reads and writes.
     pub observer: Arc<Observer>,
     /// Bytes that the driver may keep of clean metadata.
     pub cache: u64,
@@ -123,7 +123,7 @@ impl OpenWith {
     /// Bytes of decoded metadata kept where the caller has no budget of its own.
     pub const CACHE: u64 = 32 << 20;
 
-    /// The default limits and budget, and nobody else to look at the counters.
+    /// Returns the default limits and budget, with counters of their own.
     #[must_use]
     pub fn new(metadata: Arc<dyn ReadAt>) -> Self {
         Self {
@@ -161,7 +161,7 @@ pub struct Format {
     /// Bytes from the start of the image that [`probe`](Self::probe) wants to see; it gets fewer
     /// where the image is shorter.
     pub probe_len: usize,
-    /// Whether the image claims to be of this format. Cheap; looks at magic numbers only.
+    /// Returns whether the image claims to be of this format. Cheap; looks at magic numbers only.
     pub probe: fn(head: &[u8]) -> bool,
     /// Opens the image for reading.
     pub open: OpenFormat,

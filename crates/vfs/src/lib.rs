@@ -1,4 +1,4 @@
-//! The seam of forerun: what a filesystem driver answers, and what everybody may build on that.
+//! The seam of forerun: the questions that a filesystem driver answers, and what follows from the answers.
 //!
 //! Drivers *map*: [`FileSystem::map`] says where the bytes of a file are and moves none. The engine
 //! moves bytes and knows no format. This crate holds the trait between them, the types it speaks

@@ -1,4 +1,4 @@
-//! What is known of a node besides its bytes.
+//! The properties of a node besides its bytes.
 
 /// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,7 +89,7 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// What `stat` tells.
+/// The properties of a node that `stat` shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// Kind.

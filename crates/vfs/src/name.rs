@@ -1,5 +1,7 @@
 //! Which bytes may be a directory entry's name.
 
+use crate::Error;
+
 /// Why a name is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
@@ -23,6 +25,18 @@ pub enum NameError {
         /// The bound.
         limit: usize,
     },
+}
+
+impl From<NameError> for Error {
+    fn from(error: NameError) -> Self {
+        match error {
+            NameError::TooLong { limit, .. } => Self::NameTooLong {
+                limit,
+                unit: "bytes",
+            },
+            other => Self::InvalidName(other.to_string()),
+        }
+    }
 }
 
 /// Accepts what can safely be one component of a path. Every driver holds each name it reads, and

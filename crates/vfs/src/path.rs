@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::{Bound, Error, FileSystem, FileType, Limits, NodeId, Result};
 
-/// What becomes of a symbolic link in the last place of a path.
+/// The treatment of a symbolic link in the last place of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowLast {
     /// It is followed, as by `stat`.

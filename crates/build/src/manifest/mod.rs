@@ -21,7 +21,7 @@ use parse::{Action, Attributes, Line, Make, parse};
 
 /// No definition is longer: paths, targets and attributes all end far below.
 const LINE_MAX: usize = 1 << 20;
-/// What starts the comment that ends the definitions.
+/// The start of the comment that ends the definitions.
 const DATA_MARK: &[u8] = b"# START OF DATA";
 
 /// Reads a manifest and does to `tree` what it says. Of its limits, entries and depth are used.
@@ -61,7 +61,7 @@ pub fn apply_manifest(tree: &mut Tree, path: &Path, limits: &Limits) -> Result<(
 struct Manifest<'m> {
     tree: &'m mut Tree,
     limits: &'m Limits,
-    /// What paths of the host are relative to.
+    /// The directory to which paths of the host are relative.
     dir: &'m Path,
     /// Number of the line that is being read.
     line: u64,

@@ -20,7 +20,7 @@ pub struct Line {
     pub action: Action,
 }
 
-/// What it asks for.
+/// The change that a line asks for.
 #[derive(Debug)]
 pub enum Action {
     /// An entry to be made, or, of a directory, made or changed.

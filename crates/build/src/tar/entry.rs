@@ -9,7 +9,7 @@ use super::super::{BuildError, NewNode, NodeKind};
 use super::pax::Record;
 use super::sparse;
 
-/// What an entry's body is.
+/// The kind of an entry's body.
 pub enum Body {
     /// Nothing that an image holds.
     Skip,
@@ -140,7 +140,7 @@ pub fn parse<R: Read>(
     Ok(Parsed { path, node, body })
 }
 
-/// What PAX headers say.
+/// The values of PAX headers.
 #[derive(Default)]
 struct Extra {
     path: Option<Vec<u8>>,

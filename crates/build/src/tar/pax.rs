@@ -20,7 +20,7 @@ const TAPE_MAX: usize = 16 << 20;
 /// A record: key and value.
 pub type Record = (Vec<u8>, Vec<u8>);
 
-/// What was read while it ran.
+/// A recording of the bytes that were read while it ran.
 #[derive(Clone, Default)]
 pub struct Tape(Rc<RefCell<State>>);
 

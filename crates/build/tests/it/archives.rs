@@ -1,4 +1,4 @@
-//! What is kept of archives that tar made.
+//! Archives of tar: the parts that are kept.
 
 use std::fs::{self, File};
 use std::io::Read;

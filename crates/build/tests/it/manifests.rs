@@ -1,4 +1,4 @@
-//! What a manifest makes of a tree, alone and on top of one.
+//! Trees made by a manifest, alone and on top of another tree.
 
 use std::fs;
 use std::io::Read;
@@ -236,7 +236,7 @@ fn limits_hold() {
     );
 }
 
-/// What unsquashfs writes is what mksquashfs reads, and what is read here.
+/// mksquashfs reads the pseudo files of unsquashfs, and so does forerun.
 #[test]
 fn pseudo_files_of_unsquashfs_are_read() {
     let (Some(mksquashfs), Some(unsquashfs)) = (

@@ -1,4 +1,4 @@
-//! What is taken of a host directory, and what is left out.
+//! Scans of a host directory: the parts that are taken and left out.
 
 use std::fs;
 use std::io::Read;

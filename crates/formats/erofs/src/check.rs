@@ -1,4 +1,4 @@
-//! What can be checked beyond reading everything: reserved fields, and whether entries lead where
+//! Checks beyond reading everything: reserved fields, and whether entries lead where
 //! they say. The superblock's checksum is checked when the image is opened.
 
 use std::ops::ControlFlow;
@@ -68,7 +68,7 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
     Ok(())
 }
 
-/// What a directory's entries lead to.
+/// The targets of a directory's entries.
 #[derive(Default)]
 struct Links {
     itself: Option<u64>,
@@ -97,12 +97,12 @@ impl Links {
         }
         let is_root = inode.node == image.root();
         match self.parent {
-            // Who the parent of another directory is takes the whole tree to tell.
+            // The parent of another directory can only be told from the whole tree.
             Some(_) if !is_root => {}
             found => dot("..", found, node),
         }
         let found = self.below;
-        // A count of 1 means that nobody counted.
+        // A count of 1 means that the writer did not count.
         if inode.nlink != 1 && u64::from(inode.nlink) != found.saturating_add(2) {
             let nlink = inode.nlink;
             problem(false, Check::DirectoryLinks { nlink, found });
@@ -147,7 +147,7 @@ pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     devices(image, &mut |at, check| problem(false, at, check))
 }
 
-/// What the superblock names though no file may need it.
+/// Checks the structures that the superblock names and that no file may need.
 fn named(image: &Image, raw: &Superblock, problem: &mut dyn FnMut(bool, Check)) {
     let superblock = &image.superblock;
     let start = superblock.block_at(superblock.xattr_block.into());

@@ -17,7 +17,7 @@ const BATCH: u64 = 512;
 /// Neighbouring chunks become extents of up to this many bytes.
 const MERGED: u64 = 8 << 20;
 
-/// What an inode says of its chunks.
+/// The chunks of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunks {
     /// Log of a chunk's length in bytes.
@@ -38,7 +38,7 @@ pub struct Entry {
 }
 
 impl Chunks {
-    /// What `inode`, whose layout this is, says.
+    /// Parses the chunk format of `inode`, whose layout this is.
     pub fn of(image: &Image, inode: &Inode) -> Result<Self> {
         let word = inode.word;
         if word & !chunk::KNOWN != 0 {

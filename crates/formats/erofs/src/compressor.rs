@@ -1,4 +1,4 @@
-//! What the image says about its compressors, behind the superblock.
+//! The configurations of the compressors, behind the superblock.
 
 use forerun_io::saturating_usize;
 use forerun_vfs::Result;

@@ -120,7 +120,7 @@ fn stored(image: &Image, blob: BlobId, offset: u64, out: &mut [u8]) -> Result<()
         let read = image.source.read_exact_at(offset, out);
         return read.map_err(|error| Error::io(offset, out.len(), error));
     }
-    // Directories on other devices: nobody makes them, so nobody needs them fast.
+    // Directories on other devices: no writer makes them, so they need not be fast.
     let source = image.blob(blob)?;
     forerun_io::past_end(offset, out.len(), source.len()).map_err(failed)?;
     let read = source.read_exact_at(offset, out);

@@ -14,7 +14,7 @@ type Fields = Vec<(&'static str, String)>;
 /// Extents of a compressed file that are listed.
 const EXTENTS: usize = 10_000;
 
-/// What `info` shows besides what all formats have.
+/// Returns the fields of `info` that only this format has.
 pub fn details(image: &Image) -> Fields {
     let superblock = &image.superblock;
     let mut fields = vec![

@@ -72,7 +72,7 @@ impl Devices {
         &self.list
     }
 
-    /// What a blob is called, if it is one of them.
+    /// Returns the name of a blob, if it is one of them.
     pub fn name(&self, blob: BlobId) -> Option<BlobName> {
         let position = usize::try_from(blob.0).ok()?.checked_sub(1)?;
         let tag = self.list.get(position)?.tag.clone();

@@ -264,7 +264,7 @@ impl Block<'_> {
     }
 }
 
-/// What the type of an entry means; nothing for 0, which leaves it to the inode.
+/// Returns the kind of file of an entry's type; nothing for 0, which leaves it to the inode.
 pub const fn kind(file_type: u8) -> Option<FileType> {
     Some(match file_type {
         1 => FileType::Regular,

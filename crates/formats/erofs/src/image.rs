@@ -18,7 +18,7 @@ use crate::prefix::{self, Prefix};
 use crate::superblock::{self, Superblock};
 use crate::zmap::Sums;
 
-/// What decoded blocks of metadata are typically long.
+/// The typical length of decoded blocks of metadata.
 const TYPICAL_BLOCK: u64 = 16 << 10;
 
 /// A place of metadata.

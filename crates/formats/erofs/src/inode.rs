@@ -36,7 +36,7 @@ pub struct Inode {
     pub number: u32,
     /// Bytes of xattrs behind it.
     pub xattr_len: u64,
-    /// What its layout makes of it: a block number, chunk format, device number.
+    /// A block number, chunk format or device number, by its layout.
     pub word: u32,
     /// The high part of a block number or block count.
     pub high: u16,
@@ -224,7 +224,7 @@ impl Inode {
         self.at.plus(self.len())
     }
 
-    /// What follows the inode and its xattrs: the end of a file, chunk indexes, a compression header.
+    /// Returns the address behind the inode and its xattrs: of the end of a file, chunk indexes or a compression header.
     pub const fn end(&self) -> Address {
         self.xattrs().plus(self.xattr_len)
     }
@@ -253,7 +253,7 @@ pub fn block(low: u32, high: u16, is_48: bool) -> Option<u64> {
     }
 }
 
-/// What the kind bits of a mode mean.
+/// Returns the kind of file of the kind bits of a mode.
 pub const fn file_type(mode: u16) -> Option<FileType> {
     Some(match mode & 0o170_000 {
         0o040_000 => FileType::Directory,

@@ -20,7 +20,7 @@ const COMPACT: u64 = 32;
 /// Bytes of metadata to an inode at the most, with its entry, xattrs, and an end of data.
 const PER_INODE: u64 = 4096;
 
-/// What a walk reads, and little besides; empty where the two cannot be told apart.
+/// Returns the ranges that a walk reads, and little besides; empty where the two cannot be told apart.
 pub fn metadata_ranges(fs: &Erofs, image: &Image) -> Vec<Range<u64>> {
     let superblock = &image.superblock;
     let end = match superblock.blocks {

@@ -13,7 +13,7 @@ use crate::inode::{Inode, Layout};
 use crate::ondisk::incompat;
 use crate::zmap::{self, Piece};
 
-/// Who is told of extents.
+/// A visitor of extents.
 pub type Visit<'v> = dyn FnMut(Extent) -> ControlFlow<()> + 'v;
 
 /// Visits the extents of `range`, clamped to the size of `inode`, whatever its kind.
@@ -225,7 +225,7 @@ fn fragment(
     Ok(flow)
 }
 
-/// What `extent` has of `part`, as if `part` began at `to`.
+/// Returns the part of `extent` in `part`, as if `part` began at `to`.
 fn moved(extent: Extent, part: &Range<u64>, to: u64) -> Option<Extent> {
     let start = extent.logical.start.max(part.start);
     let end = extent.logical.end.min(part.end);

@@ -205,7 +205,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// What an inode's xattrs start with; numbers of shared ones follow, then its own.
+    /// The start of an inode's xattrs; numbers of shared ones follow, then its own.
     XattrHeader, 12 {
         h_name_filter: U32,
         h_shared_count: u8,

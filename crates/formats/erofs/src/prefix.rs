@@ -13,14 +13,14 @@ use crate::ondisk::{XATTR_LONG_PREFIX, compat};
 pub struct Prefix {
     /// Number of the short prefix that it starts with.
     base: u8,
-    /// What follows that.
+    /// The bytes that follow the base.
     infix: Vec<u8>,
     /// Both as text. Nothing where the base is not the number of a short prefix: names with this
     /// prefix are in no name space that a reader can ask for.
     name: Option<Vec<u8>>,
 }
 
-/// What an xattr's `e_name_index` means.
+/// The meaning of an xattr's `e_name_index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning<'p> {
     /// Names start with this.
@@ -40,7 +40,7 @@ impl Prefix {
         }
     }
 
-    /// What `dump` shows.
+    /// Returns the text of `dump`.
     pub fn text(&self) -> String {
         match &self.name {
             Some(name) => String::from_utf8_lossy(name).into_owned(),
@@ -52,7 +52,7 @@ impl Prefix {
     }
 }
 
-/// What an image calls by a number from 1 on; the empty ones mean nothing.
+/// The prefixes with numbers from 1 on; the empty ones mean nothing.
 const SHORT: [&[u8]; 7] = [
     b"",
     b"user.",
@@ -72,7 +72,7 @@ pub fn short(index: u8) -> Option<&'static [u8]> {
     prefix.filter(|prefix| !prefix.is_empty())
 }
 
-/// What an xattr's `e_name_index` means.
+/// Returns the meaning of an xattr's `e_name_index`.
 pub fn find(prefixes: &[Prefix], index: u8) -> Meaning<'_> {
     if index & XATTR_LONG_PREFIX == 0 {
         return short(index).map_or(Meaning::Unknown, Meaning::Name);

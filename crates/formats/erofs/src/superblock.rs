@@ -43,7 +43,7 @@ pub const ALGORITHMS: [(&str, usize); 4] = [("lz4", 14), ("lzma", 14), ("deflate
 /// whatever the block size.
 const MOST_SLOTS: u8 = 184;
 
-/// What the superblock says, checked against itself and the length of the source.
+/// The superblock, checked against itself and the length of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     pub checksum: u32,

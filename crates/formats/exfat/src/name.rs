@@ -86,7 +86,7 @@ pub fn visible(units: &[u16]) -> std::result::Result<Vec<u8>, NameError> {
 /// [`Error::InvalidName`]; [`Error::NameTooLong`] for more than 255 units.
 pub fn for_new(bytes: &[u8], keep_dots: bool) -> Result<Vec<u16>> {
     let invalid = |why: &str| Err(Error::InvalidName(why.into()));
-    check_name(bytes, usize::MAX).map_err(|error| Error::InvalidName(error.to_string()))?;
+    check_name(bytes, usize::MAX)?;
     let Ok(text) = std::str::from_utf8(bytes) else {
         return invalid("not UTF-8");
     };

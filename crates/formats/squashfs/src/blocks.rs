@@ -52,7 +52,7 @@ impl Blocks {
     }
 
     /// The block whose header is at `offset` of the image and which must end by `end`. `node` is
-    /// whoever is looked at, for errors.
+    /// the node that is read, for errors.
     pub fn get(&self, offset: u64, end: u64, node: Option<NodeId>) -> Result<Block> {
         let key = BlockKey::at(BlobId::IMAGE, offset);
         if let Some(bytes) = self.cache.get(key) {

@@ -1,4 +1,4 @@
-//! What can be checked beyond reading everything: the tables against each other.
+//! Checks beyond reading everything: the tables against each other.
 
 use forerun_vfs::{Error, NodeId, Problem, Result};
 

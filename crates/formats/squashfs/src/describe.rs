@@ -10,7 +10,7 @@ use crate::superblock::compressor;
 
 type Fields = Vec<(&'static str, String)>;
 
-/// What `info` shows besides what all formats have.
+/// Returns the fields of `info` that only this format has.
 pub fn details(image: &Image) -> Fields {
     let superblock = &image.superblock;
     vec![

@@ -106,7 +106,7 @@ pub fn check_entries(image: &Image, node: NodeId, report: &mut dyn FnMut(Check))
     })
 }
 
-/// What an entry says besides its name.
+/// An entry without its name.
 struct Entry {
     node: NodeId,
     kind: forerun_vfs::FileType,

@@ -1,4 +1,4 @@
-//! What the fuzz targets call, so that the same code runs in a plain test. Not part of the API.
+//! Entry points of the fuzz targets, so that the same code runs in a plain test. Not part of the API.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

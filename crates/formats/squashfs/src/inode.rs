@@ -28,7 +28,7 @@ pub struct Inode {
     pub body: Body,
 }
 
-/// What depends on the type.
+/// The part of an inode that depends on its type.
 #[derive(Clone, Debug)]
 pub enum Body {
     File(File),
@@ -266,7 +266,7 @@ impl Parser<'_> {
     }
 }
 
-/// What a basic inode type is.
+/// Returns the kind of file of a basic inode type.
 pub const fn file_type(basic: u16) -> Option<FileType> {
     Some(match basic {
         kind::DIR => FileType::Directory,

@@ -121,7 +121,7 @@ pub mod kind {
 }
 
 on_disk! {
-    /// What every inode starts with.
+    /// The start of every inode.
     InodeHeader, 16 {
         inode_type: U16,
         mode: U16,
@@ -218,7 +218,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// What a run of directory entries starts with.
+    /// The start of a run of directory entries.
     DirHeader, 12 {
         /// One less than the entries of the run.
         count: U32,
@@ -250,7 +250,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// What the xattr table starts with; the offsets of its blocks of [`XattrId`]s follow.
+    /// The start of the xattr table; the offsets of its blocks of [`XattrId`]s follow.
     XattrTable, 16 {
         xattr_table_start: U64,
         xattr_ids: U32,

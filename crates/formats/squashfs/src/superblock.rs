@@ -15,7 +15,7 @@ pub const LEN: usize = size_of::<ondisk::Superblock>();
 pub const HEAD: u64 = 96;
 const _: () = assert!(LEN == 96);
 
-/// What the superblock says, checked against itself and the length of the source.
+/// The superblock, checked against itself and the length of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     pub inodes: u32,

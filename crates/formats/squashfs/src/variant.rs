@@ -1,4 +1,4 @@
-//! What looks like SquashFS and is not 4.0: told apart by magic and version, and refused by name.
+//! Images that look like SquashFS and are not 4.0: told apart by magic and version, and refused by name.
 
 use forerun_vfs::Error;
 

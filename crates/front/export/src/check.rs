@@ -24,11 +24,11 @@ pub struct Finding {
     pub path: Option<Vec<u8>>,
     /// Whether something cannot be read; otherwise it deviates from the format but loses nothing.
     pub fatal: bool,
-    /// What and where.
+    /// The error, with its place.
     pub error: Error,
 }
 
-/// What was looked at.
+/// The amounts that were checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckSummary {
     /// Names met.
@@ -65,7 +65,7 @@ pub fn check(
     check.summary
 }
 
-/// What no driver may answer, whatever the image.
+/// Answers that no driver may give, whatever the image.
 #[derive(Debug, thiserror::Error)]
 enum Breach {
     #[error("the extents jump from {at} to {next} in the file")]

@@ -1,7 +1,7 @@
 //! Which parts of a file are data, in pieces that suit reading.
 //!
 //! A hole is what the image does not store. Where the extents of a file leave a part of it out, that
-//! part counts as data: whoever reads it gets the error.
+//! part counts as data: its reader gets the error.
 
 use std::ops::{ControlFlow, Range};
 
@@ -17,7 +17,7 @@ const WINDOW: u64 = 64 << 20;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Piece {
     pub range: Range<u64>,
-    /// What holds all of it, where one extent does.
+    /// The extent that holds all of it, where there is one.
     pub extent: Option<Extent>,
 }
 

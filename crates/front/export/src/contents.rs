@@ -11,14 +11,14 @@ use crate::select::{Found, Selection, failure, hold_failure, visit};
 use crate::survey::{Names, Survey};
 use crate::{ExportError, Progress};
 
-/// What was written, and what could not be.
+/// The amounts that were written, and the failures.
 #[derive(Debug, Default)]
 pub struct ContentsReport {
     /// Regular files written to their end.
     pub files: u64,
     /// Bytes written.
     pub bytes: u64,
-    /// What could not be looked at or read. Of a file that is damaged, what lies before is written.
+    /// Entries that could not be looked at or read. Of a file that is damaged, what lies before is written.
     pub failures: Vec<ExportError>,
 }
 

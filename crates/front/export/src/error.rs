@@ -1,4 +1,4 @@
-//! What can go wrong on the way out of an image.
+//! Errors on the way out of an image.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub enum ExportError {
     Image {
         /// Path in the image.
         path: Vec<u8>,
-        /// What is wrong with it.
+        /// The error of the entry.
         source: Error,
     },
     /// The place to extract to could not be opened or made.
@@ -22,7 +22,7 @@ pub enum ExportError {
     Target {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// An entry could not be made below the target.
@@ -30,9 +30,9 @@ pub enum ExportError {
     Entry {
         /// Path below the target.
         path: Vec<u8>,
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A further name of a file was not made, because the first one is not what this run made.
@@ -46,7 +46,7 @@ pub enum ExportError {
         path: Vec<u8>,
         /// Path below the target of the name that should have been linked.
         first: Vec<u8>,
-        /// What is wrong with that name.
+        /// The defect of that name.
         reason: &'static str,
     },
     /// An entry was left out on purpose.
@@ -63,7 +63,7 @@ pub enum ExportError {
     /// More than a limit allows, found before anything was written.
     #[error("{what} {count} exceeds the limit of {limit}")]
     Limit {
-        /// What was counted.
+        /// The things that were counted.
         what: &'static str,
         /// How much there is.
         count: u64,

@@ -1,4 +1,4 @@
-//! What `ls` shows.
+//! Listings, as `ls` shows them.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ pub struct ListEntry {
 }
 
 impl ListEntry {
-    /// What is known of a node under a name.
+    /// Returns the entry of a node under a name.
     #[must_use]
     pub fn of(reader: &Reader, name: &[u8], node: NodeId) -> Self {
         let metadata = reader.fs().metadata(node);

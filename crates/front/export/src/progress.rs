@@ -8,7 +8,7 @@ pub trait Progress: Sync {
     fn advance(&self, bytes: u64, files: u64);
 }
 
-/// Tells nobody.
+/// Reports no progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProgress;
 

@@ -15,7 +15,7 @@ pub struct Selection {
     pub paths: Vec<Vec<u8>>,
     /// Where there are any, only what one of these covers is taken.
     pub include: Patterns,
-    /// What one of these covers is left out.
+    /// Paths that one of these covers are left out.
     pub exclude: Patterns,
     /// Leading components cut off the paths; entries with no more than these are left out.
     pub strip_components: usize,
@@ -41,20 +41,20 @@ impl Selected {
     }
 }
 
-/// What [`visit`] meets.
+/// An entry or a failure that [`visit`] meets.
 pub enum Found {
     /// Directories come before what is in them.
     Entry(Selected),
-    /// What could not be looked at.
+    /// Entries that could not be looked at.
     Failure(ExportError),
 }
 
-/// What [`select`] gives.
+/// The result of [`select`].
 #[derive(Debug, Default)]
 pub struct Chosen {
     /// In the order of the walk: directories before what is in them.
     pub entries: Vec<Selected>,
-    /// What could not be looked at.
+    /// Entries that could not be looked at.
     pub failures: Vec<ExportError>,
 }
 

@@ -10,7 +10,7 @@ use forerun_vfs::{FileType, Held, NodeId};
 use crate::ExportError;
 use crate::select::{Found, Selected, Selection, failure, visit, within};
 
-/// What the second walk will meet.
+/// The amounts that the second walk will meet.
 #[derive(Debug)]
 pub struct Survey {
     /// Entries that were chosen themselves.

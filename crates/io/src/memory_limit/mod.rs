@@ -30,7 +30,7 @@ pub struct MemoryLimit {
     set_by: SetBy,
 }
 
-/// What sets a [`MemoryLimit`].
+/// The origin of a [`MemoryLimit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetBy {
@@ -82,7 +82,7 @@ impl MemoryLimit {
         self.bytes
     }
 
-    /// What sets it.
+    /// Returns its origin.
     #[must_use]
     pub const fn set_by(&self) -> &SetBy {
         &self.set_by

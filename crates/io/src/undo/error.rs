@@ -17,7 +17,7 @@ pub enum UndoError {
     Damaged {
         /// Where in the undo file.
         at: u64,
-        /// What is wrong there.
+        /// The defect.
         what: &'static str,
     },
     /// The file was made for a volume of another length.

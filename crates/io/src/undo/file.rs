@@ -20,7 +20,7 @@ pub struct UndoFile {
     end: End,
 }
 
-/// What was put back.
+/// The amounts that were put back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Bytes that the undo file has.
@@ -34,7 +34,7 @@ pub struct Restored {
 /// Takes the position in the file, the head and the body of a record.
 type Visit<'v> = dyn FnMut(u64, &Head, &[u8]) -> Result<(), UndoError> + 'v;
 
-/// What a file says of the volume as it is.
+/// The volume as it is, compared with an undo file.
 struct Survey {
     saved: Ranges,
     /// Sectors that are as they were before, or as a change left them.

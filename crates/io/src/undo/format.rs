@@ -38,7 +38,7 @@ const LAST: u32 = 2;
 type Block = [u8; 512];
 type Check = [u8; 16];
 
-/// What an undo file says of itself and its volume.
+/// The header of an undo file: its version and its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Length of the volume.
@@ -49,7 +49,7 @@ pub struct Header {
     pub salt: u64,
 }
 
-/// What is at the start of a file.
+/// The start of a file, parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
     Header(Header, Seal),
@@ -58,11 +58,11 @@ pub enum Parsed {
     Damaged,
 }
 
-/// What the checksums of a file begin with, so that records of another file are not taken for its own.
+/// The seed of the checksums of a file, so that records of another file are not taken for its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal(Check);
 
-/// What the end slot says.
+/// The contents of the end slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Nothing: the changes go on, or were interrupted.
@@ -86,7 +86,7 @@ pub struct Head {
     pub last: bool,
 }
 
-/// What 48 bytes are.
+/// The kind of a slot of 48 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The head of a record, and what its body's checksum begins with.

@@ -1,4 +1,4 @@
-//! What an undo file restores after power cuts, damage, and changes by others.
+//! Restoring by an undo file after power cuts, damage, and changes by others.
 #![allow(clippy::as_conversions)]
 
 use std::io;

@@ -9,7 +9,7 @@ use crate::{
     u64_from,
 };
 
-/// What is read at least, and kept as one.
+/// The shortest read, which is kept as one.
 const BLOCK: u64 = 4096;
 /// The most that one request reads or writes.
 pub const MAX_REQUEST: u64 = 1 << 20;
@@ -42,7 +42,7 @@ impl Clean {
         *self.regions.write().unwrap_or_else(PoisonError::into_inner) = regions;
     }
 
-    /// What is at `offset`.
+    /// Returns the structure at `offset`.
     pub fn structure(&self, offset: u64) -> Structure {
         let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
         let found = regions.iter().find(|(range, _)| range.contains(&offset));
@@ -94,7 +94,7 @@ impl Clean {
         Ok(())
     }
 
-    /// `written` is on the device now. Nobody may read meanwhile.
+    /// Records that `written` is on the device now. No thread may read meanwhile.
     pub fn update(&self, offset: u64, written: &[u8]) {
         let end = offset + u64_from(written.len());
         let mut at = offset - offset % BLOCK;

@@ -15,7 +15,7 @@ pub struct CommitError {
     pub offset: u64,
     /// Its length; 0 for a flush.
     pub len: usize,
-    /// What the device said.
+    /// The error of the device.
     pub source: io::Error,
 }
 
@@ -40,7 +40,7 @@ impl From<CommitError> for io::Error {
     }
 }
 
-/// What a commit does in which order. Everything of one group is durable before anything of the next
+/// The steps of a commit in their order. Everything of one group is durable before anything of the next
 /// is written.
 #[derive(Clone, Copy, Debug)]
 pub struct CommitOrder<'a> {
@@ -141,7 +141,7 @@ impl WriteBack {
         state.sectors.values().any(|sector| sector.is_of(group))
     }
 
-    /// What one group has changed counts as changed by another.
+    /// Moves the changes of one group to another.
     fn join(&self, from: Group, into: Group) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         for sector in state.sectors.values_mut() {

@@ -35,7 +35,7 @@ use clean::{Clean, give};
 pub use commit::{CommitError, CommitOrder};
 use sector::Sector;
 
-/// What is written together: a step of the order in which changes become durable. Only names one;
+/// Sectors that are written together: a step of the order in which changes become durable. Only names one;
 /// the order is [`commit`](WriteBack::commit)'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(pub u8);

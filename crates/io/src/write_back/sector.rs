@@ -5,7 +5,7 @@ use super::Group;
 /// A sector that differs from the device.
 #[derive(Debug)]
 pub struct Sector {
-    /// What readers see: all changes made.
+    /// The bytes that readers see: all changes made.
     current: Box<[u8]>,
     /// Counts changes, so that a commit can tell what came after it began.
     clock: u64,
@@ -69,7 +69,7 @@ impl Sector {
         }
     }
 
-    /// What readers see.
+    /// Returns the bytes that readers see.
     pub fn current(&self) -> &[u8] {
         &self.current
     }
@@ -132,7 +132,7 @@ impl Sector {
         }
     }
 
-    /// What `from` has changed counts as changed by `into`.
+    /// Moves the changes of `from` to `into`.
     pub fn join(&mut self, from: Group, into: Group) {
         match &mut self.parts {
             Parts::One(only) if *only == from => *only = into,

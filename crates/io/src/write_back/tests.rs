@@ -8,7 +8,7 @@ use crate::{Counter, EventKind, EventLog, MemoryDevice};
 const FIRST: Group = Group(0);
 const SECOND: Group = Group(1);
 
-/// What reached the device.
+/// A call that reached the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Did {
     Write(u64, Vec<u8>),

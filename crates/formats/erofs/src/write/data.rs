@@ -47,7 +47,7 @@ pub struct PackedInode {
     pub body: usize,
 }
 
-/// What a file consists of.
+/// The parts of a file's data.
 #[derive(Clone, Debug)]
 pub enum FileData {
     /// A body, by its number in the order they were stored.

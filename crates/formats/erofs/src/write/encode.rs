@@ -27,7 +27,7 @@ pub struct Encoded {
     pub extents: Option<Vec<Extent>>,
     /// The last extent, where it goes behind the inode.
     pub inline: Option<Vec<u8>>,
-    /// What the last extent holds, where it goes into the packed inode.
+    /// The bytes of the last extent, where it goes into the packed inode.
     pub fragment: Option<Vec<u8>>,
 }
 
@@ -188,7 +188,7 @@ const FRAGMENT: Extent = Extent {
     blocks: 0,
 };
 
-/// What may become of the end of a file besides blocks.
+/// The places for the end of a file besides blocks.
 #[derive(Clone, Copy)]
 struct Ends {
     /// Bytes of it that can lie behind the inode.

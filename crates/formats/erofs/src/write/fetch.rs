@@ -1,7 +1,7 @@
 //! Files read, and hashed where they may have a twin.
 //!
 //! Small files are read whole, several at a time by several threads. Long ones are only passed on:
-//! whoever packs them reads them part by part.
+//! the packer reads them part by part.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub const WHOLE: u64 = 1 << 20;
 const BATCH: usize = 32;
 const BATCH_BYTES: u64 = 256 << 10;
 
-/// BLAKE3, which nobody can make collide: equal hashes of equally long contents are equal contents,
+/// BLAKE3, for which no collision can be made: equal hashes of equally long contents are equal contents,
 /// so no byte needs to be read back to be sure.
 pub type Hash = [u8; 32];
 

@@ -16,7 +16,7 @@ use super::pack::{PART, Part, Role, Room};
 use super::spool::Spool;
 use super::store::Store;
 
-/// What goes into the packed inode.
+/// The bytes that go into the packed inode.
 #[derive(Default)]
 pub struct Collected {
     bytes: Spool,

@@ -9,7 +9,7 @@ use forerun_io::{saturating_usize, u64_from};
 
 use super::data::{ExtentKind, Packed};
 
-/// What comes before the indexes.
+/// The bytes before the indexes.
 pub const HEADER: u64 = 8;
 /// Before full indexes there is room for another header.
 const FULL_GAP: u64 = 8;
@@ -73,7 +73,7 @@ pub fn len(format: Format, packed: &Packed, head: u64, size: u64) -> u64 {
     start + indexes - head
 }
 
-/// Those bytes. Blocks of data count from `base`.
+/// Returns those bytes. Blocks of data count from `base`.
 pub fn encode(format: Format, packed: &Packed, head: u64, size: u64, base: u32) -> Vec<u8> {
     let full = is_full(format, packed);
     let start = head.next_multiple_of(8);
@@ -197,7 +197,7 @@ fn low(value: u64) -> u16 {
 }
 
 impl Entry {
-    /// What stands for the distance back.
+    /// Returns the code of a distance back.
     const fn back(back: u16, blocks: u16, big: bool) -> u16 {
         if big && back == 1 {
             blocks | COUNT

@@ -120,7 +120,7 @@ fn format(options: &ErofsOptions) -> Format {
     }
 }
 
-/// What is known before any contents are read.
+/// The parts of an image that are known before any contents are read.
 struct Image<'a> {
     parts: Parts<'a>,
     head: Head,
@@ -239,7 +239,7 @@ impl Seen {
         }
     }
 
-    /// What the checksum of the superblock is made from: all from it to the end of its block.
+    /// Returns the bytes under the checksum of the superblock: all from it to the end of its block.
     fn first_block(mut self, head: &[u8], block: u64) -> Vec<u8> {
         let len = match block > superblock::START {
             true => block - superblock::START,

@@ -40,7 +40,7 @@ pub struct Nodes<'a> {
     places: HashMap<NodeIndex, u64>,
     /// Listings and targets that are not behind their inodes.
     blocks: HashMap<NodeIndex, u64>,
-    /// What is where, in bytes of the image.
+    /// The pieces of metadata by their offset in the image.
     pieces: Vec<(u64, Piece)>,
     dirs: HashMap<NodeIndex, usize>,
     /// The packed inode, from where the others are counted.

@@ -1,4 +1,4 @@
-//! What an image is made with.
+//! The options of a new image.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct ErofsOptions {
     /// Bytes of a block: a power of two from 512 to 64 KiB; 4 KiB is the default. Linux mounts
     /// images of blocks up to its page size.
     pub block_size: u32,
-    /// What files are compressed with; nothing stores them as they are.
+    /// The codec of files; nothing stores them as they are.
     pub compression: Option<Compression>,
     /// Stores files in chunks of this many bytes, a power of two of at least a block. Equal chunks
     /// are stored once, and those of zeros not at all. Not together with compression.
@@ -74,12 +74,12 @@ pub struct Compression {
     /// Whether equal extents of different files are stored once. Linux knows that from 6.1 on; such
     /// images have full indexes.
     pub share_extents: bool,
-    /// What is compressed together with the data of other files. Not together with `inline_tails`,
+    /// The data that is compressed together with the data of other files. Not together with `inline_tails`,
     /// which is another home for the same bytes. Linux knows that from 6.1 on.
     pub fragments: Fragments,
 }
 
-/// What goes into the packed inode: data of many files one behind the other, which are compressed as
+/// The data that goes into the packed inode: data of many files one behind the other, which are compressed as
 /// those of one file. That takes least room, and a reader decodes what it did not ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fragments {

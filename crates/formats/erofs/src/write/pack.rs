@@ -33,14 +33,14 @@ pub enum Role {
     Chunk,
 }
 
-/// What may lie behind the inode, or in the packed one.
+/// The bytes that may lie behind the inode, or in the packed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
     /// The end of the file, where it is not compressed.
     pub tail: bool,
     /// The most bytes of a compressed end.
     pub extent: u16,
-    /// What goes into the packed inode instead.
+    /// The data that goes into the packed inode instead.
     pub fragments: Fragments,
 }
 
@@ -68,7 +68,7 @@ pub struct Packer<'p, 't> {
     chunk_blocks: u64,
 }
 
-/// What bodies are told apart by.
+/// The key by which bodies are told apart.
 type Key = (u64, Hash, Room);
 type Outcome<T> = Result<T, ParallelError<BuildError>>;
 
@@ -128,7 +128,7 @@ impl<'p, 't> Packer<'p, 't> {
         body
     }
 
-    /// What may lie behind the inode of a file.
+    /// Returns the room behind the inode of a file.
     fn room(&self, wanted: &Wanted<'_>) -> Room {
         let block = u64::from(self.options.block_size);
         let head = self.shapes.head(wanted.file.node);

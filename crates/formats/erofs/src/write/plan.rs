@@ -1,4 +1,4 @@
-//! What is written in which order, before anything is.
+//! The plan of an image: the order of everything, before anything is written.
 //!
 //! Directories are entered where a walk meets them, names in byte order: what `ls -lR` and `find` ask
 //! for. Inodes lie directory by directory in that order, so that such a walk reads forward; so do
@@ -70,7 +70,7 @@ impl<'t> Plan<'t> {
         Ok(plan)
     }
 
-    /// What is known of a node of the tree.
+    /// Returns the plan for a node of the tree.
     pub fn node(&self, node: NodeIndex) -> PlannedNode {
         self.nodes.get(&node).copied().unwrap_or_default()
     }

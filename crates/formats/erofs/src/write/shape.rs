@@ -1,4 +1,4 @@
-//! What is known of each inode before its data are: how long it and its attributes are.
+//! The shape of each inode before its data are known: how long it and its attributes are.
 
 use std::collections::HashMap;
 

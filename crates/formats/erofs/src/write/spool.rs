@@ -29,7 +29,7 @@ pub struct Spool {
     most: usize,
     /// The file and the bytes in it.
     file: Option<(File, u64)>,
-    /// What comes after those.
+    /// The bytes after those.
     recent: Vec<u8>,
 }
 

@@ -36,7 +36,7 @@ struct Current {
     len: u64,
     /// Nothing while all of it is stored as it is.
     packed: Option<Packed>,
-    /// What is stored as it is, up to the next part.
+    /// The bytes that are stored as they are, up to the next part.
     run: Option<Extent>,
 }
 
@@ -95,7 +95,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         Ok(())
     }
 
-    /// What is to become the packed inode.
+    /// Returns the bytes of the packed inode to be.
     pub fn take_fragments(&mut self) -> Collected {
         std::mem::take(&mut self.fragments)
     }

@@ -1,4 +1,4 @@
-//! What lies behind an inode: indexes of compressed data or chunks, and the end of a file.
+//! The bytes behind an inode: indexes of compressed data or chunks, and the end of a file.
 
 use forerun_build::BuildError;
 use forerun_io::{saturating_usize, u64_from};

@@ -39,7 +39,7 @@ mod incompat {
     pub const PREFIXES: u32 = 0x40;
 }
 
-/// What lies before the inodes.
+/// The bytes before the inodes.
 pub struct Head {
     configurations: Vec<u8>,
     devices_at: u64,
@@ -50,7 +50,7 @@ pub struct Head {
     block: u64,
 }
 
-/// What is known at the end.
+/// The fields that are known at the end.
 pub struct Facts {
     pub root: u64,
     pub inodes: u64,

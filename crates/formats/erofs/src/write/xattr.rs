@@ -17,7 +17,7 @@ const NAMES: [(&[u8], u8); 2] = [
 ];
 /// In a number: it counts the image's own prefixes.
 const LONG_PREFIX: u8 = 0x80;
-/// What comes first in an inode's attributes.
+/// The length of the header of an inode's attributes.
 const HEADER: usize = 12;
 /// The most shared attributes of an inode.
 const MOST_SHARED: usize = 255;
@@ -59,11 +59,11 @@ pub fn prefix_table(prefixes: &[Vec<u8>]) -> Vec<u8> {
 #[derive(Default)]
 pub struct Xattrs {
     nodes: HashMap<NodeIndex, Vec<u8>>,
-    /// Those that several inodes have.
+    /// The attributes that several inodes have.
     pub shared: Vec<u8>,
 }
 
-/// What is written for one attribute.
+/// The bytes of one attribute.
 type Record = Vec<u8>;
 
 impl Xattrs {
@@ -109,7 +109,7 @@ impl Xattrs {
         Ok(xattrs)
     }
 
-    /// What lies behind an inode.
+    /// Returns the bytes behind an inode.
     pub fn of(&self, node: NodeIndex) -> &[u8] {
         self.nodes.get(&node).map_or(&[], Vec::as_slice)
     }

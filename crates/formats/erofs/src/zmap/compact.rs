@@ -103,7 +103,7 @@ impl Packs {
         })
     }
 
-    /// What a pack says of the cluster asked for.
+    /// Returns the entry of a pack for a cluster.
     pub fn entry(&self, place: &Place, pack: &[u8]) -> Entry {
         let code = self.code(pack, place.index);
         if let Some(kind) = code.kind {

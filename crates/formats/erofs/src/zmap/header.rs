@@ -27,7 +27,7 @@ mod advise {
 /// The whole file is in the packed inode: the top bit of the header as one number.
 const FRAGMENT_INODE: u64 = 1 << 63;
 
-/// What the header says.
+/// A parsed header.
 pub enum Header {
     Fragment { offset: u64 },
     Records(Records),
@@ -64,7 +64,7 @@ pub struct Index {
     pub tail: Tail,
 }
 
-/// What is special about the last extent.
+/// The special treatment of the last extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
     /// Nothing.

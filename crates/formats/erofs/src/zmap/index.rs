@@ -19,7 +19,7 @@ pub const CBLKCNT: u16 = 0x0800;
 /// this many clusters of 4 KiB are 4 GiB.
 const MAX_CLUSTERS: u64 = 1 << 20;
 
-/// What starts an extent.
+/// The kind of extent that a cluster starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes as they are.
@@ -52,7 +52,7 @@ pub struct Head {
     pub partial: bool,
 }
 
-/// What the index says of one cluster.
+/// The entry of one cluster in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     Head(Head),

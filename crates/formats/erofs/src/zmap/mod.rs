@@ -48,7 +48,7 @@ pub mod feature {
     pub const BITS_48: u32 = 0x0000_0080;
 }
 
-/// What all inodes of an image have in common.
+/// The settings that all inodes of an image share.
 #[derive(Clone, Copy)]
 pub struct Config<'c> {
     /// log2 of the block size.
@@ -60,7 +60,7 @@ pub struct Config<'c> {
     /// Where the byte at a physical address is, and how many bytes there are from it on; nothing
     /// where there is no data.
     pub locate: &'c dyn Fn(u64) -> Option<(BlobId, u64, u64)>,
-    /// What was found before.
+    /// The sums that were found before.
     pub sums: &'c Sums,
 }
 

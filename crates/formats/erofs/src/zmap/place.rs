@@ -9,7 +9,7 @@ use forerun_vfs::{Bound, DecodedLen, EncodedBlock, Error, Extent, NodeId, Paddin
 use super::check::Check;
 use super::{Config, Inode, Piece, feature};
 
-/// What it takes to place extents.
+/// The inputs for placing extents.
 pub struct Placing<'m> {
     pub meta: &'m dyn ReadAt,
     pub config: &'m Config<'m>,
@@ -180,7 +180,7 @@ impl Placing<'_> {
         }
     }
 
-    /// A tail whose stored form nobody else can read: decoded here.
+    /// Returns a tail whose stored form only this code can read, decoded.
     fn decoded(&self, block: &EncodedBlock, range: &Range<u64>) -> Result<Place, Failed> {
         let decoded = block.decoded_len.max();
         if decoded > MAX_TAIL {

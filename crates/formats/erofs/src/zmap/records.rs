@@ -42,7 +42,7 @@ struct Table<'m> {
     bits: u8,
 }
 
-/// What a record holds.
+/// The fields that a record holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Length,

@@ -22,7 +22,7 @@ const FILES: usize = 16;
 /// The addresses of some files.
 #[derive(Debug, Default)]
 pub struct Sums {
-    /// What was mapped last comes last.
+    /// The file that was mapped last comes last.
     files: Mutex<VecDeque<(NodeId, Vec<u64>)>>,
 }
 

@@ -55,7 +55,7 @@ fn goldens() -> Vec<(String, Vec<u8>)> {
     images
 }
 
-/// What each of them holds: name, length, BLAKE3.
+/// The contents of each: name, length, BLAKE3.
 const CONTENTS: &str = include_str!("golden/zmap/contents");
 
 fn open(image: Vec<u8>) -> Result<Erofs> {

@@ -1,4 +1,4 @@
-//! What the fuzz targets call, over their seeds and some thousand mutations that are the same each
+//! The entry points of the fuzz targets, over their seeds and some thousand mutations that are the same each
 //! time: so that it runs without a nightly compiler.
 
 use forerun_erofs::fuzzing;

@@ -39,7 +39,7 @@ fn open(image: Vec<u8>) -> Result<Erofs> {
     Erofs::open(OpenWith::new(Arc::new(MemorySource::new(image))))
 }
 
-/// What goes wrong with each image, as a user reads it.
+/// Returns the errors of each image, as a user reads them.
 fn told(images: Vec<(&str, Vec<u8>)>) -> String {
     let mut out = String::new();
     for (what, image) in images {

@@ -12,7 +12,7 @@ use forerun_vfs::{DirCursor, Error, FollowLast, Place, resolve};
 
 use crate::common::*;
 
-/// What an image is to show that is not as in the tree.
+/// The expected differences of an image from the tree.
 #[derive(Clone, Copy, Default)]
 struct Expect {
     no_xattrs: bool,

@@ -1,4 +1,4 @@
-//! What the writer makes, as the Linux kernel and fsck.erofs see it.
+//! Images of the writer, as the Linux kernel and fsck.erofs read them.
 
 use std::fs::{self, File};
 use std::path::Path;

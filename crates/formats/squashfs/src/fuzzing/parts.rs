@@ -11,7 +11,7 @@ use crate::ondisk::{
 /// The contents of the tables.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// What lies between superblock and inodes: file data.
+    /// The bytes between superblock and inodes: file data.
     pub data: Vec<u8>,
     /// Decoded inodes; the first is the root.
     pub inodes: Vec<u8>,

@@ -12,7 +12,7 @@ use crate::ondisk::{
     kind,
 };
 
-/// What all inodes have.
+/// The fields of all inodes.
 pub struct Common {
     pub mode: u16,
     /// Indexes into the table of ids.
@@ -25,7 +25,7 @@ pub struct Common {
     pub xattr: Option<u32>,
 }
 
-/// What makes an inode one of its type.
+/// The fields of an inode that depend on its type.
 pub enum Kind<'a> {
     Dir {
         listing: &'a Listing,

@@ -32,7 +32,7 @@ use self::plan::Plan;
 use self::tables::write_table;
 use crate::ondisk::{MAGIC, METADATA_STORED, NONE_64, Superblock, VERSION, flags};
 
-/// What images are padded to.
+/// Images are padded to a multiple of this.
 const PADDING: u64 = 4096;
 
 /// Writes `tree` as a SquashFS 4.0 image, and gives its length with the padding.

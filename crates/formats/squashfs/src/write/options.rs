@@ -1,4 +1,4 @@
-//! What an image is made with.
+//! The options of a new image.
 
 use forerun_build::{BuildError, ParallelBounds, Priorities, Tree, WriterNeeds};
 use forerun_codec::{Bcj, Encoder, Encoding, ZlibStrategies};
@@ -26,7 +26,7 @@ pub struct SquashfsOptions {
     pub exportable: bool,
     /// Whether extended attributes are kept.
     pub xattrs: bool,
-    /// What is compressed.
+    /// The parts that are compressed.
     pub compress: Compress,
     /// Time in the superblock, in seconds since the epoch. Nothing means the latest time of
     /// modification in the tree, so that the same tree gives the same image.
@@ -55,7 +55,7 @@ pub enum Fragments {
     Always,
 }
 
-/// What is compressed; what is not is stored as it is. Block by block, what does not get shorter is
+/// The parts that are compressed; the others are stored as they are. Block by block, what does not get shorter is
 /// stored as it is in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compress {

@@ -1,4 +1,4 @@
-//! What is written in which order, before anything is.
+//! The plan of an image: the order of everything, before anything is written.
 //!
 //! Data lie in the order of a walk that takes the names of each directory in byte order and enters
 //! directories where it meets them, unless priorities say otherwise: what is read together lies
@@ -72,7 +72,7 @@ impl<'t> Plan<'t> {
         (node(dir), node(parent))
     }
 
-    /// What is known of a node of the tree.
+    /// Returns the plan for a node of the tree.
     pub fn node(&self, node: NodeIndex) -> PlannedNode {
         self.nodes.get(&node).copied().unwrap_or_default()
     }

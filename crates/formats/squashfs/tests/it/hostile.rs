@@ -10,7 +10,7 @@ use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, exercise};
 
 use crate::common::*;
 
-/// What goes wrong with each image, as a user reads it.
+/// Returns the errors of each image, as a user reads them.
 fn told(images: Vec<(&str, Vec<u8>)>) -> String {
     let mut out = String::new();
     for (what, image) in images {

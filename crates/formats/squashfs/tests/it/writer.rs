@@ -1,4 +1,4 @@
-//! What the writer decides by itself: what it shares, what it refuses, and that nothing else than
+//! Decisions of the writer: what it shares, what it refuses, and that nothing else than
 //! tree and options has a say.
 
 use std::sync::Arc;

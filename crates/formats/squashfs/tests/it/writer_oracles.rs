@@ -1,4 +1,4 @@
-//! What the writer makes, as the Linux kernel and unsquashfs see it.
+//! Images of the writer, as the Linux kernel and unsquashfs read them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};

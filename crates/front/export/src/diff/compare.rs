@@ -1,4 +1,4 @@
-//! What can be told apart without reading contents.
+//! Differences that show without reading contents.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use forerun_vfs::{FileType, Metadata};
 use super::entry::Entry;
 use super::{Change, DiffOptions, Side};
 
-/// What is compared: what the options want and both sides can keep.
+/// The properties to compare: those that the options ask for and both sides can keep.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeps {
     pub modes: Modes,
@@ -19,11 +19,11 @@ pub struct Keeps {
     pub owners_kept: bool,
 }
 
-/// What of permissions is compared.
+/// The part of the permissions that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modes {
     All,
-    /// Whether anybody can execute a regular file.
+    /// Whether any user can execute a regular file.
     Executable,
     None,
 }

@@ -25,7 +25,7 @@ pub struct Pair<'t> {
     pub new: &'t Entry,
 }
 
-/// What was found, in no order.
+/// The differences that were found, in no order.
 #[derive(Default)]
 pub struct Outcome {
     pub differences: Vec<Difference>,

@@ -8,7 +8,7 @@ use forerun_vfs::{Metadata, NodeId};
 
 use super::DiffOptions;
 
-/// What a file is known by on its side.
+/// The identity of a file on its side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Id {
     /// In an image.
@@ -59,7 +59,7 @@ impl Tree {
     }
 }
 
-/// What becomes of a path.
+/// The treatment of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     Take,

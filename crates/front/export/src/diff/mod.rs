@@ -1,4 +1,4 @@
-//! What tells two trees apart: two images, or an image and a directory.
+//! The differences of two trees: two images, or an image and a directory.
 //!
 //! Everything is compared that both sides can keep; contents byte for byte, since equal sizes and
 //! times prove nothing. In three steps: both trees are walked; what is known without reading is
@@ -31,7 +31,7 @@ pub enum Side<'a> {
     Directory(&'a Path),
 }
 
-/// What is compared.
+/// The properties to compare.
 #[derive(Clone, Debug, Default)]
 pub struct DiffOptions {
     /// Times of modification do not matter.
@@ -46,7 +46,7 @@ pub struct DiffOptions {
     pub ignore_links: bool,
     /// Where there are any, only what one of these covers is compared.
     pub include: Patterns,
-    /// What one of these covers is not.
+    /// Paths that one of these covers are not compared.
     pub exclude: Patterns,
     /// Threads that compare contents; 0 means one per CPU.
     pub threads: usize,
@@ -57,7 +57,7 @@ pub struct DiffOptions {
 pub struct Difference {
     /// Where, without a leading slash; empty for the root.
     pub path: Vec<u8>,
-    /// What.
+    /// The kind of difference.
     pub change: Change,
 }
 
@@ -132,7 +132,7 @@ impl Change {
     }
 }
 
-/// What was compared, and what could not be.
+/// The amounts that were compared, and the failures.
 #[derive(Debug, Default)]
 pub struct DiffReport {
     /// Paths that are on both sides.
@@ -143,7 +143,7 @@ pub struct DiffReport {
     pub differences: u64,
     /// Whether a side keeps no owners, times and full permissions, so that these were left out.
     pub without_owners: bool,
-    /// What could not be read, of the left and of the right. It was not compared.
+    /// Entries that could not be read, of the left and of the right, and were not compared.
     pub failures: (Vec<ExportError>, Vec<ExportError>),
 }
 
@@ -151,7 +151,8 @@ pub struct DiffReport {
 ///
 /// # Errors
 /// A directory that cannot be opened; entries and differences that take more memory than
-/// [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes) of one of the images allows. What cannot be read further down is in the report.
+/// [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes) of one of the images allows. The report has the
+/// entries further down that cannot be read.
 pub fn diff(
     left: Side<'_>,
     right: Side<'_>,

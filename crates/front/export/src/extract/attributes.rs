@@ -1,4 +1,4 @@
-//! What is set on a node once it is there, with as few calls as possible.
+//! Sets the attributes of a node once it is there, with as few calls as possible.
 //!
 //! A new node has an owner and a mode already: the system's defaults, which one probe tells. Only
 //! what differs from them is set. The owner comes first, since changing it clears special bits and
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::Loss;
 
-/// What is wanted of a node.
+/// The attributes that a node is to have.
 pub struct Attributes {
     pub mode: u16,
     pub owner: Option<(u32, u32)>,
@@ -33,7 +33,7 @@ pub type Lost<'l> = dyn FnMut(Loss, Errno) + 'l;
 /// While they are being filled, only the owner gets at what will change hands.
 const PRIVATE: u16 = 0o600;
 
-/// What the system gives to what is made in the target.
+/// The attributes that the system gives to new nodes in the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
     owner: (u32, u32),

@@ -1,7 +1,7 @@
 //! The directories of an extraction, held open.
 //!
 //! Only the target is found by a path, which is the caller's own. Every other directory is opened by
-//! one name in the one it is in, and a link there is not followed. So whoever holds a descriptor from
+//! one name in the one it is in, and a link there is not followed. So a caller with a descriptor from
 //! here is beneath the target, and may use it with a single name without further checks. Descriptors
 //! are many but not without bound; one that was closed is opened again the same way.
 
@@ -17,7 +17,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::plan::Dir;
 
-/// What became of a directory.
+/// The fate of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It was not there.
@@ -92,7 +92,7 @@ impl Directories {
         made
     }
 
-    /// What became of a directory.
+    /// Returns the fate of a directory.
     pub fn state(&self, index: usize) -> State {
         self.states.get(index).copied().unwrap_or(State::Failed)
     }

@@ -15,7 +15,7 @@ use crate::content::CHUNK;
 /// Pieces held at the most: far fewer than a call takes.
 const PIECES: usize = 64;
 
-/// What is to be written next.
+/// Pieces that will be written next, in one call.
 pub struct Gather<'f> {
     file: &'f File,
     /// Where the first piece goes.

@@ -52,9 +52,9 @@ pub struct ExtractOptions {
     /// Give permissions as the system gives them to new files (less the caller's umask), not
     /// exactly those of the image.
     pub umask: bool,
-    /// What user ids become.
+    /// The map of user ids.
     pub uids: IdMap,
-    /// What group ids become.
+    /// The map of group ids.
     pub gids: IdMap,
     /// Leave extended attributes out.
     pub no_xattrs: bool,
@@ -73,10 +73,10 @@ pub struct ExtractOptions {
 /// Whose files become, where the format has owners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owners {
-    /// Those of the image as root; else the caller's, which the report tells.
+    /// The owners of the image as root; else the caller's, which the report tells.
     #[default]
     AsRoot,
-    /// Those of the image; where that fails, the report tells.
+    /// The owners of the image; where that fails, the report tells.
     Image,
     /// The caller's.
     Caller,
@@ -135,7 +135,7 @@ struct Job<'j> {
     reader: &'j Reader,
     options: &'j ExtractOptions,
     progress: &'j dyn Progress,
-    /// What new nodes get by themselves.
+    /// The attributes that new nodes get by themselves.
     defaults: Option<Defaults>,
     set_owners: bool,
     /// Owners that are not set are counted.
@@ -189,7 +189,7 @@ impl Job<'_> {
 
     fn make_directories(&mut self, plan: &Plan<'_>, report: &mut ExtractReport) {
         for dir in plan.dirs.iter().skip(1) {
-            // Closed to others while it is filled, unless its own mode lets them in; nobody else
+            // Closed to others while it is filled, unless its own mode lets them in; no other program
             // writes there before all is done.
             let bits = dir
                 .entry
@@ -310,14 +310,14 @@ impl Job<'_> {
         dir.map_err(entry_error(item, "create"))
     }
 
-    /// What a new node in this directory gets by itself, where that is known: in one that was there
-    /// already other rules may hold.
+    /// Returns the attributes that a new node in this directory gets by itself, where they are known: in a
+    /// directory that was there already other rules may hold.
     fn defaults_in(&self, dir: usize) -> Option<Defaults> {
         let known = dir == 0 || self.directories.state(dir) == State::Made;
         self.defaults.filter(|_| known)
     }
 
-    /// What is to be set on an entry; what is left out is counted.
+    /// Returns the attributes to set on an entry; counts those that are left out.
     fn attributes(&self, entry: &Selected, report: &mut ExtractReport) -> Attributes {
         let metadata = &entry.metadata;
         let owner = (

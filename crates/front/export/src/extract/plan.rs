@@ -1,4 +1,4 @@
-//! What is to be made, by directory: who is in which, what comes first, which names are one file.
+//! The plan of an extraction, by directory: the entries of each, their order, and the names that are one file.
 
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
-//! What was done, and what was not.
+//! The report of an extraction.
 
 use std::io;
 
 use crate::ExportError;
 
-/// What became of one entry.
+/// The failure of one entry.
 pub type Failure = ExportError;
 
 /// Failures that are kept; beyond, they are counted.
@@ -48,21 +48,21 @@ impl Loss {
     }
 }
 
-/// What was lost in one way, of many entries.
+/// One kind of loss, of many entries.
 #[derive(Debug)]
 pub struct Shortfall {
-    /// What.
+    /// The kind of loss.
     pub loss: Loss,
     /// Of how many entries; of attributes, how many.
     pub count: u64,
     /// The first paths.
     pub examples: Vec<Vec<u8>>,
-    /// What the system said the first time; nothing where it was not tried, because the options do
+    /// The first error of the system; nothing where it was not tried, because the options do
     /// not ask for it or because only root can.
     pub error: Option<io::Error>,
 }
 
-/// What was done, and what was not.
+/// The amounts that were extracted, the losses and the failures.
 #[derive(Debug, Default)]
 pub struct ExtractReport {
     /// Directories made, or found and filled.
@@ -81,7 +81,7 @@ pub struct ExtractReport {
     pub failures: Vec<Failure>,
     /// Further failures, which are not kept.
     pub more_failures: u64,
-    /// What was lost of entries that were made, and devices left out.
+    /// Losses of entries that were made, and devices left out.
     pub shortfalls: Vec<Shortfall>,
     /// Names that differ from another one of their directory only in case, with that one.
     pub collisions: Vec<(Vec<u8>, Vec<u8>)>,

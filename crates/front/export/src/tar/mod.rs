@@ -28,9 +28,9 @@ use sparse::SparseMap;
 pub struct TarWriteOptions {
     /// Times of modification later than this are set to it, in seconds since the epoch.
     pub latest: Option<i64>,
-    /// What user ids become.
+    /// The map of user ids.
     pub uids: IdMap,
-    /// What group ids become.
+    /// The map of group ids.
     pub gids: IdMap,
     /// Write holes as zeros, for programs that know no sparse files.
     pub no_sparse: bool,
@@ -38,14 +38,14 @@ pub struct TarWriteOptions {
     pub no_xattrs: bool,
 }
 
-/// What is in the archive, and what is not.
+/// The amounts in the archive, and the failures.
 #[derive(Debug, Default)]
 pub struct TarReport {
     /// Entries written.
     pub entries: u64,
     /// Bytes of file data written; holes that were left out are none.
     pub bytes: u64,
-    /// What could not be looked at and is left out.
+    /// Entries that could not be looked at and are left out.
     pub failures: Vec<ExportError>,
 }
 

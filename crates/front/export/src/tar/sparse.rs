@@ -16,7 +16,7 @@ const BLOCK: u64 = 512;
 /// too.
 const MOST: usize = 1 << 16;
 
-/// What of a file is data.
+/// The ranges of a file that are data.
 pub struct SparseMap {
     parts: Vec<Range<u64>>,
     data: u64,

@@ -1,4 +1,4 @@
-//! What an extraction costs: every stored block is asked for once and decoded once, whatever the
+//! The cost of an extraction: every stored block is asked for once and decoded once, whatever the
 //! number of threads and of files that share it.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! What `check` says of drivers that answer nonsense: extents and names that cannot be.
+//! The findings of `check` for drivers that answer nonsense: extents and names that cannot be.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;

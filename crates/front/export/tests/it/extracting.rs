@@ -1,4 +1,4 @@
-//! What is extracted equals what is in the image, and nothing is ever written outside of the target.
+//! Extracted trees equal the image, and nothing is ever written outside of the target.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -462,7 +462,7 @@ fn devices_are_made_only_when_asked_for() {
 
 type Lost<'r> = (Loss, u64, Vec<&'r str>, bool);
 
-/// What was lost, of how many, the first of them, and whether the system refused it.
+/// Returns each loss: of how many entries, the first of them, and whether the system refused it.
 fn losses(report: &ExtractReport) -> Vec<Lost<'_>> {
     let lost = report.shortfalls.iter();
     lost.map(|lost| {

@@ -4,7 +4,7 @@ use super::*;
 use crate::mountinfo::parse_mounts;
 
 const MIB: u64 = 1 << 20;
-/// What version 1 shows for no limit.
+/// The value of version 1 for no limit.
 const NONE: &str = "9223372036854771712";
 const PID: u32 = 4711;
 

@@ -97,7 +97,7 @@ impl State {
 }
 
 fn checked(name: &[u8]) -> Result<()> {
-    check_name(name, NAME_MAX).map_err(|error| Error::InvalidName(error.to_string()))
+    Ok(check_name(name, NAME_MAX)?)
 }
 
 impl FileSystemMut for MemVolume {

@@ -1,4 +1,4 @@
-//! What sound headers, indexes and records say.
+//! The meaning of sound headers, indexes and records.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use forerun_codec::{Codec, DecodeError};

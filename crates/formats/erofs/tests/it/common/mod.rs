@@ -99,7 +99,7 @@ impl ResolveBlob for Devices {
     }
 }
 
-/// What a reader shows.
+/// Returns the tree that a reader shows.
 pub fn model_of(reader: &Reader) -> TreeModel {
     TreeModel::of_reader(reader.fs(), |node, offset, out| {
         reader.read_into(node, offset, out)

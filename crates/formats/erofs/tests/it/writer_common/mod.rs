@@ -15,7 +15,7 @@ use rustix::mount::{MountFlags, mount};
 
 pub use forerun_testkit::everything::{run, xattrs_of};
 
-/// What there must be to make such trees and look at the images.
+/// Returns whether the machine can make such trees and look at the images.
 pub fn oracles() -> bool {
     let tools = ["mount", "umount", "fsck.erofs", "mkfs.erofs"];
     require::root()

@@ -13,7 +13,7 @@ use forerun_testkit::{require, unmount};
 
 pub use forerun_testkit::everything::{everything, run, xattrs_of};
 
-/// What there must be to make such trees and look at the images.
+/// Returns whether the machine can make such trees and look at the images.
 pub fn oracles() -> bool {
     let tools = ["mount", "umount", "unsquashfs"];
     require::root()

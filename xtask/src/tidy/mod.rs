@@ -107,14 +107,14 @@ mod tests {
             false => "",
         };
         write(
-            "crates/front/fuse/Cargo.toml",
-            &manifest("forerun-fuse", dependency),
+            "crates/front/show/Cargo.toml",
+            &manifest("forerun-show", dependency),
         );
         let body = match imports_driver {
             true => "//! A front end.\n\npub use forerun_romfs as driver;\n",
             false => "//! A front end.\n",
         };
-        write("crates/front/fuse/src/lib.rs", body);
+        write("crates/front/show/src/lib.rs", body);
         dir
     }
 
@@ -129,11 +129,11 @@ mod tests {
         let shown: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert_eq!(shown.len(), 2, "{shown:?}");
         assert!(
-            shown[0].starts_with("crates/front/fuse/src/lib.rs:3: "),
+            shown[0].starts_with("crates/front/show/src/lib.rs:3: "),
             "{shown:?}"
         );
         assert!(
-            shown[1].starts_with("forerun-fuse: depends on forerun-romfs"),
+            shown[1].starts_with("forerun-show: depends on forerun-romfs"),
             "{shown:?}"
         );
         assert!(run(broken.path()).is_err());

@@ -88,7 +88,8 @@ fn minimise(root: &Path, targets: &[String]) -> Result<()> {
     for target in targets {
         println!("==> {target}");
         let mut minimise = cargo_fuzz(root);
-        minimise.args(["cmin", target, "--"]).args(limits(target));
+        minimise.env("ASAN_OPTIONS", sanitizer(target));
+        minimise.args(["cmin", target, "--"]).args(limits());
         process::run(&mut minimise)?;
     }
     corpora(root, "pack", targets)
@@ -98,8 +99,8 @@ fn minimise(root: &Path, targets: &[String]) -> Result<()> {
 fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<Outcome> {
     let mut run = cargo_fuzz(root);
     run.args(["run", target, "--", "-print_final_stats=1"]);
-    run.args(limits(target))
-        .arg(format!("-max_total_time={seconds}"));
+    run.env("ASAN_OPTIONS", sanitizer(target));
+    run.args(limits()).arg(format!("-max_total_time={seconds}"));
     let text = process::describe(&run);
     let mut child = run.stderr(Stdio::piped()).spawn().context(text)?;
     let stderr = child.stderr.take().context("a pipe from cargo-fuzz")?;
@@ -113,18 +114,18 @@ fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Returns what libFuzzer is told to take for a finding.
-fn limits(target: &str) -> Vec<String> {
-    let mut limits = vec![
+fn limits() -> [String; 2] {
+    [
         format!("-rss_limit_mb={MEMORY_MIB}"),
         format!("-timeout={SECONDS_AN_INPUT}"),
-    ];
-    // LeakSanitizer takes what a thread owns while it starts or ends for leaked. The codecs, which are
-    // libraries in C, are called on one thread.
-    if !target.starts_with("codec_") {
-        limits.push("-detect_leaks=0".to_string());
-    }
-    limits
+    ]
+}
+
+/// Returns the options of the sanitizer for a target. LeakSanitizer takes what a thread owns while it
+/// starts or ends for leaked, so it only judges the codecs: they are libraries in C, called on one thread.
+fn sanitizer(target: &str) -> String {
+    let leaks = u8::from(target.starts_with("codec_"));
+    format!("{SANITIZER}:detect_leaks={leaks}")
 }
 
 /// Directories of targets are made here where it exists: in memory.
@@ -141,7 +142,7 @@ const SANITIZER: &str = "quarantine_size_mb=32";
 fn cargo_fuzz(root: &Path) -> Command {
     let mut cargo = process::cargo(root);
     cargo.env("RUSTC_BOOTSTRAP", "1").arg("fuzz");
-    cargo.env("CFLAGS", C_FLAGS).env("ASAN_OPTIONS", SANITIZER);
+    cargo.env("CFLAGS", C_FLAGS);
     if Path::new(SCRATCH).is_dir() {
         cargo.env("TMPDIR", SCRATCH);
     }

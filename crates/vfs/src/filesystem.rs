@@ -64,9 +64,11 @@ pub struct VolumeInfo {
     pub name_max: u32,
     /// Whether any node can have extended attributes.
     pub has_xattrs: bool,
-    /// Whether nodes have owners, permissions and times of their own; where not, front ends may
-    /// put the caller's in their place.
+    /// Whether nodes have owners and permissions of their own; where not, front ends may put the
+    /// caller's in their place.
     pub has_owners: bool,
+    /// Whether nodes have times of modification; where not, all times are the epoch.
+    pub has_times: bool,
     /// Whether files have their data outside the image, so that opening one may fail where stat
     /// does not: front ends then have the engine open files when they are opened.
     pub opens: bool,
@@ -98,6 +100,7 @@ impl VolumeInfo {
             name_max: 255,
             has_xattrs: false,
             has_owners: true,
+            has_times: true,
             devices: 0,
             opens: false,
             shares_blocks: false,

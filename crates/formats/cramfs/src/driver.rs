@@ -51,6 +51,7 @@ impl FileSystem for Cramfs {
             .then(|| u64::from(superblock.files));
         info.names_max = Some(superblock.image_len / ENTRY_MIN);
         info.name_max = NAME_MAX;
+        info.has_times = false;
         // Pointers that hold the start of a block may share it.
         info.shares_blocks = superblock.has_pointer_flags();
         info.details = describe::details(superblock);

@@ -52,6 +52,7 @@ impl FileSystem for Romfs {
         info.name_max = u32::try_from(self.image.limits.name_len).unwrap_or(u32::MAX);
         info.names_max = Some(superblock.full_size / header::max_len(0));
         info.has_owners = false;
+        info.has_times = false;
         info.details = vec![
             ("full size", superblock.full_size.to_string()),
             ("checksum", format!("{:#010x}", superblock.checksum)),

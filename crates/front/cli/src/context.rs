@@ -166,7 +166,8 @@ impl Context {
         }
     }
 
-    /// Returns whether a progress bar may be shown: to a person, who did not ask for quiet.
+    /// Returns whether a progress bar may be shown: standard error is a terminal, and neither `--quiet` nor
+    /// `--json` was given.
     pub fn shows_progress(&self) -> bool {
         !self.global.quiet && !self.global.json && std::io::stderr().is_terminal()
     }

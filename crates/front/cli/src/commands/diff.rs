@@ -198,6 +198,8 @@ fn finish(
     }
     if report.without_owners {
         context.note("owners, times and permissions were not compared: one side keeps none");
+    } else if report.without_times {
+        context.note("times were not compared: one side keeps none");
     }
     Ok(match (complete, report.differences) {
         (false, _) => Exit::Partial,

@@ -52,6 +52,7 @@ fn to_json(name: &str, image: &Image) -> Map<String, Value> {
     object.insert("name_max".into(), volume.name_max.into());
     object.insert("has_xattrs".into(), volume.has_xattrs.into());
     object.insert("has_owners".into(), volume.has_owners.into());
+    object.insert("has_times".into(), volume.has_times.into());
     let details: Map<_, _> = volume
         .details
         .into_iter()
@@ -89,10 +90,13 @@ fn print(context: &Context, out: &mut Output, name: &str, image: &Image) -> Resu
     if let Some(inodes) = volume.inodes {
         lines.push(("inodes", inodes.to_string()));
     }
-    let keeps = [
-        (volume.has_owners, "owners, modes and times"),
-        (volume.has_xattrs, "extended attributes"),
-    ];
+    let mut keeps = vec![(volume.has_xattrs, "extended attributes")];
+    if volume.has_owners == volume.has_times {
+        keeps.insert(0, (volume.has_owners, "owners, modes and times"));
+    } else {
+        keeps.insert(0, (volume.has_owners, "owners and modes"));
+        keeps.insert(1, (volume.has_times, "times"));
+    }
     for (kept, what) in keeps {
         lines.push((if kept { "keeps" } else { "lacks" }, what.to_string()));
     }

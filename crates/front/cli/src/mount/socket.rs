@@ -324,7 +324,7 @@ fn ask_all_of(dir: &Directory) -> Vec<Told> {
     told
 }
 
-/// Returns whether who was asked went away before the answer.
+/// Returns whether the other process closed the connection before it answered.
 fn is_cut_off(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use forerun_testkit::require;
 use serde_json::json;
 
 use crate::common::Fixture;
@@ -144,4 +145,26 @@ fn trouble_is_no_difference() {
         assert_eq!(ran.code, Some(code), "{args:?} {}", ran.stderr);
         assert!(ran.stderr.starts_with(expected), "{args:?} {}", ran.stderr);
     }
+}
+
+#[test]
+fn times_are_not_compared_with_a_format_that_keeps_none() {
+    let (Some(fixture), Some(mkfs)) = (Fixture::new(), require::program("mkfs.cramfs")) else {
+        return;
+    };
+    let mut made = std::process::Command::new(mkfs);
+    made.args(["tree", "a.cramfs"])
+        .current_dir(fixture.dir.path());
+    assert!(made.output().unwrap().status.success());
+    let same = fixture.run(&["diff", "--ignore", "links", "a.cramfs", "tree"]);
+    let note = "forerun: times were not compared: one side keeps none\n";
+    assert_eq!(
+        (same.code, same.text(), same.stderr.as_str()),
+        (Some(0), "", note)
+    );
+    let info = fixture.run(&["info", "a.cramfs"]).ok();
+    assert!(
+        info.text()
+            .contains("keeps         owners and modes\nlacks         times\n")
+    );
 }

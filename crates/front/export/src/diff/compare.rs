@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forerun_vfs::{FileType, Metadata};
+use forerun_vfs::{FileType, Metadata, VolumeInfo};
 
 use super::entry::Entry;
 use super::{Change, DiffOptions, Side};
@@ -15,8 +15,10 @@ pub struct Keeps {
     pub mtimes: bool,
     pub links: bool,
     pub xattrs: bool,
-    /// Whether both sides keep owners, times and permissions.
+    /// Whether both sides keep owners and permissions.
     pub owners_kept: bool,
+    /// Whether both sides keep times that can be compared.
+    pub times_kept: bool,
 }
 
 /// The part of the permissions that is compared.
@@ -35,8 +37,10 @@ impl Keeps {
             Side::Directory(_) => None,
         };
         let sides = [volume(left), volume(right)];
-        let mut images = sides.iter().flatten();
-        let owners_kept = images.all(|volume| volume.has_owners);
+        let all = |keeps: fn(&VolumeInfo) -> bool| sides.iter().flatten().all(keeps);
+        let owners_kept = all(|volume| volume.has_owners);
+        // The times of a format without owners are coarser than those of others.
+        let times_kept = owners_kept && all(|volume| volume.has_times);
         let modes = match (options.ignore_mode, owners_kept) {
             (true, _) => Modes::None,
             (false, true) => Modes::All,
@@ -45,11 +49,12 @@ impl Keeps {
         Self {
             modes,
             owners: owners_kept && !options.ignore_owner,
-            mtimes: owners_kept && !options.ignore_mtime,
+            mtimes: times_kept && !options.ignore_mtime,
             links: !options.ignore_links,
             // A format that has no owners has no attributes either.
             xattrs: owners_kept && !options.ignore_xattrs,
             owners_kept,
+            times_kept,
         }
     }
 }

@@ -143,6 +143,8 @@ pub struct DiffReport {
     pub differences: u64,
     /// Whether a side keeps no owners, times and full permissions, so that these were left out.
     pub without_owners: bool,
+    /// Whether a side keeps no times that can be compared, so that these were left out.
+    pub without_times: bool,
     /// Entries that could not be read, of the left and of the right, and were not compared.
     pub failures: (Vec<ExportError>, Vec<ExportError>),
 }
@@ -167,6 +169,7 @@ pub fn diff(
     let right_tree = tree(right, options, &mut held, &mut done.failures.1)?;
     let keeps = compare::Keeps::of(left, right, options);
     done.without_owners = !keeps.owners_kept;
+    done.without_times = !keeps.times_kept;
     let mut found = Vec::new();
     let mut pairs = Vec::new();
     let mut merge = Merge::new(&left_tree, &right_tree);

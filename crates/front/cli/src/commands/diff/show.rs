@@ -45,6 +45,7 @@ pub fn json(
         "compared": report.compared,
         "bytes": report.bytes,
         "without_owners": report.without_owners,
+        "without_times": report.without_times,
         "failures": failures.iter().map(failure_fields).collect::<Vec<_>>(),
     });
     let head = head.to_string();

@@ -134,7 +134,7 @@ impl TreeAhead {
         }
     }
 
-    /// Returns whether anybody has read files in the order of a listing: where not, nothing is upcoming.
+    /// Returns whether a reader has read files in the order of a listing. If not, nothing is upcoming.
     pub fn has_walked(&self) -> bool {
         self.has_walked.load(Ordering::Relaxed)
     }

@@ -12,15 +12,15 @@ use super::sources::SourceFile;
 
 /// Lines that still break the rule, for each folder of a crate and each document.
 const ALLOWED: &[(&str, usize)] = &[
-    ("crates/engine", 91),
-    ("crates/formats/exfat", 92),
-    ("crates/front/cli", 154),
+    ("crates/engine", 90),
+    ("crates/formats/exfat", 93),
+    ("crates/front/cli", 155),
     ("crates/front/fuse", 155),
     ("crates/front/kernel", 59),
-    ("crates/store/cache", 87),
-    ("crates/store/remote", 139),
-    ("crates/test/kit", 110),
-    ("xtask", 102),
+    ("crates/store/cache", 85),
+    ("crates/store/remote", 140),
+    ("crates/test/kit", 111),
+    ("xtask", 104),
 ];
 
 /// First words of a doc comment that name neither an action nor a thing.
@@ -30,9 +30,9 @@ const OF_FUNCTIONS: &str = "Whether";
 /// Pronouns for actors that have a name.
 const PRONOUNS: [&str; 5] = ["anybody", "everybody", "nobody", "somebody", "whoever"];
 /// Words after which "who" is a subject without a noun before it.
-const BEFORE_WHO: [&str; 18] = [
-    "and", "as", "because", "but", "by", "for", "from", "if", "of", "or", "since", "so", "than",
-    "that", "to", "when", "where", "with",
+const BEFORE_WHO: [&str; 20] = [
+    "and", "as", "because", "but", "by", "for", "from", "if", "not", "of", "or", "since", "so",
+    "than", "that", "to", "when", "where", "whether", "with",
 ];
 
 /// Returns a violation for each folder with more, or fewer, such lines than are allowed.
@@ -143,7 +143,7 @@ fn is_vague(line: &str) -> bool {
     let mut ends_sentence = true;
     for word in line.split_whitespace() {
         let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
-        let lower = bare.to_ascii_lowercase();
+        let lower = bare.trim_end_matches("'s").to_ascii_lowercase();
         let is_subject = match bare {
             "Who" => ends_sentence,
             "who" => BEFORE_WHO.contains(&before),
@@ -189,6 +189,7 @@ mod tests {
             ("// Who waits is woken.\n", false),
             ("// The lock is released. Who waits is woken.\n", false),
             ("// Room for who waits.\n", false),
+            ("// Memory that is nobody's.\n", false),
         ] {
             assert_eq!(in_comments(text).is_empty(), sound, "{text}");
         }

@@ -355,7 +355,8 @@ const fn is_dirty(flags: u16) -> bool {
     flags & volume_flag::VOLUME_DIRTY != 0
 }
 
-/// Returns whether the device itself is to blame, and not who is asked for room on it or for permission.
+/// Returns whether the device itself failed. A lack of room on the filesystem below, or of permission, is
+/// no failure of the device.
 fn is_of_device(error: &Error) -> bool {
     use std::io::ErrorKind as Kind;
     let (Error::Io { source, .. } | Error::Write { source, .. }) = error else {

@@ -70,7 +70,7 @@ impl Follow {
         }
     }
 
-    /// Returns whether somebody is followed.
+    /// Returns whether a thread of a reader is followed.
     pub fn is_following(&self) -> bool {
         self.place.load(Ordering::Relaxed) != ANYWHERE
     }

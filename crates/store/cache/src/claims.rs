@@ -113,8 +113,8 @@ impl Claims {
         self.write(&entries, &guard)
     }
 
-    /// Returns whether somebody alive has claimed the chunk. Read without the lock: who sees a file half
-    /// written takes a claim for free or not, and finds out when it claims.
+    /// Returns whether a process that is alive has claimed the chunk. Reads without the lock: a
+    /// caller that sees a file half written may be wrong about a claim, and finds out when it claims.
     pub(crate) fn is_held(&self, chunk: u64, holder: &Holder) -> Result<bool> {
         let entries = self.read()?;
         let mut covering = entries.iter().filter(|entry| entry.run.contains(&chunk));

@@ -210,7 +210,7 @@ fn clear_away(layout: &Layout) {
     }
 }
 
-/// Returns whether somebody uses the blob in `dir`.
+/// Returns whether a process uses the blob in `dir`.
 pub(crate) fn in_use(dir: &Path) -> bool {
     open_existing(&dir.join("use")).is_ok_and(|file| file.try_lock().is_err())
 }

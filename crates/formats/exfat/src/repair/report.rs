@@ -303,7 +303,7 @@ impl<'a> Desk<'a> {
         (self.decide)(&finding);
     }
 
-    /// Returns whether all clusters that are anybody's are known, each with one owner.
+    /// Returns whether all clusters that have an owner are known, each with one.
     pub fn is_certain(&self) -> bool {
         let mut left = self.summary.left.keys();
         !left.any(|kind| kind.hides_clusters())

@@ -348,8 +348,7 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// Returns whether a sound set behind the end has data that is nobody else's: then it is the end that is
-    /// wrong.
+    /// Returns whether a sound set behind the end has data that no other set has: then the end is wrong.
     fn is_orphan(&mut self, work: &mut Work<'_, '_>, slot: u32) -> Result<bool> {
         let Read::Set(taken) = salvage::read(&mut self.slots, slot)? else {
             return Ok(false);

@@ -52,7 +52,8 @@ pub fn ioctl(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
     Ok(Vec::new())
 }
 
-/// Returns whether a user may do what concerns the whole volume: root may, and the user who mounted it.
+/// Returns whether a user may change the label and discard free space: root may, and the user who mounted
+/// the volume.
 const fn may_administer(caller: u32, mounted_by: u32) -> bool {
     caller == 0 || caller == mounted_by
 }

@@ -7,29 +7,13 @@
 //! Threads, no async runtime; nothing here knows FUSE or errno.
 
 mod ahead;
-mod assembly;
-mod blobs;
-mod buffer;
-mod bulk;
-mod data;
-mod decoded;
-mod in_flight;
-mod metadata_source;
+mod metadata;
 mod options;
-mod pool;
-mod reader;
-mod recent;
-mod segment;
-mod stored;
-mod stream;
-mod tree_ahead;
+mod read;
 mod volume;
-mod walk_ahead;
-mod xattr_scan;
 
-pub use bulk::{Bulk, Taken};
-pub use data::Data;
-pub use metadata_source::MetadataSource;
+pub use ahead::{Bulk, Taken};
+pub use metadata::MetadataSource;
 pub use options::{EngineOptions, MemoryUse};
-pub use reader::Reader;
+pub use read::{Data, Reader};
 pub use volume::Volume;

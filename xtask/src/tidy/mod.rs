@@ -11,6 +11,7 @@ mod language;
 mod lexer;
 mod links;
 mod manifest;
+mod modules;
 mod places;
 mod programs;
 mod promises;
@@ -69,6 +70,7 @@ fn check(root: &Path) -> Result<Vec<Violation>> {
     violations.extend(links::check(&files));
     violations.extend(promises::check(&files));
     violations.extend(programs::check(&packages, &files));
+    violations.extend(modules::check(&files));
     violations.sort();
     Ok(violations)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forerun_io::{Pattern, u64_from};
 use forerun_vfs::{BlobId, EncodedBlock, Extent, FileSystem, NodeId, Place};
 
-use crate::reader::Moves;
+use crate::read::Moves;
 
 /// Stored bytes to be read ahead, and the blocks in them to be decoded then.
 #[derive(Debug, Default)]

@@ -6,17 +6,17 @@ use std::sync::{Arc, Once};
 use forerun_io::{Counted, Counter, Limits, Observer, Pattern, saturating_usize, u64_from, wait};
 use forerun_vfs::{Error, Extent, FileSystem, FileType, NodeId, Place, Result, Walk};
 
+use super::assembly::{Assembly, Blocks};
+use super::blobs::Blobs;
+use super::decoded::Decoded;
+use super::stored::Stored;
+use crate::ahead::Pool;
+use crate::ahead::Streams;
+use crate::ahead::WalkAhead;
+use crate::ahead::first_place;
 use crate::ahead::{self, Plan};
-use crate::assembly::{Assembly, Blocks};
-use crate::blobs::Blobs;
-use crate::bulk::first_place;
-use crate::decoded::Decoded;
-use crate::pool::Pool;
-use crate::stored::Stored;
-use crate::stream::Streams;
-use crate::tree_ahead::{MAX_GAP, TreeAhead};
-use crate::walk_ahead::WalkAhead;
-use crate::xattr_scan::{Searched, XattrScan};
+use crate::ahead::{MAX_GAP, TreeAhead};
+use crate::metadata::{Searched, XattrScan};
 use crate::{Bulk, Data, EngineOptions, MetadataSource};
 
 /// Most that is held of what was read ahead, whatever the budget for all.

@@ -20,10 +20,10 @@ use forerun_vfs::{
     VolumeInfo,
 };
 
+use super::pool::Pool;
+use super::tree::TreeAhead;
 use crate::MetadataSource;
-use crate::metadata_source::MAX_GAP;
-use crate::pool::Pool;
-use crate::tree_ahead::TreeAhead;
+use crate::metadata::MAX_GAP;
 
 /// Directories read ahead of the one that is asked for.
 const AHEAD: usize = 8;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use forerun_io::Pattern;
 use forerun_vfs::{BlobId, Extent, NodeId, Place, Result};
 
-use crate::ahead::Plan;
+use super::plan::Plan;
 use crate::{Data, Reader};
 
 /// Of one file, what is read ahead before anybody opens it; the rest follows as it is read.

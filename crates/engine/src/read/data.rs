@@ -3,7 +3,7 @@
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::buffer::Buffer;
+use super::buffer::Buffer;
 
 /// What a read gives: a part of a cached block or of what was read ahead where one holds it all, so
 /// that it is not copied on the way; else bytes of its own.

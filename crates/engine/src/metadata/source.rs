@@ -6,9 +6,6 @@
 //! is one small request, and if they are many the kernel reads the parts they lie in ahead
 //! (`hints.rs`).
 
-mod dense;
-mod hints;
-
 use std::cell::Cell;
 use std::io;
 use std::ops::Range;
@@ -21,8 +18,8 @@ use forerun_io::{
 
 use forerun_vfs::{FileSystem, NodeId};
 
-use dense::Dense;
-use hints::Hints;
+use super::dense::Dense;
+use super::hints::Hints;
 
 /// A miss this close behind the last one goes on with it. Reading such a gap along costs less than
 /// another request, on anything from an SD card up.

@@ -10,11 +10,11 @@ use forerun_io::{
 };
 use forerun_vfs::{BlobId, Error, Result};
 
+use super::blobs::Blobs;
+use super::buffer::{Buffer, BufferPool};
+use super::segment::{Claim, Segment, Segments, Unfinished, buffer_len, within};
 use crate::Data;
-use crate::blobs::Blobs;
-use crate::buffer::{Buffer, BufferPool};
-use crate::metadata_source::MetadataSource;
-use crate::segment::{Claim, Segment, Segments, Unfinished, buffer_len, within};
+use crate::metadata::MetadataSource;
 
 /// Reads the bytes of all blobs of an image as they are stored.
 pub struct Stored {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Corrupt, Error, Extent, Place, Result};
 
+use super::buffer::Buffer;
+use super::reader::Moves;
+use super::stored::Use;
 use crate::Data;
-use crate::buffer::Buffer;
-use crate::reader::Moves;
-use crate::stored::Use;
 
 /// The extents of a file do not cover it: a defect of the driver, or an image it should have
 /// refused. Checked here, so that no stale byte of a buffer is ever served.

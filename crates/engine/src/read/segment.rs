@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use forerun_io::{BlobId, Counter, IoStats, Pattern, wait};
 
-use crate::buffer::Buffer;
+use super::buffer::Buffer;
 
 /// Segments that are kept although they were used up.
 const KEEP_SPENT: usize = 2;
@@ -351,7 +351,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::BufferPool;
+    use crate::read::buffer::BufferPool;
 
     const BLOB: BlobId = BlobId::IMAGE;
 

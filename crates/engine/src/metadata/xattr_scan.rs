@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId, Result};
 
 use crate::MetadataSource;
-use crate::pool::Pool;
+use crate::ahead::Pool;
 
 /// Inodes looked at for each question that found nothing.
 const WORTH: u64 = 32;
@@ -116,9 +116,8 @@ impl XattrScan {
 
     /// Looks at about `inodes` more.
     fn step(&self, driver: &dyn FileSystem, metadata: &MetadataSource, inodes: u64) {
-        let expect = |nodes: &[NodeId]| {
-            metadata.expect_inodes(driver, nodes, crate::metadata_source::MAX_GAP)
-        };
+        let expect =
+            |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes, crate::metadata::MAX_GAP);
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = match left.go_on(driver, &expect, inodes) {
             Ok(Some(true)) | Err(_) => SOME,

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forerun_io::saturating_usize;
 use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId};
 
+use super::recent::Recent;
 use crate::ahead::Plan;
-use crate::recent::Recent;
 
 /// Walks at a time, the least recently followed forgotten first.
 const WALKS: usize = 8;

@@ -10,8 +10,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use forerun_io::wait;
 use forerun_vfs::NodeId;
 
-use crate::segment::wait_slice;
-use crate::tree_ahead::FILE_AHEAD;
+use super::tree::FILE_AHEAD;
+use crate::read::wait_slice;
 
 /// Streams remembered, the least recently used forgotten first.
 const STREAMS: usize = 64;

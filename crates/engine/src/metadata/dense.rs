@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
 use forerun_io::{saturating_usize, wait};
 
-use crate::segment::wait_slice;
+use crate::read::wait_slice;
 
 /// Unit of reading, in bytes, aligned to multiples of itself except at the ends of a range.
 pub const CHUNK: u64 = 128 << 10;

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forerun_io::{BlockCache, BlockKey, EventKind, Limits, Lookup, saturating_usize, u64_from};
 use forerun_vfs::{Bound, Corrupt, EncodedBlock, Error, Result};
 
+use super::in_flight::InFlight;
+use super::stored::{Stored, Use};
 use crate::Data;
-use crate::in_flight::InFlight;
-use crate::stored::{Stored, Use};
 
 /// What decoded blocks are typically long, for sizing the cache's tables.
 const TYPICAL_BLOCK: u64 = 128 << 10;

@@ -1,0 +1,9 @@
+//! Metadata: read once, in large steps where the driver can say where it is.
+
+mod dense;
+mod hints;
+mod source;
+mod xattr_scan;
+
+pub use source::{MAX_GAP, MetadataSource};
+pub use xattr_scan::{Searched, XattrScan};

@@ -1,0 +1,15 @@
+//! From extents to bytes: one read, the cache of decoded blocks, and what was read ahead.
+
+mod assembly;
+mod blobs;
+mod buffer;
+mod data;
+mod decoded;
+mod in_flight;
+mod reader;
+mod segment;
+mod stored;
+
+pub use data::Data;
+pub use reader::{Moves, Reader};
+pub use segment::wait_slice;

@@ -43,6 +43,7 @@ mod remount;
 mod serving;
 mod streams;
 mod takers;
+mod tuning;
 mod umount;
 mod unmounter;
 mod workers;

@@ -93,7 +93,7 @@ impl Pusher {
             return;
         }
         let range = offset..offset.saturating_add(len);
-        let planned = self.shared.streams().on_read(file, range);
+        let planned = self.shared.streams().on_read(file, &range);
         for range in planned {
             // A full queue means that the reader is faster: it is served as it asks.
             let _dropped = self.pieces.try_send(Piece { file, range });

@@ -30,6 +30,7 @@ mod site;
 mod stats;
 mod table;
 mod transfer;
+mod tuning;
 
 pub use credentials::CredentialFiles;
 pub use error::{RemoteError, Result};

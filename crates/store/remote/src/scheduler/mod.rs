@@ -8,7 +8,6 @@ mod marks;
 mod pending;
 mod queue;
 mod request;
-mod streams;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,19 +15,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forerun_cache::{CachedBlob, Digest};
+use forerun_io::{SequentialStreams, WindowRules};
 use tokio::runtime::Handle;
 
 use crate::fetch::Fetcher;
 use crate::registry::Registry;
 use crate::stats::{Counters, RemoteStatus};
 use crate::table::TableSource;
+use crate::tuning::{FIRST_WINDOW, STREAMS};
 use crate::{RemoteError, Result, runtime};
 
 use marks::Marks;
 pub use pending::Pending;
 use queue::{HINTED, Queue, View};
 pub use request::cache_error;
-use streams::Streams;
 
 /// What a scheduler works on.
 pub struct Work {
@@ -54,6 +54,21 @@ pub struct Work {
     pub registry: Option<Arc<Registry>>,
 }
 
+/// Returns how far to fetch ahead of a reader, for chunks of `chunk` bytes.
+const fn rules(chunk: u64, max: u64) -> WindowRules {
+    WindowRules {
+        first: FIRST_WINDOW,
+        max,
+        // Threads of one reader come out of order by some reads.
+        slack: chunk,
+        proof: 0,
+        lead: 0,
+        align: 1,
+        // Only reads that miss are seen: one says nothing yet.
+        trusted: u64::MAX,
+    }
+}
+
 /// The scheduler of one image. Dropped, it gives up what is queued.
 pub struct Scheduler {
     shared: Arc<Shared>,
@@ -70,7 +85,8 @@ pub(super) struct Shared {
     patience: Duration,
     counters: Arc<Counters>,
     queue: Mutex<Queue>,
-    streams: Mutex<Streams>,
+    streams: Mutex<SequentialStreams<()>>,
+    rules: WindowRules,
     marks: Marks,
     runtime: &'static Handle,
     closed: AtomicBool,
@@ -116,7 +132,8 @@ impl Scheduler {
             patience: work.patience,
             counters: work.counters,
             queue: Mutex::new(Queue::new(geometry.chunk_size(), work.requests)),
-            streams: Mutex::new(Streams::new(geometry.len(), chunk, work.window)),
+            streams: Mutex::new(SequentialStreams::new(STREAMS)),
+            rules: rules(chunk, work.window),
             marks: Marks::new(geometry.chunks()),
             runtime: runtime::handle()?,
             closed: AtomicBool::new(false),
@@ -150,21 +167,19 @@ impl Scheduler {
     pub fn touch(&self, bytes: &Range<u64>) {
         let geometry = self.shared.blob.geometry();
         self.shared.marks.clear(&geometry.chunks_of(bytes));
-        let mut streams = self.shared.streams();
-        let advance = streams.touch(bytes);
-        let dropped = streams.dropped();
-        drop(streams);
-        if advance.is_none() && dropped.is_none() {
+        let (len, rules) = (geometry.len(), &self.shared.rules);
+        let step = self.shared.streams().on_read((), bytes, len, rules);
+        if step.ahead.is_none() && step.evicted.is_none() {
             return;
         }
         let mut queue = self.shared.queue();
-        if let Some(stream) = dropped {
+        if let Some(stream) = step.evicted {
             queue.cancel(stream);
         }
-        if let Some(advance) = advance {
-            queue.ahead(advance.stream, geometry.chunks_of(&advance.range));
+        if let Some(ahead) = step.ahead {
             let size = u64::from(geometry.chunk_size());
-            self.shared.marks.set(advance.mark / size);
+            self.shared.marks.set(ahead.start / size);
+            queue.ahead(step.stream, geometry.chunks_of(&ahead));
         }
         self.shared.pump(&mut queue);
     }
@@ -282,7 +297,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn streams(&self) -> MutexGuard<'_, Streams> {
+    fn streams(&self) -> MutexGuard<'_, SequentialStreams<()>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,0 +1,379 @@
+//! Detection of sequential reads, and how far ahead of them to read.
+//!
+//! One rule serves every boundary at which something is read ahead: the engine plans requests and
+//! decodes with it, a FUSE mount without large readahead stores pages with it, a remote image fetches
+//! chunks with it. They differ in the unit and in the [`WindowRules`].
+//!
+//! A read that begins near the end of an earlier one, or within the range that was asked for ahead of
+//! it, belongs to the same stream. Once a stream is proven, a window is asked for ahead of it. When
+//! the reader enters the part that was asked for last (its start is the mark), the next window is
+//! asked for, twice as long. So between one and two windows are ahead of a reader, and a reader that
+//! stops wastes no more than that.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Length of a read, in bytes, from which on the reader is taken to have several such reads in flight, as
+/// the kernel's readahead has: they may arrive in any order.
+const LARGE_READ: u64 = 64 << 10;
+/// Large reads by which a reader may be early or late.
+const READS_AT_ONCE: u64 = 4;
+/// Reads that the first window holds at least.
+const READS_IN_WINDOW: u64 = 2;
+
+/// Parameters of a boundary, in bytes: which reads are a stream, and how far ahead of it to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowRules {
+    /// The first window.
+    pub first: u64,
+    /// The largest window; 0 turns reading ahead off.
+    pub max: u64,
+    /// How far reads of one stream may lie from where the last one ended; large reads are allowed
+    /// four times their length in any case.
+    pub slack: u64,
+    /// Bytes that a reader must have read in order before anything is asked for.
+    pub proof: u64,
+    /// Bytes behind the reader's position that another layer has asked for already.
+    pub lead: u64,
+    /// Windows end at multiples of this in the file; 1 for anywhere.
+    pub align: u64,
+    /// Length of a first read, at the start of a file, that is proof by itself.
+    pub trusted: u64,
+}
+
+/// A sequential reader, and what was asked for ahead of it.
+#[derive(Clone, Debug)]
+pub struct SequentialWindow {
+    /// Bytes read in order.
+    run: u64,
+    /// End of the furthest read.
+    next: u64,
+    /// End of what was asked for.
+    ahead: u64,
+    /// Length of the last window; 0 until the stream is proven.
+    window: u64,
+    /// Start of the part that was asked for last.
+    mark: u64,
+}
+
+/// The sequential readers of the files that `K` names, as far as they are known by where they read.
+#[derive(Debug)]
+pub struct SequentialStreams<K> {
+    capacity: usize,
+    /// The most recently used first.
+    streams: VecDeque<(K, u64, SequentialWindow)>,
+    begun: u64,
+}
+
+/// The stream of a read, and the range to ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Number of the stream that it belongs to.
+    pub stream: u64,
+    /// The range to ask for now. Its start is the mark: a read that passes it asks for the next one.
+    pub ahead: Option<Range<u64>>,
+    /// Number of the stream that was forgotten for this one.
+    pub evicted: Option<u64>,
+}
+
+impl SequentialWindow {
+    /// A stream that begins with a read of `range`.
+    #[must_use]
+    pub const fn new(range: &Range<u64>) -> Self {
+        Self {
+            run: range.end.saturating_sub(range.start),
+            next: range.end,
+            ahead: range.end,
+            window: 0,
+            mark: range.end,
+        }
+    }
+
+    /// Returns whether a read of `range` belongs to this stream.
+    #[must_use]
+    pub fn continues_at(&self, range: &Range<u64>, rules: &WindowRules) -> bool {
+        let len = range.end.saturating_sub(range.start);
+        let slack = match len >= LARGE_READ {
+            true => rules.slack.max(len.saturating_mul(READS_AT_ONCE)),
+            false => rules.slack,
+        };
+        let last = self.next.max(self.ahead).saturating_add(slack);
+        // A read that is made again is no step back.
+        let first = self.next.saturating_sub(slack.max(len));
+        range.start >= first && range.start <= last
+    }
+
+    /// Returns the part of `range` that was asked for and that the reader has not passed yet.
+    #[must_use]
+    pub fn still_ahead(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let start = range.start.max(self.next);
+        (start < range.end && range.end <= self.ahead).then_some(start..range.end)
+    }
+
+    /// Notes a read that continues the stream. Returns the range to ask for now, which ends at `end`.
+    fn advance(&mut self, range: &Range<u64>, end: u64, rules: &WindowRules) -> Option<Range<u64>> {
+        if range.end <= self.next {
+            return None;
+        }
+        self.run = self.run.saturating_add(range.end - self.next);
+        self.next = range.end;
+        self.ask(range, end, rules)
+    }
+
+    fn ask(&mut self, range: &Range<u64>, end: u64, rules: &WindowRules) -> Option<Range<u64>> {
+        let is_ahead = self.window > 0 && self.next <= self.mark;
+        if is_ahead || self.run < rules.proof {
+            return None;
+        }
+        let len = range.end.saturating_sub(range.start);
+        self.window = self.window.saturating_mul(2).max(rules.first);
+        self.window = self.window.max(len.saturating_mul(READS_IN_WINDOW));
+        // Several streams may share the memory for what is ahead, so that the largest window shrinks.
+        self.window = self.window.min(rules.max);
+        self.mark = self.ahead.max(self.next.saturating_add(rules.lead));
+        let window_end = self.mark.saturating_add(self.window);
+        let window_end = window_end - window_end.checked_rem(rules.align).unwrap_or(0);
+        self.ahead = window_end.min(end).max(self.mark);
+        (self.mark < self.ahead).then_some(self.mark..self.ahead)
+    }
+}
+
+impl<K: Copy + PartialEq> SequentialStreams<K> {
+    /// Remembers `capacity` streams, the least recently used one forgotten first.
+    #[must_use]
+    pub const fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            streams: VecDeque::new(),
+            begun: 0,
+        }
+    }
+
+    /// Returns the number of streams.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Returns whether nothing was read yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Notes a read of `range` of the file `key`, which ends at `end`.
+    pub fn on_read(&mut self, key: K, range: &Range<u64>, end: u64, rules: &WindowRules) -> Step {
+        let continues = |(of, _, window): &(K, u64, SequentialWindow)| {
+            *of == key && window.continues_at(range, rules)
+        };
+        let found = self.streams.iter().position(continues);
+        if let Some((_, stream, mut window)) = found.and_then(|at| self.streams.remove(at)) {
+            let ahead = window.advance(range, end, rules);
+            self.streams.push_front((key, stream, window));
+            return Step {
+                stream,
+                ahead,
+                evicted: None,
+            };
+        }
+        let evicted = match self.streams.len() >= self.capacity {
+            true => self.streams.pop_back().map(|(_, stream, _)| stream),
+            false => None,
+        };
+        self.begun += 1;
+        let mut window = SequentialWindow::new(range);
+        let is_trusted = range.start == 0 && range.end >= rules.trusted;
+        let ahead = is_trusted.then(|| window.ask(range, end, rules)).flatten();
+        self.streams.push_front((key, self.begun, window));
+        Step {
+            stream: self.begun,
+            ahead,
+            evicted,
+        }
+    }
+
+    /// Returns the stream of the file `key` that was read last.
+    pub fn last_of(&self, key: K) -> Option<&SequentialWindow> {
+        let found = self.streams.iter().find(|(of, _, _)| *of == key);
+        found.map(|(_, _, window)| window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    const RULES: WindowRules = WindowRules {
+        first: 128 * KIB,
+        max: 4 * MIB,
+        slack: 0,
+        proof: 0,
+        lead: 0,
+        align: 1,
+        trusted: 64 * KIB,
+    };
+
+    fn read(streams: &mut SequentialStreams<u8>, range: Range<u64>) -> Option<Range<u64>> {
+        streams.on_read(0, &range, u64::MAX, &RULES).ahead
+    }
+
+    /// Reads a file of `size` bytes in pieces of `len`. Returns what was asked for.
+    fn sequence(len: u64, size: u64, rules: &WindowRules) -> Vec<Range<u64>> {
+        let mut streams = SequentialStreams::new(8);
+        let mut asked = Vec::new();
+        let mut at = 0;
+        while at < size {
+            let end = (at + len).min(size);
+            asked.extend(streams.on_read(7_u8, &(at..end), size, rules).ahead);
+            at = end;
+        }
+        assert_eq!(streams.len(), 1);
+        asked
+    }
+
+    #[test]
+    fn windows_double_and_follow_each_other_without_a_gap() {
+        for len in [4 * KIB, 128 * KIB, MIB] {
+            let asked = sequence(len, 100 * MIB + 5, &RULES);
+            let touches = |pair: &[Range<u64>]| pair[0].end == pair[1].start;
+            assert!(asked.windows(2).all(touches), "{len}: {asked:?}");
+            assert_eq!(asked.last().unwrap().end, 100 * MIB + 5);
+            let lens: Vec<u64> = asked.iter().map(|range| range.end - range.start).collect();
+            let (_, whole) = lens.split_last().unwrap();
+            assert!(whole.is_sorted(), "{len}: {lens:?}");
+            assert_eq!(whole.last(), Some(&(4 * MIB)));
+            assert!(asked.len() < 35, "{len}: {}", asked.len());
+        }
+    }
+
+    #[test]
+    fn one_to_two_windows_are_ahead_of_a_reader() {
+        let mut streams = SequentialStreams::new(8);
+        let mut asked = 0;
+        for at in (0..64 * MIB).step_by(128 << 10) {
+            let range = at..at + 128 * KIB;
+            let step = read(&mut streams, range.clone());
+            asked = step.map_or(asked, |ahead| ahead.end);
+            let distance = asked - range.end;
+            assert!(distance <= 8 * MIB, "{distance} at {at}");
+            assert!(
+                at < 4 * MIB || distance >= 4 * MIB - 128 * KIB,
+                "{distance} at {at}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_small_read_is_no_proof_and_the_next_one_is() {
+        let mut streams = SequentialStreams::new(8);
+        assert_eq!(read(&mut streams, 0..4096), None);
+        assert_eq!(read(&mut streams, 0..4096), None, "the same again");
+        assert_eq!(read(&mut streams, 4096..8192), Some(8192..8192 + 128 * KIB));
+        assert_eq!(
+            read(&mut streams, 8192..12288).map(|ahead| ahead.start),
+            Some(8192 + 128 * KIB)
+        );
+        assert_eq!(read(&mut streams, 12288..16384), None, "before the mark");
+    }
+
+    #[test]
+    fn a_stream_is_proven_by_as_many_bytes_as_the_rules_say() {
+        let rules = WindowRules {
+            proof: 512 * KIB,
+            trusted: 512 * KIB,
+            ..RULES
+        };
+        let asked = sequence(128 * KIB, MIB, &rules);
+        assert_eq!(asked[0].start, 512 * KIB);
+        assert_eq!(sequence(512 * KIB, MIB, &rules)[0].start, 512 * KIB);
+    }
+
+    #[test]
+    fn what_another_layer_has_asked_for_is_left_out() {
+        let lead = 128 * KIB;
+        let asked = sequence(128 * KIB, 10 * MIB, &WindowRules { lead, ..RULES });
+        assert_eq!(asked[0].start, 256 * KIB);
+        assert!(asked.windows(2).all(|pair| pair[0].end == pair[1].start));
+    }
+
+    #[test]
+    fn windows_end_where_they_are_to() {
+        let rules = WindowRules {
+            first: MIB,
+            align: MIB,
+            ..RULES
+        };
+        let asked = sequence(96 * KIB, 30 * MIB, &rules);
+        assert!(asked.iter().all(|range| range.end % MIB == 0), "{asked:?}");
+        assert!(asked.windows(2).all(|pair| pair[0].end == pair[1].start));
+    }
+
+    #[test]
+    fn random_reads_ask_for_nothing_and_old_streams_are_forgotten() {
+        let mut streams = SequentialStreams::new(8);
+        let (mut at, mut evicted) = (12345_u64, 0);
+        for _ in 0..1000 {
+            at = at
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let start = at % (1 << 40);
+            let step = streams.on_read(0_u8, &(start..start + 4096), u64::MAX, &RULES);
+            assert_eq!(step.ahead, None);
+            evicted += u64::from(step.evicted.is_some());
+        }
+        assert_eq!((streams.len(), evicted), (8, 992));
+    }
+
+    #[test]
+    fn readers_of_one_file_are_streams_of_their_own() {
+        let mut streams = SequentialStreams::new(8);
+        for n in 0..10 {
+            for start in [n * MIB, 500 * MIB + n * MIB] {
+                read(&mut streams, start..start + MIB);
+            }
+        }
+        assert_eq!(streams.len(), 2);
+        assert!(
+            streams
+                .last_of(0)
+                .unwrap()
+                .still_ahead(&(510 * MIB..512 * MIB))
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn large_reads_may_arrive_in_any_order() {
+        let mut streams = SequentialStreams::new(8);
+        let mut asked = 0;
+        for n in [1, 0, 3, 2, 5, 4, 7, 6] {
+            if let Some(ahead) = read(&mut streams, n * MIB..(n + 1) * MIB) {
+                assert!(ahead.start >= asked, "nothing twice");
+                asked = ahead.end;
+            }
+        }
+        assert_eq!(streams.len(), 1);
+        assert!(asked > 10 * MIB);
+    }
+
+    #[test]
+    fn what_a_reader_has_passed_is_no_longer_ahead() {
+        let mut streams = SequentialStreams::new(8);
+        for at in (0..MIB).step_by(128 << 10) {
+            read(&mut streams, at..at + 128 * KIB);
+        }
+        let window = streams.last_of(0).unwrap();
+        assert_eq!(window.still_ahead(&(0..MIB)), None);
+        assert_eq!(window.still_ahead(&(MIB - 1..MIB + 1)), Some(MIB..MIB + 1));
+        assert_eq!(window.still_ahead(&(MIB..1 << 40)), None, "never asked for");
+        assert!(streams.last_of(1).is_none());
+    }
+
+    #[test]
+    fn nothing_is_asked_for_where_the_largest_window_is_empty() {
+        let rules = WindowRules { max: 0, ..RULES };
+        assert!(sequence(128 * KIB, 10 * MIB, &rules).is_empty());
+    }
+}

@@ -10,6 +10,7 @@ mod ahead;
 mod metadata;
 mod options;
 mod read;
+mod tuning;
 mod volume;
 
 pub use ahead::{Bulk, Taken};

@@ -8,6 +8,7 @@ use forerun_io::Pattern;
 use forerun_vfs::{BlobId, Extent, NodeId, Place, Result};
 
 use super::plan::Plan;
+use crate::read::Blocks;
 use crate::{Data, Reader};
 
 /// Of one file, what is read ahead before anybody opens it; the rest follows as it is read.
@@ -29,8 +30,7 @@ pub struct Bulk {
 #[derive(Debug)]
 struct Listed {
     node: NodeId,
-    /// Whether its blocks may be those of other files too.
-    is_shared: bool,
+    blocks: Blocks,
 }
 
 /// A file of the list that somebody took.
@@ -40,19 +40,9 @@ pub struct Taken {
     pub position: usize,
     /// The file.
     pub node: NodeId,
-    has: Ahead,
-}
-
-/// What was done for a file before it was taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Ahead {
-    /// Nothing, or only for a part of it.
-    #[default]
-    Begun,
-    /// All of it is read and decoded.
-    All,
-    /// The same, but for blocks that are its own: who reads them decodes them.
-    AllButOwn,
+    /// Whether all of it was planned.
+    is_planned: bool,
+    blocks: Blocks,
 }
 
 #[derive(Debug, Default)]
@@ -62,15 +52,15 @@ struct Progress {
     planned: usize,
     /// Bytes read ahead.
     ahead: u64,
-    /// What was done for each planned file that was not taken yet, and the bytes it cost.
-    files: VecDeque<(Ahead, u64)>,
+    /// Planned files that were not taken yet: whether all of each was planned, and its cost in bytes.
+    files: VecDeque<(bool, u64)>,
 }
 
 impl Bulk {
     pub(crate) fn new(reader: Reader, nodes: Vec<NodeId>) -> Self {
         let file = |node| Listed {
             node,
-            is_shared: true,
+            blocks: Blocks::Shared,
         };
         Self::of(reader, nodes.into_iter().map(file).collect())
     }
@@ -88,9 +78,13 @@ impl Bulk {
         };
         let file = |(at, &(place, node)): (usize, &(_, NodeId))| Listed {
             node,
-            is_shared: shares_blocks
+            blocks: match shares_blocks
                 || is_at(at.checked_sub(1), place)
-                || is_at(at.checked_add(1), place),
+                || is_at(at.checked_add(1), place)
+            {
+                true => Blocks::Shared,
+                false => Blocks::Own,
+            },
         };
         let files = places.iter().enumerate().map(file).collect();
         Self::of(reader, files)
@@ -111,9 +105,9 @@ impl Bulk {
     pub fn take(&self) -> Option<Taken> {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let position = progress.taken;
-        let node = self.files.get(position)?.node;
+        let file = self.files.get(position)?;
         progress.taken += 1;
-        let (has, cost) = progress.files.pop_front().unwrap_or_default();
+        let (is_planned, cost) = progress.files.pop_front().unwrap_or_default();
         progress.ahead = progress.ahead.saturating_sub(cost);
         progress.planned = progress.planned.max(progress.taken);
         // In large steps: half a window at a time makes large requests.
@@ -122,8 +116,9 @@ impl Bulk {
         }
         Some(Taken {
             position,
-            node,
-            has,
+            node: file.node,
+            is_planned,
+            blocks: file.blocks,
         })
     }
 
@@ -151,13 +146,11 @@ impl Bulk {
     /// # Errors
     /// As [`Reader::read`].
     pub fn read(&self, taken: &Taken, range: Range<u64>, extent: Option<&Extent>) -> Result<Data> {
-        match (taken.has, extent) {
-            (Ahead::All, Some(extent)) => self.reader.read_extent(range, extent),
-            (Ahead::AllButOwn, Some(extent)) if extent.is_whole_block() => {
-                self.reader.read_own(range, extent)
+        match extent {
+            Some(extent) if taken.is_planned => {
+                self.reader.read_extent(range, extent, taken.blocks)
             }
-            (Ahead::AllButOwn, Some(extent)) => self.reader.read_extent(range, extent),
-            (Ahead::Begun, _) | (_, None) => {
+            _ => {
                 let len = forerun_io::saturating_usize(range.end.saturating_sub(range.start));
                 self.reader.read(taken.node, range.start, len)
             }
@@ -172,14 +165,12 @@ impl Bulk {
                 break;
             };
             let size = fs.metadata(file.node).map_or(u64::MAX, |found| found.size);
-            let has = match (size <= FILE_AHEAD, file.is_shared) {
-                (false, _) => Ahead::Begun,
-                (true, true) => Ahead::All,
-                (true, false) => Ahead::AllButOwn,
-            };
+            let is_whole = size <= FILE_AHEAD;
+            // Threads that read many files keep all CPUs busy with decoding.
+            let is_left = is_whole && file.blocks == Blocks::Own;
             let before = (plan.bytes(), plan.decoded());
-            plan.add_but(fs, file.node, 0..FILE_AHEAD, MAX_GAP, &|extent| {
-                has == Ahead::AllButOwn && extent.is_whole_block()
+            plan.add(fs, file.node, 0..FILE_AHEAD, MAX_GAP, &|extent| {
+                !is_left || !extent.is_whole_block()
             });
             // What is decoded ahead must still be there when it is wanted, so that counts too. At
             // least something for each file, so that empty files do not plan the whole list.
@@ -188,7 +179,7 @@ impl Bulk {
             let cost = stored.max(decoded).max(512);
             progress.planned += 1;
             progress.ahead += cost;
-            progress.files.push_back((has, cost));
+            progress.files.push_back((is_whole, cost));
         }
         plan.coalesce(MAX_GAP);
         self.reader.start(plan);

@@ -72,24 +72,19 @@ impl Plan {
         self.runs = runs;
     }
 
-    /// Adds the extents of `range` of a file, with their blocks. What cannot be mapped is left out:
-    /// the reader that gets there will report it.
-    pub fn add(&mut self, fs: &dyn FileSystem, node: NodeId, range: Range<u64>, max_gap: u64) {
-        self.add_but(fs, node, range, max_gap, &|_| false);
-    }
-
-    /// The same, but for decoding what `is_left` to its reader.
-    pub fn add_but(
+    /// Adds the extents of `range` of a file: their requests, and the decoding of those that the pool
+    /// `decodes`. Extents that cannot be mapped are left out: the reader that gets there reports it.
+    pub fn add(
         &mut self,
         fs: &dyn FileSystem,
         node: NodeId,
         range: Range<u64>,
         max_gap: u64,
-        is_left: &dyn Fn(&Extent) -> bool,
+        decodes: &dyn Fn(&Extent) -> bool,
     ) {
         let _left_to_the_reader = fs.map(node, range.clone(), &mut |extent| {
             match extent.place {
-                Place::Encoded { block, .. } if is_left(&extent) => {
+                Place::Encoded { block, .. } if !decodes(&extent) => {
                     self.want(block.blob, block.stored(), None, max_gap);
                 }
                 Place::Zero | Place::Inline(_) => {}
@@ -153,7 +148,14 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
         .min(moves.stored.segments.budget() / 2)
         .max(geometry.block());
     for mut run in plan.runs {
+        let Ok(len) = moves.stored.len(run.blob) else {
+            continue;
+        };
         run.blocks.retain(|block| moves.decoded.plan(block));
+        if !moves.pool.has_threads() {
+            // Readers find what to read in large requests, and decode all of it.
+            moves.decoded.leave(&run.blocks);
+        }
         if !run.plain {
             // What is decoded already, or about to be, need not be read again.
             let starts = run.blocks.iter().map(|block| block.offset);
@@ -163,9 +165,6 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
             };
             run.range = start..end;
         }
-        let Ok(len) = moves.stored.len(run.blob) else {
-            continue;
-        };
         let stored = &moves.stored;
         if plan.pattern == Pattern::Once {
             run.range = whole_pages(&run.range);
@@ -187,6 +186,8 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
                 decode_each(&worker, blocks);
             });
         }
+        // Blocks past the end of the source, or in segments that were there already.
+        moves.decoded.leave(&run.blocks);
     }
 }
 

@@ -45,6 +45,11 @@ impl Pool {
         }
     }
 
+    /// Returns whether there is a thread that runs jobs.
+    pub fn has_threads(&self) -> bool {
+        self.queues().is_some()
+    }
+
     fn queues(&self) -> Option<&Queues> {
         self.queues.get_or_init(|| start(self.threads)).as_ref()
     }

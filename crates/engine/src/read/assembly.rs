@@ -23,13 +23,13 @@ enum MapError {
     ShortInline { have: usize, want: usize },
 }
 
-/// Who decodes the blocks of a read.
+/// What is known of the blocks of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// Whoever comes first; they are kept for others.
+    /// Other reads may want them: they are kept.
     Shared,
-    /// This read, where it wants all of one: nobody else does, or was asked to.
-    Left,
+    /// No other read wants one that this read wants all of: it is decoded into the answer.
+    Own,
 }
 
 /// Collects the bytes of `range`, in order.
@@ -136,9 +136,11 @@ impl<'a> Assembly<'a> {
         let skip = self.at - start;
         let to = end.min(self.range.end);
         let whole = self.at == self.range.start && to == self.range.end;
+        let is_own =
+            self.blocks == Blocks::Own && extent.is_whole_block() && skip == 0 && to == end;
         if whole
             && matches!(self.target, Target::Undecided)
-            && let Some(data) = self.without_copy(&extent.place, skip)?
+            && let Some(data) = self.without_copy(&extent.place, skip, is_own)?
         {
             self.target = Target::Whole(data);
             self.at = to;
@@ -146,15 +148,13 @@ impl<'a> Assembly<'a> {
         }
         let part =
             saturating_usize(self.at - self.range.start)..saturating_usize(to - self.range.start);
-        let is_own =
-            self.blocks == Blocks::Left && extent.is_whole_block() && skip == 0 && to == end;
         self.fill(&extent.place, skip, part, is_own)?;
         self.at = to;
         Ok(())
     }
 
     /// The whole range as a part of one block, where it is one.
-    fn without_copy(&self, place: &Place, skip: u64) -> Result<Option<Data>> {
+    fn without_copy(&self, place: &Place, skip: u64, is_own: bool) -> Result<Option<Data>> {
         let len = self.range.end - self.range.start;
         match place {
             Place::Stored { blob, offset } => {
@@ -165,6 +165,10 @@ impl<'a> Assembly<'a> {
                     return Ok(None);
                 };
                 Ok(self.moves.stored.slice(*blob, &(start..end), Use::Serve))
+            }
+            Place::Encoded { block, .. } if is_own && self.moves.decoded.take(block) => {
+                let bytes = self.moves.decoded.once(block, &self.moves.stored)?;
+                Ok(Some(bytes))
             }
             Place::Encoded { block, skip: first } => {
                 let bytes = self.moves.decoded.get(block, &self.moves.stored)?;
@@ -215,7 +219,7 @@ impl<'a> Assembly<'a> {
                 let at = offset.saturating_add(skip);
                 return moves.stored.read(*blob, at, out, Use::Serve);
             }
-            Place::Encoded { block, .. } if is_own => {
+            Place::Encoded { block, .. } if is_own && moves.decoded.take(block) => {
                 return moves.decoded.once_into(block, &moves.stored, out);
             }
             Place::Encoded { block, skip: first } => {

@@ -5,7 +5,7 @@
 //! first, and their memory, still warm, takes the next ones: page faults for fresh memory cost about
 //! as much as decoding LZ4 does.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forerun_io::{BlockCache, BlockKey, EventKind, Limits, Lookup, saturating_usize, u64_from};
 use forerun_vfs::{Bound, Corrupt, EncodedBlock, Error, Result};
 
+use super::claims::Claims;
 use super::in_flight::InFlight;
 use super::stored::{Stored, Use};
 use crate::Data;
@@ -29,19 +30,12 @@ const IN_FLIGHT: u64 = 4;
 /// Blocks served to the end that are remembered at the most.
 const SPENT: usize = 1 << 16;
 
-/// Blocks served to the end.
-#[derive(Default)]
-struct Spent {
-    /// Those that may still be in the cache, the oldest first.
-    kept: VecDeque<BlockKey>,
-    /// Those that were dropped: a job that was to decode one ahead comes too late.
-    dropped: HashSet<BlockKey>,
-}
-
 /// The decode cache.
 pub struct Decoded {
     cache: BlockCache<Error, Block>,
-    spent: Mutex<Spent>,
+    claims: Claims,
+    /// Blocks served to the end that may still be in the cache, the oldest first.
+    served: Mutex<VecDeque<BlockKey>>,
     /// Bytes in the cache from which on blocks served to the end are dropped.
     comfortable: u64,
     in_flight: InFlight,
@@ -79,7 +73,8 @@ impl Decoded {
         let cache = BlockCache::new(budget, TYPICAL_BLOCK);
         Self {
             cache,
-            spent: Mutex::default(),
+            claims: Claims::default(),
+            served: Mutex::default(),
             comfortable: budget / COMFORTABLE,
             in_flight: InFlight::new(budget / IN_FLIGHT),
             format,
@@ -92,32 +87,45 @@ impl Decoded {
         self.format
     }
 
-    /// Returns whether a block that is being planned has to be decoded ahead.
+    /// Plans to decode a block ahead. Returns whether that takes a job.
     pub fn plan(&self, block: &EncodedBlock) -> bool {
-        self.lock_spent().dropped.remove(&block.key());
-        !self.cache.contains(block.key())
+        !self.cache.contains(block.key()) && self.claims.plan(block.key())
     }
 
-    /// Decodes a planned block, unless somebody has done so since, and perhaps is done with it.
-    pub fn decode_ahead(&self, block: &EncodedBlock, stored: &Stored) {
-        let key = block.key();
-        if !self.cache.contains(key) && !self.lock_spent().dropped.contains(&key) {
-            // The reader that needs the block gets the error when it comes to it.
-            let _left_to_the_reader = self.get(block, stored);
+    /// Leaves planned blocks without a job to their readers.
+    pub fn leave(&self, blocks: &[EncodedBlock]) {
+        for block in blocks {
+            self.claims.take(block.key());
         }
     }
 
-    fn lock_spent(&self) -> MutexGuard<'_, Spent> {
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Runs the job of a planned block, unless a reader was faster.
+    pub fn decode_ahead(&self, block: &EncodedBlock, stored: &Stored) {
+        self.claims.work(block.key(), || {
+            // The reader that needs the block gets the error when it comes to it.
+            let _left_to_the_reader = self.get(block, stored);
+        });
+    }
+
+    /// Claims a block for a reader that will decode it into its answer. Returns false where the block
+    /// is in the cache, or on its way there.
+    pub fn take(&self, block: &EncodedBlock) -> bool {
+        // In this order: a job that is done has put the block into the cache.
+        self.claims.take(block.key()) && !self.cache.contains(block.key())
+    }
+
+    fn lock_served(&self) -> MutexGuard<'_, VecDeque<BlockKey>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The decoded bytes, decoded by this call unless that was done or is under way. A block that
     /// does not decode is not kept.
     pub fn get(&self, block: &EncodedBlock, stored: &Stored) -> Result<Block> {
         let observer = stored.observer();
-        let (bytes, lookup) = self
-            .cache
-            .get_or_load(block.key(), || self.decode(block, stored))?;
+        let (bytes, lookup) = self.cache.get_or_load(block.key(), || {
+            let _is_its_job_or_takes_it = self.claims.take(block.key());
+            self.decode(block, stored)
+        })?;
         let kind = match lookup {
             Lookup::Hit => EventKind::CacheHit,
             Lookup::Loaded => EventKind::CacheMiss,
@@ -126,16 +134,14 @@ impl Decoded {
         Ok(bytes)
     }
 
-    /// The decoded bytes for their only reader: neither looked for among what is kept, nor kept. On
-    /// the way through the cache they would go to memory that no CPU has at hand, and push out what
-    /// others share.
+    /// Decodes a block that the caller has [taken](Self::take), and keeps it nowhere: on the way through
+    /// the cache it would go to memory that is in no CPU's cache, and evict what others share.
     pub fn once(&self, block: &EncodedBlock, stored: &Stored) -> Result<Data> {
         note_once(block, stored);
         Ok(self.decode(block, stored)?.into_data())
     }
 
-    /// The same, for a block whose decoded length is known: decoded to where its reader wants it,
-    /// `out`, which is as long.
+    /// Decodes such a block of known length into `out`, which is as long.
     pub fn once_into(&self, block: &EncodedBlock, stored: &Stored, out: &mut [u8]) -> Result<()> {
         self.check_limit(block)?;
         note_once(block, stored);
@@ -150,22 +156,18 @@ impl Decoded {
         if before >= len || before + bytes < len {
             return;
         }
-        let mut spent = self.lock_spent();
-        spent.kept.push_back(block.key);
+        let mut served = self.lock_served();
+        served.push_back(block.key);
         // One that went in takes two out, until there is room again; what the cache has dropped by
         // itself goes from the list the same way.
         for _ in 0..2 {
-            if self.cache.bytes() <= self.comfortable && spent.kept.len() < SPENT {
+            if self.cache.bytes() <= self.comfortable && served.len() < SPENT {
                 break;
             }
-            let Some(key) = spent.kept.pop_front() else {
+            let Some(key) = served.pop_front() else {
                 break;
             };
             self.cache.remove(key);
-            if spent.dropped.len() >= SPENT {
-                spent.dropped.clear();
-            }
-            spent.dropped.insert(key);
         }
     }
 

@@ -3,6 +3,7 @@
 mod assembly;
 mod blobs;
 mod buffer;
+mod claims;
 mod data;
 mod decoded;
 mod in_flight;
@@ -10,6 +11,7 @@ mod reader;
 mod segment;
 mod stored;
 
+pub use assembly::Blocks;
 pub use data::Data;
 pub use reader::{Moves, Reader};
 pub use segment::wait_slice;

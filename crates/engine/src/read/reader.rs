@@ -17,14 +17,11 @@ use crate::ahead::first_place;
 use crate::ahead::{self, Plan};
 use crate::ahead::{MAX_GAP, TreeAhead};
 use crate::metadata::{Searched, XattrScan};
+use crate::tuning::{LONG_READ, READS_IN_FLIGHT};
 use crate::{Bulk, Data, EngineOptions, MetadataSource};
 
 /// Most that is held of what was read ahead, whatever the budget for all.
 const AHEAD_BUDGET: u64 = 32 << 20;
-
-/// Pieces of a file that the kernel asks for at the same time while it reads ahead of a process: so
-/// many CPUs are kept busy by those who answer.
-const ANSWERERS: usize = 4;
 
 /// Reads files of one image. Cheap to clone; used from many threads at once.
 #[derive(Clone)]
@@ -42,10 +39,11 @@ struct Inner {
     metadata: Arc<MetadataSource>,
     moves: Arc<Moves>,
     streams: Streams,
-    prefetched: Once,
-    /// Whether those who read one file side by side keep all CPUs busy, and each block is wanted
-    /// once: then the pool need not decode for them.
+    /// Whether several files may have parts of one block.
+    shares_blocks: bool,
+    /// Whether the threads of a mount that answer long reads keep all CPUs busy with decoding.
     readers_suffice: bool,
+    prefetched: Once,
     options: EngineOptions,
     limits: Limits,
 }
@@ -115,9 +113,10 @@ impl Reader {
             xattrs,
             metadata,
             moves: Arc::new(moves),
-            streams: Streams::new(window, geometry.max_request()),
+            streams: Streams::new(window),
+            shares_blocks: volume.shares_blocks,
+            readers_suffice: options.pool_threads() <= READS_IN_FLIGHT,
             prefetched: Once::new(),
-            readers_suffice: options.pool_threads() <= ANSWERERS && !volume.shares_blocks,
             options,
             limits,
         };
@@ -339,20 +338,16 @@ impl Reader {
         Bulk::by_place(self.clone(), nodes)
     }
 
-    /// `range` of a file, which lies in this extent of it.
-    pub(crate) fn read_extent(&self, range: Range<u64>, extent: &Extent) -> Result<Data> {
-        let mut assembly = Assembly::new(&self.inner.moves, range, Blocks::Shared);
+    /// Reads `range` of a file, which lies in this extent of it.
+    pub(crate) fn read_extent(
+        &self,
+        range: Range<u64>,
+        extent: &Extent,
+        blocks: Blocks,
+    ) -> Result<Data> {
+        let mut assembly = Assembly::new(&self.inner.moves, range, blocks);
         let _said_by_finish = assembly.add(extent.clone());
         Ok(self.served(assembly.finish()?))
-    }
-
-    /// The same where the extent is a whole block that nobody else reads.
-    pub(crate) fn read_own(&self, range: Range<u64>, extent: &Extent) -> Result<Data> {
-        let (Place::Encoded { block, .. }, true) = (&extent.place, extent.logical == range) else {
-            return self.read_extent(range, extent);
-        };
-        let moves = &self.inner.moves;
-        Ok(self.served(moves.decoded.once(block, &moves.stored)?))
     }
 
     /// Bytes that a bulk stream keeps ahead.
@@ -417,20 +412,20 @@ impl Reader {
             });
         }
         let inner = &self.inner;
-        let may_leave = inner.readers_suffice && inner.moves.stored.is_kept_above();
-        let noted = inner.streams.on_read(node, &range, size, may_leave);
-        if let Some(begun) = noted.begun {
+        // The kernel keeps the pages of a long read: no other read wants its blocks.
+        let is_long = range.end - range.start >= LONG_READ;
+        let is_kept = inner.moves.stored.is_kept_above();
+        let blocks = match is_long && is_kept && !inner.shares_blocks {
+            true => Blocks::Own,
+            false => Blocks::Shared,
+        };
+        if let Some(claim) = inner.streams.on_read(node, &range, size) {
             let mut plan = Plan::new(Pattern::Forward);
-            plan.add_but(self.fs(), node, begun.range.clone(), 0, &|extent| {
-                let is_left = |left| extent.logical.start >= left;
-                begun.left.is_some_and(is_left) && extent.is_whole_block()
+            plan.add(self.fs(), node, claim.range.clone(), 0, &|extent| {
+                blocks == Blocks::Shared || !inner.readers_suffice || !extent.is_whole_block()
             });
             self.start(plan);
         }
-        let blocks = match noted.is_left {
-            true => Blocks::Left,
-            false => Blocks::Shared,
-        };
         Ok((range, blocks))
     }
 

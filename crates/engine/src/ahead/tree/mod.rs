@@ -275,7 +275,7 @@ impl TreeAhead {
             }
             let size = fs.metadata(node).map_or(0, |metadata| metadata.size);
             let cost = size.clamp(MIN_COST, FILE_AHEAD);
-            plan.add(fs, node, 0..FILE_AHEAD, MAX_GAP);
+            plan.add(fs, node, 0..FILE_AHEAD, MAX_GAP, &|_| true);
             planned.push((node, cost));
             room = room.saturating_sub(cost);
         }

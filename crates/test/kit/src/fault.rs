@@ -2,7 +2,7 @@
 //!
 //! Everything is deterministic: reads are counted from 0 in the order in which they arrive, and a
 //! slow read waits for a [`Gate`] that the test opens; nothing sleeps. A failed read leaves garbage
-//! in the buffer, so that whoever uses the bytes of a failed read is found out.
+//! in the buffer, which exposes callers that use the bytes of a failed read.
 
 use std::io;
 use std::ops::Range;
@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use forerun_io::{ReadAt, u64_from};
 
-/// What a buffer holds after a read that failed.
+/// The byte that fills a buffer after a read that failed.
 const GARBAGE: u8 = 0xA5;
 /// After this long, what a test waits for will not come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What goes wrong.
+/// One planned fault.
 #[derive(Clone, Debug)]
 enum Fault {
     /// The n-th read fails with EIO.

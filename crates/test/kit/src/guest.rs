@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use crate::{require, temp_dir, workspace_root};
 
-/// What the guest needs of the host.
+/// Programs of the host that the guest needs.
 const PROGRAMS: &[&str] = &["qemu-system-x86_64", "busybox", "cpio", "modprobe"];
 
 /// A run of a shell script in a guest. The images become its block devices `/dev/vda`, `/dev/vdb`

@@ -1,4 +1,4 @@
-//! What the tests of forerun are made of.
+//! Building blocks of the tests of forerun.
 //!
 //! - [`fault`]: sources that fail, are short or are slow at a chosen read;
 //! - [`stalled`]: a source of which one part does not come until it is released;
@@ -20,7 +20,7 @@
 //! - [`powercut`]: every state that a crash may leave of a volume, and what it must show;
 //! - [`exfat_judge`]: a checker of exFAT volumes that shares nothing with the driver;
 //! - [`children`]: programs that tests start, without disturbing the locks and mounts of the tests beside them;
-//! - [`unmount()`], patient with whoever looks at mounts;
+//! - [`unmount()`], which retries while other programs keep the mount busy;
 //! - [`servers`]: a web server, a registry and an object store, started on the loopback interface;
 //! - [`fault_proxy`]: a link of chosen latency and bandwidth to any of them, which fails as it is told;
 //! - [`memory_group`]: control groups with a memory limit, to run programs in;

@@ -10,9 +10,9 @@ use crate::children;
 /// How long others may keep a mount busy.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs umount(8) until it succeeds: whoever looks at all mounts of a machine, as a file manager
-/// or another test does, keeps each of them busy for a moment. A mount that stays busy is detached,
-/// so that what follows is not about it. Gives whether it ended as it should.
+/// Runs umount(8) until it succeeds. A program that looks at all mounts of a machine, such as a
+/// file manager or another test, keeps each of them busy for a moment. A mount that stays busy is
+/// detached, so that it does not disturb what follows. Returns whether umount(8) succeeded.
 ///
 /// # Panics
 /// Where umount(8) cannot be run.

@@ -12,7 +12,7 @@ use crate::MemImage;
 pub struct Opened {
     /// The reader.
     pub reader: Reader,
-    /// What happened, as far as the log has room.
+    /// The events, as far as the log has room.
     pub events: Arc<EventLog>,
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use forerun_io::{BlockDevice, MemoryDevice, ReadAt};
 
-/// What the panic says.
+/// The message of the panic.
 pub const ON_PURPOSE: &str = "the device panics on purpose";
 
 /// Counts requests down to one that panics. Only that one does: the device works again after it.

@@ -1,4 +1,4 @@
-//! What a test needs of the machine it runs on.
+//! Requirements of a test on the machine that it runs on.
 //!
 //! A test that needs root, a program or FUSE asks here first and returns if it may not go on. On a
 //! developer's machine that prints a loud line; in CI, where the environment has `CI` set, it fails:

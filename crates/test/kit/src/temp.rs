@@ -89,7 +89,7 @@ pub fn forerun_binary() -> &'static Path {
     })
 }
 
-/// Waits until something has happened that nobody tells of.
+/// Polls `holds` until it is true, for conditions without a notification.
 ///
 /// # Panics
 /// If it has not within a minute.

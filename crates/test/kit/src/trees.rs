@@ -99,7 +99,7 @@ pub fn changed(len: u32) -> Vec<(Tree, &'static str)> {
     trees
 }
 
-/// What a directory of the host holds, with its extended attributes.
+/// Scans a directory of the host, with its extended attributes.
 ///
 /// # Panics
 /// Where it cannot be read.

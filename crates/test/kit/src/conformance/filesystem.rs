@@ -1,4 +1,4 @@
-//! What every driver must do on a sound image.
+//! The conformance suite of drivers, for sound images.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -171,8 +171,8 @@ fn check_reports_nothing(fs: &dyn FileSystem, nodes: impl Iterator<Item = NodeId
     }
 }
 
-/// Ids come from whoever holds the mount: any number may arrive. Some may name a node by accident,
-/// but none may panic, and one past every image is always stale.
+/// Passes ids that the driver never gave out: users of a mount can send any number. Some may name
+/// a node by accident, but none may panic, and one past every image is always stale.
 fn garbage_ids(fs: &dyn FileSystem, nodes: &BTreeMap<NodeId, Metadata>) {
     let near = nodes
         .keys()

@@ -1,4 +1,4 @@
-//! What every source must do.
+//! The conformance suite of sources.
 
 use std::io::ErrorKind;
 use std::thread;

@@ -1,4 +1,4 @@
-//! What every driver of volumes that can be changed must do.
+//! The conformance suite of drivers whose volumes can be changed.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

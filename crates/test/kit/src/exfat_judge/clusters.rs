@@ -1,4 +1,4 @@
-//! The FAT, and who owns each cluster (sections 4.1 and 7.1.5).
+//! The FAT, and the owner of each cluster (sections 4.1 and 7.1.5).
 
 use forerun_io::{ReadAt, saturating_usize, u64_from};
 
@@ -13,7 +13,8 @@ pub(super) struct Clusters<'a> {
     fat: Vec<u8>,
     /// Whether something owns the cluster, from number 2 on.
     owned: Vec<bool>,
-    /// What has chains that go on behind their length, how long they should be, and where they go.
+    /// Chains that continue after their last cluster: the owner, how many clusters it should have, and
+    /// the FAT entry that follows them.
     longer: Vec<(String, u64, u32)>,
 }
 
@@ -128,7 +129,7 @@ impl<'a> Clusters<'a> {
         next == END
     }
 
-    /// What the bitmap says against who owns what.
+    /// Compares the bitmap with the owners of the clusters, and records the differences.
     pub(super) fn compare(&self, bitmap: &[u8], findings: &mut Vec<Finding>) {
         let mut free = Vec::new();
         let mut leaked = Vec::new();

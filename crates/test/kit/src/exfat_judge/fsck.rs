@@ -11,7 +11,7 @@ use forerun_io::u64_from;
 use crate::powercut::{SECTOR, Snapshot};
 use crate::{TempDir, require, temp_dir};
 
-/// What `fsck.exfat` says of a volume.
+/// The verdict of `fsck.exfat` on a volume.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// Whether it calls the volume clean.
@@ -56,7 +56,7 @@ impl Fsck {
         })
     }
 
-    /// What `fsck.exfat -n` finds wrong.
+    /// Runs `fsck.exfat -n`, which must find nothing wrong.
     ///
     /// # Errors
     /// Its words.
@@ -71,7 +71,7 @@ impl Fsck {
         }
     }
 
-    /// What `fsck.exfat -n` says.
+    /// Runs `fsck.exfat -n` and returns its verdict.
     ///
     /// # Panics
     /// Where the file cannot be written or the program does not start.

@@ -2,7 +2,7 @@
 //!
 //! Written from the published specification alone, plainly: the FAT and the bitmap are read whole,
 //! the tree is walked, and every cluster gets its owners. It finds what `fsck.exfat` finds, and
-//! clusters that nobody owns besides. It repairs nothing, and knows one FAT and one bitmap only.
+//! also clusters without an owner. It repairs nothing, and knows one FAT and one bitmap only.
 
 mod boot;
 mod clusters;
@@ -20,21 +20,21 @@ pub use boot::Geometry;
 use clusters::Clusters;
 pub use fsck::{Fsck, Said};
 
-/// What a finding means for whoever owns the volume.
+/// How much a finding matters to the owner of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Clusters that are marked and that nobody owns: space lost, nothing else.
+    /// Clusters that are marked and have no owner: space lost, nothing else.
     Leak,
     /// Entries that no system reads: the last of a set whose first are gone.
     Stale,
-    /// Marked clusters that nobody else owns hang on the end of a chain that has all it should have:
-    /// space lost. Readers do not come there; `fsck.exfat` cuts the chain, and calls that corrupt.
+    /// Marked clusters without another owner follow the end of a complete chain: space lost. Readers
+    /// do not come there; `fsck.exfat` cuts the chain, and calls that corrupt.
     Excess,
     /// The volume contradicts itself.
     Repair,
 }
 
-/// What was found.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
     /// A field or checksum of a boot region.
@@ -64,7 +64,7 @@ pub enum What {
     Length,
     /// A chain that ends early, nowhere, or in clusters that are free or others'.
     Chain,
-    /// A chain that ends late, in marked clusters that nobody else owns.
+    /// A chain that ends late, in marked clusters that have no other owner.
     LongChain,
     /// A cluster with two owners.
     CrossLink,
@@ -78,7 +78,7 @@ pub enum What {
 }
 
 impl What {
-    /// What it means.
+    /// Returns how much it matters.
     #[must_use]
     pub const fn class(self) -> Class {
         match self {
@@ -138,7 +138,7 @@ pub struct Node {
     pub contiguous: bool,
 }
 
-/// What is known of a volume.
+/// The state of a volume.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Whether VolumeDirty is set.
@@ -153,7 +153,7 @@ pub struct Report {
     pub nodes: Vec<Node>,
     /// Clusters that the bitmap marks.
     pub allocated: u32,
-    /// What is wrong.
+    /// Everything that is wrong.
     pub findings: Vec<Finding>,
 }
 

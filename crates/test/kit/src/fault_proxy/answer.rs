@@ -10,7 +10,7 @@ use super::link::SLICE;
 use super::shared::{Shared, Ticket};
 use super::{Exchange, Fault};
 
-/// What becomes of the connection after an answer.
+/// The state of the connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The next request may come.
@@ -30,7 +30,7 @@ pub struct Answer<'a> {
     pub shared: &'a Shared,
     /// Where it goes.
     pub client: &'a TcpStream,
-    /// What it answers, with the fault.
+    /// The request that it answers, with the fault.
     pub request: &'a Exchange,
     /// Where it is noted.
     pub ticket: Ticket,

@@ -11,7 +11,7 @@ use super::link::SLICE;
 use super::shared::{Shared, Ticket};
 use super::{Exchange, Fault};
 
-/// What a connection to the server and to the client have: buffered reading.
+/// The buffered reader of a connection, to the server or to the client.
 pub type Reader<'a> = BufReader<&'a TcpStream>;
 
 /// Serves the requests of a connection until it ends.
@@ -20,7 +20,7 @@ pub fn serve(shared: &Shared, stream: TcpStream, number: usize) {
     let Some(client) = shared.keep(stream) else {
         return;
     };
-    // An error is the end of the connection, whoever ended it: the client sees that.
+    // An error from either side ends the connection; the client sees that.
     let end = requests(shared, &client, number, accepted).unwrap_or(End::Close);
     match end {
         End::Reset => reset(&client),

@@ -1,4 +1,4 @@
-//! What can go wrong with an answer, and who chooses.
+//! The faults of an answer, and how a test chooses them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -75,7 +75,7 @@ pub enum Fault {
         /// Where.
         location: String,
     },
-    /// What is not HTTP, and the end of the connection.
+    /// Bytes that are not HTTP, then the end of the connection.
     Garbage,
 }
 
@@ -92,7 +92,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// What is to happen to a request.
+    /// Returns the fault for a request.
     pub fn of(&self, request: &Exchange) -> Option<Fault> {
         let by_number = self.at.get(&request.number).cloned();
         by_number.or_else(|| self.choose.as_ref()?(request))

@@ -177,7 +177,7 @@ impl Body {
         if self.framing == Framing::Chunked && self.left == 0 {
             self.left = chunk_len(from)?;
             if self.left == 0 {
-                // Trailers, which nobody needs.
+                // Trailers, which the proxy drops.
                 while line(from)?.is_some_and(|line| !line.is_empty()) {}
                 self.ended = true;
                 return Ok(0);

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a link is like.
+/// The latency and the bandwidth of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// The time from a request to the first byte of its answer, and what a new connection takes.
@@ -97,7 +97,7 @@ mod tests {
         for _ in 0..4 {
             sent(1000, start);
         }
-        // Then each byte takes its time, whoever sends it, and lost time is caught up with.
+        // Then each byte takes its time, and a sender that was late catches up.
         assert_eq!(sent(1000, start), Duration::from_millis(1));
         assert_eq!(sent(2000, start), Duration::from_millis(3));
         let late = start + Duration::from_millis(7);

@@ -1,4 +1,4 @@
-//! What passed through the proxy.
+//! The log of what passed through the proxy.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,9 +14,9 @@ pub struct Exchange {
     pub connection: usize,
     /// GET, HEAD and so on.
     pub method: String,
-    /// What was asked for, without the query.
+    /// The path in the request, without the query.
     pub path: String,
-    /// What follows `?`.
+    /// The query: the text after `?`.
     pub query: String,
     /// First and last byte asked for; no last byte where the range is open.
     pub range: Option<(u64, Option<u64>)>,
@@ -28,7 +28,7 @@ pub struct Exchange {
     pub start: u64,
     /// Bytes of the body that the client was sent.
     pub sent: u64,
-    /// What was done to it.
+    /// The fault that its answer got.
     pub fault: Option<Fault>,
     /// Whether all was sent that was to be.
     pub finished: bool,
@@ -71,7 +71,7 @@ impl Log {
         self.entries.iter().map(|entry| entry.sent).sum()
     }
 
-    /// Those about one path.
+    /// Returns the requests for one path.
     pub fn of<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Exchange> {
         self.entries.iter().filter(move |entry| entry.path == path)
     }

@@ -120,7 +120,7 @@ impl FaultProxy {
         self.shared.set_network(network, self.port);
     }
 
-    /// What was asked and answered so far.
+    /// Returns the requests and answers so far.
     #[must_use]
     pub fn log(&self) -> Log {
         self.shared.log()
@@ -170,7 +170,7 @@ fn accept(shared: &Arc<Shared>, mut listener: TcpListener, port: u16) {
     }
 }
 
-/// The same port, which nobody is given by chance: see [`listen`].
+/// Listens on the same port again. The kernel gives it to no other process by chance: see [`listen`].
 fn listen_again(port: u16) -> TcpListener {
     for _ in 0..500 {
         if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {

@@ -1,4 +1,4 @@
-//! What the connections of a proxy have in common.
+//! State that the connections of a proxy share.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};

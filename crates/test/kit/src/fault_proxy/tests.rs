@@ -11,7 +11,7 @@ use crate::servers::Nginx;
 use crate::{TempDir, temp_dir};
 
 const LEN: usize = 3_000_000;
-/// What no test waits for longer.
+/// The longest wait of a test.
 const LIMIT: Duration = Duration::from_secs(20);
 
 struct Setup {

@@ -61,13 +61,13 @@ impl MemFsBuilder {
         self
     }
 
-    /// What `volume` answers; the length of the image is filled in.
+    /// Sets what `volume` answers; the length of the image is filled in.
     pub fn volume(&mut self, volume: VolumeInfo) -> &mut Self {
         self.volume = volume;
         self
     }
 
-    /// What `metadata_ranges` answers.
+    /// Sets what `metadata_ranges` answers.
     pub fn metadata_ranges(&mut self, ranges: Vec<Range<u64>>) -> &mut Self {
         self.metadata_ranges = ranges;
         self

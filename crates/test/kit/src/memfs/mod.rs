@@ -49,7 +49,7 @@ pub enum Piece {
     },
 }
 
-/// What [`MemFsBuilder::build`] gives.
+/// The result of [`MemFsBuilder::build`].
 #[derive(Clone, Debug)]
 pub struct MemImage {
     /// The driver.
@@ -87,7 +87,7 @@ struct Node {
     damaged: bool,
 }
 
-/// What a piece reads as.
+/// The expected contents of a piece of a file.
 #[derive(Clone, Debug)]
 struct Content {
     logical: Range<u64>,
@@ -125,7 +125,7 @@ impl Node {
 }
 
 impl MemFs {
-    /// What `range` of a file must read as, clamped to its size.
+    /// Returns the expected contents of `range` of a file, clamped to its size.
     ///
     /// # Panics
     /// For a node that does not exist.

@@ -92,7 +92,7 @@ impl MemVolume {
         self
     }
 
-    /// What it was opened on.
+    /// Returns the device that it was opened on.
     #[must_use]
     pub fn device(&self) -> Arc<dyn BlockDevice> {
         Arc::clone(&self.device)

@@ -18,7 +18,7 @@ use super::{
 /// When a volume is judged as it lies on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The power failed, and nobody has opened it.
+    /// The power failed, and the volume has not been opened since.
     Cut,
     /// After that it was opened, read and synced.
     Recovered,
@@ -27,7 +27,7 @@ pub enum Moment {
 /// Says what is wrong with a volume as it lies on the device; where it can read the tree, that too.
 pub type Check<'a> = dyn Fn(&Snapshot, Moment) -> Result<Option<Found>, String> + Sync + 'a;
 
-/// What is judged.
+/// The driver under test, and its judge.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// Opens a volume for change.
@@ -70,11 +70,11 @@ impl Default for Campaign {
 pub struct Bad {
     /// Name of the scene.
     pub scene: String,
-    /// What was done.
+    /// The operations before the crash.
     pub workload: Workload,
-    /// What of it reached the device.
+    /// The writes that reached the device.
     pub crash: String,
-    /// What is wrong with that.
+    /// The defect of this state.
     pub reason: String,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for Bad {
     }
 }
 
-/// What came of it.
+/// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Workloads run.
@@ -332,7 +332,7 @@ impl<'a> Judge<'a> {
         self.open(state).map(|(found, _)| found)
     }
 
-    /// What the driver shows, and the volume after the driver has synced it.
+    /// Opens a state, and returns what the driver shows and the volume after the driver has synced it.
     fn open(&self, state: &Snapshot) -> Result<(Found, Snapshot), String> {
         let device = Arc::new(state.device());
         let fs = self

@@ -87,7 +87,7 @@ struct Search<'a> {
     /// Nodes of the names so far.
     assigned: Vec<Id>,
     used: BTreeSet<Id>,
-    /// What stopped the longest attempt.
+    /// How many names the longest attempt had assigned, and why it stopped.
     complaint: (usize, String),
 }
 

@@ -35,7 +35,7 @@ const METADATA: u64 = 16;
 /// A single request of more is damage of the log.
 const LONGEST: u64 = 1 << 30;
 
-/// What a log may be wrong in.
+/// The reasons why a log cannot be read.
 #[derive(Debug)]
 pub enum LogError {
     /// It could not be read.
@@ -110,7 +110,7 @@ fn entry(out: &mut dyn Write, fields: [u64; 3], mark: &[u8]) -> io::Result<()> {
     out.write_all(&sector)
 }
 
-/// Reads a log. What a discard leaves is garbage that nobody wrote.
+/// Reads a log. A discarded range reads as garbage that no writer wrote.
 ///
 /// # Errors
 /// [`LogError`]; a log that ends early is an error of reading.

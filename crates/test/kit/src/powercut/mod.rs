@@ -1,4 +1,4 @@
-//! Power cuts: every state a crash may leave on a device, and who judges them.
+//! Power cuts: every state that a crash may leave on a device, and how the states are judged.
 //!
 //! A workload runs on a [`Recorder`], which keeps each write and flush as a [`Trace`]. A device may
 //! lose any part of what was not flushed, so [`crashes`] rebuilds from the trace what it may hold

@@ -20,7 +20,7 @@ pub(super) struct Node {
 
 pub(super) type State = BTreeMap<Id, Arc<Node>>;
 
-/// What an operation makes durable when it is acknowledged.
+/// The part of the tree that an operation makes durable when it is acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Promise {
     Nothing,

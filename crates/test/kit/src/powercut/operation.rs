@@ -80,9 +80,9 @@ pub enum Operation {
     },
     /// Another name, in the place of what has it.
     Rename {
-        /// What it is called.
+        /// The present name.
         from: Place,
-        /// What it is to be called.
+        /// The new name.
         to: Place,
     },
     /// Removes a file.

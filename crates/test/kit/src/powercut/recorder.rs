@@ -9,7 +9,7 @@ use forerun_io::{BlockDevice, ReadAt, saturating_usize, u64_from};
 
 use super::SECTOR;
 
-/// What a discarded sector reads as: nobody's bytes.
+/// The byte that fills a discarded sector; no writer writes it.
 const DISCARDED: u8 = 0xDB;
 
 /// Where in a workload a mark stands.
@@ -28,11 +28,11 @@ pub enum Stage {
 pub struct Mark {
     /// Number of the operation in its workload.
     pub operation: u32,
-    /// What happened.
+    /// The stage that the operation has reached.
     pub stage: Stage,
 }
 
-/// What reached the device.
+/// An entry of a trace: a request that reached the device, a mark or a remark.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Event {
     /// Whole sectors.
@@ -146,7 +146,7 @@ impl<D: BlockDevice> Recorder<D> {
         result
     }
 
-    /// What was recorded; the record starts anew.
+    /// Takes what was recorded so far; the record starts anew.
     pub fn take(&self) -> Trace {
         Trace {
             events: std::mem::take(&mut self.log().events),
@@ -202,7 +202,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         Ok(())
     }
 
-    /// What is discarded may read as anything: here as garbage that no writer would write.
+    /// Fills the discarded sectors, which may read as anything, with garbage that no writer would write.
     fn discard(&self, range: Range<u64>) -> io::Result<bool> {
         let sector = u64_from(SECTOR);
         let (start, end) = (

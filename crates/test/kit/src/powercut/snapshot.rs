@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forerun_io::{BlockDevice, ReadAt, past_end, saturating_usize, u64_from};
 
-/// What is written whole or not at all: the smallest sector of any device.
+/// The smallest sector of any device, in bytes: it is written whole or not at all.
 pub const SECTOR: usize = 512;
 
 /// The bytes of a sector, with their hash.
@@ -156,7 +156,7 @@ impl Snapshot {
         }
     }
 
-    /// What the hash of the device is changed by when sector `index` becomes `sector`.
+    /// Returns the XOR difference of the hash of the device when sector `index` becomes `sector`.
     pub(super) fn hash_change(&self, index: u64, sector: &Sector) -> u128 {
         self.change(&self.layer, index, sector)
     }

@@ -1,4 +1,4 @@
-//! What a volume shows: its tree with the contents of its files.
+//! The tree that a volume shows, with the contents of its files.
 
 use std::ops::ControlFlow;
 

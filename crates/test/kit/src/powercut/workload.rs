@@ -17,11 +17,11 @@ pub type Open<'a> =
 /// A volume with a tree on it, from which workloads start.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// What it is called in reports.
+    /// The name in reports.
     pub name: String,
     /// The volume, whole and closed.
     pub start: Snapshot,
-    /// What is on it.
+    /// The tree on the volume.
     pub model: Model,
     /// Unit of allocation in bytes: lengths are chosen around it.
     pub cluster: u64,
@@ -34,7 +34,7 @@ pub struct Workload {
     pub scene: usize,
     /// Whether the volume is opened with `dirsync`.
     pub dirsync: bool,
-    /// What is done. [`Operation::SyncAll`] follows.
+    /// The operations. [`Operation::SyncAll`] follows.
     pub operations: Vec<Operation>,
 }
 
@@ -219,7 +219,8 @@ fn syncs(state: &State) -> Vec<Operation> {
     syncs
 }
 
-/// What operations are drawn from. Fillers, ballast, `C` and `D` are left alone.
+/// The files, directories and free names that operations are drawn from. Fillers, ballast, `C` and
+/// `D` are left alone.
 struct Tree {
     files: Vec<(Place, u64)>,
     dirs: Vec<Place>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The whole answer to a GET of `path` at `authority` (`127.0.0.1:PORT`), head and body.
 ///
 /// # Panics
-/// Where nobody answers within half a minute, or not in UTF-8.
+/// Where the server does not answer within half a minute, or not in UTF-8.
 #[must_use]
 pub fn get(authority: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(authority).expect("a connection");

@@ -9,7 +9,7 @@ use super::tls::Certificates;
 use super::{PASSWORD, USER};
 use crate::{TempDir, require, temp_dir};
 
-/// What it asks of clients.
+/// Options of the server.
 #[derive(Clone, Debug, Default)]
 pub struct NginxOptions {
     /// User and password, by basic authentication.

@@ -1,7 +1,8 @@
 //! Ports to listen on.
 //!
-//! Not those that the kernel gives away by itself: a port that is let go for a moment, by a server
-//! that starts again or a proxy that plays dead, could be given to somebody's connection meanwhile.
+//! They lie outside the range that the kernel assigns by itself. A server that starts again or a
+//! proxy that plays dead releases its port for a moment, and the kernel could give a port of its
+//! range to another connection meanwhile.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +13,7 @@ const FIRST: u16 = 12_000;
 /// How many there are.
 const COUNT: u16 = 20_000;
 
-/// A port of the loopback interface that nobody listens on now.
+/// Returns a port of the loopback interface without a listener.
 ///
 /// # Panics
 /// If there is none.

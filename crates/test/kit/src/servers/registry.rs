@@ -17,11 +17,11 @@ const HTPASSWD: &str = "$2b$04$abcdefghijklmnopqrstuuXcjcm5avyCiJoD2uS24xa2lb6fj
 /// Whom a registry lets in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auth {
-    /// Everybody.
+    /// All clients.
     None,
     /// User and password, by basic authentication.
     Basic,
-    /// Tokens of a service of its own, which gives those for reading to everybody and those for
+    /// Tokens of a service of its own, which gives tokens for reading to all clients and tokens for
     /// writing to the user.
     Token,
 }

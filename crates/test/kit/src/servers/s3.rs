@@ -58,7 +58,7 @@ impl S3Server {
         BUCKET
     }
 
-    /// Who may read it.
+    /// Returns the access key of the user that may read the bucket.
     #[must_use]
     pub const fn access_key(&self) -> &'static str {
         ACCESS_KEY

@@ -6,9 +6,9 @@ use std::process::Command;
 /// The files, PEM.
 #[derive(Debug)]
 pub struct Certificates {
-    /// What clients trust.
+    /// The certificate of the authority, which clients trust.
     pub ca: PathBuf,
-    /// What the server shows.
+    /// The certificate that the server shows.
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,

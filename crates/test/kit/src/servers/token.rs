@@ -75,7 +75,7 @@ impl TokenService {
         }
     }
 
-    /// What the registry's configuration says of it.
+    /// Returns the section about it in the registry's configuration.
     pub fn configuration(&self) -> String {
         format!(
             "auth: {{token: {{realm: 'http://127.0.0.1:{}/token', service: {SERVICE}, \
@@ -132,7 +132,7 @@ impl Inner {
         let is_user = user == Some(format!("Basic {expected}"));
         let target = first.split(' ').nth(1).unwrap_or_default();
         let (status, body) = match target.split_once('?') {
-            // Who gives a wrong password is told so, and does not become anybody.
+            // A wrong password is an error; the client does not become an anonymous one.
             _ if user.is_some() && !is_user => ("401 Unauthorized", "{}".to_string()),
             Some(("/token", query)) => ("200 OK", self.token(query, is_user)),
             _ => ("404 Not Found", "{}".to_string()),
@@ -198,7 +198,7 @@ impl Inner {
     }
 }
 
-/// What `%XX` stands for.
+/// Replaces each `%XX` with the byte that it stands for.
 fn decode(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

@@ -46,7 +46,7 @@ impl Tunnel {
         }
     }
 
-    /// What `HTTPS_PROXY` is to be set to.
+    /// Returns the value for `HTTPS_PROXY`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)

@@ -12,7 +12,7 @@ use super::{Keeps, ModeKept, ModelNode, TreeModel};
 pub struct Difference {
     /// Where.
     pub path: Vec<u8>,
-    /// What.
+    /// A description of the difference.
     pub what: String,
 }
 

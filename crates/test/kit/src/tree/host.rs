@@ -12,7 +12,7 @@ use forerun_vfs::{Device, FileType, Timestamp};
 use super::{ContentHash, ModelNode, TreeModel};
 
 impl TreeModel {
-    /// What is below a directory of the host; nothing is followed out of it.
+    /// Reads the tree below a directory of the host; nothing is followed out of it.
     ///
     /// # Errors
     /// What the system reports of any node.

@@ -17,7 +17,7 @@ use super::{ContentHash, ModelNode, TreeModel};
 const STEP: usize = 256 << 10;
 
 impl TreeModel {
-    /// What `fs` shows, contents read with [`read_extents`] from `source`.
+    /// Reads the tree that `fs` shows, contents with [`read_extents`] from `source`.
     ///
     /// # Errors
     /// The first one met.
@@ -30,8 +30,8 @@ impl TreeModel {
         })
     }
 
-    /// What `fs` shows, contents read with `read(node, offset, out)`, which gives the number of bytes
-    /// it read: 0 at the end of the file only.
+    /// Reads the tree that `fs` shows, contents with `read(node, offset, out)`, which returns the
+    /// number of bytes it read: 0 at the end of the file only.
     ///
     /// # Errors
     /// The first one met.

@@ -1,7 +1,7 @@
-//! What a format keeps of a tree.
+//! The attributes of a tree that a format keeps.
 
-/// What is compared of two trees, besides names, kinds, contents, targets and device numbers, which
-/// always are.
+/// The attributes in which two trees are compared. Names, kinds, contents, targets and device
+/// numbers always are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keeps {
     /// Of permission bits.
@@ -16,12 +16,12 @@ pub struct Keeps {
     pub special: bool,
 }
 
-/// What is kept of permission bits.
+/// The permission bits that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModeKept {
     /// All of them.
     All,
-    /// Whether a regular file can be executed by anybody.
+    /// Whether any user can execute a regular file.
     Executable,
     /// None.
     None,
@@ -37,7 +37,8 @@ impl Keeps {
         special: true,
     };
 
-    /// What romfs keeps: no owners, no times, and of modes only whether a file is executable.
+    /// The attributes that romfs keeps: no owners, no times, and of modes only whether a file is
+    /// executable.
     pub const ROMFS: Self = Self {
         modes: ModeKept::Executable,
         owners: false,

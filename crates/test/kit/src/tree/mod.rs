@@ -26,7 +26,7 @@ pub struct TreeModel {
     pub nodes: BTreeMap<Vec<u8>, ModelNode>,
 }
 
-/// What is known of one node.
+/// The attributes and the contents of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelNode {
     /// Kind.

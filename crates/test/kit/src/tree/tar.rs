@@ -11,7 +11,7 @@ use tar::{Archive, Entry, EntryType};
 use super::{ContentHash, ModelNode, TreeModel};
 
 impl TreeModel {
-    /// What a tar stream holds. A leading `./` is taken off the names.
+    /// Reads the tree in a tar stream. A leading `./` is taken off the names.
     ///
     /// # Errors
     /// What reading the stream gives; [`io::ErrorKind::InvalidData`] for a hard link to a name that

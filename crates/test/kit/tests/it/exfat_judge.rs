@@ -30,7 +30,7 @@ fn mkfs(path: &Path, cluster: &str) -> bool {
     true
 }
 
-/// What `fsck.exfat` says, and whether it is content.
+/// Runs `fsck.exfat` and returns whether it is content, and its output.
 fn fsck(path: &Path) -> (bool, String) {
     let output = Command::new("fsck.exfat")
         .arg("-n")

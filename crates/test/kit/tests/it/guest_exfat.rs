@@ -13,7 +13,7 @@ use forerun_testkit::tree::{Keeps, ModeKept, TreeModel};
 use forerun_testkit::{Shape, TempDir, forerun_binary, require, temp_dir};
 
 const OUT_LEN: u64 = 64 << 20;
-/// What exFAT keeps. Times are in the tar streams of the guest as well.
+/// The attributes that exFAT keeps. Times are in the tar streams of the guest as well.
 const EXFAT: Keeps = Keeps {
     modes: ModeKept::None,
     owners: false,
@@ -21,7 +21,7 @@ const EXFAT: Keeps = Keeps {
     hard_links: false,
     special: false,
 };
-/// What the guest does to a volume, and [`change`] to a directory.
+/// Shell commands that the guest runs on the volume, and the host on a copy of the tree.
 const CHANGES: &str = "
 dd if=/dev/zero bs=1000 count=300 2>/dev/null | tr '\\0' 'w' > new
 mkdir made; echo inside > made/file; mkdir made/below
@@ -160,7 +160,7 @@ fn linux_reads_what_forerun_packs_and_forerun_what_linux_wrote() {
     }
 }
 
-/// What Linux has written, read by the judge, by fsck.exfat and by ourselves.
+/// Reads what Linux has written: with the judge, with fsck.exfat and with the driver.
 fn read_back(dir: &TempDir, cluster: &str, image: &Path, tree: &Path) {
     let source = FileSource::open(image).unwrap();
     let report = judge(&source).unwrap();

@@ -17,7 +17,7 @@ pub const CLUSTER: u64 = 512;
 const SLOT: u64 = 32 << 10;
 const DATA: u64 = 2 * SLOT;
 
-/// What it does wrong.
+/// A mistake that the driver makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     /// Nothing.

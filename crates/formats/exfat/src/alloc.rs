@@ -96,7 +96,7 @@ impl Runs {
     }
 }
 
-/// What is known of the bitmap.
+/// The known state of the allocation bitmap.
 #[derive(Default)]
 pub struct Bitmap {
     /// Free clusters of each page, where it was read.

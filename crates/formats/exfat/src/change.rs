@@ -1,4 +1,4 @@
-//! What is known of a volume that is being changed, beyond what reading it takes.
+//! State of a volume that is being changed, beyond the state that reading it needs.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -36,8 +36,8 @@ pub mod group {
     pub const LAST: Group = Group(8);
     /// Sets that went to another sector are forgotten where they were.
     pub const LEFT: Group = Group(9);
-    /// What may become durable at any time from the commit on that it follows from: chains are cut,
-    /// clusters are marked free, sets that arrived forget where they came from. It goes along with
+    /// Writes that may become durable at any time after the commit that allows them: chains are cut,
+    /// clusters are marked free, sets that arrived forget where they came from. They go along with
     /// the next commit.
     pub const FREE: Group = Group(10);
     /// `VolumeDirty` is cleared.
@@ -138,7 +138,7 @@ pub struct Pending {
     orphans: HashMap<NodeId, EntrySet>,
     /// Nodes with more clusters than their set says.
     pub ahead: HashSet<NodeId>,
-    /// Ids that nobody holds, but changes under way go by.
+    /// Ids that the caller has forgotten, but that pending changes still use.
     pub forgotten: HashSet<NodeId>,
 }
 

@@ -186,7 +186,7 @@ impl<'a> Session<'a> {
         self.settle(store)
     }
 
-    /// What changes have left behind, and `VolumeDirty`.
+    /// Writes the group of frees, and clears `VolumeDirty` where no change is left.
     fn commit_rest(&mut self, store: &Store) -> Result<()> {
         store.back.commit(&[group::FREE]).map_err(failed)?;
         let pending = &self.state.pending;
@@ -231,7 +231,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What became possible by the commit.
+    /// Applies what the commit made possible: slots can be used again, ids are forgotten, freed
+    /// clusters are discarded.
     fn settle(&mut self, store: &Store) -> Result<()> {
         let pending = &mut self.state.pending;
         let frees = std::mem::take(&mut pending.frees);

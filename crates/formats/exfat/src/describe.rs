@@ -1,4 +1,4 @@
-//! What `info` and `dump` show, in the specification's words.
+//! Descriptions for `info` and `dump`, in the specification's words.
 
 use forerun_vfs::{NodeId, Result};
 

@@ -10,7 +10,7 @@ use crate::moving;
 use crate::ondisk::{ENTRY, ENTRY_LEN, kind};
 use crate::volume::Volume;
 
-/// What is read of a directory at once.
+/// Bytes of a directory that are read at once.
 const WINDOW: u64 = 64 << 10;
 
 /// Something that stands in a directory.
@@ -132,7 +132,8 @@ impl<'a> Slots<'a> {
         entry.first_chunk::<ENTRY>().copied()
     }
 
-    /// What begins at `slot`, and where the next begins; nothing at the end of the directory.
+    /// Returns the item that begins at `slot` and the slot of the next item, or nothing at the end of
+    /// the directory.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -172,7 +173,7 @@ impl<'a> Slots<'a> {
         Ok(most.into())
     }
 
-    /// What became of a set that was on its way.
+    /// Finds out whether a set that was on its way has arrived.
     fn departed(&mut self, slot: u32, first: [u8; ENTRY]) -> Result<(Found, u32)> {
         let mut bytes = first.to_vec();
         for index in 1..=u32::from(first[1]) {

@@ -1,7 +1,7 @@
 //! Entry sets: the file entry, its stream extension, its name, and whatever else belongs to it.
 //!
-//! A set is kept as its bytes, so that entries and fields nobody here knows stay as they are; what
-//! is known is read from them and written into them.
+//! A set is kept as its bytes: known fields are read from them and written into them, and entries and
+//! fields that the driver does not know stay as they are.
 
 use forerun_vfs::{FileType, NameError};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -290,7 +290,7 @@ impl EntrySet {
         found & kind::BENIGN == 0 && found != kind::NAME
     }
 
-    /// What other secondary entries have allocated; freed when the set is removed (8.2).
+    /// Returns the allocations of other secondary entries, which are freed when the set is removed (8.2).
     pub fn other_allocations(&self) -> Vec<Allocation> {
         let others = self.bytes.chunks_exact(ENTRY).skip(2);
         let others = others.filter(|entry| entry.first() != Some(&kind::NAME));
@@ -398,13 +398,13 @@ pub fn pointer(entry: &[u8]) -> u64 {
     bytes.fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// What a secondary entry has allocated, where it has.
+/// Returns the allocation of a secondary entry, where it has one.
 pub fn secondary_allocation(entry: &[u8]) -> Option<Allocation> {
     let entry = GenericEntry::read_from_prefix(entry).ok()?.0;
     allocation(&entry, entry.general_secondary_flags)
 }
 
-/// What a benign primary entry has allocated, where it has.
+/// Returns the allocation of a benign primary entry, where it has one.
 pub fn primary_allocation(entry: &[u8]) -> Option<Allocation> {
     let entry = GenericEntry::read_from_prefix(entry).ok()?.0;
     let flags = entry.general_primary_flags.get().to_le_bytes()[0];

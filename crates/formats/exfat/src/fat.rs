@@ -10,7 +10,7 @@ use crate::follow::{MAX_RUNS, Stop, follow as follow_to_damage};
 use crate::ondisk::FIRST_CLUSTER;
 use crate::volume::Volume;
 
-/// What is read of the FAT at once.
+/// Bytes of the FAT that are read at once.
 const WINDOW: u64 = 4096;
 
 /// Reads the FAT in windows, so that chains of neighbours cost few reads.

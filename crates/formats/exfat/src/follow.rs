@@ -53,7 +53,7 @@ impl Followed {
         }
     }
 
-    /// What the driver would say of it.
+    /// Returns the error that the driver would report for it; nothing for a whole chain.
     pub fn check(&self, need: u32) -> Option<Check> {
         let found = u64::from(self.chain.clusters());
         let need = u64::from(need);

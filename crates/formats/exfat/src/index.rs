@@ -1,4 +1,4 @@
-//! What is where in a directory: names by their key, and the slots that are free.
+//! Indexes of directories: names by their key, and the free slots.
 //!
 //! Built at the first lookup by reading the directory once; some 30 bytes a name, so that all
 //! indexes together are kept within a budget.

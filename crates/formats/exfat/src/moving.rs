@@ -3,8 +3,8 @@
 //! Two sectors cannot be written at once, and data must never have two owners or none. So the old set
 //! is marked unused first, with the place of the new one in a reserved field of its file entry; then
 //! the new set is written, with the place of the old one in the same field; then both fields are
-//! cleared. Whoever finds an unused set that points to where no set points back knows that it is
-//! still the one that counts. Other drivers see lost clusters for that moment, and nothing worse.
+//! cleared. An unused set that points to a place where no set points back is still the live copy.
+//! Other drivers see lost clusters for that moment, and nothing worse.
 //!
 //! The fields are looked at only where `VolumeDirty` was set when the volume was opened.
 

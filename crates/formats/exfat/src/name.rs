@@ -70,7 +70,7 @@ pub const fn is_allowed(unit: u16) -> bool {
     )
 }
 
-/// What a name on the volume is to be above it.
+/// Returns the bytes of a name on the volume, as callers see it.
 ///
 /// # Errors
 /// The rule of all names that it breaks.

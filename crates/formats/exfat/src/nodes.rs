@@ -84,8 +84,8 @@ impl Nodes {
         })
     }
 
-    /// Nobody holds the id any more: who is at its place goes by that, and an id of a node that is
-    /// gone can be given out again.
+    /// Forgets an id that the caller holds no longer. A node that moved takes the id of its place where
+    /// that is free; the id of a node that is gone can be given out again.
     pub fn forget(&mut self, id: NodeId) {
         self.gone.remove(&id);
         self.parents.remove(&id);
@@ -160,7 +160,7 @@ mod tests {
         let mut nodes = Nodes::default();
         let a = nodes.add(place(100));
         nodes.remove(a, place(100));
-        // Somebody still holds the first.
+        // The first id is still held.
         let b = nodes.add(place(100));
         assert_ne!(b, a);
         nodes.forget(b);

@@ -26,7 +26,7 @@ const LISTED: usize = 1024;
 /// Runs whose extents are given at once.
 const PIECES: usize = 4096;
 
-/// What is known of the volume at the moment.
+/// The present state of the volume.
 #[derive(Default)]
 pub struct State {
     pub nodes: Nodes,

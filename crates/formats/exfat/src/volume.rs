@@ -37,7 +37,7 @@ pub struct Volume {
     pub from_backup: bool,
     /// Whether damage is passed over as far as anything can be shown.
     pub rescue: bool,
-    /// What was passed over when the volume was opened.
+    /// Damage that was passed over when the volume was opened.
     pub passed_over: Vec<Error>,
     hasher: RandomState,
 }
@@ -117,8 +117,8 @@ impl Volume {
         }
     }
 
-    /// A volume of which nothing but the boot sector is known, for who looks for the rest: without
-    /// bitmap, and with an up-case table for ASCII only.
+    /// Returns a volume of which only the boot sector is known, for a repair that looks for the rest:
+    /// without bitmap, and with an up-case table for ASCII only.
     pub(crate) fn bare(source: Arc<dyn ReadAt>, limits: Limits, boot: Boot) -> Self {
         Self {
             recovers: boot.flags & volume_flag::VOLUME_DIRTY != 0,
@@ -146,8 +146,8 @@ impl Volume {
         read.map_err(|error| Error::io(offset, len, error))
     }
 
-    /// A name's key in directory indexes: the same for names that differ in case only, and nobody
-    /// outside can make names that share one.
+    /// Returns a name's key in directory indexes. Names that differ in case only share a key; the hash
+    /// has a random seed, so that an image cannot be made to contain many names that collide.
     pub fn name_key(&self, name: &[u16]) -> u32 {
         let mut hasher = self.hasher.build_hasher();
         for &unit in name {

@@ -1,5 +1,5 @@
-//! What can be checked beyond reading everything: the entries of a node against what they say of each
-//! other here, the volume as a whole in [`whole`].
+//! Checks beyond reading everything: here the entries of a node against what they say of each other,
+//! in [`whole`] the volume as a whole.
 
 mod whole;
 
@@ -24,7 +24,7 @@ pub use whole::{count_free, volume};
 /// Entries that are looked at behind the end of a directory: about what was read along with it.
 pub const LOOKED_BEHIND: u32 = 2048;
 
-/// Who collects what is found.
+/// A collector of problems, all of one node or of the volume.
 struct Report<'a> {
     node: Option<NodeId>,
     problems: &'a mut Vec<Problem>,

@@ -151,7 +151,7 @@ impl<'a> Used<'a> {
         Ok(double.is_none())
     }
 
-    /// What the root directory leads to that is no file.
+    /// Takes the clusters that the root directory leads to and that are no file's.
     fn system(&mut self, report: &mut Report<'_>) -> Result<()> {
         let volume = self.volume;
         let chain = fat::root_chain(volume)?;
@@ -251,7 +251,7 @@ impl<'a> Used<'a> {
         let chain = fat::chain(self.volume, Some(id), at, set.data());
         let entered = chain.as_ref().ok().cloned();
         let is_first = match chain {
-            // Who goes through the nodes is told so there, with the path.
+            // The check of the node itself reports that, and its caller knows the path.
             Err(Error::Corrupt(_)) => false,
             chain => self.take(chain, (Some(id), at), &path, report)?,
         };

@@ -150,7 +150,8 @@ impl Exfat {
     }
 }
 
-/// What is where, for traces: directories are wherever nothing else is.
+/// Returns the structures of the volume and their ranges, for traces. Writes outside the other
+/// structures count as those of directories.
 fn regions(volume: &Volume) -> Vec<(Range<u64>, Structure)> {
     let boot = &volume.boot;
     let fats = boot.fat_len.saturating_mul(boot.fats.into());

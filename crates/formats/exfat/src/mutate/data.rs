@@ -60,7 +60,7 @@ impl Session<'_> {
         let chain = self.chain(id)?;
         let room = u64::from(chain.clusters()) << self.volume.boot.cluster_bits;
         if range.end > room {
-            // Cut by somebody else meanwhile.
+            // Another request has cut the file meanwhile.
             return Err(Error::StaleNode(id));
         }
         let len = node.set.data().len.max(range.end);

@@ -1,12 +1,12 @@
-//! Ids that nobody holds any more.
+//! Ids that the caller holds no longer.
 
 use forerun_vfs::NodeId;
 
 use crate::session::Session;
 
 impl Session<'_> {
-    /// Drops what is only remembered for who holds the id of a node. Where changes are under way
-    /// that go by the id, that waits for the next commit.
+    /// Drops what is only remembered for a caller that holds the id of a node. Where pending changes
+    /// use the id, the next commit drops it.
     pub fn forget_id(&mut self, id: NodeId) {
         let pending = &self.state.pending;
         if pending.is_open(id) || pending.orphan(id).is_some() {

@@ -99,8 +99,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The sets that were on their way are on the device: neither end needs to know of the other. The
-    /// old ones first: one that nobody points back to is the one that counts.
+    /// Clears the pointers of moved sets, now that all of them are on the device. Those of the old sets
+    /// come first: an old set with a pointer that no set returns would be taken for the live copy.
     ///
     /// # Errors
     /// `Write`, `Io`.

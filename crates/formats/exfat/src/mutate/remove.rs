@@ -100,7 +100,8 @@ impl Session<'_> {
         Ok(clusters)
     }
 
-    /// What benign primary entries in an empty directory have allocated: it goes with them (8.2).
+    /// Returns the allocations of benign primary entries in an empty directory: these are freed with
+    /// the entries (8.2).
     fn allocations_within(&mut self, dir: NodeId) -> Result<Vec<Allocation>> {
         let chain = self.chain(dir)?;
         let mut slots = Slots::new(self.volume, &chain, Some(dir));

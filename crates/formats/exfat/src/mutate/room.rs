@@ -17,7 +17,7 @@ use crate::nodes::ROOT;
 use crate::ondisk::{END_OF_CHAIN, ENTRY, kind};
 use crate::session::Session;
 
-/// What a directory grows by at least, in bytes.
+/// Bytes that a directory grows by at least.
 const PAGE: u64 = 4096;
 
 /// Bytes of entries that are not in use.

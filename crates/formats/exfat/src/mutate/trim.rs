@@ -1,4 +1,4 @@
-//! Telling the device what nobody needs.
+//! Discards of free clusters.
 
 use std::ops::Range;
 

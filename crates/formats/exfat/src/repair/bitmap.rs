@@ -85,7 +85,7 @@ pub fn give_back(work: &mut Work<'_, '_>, root: &Chain) -> Result<()> {
     commit(&work.back, &[FREE])
 }
 
-/// What is said of clusters that are in use and marked free.
+/// Returns the finding for clusters that are in use and marked free.
 pub fn used_free(first: u32, count: u32) -> Check {
     match count {
         1 => Check::UsedFree { cluster: first },

@@ -48,7 +48,7 @@ pub fn settle(back: &Arc<WriteBack>, desk: &mut Desk<'_>, dry: bool) -> Result<O
     if !desk.ask(finding) {
         return Ok(None);
     }
-    // Nobody knows whether it was.
+    // Only the damaged main region said whether the flag was set.
     boot.flags |= volume_flag::VOLUME_DIRTY;
     if !dry {
         let mut region = read(back, boot.region_len(), boot.region_len())?;

@@ -1,9 +1,9 @@
 //! Where a set's data is: lengths and clusters that fit each other, and that nothing else has.
 //!
-//! Who is met first keeps its clusters. Who is met later gets a copy of all of its data, in clusters
-//! that are free: the chains of both go through the same words of the FAT, so that none of them can
-//! be changed for one only. A directory that has clusters of another one is cut instead, since what
-//! is in them has its place already, and a directory inside itself has no end.
+//! The set that the walk meets first keeps its clusters. A later set with the same clusters gets a copy
+//! of all its data in free clusters: the chains of both go through the same words of the FAT, so that
+//! no word can be changed for one of them only. A directory that has clusters of another directory is
+//! cut instead: the entries in them have their place already, and a directory inside itself has no end.
 
 use std::rc::Rc;
 

@@ -22,7 +22,7 @@ use crate::volume::Volume;
 /// Entries at the start of a directory that tell it from a file.
 const LOOKED_AT: u32 = 40;
 
-/// Cuts off what was never written where somebody else leads to it, too.
+/// Cuts a set off at the first cluster that it never wrote and that another entry leads to as well.
 ///
 /// # Errors
 /// `Io`, `Limit`.
@@ -72,8 +72,8 @@ fn shorter_len(work: &Work<'_, '_>, set: &EntrySet, count: u32) -> u64 {
     }
 }
 
-/// As much of a run whose length is impossible as is likely to be right: what was written, and what
-/// is marked used behind it and nobody else's.
+/// Returns the part of a run of impossible length that is likely to be right: the clusters that were
+/// written, and those behind them that are marked used and that no other entry leads to.
 ///
 /// # Errors
 /// `Io`, `Limit`.

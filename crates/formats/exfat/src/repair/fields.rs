@@ -22,7 +22,7 @@ const HASH_AT: usize = ENTRY + 4;
 const STREAM_RESERVED2_AT: usize = ENTRY + 6;
 const STREAM_RESERVED3_AT: usize = ENTRY + 16;
 
-/// What is known of a name.
+/// How far a name can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     None,

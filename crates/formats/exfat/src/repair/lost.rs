@@ -91,7 +91,7 @@ pub fn keep(work: &mut Work<'_, '_>, root: &Chain, lost: Bits) -> Result<bool> {
     Ok(true)
 }
 
-/// Those of the chains that hold entries of directories, but for those that others of them lead to.
+/// Returns the chains that hold entries of directories, without those that others of them lead to.
 fn directories(volume: &Volume, chains: &[Chain]) -> Result<Vec<Chain>> {
     let mut found = Vec::new();
     for chain in chains {

@@ -65,8 +65,8 @@ pub fn has_backup(source: &dyn ReadAt) -> bool {
     crate::volume::backup_region(source).is_some()
 }
 
-/// Repairs the volume on a device that nobody else has open. Each finding is told to `decide`, which
-/// says whether it is to be repaired.
+/// Repairs the volume on a device that nothing else has open. `decide` gets each finding and says
+/// whether to repair it.
 ///
 /// # Errors
 /// [`Error::UnknownFormat`] where neither boot region is one, [`Error::Unsupported`] and
@@ -141,7 +141,7 @@ fn one_round(work: &mut Work<'_, '_>) -> Result<()> {
     bitmap::give_back(work, &root)
 }
 
-/// What the boot sector says of the volume as a whole, once the rest is as it will be.
+/// Repairs the percentage in use and the flags of the boot sector, after everything else.
 fn finish(work: &mut Work<'_, '_>, found: u16) -> Result<()> {
     let flags = work.volume.boot.flags;
     if found & volume_flag::MEDIA_FAILURE != 0 {

@@ -1,4 +1,4 @@
-//! What a repair finds, and who decides what becomes of it.
+//! Findings of a repair, and the callback that decides which of them are repaired.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -71,7 +71,7 @@ pub enum Kind {
     Dirty,
     /// `MediaFailure`.
     MediaFailure,
-    /// What cannot be gone through at all.
+    /// A part of the volume cannot be read through.
     Unreadable,
 }
 
@@ -116,8 +116,8 @@ impl Kind {
         }
     }
 
-    /// Returns whether the repair of it takes away what could be read before, or what others may need. Nobody
-    /// should say yes to that without having been asked.
+    /// Returns whether the repair of it takes away what could be read before, or what other systems may need.
+    /// A caller should not answer yes to such a finding without asking the user.
     #[must_use]
     pub const fn loses_data(self) -> bool {
         matches!(self, Self::CrossLinkCut | Self::Unknown)
@@ -187,13 +187,13 @@ pub struct Finding {
     pub kind: Kind,
     /// Path of the file or directory; nothing for the volume as a whole.
     pub path: Option<Vec<u8>>,
-    /// What and where.
+    /// The damage and its position.
     pub error: Error,
-    /// What would be done; nothing where nothing can be.
+    /// The change that would repair it; nothing where none can.
     pub remedy: Option<String>,
 }
 
-/// What came of a finding.
+/// The decision on a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is to be repaired.
@@ -202,7 +202,7 @@ pub enum Answer {
     No,
 }
 
-/// What a repair came to.
+/// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Findings by kind that were repaired; in a dry run those that would be.
@@ -314,7 +314,7 @@ impl<'a> Desk<'a> {
         self.summary.left.keys().all(|kind| kind.is_harmless())
     }
 
-    /// What was repaired did not reach the device after all: it is left.
+    /// Counts a repair as left, because it did not reach the device after all.
     pub fn undo(&mut self, kind: Kind) {
         if let Some(count) = self.summary.repaired.get_mut(&kind) {
             *count = count.saturating_sub(1);

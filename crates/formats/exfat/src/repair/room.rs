@@ -191,9 +191,9 @@ impl<'a> Free<'a> {
 /// Clusters that entries lead to, sound or not.
 pub struct Reach {
     all: Bits,
-    /// Those that are not of directories only.
+    /// Clusters that something other than a directory leads to.
     files: Bits,
-    /// Those that more than one entry leads to.
+    /// Clusters that more than one entry leads to.
     twice: Bits,
 }
 

@@ -20,7 +20,7 @@ pub struct Taken {
     pub set: EntrySet,
     /// Entries that it has where it stands.
     pub entries: u32,
-    /// What is wrong, and what was done about it.
+    /// The damage, and what was done about it.
     pub wrong: Option<(Kind, Check, &'static str)>,
     /// No checksum says that it was so: any of its fields may be what was damaged.
     pub is_loose: bool,
@@ -28,10 +28,10 @@ pub struct Taken {
     pub is_nameless: bool,
 }
 
-/// What a file entry is the start of.
+/// The set that a file entry starts, or the damage that makes it useless.
 pub enum Read {
     Set(Box<Taken>),
-    /// Nobody can tell where its data is.
+    /// The place of its data cannot be found out.
     Lost(Check),
 }
 
@@ -181,7 +181,7 @@ fn loose(raw: &[u8], count: usize, in_use: usize) -> Option<(EntrySet, bool)> {
     let names = there.min(count.saturating_sub(1)).max(1);
     let len = name_len(raw, said, names)?;
     let mut bytes = first(raw, 2 + names);
-    // What stands where the name should go on is nobody's.
+    // Entries where the name should go on are dropped: they are neither names nor another part.
     let behind = 2 + names.max(name_entries(said));
     let others = raw
         .chunks_exact(ENTRY)

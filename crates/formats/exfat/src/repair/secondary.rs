@@ -1,5 +1,5 @@
-//! Secondary entries besides file, stream extension and name: those of other makers, and those of a
-//! type that nobody here knows.
+//! Secondary entries besides file, stream extension and name: those of vendors, and those of a type
+//! that the driver does not know.
 
 use forerun_vfs::{Error, Result};
 

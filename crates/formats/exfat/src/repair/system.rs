@@ -1,5 +1,5 @@
-//! What the rest of a repair stands on: the root directory's chain, the allocation bitmap, the
-//! up-case table.
+//! The structures that the rest of a repair needs: the root directory's chain, the allocation bitmap,
+//! the up-case table.
 
 use std::rc::Rc;
 
@@ -53,13 +53,13 @@ pub fn settle(work: &mut Work<'_, '_>) -> Result<Option<Chain>> {
 }
 
 fn change(work: &mut Work<'_, '_>, change: impl FnOnce(&mut Volume)) {
-    // Nobody else has it yet.
+    // No other `Rc` exists yet.
     if let Some(volume) = Rc::get_mut(&mut work.volume) {
         change(volume);
     }
 }
 
-/// Has the chain end with its last cluster, which nobody needs to follow further.
+/// Has the chain end with its last cluster, where it goes on behind what the size takes.
 fn end_chain(work: &mut Work<'_, '_>, what: &'static str, chain: &Chain) -> Result<()> {
     let Some(last) = chain.last() else {
         return Ok(());

@@ -107,7 +107,7 @@ fn one(work: &mut Work<'_, '_>, directory: &Directory) -> Result<Vec<(Vec<u8>, C
 }
 
 impl Walk<'_> {
-    /// What begins at `slot`; gives where the next begins.
+    /// Repairs the item that begins at `slot` and returns the slot of the next, or nothing at the end.
     fn item(&mut self, work: &mut Work<'_, '_>, slot: u32) -> Result<Option<u32>> {
         let Some(entry) = self.slots.entry(slot)? else {
             return Ok(None);
@@ -230,7 +230,7 @@ impl Walk<'_> {
         Ok(next)
     }
 
-    /// A set that is left as it is: its clusters are nobody else's.
+    /// Claims the clusters of a set that is left as it is, so that nothing else gets them.
     fn untouched(&mut self, work: &mut Work<'_, '_>, set: &EntrySet, next: u32) -> Result<u32> {
         let data = set.data();
         if self.volume.boot.has_cluster(data.first) && data.len > 0 {

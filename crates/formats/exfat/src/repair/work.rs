@@ -60,7 +60,7 @@ pub struct Work<'w, 'd> {
     pub keeps_lost: bool,
     /// Clusters that something has.
     pub claimed: Bits,
-    /// Those that directories have.
+    /// Clusters that directories have.
     pub directories: Bits,
     /// Clusters that some entry leads to, found when clusters are to be taken.
     pub reach: Option<Reach>,
@@ -70,7 +70,8 @@ pub struct Work<'w, 'd> {
     unmarked: Vec<Chain>,
     /// Clusters that are to be the last of their chain.
     pub cuts: Vec<u32>,
-    /// What was asked for could not be done for what was left: another round would find the same.
+    /// A repair that was asked for could not be made because of findings that were left: another
+    /// round would find the same.
     pub is_stuck: bool,
     /// Another round is needed, whatever was found in this one.
     pub again: bool,
@@ -180,7 +181,7 @@ impl<'w, 'd> Work<'w, 'd> {
     /// `Io`.
     pub fn catch_up(&mut self) -> Result<()> {
         if !self.later.is_empty() && !self.desk.is_certain() {
-            // What is in these clusters may be somebody's still.
+            // These clusters may still hold another file's data.
             self.later.clear();
             self.is_stuck = true;
         }
@@ -271,7 +272,7 @@ impl<'w, 'd> Work<'w, 'd> {
     /// `Write`, `Io`.
     pub fn settle(&mut self) -> Result<()> {
         let cuts = std::mem::take(&mut self.cuts);
-        // Where somebody may have the same clusters still, chains are left alone.
+        // Chains are left alone as long as another entry may have the same clusters.
         if self.desk.is_certain() {
             for cluster in cuts {
                 self.write(CUTS, self.fat_at(cluster), &END_OF_CHAIN.to_le_bytes())?;

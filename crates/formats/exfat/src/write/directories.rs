@@ -23,7 +23,7 @@ const WRITE_BITS: u16 = 0o222;
 pub struct Directories {
     /// First cluster of each item of the plan; 0 for those without.
     pub first: Vec<u32>,
-    /// What each item's set is, but for the root.
+    /// The set of each item; none for the root.
     sets: Vec<Option<EntrySet>>,
     root: Vec<u8>,
     /// Made from all of it, where none was given.

@@ -1,4 +1,4 @@
-//! What comes before the clusters: the boot regions.
+//! The boot regions, which come before the clusters.
 
 use forerun_io::{saturating_usize, u64_from};
 use zerocopy::{FromZeros, IntoBytes};

@@ -1,4 +1,4 @@
-//! What a tree has that the format has no place for.
+//! Properties of a tree that the format has no place for.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,7 +7,7 @@ use forerun_build::{NodeIndex, NodeKind, Tree};
 /// Paths that are kept of what is lost in one way.
 const EXAMPLES: usize = 5;
 
-/// What is lost.
+/// A property that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WhatIsLost {
     /// A symbolic link, left out.
@@ -39,10 +39,10 @@ impl WhatIsLost {
     }
 }
 
-/// What is lost in one way, of how many entries.
+/// A property that is lost, and of how many entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotKept {
-    /// What.
+    /// The property.
     pub what: WhatIsLost,
     /// Entries.
     pub count: u64,

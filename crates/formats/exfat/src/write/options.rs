@@ -18,7 +18,7 @@ pub struct ExfatOptions {
     pub cluster_size: Option<u32>,
     /// Bytes of a sector: a power of two from 512 to 4096.
     pub sector_size: u32,
-    /// What the FAT and the clusters start at a multiple of: a power of two. By default 1 MiB for
+    /// Alignment of the FAT and of the clusters in bytes: a power of two. By default 1 MiB for
     /// volumes of 64 MiB and more, a cluster or 4 KiB below.
     pub align: Option<u32>,
     /// Volume label, at most 11 UTF-16 units.

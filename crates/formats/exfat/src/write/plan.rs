@@ -1,4 +1,4 @@
-//! What goes into the volume, in which order, and how many entries it takes.
+//! The plan of a volume: its files and directories, their order, and how many entries they take.
 
 use forerun_build::{BuildError, NodeIndex, NodeKind, Tree};
 use forerun_io::u64_from;

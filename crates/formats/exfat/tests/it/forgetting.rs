@@ -18,7 +18,7 @@ fn resident() -> u64 {
     pages.parse::<u64>().unwrap() * 4096
 }
 
-/// What a mount does: each id is used and forgotten.
+/// Creates, renames and removes files as a mount does, and returns the ids to forget.
 fn cycle(fs: &Exfat, device: &Recorder, dir: NodeId, n: u32) -> Vec<NodeId> {
     let (one, two) = (format!("file {n}"), format!("other {n}"));
     let file = create(fs, dir, &one).unwrap();

@@ -1,5 +1,5 @@
-//! What the fuzz targets call, over their seed and some thousand mutations that are the same each
-//! time: so that it runs without a nightly compiler.
+//! The functions of the fuzz targets, run over their seed and some thousand mutations that are the same
+//! each time. These tests need no nightly compiler.
 
 use forerun_exfat::fuzzing;
 use forerun_testkit::mutate::{each, in_time, is_located};

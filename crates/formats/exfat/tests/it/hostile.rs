@@ -4,7 +4,7 @@ use forerun_exfat::fuzzing::{self, DIR, FAT, PIECES, ROOT, SLOTS, WHOLE, cluster
 
 const SETS: [usize; 3] = SLOTS;
 
-/// What goes wrong with the image after a change of it.
+/// Returns the errors of the image after a change of it.
 fn told(change: impl FnOnce(&mut Vec<u8>)) -> Vec<String> {
     let mut image = fuzzing::image();
     change(&mut image);

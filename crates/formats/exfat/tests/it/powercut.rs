@@ -8,7 +8,7 @@
 //! - As it lies there, by a checker that shares nothing with the driver, and by `fsck.exfat` where
 //!   that checker finds more than lost clusters and on a sample of the others. Besides lost clusters
 //!   under `VolumeDirty` they may find two things only that no order of writes avoids: a chain that
-//!   goes on behind its length in clusters nobody else has, which `fsck.exfat` calls corrupt and
+//!   goes on behind its length in clusters that nothing else has, which `fsck.exfat` calls corrupt and
 //!   cuts, and name entries of a set whose first sector is marked unused, which it calls clean.
 //! - Through the driver, opened for change: names and contents must be some that the model allows.
 //! - Synced by the driver, again by the checker: it must find the names and contents that the driver
@@ -37,7 +37,7 @@ use forerun_testkit::{require, temp_dir};
 use forerun_vfs::{FileSystemMut, OpenMutWith, Result};
 
 const VOLUME: usize = 4 << 20;
-/// What is on clusters that nobody has written: found out where it shows.
+/// The byte on clusters that were never written. The tests notice it where it shows in a file.
 const FOREIGN: u8 = 0xF0;
 /// `fsck.exfat` looks at one in so many states of which our checker finds nothing, and of those of
 /// which it finds no more than lost clusters, which `fsck.exfat` does not look for.

@@ -14,7 +14,7 @@ use crate::repairing::{
     packed, put, rescued, seal_boot, seal_set, set_of, told, u32_of, u64_of, undone,
 };
 
-/// What becomes of the files.
+/// The expected files after the repair.
 enum Then {
     /// All are as they were.
     Same,
@@ -27,7 +27,7 @@ enum Then {
 struct Damage {
     what: &'static str,
     does: fn(&mut Vec<u8>, &Map),
-    /// What is found.
+    /// The kind of the expected finding.
     kind: Kind,
     /// Part of what is said of it.
     says: &'static str,
@@ -315,7 +315,7 @@ fn lost_clusters_become_files() {
         lost.iter().map(|l| l.0).collect::<Vec<_>>()
     );
     assert!(lost[0].1.as_ref().unwrap().starts_with(content));
-    // Freed, where nobody asks for them.
+    // Freed without `keep_lost`.
     let (freed, summary, _) = mend(bytes);
     assert!(summary.kept_in.is_none());
     assert_clean(&freed, "freed");

@@ -63,7 +63,7 @@ fn run(device: &Arc<dyn BlockDevice>) {
     assert_eq!(summary.remains(), 0, "{summary:?}");
 }
 
-/// What a repair writes.
+/// Records the writes of a repair. Returns them, and the repaired volume.
 fn record(start: &Snapshot) -> (Trace, Vec<u8>) {
     let recorder = Arc::new(Recorder::new(start.device()));
     let device: Arc<dyn BlockDevice> = Arc::<Recorder<_>>::clone(&recorder) as _;

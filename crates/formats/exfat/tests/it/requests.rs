@@ -1,4 +1,4 @@
-//! What operations ask of the device: counted, not timed.
+//! Requests that operations make to the device: counted, not timed.
 
 use forerun_vfs::{Changes, FileSystem, FileSystemMut, NodeId};
 

@@ -35,7 +35,7 @@ pub fn mkfs(len: u64, args: &[&str]) -> Option<Vec<u8>> {
     Some(std::fs::read(&path).unwrap())
 }
 
-/// What fsck.exfat says of an image: nothing where it is content.
+/// Returns what `fsck.exfat` says of an image, or nothing where it finds no error.
 pub fn fsck(image: &[u8]) -> Option<String> {
     let dir = temp_dir("exfat");
     let path = dir.path().join("image");
@@ -52,7 +52,7 @@ pub fn fsck_path(path: &Path) -> Option<String> {
     (!output.status.success() || text.contains("ERROR")).then_some(text)
 }
 
-/// What our own check reports, warnings included.
+/// Returns what our own check reports, warnings included.
 pub fn problems(fs: &dyn FileSystem) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![None, Some(fs.root())];

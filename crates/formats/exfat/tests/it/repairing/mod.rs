@@ -1,5 +1,5 @@
-//! Volumes to be damaged, and who says whether they are whole again: our check, a checker that shares
-//! nothing with the driver, and `fsck.exfat`.
+//! Volumes to be damaged, and the three checkers that say whether they are whole again: our check, one
+//! that shares nothing with the driver, and `fsck.exfat`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -126,7 +126,7 @@ pub fn kinds(findings: &[Finding]) -> Vec<Kind> {
     kinds
 }
 
-/// What our own check says.
+/// Returns what our own check says.
 pub fn told(bytes: &[u8]) -> Vec<String> {
     let with = OpenWith::new(Arc::new(MemorySource::new(bytes.to_vec())));
     match Exfat::open(with) {

@@ -18,7 +18,7 @@ const LIMIT: usize = 64 << 20;
 /// Chunks in the order in which they were first touched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessList {
-    /// What names the image.
+    /// The identity of the image.
     pub identity: String,
     /// Chunk size that the numbers mean.
     pub chunk_size: u32,
@@ -160,7 +160,7 @@ impl AccessRecorder {
         }
     }
 
-    /// What was touched so far.
+    /// Returns the chunks that were touched so far.
     #[must_use]
     pub fn list(&self) -> AccessList {
         AccessList {

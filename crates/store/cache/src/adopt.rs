@@ -46,7 +46,7 @@ struct OfSize {
 }
 
 impl Index {
-    /// Gives the memory back: nobody has looked for a while, or nobody will.
+    /// Frees the parts that were built too long ago to be trusted, or all of them.
     pub(crate) fn forget(&mut self, all: bool) {
         self.sizes
             .retain(|_, index| !all && index.built.elapsed() <= STALE);
@@ -59,8 +59,8 @@ impl CachedBlob {
     /// where there is no table.
     ///
     /// # Errors
-    /// [`CacheError::Io`] where the cache cannot be written. Others' chunks that cannot be read, and
-    /// parts of the table that cannot, are left to who fetches.
+    /// [`CacheError::Io`] where the cache cannot be written. Where another blob's chunk or a part of the
+    /// table cannot be read, the chunk is left for the caller to fetch.
     pub fn adopt(&self, chunks: &[Range<u64>]) -> Result<Vec<Range<u64>>> {
         let mut adopted = Vec::new();
         let Some(table) = &self.table else {

@@ -27,8 +27,8 @@ impl Bitmap {
         self.len
     }
 
-    /// Returns whether the bit is set; not for those behind the end. What was written before it was set is
-    /// seen by who finds it set.
+    /// Returns whether the bit is set; false for bits behind the end. A caller that finds it set also sees
+    /// everything that was written before it was set.
     pub(crate) fn get(&self, bit: u64) -> bool {
         let word = self.words.get(saturating_usize(bit / 64));
         word.is_some_and(|word| word.load(Ordering::Acquire) & mask(bit) != 0)

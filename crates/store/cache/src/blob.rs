@@ -21,14 +21,14 @@ use crate::{CacheError, Result, VerifiedTable};
 /// Longest pause between two looks at what another process does.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// How a wait for somebody else's chunk ended.
+/// The outcome of a wait for a chunk that another caller has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
     /// It is there.
     Present,
-    /// It is not there and nobody fetches it any more: claim it.
+    /// It is not there and its claim is gone: claim it.
     Free,
-    /// Somebody still fetches it.
+    /// It is still claimed.
     TimedOut,
 }
 
@@ -109,7 +109,7 @@ impl CachedBlob {
         &self.files.info
     }
 
-    /// What names it.
+    /// Returns the identity of the image.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.files.info.identity
@@ -196,8 +196,8 @@ impl CachedBlob {
         Err(CacheError::Missing { chunk }.into())
     }
 
-    /// Claims what of `wanted` is missing and nobody fetches: what the claim says is mine, is to be
-    /// fetched by the caller, who drops the claim once it is stored or will not be.
+    /// Claims the chunks of `wanted` that are missing and not claimed. The caller fetches the chunks in
+    /// [`Claim::mine`], and drops the claim once they are stored or the fetch has failed.
     ///
     /// # Errors
     /// [`CacheError::Io`].
@@ -208,7 +208,7 @@ impl CachedBlob {
         Ok(Claim::new(Arc::clone(self), taken))
     }
 
-    /// Ends a claim and wakes who waits for it.
+    /// Ends a claim and wakes the threads that wait for its chunks.
     pub(crate) fn release(&self, mine: &[Range<u64>]) {
         let released = self
             .cache
@@ -221,7 +221,7 @@ impl CachedBlob {
         self.wake();
     }
 
-    /// What became of a chunk that somebody else has claimed, without waiting.
+    /// Returns the state of a chunk that another caller has claimed, without waiting.
     ///
     /// # Errors
     /// [`CacheError::Io`].
@@ -239,8 +239,8 @@ impl CachedBlob {
         }
     }
 
-    /// Waits until a chunk that somebody else has claimed is there or free again. Chunks of this
-    /// process wake it; those of others are looked for every 20 ms at the least.
+    /// Waits until a chunk that another caller has claimed is present or free again. Chunks that this
+    /// process stores wake it; for those of other processes it polls at least every 20 ms.
     ///
     /// # Errors
     /// [`CacheError::Io`].

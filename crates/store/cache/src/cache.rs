@@ -63,7 +63,7 @@ impl CacheOptions {
 /// Which blob, and what is known of it.
 #[derive(Clone, Debug)]
 pub struct BlobSpec {
-    /// What names these very bytes: the root of their table, their digest, or address and version.
+    /// The name of exactly these bytes: the root of their table, their digest, or address and version.
     pub identity: String,
     /// Length in bytes.
     pub len: u64,
@@ -71,7 +71,7 @@ pub struct BlobSpec {
     pub chunk_size: u32,
     /// The digests of the chunks. Without, chunks are taken as they come.
     pub table: Option<Arc<VerifiedTable>>,
-    /// What people call it, for lists.
+    /// A name for people, shown in lists.
     pub label: String,
     /// Whether it is of no use once it is closed, because nothing can tell later what its bytes are of.
     pub temporary: bool,
@@ -89,7 +89,7 @@ pub(crate) struct Inner {
     pub(crate) options: CacheOptions,
     pub(crate) flusher: Flusher,
     pub(crate) index: Mutex<Index>,
-    /// Bytes stored since somebody looked whether the limit is kept.
+    /// Bytes stored since the last collection began.
     pub(crate) stored: AtomicU64,
     open: Mutex<HashMap<PathBuf, Weak<CachedBlob>>>,
     holder: OnceLock<Holder>,
@@ -134,7 +134,7 @@ impl Cache {
     /// # Errors
     /// [`CacheError::Spec`] and [`CacheError::Geometry`] for a `spec` that cannot be;
     /// [`CacheError::Conflict`] where another process uses a blob of the same identity and another
-    /// shape. A blob of another shape that nobody uses is replaced.
+    /// shape. A blob of another shape that is not in use is replaced.
     pub fn blob(&self, spec: BlobSpec) -> Result<Arc<CachedBlob>> {
         let geometry = Geometry::new(spec.len, spec.chunk_size)?;
         if let Some(table) = &spec.table

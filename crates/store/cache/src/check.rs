@@ -21,13 +21,13 @@ use crate::{CacheError, Digest, Result, VerifiedTable, cores, opening, runs, sto
 /// Bytes hashed at a time for the digest of a whole blob.
 const STEP: usize = 1 << 20;
 
-/// What a check of one blob came to.
+/// The result of a check of one blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// What names it.
+    /// Its identity.
     pub identity: String,
-    /// What people call it.
+    /// Its name for people.
     pub label: String,
     /// Chunks that were hashed.
     pub checked: u64,
@@ -41,7 +41,7 @@ pub struct CheckReport {
     pub in_use: bool,
 }
 
-/// What is known of a chunk.
+/// The result of a check of one chunk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Right,
@@ -181,7 +181,7 @@ impl CachedBlob {
         })
     }
 
-    /// What is to be said of each of the chunks, by all cores.
+    /// Checks each of the chunks, on all cores.
     fn verdicts(
         &self,
         chunks: &[u64],

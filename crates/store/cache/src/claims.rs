@@ -1,14 +1,14 @@
-//! Who fetches which chunks, so that each is fetched once however many processes want it.
+//! Claims of chunks, so that each is fetched once however many processes want it.
 //!
 //! The protocol, for each blob:
-//! 1. Who wants chunks that are missing locks `claims`, reads it, leaves out what living holders have
-//!    claimed and what `records` shows to have come meanwhile, writes its own claims down, and unlocks.
+//! 1. A process that wants missing chunks locks `claims`, reads it, leaves out what living holders have
+//!    claimed and what `records` shows to have come meanwhile, adds its own claims, and unlocks.
 //! 2. It fetches and stores what it claimed: data, then records. Then it takes the claims back.
-//! 3. Who wants chunks that others have claimed looks at `records` from time to time, until they are
-//!    there or nobody claims them any more, and then claims them itself.
+//! 3. A process that wants chunks that others have claimed polls `records`. If the claims go before the
+//!    chunks are there, it claims them itself.
 //!
 //! A holder is alive for as long as it holds the lock on its file in `holders`, which the kernel drops
-//! when it dies, however it dies; claims of the dead do not count and are removed by whoever comes next.
+//! when it dies, however it dies. Claims of dead holders do not count; the next claim removes them.
 //!
 //! Claims save work and nothing depends on them: where the file is damaged, full, or locked for too
 //! long, chunks are fetched twice.
@@ -30,7 +30,7 @@ const ENTRY: usize = 32;
 const ENTRIES: usize = 4096;
 const MAGIC: u64 = 0x6d69_616c_636b_7266;
 
-/// One run of chunks and who fetches it.
+/// One run of chunks and the holder that fetches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     run: Range<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct Claims {
     lock: LockFile,
 }
 
-/// What a [`Claims::take`] comes to.
+/// The result of a [`Claims::take`].
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) mine: Vec<Range<u64>>,
@@ -56,8 +56,8 @@ impl Claims {
         Ok(Self { lock })
     }
 
-    /// Claims what of `wanted` nobody alive has claimed and `missing` still finds missing; `missing` is
-    /// called while nobody else can claim.
+    /// Claims the chunks of `wanted` that no living holder has claimed and `missing` still finds missing.
+    /// `missing` is called under the lock, so that no other process can claim meanwhile.
     pub(crate) fn take(
         &self,
         wanted: &[Range<u64>],
@@ -183,7 +183,7 @@ const fn check(start: u64, end: u64, holder: u64) -> u64 {
     MAGIC ^ start.rotate_left(17) ^ end.rotate_left(39) ^ holder
 }
 
-/// Chunks that the owner of this is to fetch, and nobody else does. Given back when dropped, fetched
+/// Chunks that only the owner of the claim fetches. Released when dropped, whether they were fetched
 /// or not.
 #[derive(Debug)]
 pub struct Claim {

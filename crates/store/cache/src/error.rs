@@ -1,4 +1,4 @@
-//! What goes wrong in a cache.
+//! Errors of the cache.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use crate::{BadGeometry, Digest};
 /// Result of what may have to touch the disk.
 pub type Result<T> = std::result::Result<T, CacheError>;
 
-/// What went wrong.
+/// An error of the cache.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// The operating system refused something.
     #[error("{}: cannot {what}", path.display())]
     Io {
-        /// What was to be done.
+        /// The operation.
         what: &'static str,
         /// With which file.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum CacheError {
     Refused {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
     /// A lock was held by others for too long.
@@ -43,7 +43,7 @@ pub enum CacheError {
     Spec {
         /// Its identity.
         identity: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
     /// A blob is kept under this identity that differs in length, chunks or root, and is in use.
@@ -69,17 +69,17 @@ pub enum CacheError {
     WrongDigest {
         /// Number of the chunk.
         chunk: u64,
-        /// What the table says.
+        /// The digest in the table.
         expected: Digest,
-        /// What came.
+        /// The digest of the bytes.
         found: Digest,
     },
     /// A whole blob that is not what its digest names. All of it was dropped.
     #[error("the whole blob has digest {found}, not {expected}")]
     WrongWhole {
-        /// What it should be.
+        /// The digest that names it.
         expected: Digest,
-        /// What it is.
+        /// The digest of its bytes.
         found: Digest,
     },
     /// The chunk table could not be read or is wrong.
@@ -98,7 +98,7 @@ pub enum CacheError {
     TableLength {
         /// Its length.
         len: u64,
-        /// What it must be for this image.
+        /// The length that a table of this image must have.
         expected: u64,
     },
     /// A chunk behind the end.
@@ -128,7 +128,7 @@ pub enum CacheError {
     List {
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
 }

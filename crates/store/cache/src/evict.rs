@@ -21,7 +21,7 @@ use crate::{CacheError, Result};
 /// A blob in the making that was not finished after this long never will be.
 pub(crate) const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// What a collection came to.
+/// The result of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GcReport {
@@ -115,7 +115,7 @@ impl Cache {
                 identity: identity(),
             });
         }
-        // Who lists the cache locks each blob for a moment.
+        // A process that lists the cache locks each blob for a moment.
         for attempt in 0..3 {
             thread::sleep(Duration::from_millis(attempt));
             if remove_unused(&self.inner.layout, &dir)? {
@@ -154,7 +154,7 @@ fn disk_usage(dir: &Path) -> u64 {
         .sum()
 }
 
-/// Removes the blob if nobody uses it, and says whether it is gone.
+/// Removes the blob if it is not in use. Returns whether it is gone.
 fn remove_unused(layout: &Layout, dir: &Path) -> Result<bool> {
     let path = dir.join("use");
     let file = match open_existing(&path) {
@@ -169,7 +169,7 @@ fn remove_unused(layout: &Layout, dir: &Path) -> Result<bool> {
     if file.try_lock().is_err() {
         return Ok(false);
     }
-    // Otherwise somebody else has removed it, and perhaps a new one is in its place.
+    // Otherwise another process has removed it, and perhaps a new one is in its place.
     if is_still(&file, &path) {
         discard(layout, dir)?;
     }

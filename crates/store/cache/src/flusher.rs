@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::CacheOptions;
 use crate::cache::Inner;
 
-/// What the thread is told.
+/// The state that the thread waits on.
 #[derive(Debug, Default)]
 struct Told {
     dirty: u64,

@@ -33,7 +33,7 @@ pub const SEAL: u8 = 8;
 const CHUNK: u32 = 4096;
 /// Chunks of the image, the last one not whole.
 const CHUNKS: u64 = 7;
-/// Those that are stored.
+/// The chunks that are stored.
 const STORED: Range<u64> = 1..5;
 const NAME: &str = "a reference";
 

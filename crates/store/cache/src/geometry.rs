@@ -15,7 +15,7 @@ pub(crate) const DIGEST_LEN: u64 = 32;
 pub const MIN_CHUNK: u32 = 1 << 10;
 /// Largest chunk.
 pub const MAX_CHUNK: u32 = 1 << 20;
-/// Chunk size for who has no reason for another.
+/// Default chunk size.
 pub const DEFAULT_CHUNK: u32 = 64 << 10;
 /// Most chunks of one image: what is known of them in memory stays below 64 MiB.
 pub const MAX_CHUNKS: u64 = 1 << 28;

@@ -1,4 +1,4 @@
-//! Who holds claims: a locked file for each process, so that its death is seen.
+//! Holders of claims: a locked file for each process, so that its death is seen.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::lock::open_existing;
 use crate::{CacheError, Result};
 
-/// A number that nobody else comes upon.
+/// Returns a random number, which no other process or thread is likely to draw.
 pub(crate) fn random() -> u64 {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
@@ -36,7 +36,7 @@ impl Holder {
                 .mode(0o600)
                 .open(&path)
                 .map_err(CacheError::io("make", &path))?;
-            // Who tidies up may have come between the two and taken the file for a dead holder's.
+            // A sweep may have run between the two and taken the file for a dead holder's.
             let locked = file.try_lock().is_ok();
             if locked && is_still(&file, &path) {
                 return Ok(Self {

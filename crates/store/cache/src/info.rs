@@ -1,4 +1,4 @@
-//! What a blob is: the text file `info`, written once.
+//! Identity and shape of a blob: the text file `info`, written once.
 
 use std::fs;
 use std::io::Write;
@@ -94,7 +94,7 @@ impl Info {
         Self::new(identity, label, Geometry::new(len, chunk).ok()?, root).ok()
     }
 
-    /// What the file says; nothing for a file that is missing or no such text.
+    /// Reads the file; `None` where it is missing or no such text.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         use std::io::Read as _;
         let mut text = String::new();

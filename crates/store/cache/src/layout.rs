@@ -1,4 +1,4 @@
-//! What a cache directory holds.
+//! Layout of a cache directory.
 //!
 //! ```text
 //! DIR/                      owned by the user, not to be written by others
@@ -7,12 +7,12 @@
 //!     gc                    lock: one process collects at a time
 //!     blobs/NAME/           one image; NAME is the SHA-256 of its identity
 //!       info                text: identity, label, length, chunk size, root; never changed
-//!       use                 lock: shared by users; exclusive for who removes. mtime: last use
+//!       use                 lock: shared by users; exclusive for removal. mtime: last use
 //!       data                the image's bytes, sparse
 //!       records             8 bytes a chunk: start of the digest of what was stored. A hint
 //!       state               which chunks are durable (state.rs)
 //!       table               hash blocks of the chunk table that were verified. Verified on reading
-//!       claims              who fetches what (claims.rs)
+//!       claims              chunks that are being fetched, and by which holder (claims.rs)
 //!       whole               digest of the whole, once it was verified
 //!       temporary           there if the blob goes when it is closed
 //!     names/HASH            what a reference was found to name (names.rs); HASH is its SHA-256
@@ -27,10 +27,10 @@
 //! in any way, and `state` is written such that a crash leaves the old or the new one.
 //!
 //! A blob appears by renaming a complete directory into `blobs`, and goes by renaming it to `trash`,
-//! by a process that has locked `use` exclusively. Who opens one locks `use` shared and then looks
-//! whether the file is still the one in `blobs`.
+//! by a process that has locked `use` exclusively. A process that opens one locks `use` shared and
+//! then looks whether the file is still the one in `blobs`.
 //!
-//! The directory is trusted as far as its owner is: there is no defence against who can write it.
+//! The directory is trusted as far as its owner is: a process that can write to it can damage it.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -51,7 +51,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Makes what is missing and checks that nobody else may write here.
+    /// Makes what is missing and checks that no other user may write here.
     ///
     /// # Errors
     /// [`CacheError::Refused`] for a directory of another user or open to others; [`CacheError::Io`].
@@ -112,7 +112,7 @@ impl Layout {
     }
 }
 
-/// What is in a directory.
+/// Returns the paths of the entries of a directory.
 pub(crate) fn list(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(dir).map_err(CacheError::io("list", dir))?;
     let paths = entries.map(|entry| entry.map(|entry| entry.path()));

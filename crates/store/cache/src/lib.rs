@@ -1,15 +1,15 @@
-//! What has arrived of images that lie elsewhere: chunks on disk, each verified once, shared by
-//! processes and images, safe against crashes.
+//! A cache of remote images: chunks on disk, each verified once, shared by processes and images, safe
+//! against crashes.
 //!
 //! A [`Cache`] is a directory; in it every image is a [`CachedBlob`]: a sparse file of its bytes and
 //! what is known of its chunks. Chunks are verified against a [`VerifiedTable`], the Merkle tree of
 //! fs-verity over the image, or, where an image has none, as a whole once they are all there.
 //!
-//! What is on disk, and who may touch it when, is told in [`layout`](mod@layout); how processes share
-//! the work, in `claims.rs`; how power cuts are survived, in `state.rs`.
+//! [`layout`](mod@layout) describes the files and the locks that guard them; `claims.rs`, how processes
+//! share the work; `state.rs`, how the cache survives power cuts.
 //!
-//! No socket is opened here: who fetches is above (`forerun-remote`). There is no asynchronous code
-//! either; calls block for as long as the local disk takes, but where a time limit is given.
+//! No socket is opened here: `forerun-remote`, above, fetches. There is no asynchronous code either;
+//! calls block for as long as the local disk takes, except where they take a time limit.
 
 mod access;
 mod adopt;

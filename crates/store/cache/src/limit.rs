@@ -54,7 +54,7 @@ impl Cache {
         Ok(())
     }
 
-    /// What a cache that takes `used` bytes may take.
+    /// Returns how many bytes a cache that takes `used` bytes may take.
     pub(crate) fn target(&self, used: u64) -> u64 {
         let options = &self.inner.options;
         let mut target = options.limit_bytes;

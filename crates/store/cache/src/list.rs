@@ -1,4 +1,4 @@
-//! What is in the cache, for people.
+//! List of the blobs in the cache, for people.
 
 use std::time::SystemTime;
 
@@ -27,9 +27,9 @@ pub enum Verified {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// What names it.
+    /// Its identity.
     pub identity: String,
-    /// What people call it.
+    /// Its name for people.
     pub label: String,
     /// Length in bytes.
     pub len: u64,

@@ -1,5 +1,5 @@
-//! What references were found to name: kept so that an image which is here can be opened while nobody
-//! can be asked.
+//! Resolved references: kept so that an image which is here can be opened while no server can be
+//! reached.
 //!
 //! One small file for each reference, replaced as a whole, with a digest over itself. What was found
 //! is for the caller to encode and to check; here it is bytes. A record counts only together with the
@@ -22,17 +22,17 @@ const HEAD: &str = "forerun cached name 1";
 /// Longest record: an image of the most parts that there can be takes a quarter of it.
 const LIMIT: usize = 2 << 20;
 
-/// What is known of a reference from an earlier time.
+/// A reference as it was resolved earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recalled {
     /// When that was found out.
     pub at: SystemTime,
-    /// What names the image in the cache; a blob of this identity is there.
+    /// The image's identity in the cache; a blob of this identity is there.
     pub identity: String,
     /// Length and chunks of that blob.
     pub geometry: Geometry,
-    /// What was found, as it was given.
+    /// The facts that the caller recorded, unchanged.
     pub facts: Vec<u8>,
 }
 
@@ -70,7 +70,7 @@ impl Cache {
         store::replace(&layout.names().join(name.hex()), &text)
     }
 
-    /// What is known of `name`, if the blob it was found to be is in the cache.
+    /// Returns what `name` was resolved to, if that blob is in the cache.
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<Recalled> {
         let layout = &self.inner.layout;

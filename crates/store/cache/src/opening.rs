@@ -74,7 +74,7 @@ pub(crate) fn whole(dir: &Path) -> Option<Digest> {
         .ok()
 }
 
-/// Opens the blob of `info`, made anew if it is not there or is another one that nobody uses.
+/// Opens the blob of `info`. Makes it anew if it is not there or is another one that is not in use.
 pub(crate) fn open(layout: &Layout, info: &Info, temporary: bool) -> Result<BlobFiles> {
     let dir = layout.blob(&info.identity);
     for _ in 0..ATTEMPTS {
@@ -100,7 +100,8 @@ pub(crate) fn open(layout: &Layout, info: &Info, temporary: bool) -> Result<Blob
     Err(CacheError::Locked { path: dir })
 }
 
-/// Opens what is in `dir` as it is, for who only looks after it. `None` where there is nothing whole.
+/// Opens the blob in `dir` as it is, for callers that only maintain it. `None` where there is nothing
+/// whole.
 pub(crate) fn open_any(dir: &Path) -> Result<Option<BlobFiles>> {
     Ok(lock_use(dir)?.and_then(|in_use| BlobFiles::open(dir, in_use)))
 }
@@ -114,8 +115,8 @@ fn lock_use(dir: &Path) -> Result<Option<File>> {
         }
         other => other?,
     };
-    // Who removes it holds the lock until all is gone, which for a large file takes a while; but then
-    // it is not what we look for any more.
+    // A process that removes the blob holds the lock until all of it is gone, which takes a while for a
+    // large file. Then `path` no longer leads to this file, and the loop ends.
     let start = Instant::now();
     while is_still(&file, &path) {
         let locked = within(A_WHILE, || file.try_lock_shared());
@@ -129,7 +130,7 @@ fn lock_use(dir: &Path) -> Result<Option<File>> {
     Ok(None)
 }
 
-/// Makes the blob in a directory of its own and moves it in place, unless somebody is faster.
+/// Makes the blob in a directory of its own and moves it in place, unless another process was faster.
 fn make(layout: &Layout, info: &Info, temporary: bool, dir: &Path) -> Result<()> {
     let new = layout.new_blobs().join(format!("{:016x}", random()));
     DirBuilder::new()

@@ -96,8 +96,8 @@ impl CachedBlob {
         Ok(verdict)
     }
 
-    /// Chunks were found to be wrong. Before anybody writes them anew the state must not say any more
-    /// that they are durable: a power cut could leave them half written.
+    /// Clears the durable bits of chunks that were found to be wrong. The state must no longer say that
+    /// they are durable when they are written anew: a power cut could leave them half written.
     fn distrust(&self, wrong: &[Range<u64>]) -> io::Result<()> {
         if wrong.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What was stored where: the first 8 bytes of each chunk's digest.
+//! Records of the stored chunks: the first 8 bytes of each chunk's digest.
 //!
 //! Written after the chunk, never synced by itself, and so never believed: a record only says that it
 //! is worth while to read the chunk and hash it. That is how processes learn what others have fetched,
@@ -19,12 +19,12 @@ const LEN: u64 = 8;
 /// Records read at a time.
 const STEP: u64 = 8192;
 
-/// What is kept of a chunk's digest.
+/// The start of a chunk's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Record(u64);
 
 impl Record {
-    /// Of a chunk that nobody has stored.
+    /// The record of a chunk that was not stored.
     pub(crate) const NONE: Self = Self(0);
 
     /// Of a chunk with that digest. Never [`NONE`](Self::NONE).

@@ -11,7 +11,8 @@ pub(crate) fn push(runs: &mut Vec<Range<u64>>, range: Range<u64>) {
     }
 }
 
-/// What of `range` lies in none of `others`, which need no order; and what lies in one of them.
+/// Splits `range` into the runs that lie in none of `others`, which need no order, and the runs that
+/// lie in at least one of them.
 pub(crate) fn split(
     range: &Range<u64>,
     others: &[Range<u64>],

@@ -87,8 +87,8 @@ impl StateFile {
         let mut changed = Vec::new();
         for index in touched(set, clear, self.chunks) {
             let old = self.newest(index)?;
-            // Written by somebody who may have died before it was synced: its predecessor, which is
-            // overwritten next, may be the only copy that is durable.
+            // Another process wrote it, and may have died before it was synced: its predecessor, which
+            // is overwritten next, may be the only copy that is durable.
             if let Some(old) = &old
                 && synced.get(&index) != Some(&old.sequence)
             {

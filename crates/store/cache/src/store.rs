@@ -18,9 +18,9 @@ use crate::table::padded_digest;
 use crate::{CacheError, Digest, Result, runs};
 
 impl CachedBlob {
-    /// Keeps `bytes`, which start with the chunk `first` and end with a chunk. Each chunk is verified
-    /// where there is a table; what is right is kept even if another chunk is not. Chunks that are here
-    /// already stay as they are, whoever has stored them.
+    /// Stores `bytes`, which start with the chunk `first` and end with a chunk. Each chunk is verified
+    /// where there is a table; right chunks are kept even if another one is wrong. Chunks that are here
+    /// already stay as they are, even if another process has stored them.
     ///
     /// # Errors
     /// [`CacheError::WrongDigest`] for the first chunk that is wrong; [`CacheError::NotChunks`];

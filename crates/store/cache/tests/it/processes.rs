@@ -1,5 +1,4 @@
-//! Several processes with one cache: each chunk is fetched once, and eviction takes nothing from under
-//! anybody.
+//! Several processes with one cache: each chunk is fetched once, and nothing in use is evicted.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! What the tests of the cache share.
+//! Helpers that the tests of the cache share.
 
 use std::io;
 use std::ops::Range;
@@ -70,8 +70,8 @@ pub fn slice(range: &Range<u64>) -> Range<usize> {
     saturating_usize(range.start)..saturating_usize(range.end)
 }
 
-/// What is read of a blob is what the image has there, or is refused as missing. Gives the chunks
-/// that were served.
+/// Reads each chunk of a blob, which must return the bytes of the image or fail as missing. Returns the
+/// chunks that were served.
 pub fn compare(blob: &CachedBlob, bytes: &[u8]) -> Vec<u64> {
     let mut served = Vec::new();
     for chunk in 0..blob.geometry().chunks() {

@@ -22,7 +22,7 @@ impl From<Error> for Failure {
         }
         let (exit, hint) = advice(&error);
         let message = match &error {
-            // It was not opened: where it would have been read tells nobody anything.
+            // The image was not opened, so the position of a read would mean nothing.
             Error::Io { len: 0, source, .. } => source.to_string(),
             _ => error.to_string(),
         };

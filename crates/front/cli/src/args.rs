@@ -47,7 +47,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What every command understands.
+/// Options that every command understands.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Global {
     /// Print errors only: no progress bar, no notes
@@ -68,7 +68,7 @@ pub struct Global {
     pub no_sandbox: bool,
 }
 
-/// What to do.
+/// The commands.
 // There is one of it in a run.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Subcommand)]
@@ -164,7 +164,7 @@ pub struct StoreArgs {
     pub verity: Option<VerityMode>,
 }
 
-/// What is done with the digests of objects.
+/// A use of the digests of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum VerityMode {
     /// Nothing (default)
@@ -258,8 +258,8 @@ impl ImageArgs {
 }
 
 impl SourceArgs {
-    /// How far to read ahead. Who has readers wait for what is fetched ahead has nothing else read
-    /// ahead beside that.
+    /// Returns how far to read ahead. With `--fetch-ahead sync`, where readers wait for the chunks that
+    /// are fetched ahead, the default is nothing.
     pub fn readahead(&self) -> Option<u64> {
         let waits = self.remote.fetch_ahead == Some(FetchAhead::Sync);
         self.readahead.or(waits.then_some(0))

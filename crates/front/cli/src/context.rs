@@ -1,4 +1,4 @@
-//! What a command works with besides its own arguments: how to talk to the user, the counters to
+//! The context of a command besides its own arguments: how to talk to the user, the counters to
 //! print at the end, and what to clean up if it is interrupted.
 
 use std::cell::RefCell;
@@ -133,7 +133,7 @@ impl Context {
             } else {
                 failure.to_string()
             };
-            // Where standard error is gone nobody can be told.
+            // Without a standard error nothing can be reported.
             let _ = writeln!(std::io::stderr(), "{text}");
         }
         failure.exit

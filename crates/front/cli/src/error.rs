@@ -1,4 +1,4 @@
-//! What a user is told when something fails: what, where in the image, and what to try.
+//! Failures as the user sees them: what failed, where in the image, and what to try.
 //!
 //! The libraries' errors say what failed and where. [`advice`](crate::advice) adds the exit code and
 //! a hint, commands the names. They give a [`Failure`] up, or report it and go on.
@@ -9,7 +9,7 @@ use std::io;
 use crate::escape::{escape, printable};
 use crate::exit::Exit;
 
-/// What every command gives.
+/// The result of every command.
 pub type Result<T = Exit> = std::result::Result<T, Failure>;
 
 /// Something failed.
@@ -23,9 +23,9 @@ pub struct Failure {
     pub subject: Option<String>,
     /// The path in the image it is about.
     pub path: Option<Vec<u8>>,
-    /// What failed, and where.
+    /// The error and its place.
     pub message: String,
-    /// What to try.
+    /// Advice for the user.
     pub hint: Option<String>,
 }
 
@@ -124,7 +124,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What the system said, without the number that only the system understands.
+/// Returns the system's message, without the number that means nothing to a user.
 pub fn reason(error: &io::Error) -> String {
     without_errno(&error.to_string())
 }

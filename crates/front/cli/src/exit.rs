@@ -26,12 +26,12 @@ pub enum Exit {
     Repaired,
     /// Ended by a signal that asked it to.
     Interrupted,
-    /// Nobody reads standard output any more, as in `forerun ls ... | head`.
+    /// Standard output has no reader any more, as in `forerun ls ... | head`.
     BrokenPipe,
 }
 
 impl Exit {
-    /// What each code means, for the man pages.
+    /// The meaning of each code, for the man pages.
     pub const MEANINGS: &'static [(Self, &'static str)] = &[
         (Self::Ok, "Everything was done."),
         (

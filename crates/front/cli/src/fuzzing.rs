@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use crate::commands::status;
 use crate::mount;
 
-/// What the server writes for the answer, at least.
+/// The shortest answer of a server.
 const ANSWER: &[u8] = b"{}\n";
 
 /// Takes bytes as a question, and returns whether it was understood.

@@ -1,10 +1,10 @@
 //! Descriptors that the caller left open.
 //!
-//! A process in the background that keeps them holds up whoever waits for their end: a pipe, a lock, a
-//! filesystem that cannot be unmounted. Programs that this one starts would hold them as well. So all
-//! are closed at the next execve(2), the one that makes the process in the background included. Left
-//! open are those that the command line names, as `/dev/fd/7` does: the process in the background opens
-//! these names, and then closes the descriptors.
+//! A process in the background that keeps them holds up other programs: the reader of a pipe, the next
+//! owner of a lock, an unmount. Programs that this one starts would hold them as well. So all are closed
+//! at the next execve(2), the one that makes the process in the background included. Left open are those
+//! that the command line names, as `/dev/fd/7` does: the process in the background opens these names, and
+//! then closes the descriptors.
 //!
 //! close_range(2) takes numbers, which no crate wraps without `unsafe`: what it closes may belong to a
 //! value. Marking numbers and closing them one by one are safe functions of an older `nix`. Here they are

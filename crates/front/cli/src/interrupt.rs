@@ -1,4 +1,4 @@
-//! What must not be left behind when Ctrl-C ends the program: half-written outputs, the demo's
+//! Things that must not be left behind when Ctrl-C ends the program: half-written outputs, the demo's
 //! directory and mount.
 
 use std::io;

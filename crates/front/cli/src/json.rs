@@ -18,7 +18,7 @@ pub fn put_bytes(object: &mut Map<String, Value>, key: &str, bytes: &[u8]) {
     }
 }
 
-/// What `stat` tells.
+/// Adds the fields of `stat`.
 pub fn put_metadata(object: &mut Map<String, Value>, metadata: &Metadata) {
     let mode = format!("{:04o}", metadata.mode);
     object.insert("type".into(), metadata.kind.name().into());
@@ -47,7 +47,7 @@ pub fn stats(stats: &StatsSnapshot) -> Value {
     json!({ "stats": counters })
 }
 
-/// What is printed to standard error.
+/// Returns a failure as it is printed to standard error.
 pub fn failure(failure: &Failure) -> Value {
     let mut fields = failure_fields(failure);
     if let Some(fields) = fields.as_object_mut() {

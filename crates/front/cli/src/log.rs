@@ -1,4 +1,4 @@
-//! What `-v` shows: the log of the libraries, on standard error.
+//! The log of the libraries on standard error, which `-v` extends.
 
 use tracing::level_filters::LevelFilter;
 

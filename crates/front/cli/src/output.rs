@@ -115,7 +115,7 @@ impl JsonArray {
 /// Prints the boundary counters to standard error; in text, only those that counted something.
 pub fn print_stats(context: &Context, stats: &StatsSnapshot) {
     let mut stderr = io::stderr().lock();
-    // Where standard error is gone nobody can be told.
+    // Without a standard error nothing can be reported.
     if context.global.json {
         let _ = writeln!(stderr, "{}", crate::json::stats(stats));
         return;

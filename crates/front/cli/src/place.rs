@@ -9,7 +9,7 @@ use forerun_sandbox::Sandbox;
 /// A directory for a result.
 pub struct Place {
     path: PathBuf,
-    /// Those that were missing, the innermost last.
+    /// Directories that were missing, the innermost last.
     made: Vec<PathBuf>,
 }
 

@@ -82,7 +82,7 @@ impl Drop for Progress {
 pub struct Watched<'a, W> {
     /// The output.
     pub inner: W,
-    /// Who counts.
+    /// The progress that counts them.
     pub progress: &'a Progress,
 }
 

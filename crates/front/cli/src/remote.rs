@@ -96,7 +96,7 @@ pub struct ServerArgs {
     pub plain_http: Vec<String>,
 }
 
-/// What is fetched ahead of readers.
+/// How to fetch ahead of readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum FetchAhead {
     /// Windows that nobody waits for
@@ -167,7 +167,7 @@ fn mirror(text: &str) -> std::result::Result<String, String> {
         .map_err(|_| "not UTF-8".to_string())
 }
 
-/// What `--mirror` names.
+/// Returns the mirrors that a value of `--mirror` names.
 fn mirrors(text: &str) -> Vec<String> {
     let Some(file) = text.strip_prefix('@') else {
         return vec![text.to_string()];
@@ -279,7 +279,7 @@ fn date(time: SystemTime) -> String {
     }
 }
 
-/// What went wrong with a server, with what to try.
+/// Returns the failure for an error of a server, with a hint.
 pub fn failure(error: &RemoteError) -> Failure {
     let failure = Failure::new(Exit::Source, "remote", error.to_string());
     match error {
@@ -302,10 +302,10 @@ pub fn failure(error: &RemoteError) -> Failure {
     }
 }
 
-/// What fetching has cost, to standard error.
+/// Prints to standard error what fetching has cost.
 pub fn print_stats(context: &Context, status: &RemoteStatus) {
     let mut stderr = std::io::stderr().lock();
-    // Where standard error is gone nobody can be told.
+    // Without a standard error nothing can be reported.
     let _ = if context.global.json {
         writeln!(stderr, "{}", json!({ "remote": to_json(status) }))
     } else {

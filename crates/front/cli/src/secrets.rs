@@ -21,7 +21,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 /// The parent's process and the descriptor of the pipe: `PID:NUMBER`.
 const FROM: &str = "FORERUN_ARGUMENTS_FROM";
-/// What a pipe holds without a reader.
+/// Bytes that a pipe holds without a reader.
 const ROOM: usize = 60 << 10;
 
 /// Arguments of this process, with what was hidden of them.
@@ -41,11 +41,11 @@ pub fn arguments() -> &'static [OsString] {
     })
 }
 
-/// What another process of this program has to be given of the arguments of this one.
+/// The arguments of this process, for another process of this program.
 pub struct PassedOn {
     /// The arguments as they may be seen, without the program's name.
     pub shown: Vec<OsString>,
-    /// What is hidden of them, to be read from a pipe.
+    /// The hidden ones, to be read from a pipe.
     pub secret: Vec<u8>,
 }
 
@@ -119,7 +119,7 @@ pub fn warn() {
     }
 }
 
-/// What is shown of an argument with a secret; nothing for all others.
+/// Returns an argument without the secret in it, or nothing for an argument that has none.
 fn hidden(word: &OsStr) -> Option<OsString> {
     let text = word.to_string_lossy();
     let shown = without_secrets(&text);

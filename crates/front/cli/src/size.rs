@@ -2,7 +2,7 @@
 
 use bytesize::ByteSize;
 
-/// What [`parse`] accepts, for messages.
+/// The texts that [`parse`] accepts, for messages.
 const EXPECTED: &str = "a number of bytes such as 4096, 64K, 8M or 1G";
 
 /// As in the mount options, so that `--offset 1M` and `-o offset=1M` are the same place.

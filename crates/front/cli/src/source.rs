@@ -90,12 +90,12 @@ pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<Prepared> {
 }
 
 impl Prepared {
-    /// What the command line calls it.
+    /// Returns its name on the command line.
     pub fn path(&self) -> &Path {
         &self.args.image
     }
 
-    /// What reading it takes from now on.
+    /// Returns the sandbox for reading it from now on.
     pub fn sandbox(&self) -> Sandbox {
         confine::for_image(&self.args.image, &self.args.source)
     }
@@ -153,7 +153,7 @@ fn check_range(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
     Err(Failure::usage(format!("{what} past the end at {len}")))
 }
 
-/// What kept an image from being opened at all: nothing can be listed or checked then.
+/// Returns the failure for an image that cannot be opened: nothing can be listed or checked then.
 pub fn from_open(error: forerun::Error, options: &OpenOptions) -> Failure {
     let failure = Failure::from(error.clone());
     let asked = options.format.as_deref();

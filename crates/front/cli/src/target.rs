@@ -20,7 +20,7 @@ use crate::source::is_stdin;
 
 /// Where a command's product goes.
 pub struct Target {
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
     file: File,
     kind: Kind,

@@ -30,7 +30,7 @@ pub struct CacheCommandArgs {
     pub command: CacheCommand,
 }
 
-/// What to do with it.
+/// The commands on a cache.
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
     /// List the images, the one used last first
@@ -60,7 +60,7 @@ pub struct GcArgs {
     pub to: Option<u64>,
 }
 
-/// What to fetch.
+/// The image to fetch.
 #[derive(Args, Debug)]
 pub struct PrefetchArgs {
     /// The image: oci://, s3:// or https:// and a name

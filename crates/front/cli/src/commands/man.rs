@@ -75,7 +75,7 @@ fn synopsis(page: &Command, out: &mut dyn Write) -> io::Result<()> {
     roff.to_writer(&mut { out })
 }
 
-/// What follows the options in the help, line by line as it is there.
+/// Writes the text that follows the options in the help, line by line as it is there.
 fn examples(help: &str, out: &mut dyn Write) -> io::Result<()> {
     // The codes have a section of their own.
     let help = help.split("\n\nExit status:").next().unwrap_or(help);

@@ -5,7 +5,7 @@ use forerun_export::IdMap;
 
 use crate::error::{Failure, Result};
 
-/// What ids become.
+/// Changes of user and group ids.
 #[derive(Args, Debug)]
 pub struct OwnerMapArgs {
     /// Change users FROM and up, COUNT of them (1 where not given), to TO and up; may be given more

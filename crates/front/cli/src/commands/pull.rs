@@ -82,7 +82,7 @@ pub fn run(context: &Context, args: &PullArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-/// What went wrong, and that not all was in vain.
+/// Returns the failure, with a hint where a part of the image is kept.
 fn failure(error: &RemoteError, args: &PullArgs) -> Failure {
     let failure = remote::failure(error);
     let mut part = args.output.as_os_str().to_os_string();

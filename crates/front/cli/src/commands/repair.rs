@@ -35,7 +35,7 @@ enum Mode {
     Yes,
     /// Yes, but nothing is written.
     DryRun,
-    /// Nobody can be asked: nothing is repaired.
+    /// No user can be asked: nothing is repaired.
     Nobody,
 }
 
@@ -125,8 +125,8 @@ fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summ
     Ok(summary?)
 }
 
-/// What a repair takes when the volume is open: its undo file; and the volume once more, with the look
-/// for other processes that use it, for the check at the end.
+/// Returns the sandbox of a repair whose volume is open. It allows the undo file; and for the check at
+/// the end the volume once more, with the look for other processes that use it.
 fn sandbox(args: &CheckArgs, place: Option<&UndoPlace>) -> Sandbox {
     let sandbox = for_image(&args.image.image, &args.image.source).read(&args.image.image);
     let sandbox = sandbox
@@ -145,7 +145,7 @@ fn sandbox(args: &CheckArgs, place: Option<&UndoPlace>) -> Sandbox {
     }
 }
 
-/// What the ordinary check says of the volume now: the repair is not believed without it.
+/// Runs the ordinary check of the volume after the repair, and returns the number of errors.
 fn verify(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<u64> {
     let mut volume = args.image.clone();
     // A lock that the repair broke is not respected now.
@@ -208,7 +208,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Asks a person. Who is not there any more says no.
+    /// Asks the user. The end of standard input is a no.
     fn ask(&mut self, finding: &Finding, remedy: &str) -> Answer {
         let failure = Failure::from(finding.error.clone());
         let text = text(finding.path.as_deref(), &failure);
@@ -306,7 +306,7 @@ impl Desk<'_> {
         ))
     }
 
-    /// What was begun is closed even where an error cuts it short.
+    /// Closes the JSON output that was begun, where an error cuts it short.
     fn cut_short(&mut self) -> Result<()> {
         if !self.json {
             return Ok(());

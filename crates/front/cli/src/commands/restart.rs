@@ -16,7 +16,7 @@ use crate::output::Output;
 
 /// Longer than the old process waits for the new one.
 const PATIENCE: Duration = Duration::from_secs(150);
-/// What the new process says when it serves the mount.
+/// The text that the new process writes once it serves the mount.
 const DONE: &str = ".";
 
 /// Have a mount served by a new process, without unmounting it

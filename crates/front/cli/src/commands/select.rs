@@ -1,4 +1,4 @@
-//! What `extract` and `tar` take out of an image: the same arguments for both.
+//! Entries that `extract` and `tar` take out of an image: the same arguments for both.
 
 use std::ffi::OsString;
 

@@ -179,8 +179,8 @@ pub fn total(mounts: &[Value]) -> String {
     total
 }
 
-/// Mounts that were made by us and are served by nobody of ours: of images that were here, or have
-/// come.
+/// Counts the mounts that we made and that no process of ours serves: those of local images, and of
+/// images whose last chunk has been fetched.
 fn by_the_kernel_alone(served: &[Value]) -> usize {
     let all = forerun_fuse::mounts().unwrap_or_default();
     let alone = all.iter().filter(|entry| {

@@ -67,7 +67,7 @@ fn read(context: &Context, path: &Path) -> Result<TraceSummary> {
     Ok(summary)
 }
 
-/// What moves bytes between us and the device is summed up.
+/// The requests that get a total: those that move bytes between us and the device.
 const TOTALS: [&str; 2] = ["source_read", "write"];
 
 fn name(kind: &'static str) -> &'static str {

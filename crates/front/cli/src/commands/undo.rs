@@ -88,7 +88,7 @@ struct Target {
 }
 
 impl Target {
-    /// What is repaired.
+    /// Returns the volume that `check --repair` repairs.
     fn of(args: &CheckArgs) -> Self {
         Self {
             image: args.image.image.clone(),

@@ -56,8 +56,8 @@ impl Confinement {
     }
 }
 
-/// What reading an image takes when its file is open: the devices and objects that it keeps outside
-/// itself, or the server that it is at.
+/// Returns the sandbox for reading an image whose file is open. It allows the devices and objects outside
+/// the image, or the server that the image is at.
 pub fn for_image(image: &Path, source: &SourceArgs) -> Sandbox {
     let mut sandbox = Sandbox::new();
     for path in source.device.iter().chain(&source.store.objects) {
@@ -75,7 +75,7 @@ pub fn for_image(image: &Path, source: &SourceArgs) -> Sandbox {
     sandbox
 }
 
-/// What speaking to a server takes: sockets, unless `--offline` was given, and credentials.
+/// Adds what requests to a server need: sockets, unless `--offline` was given, and credentials.
 pub fn for_server(name: &Path, options: &RemoteOptions, mut sandbox: Sandbox) -> Sandbox {
     if !options.offline {
         sandbox = sandbox.sockets(Sockets::New);
@@ -91,7 +91,7 @@ pub fn for_server(name: &Path, options: &RemoteOptions, mut sandbox: Sandbox) ->
     }
 }
 
-/// What keeping chunks takes, and the list of those that were used.
+/// Adds the directories of the cache and of the list of chunks that were used.
 fn for_cache(args: &RemoteArgs, mut sandbox: Sandbox) -> Sandbox {
     let options = args.options();
     if let Some(dir) = options.cache_dir() {
@@ -113,12 +113,12 @@ pub fn directory_of(file: &Path) -> &Path {
     }
 }
 
-/// What naming files in directories of other users takes.
+/// Capabilities to name files in directories of other users.
 pub const NAMES: Capabilities = Capabilities::DAC_OVERRIDE.union(Capabilities::FOWNER);
 
-/// What setting owners, permissions and attributes of other users' files takes. A process has them as
-/// root only.
+/// Capabilities to set owners, permissions and attributes of other users' files. Only a process of root
+/// has them.
 pub const OWNERS: Capabilities = NAMES.union(Capabilities::CHOWN).union(Capabilities::FSETID);
 
-/// What reading all of a directory tree takes: files of other users, and the attributes of `trusted.`.
+/// Capabilities to read all of a directory tree: files of other users, and the attributes of `trusted.`.
 pub const TREES: Capabilities = Capabilities::DAC_READ_SEARCH.union(Capabilities::SYS_ADMIN);

@@ -55,7 +55,7 @@ fn is_parent(pid: &str) -> bool {
     parent.is_some_and(|parent| parent == pid)
 }
 
-/// What a keeper is told by the caller, which has read the command line.
+/// The arguments of a keeper, from the caller, which has read the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeeperArgs {
     /// Deaths in a minute that are made good.
@@ -158,7 +158,7 @@ pub fn command(program: PathBuf) -> io::Result<(Command, Option<OwnedFd>)> {
     Ok((command, secrets))
 }
 
-/// What lies where this program was started from: after an upgrade, the new one.
+/// Returns the program at the path that this process was started from: after an upgrade, the new one.
 pub fn newest_program() -> PathBuf {
     let Ok(itself) = std::env::current_exe() else {
         return program();
@@ -193,7 +193,7 @@ pub fn ready(log: Option<File>) -> Result<()> {
     settle(log, true)
 }
 
-/// The same for a mount that was taken over, which stays whether or not anybody listens.
+/// The same for a mount that was taken over, which stays even where no caller waits.
 pub fn ready_to_go_on(log: Option<File>) -> Result<()> {
     settle(log, false)
 }

@@ -25,7 +25,7 @@ use crate::exit::Exit;
 /// PIDFD_THREAD of pidfd_open(2): the descriptor is of one thread.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(0o200);
 
-/// What a process that a keeper has started is told first.
+/// The first message from a keeper to a process that it has started.
 pub struct Kept {
     /// The socket to the keeper.
     pub keeper: Arc<Channel>,
@@ -249,8 +249,8 @@ fn failure(message: &str) -> Failure {
     Failure::new(Exit::Mount, "restart", without_errno(message))
 }
 
-/// What tells the image from one that was put in its place: the digest or the like of what is at a
-/// server; of files where they are, how long, and when they were changed.
+/// Returns bytes that differ for an image that was put in the place of this one: the digest or the like
+/// of an image at a server; of files their inode, their length and the time of their last change.
 pub fn identity(
     args: &MountArgs,
     options: &MountOptions,

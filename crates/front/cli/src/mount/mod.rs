@@ -128,7 +128,7 @@ pub struct MountArgs {
     pub helper: Option<HelperCall>,
 }
 
-/// What is different when mount(8) calls.
+/// Differences for a call by mount(8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HelperCall {
     /// Do everything but mount.
@@ -221,7 +221,7 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
         .memory_use();
     let shown = (remote, memory, context.confinement.json());
     let _until_the_end = tell(args, &mount, shown, &succession, (is_successor, socket))?;
-    // From here on nobody listens on the terminal but in the foreground.
+    // From here on only a process in the foreground has a terminal.
     if is_successor {
         daemon::ready_to_go_on(log)?;
     } else if in_background {
@@ -247,7 +247,7 @@ fn remount(args: &MountArgs, options: &MountOptions) -> Result {
     Ok(Exit::Ok)
 }
 
-/// Begins to tell of the mount to who asks.
+/// Starts to report the mount, to `forerun status` and to Prometheus.
 fn tell(
     args: &MountArgs,
     mount: &Mount,
@@ -339,7 +339,7 @@ fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, V
     Ok((options, via))
 }
 
-/// What the options say of the image, in the terms of the other commands.
+/// Returns what the options say of the image, in the terms of the other commands.
 fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
     ImageArgs {
         image: args.image.clone(),
@@ -464,7 +464,7 @@ fn print_requests(context: &Context, mount: &Mount) {
     }
     let requests = mount.requests();
     let mut stderr = io::stderr().lock();
-    // Where standard error is gone nobody can be told.
+    // Without a standard error nothing can be reported.
     let _ = if context.global.json {
         let counts = requests
             .iter()

@@ -1,8 +1,8 @@
 //! Images at servers, mounted by the kernel's own driver while they are being fetched.
 //!
 //! Unlike for other mounts by the kernel a process stays, as for FUSE: until the image is complete,
-//! or the mount has ended. Then, or when everything is in the cache already, nothing stays, and nobody
-//! tells of the mount any more.
+//! or the mount has ended. Then, or when everything is in the cache already, no process stays, and none
+//! reports the mount.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ pub fn run(
         }
         Ok(telling)
     });
-    // Nobody would fill it.
+    // Without this process nothing would fill it.
     let telling = begun.inspect_err(|_| {
         if !is_resumed {
             let _unmounted = present::take_back(entry.as_ref());
@@ -131,8 +131,8 @@ fn begin(
     }
 }
 
-/// What the guard of the mount is to do if this process dies. A process in the foreground is its
-/// caller's to start.
+/// Returns what the guard of the mount is to do if this process dies. A process in the foreground is
+/// started again by its caller only.
 fn guard_args(args: &MountArgs, options: &MountOptions) -> Result<GuardArgs> {
     let is_replaced = !args.foreground && options.restarts > 0;
     if !is_replaced {

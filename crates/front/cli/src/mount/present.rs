@@ -1,4 +1,4 @@
-//! What is mounted on a directory already, by the kernel or by a process of ours.
+//! Mounts that a directory has already, by the kernel or by a process of ours.
 
 use std::path::Path;
 

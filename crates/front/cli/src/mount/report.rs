@@ -1,4 +1,4 @@
-//! What a serving process tells of itself: to `forerun status` by a [socket] of the file system, to
+//! Reports of a serving process about itself: to `forerun status` by a [socket] of the file system, to
 //! Prometheus by HTTP. Both are the same numbers.
 
 use std::fmt::{Display, Write as _};
@@ -24,20 +24,20 @@ use crate::remote;
 pub struct Report {
     /// Where it is.
     pub dir: PathBuf,
-    /// What is mounted, without credentials.
+    /// The image, without credentials.
     pub image: String,
-    /// Who shows it, and what that counts.
+    /// The server of the mount, with its counters.
     pub shown: Shown,
     /// The image's source, where that is at a server.
     pub remote: Option<Arc<RemoteImage>>,
     /// Memory for cached blocks, and the limit of the process.
     memory: MemoryUse,
-    /// What the sandbox of the process is.
+    /// The sandbox of the process.
     sandbox: Value,
     since: u64,
 }
 
-/// Who shows a mount.
+/// The server of a mount.
 pub enum Shown {
     /// A process of ours, through FUSE.
     Fuse {
@@ -50,7 +50,7 @@ pub enum Shown {
     },
     /// The kernel, from what a process of ours fetches.
     Kernel {
-        /// What it has asked for.
+        /// The kernel's requests.
         monitor: FillMonitor,
         /// Of the driver that has looked at the metadata.
         observer: Arc<Observer>,
@@ -201,7 +201,7 @@ impl Report {
     }
 }
 
-/// What is here of an image at a server, and what it cost.
+/// Reports how much of an image at a server is here, and what that cost.
 fn put_remote(page: &mut Page, status: &RemoteStatus) {
     let flag = |on: bool| u64::from(on);
     for (name, value) in [
@@ -279,8 +279,8 @@ fn memory() -> u64 {
     }
 }
 
-/// Begins to tell of a mount to who asks. Of one that was taken over, and is in use, less is told
-/// where something stands in the way.
+/// Starts to report a mount, to `forerun status` and to Prometheus. A mount that was taken over is in
+/// use: it goes on without metrics where these fail.
 pub fn begin(
     report: Report,
     args: &MountArgs,

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::source;
 
-/// What is to be mounted.
+/// An image or volume to mount.
 pub enum Open {
     /// For reading.
     Image {
@@ -151,7 +151,8 @@ fn open_again(
     })
 }
 
-/// What serving takes: the sockets and pipes that are open, and to look where the threads run that ask.
+/// Returns the sandbox of a serving process: the sockets and pipes that are open, and `/proc`, to look
+/// where requesting threads run.
 fn sandbox(args: &MountArgs, options: &MountOptions) -> Sandbox {
     let image = image_args(args, options);
     let mut sandbox = for_image(&image.image, &image.source)

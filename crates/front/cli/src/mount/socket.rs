@@ -10,8 +10,8 @@
 //!
 //! A socket's name begins with the number of the process, for people, and ends at random: numbers
 //! come again, and processes of several PID namespaces may have the same one. A socket is seen under
-//! that name only once it is listened at, so that one at which nobody listens is always left over
-//! from a process that is gone; who asks next removes it.
+//! that name only once its process listens, so that one without a listener is always left over from a
+//! process that is gone; the next process that asks removes it.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, Permissions};
@@ -64,7 +64,7 @@ fn directory() -> PathBuf {
     if let Some(dir) = given.filter(|dir| dir.is_absolute() && is_own(dir)) {
         return dir.join("forerun");
     }
-    // Root of a user namespace is nobody to the owner of /run.
+    // The root of a user namespace may have no right to write to /run.
     let run = PathBuf::from("/run/forerun");
     let is_ours = run.symlink_metadata().map_or_else(
         |_| rustix::fs::access("/run", rustix::fs::Access::WRITE_OK).is_ok(),
@@ -172,7 +172,7 @@ pub fn tell(
     Ok(telling)
 }
 
-/// A socket that is listened at, by a name that nobody had before.
+/// Returns a socket that this process listens at, under a new name.
 fn listen(dir: &Path) -> io::Result<Unnamed> {
     let pid = std::process::id();
     let made = tempfile::Builder::new()
@@ -199,7 +199,7 @@ impl Unnamed {
     }
 }
 
-/// What is asked: nothing, for the status, or the device number of the mount that is to be restarted.
+/// Reads a question: nothing, for the status, or the device number of the mount to restart.
 pub fn question(asker: &UnixStream) -> io::Result<String> {
     asker.set_write_timeout(Some(PATIENCE))?;
     let question = read_all(asker, MAX_QUESTION, Instant::now() + PATIENCE)?;
@@ -268,11 +268,11 @@ fn read_all(mut stream: &UnixStream, most: usize, until: Instant) -> io::Result<
     String::from_utf8(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
-/// What a process says of its mount.
+/// The answer of a process about its mount.
 pub struct Told {
     /// Where it was asked.
     pub socket: PathBuf,
-    /// What it said.
+    /// Its answer.
     pub mount: Value,
 }
 
@@ -457,7 +457,7 @@ mod tests {
             let ending = std::thread::spawn(move || {
                 if is_accepted {
                     let (asker, _) = listener.accept().unwrap();
-                    // First the listener, so that who asks again is refused.
+                    // First the listener, so that the next question is refused.
                     drop(listener);
                     drop(asker);
                 } else {

@@ -1,8 +1,8 @@
-//! Who serves a mount: a process of ours through FUSE, or the kernel's own driver.
+//! The servers of a mount: a process of ours through FUSE, or the kernel's own driver.
 //!
-//! FUSE is what happens unless somebody asks for something else: it needs no privilege, takes every
-//! option, and keeps the bytes of strangers away from the kernel. `auto` lets the kernel do it where
-//! that comes to the same, and says what it chose and why.
+//! FUSE is the default: it needs no privilege, takes every option, and keeps untrusted bytes away from
+//! the kernel. `auto` lets the kernel serve where that comes to the same, and says what it chose and
+//! why.
 
 use std::io::ErrorKind;
 
@@ -20,7 +20,7 @@ use crate::size;
 
 const WITHOUT: &str = "--via fuse does without the kernel's driver";
 
-/// Who serves a mount.
+/// The server of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Via {
     /// The kernel where it may and can, else FUSE; says which
@@ -33,7 +33,7 @@ pub enum Via {
 }
 
 impl Via {
-    /// What `via=` in mount options says; nothing for other words.
+    /// Returns the value of `via=` in mount options, or nothing for other words.
     pub fn from_option(word: &str) -> Option<Result<Self>> {
         let value = match word.split_once('=') {
             Some(("via", value)) => value,

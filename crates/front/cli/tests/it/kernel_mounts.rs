@@ -223,7 +223,7 @@ fn composefs_is_the_same_by_the_kernel_and_through_fuse() {
     }
     seen[0].0.assert_same(&seen[1].0, &Keeps::EVERYTHING);
     assert_eq!(seen[0].1, seen[1].1);
-    // Digests are checked by whoever can.
+    // `auto` chooses a server that can check digests.
     let options = "objects=store,verity=on,via=auto";
     let auto = place.run(&["mount", "-o", options, "image", "mnt"]);
     assert_eq!(auto.code, Some(0), "{}", auto.stderr);

@@ -338,7 +338,7 @@ fn cat_writes_what_is_readable_before_a_bad_place() {
     );
 }
 
-/// What only a person sees: columns, escaped names.
+/// Checks what only a terminal gets: columns, escaped names.
 #[test]
 fn a_terminal_gets_columns_and_escaped_names() {
     let Some(script) = require::program("script") else {

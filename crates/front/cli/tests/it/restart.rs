@@ -1,4 +1,4 @@
-//! Another process goes on serving a mount, and who uses it notices nothing.
+//! Tests that another process goes on serving a mount, and that its users notice nothing.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

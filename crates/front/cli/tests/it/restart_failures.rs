@@ -1,5 +1,5 @@
-//! What stands in the way of a new process for a mount: the old one goes on, or the new one does, and
-//! whoever asked is told.
+//! Failures of a restart: the old process goes on, or the new one does, and the user who asked for the
+//! restart is told.
 
 use std::fs::{self, File};
 use std::io::Write as _;

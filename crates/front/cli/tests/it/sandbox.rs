@@ -1,4 +1,4 @@
-//! What a process can still do once it reads an image.
+//! Tests of what a process can still do once it reads an image.
 
 use std::fs::{self, Permissions};
 use std::io::Read as _;
@@ -161,7 +161,7 @@ fn info_shows_what_is_in_force() {
     assert!(off.json()["sandbox"].is_null());
 }
 
-/// What `/proc` says of each thread of a process.
+/// Returns the status in `/proc` of each thread of a process.
 fn statuses(pid: u32) -> Vec<String> {
     let threads = fs::read_dir(Path::new("/proc").join(pid.to_string()).join("task")).unwrap();
     let status = |thread: std::io::Result<fs::DirEntry>| thread.unwrap().path().join("status");
@@ -302,7 +302,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// What the probe said, where there is one.
+/// Asserts that the probe was refused everything. Release builds have none.
 #[track_caller]
 fn assert_refused(said: &str) {
     assert_eq!(said, if cfg!(debug_assertions) { REFUSED } else { "" });

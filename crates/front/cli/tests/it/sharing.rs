@@ -126,7 +126,7 @@ fn nothing_writes_to_a_volume_that_is_mounted_for_reading() {
 struct Flock(Child);
 
 impl Flock {
-    /// Holds a lock on a file, as `nobody`.
+    /// Holds a lock on a file, as a user without privileges.
     fn of(image: &Path, kind: &str) -> Self {
         let mut flock = as_nobody("flock");
         let flock = flock.args(["--no-fork", kind]).arg(image);

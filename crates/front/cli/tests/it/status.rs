@@ -1,4 +1,4 @@
-//! `forerun status` of processes whose numbers are the same, or were somebody else's before.
+//! `forerun status` of processes whose numbers are the same, or were those of other processes before.
 
 use std::fs;
 use std::io::Write;

@@ -39,7 +39,7 @@ fn a_web_server_is_trusted_by_its_authority() {
         .run(&["pull", "-q", "--ca-file", ca_file, &url, "copy"])
         .ok();
     assert!(fs::read(place.path("copy")).unwrap() == fs::read(place.path("image")).unwrap());
-    // What is in the cache does not make up for a server that is not who it should be.
+    // Chunks in the cache do not make up for a server with a wrong certificate.
     let refused = place.run(&["ls", &url]);
     assert!(refused.stderr.contains(NOT_TRUSTED), "{}", refused.stderr);
 }
@@ -79,7 +79,7 @@ fn a_registry_is_trusted_by_its_authority() {
     assert_eq!(refused.code, Some(4));
     let told = "its certificate is not trusted: ";
     assert!(refused.stderr.contains(told), "{}", refused.stderr);
-    // Somebody who trusts the authority by name of the file only.
+    // A user may trust the authority by `--ca-file` only.
     let ca_file = ca.to_str().unwrap();
     run(None, &["ls", "--ca-file", ca_file, &name]).ok();
 }

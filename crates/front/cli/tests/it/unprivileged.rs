@@ -1,4 +1,4 @@
-//! What users without privileges get, and what they are told they do not.
+//! Tests of what users without privileges get, and of what they are told they do not.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::common::{Ran, command, ran};
 
-/// As the user `nobody`, in a directory that everybody may write to.
+/// Runs the program without privileges, in a directory that all users may write to.
 fn as_nobody(dir: &Path, args: &[&str]) -> Ran {
     let forerun = command(args);
     let mut command = Command::new("setpriv");

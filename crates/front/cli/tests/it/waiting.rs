@@ -15,7 +15,7 @@ use crate::common::place::{Mounted, Place};
 /// One for each chunk of the file that they read.
 const READERS: usize = 140;
 const CHUNK: usize = 64 << 10;
-/// What the whole of a test may take.
+/// The longest time that a whole test may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn readers(place: &Place) -> DirectReaders {

@@ -24,7 +24,7 @@ const PLACES: &[&str] = &[
 /// How far below these is looked, and at how many directories.
 const DEPTH: usize = 4;
 const DIRECTORIES: usize = 4000;
-/// What is too small is not worth opening.
+/// Bytes of the smallest file that is worth opening.
 const SMALLEST: u64 = 256 << 10;
 const CHUNK: usize = 1 << 20;
 
@@ -32,7 +32,7 @@ const CHUNK: usize = 1 << 20;
 pub struct Made {
     /// md5 of the large file.
     pub md5: String,
-    /// What the large file is made of.
+    /// The contents of the large file, for the user.
     pub source: String,
 }
 

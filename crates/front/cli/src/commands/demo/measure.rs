@@ -37,7 +37,7 @@ pub struct Measured {
 
 /// One line.
 pub struct Row {
-    /// What was read.
+    /// The name of the line, for people.
     pub what: &'static str,
     /// Stable name for JSON.
     pub id: &'static str,
@@ -118,7 +118,7 @@ fn keep_better(rows: &mut Vec<Row>, row: Row) {
     }
 }
 
-/// What is shown of a block mode: text and stable name.
+/// Texts and stable names of the lines of a block mode.
 #[derive(Clone, Copy)]
 struct Mode {
     mounted: (&'static str, &'static str),

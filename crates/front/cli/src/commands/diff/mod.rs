@@ -57,7 +57,7 @@ pub struct DiffArgs {
     pub limits: LimitArgs,
 }
 
-/// What can be left out of a comparison.
+/// Differences that a comparison can leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Ignored {
     /// Times of modification

@@ -135,7 +135,7 @@ fn make_place(dir: &Path) -> std::result::Result<Place, ExportError> {
     })
 }
 
-/// What root needs to give files their owners, permissions and attributes.
+/// Returns the capabilities that root needs to give files their owners, permissions and attributes.
 fn capabilities(options: &ExtractOptions) -> Capabilities {
     let mut needed = OWNERS;
     if options.devices {

@@ -1,5 +1,5 @@
-//! What a user is told of an extraction: each entry that is missing, and of what was lost of the
-//! others the number and the first names.
+//! Reports of extractions for the user: each entry that is missing, and of the properties that were
+//! lost of others the number and the first names.
 
 use forerun_export::{ExtractReport, Loss, Shortfall};
 use serde_json::{Map, Value, json};
@@ -51,7 +51,8 @@ pub fn named(failure: Failure, image: &str) -> Failure {
     }
 }
 
-/// What was asked for and failed is an error, what was not even tried a note.
+/// Reports a loss: as an error where the user asked for it and it failed, as a note where it was not
+/// even tried.
 fn tell(context: &Context, name: &str, lost: &Shortfall) {
     let failure = Failure::new(Exit::Partial, "shortfall", message(lost));
     let failure = failure.maybe_hint(hint(lost)).of(name);

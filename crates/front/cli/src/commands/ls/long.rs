@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use super::Entry;
 use crate::size;
 
-/// What stands before the names, one per entry, all of one width.
+/// Returns the texts before the names, one per entry, all of one width.
 pub fn prefixes(entries: &[Entry], human: bool) -> Vec<String> {
     let zone = TimeZone::system();
     let rows: Vec<_> = entries

@@ -282,7 +282,7 @@ impl Listing<'_> {
         Ok(over)
     }
 
-    /// What the user named on the command line.
+    /// Returns the entry that the user named on the command line.
     fn named(&mut self, path: &[u8]) -> forerun::Result<Entry> {
         // As ls does: a link on the command line is followed unless it is to be shown.
         let shown = self.args.long || self.args.directory || self.context.global.json;
@@ -297,7 +297,7 @@ impl Listing<'_> {
         Ok(self.entry(ListEntry::of(self.reader, path, node), None))
     }
 
-    /// What can be shown of an entry; the rest is reported.
+    /// Returns what can be shown of an entry, and reports the errors.
     fn entry(&mut self, entry: ListEntry, dir: Option<&[u8]>) -> Entry {
         let name = entry.name;
         let mut failed = |error| self.report(error, &path_of(dir, &name));

@@ -58,7 +58,7 @@ pub struct ErofsArgs {
     uuid: Option<[u8; 16]>,
 }
 
-/// What is compressed together with the data of other files.
+/// Data that is compressed together with the data of other files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Packed {
     /// Tails of files

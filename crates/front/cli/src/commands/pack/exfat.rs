@@ -13,7 +13,7 @@ use crate::escape::escape;
 use crate::exit::Exit;
 use crate::size;
 
-/// What EROFS and exFAT have under the same names.
+/// Options that EROFS and exFAT have under the same names.
 #[derive(Args, Debug)]
 pub struct ClusterArgs {
     /// Bytes of a cluster, a power of two. EROFS: what compressed data are cut into, from a block to

@@ -33,7 +33,7 @@ pub enum NewFormat {
     Exfat,
 }
 
-/// What a format keeps besides names and contents.
+/// Properties that a format keeps besides names and contents.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeps {
     /// Its name.
@@ -83,7 +83,7 @@ struct RomfsArgs {
 }
 
 impl NewFormat {
-    /// What it keeps.
+    /// Returns the properties that it keeps.
     pub const fn keeps(self) -> Keeps {
         let (format, owners, times) = match self {
             Self::Romfs => ("romfs", false, false),

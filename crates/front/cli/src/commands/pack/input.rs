@@ -1,5 +1,4 @@
-//! What an image is made of: a directory, a tar archive, manifests, or the last on top of one of
-//! the others.
+//! Inputs of an image: a directory, a tar archive, manifests, or the last on top of one of the others.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +15,7 @@ use crate::source::is_stdin;
 
 /// How an input is read.
 pub struct Reading<'r> {
-    /// What is left out of a directory or archive. What a manifest names is meant.
+    /// Entries of a directory or archive to leave out. Entries that a manifest names are kept.
     pub exclude: Patterns,
     /// Whether extended attributes of a directory are read.
     pub xattrs: bool,
@@ -28,7 +27,7 @@ pub struct Reading<'r> {
     pub manifests: &'r [PathBuf],
 }
 
-/// What a tree is made of, open as far as it is one file.
+/// The input of a tree, open where it is one file.
 pub enum Input {
     /// A directory.
     Directory(PathBuf),

@@ -106,8 +106,8 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
     make(context, &writer, &tree, (target, blob), output, "packing")
 }
 
-/// What reading the input takes. The files that a manifest names may be anywhere, and a link into the
-/// store is refused between directories of different rules.
+/// Returns the sandbox for reading the input. The files that a manifest names may be anywhere, and a link
+/// into the store is refused between directories of different rules.
 fn sandbox(args: &PackArgs, input: Option<&input::Input>) -> Sandbox {
     let sandbox = args.format.sandbox(Sandbox::new());
     let sandbox = match input {

@@ -1,5 +1,5 @@
-//! What is left out of a new image, and what is changed on the way into it: owners, times, extended
-//! attributes.
+//! Options that leave entries out of a new image, or change them on the way into it: owners, times,
+//! extended attributes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use forerun::vfs::Timestamp;
 use super::format::Keeps;
 use crate::error::{Failure, Result};
 
-/// What is left out.
+/// Entries to leave out.
 #[derive(Args, Debug)]
 pub struct ExcludeArgs {
     /// Leave out what matches, with everything below it; may be given more than once
@@ -43,7 +43,7 @@ impl ExcludeArgs {
     }
 }
 
-/// What is changed.
+/// Changes of owners, times and attributes.
 #[derive(Args, Debug)]
 pub struct ChangeArgs {
     /// Give everything to user 0 and group 0

@@ -8,7 +8,7 @@ use super::select::time;
 use crate::error::{Failure, Result};
 use crate::size;
 
-/// What both formats have under the same names.
+/// Options that both formats have under the same names.
 #[derive(Args, Debug)]
 pub struct SharedArgs {
     /// What the image is compressed with [default: gzip for SquashFS, none for EROFS]

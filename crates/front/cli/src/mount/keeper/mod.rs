@@ -87,7 +87,7 @@ enum Role {
     Lingering(usize),
 }
 
-/// What has happened.
+/// An event that the keeper waits for.
 enum Event {
     Signal(Signal),
     Said(Role, FromServer),
@@ -106,7 +106,7 @@ pub fn run_keeper() -> Option<ExitCode> {
     let args = KeeperArgs::of_this_process()?;
     crate::log::init(args.verbose, args.log.is_some());
     Some(run(&args).unwrap_or_else(|failure| {
-        // Where standard error is gone nobody can be told.
+        // Without a standard error nothing can be reported.
         let _ = writeln!(io::stderr(), "{failure}");
         ExitCode::from(failure.exit.code())
     }))
@@ -338,7 +338,7 @@ impl Keeper {
         }
     }
 
-    /// Starts a successor because somebody asks for one.
+    /// Starts a successor because `asker` wants one.
     fn restart(&mut self, asker: Asker) {
         if self.successor.is_some() {
             return asker.tell("a restart is under way already");

@@ -37,7 +37,7 @@ impl Asker {
     }
 }
 
-/// What a process says until it ends.
+/// Receives all that a process writes to standard error, when it ends.
 type Words = Option<Receiver<Vec<u8>>>;
 
 /// The process, from its start until it serves or fails.
@@ -55,7 +55,7 @@ pub struct Successor {
 impl Successor {
     /// Starts a process and offers it the mount. The byte on its standard output, which is the
     /// asker's socket, says that it serves the mount; what goes wrong before that it says on its
-    /// standard error. Where nobody has asked, that is the keeper's log.
+    /// standard error. Without an asker, that is the keeper's log.
     ///
     /// Fails with words for the log, which the asker has been told.
     pub fn start(kept: &Kept, directory: &Path, asker: Option<Asker>) -> Result<Self, String> {

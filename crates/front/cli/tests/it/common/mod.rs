@@ -17,7 +17,7 @@ use serde_json::Value;
 /// Bytes of the large file of [`Fixture`].
 pub const BIG: usize = 3_000_000;
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -68,8 +68,8 @@ pub fn ran(output: Output) -> Ran {
     }
 }
 
-/// Runs a script in `dir` as the user `nobody`, in a user namespace in which that is root. `$0` is the
-/// program under test; `mnt` is a directory that is the user's, as is `listing`, a file.
+/// Runs a script in `dir` as a user without privileges, in a user namespace in which that is root. `$0`
+/// is the program under test; `mnt` is a directory that is the user's, as is `listing`, a file.
 #[track_caller]
 pub fn in_namespace(dir: &Path, script: &str) {
     const NOBODY: u32 = 65534;

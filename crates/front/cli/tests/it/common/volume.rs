@@ -105,7 +105,7 @@ pub fn unmount(dir: &Path) {
     });
 }
 
-/// A program run by the user `nobody`.
+/// Returns a command that runs a program as a user without privileges.
 pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut setpriv = Command::new("setpriv");
     setpriv.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);

@@ -16,7 +16,7 @@ const MEMORY: u64 = 256 << 10;
 const TICKS: u64 = 100;
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// What a process took.
+/// The resources that a process took.
 #[derive(Debug, Default)]
 pub struct Watched {
     pub code: Option<i32>,
@@ -116,7 +116,7 @@ impl Running {
         true
     }
 
-    /// What it took. It has ended.
+    /// Returns what the process took. It has ended.
     pub fn ended(mut self) -> Watched {
         assert!(self.is_over);
         std::mem::take(&mut self.so_far)

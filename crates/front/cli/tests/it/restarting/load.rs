@@ -32,7 +32,7 @@ pub fn read_small(scene: &Scene, n: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Names: of directories, and one that is nowhere and that nobody has asked for yet.
+/// Lists directories, and in each asks for a name that does not exist and that is new each time.
 fn look_around(scene: &Scene) -> Result<(), String> {
     let mut count = 0;
     for entry in fs::read_dir(scene.path("mnt")).map_err(text)? {

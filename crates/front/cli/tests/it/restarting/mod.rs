@@ -1,4 +1,4 @@
-//! A scene in which a mount is restarted: a tree, an image of it, a mountpoint, and who serves it.
+//! A scene in which a mount is restarted: a tree, an image of it, a mountpoint, and its processes.
 
 pub mod load;
 pub mod met;

@@ -82,7 +82,7 @@ fn open_device() -> io::Result<File> {
     File::options().read(true).write(true).open("/dev/fuse")
 }
 
-/// What the kernel has to know of the connection and of the user, as options of the mount.
+/// Returns the mount options that describe the connection and the user to the kernel.
 fn connection_options(device: &File) -> [(&'static str, String); 4] {
     [
         ("fd", device.as_raw_fd().to_string()),
@@ -243,7 +243,7 @@ fn by_helper(
     Ok(device)
 }
 
-/// What the helper said before it ended.
+/// Waits for the helper to end. Returns its error output, or its exit status if it failed silently.
 fn last_words(mut process: Child) -> String {
     let mut words = Vec::new();
     if let Some(stderr) = process.stderr.take() {

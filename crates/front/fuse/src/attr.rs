@@ -1,4 +1,4 @@
-//! What stat(2) tells of a node.
+//! Attributes of a node, as stat(2) reports them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,10 +10,10 @@ use crate::MountOptions;
 /// Size that stat(2) recommends for requests: the page, which is what the kernel keeps.
 const PREFERRED_IO: u32 = 4096;
 
-/// Who owns what is in the mount.
+/// The owners and permissions of the files in a mount.
 ///
 /// `uid=` and `gid=` stand for everything. Without them an image's own owners hold; an image whose
-/// format has none (romfs) belongs to whoever mounted it, as on a FAT medium: 0:0 for root, as the
+/// format has none (romfs) belongs to the user that mounted it, as on a FAT medium: 0:0 for root, as the
 /// kernel's romfs shows it, and the caller without root, who would otherwise be shown files of a
 /// user that has nothing to do with them. `umask=` takes bits away and adds none, because formats
 /// without owners still tell programs from data; `fmask=` and `dmask=` stand in for it for files and

@@ -5,9 +5,9 @@
 
 use std::path::PathBuf;
 
-/// What the kernel is to read ahead at the most, in bytes: four of its largest requests.
+/// The readahead that we set, at the most, in bytes: four of the kernel's largest requests.
 const WANTED: u64 = 4 << 20;
-/// What it does by itself.
+/// The kernel's default readahead, in bytes.
 const DEFAULT: u64 = 128 << 10;
 
 /// Raises the readahead of the filesystem with this device number, to no more than `readahead`

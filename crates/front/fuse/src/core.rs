@@ -1,4 +1,4 @@
-//! What each request means, in terms of the engine: no kernel, no threads, no replies.
+//! Requests as operations on the engine: no kernel, no threads, no replies.
 
 use std::sync::OnceLock;
 
@@ -17,7 +17,7 @@ use crate::inode::Inodes;
 
 /// One image under one set of mount options.
 pub struct Core {
-    /// What reads it.
+    /// The reader of the image.
     pub reader: Reader,
     /// The image as a whole.
     pub volume: VolumeInfo,
@@ -27,7 +27,7 @@ pub struct Core {
     pub backings: Backings,
     /// Nodes as inode numbers.
     pub inodes: Inodes,
-    /// What was agreed with the kernel, once it was.
+    /// The version and capabilities agreed with the kernel, once they were.
     pub negotiated: OnceLock<Negotiated>,
     owners: Ownership,
     failures: Failures,
@@ -90,7 +90,8 @@ impl Core {
         }
     }
 
-    /// What two openings of one image have in common, for who knows no more of it.
+    /// Returns properties of the image that are the same at each opening. A server that takes a mount
+    /// over compares them.
     pub fn likeness(&self) -> Vec<u8> {
         let (format, len) = (self.volume.format, self.volume.image_len);
         let (root, block) = (self.reader.fs().root().0, self.volume.block_size);
@@ -115,7 +116,7 @@ impl Core {
         result.inspect_err(|error| self.failures.report(operation, self.node(number), error))
     }
 
-    /// What stat(2) tells.
+    /// Returns the attributes of a node, as stat(2) reports them.
     pub fn attr(&self, node: NodeId) -> Result<FileAttr> {
         let metadata = self.reader.fs().metadata(node)?;
         Ok(self.owners.attr(self.number(node)?, &metadata))
@@ -135,7 +136,8 @@ impl Core {
         self.reader.read(self.node(number), offset, len)
     }
 
-    /// The first bytes of a file that nobody has asked for yet: not a step of any reader.
+    /// Reads the first bytes of a file that no program has asked for yet. The engine does not count this
+    /// as a step of a reader.
     pub fn read_aside(&self, node: NodeId, len: u32) -> Result<Data> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         self.reader.read_aside(node, 0, len)

@@ -149,8 +149,8 @@ impl Core {
         listed
     }
 
-    /// The attributes of an entry, or nothing where they are not known or cannot be read: the
-    /// listing is none the worse for it, and whoever looks at the file gets the error.
+    /// Returns the attributes of an entry, or nothing where they are not known or cannot be read. The
+    /// listing is complete without them, and a program that looks at the file gets the error.
     pub fn entry_attr(&self, entry: &Entry) -> Option<FileAttr> {
         let attr = self.attr(entry.node?);
         if wait::was_refused() {

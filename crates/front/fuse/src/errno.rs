@@ -6,7 +6,7 @@
 use forerun_vfs::{Error, is_for_want_of_room};
 use fuser::Errno;
 
-/// What a system call gives for `error`.
+/// Returns the errno for `error`.
 pub fn errno(error: &Error) -> Errno {
     match error {
         Error::NotFound => Errno::ENOENT,
@@ -25,7 +25,7 @@ pub fn errno(error: &Error) -> Errno {
         Error::ReadOnly(_) => Errno::EROFS,
         Error::Write { source, .. } if is_for_want_of_room(source) => Errno::ENOSPC,
         Error::Write { .. } => Errno::EIO,
-        // A limit is reached by an image nobody makes on purpose.
+        // No ordinary image reaches a limit.
         Error::Limit { .. } | Error::Corrupt(_) | Error::Blob { .. } | Error::Io { .. } => {
             Errno::EIO
         }

@@ -1,4 +1,4 @@
-//! What can go wrong with a mount as a whole, and what to do about it.
+//! Errors of a mount as a whole, with advice on what to do.
 
 use std::io;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub enum MountError {
         /// It.
         path: PathBuf,
     },
-    /// Somebody serves an image there already.
+    /// An image is mounted there already, and served.
     #[error(
         "{} is already mounted on {}; unmount it first: forerun umount {}",
         image.display(), path.display(), path.display()
@@ -31,7 +31,7 @@ pub enum MountError {
     AlreadyMounted {
         /// The mountpoint.
         path: PathBuf,
-        /// What is there.
+        /// The image that is mounted there.
         image: PathBuf,
     },
     /// The server of what is mounted there has died.
@@ -44,7 +44,7 @@ pub enum MountError {
         path: PathBuf,
         /// Type of the mount.
         fstype: String,
-        /// What removes it.
+        /// The command that removes it.
         command: &'static str,
     },
     /// The option is for root.
@@ -88,7 +88,7 @@ pub enum MountError {
     Helper {
         /// The program.
         program: PathBuf,
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// The kernel and we did not come to terms.
@@ -99,7 +99,7 @@ pub enum MountError {
     NoAnswer {
         /// The mountpoint.
         path: PathBuf,
-        /// What asking gave.
+        /// The error of the first request.
         source: io::Error,
     },
     /// The threads that answer could not be started, or ended with an error.
@@ -148,7 +148,7 @@ pub enum UmountError {
         /// The type.
         fstype: String,
     },
-    /// Somebody has files open or is in there.
+    /// A file is open, or a process has its working directory there.
     #[error(
         "{} is in use: a file is open or a process has its working directory there; --lazy detaches it now and ends it when the last user is gone",
         path.display()
@@ -189,7 +189,7 @@ pub enum UmountError {
     Helper {
         /// The program.
         program: PathBuf,
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// Which mounts there are cannot be told.

@@ -14,7 +14,7 @@ use crate::errno::worth_logging;
 /// Different errors that are told apart; after that many, further ones are not logged.
 const REMEMBERED: usize = 1024;
 
-/// What has been logged.
+/// The errors that have been logged.
 #[derive(Debug, Default)]
 pub struct Failures {
     seen: Mutex<HashSet<u64>>,

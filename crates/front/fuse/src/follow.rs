@@ -1,18 +1,18 @@
-//! Which CPU those run on who take requests: that of who asks.
+//! Pins the threads that take requests to the CPU of the requesting thread.
 //!
-//! A question for metadata or a small file keeps its asker waiting, so the two never run at the same
-//! time. The scheduler does not know that: it wakes the thread that is to answer on a CPU that has
-//! nothing to do, and to wake one costs more than the answer, most of all in a virtual machine.
-//! (Measured with statfs(2): 70 us from one CPU to the other, 10 us on the same.) So where one thread
-//! asks for little again and again, those who take requests wait for them on its CPU, until somebody
-//! else asks or much data is moved, which does run at the same time as its reader.
+//! A thread that asks for metadata or a small file waits for the answer, so it and the thread that
+//! answers never run at the same time. The scheduler does not know that: it wakes the answering
+//! thread on an idle CPU. Waking a CPU costs more than the answer, most of all in a virtual machine.
+//! (Measured with statfs(2): 70 us from one CPU to the other, 10 us on the same.) So while one thread
+//! sends small requests, the threads that take requests wait for them on its CPU. That ends when
+//! another thread asks, or when much data is moved, since moving data overlaps with its reader.
 //!
-//! Whoever sleeps most of the time, since there is nothing but questions, is taken to the other CPU
-//! by the scheduler with each answer, and would be followed to and fro. That shows, and then both are
-//! better off as they were.
+//! A requesting thread that does nothing else sleeps most of the time. The scheduler may move it to
+//! the other CPU with each answer, and the pinned threads would follow it to and fro. [`Follow`]
+//! counts these moves and stops following for a while.
 //!
-//! Advice throughout: where nothing is known of who asks (another PID namespace, a hidden /proc), or
-//! this process may not use that CPU, threads stay free.
+//! Pinning is only an optimization: where the CPU of the requesting thread is not known (another PID
+//! namespace, a hidden /proc), or this process may not use it, threads stay free.
 
 use std::cell::Cell;
 use std::fs;
@@ -22,7 +22,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Questions in a row by one thread before it is followed, and between looks at where it is.
 const ROW: u32 = 64;
-/// Requests that move data before nobody is followed any more, between two looks.
+/// Requests that move data, between two looks, after which following stops.
 const MOVES: u32 = ROW / 4;
 /// Looks in a row that found it gone before it is left alone.
 const ESCAPES: u32 = 16;
@@ -56,7 +56,7 @@ thread_local! {
 }
 
 impl Follow {
-    /// Nobody is followed yet.
+    /// Makes one that follows no thread yet.
     pub fn new() -> Self {
         let allowed = sched_getaffinity(None).ok();
         Self {
@@ -125,7 +125,7 @@ impl Follow {
         self.next_look.store(next, Ordering::Relaxed);
     }
 
-    /// Follows nobody.
+    /// Stops following.
     pub fn let_go(&self) {
         self.in_a_row.store(0, Ordering::Relaxed);
         self.moves.store(0, Ordering::Relaxed);

@@ -103,7 +103,7 @@ impl Guardian {
 impl Drop for Guardian {
     fn drop(&mut self) {
         if let Some(mut pipe) = self.pipe.take() {
-            // If it is gone already there is nobody to tell.
+            // An error says that the process is gone already.
             let _gone = pipe.write_all(b"done\n");
         }
         if let Some(Err(error)) = self.process.as_mut().map(Child::wait) {

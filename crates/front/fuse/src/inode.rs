@@ -3,8 +3,8 @@
 //! A node's id is its inode number, with two exceptions that FUSE forces on us:
 //!
 //! - the root of a mount is 1. The root therefore trades numbers with whichever node has the id 1;
-//! - 0 means that there is no inode. Whoever would get 0 gets the highest number instead, which no
-//!   driver hands out: ids are places in an image, and none is that long.
+//! - 0 means that there is no inode. A node that would get 0 gets the highest number instead, which
+//!   no driver hands out: ids are places in an image, and none is that long.
 //!
 //! The mapping is one to one and needs no table, so that numbers are the same in every mount of an
 //! image and nothing has to be remembered until the kernel forgets it.

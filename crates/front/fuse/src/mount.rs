@@ -46,7 +46,7 @@ pub struct Mount {
     is_lost: bool,
 }
 
-/// What the requests are about.
+/// The image or volume that a mount serves.
 #[derive(Debug)]
 pub enum Served {
     /// An image, for reading.
@@ -246,13 +246,13 @@ fn serve(
     };
     let path = unmounter.path().to_path_buf();
     let mut mount = Mount::new(unmounter.clone(), served, workers);
-    // Who may look is the kernel's business, which knows who mounted and whether others may.
+    // The kernel checks access: it knows which user mounted, and whether other users may look.
     let session = Session::from_fd(adapter, connection, SessionACL::All, config(options))
         .map_err(MountError::Handshake)?;
     let notifier = session.notifier();
     let serving = Serving::start(move || {
         let ended = session.run();
-        // The kernel cuts the connection when nobody holds it any more, however this ended.
+        // The kernel cuts the connection when no process holds it any more, however this ended.
         unmounter.connection_ended();
         ended
     });
@@ -299,7 +299,7 @@ impl Mount {
         self.serving = Some(serving);
     }
 
-    /// What hands it to another process.
+    /// Returns the handle that passes it on to another process.
     #[must_use]
     pub fn giver(&self) -> Giver {
         Giver::new(&self.served, self.unmounter.clone())
@@ -311,7 +311,7 @@ impl Mount {
         self.unmounter.path()
     }
 
-    /// What ends it, to be kept by a signal handler.
+    /// Returns the handle that ends it, to be kept by a signal handler.
     #[must_use]
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
@@ -341,7 +341,7 @@ impl Mount {
         self.served.requests()
     }
 
-    /// What tells of it from other threads.
+    /// Returns the handle that reads its counters from other threads.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         let served = match &self.served {
@@ -351,7 +351,7 @@ impl Mount {
         Monitor { served }
     }
 
-    /// What ends it although files are open, to be kept by a signal handler.
+    /// Returns the handle that ends it although files are open, to be kept by a signal handler.
     #[must_use]
     pub fn ending(&self) -> Ending {
         let patience = match &self.served {
@@ -361,13 +361,13 @@ impl Mount {
         Ending::new(self.workers.clone(), patience)
     }
 
-    /// What waits for the source.
+    /// Returns how many requests wait, or have waited, for the source.
     #[must_use]
     pub fn waiting(&self) -> Waiting {
         self.workers.waiting()
     }
 
-    /// Returns when the mount has ended, whoever unmounted it, and no file of it is open any more.
+    /// Returns when the mount has ended, whichever process unmounted it, and no file of it is open.
     /// Threads that hang in the source are left behind after a second. A volume's device has ten
     /// seconds for each request before it is given up.
     ///

@@ -1,17 +1,18 @@
-//! Small files handed over ahead of who reads a tree (FUSE_NOTIFY_STORE).
+//! Readahead across small files during a tree read: pushes them into the page cache
+//! (FUSE_NOTIFY_STORE).
 //!
-//! A file of some KiB is one request, and to whoever reads thousands of them the round trip costs
-//! more than the bytes. The engine knows which files come next and has them decoded; this puts them
-//! into the page cache before they are opened, but for one now and then, whose request says how far
-//! the reader has come.
+//! A file of some KiB is one request, and a program that reads thousands of them spends more time on
+//! the round trips than on the bytes. The engine knows which files come next and has them decoded.
+//! This puts them into the page cache before they are opened, except for one now and then: its
+//! request says how far the reader has come.
 //!
-//! A store waits for pages that a request under way has locked, so it is done by a thread that
-//! answers none. Only a few are stored by threads that do: the first files of a directory, before its
-//! listing is said to have ended, and the next ones with the answer for a file that should have been
-//! stored before. Their reader cannot have asked for them yet, and should somebody else have, another
-//! thread answers that: there always is one ([`Workers`](crate::workers::Workers)). What the kernel
-//! has not heard of, or has forgotten, is left alone; any other error ends the pushing, and reading
-//! goes on without it.
+//! A store waits for pages that a request in flight has locked, so a thread that answers no requests
+//! does it. Threads that answer requests store only a few files: the first files of a directory,
+//! before its listing is said to have ended, and the next ones with the answer for a file that should
+//! have been stored before. Their reader cannot have asked for them yet. If another program has,
+//! another thread answers it: there always is one ([`Workers`](crate::workers::Workers)). Files that
+//! the kernel has not heard of, or has forgotten, are left alone; any other error ends the pushing,
+//! and reading goes on without it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,14 +43,14 @@ pub struct TreePusher {
     notifier: Notifier,
     wake: SyncSender<()>,
     off: Arc<AtomicBool>,
-    /// Held by who stores other files before it answers for one.
+    /// Held by a thread that stores other files before it answers for one.
     before_answer: Mutex<()>,
 }
 
 impl TreePusher {
     /// Starts the thread. Nothing where it cannot be started: it is not needed for correctness.
     pub fn start(core: Arc<Core>, notifier: Notifier) -> Option<Self> {
-        // One that waits is enough: whoever is woken takes all there is.
+        // One pending wake-up is enough: the thread takes all files there are.
         let (wake, woken) = sync_channel(1);
         let off = Arc::new(AtomicBool::new(false));
         let pusher = Self {
@@ -84,8 +85,8 @@ impl TreePusher {
 
     /// Says that a file is asked for, before its reader gets it: the thread is behind.
     ///
-    /// Who answers a read and stores before, has pages that others may wait for, and may wait for
-    /// theirs. One at a time cannot wait for itself.
+    /// Storing before replying can deadlock on page locks: the read that is answered has pages locked,
+    /// and the store may wait for the pages of another read. So only one thread at a time may do it.
     pub fn is_behind(&self) {
         if self.is_wanted()
             && let Ok(_alone) = self.before_answer.try_lock()

@@ -102,7 +102,7 @@ impl Serving {
     }
 }
 
-/// What ends a mount of which files are still open, to be kept by a signal handler.
+/// A handle that ends a mount of which files are still open, to be kept by a signal handler.
 #[derive(Clone, Debug)]
 pub struct Ending {
     workers: Workers,

@@ -1,11 +1,11 @@
 //! The threads that take requests from the kernel, and how many of them wait for one.
 //!
-//! There are some so that a slow answer holds up nobody else. But the kernel wakes them in turn, and
-//! whoever asks one question after the other would meet another thread each time, with another place
-//! and cold caches. So while somebody is followed (`follow.rs`) one thread takes all requests, and
-//! those that have answered meanwhile step aside. They are back as soon as a second one asks or data
-//! is moved; and should the one that is left neither get a request nor be done with the one it has
-//! for a moment, one of those aside notices.
+//! There are several, so that a slow answer does not delay other requests. But the kernel wakes them
+//! in turn: a program that sends one request after the other would meet another thread each time, on
+//! another CPU and with cold caches. So while a requesting thread is followed (`follow.rs`) one
+//! thread takes all requests, and threads that have answered meanwhile step aside. They are back as
+//! soon as a second thread asks or much data is moved. One of the threads aside keeps watch, and
+//! calls all back if the remaining thread is slow with an answer or gets no request for a while.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use crate::follow::Follow;
 
-/// How long an answer may take before all are back: what others may have to wait longer than they
-/// had to.
+/// How long an answer may take before all are back: the upper bound on the extra delay of other
+/// requests.
 const PATIENCE: Duration = Duration::from_millis(4);
 /// So often in a row nothing may be asked before all are back.
 const QUIET: u32 = 25;
 
-/// What a request is about.
+/// The size of a request, and its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asks {
     /// Metadata or some KiB, for the thread of that number, which waits; 0 where it is not known.
@@ -75,7 +75,7 @@ impl Takers {
         self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Waits aside as long as somebody is followed, unless nobody else would take requests then.
+    /// Waits aside as long as a thread is followed, unless no other thread would take requests then.
     fn step_aside(&self) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         // Those aside are busy too: the last one always stays.
@@ -106,7 +106,7 @@ impl Takers {
     }
 
     fn call_back(&self) {
-        // Whoever is about to step aside has seen that nobody is followed, or waits already.
+        // Under the lock, a thread that steps aside either waits already or will see that following ended.
         drop(self.watched.lock().unwrap_or_else(PoisonError::into_inner));
         self.back.notify_all();
     }
@@ -189,7 +189,7 @@ mod tests {
         let begin = Instant::now();
         let own = Asks::Little(std::process::id());
         mount.ask(own, Duration::from_secs(3));
-        // Nobody takes this one before it is noticed that the other one takes long.
+        // No thread takes this one before the watching thread notices that the other one takes long.
         mount.ask(own, Duration::ZERO);
         mount.answers.recv().unwrap();
         assert!(begin.elapsed() < Duration::from_secs(2));

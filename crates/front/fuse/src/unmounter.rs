@@ -16,7 +16,7 @@ use crate::outside::{Attached, Outside};
 use crate::umount::take_down;
 use crate::{MountEntry, MountError, UmountError, UmountOptions};
 
-/// What can end a mount, from any thread.
+/// A handle that ends a mount, from any thread.
 #[derive(Clone, Debug)]
 pub struct Unmounter {
     path: PathBuf,
@@ -33,7 +33,7 @@ const LAZILY: UmountOptions = UmountOptions {
     force: false,
 };
 
-/// What is let go of when the mount has ended.
+/// The resources that are released when the mount has ended.
 #[derive(Debug)]
 struct Held {
     /// The connection, to see whether it still is one: the device number of a mount that has ended
@@ -42,13 +42,13 @@ struct Held {
     guardian: Option<Guardian>,
 }
 
-/// What came of [`Unmounter::unmount`].
+/// The outcome of [`Unmounter::unmount`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmounted {
     /// It is gone.
     Done,
-    /// It is out of sight, but somebody still has files open: these are served until they are
-    /// closed, and only then does [`Mount::wait`](crate::Mount::wait) return.
+    /// It is out of sight, but files are still open: these are served until they are closed, and
+    /// only then does [`Mount::wait`](crate::Mount::wait) return.
     StillInUse,
 }
 
@@ -136,8 +136,8 @@ impl Unmounter {
         self.lock().guardian = guardian;
     }
 
-    /// What another process needs to hold: the connection, if there still is one, and the pipe to
-    /// the guardian.
+    /// Returns the descriptors that another process needs to hold: the connection, if there still is
+    /// one, and the pipe to the guardian.
     pub(crate) fn share(&self) -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
         let held = self.lock();
         let connection = held.connection.as_ref().filter(|fd| is_connected(fd));
@@ -186,7 +186,8 @@ impl Unmounter {
         }
     }
 
-    /// Nobody answers requests any more. The kernel cuts the connection when no process has it open.
+    /// Closes the connection, since no thread answers requests any more. The kernel cuts it when no
+    /// process has it open.
     pub(crate) fn connection_ended(&self) {
         self.lock().connection = None;
     }

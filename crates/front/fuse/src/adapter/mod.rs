@@ -135,9 +135,9 @@ fn take<R>(filled: &Filled<R>) -> Option<R> {
     reply.take()
 }
 
-/// What a READ is answered with.
+/// The answer to a READ.
 enum Bytes {
-    /// What the pusher left out of the page cache and has kept.
+    /// Bytes that the pusher left out of the page cache and has kept for this request.
     Gap(Vec<u8>),
     Read(Data),
 }
@@ -362,7 +362,7 @@ impl Filesystem for Adapter {
                     Some(attr) => (attr, ENDLESS),
                     // The entries before it are given first.
                     None if wait::was_refused() => return true,
-                    // No time at all: whoever uses the entry looks again.
+                    // No lifetime: the kernel looks the entry up again at its first use.
                     None => (attr::unknown(entry.number, entry.kind), Duration::ZERO),
                 };
                 let name = OsStr::from_bytes(&entry.name);

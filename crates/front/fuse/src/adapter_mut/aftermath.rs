@@ -1,4 +1,4 @@
-//! What is left to be told after a server has died with changes that were not durable.
+//! Errors and invalidations that are due after a server has died with changes that were not durable.
 //!
 //! Openings that had changed a file, and what was synced by none, report it as after an error of the
 //! device: their writes and fsync(2) fail. Openings by this server do not. Directories have no
@@ -23,7 +23,7 @@ use crate::apart::Apart;
 /// Number of the notification after which the kernel looks up every name again.
 const NOTIFY_INC_EPOCH: u32 = 8;
 
-/// What was lost.
+/// The inodes whose changes were lost.
 #[derive(Debug, Default)]
 pub struct Aftermath {
     /// Servers before this one.
@@ -34,7 +34,7 @@ pub struct Aftermath {
     opened: Mutex<HashSet<u64>>,
 }
 
-/// What the kernel is to drop.
+/// Entries of the kernel's caches that are to be dropped.
 #[derive(Debug, Default)]
 pub struct Outdated {
     /// Directories and names.
@@ -104,7 +104,7 @@ impl Aftermath {
         opened.insert(number)
     }
 
-    /// What openings of this server are told apart by.
+    /// Returns the handle of all openings by this server, which tells them from those by earlier ones.
     pub const fn handle(&self) -> FileHandle {
         FileHandle(self.server)
     }

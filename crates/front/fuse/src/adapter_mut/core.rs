@@ -1,4 +1,4 @@
-//! What each request means, in terms of the volume: no kernel, no replies.
+//! Requests as operations on the volume: no kernel, no replies.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock, RwLock};
@@ -24,7 +24,7 @@ use crate::failures::Failures;
 use crate::handover::Negotiated;
 use crate::outside::Outside;
 
-/// How long the kernel may keep what it was told: nobody else changes the volume.
+/// How long the kernel may keep what it was told: only this mount changes the volume.
 const ENDLESS: Duration = Duration::from_secs(1 << 31);
 
 /// A volume as the kernel sees it.
@@ -35,7 +35,7 @@ pub struct CoreMut {
     pub info: VolumeInfo,
     /// Requests.
     pub counts: Counts,
-    /// What the kernel knows.
+    /// The nodes that the kernel knows.
     pub known: Known,
     /// Makes things durable by and by.
     pub flusher: Flusher,
@@ -45,11 +45,11 @@ pub struct CoreMut {
     pub respelling: Respelling,
     /// Nodes as inode numbers.
     pub numbers: Numbers,
-    /// What is to outlast this process.
+    /// The state that is to outlast this process.
     pub journal: Arc<Journal>,
-    /// What earlier servers have lost.
+    /// The changes that earlier servers have lost.
     pub aftermath: Aftermath,
-    /// What was agreed with the kernel, once it was.
+    /// The version and capabilities agreed with the kernel, once they were.
     pub negotiated: OnceLock<Negotiated>,
     /// Held while a request is answered; taken alone by a server that makes place for another.
     pub gate: RwLock<()>,
@@ -153,7 +153,7 @@ impl CoreMut {
         self.noted(operation, number, result)
     }
 
-    /// What stat(2) tells.
+    /// Returns the attributes of a node, as stat(2) reports them.
     pub fn attr(&self, node: NodeId) -> Result<FileAttr> {
         let metadata = self.fs().metadata(node)?;
         let usage = self.fs().usage(node)?;
@@ -303,7 +303,8 @@ impl CoreMut {
         }
     }
 
-    /// What two openings of one volume have in common.
+    /// Returns properties of the volume that are the same at each opening. A server that takes a mount
+    /// over compares them.
     pub fn likeness(&self) -> Vec<u8> {
         let (format, len, block) = (self.info.format, self.info.image_len, self.info.block_size);
         format!("{format} {len} {block}").into_bytes()

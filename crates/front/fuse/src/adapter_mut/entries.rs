@@ -18,7 +18,7 @@ use crate::directory;
 /// Ids are not given out again while the kernel knows them.
 pub const GENERATION: Generation = Generation(0);
 
-/// What a request for a new node says of it.
+/// Returns the attributes that a request gives to a new node.
 pub fn new_node(req: &Request, kind: FileType, mode: u32, umask: u32) -> NewNode {
     NewNode {
         kind,

@@ -1,4 +1,4 @@
-//! What is done with open files.
+//! Operations on open files.
 
 use std::cell::RefCell;
 
@@ -30,11 +30,11 @@ const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
 thread_local! {
-    /// What a READ is answered from: as long as the longest so far.
+    /// The buffer that READ is answered from: as long as the longest answer so far.
     static BUFFER: RefCell<AlignedBuffer> = const { RefCell::new(AlignedBuffer::new()) };
 }
 
-/// What the kernel and we agree on at the start.
+/// Negotiates the capabilities with the kernel, at the start.
 pub fn configure(config: &mut KernelConfig) -> Negotiated {
     let mut asked = InitFlags::empty();
     // Each on its own: an old kernel may lack some, and works without.

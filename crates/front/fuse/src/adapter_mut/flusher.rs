@@ -1,4 +1,4 @@
-//! Making changes durable by and by, where nobody asks for it.
+//! Periodic writeback: makes changes durable when no program asks for it.
 //!
 //! A program that wants its bytes on the device says fsync(2). For all others there is this: some
 //! seconds after a change everything is made durable, so that a machine that loses power later

@@ -23,7 +23,7 @@ pub struct Ioctl {
     pub caller: u32,
     /// Inode number.
     pub number: u64,
-    /// What is asked.
+    /// Number of the ioctl.
     pub command: u32,
     /// The bytes that the caller passes.
     pub input: Vec<u8>,

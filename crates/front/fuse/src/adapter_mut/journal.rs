@@ -1,5 +1,5 @@
-//! What is to outlast this process, as requests are answered. Where no process keeps the mount, nothing
-//! is written down.
+//! Records the state that is to outlast this process, as requests are answered. Where no keeper holds
+//! the mount, nothing is recorded.
 //!
 //! A record is in the ledger before the answer that it belongs to is given. What is done to names is
 //! recorded after the driver has done it, with the epoch of that moment: a commit that begins later

@@ -1,8 +1,8 @@
-//! What the kernel was told of, until it forgets it.
+//! Nodes that the kernel was told of, until it forgets them.
 //!
-//! Each answer that names a node counts; when the kernel has forgotten as often as it was told,
-//! nobody holds the id any more and the driver may drop what it keeps for it. A lookup that is under
-//! way when the last count goes must not be told an id that is dropped: lookups hold the turnstile
+//! Each answer that names a node counts; when the kernel has forgotten as often as it was told, it
+//! no longer holds the id and the driver may drop what it keeps for it. A lookup that is in flight
+//! when the last count goes must not be told an id that is dropped: lookups hold the turnstile
 //! while they ask the driver and count, forgetting takes it alone.
 //!
 //! On volumes that fold case one node has many names. The kernel keeps each name of a file as an entry
@@ -70,7 +70,7 @@ struct Alias {
     is_dropping: bool,
 }
 
-/// What the kernel keeps of a name.
+/// How the kernel keeps a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
     /// It is the only name of the node that is remembered, or the node is not known at all.
@@ -304,7 +304,7 @@ impl Known {
         }
     }
 
-    /// Gives whether nobody is left.
+    /// Subtracts `times` from the count of a node. Returns whether it is 0 then.
     fn count_down(&self, node: NodeId, times: u64) -> bool {
         let mut nodes = self.nodes();
         let Some(told) = nodes.get_mut(&node) else {

@@ -1,6 +1,6 @@
 //! `fuser`'s trait in terms of [`CoreMut`], for volumes that change.
 //!
-//! Nobody but this mount changes the volume, so names and attributes hold without end here too: the
+//! Only this mount changes the volume, so names and attributes hold without end here too: the
 //! kernel knows what it did itself. It does the same with the pages it wrote, and with listings.
 //! What differs from images is what has to be told: files that are open (they outlive their names),
 //! what has been forgotten, and what is to be durable.

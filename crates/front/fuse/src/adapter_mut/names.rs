@@ -149,7 +149,7 @@ impl CoreMut {
         self.fs().lookup(dir, name).ok()?
     }
 
-    /// What stat(2) tells of a node that is about to be removed.
+    /// Returns the attributes of a node that is about to be removed.
     fn last_look(&self, node: Option<NodeId>) -> Option<FileAttr> {
         self.attr(node?).ok()
     }

@@ -59,7 +59,8 @@ impl CoreMut {
     }
 }
 
-/// What was found by the form of a name has the name that the kernel knows, where it has that form.
+/// Gives each node that was found the spelling of its name that the kernel knows, if both fold to the
+/// same form.
 fn spell(old: &Table, found: &mut HashMap<u64, Found>, fs: &dyn FileSystemMut) {
     for (number, found) in found {
         let entry = old.entries.get(number);
@@ -102,7 +103,7 @@ fn succeed(old: &Table, found: &HashMap<u64, Found>) -> Table {
     table
 }
 
-/// What the kernel keeps of it may be wrong.
+/// Returns the entries of the kernel's caches that may be wrong.
 fn outdated(old: &Table, found: &HashMap<u64, Found>) -> Outdated {
     let mut inodes: HashSet<u64> = old.wrote.keys().copied().collect();
     let mut names: HashSet<(u64, Vec<u8>)> = HashSet::new();
@@ -137,7 +138,8 @@ fn outdated(old: &Table, found: &HashMap<u64, Found>) -> Outdated {
     }
 }
 
-/// What the kernel was told of what was found, with its openings.
+/// Rebuilds the table of what the kernel was told, for the nodes that were found, and opens those
+/// again that are open.
 fn known_again(
     table: &Table,
     found: &HashMap<u64, Found>,

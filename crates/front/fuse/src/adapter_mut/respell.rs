@@ -67,7 +67,7 @@ pub struct Found {
     pub alias: Alias,
 }
 
-/// What the kernel has of a name that may be the target of a rename.
+/// How the kernel has cached a name that may be the target of a rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alias {
     /// It cannot be the target, or may have been cached for long.

@@ -9,8 +9,8 @@ use super::core::{CoreMut, now, timestamp};
 use crate::attr::system_time;
 use crate::counts::Operation;
 
-/// What the request says, as far as volumes keep it. The time of last change of the inode is the
-/// front end's own, see [`Known`](super::known::Known).
+/// The attributes that a request sets, as far as volumes keep them. The time of last change of the
+/// inode is the front end's own, see [`Known`](super::known::Known).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     pub mode: Option<u32>,

@@ -22,10 +22,10 @@ pub enum HandoverError {
         /// How many.
         count: usize,
     },
-    /// What was changed cannot be made durable.
+    /// The changes cannot be made durable.
     #[error("what was changed cannot be brought to the device: {0}")]
     Sync(#[source] forerun_vfs::Error),
-    /// What the server before this one has left cannot be read.
+    /// The ledger of the server before this one cannot be read.
     #[error("what the process before this one has written down of the mount: {0}")]
     Ledger(#[source] io::Error),
     /// Requests under way would be lost.

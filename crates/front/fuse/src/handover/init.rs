@@ -7,9 +7,9 @@
 //!
 //! That takes dup3(2) onto a descriptor that `fuser` owns and keeps to itself, which only a function
 //! that takes plain numbers can do. Version 0.29 of nix is the last to have one that is not `unsafe`.
-//! It is sound here: the session exists, nobody uses the descriptor meanwhile, and the owner of the
-//! number stays the owner, of another file. No other way was found: the descriptor that `fuser` is
-//! given cannot be seen again as one that rustix or the standard library would replace.
+//! It is sound here: the session exists, no thread uses the descriptor meanwhile, and the owner of
+//! the number stays the owner, of another file. No other way was found: the descriptor that `fuser`
+//! is given cannot be seen again as one that rustix or the standard library would replace.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -25,14 +25,14 @@ const MAJOR: u32 = 7;
 /// Bytes of a request's header, and of what follows it in INIT.
 const HEADER: usize = 40;
 const BODY: usize = 64;
-/// What is offered as the longest readahead. The answer to it reaches nobody.
+/// The longest readahead in the INIT request. No process reads the answer to it.
 const READAHEAD: u32 = 128 << 10;
-/// What `fuser` asks for besides what its filesystem does.
+/// Capabilities that `fuser` asks for in addition to those its filesystem asks for.
 const BY_FUSER: InitFlags = InitFlags::FUSE_ASYNC_READ
     .union(InitFlags::FUSE_BIG_WRITES)
     .union(InitFlags::FUSE_MAX_PAGES);
 
-/// What was agreed with the kernel when the mount began.
+/// The version and capabilities agreed with the kernel when the mount began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// Minor version of the kernel's protocol.
@@ -43,7 +43,7 @@ pub struct Negotiated {
 }
 
 impl Negotiated {
-    /// What comes of asking for `wanted`.
+    /// Returns the agreement that follows from asking for `wanted`.
     pub fn new(config: &KernelConfig, wanted: InitFlags) -> Self {
         let known = wanted | BY_FUSER | InitFlags::FUSE_HAS_RESEND;
         Self {
@@ -88,7 +88,7 @@ pub fn request(negotiated: Negotiated) -> Vec<u8> {
     let mut put = |word: u32| bytes.extend_from_slice(&word.to_ne_bytes());
     put(len);
     put(INIT);
-    // A unique number that is not 0, no node, nobody's request.
+    // A unique number that is not 0; no node, no user, no process.
     [2, 0, 0, 0, 0, 0, 0, 0].into_iter().for_each(&mut put);
     for word in [MAJOR, negotiated.abi, READAHEAD, low, high] {
         put(word);

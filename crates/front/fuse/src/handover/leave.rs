@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::mount::Served;
 use crate::unmounter::Unmounter;
 
-/// What can pass a mount on to another process, from any thread.
+/// A handle that passes a mount on to another process, from any thread.
 #[derive(Clone, Debug)]
 pub struct Giver {
     served: Given,

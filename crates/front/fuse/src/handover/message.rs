@@ -1,5 +1,5 @@
-//! What the keeper and a server say to each other: a word, and for an [`Offer`] text after it, a line
-//! for each fact, the path last, to the end.
+//! Messages between the keeper and a server: a word, and for an [`Offer`] text after it, a line for
+//! each fact, the path last, to the end.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use super::{HandoverError, Inherited, Kept, Negotiated};
 /// keeps numbers and cookies of the old process. So with every change to the records of a ledger.
 const HEAD: &[u8] = b"forerun handover 3";
 
-/// What a server says to the keeper.
+/// A message from a server to the keeper.
 #[derive(Debug)]
 pub enum FromServer {
     /// Keep this mount.
@@ -37,7 +37,7 @@ pub enum FromServer {
     End,
 }
 
-/// What the keeper says to a server.
+/// A message from the keeper to a server.
 #[derive(Debug)]
 pub enum FromKeeper {
     /// Make a mount: there is none yet.
@@ -227,7 +227,7 @@ fn receive(channel: &Channel) -> Result<Option<Parts>, HandoverError> {
     Ok(Some((part(), part(), descriptors)))
 }
 
-/// What is mounted.
+/// The kind of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An image that does not change.
@@ -307,13 +307,13 @@ pub struct Offer {
     pub path: PathBuf,
     /// Its device number.
     pub device: (u32, u32),
-    /// What is mounted.
+    /// Image or volume.
     pub kind: Kind,
-    /// What was agreed with the kernel.
+    /// The version and capabilities agreed with the kernel.
     pub negotiated: Negotiated,
-    /// What the image looked like to the front end of the old process.
+    /// Properties of the image, as the front end of the old process saw them.
     pub volume: Vec<u8>,
-    /// What the image is, in the words of the caller.
+    /// The identity of the image, as the caller gave it.
     pub identity: Vec<u8>,
 }
 
@@ -394,7 +394,7 @@ mod tests {
         }
     }
 
-    /// What follows the word of a message.
+    /// Encodes an offer, without the word of its message.
     fn encoded(offer: &Offer) -> Vec<u8> {
         offer.encode(b"word")[5..].to_vec()
     }

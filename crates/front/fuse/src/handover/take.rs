@@ -59,7 +59,7 @@ impl Inherited {
         self.offer.device
     }
 
-    /// What the image is, in the words of the old process.
+    /// Returns the identity of the image, as the old process gave it.
     #[must_use]
     pub fn identity(&self) -> &[u8] {
         &self.offer.identity

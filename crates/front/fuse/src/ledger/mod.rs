@@ -1,4 +1,4 @@
-//! What a server has told the kernel of a volume, kept where its death does not reach.
+//! The ledger: what a server has told the kernel of a volume, kept where its death does not reach.
 //!
 //! A volume that is written to has state in its server: which inode number is which file, which files
 //! are open, and which changes are not on the device. The ledger is a file in memory that the keeper
@@ -133,7 +133,7 @@ impl Ledger {
         self.file.try_clone().map(OwnedFd::from)
     }
 
-    /// What the records add up to, those that wait included.
+    /// Returns the sum of the records, those that wait included.
     pub const fn table(&self) -> &Table {
         &self.table
     }
@@ -203,7 +203,7 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// What it says.
+    /// Returns the sum of its records.
     pub const fn table(&self) -> &Table {
         &self.table
     }

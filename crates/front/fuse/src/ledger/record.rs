@@ -44,7 +44,7 @@ pub enum Record {
     Made { number: u64 },
     /// Its contents or attributes were changed, and that is not durable.
     Wrote { number: u64 },
-    /// What follows is not part of any commit that began before.
+    /// The records after this one are not part of any commit that began before.
     Epoch { epoch: u64 },
     /// A commit that began at the end of this epoch is complete.
     Committed { epoch: u64 },

@@ -152,7 +152,7 @@ mod tests {
 
     const ROOT: u64 = 1;
 
-    /// What happened, as records.
+    /// A series of events, applied as records.
     #[derive(Default)]
     struct Story(Table);
 

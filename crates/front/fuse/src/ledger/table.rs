@@ -1,4 +1,4 @@
-//! What the records of a ledger add up to.
+//! The sum of the records of a ledger.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -160,7 +160,7 @@ impl Table {
         records
     }
 
-    /// What is not durable, epoch by epoch.
+    /// Adds records of the changes that are not durable, epoch by epoch.
     fn changes(&self, records: &mut Vec<Record>) {
         let slots = self.slots.values().map(|changing| changing.epoch);
         let others = self.made.values().chain(self.wrote.values()).copied();

@@ -1,4 +1,4 @@
-//! What `-o` and `/etc/fstab` can say of a mount.
+//! Options of a mount, as in `-o` and `/etc/fstab`.
 //!
 //! One flat value: some of it is for opening the image ([`MountOptions::open_options`]), the rest
 //! for [`mount`](crate::mount()). Words that mount(8) and systemd put into an fstab line for
@@ -207,7 +207,7 @@ impl MountOptions {
         open
     }
 
-    /// What stands in for attributes that a format has not.
+    /// Returns the values for attributes that a format lacks.
     fn ownership(&self) -> Ownership {
         let default = Ownership::default();
         let mask = |own: Option<u16>, default| own.or(self.umask).unwrap_or(default);

@@ -50,7 +50,7 @@ pub fn local_offset() -> i16 {
     i16::try_from(seconds / 60).unwrap_or(0)
 }
 
-/// What is done with digests.
+/// Parses the value of `verity`: whether digests are checked.
 pub fn verity(text: &str) -> Option<Verity> {
     match text {
         "off" => Some(Verity::Off),

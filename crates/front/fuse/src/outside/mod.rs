@@ -21,7 +21,7 @@ use packet::Packet;
 
 pub use serve::serve_outside;
 
-/// What a request asks for: its first word.
+/// The first words of requests and answers.
 mod word {
     pub const ATTACH: &str = "attach";
     pub const ADOPT: &str = "adopt";
@@ -183,7 +183,7 @@ pub fn exercise(bytes: &[u8]) {
     }
 }
 
-/// What [`parse_place`] parses.
+/// Encodes a place for [`parse_place`].
 fn place(device: (u32, u32), path: &Path) -> Vec<u8> {
     let (major, minor) = device;
     let numbers = format!("{major} {minor} ");

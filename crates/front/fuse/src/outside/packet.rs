@@ -20,7 +20,7 @@ const MAX_DESCRIPTORS: usize = 3;
 pub struct Packet {
     /// Up to the first space.
     pub word: String,
-    /// What follows it.
+    /// The text after it.
     pub text: String,
     /// The same as bytes: a path need not be UTF-8.
     pub bytes: Vec<u8>,

@@ -15,7 +15,7 @@ use crate::umount::take_down;
 use crate::unmounter::Unmounter;
 use crate::{MountEntry, MountError, MountOptions, UmountOptions, Unmounted, bdi, mounts};
 
-/// What the process knows of the one mount that it serves.
+/// The state of the one mount that the process looks after.
 struct Serving<'s> {
     dir: PathBuf,
     options: &'s MountOptions,
@@ -127,7 +127,7 @@ impl Serving<'_> {
     }
 }
 
-/// What `/proc` says of the system call that a thread is in.
+/// Reads from `/proc` which system call a thread is in.
 fn call_of(thread: &str) -> io::Result<String> {
     let thread: u32 = thread.parse().map_err(io::Error::other)?;
     fs::read_to_string(format!("/proc/{thread}/syscall"))

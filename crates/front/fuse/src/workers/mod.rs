@@ -35,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What a request is about, and so whose threads answer it.
+/// The kind of a request, which decides the threads that answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// Names, attributes, listings.
@@ -44,7 +44,7 @@ pub enum Lane {
     Data,
 }
 
-/// What is known of a request before it is answered.
+/// Properties of a request that are known before it is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// Whose threads answer it.
@@ -220,7 +220,7 @@ impl Workers {
         })
     }
 
-    /// What waits for the source.
+    /// Counts the requests that wait, or have waited, for the source.
     pub fn waiting(&self) -> Waiting {
         let shared = &self.shared;
         Waiting {

@@ -73,7 +73,7 @@ impl Drop for Loop {
     }
 }
 
-/// What we count is what reaches the device: the kernel counts there too. Sectors of 4 KiB, since
+/// Our counters agree with the kernel's, which count what reaches the device. Sectors of 4 KiB, since
 /// below that the kernel writes whole pages all the same.
 #[test]
 fn the_kernel_counts_what_we_count() {

@@ -1,4 +1,4 @@
-//! What the kernel is told, and what it therefore does not ask.
+//! Answers that let the kernel cache, and the requests that it therefore does not send.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

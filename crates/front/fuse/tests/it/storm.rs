@@ -30,7 +30,7 @@ const PROCESSES: u64 = 8;
 /// Cluster size of each volume, and its length: too short for all files.
 const VOLUMES: [(&str, u64); 3] = [("512", 4 << 20), ("4K", 4 << 20), ("128K", 20 << 20)];
 
-/// What a process has made: names in its own directory and in the one that all share.
+/// A process and the files it has made: in its own directory and in the one that all share.
 struct Process {
     number: u64,
     own: PathBuf,

@@ -78,8 +78,7 @@ fn a_large_file_takes_few_large_requests() {
     }
 }
 
-/// Each small file is a round trip to who reads one after the other, unless it is in the page cache
-/// by then.
+/// Each small file costs a sequential reader a round trip, unless it is in the page cache by then.
 #[test]
 fn small_files_are_there_before_they_are_opened() {
     let place = Place::new("handed-over");

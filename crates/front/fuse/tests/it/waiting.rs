@@ -20,9 +20,9 @@ use crate::common::{Place, can_mount, reader};
 /// Each reader reads its own page.
 const PAGE: usize = 4096;
 const PAGES: usize = 512;
-/// Files that nobody has looked at.
+/// Files that no program has looked at.
 const FILES: usize = 200;
-/// What the whole of a test may take.
+/// The longest time that a step of a test may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A mount whose file `big` does not come.
@@ -107,7 +107,7 @@ impl Drop for Scene {
     }
 }
 
-/// What `work` gives, which must not take longer than this.
+/// Runs `work`, and panics if it takes longer than `patience`.
 #[track_caller]
 fn within<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, finished) = channel();

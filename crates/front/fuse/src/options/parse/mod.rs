@@ -19,7 +19,7 @@ pub enum OptionError {
     MissingValue {
         /// The option.
         name: &'static str,
-        /// What the value is.
+        /// A description of the values it takes.
         expected: &'static str,
     },
     /// The option is a word on its own.
@@ -27,7 +27,7 @@ pub enum OptionError {
     UnexpectedValue {
         /// The option.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
     },
     /// The value cannot be.
@@ -35,14 +35,14 @@ pub enum OptionError {
     BadValue {
         /// The option.
         name: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What the value is.
+        /// A description of the values it takes.
         expected: &'static str,
     },
 }
 
-/// What a word does.
+/// The effect of a word.
 enum Action {
     Flag(fn(&mut MountOptions)),
     /// Name of the value for messages, and what sets it; false where it cannot be.
@@ -320,7 +320,7 @@ fn set_id(id: &mut Option<u32>, text: &str) -> bool {
     id.is_some()
 }
 
-/// What can stand in `/proc/self/mountinfo` and in a C string.
+/// Returns whether the text can stand in `/proc/self/mountinfo` and in a C string.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.bytes().any(|byte| byte == 0 || byte == b'\n')
 }

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: mountpoints that clean up after themselves, images to mount.
+//! Helpers that the tests of this crate share: mountpoints that clean up after themselves, images.
 
 pub mod exfat;
 

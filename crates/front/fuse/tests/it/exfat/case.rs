@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::common::exfat::Volume;
 
-/// What may have happened to the names `old` and `new` before one is renamed to the other.
+/// Commands that may have used the names `old` and `new` before one is renamed to the other.
 const BEFORE: [&str; 8] = [
     ":",
     "ls mnt",
@@ -96,7 +96,7 @@ fn mv_in_the_working_directory_that_changes_only_case_renames() {
     rename_with("exfat_case_cwd", "cd mnt; mv $old $new");
 }
 
-/// What a thread does with the old name and the new one.
+/// A step of a thread, with the old name and the new one.
 type Step<'a> = &'a dyn Fn(&Path, &Path);
 
 /// One thread does all, as a file manager would.

@@ -195,7 +195,7 @@ fn auto_unmount_goes_with_its_process() {
         eventually("nothing is left behind", || !is_mounted(&scene.mnt()));
         scene.is_gone();
     }
-    // Unmounted by somebody else it ends like any other.
+    // Unmounted by another process it ends like any other.
     assert!(scene.mount("auto_unmount").0);
     assert!(run(Command::new("umount").arg(scene.mnt())).0);
     scene.is_gone();

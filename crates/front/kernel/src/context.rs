@@ -134,7 +134,7 @@ fn refused(what: String, step: String, error: Errno, words: Vec<String>) -> Erro
     }])
 }
 
-/// What the driver wrote to the log of the context: `e ` for errors, `w ` and `i ` for the rest.
+/// Returns the driver's messages in the log of the context: `e ` for errors, `w ` and `i ` for the rest.
 fn messages(context: &OwnedFd) -> Vec<String> {
     let mut messages = Vec::new();
     let mut buffer = vec![0; MESSAGE_LEN];

@@ -14,7 +14,8 @@ use crate::context::Context;
 
 /// The driver's name for it.
 const OPTION: &str = "directio";
-/// What every disk takes: reads of less, of images with smaller blocks, some of them refuse.
+/// Bytes of the shortest direct read that every disk takes. Images with smaller blocks need shorter
+/// reads, which some disks refuse.
 const ALIGNMENT: u32 = 4096;
 
 /// Asks for it where the file and the kernel's driver can do it.

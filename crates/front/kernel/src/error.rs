@@ -70,7 +70,7 @@ pub enum Error {
     Loop {
         /// The file.
         path: PathBuf,
-        /// What losetup said, or why there was none.
+        /// The message of losetup, or the reason why it did not run.
         reason: String,
     },
     /// A loop device would not show all of the image.
@@ -101,7 +101,7 @@ pub enum Error {
     /// An image that the kernel cannot read while parts of it are missing.
     #[error("the kernel cannot mount this image while it is being fetched: {reason}")]
     NotOnDemand {
-        /// What it is about the image.
+        /// The property of the image that prevents it.
         reason: &'static str,
     },
     /// The kernel does not ask before it reads.
@@ -115,7 +115,7 @@ pub enum Error {
     /// The metadata of an image at a server cannot all be read.
     #[error("reading all metadata of the image: {source}")]
     Metadata {
-        /// What was found.
+        /// The error of our driver.
         source: forerun::Error,
     },
     /// Something that filling the cache on demand takes cannot be had.
@@ -174,17 +174,17 @@ impl Error {
     }
 }
 
-/// What the kernel said to one attempt.
+/// The kernel's answer to one attempt.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// What was tried: driver, and what it was to read.
+    /// The attempt: driver, and what it was to read.
     pub what: String,
     /// At what: an option with its value, or the mount itself.
     pub step: String,
     /// The error of the call.
     pub error: io::Error,
-    /// What the driver said of it, in the log of the mount and in the kernel's.
+    /// The driver's messages, from the log of the mount and from the kernel's.
     pub words: Vec<String>,
 }
 

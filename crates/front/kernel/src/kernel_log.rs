@@ -1,4 +1,4 @@
-//! What a driver wrote to the kernel's log while it was asked to mount.
+//! Messages that a driver wrote to the kernel's log while it was asked to mount.
 //!
 //! Drivers give most of their reasons there and only EINVAL to the caller. `/dev/kmsg` lets root
 //! read the records that came after a point in time; where it cannot be read the reasons stay where
@@ -38,7 +38,7 @@ impl KernelLog {
         Self { file }
     }
 
-    /// What the driver of `fstype` has said since, each thing once.
+    /// Returns the messages of the driver of `fstype` since then, each once.
     pub fn words(mut self, fstype: &str) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         let Some(file) = &mut self.file else {

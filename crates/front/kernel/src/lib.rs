@@ -1,5 +1,5 @@
-//! Mounts by the kernel's own drivers, for whoever may: the image's metadata is read ahead, then
-//! the kernel takes over, and no process stays.
+//! Mounts by the kernel's own drivers, for users with the privilege: the image's metadata is read ahead,
+//! then the kernel takes over, and no process stays.
 //!
 //! [`mount`](fn@mount) has EROFS images mounted from the file itself where the kernel does that
 //! (Linux 6.12), else through a loop device; SquashFS and romfs images always through a loop device;

@@ -3,7 +3,7 @@
 //! Setting one up takes ioctls, which no well-kept crate wraps without a C compiler's libraries;
 //! losetup is on every system that has loop devices. The device is asked to detach as soon as the
 //! superblock holds it: the kernel then waits for the last user, so that nothing is left when the
-//! mount ends, whoever ends it.
+//! mount ends, in whatever way.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,7 +15,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::error::Error;
 
-/// A device that shows a part of a file. Detached when dropped, or once nobody uses it any more.
+/// A device that shows a part of a file. Detached when dropped, or once its last user is gone.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,

@@ -1,8 +1,8 @@
 //! Telling our mounts from others, without a list of them anywhere.
 //!
 //! The kernel keeps the path that a mount was made from as it was given, and shows it in
-//! `/proc/self/mountinfo`. Ours are given as `/./srv/a.img`: the same file, in a spelling that nobody
-//! else uses. It needs no state that could be lost or go stale, and works across namespaces.
+//! `/proc/self/mountinfo`. Ours are given as `/./srv/a.img`: the same file, in a spelling that no other
+//! program uses. It needs no state that could be lost or go stale, and works across namespaces.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ const MARK: &str = "/.";
 /// The kernel's names of the filesystems we mount.
 const FSTYPES: [&str; 4] = ["erofs", "overlay", "romfs", "squashfs"];
 
-/// What the kernel is given for the absolute path `path`.
+/// Returns the source to give the kernel for the absolute path `path`.
 pub fn marked(path: &Path) -> OsString {
     let mut source = OsString::from(MARK);
     source.push(path);

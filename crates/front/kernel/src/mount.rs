@@ -34,7 +34,7 @@ pub struct Mounted {
     pub overlay: bool,
     /// Bytes of metadata that were asked to be read ahead.
     pub prefetched: u64,
-    /// What the kernel said to other ways that were tried before.
+    /// The kernel's answers to other ways that were tried before.
     pub refusals: Vec<Refusal>,
     /// Its line in the table of mounts, by which [`take_down`](crate::take_down()) knows it; nothing if
     /// it has been unmounted already.
@@ -147,7 +147,7 @@ fn open_objects(options: &Options) -> Result<Named, Error> {
     Ok(store)
 }
 
-/// What the kernel is to read.
+/// The image that the kernel is to read.
 struct Source<'i> {
     image: &'i Image,
     fstype: &'static str,
@@ -316,7 +316,7 @@ fn is_about_the_file(refusal: &Refusal) -> bool {
     refusal.error.raw_os_error() == Some(Errno::NOTBLK.raw_os_error())
 }
 
-/// What must not go before the kernel holds it.
+/// A resource that must not go before the kernel holds it.
 #[derive(Debug)]
 #[expect(dead_code, reason = "they are held, not looked at")]
 enum Held {

@@ -35,7 +35,7 @@ impl Named {
         })
     }
 
-    /// What the kernel is to open.
+    /// Returns the name for the kernel to open.
     pub fn name(&self) -> OsString {
         self.short(self.path.clone().into_os_string())
     }

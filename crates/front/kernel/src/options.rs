@@ -14,7 +14,7 @@ pub struct Options {
     pub devices: Vec<PathBuf>,
     /// The object store of a composefs image.
     pub objects: Option<PathBuf>,
-    /// What the kernel is to do with the fs-verity digests of objects.
+    /// The kernel's use of the fs-verity digests of objects.
     pub verity: Verity,
     /// Honour set-user-id bits.
     pub suid: bool,

@@ -4,7 +4,7 @@
 //! large steps and in the order of a walk it comes at the speed of the disk, and while the first
 //! answers are used the rest is still under way: nothing here waits.
 //!
-//! Where metadata lies strewn among the data nobody can tell its places beforehand. If the image has
+//! Where metadata is interleaved with the data, its places are not known beforehand. If the image has
 //! many inodes for its length, reading all of it takes less time than the driver's single blocks do.
 
 use std::fs::File;
@@ -21,7 +21,7 @@ const STEP: u64 = 128 << 10;
 /// passes in about the time of one small request.
 const WORTH: u64 = 48 << 10;
 
-/// What there is to ask for.
+/// Returns the ranges of the image to prefetch.
 // Ranges of an image: most often one, and it is not meant to be counted through.
 #[allow(clippy::single_range_in_vec_init)]
 pub fn ranges(fs: &dyn FileSystem) -> Vec<Range<u64>> {

@@ -2,8 +2,8 @@
 //!
 //! Such a mount has a device of its own for this in sysfs, with 128 KiB, which is little for files
 //! that are read from their start to their end. Its name is a number that only the driver knows, so
-//! the new entries after a mount are taken: that of somebody else's EROFS mount made in the same
-//! moment reads further ahead too, and nothing else happens to it.
+//! all new entries after a mount are taken: the EROFS mount of another program in the same moment gets
+//! more readahead too, and nothing else happens to it.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -12,9 +12,9 @@ use std::path::Path;
 
 /// Where sysfs lists them.
 const DEVICES: &str = "/sys/class/bdi";
-/// What their names begin with.
+/// The prefix of their names.
 const PREFIX: &[u8] = b"erofs-";
-/// What is read ahead at the most, in KiB: as much as for mounts through FUSE.
+/// The largest readahead in KiB: as much as for mounts through FUSE.
 const READ_AHEAD_KB: &str = "4096\n";
 
 /// The devices that there were before a mount.
@@ -23,7 +23,7 @@ pub struct Before {
 }
 
 impl Before {
-    /// Those of now.
+    /// Records the devices that there are now.
     pub fn look() -> Self {
         Self { names: names() }
     }

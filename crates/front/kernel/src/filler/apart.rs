@@ -5,14 +5,14 @@
 //! cgroup is out of memory; people kill by name. So the guard leaves the cgroups that things are
 //! ended by, and has a name that has nothing of this program's.
 //!
-//! All of it is an attempt: where it may not be done, the guard is as good as without. It does not
-//! help against the end of a PID namespace, nor against whoever means both.
+//! All of it is an attempt: where it is not permitted, the guard works without it. It does not help
+//! against the end of a PID namespace, nor against a user who kills both.
 
 use std::path::PathBuf;
 
 use forerun::{MountEntry, mounts};
 
-/// What lists of processes call a guard.
+/// The name of a guard in lists of processes.
 pub const NAME: &str = "erofs-guard";
 /// The same, for the kernel.
 const COMM: &std::ffi::CStr = c"erofs-guard";
@@ -23,7 +23,7 @@ pub fn keep_apart() {
     // The last to go when memory is short.
     let _not_allowed = std::fs::write("/proc/self/oom_score_adj", "-1000");
     for dir in hierarchies(&mounts().unwrap_or_default()) {
-        // To the top, which nobody ends. 0 is whoever writes it.
+        // To the root cgroup, which no service manager ends. 0 is the writing process.
         let _not_allowed = std::fs::write(dir.join("cgroup.procs"), "0");
     }
 }

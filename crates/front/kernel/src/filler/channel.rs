@@ -1,5 +1,5 @@
-//! What the filler and its guard tell each other: words of one byte, one of them with descriptors.
-//! The end of one process is the end of the channel to the other.
+//! The channel between the filler and its guard: words of one byte, one of them with descriptors. The
+//! end of one process is the end of the channel to the other.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

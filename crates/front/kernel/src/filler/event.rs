@@ -71,7 +71,7 @@ pub struct Event {
     pub range: Option<Range<u64>>,
 }
 
-/// What becomes of a read.
+/// The answer to a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It goes on.

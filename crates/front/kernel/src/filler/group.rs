@@ -1,8 +1,8 @@
 //! A fanotify group that is asked before a file is read, and the mark that makes it so.
 //!
-//! What is marked is not the file but a mount of the file that only the kernel's filesystem driver
-//! reads through. So nobody else is held up who reads or fills the same file: neither we nor other
-//! processes that share the cache.
+//! The mark is not on the file but on a mount of the file that only the kernel's filesystem driver reads
+//! through. So no other reader or writer of the same file is held up: neither we nor other processes
+//! that share the cache.
 
 use std::fs::File;
 use std::io;
@@ -42,7 +42,7 @@ impl PrivateMount {
         Ok(Self { tree })
     }
 
-    /// What leads to the file through this mount, for this process.
+    /// Returns a path to the file through this mount, for this process.
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.tree.as_raw_fd()).into()
     }
@@ -61,7 +61,7 @@ impl AsFd for PrivateMount {
 }
 
 /// A group, which answers nothing by itself: each event must be [answered](answer). When its last
-/// descriptor is closed, the kernel lets everybody go on, also where there is nothing to read.
+/// descriptor is closed, the kernel lets all reads go on, also those of bytes that are not there.
 #[derive(Debug)]
 pub struct Group {
     fanotify: Fanotify,
@@ -149,7 +149,7 @@ pub fn answer(group: BorrowedFd<'_>, event: RawFd, verdict: Verdict, before_free
         tracing::error!(%error, "an answer was not taken");
     }
     before_free();
-    // The kernel has opened it for whoever answers.
+    // The kernel has opened it for the process that answers.
     if let Err(error) = nix::unistd::close(event) {
         tracing::error!(%error, "the descriptor of an event");
     }

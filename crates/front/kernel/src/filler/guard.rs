@@ -41,7 +41,8 @@ const MOST_DESCRIPTORS: u64 = 1 << 20;
 pub struct GuardArgs {
     /// Arguments for the program, which only what comes before [`run_guard`] needs.
     pub args: Vec<OsString>,
-    /// What the guard starts when the filler has died. Without it reads of what is not here fail then.
+    /// The filler that the guard starts when the first has died. Without it, reads of missing bytes fail
+    /// then.
     pub filler: Option<FillerCommand>,
 }
 
@@ -149,7 +150,7 @@ pub fn run_guard() -> Option<ExitCode> {
 }
 
 fn guard(channel: BorrowedFd<'_>) -> io::Result<()> {
-    // Who ends the filler by its name, its terminal or its session means the filler: it unmounts.
+    // A signal by name, terminal or session is for the filler, which unmounts. The guard ignores it.
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }

@@ -58,8 +58,8 @@ const SOON: Duration = Duration::from_secs(1);
 /// Longest part of an image's place that is shown as the source of its mount.
 const SHOWN: usize = 120;
 
-/// A mount that is filled on demand. Whoever has it must stay and [`wait`](Self::wait): when this
-/// process ends before, all reads of the mount fail that the kernel does not have in memory.
+/// A mount that is filled on demand. The process must stay and [`wait`](Self::wait): when it ends
+/// before, all reads of the mount fail that the kernel does not have in memory.
 #[must_use]
 pub struct OnDemand {
     mounted: Mounted,
@@ -76,7 +76,7 @@ struct Serving {
     _stop: OwnedFd,
 }
 
-/// Why a mount needs nobody any more.
+/// The reason why a mount needs no filler any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Everything is here. The mount goes on without us.
@@ -101,15 +101,15 @@ impl OnDemand {
         &self.mounted
     }
 
-    /// What the kernel has asked so far.
+    /// Returns the counts of the kernel's requests so far.
     #[must_use]
     pub fn asked(&self) -> Asked {
         let serving = self.serving.as_ref();
         serving.map_or_else(Asked::default, |serving| serving.shared.counts.asked())
     }
 
-    /// What tells of it for as long as this is there; nothing where nobody fills it, because all of
-    /// it was here from the beginning.
+    /// Returns a monitor of the mount, which works for as long as this exists; nothing where no process
+    /// fills it, because all of it was here from the beginning.
     #[must_use]
     pub fn monitor(&self) -> Option<FillMonitor> {
         let serving = self.serving.as_ref()?;

@@ -1,18 +1,18 @@
-//! What is told of a mount that is being filled, to whoever asks without keeping it.
+//! A monitor of a mount that is being filled, which does not keep the mount alive.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use super::serve::{Counts, Shared};
 
-/// What the kernel has asked so far.
+/// Counts of the kernel's requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Reads that it has asked for.
     pub events: u64,
-    /// Those of them for which something had to be fetched.
+    /// Reads for which something had to be fetched.
     pub fetched: u64,
-    /// Those that failed.
+    /// Reads that failed.
     pub failed: u64,
     /// The process that guards the mount, if there is one now.
     pub guard: Option<u32>,
@@ -46,7 +46,7 @@ impl FillMonitor {
         }
     }
 
-    /// What the kernel has asked so far; nothing once the mount is not filled any more.
+    /// Returns the counts of the kernel's requests so far; nothing once the mount is not filled any more.
     #[must_use]
     pub fn asked(&self) -> Option<Asked> {
         let shared = self.shared.upgrade()?;

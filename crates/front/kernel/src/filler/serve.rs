@@ -39,7 +39,7 @@ const TICK: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// What the answering threads share.
+/// The state that the answering threads share.
 #[derive(Debug)]
 pub struct Shared {
     pub remote: Arc<RemoteImage>,
@@ -53,14 +53,14 @@ pub struct Shared {
     pub guard: Mutex<Option<OwnedFd>>,
 }
 
-/// What was asked and answered.
+/// Counters of requests and answers.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Reads that asked.
     pub events: AtomicU64,
-    /// Those of them for which something had to be fetched.
+    /// Reads for which something had to be fetched.
     pub fetched: AtomicU64,
-    /// Those that failed.
+    /// Reads that failed.
     pub failed: AtomicU64,
     /// The process of the guard; 0 while there is none.
     pub guard: AtomicU64,
@@ -226,7 +226,7 @@ impl Server {
             }
             return None;
         }
-        // Nobody asks any more. Who still waits for a worker finds everything here in any case.
+        // The kernel sends no more events. A read that still waits for a worker finds everything here.
         (!self.marked && !events).then_some(Ended::Complete)
     }
 

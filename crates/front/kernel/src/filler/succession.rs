@@ -39,7 +39,7 @@ pub struct FillerCommand {
     pub dir: PathBuf,
     /// Deaths within a minute after which another filler is still started.
     pub restarts: u32,
-    /// What it is to read from a pipe, which nothing shows: arguments with passwords. Empty for nothing.
+    /// Bytes that it reads from a pipe, which nothing shows: arguments with passwords. Empty for nothing.
     pub secret: Vec<u8>,
     /// The variable that tells it of the pipe: the number of the process that starts it, a colon, and
     /// the number of the descriptor.
@@ -120,7 +120,7 @@ impl FillerCommand {
     }
 }
 
-/// What a guard does about fillers that die.
+/// The fillers that a guard starts in the place of those that die.
 pub(super) struct Succession {
     command: Option<FillerCommand>,
     /// Where fillers belong.
@@ -223,7 +223,7 @@ impl Filler {
     }
 }
 
-/// What a guard hands to a filler that it has started.
+/// The descriptors that a guard hands to a filler that it has started.
 #[derive(Debug)]
 pub struct Resumed {
     /// To the guard.

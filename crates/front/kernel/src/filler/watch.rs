@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-/// Readable once what it was set on has ended; by all who have a copy of the descriptor, since
-/// nobody takes the event.
+/// A watch of a filesystem. Its descriptor is readable once the filesystem has ended, and so are all
+/// copies of it, since no process takes the event.
 #[derive(Debug)]
 pub struct Watch {
     inotify: OwnedFd,

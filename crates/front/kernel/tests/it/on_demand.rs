@@ -24,7 +24,7 @@ fn lz4(options: &mut forerun::ErofsOptions) {
     options.compression = Some(Compression::new(FillEncoding::Lz4));
 }
 
-/// Mounts, compares everything, completes it, and compares again without anybody being asked.
+/// Mounts, compares everything, completes it, and compares again without a filler.
 fn compare(served: &Served, name: &str) {
     let place = &served.place;
     let ours = Seen::of_image(&open(&place.path(name)));
@@ -62,7 +62,7 @@ fn compare(served: &Served, name: &str) {
     );
     drop((mounted, image, remote));
     assert_eq!(monitor.asked(), None);
-    // Nobody but the kernel has anything to do with it now.
+    // Only the kernel serves it now.
     Seen::of_mount(&place.mnt()).assert_same(&ours);
     end(&place.mnt());
     place.nothing_left();
@@ -362,7 +362,7 @@ fn a_filler_that_dies_is_replaced() {
     let guard = filler.guard;
     let (right, failed) = filler.read_and_kill_three(&served.place.mnt());
     // A filler that dies in the few microseconds between taking a read and recording it leaves one
-    // that nobody knows of: it fails.
+    // that the next filler does not know of: it fails.
     assert!(right > 0 && failed <= 1, "{right} right, {failed} failed");
     assert!(
         fs::metadata(format!("/proc/{guard}")).is_ok(),

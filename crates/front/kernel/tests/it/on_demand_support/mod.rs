@@ -24,7 +24,7 @@ use rustix::fs::Advice;
 use crate::common::Place;
 
 const BIG: usize = 8 << 20;
-/// What tells a process of this program to fill: URL, cache, mountpoint.
+/// The variable that tells a process of this program to fill: URL, cache, mountpoint.
 const FILLER: &str = "FORERUN_TEST_FILLER";
 /// How many fillers that die within a minute are replaced.
 const RESTARTS: &str = "FORERUN_TEST_RESTARTS";

@@ -9,7 +9,7 @@ use forerun_testkit::{PROGRAM, require};
 
 use crate::{deny, features, packages, process, tidy};
 
-/// What the tests may take in CI, building them included: several times what they do take.
+/// The time limit of the tests in CI, building them included: several times what they take.
 const TESTS_LIMIT: &str = "60m";
 
 /// Runs all of them, up to the first that fails.

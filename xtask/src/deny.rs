@@ -12,7 +12,7 @@ use forerun_testkit::require;
 
 use crate::process;
 
-/// What `deny.toml` is written for.
+/// The version of cargo-deny that `deny.toml` is written for.
 const VERSION: &str = "~0.20";
 
 /// Checks, installing cargo-deny under `target/tools` where it is not in the `PATH`.

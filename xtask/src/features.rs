@@ -7,8 +7,8 @@ use anyhow::{Result, ensure};
 
 use crate::process;
 
-/// Sets of features that somebody may ask for: to read, to make, to change, and what builds on another
-/// format.
+/// Sets of features that a user of the library may ask for: to read, to make, to change, and a format
+/// that builds on another.
 const SETS: [&str; 5] = ["squashfs", "squashfs,write", "exfat", "composefs", "remote"];
 /// Crates that a library which reads local images must not bring: a runtime, TLS, HTTP.
 const NETWORK: [&str; 5] = ["tokio", "reqwest", "rustls", "hyper", "ring"];

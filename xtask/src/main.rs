@@ -1,7 +1,7 @@
 //! The project's own chores: `cargo xtask COMMAND`.
 //!
-//! What CI runs is `cargo xtask ci`, so that anybody can run the same. Nothing here is part of
-//! what users get.
+//! CI runs `cargo xtask ci`, so that every developer can run the same. Nothing here is part of what
+//! users get.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;

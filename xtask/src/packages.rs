@@ -1,4 +1,4 @@
-//! What the tests use and the workspace does not hold: Debian packages, listed in
+//! Programs that the tests use and the workspace does not hold: Debian packages, listed in
 //! `tools/debian-packages.txt` only, and an object store from crates.io.
 
 use std::fs;

@@ -21,7 +21,8 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What the program prints to standard output. Fails unless it succeeds, with what it complained.
+/// Runs a program and returns what it prints to standard output. Fails unless it succeeds, with its
+/// standard error.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| describe(command))?;
     ensure!(

@@ -10,7 +10,7 @@ use super::table::Series;
 
 /// A measured piece of work: a row of a table.
 pub trait Row: Copy + PartialEq + ValueEnum + 'static {
-    /// Who does it.
+    /// The programs and drivers that can do it.
     type Who: Copy + PartialEq + fmt::Display + 'static;
 
     /// The name of the table.
@@ -67,8 +67,8 @@ pub fn or_all<R: Row>(rows: &[R]) -> &[R] {
     }
 }
 
-/// Measures all rows in each round. Who comes first changes from round to round, so that a slow
-/// minute of the machine meets all of them.
+/// Measures all rows in each round. The order of the drivers changes from round to round, so that a
+/// slow minute of the machine meets all of them.
 pub fn rounds<R: Row>(
     rows: &[R],
     rounds: u32,

@@ -1,4 +1,4 @@
-//! What it was measured on and against: kernel, the configuration of its drivers, versions.
+//! The machine and the programs of a measurement: kernel, the configuration of its drivers, versions.
 
 use std::fs;
 use std::process::Command;
@@ -27,7 +27,7 @@ pub type Configuration = (String, Vec<String>);
 pub struct Driver {
     /// For people.
     pub name: &'static str,
-    /// What the names of its options start with.
+    /// The prefix of the names of its options.
     pub prefix: &'static str,
 }
 
@@ -128,7 +128,8 @@ fn options(text: &str, prefix: &str) -> Vec<String> {
         .collect()
 }
 
-/// What a program says first, whatever its status: some call a question for the version a failure.
+/// Returns the first line that a program prints, whatever its status: some fail when asked for the
+/// version.
 fn first_line(command: &mut Command) -> String {
     let Ok(output) = command.output() else {
         return "not installed".to_string();

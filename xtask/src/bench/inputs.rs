@@ -17,9 +17,9 @@ pub const BIG_LEN: u64 = 250_000_000;
 pub const MANY: u64 = 9_600;
 const MANY_MEAN: u64 = 65_600;
 
-/// What is measured and with what.
+/// The program, and the images that it is measured with.
 pub struct Inputs {
-    /// The program, where anybody may run it.
+    /// The program, where all users may run it.
     pub forerun: PathBuf,
     /// The large file, as it was before it went into the image.
     pub plain: PathBuf,

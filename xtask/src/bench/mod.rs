@@ -27,7 +27,7 @@ use std::path::Path;
 use anyhow::Result;
 use clap::Subcommand;
 
-/// What to measure.
+/// The benches.
 #[derive(Subcommand)]
 pub enum Bench {
     /// A large file in a romfs image against the image itself, and a walk over many files
@@ -45,10 +45,10 @@ pub enum Bench {
     Ondemand(ondemand::Options),
     /// Listing a tree, uncached and cached, in all ways that EROFS and composefs images are read
     Metadata(metadata::Options),
-    /// What the measured processes do: not for people
+    /// The work of the measured processes: not for people
     #[command(hide = true)]
     Work {
-        /// What to do
+        /// The work
         #[command(subcommand)]
         work: work::Work,
     },

@@ -34,7 +34,7 @@ impl Access {
         format!("{} mount, {}", self.user(), self.option())
     }
 
-    /// Who mounts.
+    /// Returns the name of the user who mounts.
     pub const fn user(self) -> &'static str {
         match self.rootless {
             true => "rootless",
@@ -50,7 +50,8 @@ impl Access {
         }
     }
 
-    /// A command run as who mounts: without `allow_other`, nobody else may look in.
+    /// Returns a command that runs as the user who mounts: without `allow_other`, no other user may
+    /// look in.
     pub fn command(self, program: &Path) -> Command {
         if !self.rootless || !rustix::process::geteuid().is_root() {
             return Command::new(program);

@@ -16,7 +16,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use super::mount::{Counters, Mounted, objects_option, peak_of, wait_for_mount};
 use crate::process;
 
-/// A mount, whoever made it. Unmounted when dropped.
+/// A mount, of forerun or of another driver. Unmounted when dropped.
 pub enum Mount {
     /// With counters.
     Forerun(Mounted),
@@ -62,7 +62,7 @@ pub enum Reader {
 
 /// A mount that another driver serves.
 pub struct Other {
-    /// What was mounted, the last on top of the others.
+    /// Mountpoints, the last on top of the others.
     points: Vec<PathBuf>,
     daemon: Option<Child>,
     dir: TempDir,
@@ -172,7 +172,7 @@ impl Other {
         self.dir.path().join("mnt")
     }
 
-    /// What the kernel is to be given for `image`.
+    /// Returns the source to give the kernel for `image`.
     fn source(&mut self, image: &Path, reader: Reader) -> Result<PathBuf> {
         let direct = match reader {
             Reader::File => return Ok(image.to_path_buf()),

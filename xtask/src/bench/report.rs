@@ -10,7 +10,7 @@ use super::samples::{median, middle};
 pub struct Sample {
     /// Wall time.
     pub seconds: f64,
-    /// What the daemon counted; nothing where there was none.
+    /// The counters of the daemon; empty where there was none.
     pub counters: Counters,
 }
 

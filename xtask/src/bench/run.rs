@@ -14,18 +14,18 @@ use super::mount::{Counters, parse, peak_of};
 use super::tree::BIG_LEN;
 use crate::process;
 
-/// What came out of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Run {
     /// Wall time.
     pub seconds: f64,
-    /// What forerun counted; nothing of others.
+    /// The counters of forerun; empty for others.
     pub counters: Counters,
     /// The most memory that daemon or program had, in bytes.
     pub peak: Option<u64>,
     /// Length of the image that was made.
     pub made: Option<u64>,
-    /// What was found: the same from everybody.
+    /// The data that was found: the same from all drivers.
     pub found: String,
 }
 
@@ -45,7 +45,7 @@ pub fn own(work: &[&str], path: &Path) -> Result<String> {
     Ok(process::output(&mut command)?.trim().to_string())
 }
 
-/// What users do: `find` names the files, `xargs` has four processes read them.
+/// Reads all files as users do: `find` names them, `xargs` has four processes read them.
 pub fn four(path: &Path) -> Result<String> {
     const SCRIPT: &str = r#"find . -type f -print0 |
         xargs --null --max-args=250 --max-procs=4 "$0" bench work files"#;

@@ -6,7 +6,7 @@ use super::mount::Counters;
 
 /// Runs that came to their end, and the errors of the others.
 pub struct Samples<T> {
-    /// What came out.
+    /// The results.
     pub runs: Vec<T>,
     /// Why nothing came out.
     pub failures: Vec<Error>,
@@ -38,7 +38,8 @@ impl<T> Samples<T> {
         (!values.is_empty()).then(|| median(&mut values))
     }
 
-    /// The median of a counter, of which those at 0 may not be told; `None` where nobody counted.
+    /// Returns the median of a counter; `None` where no run has counters. A counter that a run does
+    /// not name is 0.
     pub fn counter(&self, of: impl Fn(&T) -> &Counters, name: &str) -> Option<u64> {
         let counted = self
             .runs

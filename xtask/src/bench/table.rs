@@ -11,9 +11,9 @@ use super::samples::{Samples, middle};
 
 /// The runs of one row by one of the drivers.
 pub struct Series<R: Row> {
-    /// What was done.
+    /// The work.
     pub row: R,
-    /// Who did it.
+    /// The driver or program that did it.
     pub who: R::Who,
     samples: Samples<Run>,
 }
@@ -65,7 +65,7 @@ impl<R: Row> Series<R> {
         self.samples.runs.iter().find_map(|run| run.made)
     }
 
-    /// What all runs found, or `None` where they differ.
+    /// Returns the data that all runs found, or `None` where they differ.
     fn found(&self) -> Option<&str> {
         let first = &self.samples.runs.first()?.found;
         self.samples
@@ -105,13 +105,13 @@ impl<R: Row> Line<R> {
 
 /// All of it.
 pub struct Report<R: Row> {
-    /// What it was measured on.
+    /// The machine.
     pub host: Host,
-    /// What it was measured with.
+    /// The tree or the images, for people.
     pub tree: String,
     /// How, for people.
     pub about: String,
-    /// What else there is to say, for people.
+    /// Remarks, for people.
     pub remarks: String,
     /// The same for programs: an object.
     pub facts: Value,
@@ -235,7 +235,7 @@ impl<R: Row> Report<R> {
         rounds.max().unwrap_or(0)
     }
 
-    /// What forerun counted, and memory.
+    /// Returns a table of forerun's counters, and of memory.
     fn counters(&self) -> String {
         let mut table = new_table();
         table.set_header([

@@ -38,7 +38,7 @@ impl Tree {
         Ok(Self { path, files, bytes })
     }
 
-    /// What reading or extracting all of it must find.
+    /// Returns what reading or extracting all of it must find.
     pub fn found(&self) -> String {
         format!("{} {}", self.files, self.bytes)
     }

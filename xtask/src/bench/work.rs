@@ -1,4 +1,4 @@
-//! What the measured processes do, as a hidden command of this program: the same code for every
+//! The work of the measured processes, as a hidden command of this program: the same code for every
 //! driver, in processes of its own as a user's would be.
 //!
 //! Each prints what it read, so that runs over different drivers can be held against each other.
@@ -168,7 +168,7 @@ fn random(path: &Path, reads: u64, threads: u64) -> Result<()> {
     Ok(())
 }
 
-/// What is measured is the way of the pages to a reader: of each, one word is looked at.
+/// Reads pages and looks at one word of each: the way of the pages to a reader is measured.
 fn pages(path: &Path, reads: u64, random: bool) -> Result<()> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
     let pages = file.metadata()?.len() / PAGE;

@@ -16,7 +16,7 @@ use forerun_testkit::require;
 use crate::process;
 use outcome::Outcome;
 
-/// What to fuzz and for how long.
+/// The targets to fuzz, and for how long.
 #[derive(clap::Args)]
 pub struct Options {
     /// Seconds for each target

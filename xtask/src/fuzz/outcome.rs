@@ -1,6 +1,6 @@
 //! The outcome of a run of a target, from the lines that libFuzzer prints.
 
-/// What libFuzzer prints before the number of inputs that it ran.
+/// The words of libFuzzer before the number of inputs that it ran.
 const EXECUTIONS: &str = "stat::number_of_executed_units:";
 /// Its first word about a finding of its own: a crash, a timeout, an excess of memory.
 const ERROR: &str = "ERROR: ";
@@ -12,7 +12,7 @@ const ARTIFACT: &str = "Test unit written to ";
 pub struct Outcome {
     /// Inputs that were run.
     pub executions: u64,
-    /// What was found: the place of a panic, or libFuzzer's words.
+    /// The finding: the place of a panic, or libFuzzer's words.
     what: Option<String>,
     /// The file that holds the input.
     artifact: Option<String>,
@@ -45,7 +45,7 @@ impl Outcome {
         !self.failed && self.artifact.is_none()
     }
 
-    /// What was found, for people.
+    /// Returns the findings, for people.
     pub fn findings(&self) -> String {
         if self.is_sound() {
             return "none".to_string();

@@ -1,4 +1,4 @@
-//! `unsafe` appears nowhere, and nobody allows it: the compiler's lint can be switched off in any
+//! `unsafe` appears nowhere, and no file allows it: the compiler's lint can be switched off in any
 //! file, this cannot.
 
 use super::Violation;

@@ -1,7 +1,7 @@
 //! Comments and documents name their actors, and doc comments of functions begin with a verb.
 //!
 //! The rule finds three constructions: a doc comment that begins with a question word, a pronoun for an
-//! actor without a name ("somebody"), and "who" as the subject of a sentence. [`ALLOWED`] counts the
+//! actor without a name ([`PRONOUNS`]), and a sentence whose subject is "who". [`ALLOWED`] counts the
 //! lines of each folder that still have one; the numbers may only fall, and the rule asks to lower them.
 
 use std::collections::BTreeMap;
@@ -137,7 +137,7 @@ fn comment(line: &str) -> (&str, &str) {
     ("", "")
 }
 
-/// Returns whether a line has a pronoun without a name, or "who" as the subject of a sentence.
+/// Returns whether a line has a pronoun without a name, or a sentence whose subject is "who".
 fn is_vague(line: &str) -> bool {
     let mut before = "";
     let mut ends_sentence = true;

@@ -15,7 +15,7 @@ pub struct Package {
     pub name: String,
     /// Its folder below the root.
     pub dir: String,
-    /// What its manifest names, each once.
+    /// Dependencies that its manifest names, each once.
     pub dependencies: Vec<Dependency>,
 }
 
@@ -31,7 +31,7 @@ pub struct Dependency {
 }
 
 impl Package {
-    /// What its folder says it is.
+    /// Returns the room that its folder is in.
     pub fn room(&self) -> Option<Room> {
         Room::of(&self.dir).map(|(room, _)| room)
     }

@@ -31,7 +31,7 @@ pub struct Violation {
     pub place: String,
     /// Line, counted from 1; 0 where it is about the whole.
     pub line: usize,
-    /// What is wrong and what is right.
+    /// The mistake, and how to correct it.
     pub message: String,
 }
 

@@ -1,9 +1,9 @@
-//! Paths of somebody's machine have no place in the tree.
+//! Paths of a developer's machine have no place in the tree.
 
 use super::Violation;
 use super::sources::SourceFile;
 
-/// What gives a private path away. Written in halves, as this file is searched too.
+/// Parts of private paths. Written in halves, as this file is searched too.
 const PRIVATE: &[&str] = &[
     concat!("/wo", "rk/"),
     concat!("/ro", "ot/"),

@@ -36,7 +36,7 @@ fn overlay(image: &Path, store: Option<&Path>) -> Result<Other> {
     Other::kernel_overlay(image, Reader::File, store)
 }
 
-/// Why somebody cannot take part.
+/// Returns why a driver or program cannot take part, if it cannot.
 pub fn missing(inputs: &Inputs, row: Row, who: Who) -> Option<String> {
     let program = |name: &str| {
         let there = require::find_program(name).is_some();
@@ -66,7 +66,7 @@ pub fn missing(inputs: &Inputs, row: Row, who: Who) -> Option<String> {
     }
 }
 
-/// What the kernel lacks, if that is why it refused to mount. All else is a failure of the run.
+/// Returns what the kernel lacks, if that is why it refused to mount. All else is a failure of the run.
 pub fn lacks_feature(error: &Error) -> Option<&'static str> {
     let errno = error
         .chain()

@@ -22,7 +22,7 @@ pub const MKFS: &[&str] = &["-T0", "-U", "00000000-0000-0000-0000-000000000000"]
 /// Its compressor for these images, and the level that is the default of both.
 pub const MKFS_LZ4HC: &str = "-zlz4hc,9";
 
-/// What is measured and with what.
+/// The program, and the files that it is measured with.
 pub struct Inputs {
     /// Where everything is kept.
     pub dir: PathBuf,
@@ -32,7 +32,8 @@ pub struct Inputs {
     pub tree: Tree,
     /// The large file, as it was before it went into an image.
     plain: PathBuf,
-    /// Whether nobody else changes the tree: objects may then be links to its files.
+    /// Whether this program made the tree, so that nothing else changes it: objects may then be links
+    /// to its files.
     is_own_tree: bool,
 }
 

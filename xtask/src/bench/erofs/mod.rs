@@ -23,7 +23,7 @@ pub use drivers::lacks_feature;
 pub use inputs::{Inputs, prepare};
 pub use rows::Image;
 
-/// Where images are kept, unless somebody says otherwise.
+/// Where images are kept by default.
 pub const DIR: &str = "/var/tmp/forerun-bench-erofs";
 /// The kernel's drivers that are measured.
 pub const DRIVERS: &[Driver] = &[

@@ -1,4 +1,4 @@
-//! What is measured, against whom, and how much of their time it may take.
+//! Rows: the work that is measured, the drivers to compare with, and how much of their time it may take.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ pub enum Row {
     Pack,
 }
 
-/// Who does it.
+/// The drivers and programs that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Who {
     /// This project.
@@ -75,7 +75,7 @@ impl fmt::Display for Who {
     }
 }
 
-/// What is measured is an image, and for some a store beside it.
+/// The images that are measured, some with a store beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Image {
     /// The tree, by mkfs.erofs, uncompressed.
@@ -158,7 +158,7 @@ impl crate::bench::comparison::Row for Row {
 }
 
 impl Row {
-    /// What is read; nothing where an image is made.
+    /// Returns the image that is read; nothing where an image is made.
     pub const fn image(self) -> Option<Image> {
         match self {
             Self::Ls | Self::LsCached | Self::LsVia | Self::Tree => Some(Image::Tree),
@@ -221,7 +221,7 @@ impl Image {
         }
     }
 
-    /// Those that forerun makes.
+    /// Images that forerun makes.
     pub const OURS: [Self; 4] = [
         Self::Ours,
         Self::BigZstd,

@@ -65,7 +65,7 @@ pub struct Mounted {
     dir: TempDir,
 }
 
-/// Who serves it.
+/// The process that serves it.
 enum Server {
     Forerun(Child),
     /// By its number. In the foreground it would say every request.
@@ -140,7 +140,8 @@ impl Mounted {
 }
 
 impl Mounted {
-    /// Whoever looks at all mounts of the machine keeps this one busy for a moment.
+    /// Unmounts. Tries again while the mount is busy: a program that looks at all mounts of the machine
+    /// keeps it busy for a moment.
     fn unmount(&self) -> Result<()> {
         let start = Instant::now();
         loop {

@@ -16,7 +16,7 @@ use crate::bench::run::Run;
 use crate::bench::tree::remove;
 use crate::process;
 
-/// What is measured and with what.
+/// The program, and where its volumes are made.
 pub struct Inputs {
     /// Where volumes are made.
     pub dir: PathBuf,
@@ -67,7 +67,7 @@ fn on_volume(inputs: &Inputs, row: Row, who: Who, image: &Path) -> Result<Run> {
     })
 }
 
-/// What is there before, always by forerun.
+/// Writes the files that have to be there before, always with forerun.
 fn fill(inputs: &Inputs, row: Row, image: &Path) -> Result<()> {
     if matches!(row, Row::Write | Row::Create) {
         return Ok(());
@@ -98,7 +98,7 @@ fn work(row: Row, who: Who, mount: &Path, device: &Loop) -> Result<String> {
         }
         Row::Write => {
             let found = volumes::write_file(mount)?;
-            // Not everybody's fsync reaches the device.
+            // Not every driver's fsync reaches the device.
             device.flush()?;
             Ok(found)
         }

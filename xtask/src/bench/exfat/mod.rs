@@ -29,7 +29,7 @@ use super::table::Report;
 use measure::Inputs;
 use rows::{Row, Who};
 
-/// Where volumes are kept while they are measured, unless somebody says otherwise.
+/// Where volumes are kept by default while they are measured.
 const DIR: &str = "/var/tmp/forerun-bench-exfat";
 
 /// How to measure.
@@ -48,7 +48,7 @@ pub struct Options {
     rows: Vec<Row>,
 }
 
-/// What reached the device, by row and who.
+/// Counters of the device and of forerun's trace, by row and driver.
 type Requests = BTreeMap<(&'static str, String), Counters>;
 
 /// Measures and prints. Fails at the end where a run did, so that the others are not lost.
@@ -95,8 +95,8 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     report.print(shared.json)
 }
 
-/// What the kernel counted at the device, from the first request of the work to the end of the
-/// mount, in the last round.
+/// The kernel's counters of the device, from the first request of the work to the end of the mount, in
+/// the last round.
 const COUNTED: [&str; 3] = ["device_writes", "device_written_kib", "device_flushes"];
 
 fn remarks(requests: &Requests) -> String {

@@ -1,4 +1,4 @@
-//! What is measured, against whom, and how much of their time it may take.
+//! Rows: the work that is measured, the drivers to compare with, and how much of their time it may take.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub enum Row {
     RemoveDirsync,
 }
 
-/// Who does it.
+/// The drivers that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Who {
     /// This project.

@@ -86,7 +86,7 @@ pub fn read_file(mount: &Path) -> Result<String> {
         sum = sum.wrapping_mul(31).wrapping_add(piece[count / 2].into());
     }
     ensure!(len == FILE, "{len} bytes, not {FILE}");
-    // Where a read ends is not the same for everybody.
+    // Reads of different drivers end at different places.
     Ok(format!(
         "{len} bytes{}",
         if sum == 0 { ", all zeros" } else { "" }

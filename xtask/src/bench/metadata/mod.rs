@@ -71,7 +71,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     report.print(shared.json)
 }
 
-/// What the kernel lacks for it.
+/// Returns what the kernel lacks for it.
 fn missing(way: Way, inputs: &Inputs) -> Option<String> {
     let lacks = way.filesystems().iter().find(|name| !has_filesystem(name));
     if let Some(name) = lacks {

@@ -18,9 +18,9 @@ pub struct Run {
     pub uncached: f64,
     /// Of the second.
     pub cached: f64,
-    /// What forerun counted; nothing of others.
+    /// The counters of forerun; empty for others.
     pub counters: Counters,
-    /// What was found: the same in all ways.
+    /// The result: the same in all ways.
     pub found: String,
 }
 
@@ -78,9 +78,9 @@ const COUNTERS: [(&str, &str); 4] = [
 
 /// All of it.
 pub struct Report {
-    /// What it was measured on.
+    /// The machine.
     pub host: Host,
-    /// What it was measured with.
+    /// The tree, for people.
     pub tree: String,
     /// Rounds.
     pub rounds: u32,

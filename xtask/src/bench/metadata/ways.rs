@@ -11,13 +11,13 @@ use crate::bench::other::{Mount, Other, Reader};
 /// A way: a line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// What is listed. That of a composefs image is mounted by the kernel with an overlayfs.
+    /// The image that is listed. A composefs image is mounted by the kernel with an overlayfs.
     pub image: Image,
-    /// Who reads it.
+    /// Its reader.
     pub by: By,
 }
 
-/// Who reads the image.
+/// A reader of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// The kernel's driver.
@@ -48,7 +48,7 @@ pub fn all() -> Vec<Way> {
 }
 
 impl Way {
-    /// What is listed, for people.
+    /// Returns the name of the image, for people.
     pub const fn image_name(self) -> &'static str {
         match self.image {
             Image::Ours => "EROFS of forerun",
@@ -57,7 +57,7 @@ impl Way {
         }
     }
 
-    /// Who reads it, for people.
+    /// Returns the name of its reader, for people.
     pub fn reader_name(self) -> String {
         let through = |reader| match reader {
             Reader::Loop => "loop buffered",
@@ -110,7 +110,7 @@ impl Way {
         format!("{}, {}", self.image_name(), self.reader_name())
     }
 
-    /// What the kernel must have for it.
+    /// Returns the filesystems that the kernel must have for it.
     pub const fn filesystems(self) -> &'static [&'static str] {
         match (self.by, self.image) {
             (By::Fuse, _) => &["fuse"],

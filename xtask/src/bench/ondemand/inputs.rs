@@ -20,22 +20,22 @@ use crate::bench::program::program_in;
 use crate::bench::tree::remove;
 use crate::process;
 
-/// What is measured and with what.
+/// The program, and the servers and caches that it is measured with.
 pub struct Inputs {
     /// Where everything is kept.
     pub dir: PathBuf,
     /// The program.
     pub forerun: PathBuf,
-    /// Who has the images that come through the link.
+    /// The server of the images that come through the link.
     pub server: Nginx,
-    /// Who has the image that is all here before anything is measured, where one is: of what comes
-    /// from a registry every chunk is verified as it comes, and once by each process that reads it.
+    /// The registry of the image that is all here before anything is measured, where one is. Each
+    /// chunk from a registry is verified as it comes, and once by each process that reads it.
     registry: Option<DockerRegistry>,
-    /// What the link carried in the last run of each kind.
+    /// The traffic of the link in the last run of each kind.
     carried: RefCell<BTreeMap<(Row, Who), Carried>>,
 }
 
-/// What the link carried.
+/// The traffic of the link in one run.
 #[derive(Clone, Copy, Debug)]
 struct Carried {
     requests: usize,
@@ -98,7 +98,7 @@ impl Inputs {
         }
     }
 
-    /// What it was made of.
+    /// Returns the directory that an image was made of.
     pub fn source(&self, image: Image) -> PathBuf {
         self.dir.join("sources").join(image.name())
     }
@@ -162,7 +162,7 @@ impl Inputs {
         format!("images {}", images.join(", "))
     }
 
-    /// What the link carried, for people.
+    /// Returns the traffic of the link, for people.
     pub fn remarks(&self) -> String {
         let carried = self.carried.borrow();
         let lines = carried.iter().map(|((row, who), carried)| {

@@ -8,13 +8,13 @@ use anyhow::{Context, Result, ensure};
 
 use crate::process;
 
-/// What is started: it loads what programs of some size load, and says how much that was.
+/// The script that is started: it loads the modules of a program of some size, and says how many.
 const SCRIPT: &str = "\
 import argparse, asyncio, csv, decimal, email.mime.text, http.client, json, logging.handlers, sys
 import tarfile, unittest.mock, urllib.request, xml.dom.minidom, zipfile
 sys.stdout.write('%d modules' % (len(sys.modules) // 10 * 10))";
 
-/// What an interpreter says of itself: program, library, and the name of the library's directory.
+/// Has an interpreter name its program, its library, and the library's directory.
 const QUESTION: &str = "\
 import os, sys, sysconfig
 print(os.path.realpath(sys.executable))

@@ -21,7 +21,7 @@ use crate::bench::mount::{Counters, Mounted};
 use crate::bench::run::{Run, own};
 use crate::process;
 
-/// Why somebody cannot take part.
+/// Returns why a competitor cannot take part, if it cannot.
 pub fn missing(inputs: &Inputs, row: Row, who: Who) -> Option<String> {
     if row.image() == Image::Local && require::find_program("fio").is_none() {
         return Some("fio is not installed".to_string());
@@ -105,7 +105,7 @@ fn read_in_single_pages(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the bytes of the file take at the least.
+/// Returns a run that takes as long as the bytes of the file take at least.
 #[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Lengths far below 2^53.
 fn at_link_speed(inputs: &Inputs) -> Result<Run> {
     let len = inputs.source(Image::Coming).join("file").metadata()?.len();

@@ -21,7 +21,7 @@ use super::table::Report;
 use inputs::Inputs;
 use rows::Row;
 
-/// Where images are kept, unless somebody says otherwise.
+/// Where images are kept by default.
 const DIR: &str = "/var/tmp/forerun-bench-ondemand";
 /// The programs.
 const PROGRAMS: &[(&str, &str)] = &[

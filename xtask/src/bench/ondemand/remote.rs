@@ -19,7 +19,7 @@ use crate::process;
 pub const RATE: u64 = 100_000_000;
 /// For people.
 pub const LINK_TEXT: &str = "100 MB/s, 20 ms";
-/// What filling the cache may take.
+/// The longest time that filling the cache may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The link.

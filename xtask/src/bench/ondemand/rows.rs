@@ -1,4 +1,4 @@
-//! What is measured, against whom, and how much of their time it may take.
+//! Rows: the work that is measured, what to compare it with, and how much of that time it may take.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub enum Row {
     Start,
 }
 
-/// Who does it, or how.
+/// The competitors, or ways of this project to do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     /// This project.
@@ -102,7 +102,7 @@ pub enum Image {
 }
 
 impl Row {
-    /// What is read.
+    /// Returns the image that is read.
     pub const fn image(self) -> Image {
         match self {
             Self::Sequential | Self::SequentialWarm | Self::Kernel | Self::Random => Image::Local,

@@ -22,7 +22,7 @@ pub fn mount(who: Who, forerun: &Path, image: &Path) -> Result<Mount> {
     }
 }
 
-/// Why somebody cannot take part.
+/// Returns why a driver or program cannot take part, if it cannot.
 pub fn missing(who: Who) -> Option<String> {
     let has = |name| find_program(name).is_some();
     let (there, why) = match who {

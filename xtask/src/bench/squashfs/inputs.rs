@@ -16,7 +16,7 @@ use crate::process;
 /// Block size of all images.
 pub const BLOCK: u64 = 128 << 10;
 
-/// What is measured and with what.
+/// The program, and the files that it is measured with.
 pub struct Inputs {
     /// Where everything is kept.
     pub dir: PathBuf,

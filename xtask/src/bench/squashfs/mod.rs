@@ -2,8 +2,8 @@
 //!
 //! Each row of the table is a piece of work that users wait for, done by forerun and by the others
 //! that can do it, on the same images, in one run. All caches are dropped before each; each mount
-//! is fresh, so that its daemon's cache is empty too. Who comes first changes from round to round,
-//! so that a slow minute of the machine meets all of them.
+//! is fresh, so that its daemon's cache is empty too. The order of the drivers changes from round to
+//! round, so that a slow minute of the machine meets all of them.
 
 mod drivers;
 mod inputs;
@@ -35,7 +35,7 @@ pub struct Options {
     rows: Vec<Row>,
 }
 
-/// Where trees and images are kept, unless somebody says otherwise.
+/// Where trees and images are kept by default.
 pub const DIR: &str = "/var/tmp/forerun-bench-squashfs";
 
 /// Measures and prints. Fails at the end where a run did, so that the others are not lost.

@@ -60,7 +60,7 @@ pub fn header(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// What an answer other than the wanted one means.
+/// Returns the error for an answer other than the wanted one.
 #[must_use]
 pub fn refusal(place: &str, status: StatusCode, headers: &HeaderMap) -> RemoteError {
     let place = place.to_owned();

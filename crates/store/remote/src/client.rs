@@ -149,7 +149,7 @@ pub fn describe(error: &reqwest::Error) -> String {
     text
 }
 
-/// What the failure of a request or body means.
+/// Returns the error for the failure of a request or body.
 #[must_use]
 pub fn failure(place: &str, error: &reqwest::Error) -> RemoteError {
     let place = place.to_owned();
@@ -163,7 +163,7 @@ pub fn failure(place: &str, error: &reqwest::Error) -> RemoteError {
     RemoteError::Network { place, reason }
 }
 
-/// What is wrong with the server's certificate, if that is what failed.
+/// Returns what is wrong with the server's certificate, if that is what failed.
 fn untrusted(error: &reqwest::Error) -> Option<String> {
     use std::error::Error;
     let mut next = error.source();

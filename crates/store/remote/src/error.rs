@@ -1,4 +1,4 @@
-//! What goes wrong on the way to a server and back.
+//! Errors on the way to a server and back.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use forerun_cache::Digest;
 /// Result of what may have to ask a server.
 pub type Result<T> = std::result::Result<T, RemoteError>;
 
-/// What went wrong. Texts never hold credentials: addresses are shown without user, password and
-/// query.
+/// An error of a request, or of the cache. Texts never hold credentials: addresses are shown without
+/// user, password and query.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RemoteError {
     /// A text that names no image we could reach.
@@ -16,7 +16,7 @@ pub enum RemoteError {
     Reference {
         /// The text, credentials cut out.
         text: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The server has no such blob, manifest or tag.
@@ -38,7 +38,7 @@ pub enum RemoteError {
     Refused {
         /// Address.
         place: String,
-        /// What the server answered.
+        /// The reason, often the server's answer.
         reason: String,
     },
     /// A server that is busy or broken for now: 408, 425, 429, 5xx.
@@ -56,7 +56,7 @@ pub enum RemoteError {
     Network {
         /// Address.
         place: String,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
     /// Nothing came for too long.
@@ -86,15 +86,15 @@ pub enum RemoteError {
         place: String,
         /// Where in the blob, in bytes.
         range: Range<u64>,
-        /// What they should be.
+        /// The digest that they should have.
         expected: Digest,
     },
-    /// A server that shows a certificate which nobody vouches for, or one for another name.
+    /// A server that shows a certificate of no trusted authority, or one for another name.
     #[error("{place}: its certificate is not trusted: {reason}")]
     Untrusted {
         /// Address.
         place: String,
-        /// What is wrong with the certificate.
+        /// The defect of the certificate.
         reason: String,
     },
     /// It is not in the cache, and servers are not to be asked.
@@ -103,7 +103,7 @@ pub enum RemoteError {
         /// Address.
         place: String,
     },
-    /// What came cannot be kept.
+    /// The fetched bytes cannot be kept.
     #[error("the cache cannot be used: {reason}")]
     Cache {
         /// Why not.

@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// An image at servers, of which a growing part is here.
 ///
-/// What is here costs a look at a bitmap and one `pread`. Who needs something else waits until just
-/// that has come and was verified, for the timeout at the longest.
+/// A read of chunks that are here costs a look at a bitmap and one `pread`. A read of others waits
+/// until just these have come and were verified, for the timeout at the longest.
 pub struct RemoteImage {
     pub(crate) reference: Reference,
     pub(crate) place: String,
@@ -65,7 +65,7 @@ impl RemoteImage {
         &self.place
     }
 
-    /// What names it in the cache.
+    /// Returns its identity in the cache.
     #[must_use]
     pub const fn identity(&self) -> &Identity {
         &self.identity
@@ -139,7 +139,7 @@ impl RemoteImage {
         self.scheduler.listed(list.runs_for(&self.blob.geometry()));
     }
 
-    /// What was touched so far, if it is recorded.
+    /// Returns the chunks that were touched so far, if they are recorded.
     #[must_use]
     pub fn accesses(&self) -> Option<AccessList> {
         self.recorder

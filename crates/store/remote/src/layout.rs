@@ -1,4 +1,4 @@
-//! What a reference turned out to be: one image, in one part or many, and what proves its bytes.
+//! A resolved reference: one image, in one part or many, and the digests that prove its bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use forerun_cache::Digest;
 
 use crate::{Description, Origin};
 
-/// What names an image in the cache. Its text is stable.
+/// The name of an image in the cache. Its text is stable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// The root of its table.
@@ -18,7 +18,7 @@ pub enum Identity {
     Version {
         /// Address, without credentials.
         url: String,
-        /// What the server calls the version.
+        /// The server's name for the version.
         version: String,
     },
 }
@@ -70,11 +70,11 @@ pub struct Layout {
     pub place: String,
     /// Length of the image in bytes.
     pub len: u64,
-    /// What names it in the cache.
+    /// The name of the image in the cache.
     pub identity: Identity,
     /// Back to back from 0 to [`len`](Self::len), none empty.
     pub parts: Vec<Part>,
-    /// What proves its chunks, where there is something.
+    /// The table that proves its chunks, where there is one.
     pub table: Option<TableLayout>,
     /// Name of the format, where the manifest has one.
     pub format: Option<String>,

@@ -67,7 +67,7 @@ async fn accept(listener: TcpListener, page: Arc<dyn Fn() -> String + Send + Syn
             let mut server = hyper::server::conn::http1::Builder::new();
             let server = server.keep_alive(false).timer(TokioTimer::new());
             let connection = server.serve_connection(TokioIo::new(stream), answer);
-            // Whoever asked badly, or not in time, gets nothing.
+            // A client that sends a bad request, or none in time, gets nothing.
             let _gone = tokio::time::timeout(PATIENCE, connection).await;
         });
     }

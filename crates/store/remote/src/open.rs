@@ -49,7 +49,7 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
     Ok(image)
 }
 
-/// What `reference` is, within the time that opening may take.
+/// Resolves `reference`, within the time that opening may take.
 pub(crate) fn resolved(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
     runtime::wait_for(async {
         let asked = tokio::time::timeout(options.timeout, resolve(reference, options));

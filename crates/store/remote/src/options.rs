@@ -8,7 +8,7 @@ use crate::client::CA_FILE_VARIABLE;
 use crate::origin::aws_profile;
 use crate::registry::RegistryOptions;
 
-/// What is done with data ahead of the reader.
+/// How data is fetched ahead of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readahead {
     /// Windows are asked for without waiting; the reader goes on as soon as its own chunk is there.
@@ -21,7 +21,7 @@ pub enum Readahead {
     Off,
 }
 
-/// What is fetched before anybody asks for it.
+/// The chunks that are fetched before a reader asks for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Prefetch {
     /// Nothing.
@@ -58,9 +58,9 @@ pub struct RemoteOptions {
     pub require_verified: bool,
     /// Whether chunks that the cache has are served without being verified again at their first use.
     pub trust_cache: bool,
-    /// What is done ahead of readers.
+    /// How data is fetched ahead of readers.
     pub readahead: Readahead,
-    /// What is fetched before anybody asks.
+    /// The chunks that are fetched before a reader asks for them.
     pub prefetch: Prefetch,
     /// Where the order in which chunks are touched is written.
     pub record: Option<PathBuf>,

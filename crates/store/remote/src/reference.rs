@@ -1,6 +1,6 @@
 //! Texts that name remote images: `https://`, `http://`, `s3://`, `oci://`.
 //!
-//! Only the spelling is judged here; nobody is asked. What is printed of a reference never holds
+//! Only the spelling is judged here; no server is asked. What is printed of a reference never holds
 //! user, password or query.
 
 use std::fmt;

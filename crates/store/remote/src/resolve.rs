@@ -2,7 +2,7 @@
 //!
 //! For web servers and object stores every address is asked; those that answer with the length of the
 //! first that answers are mirrors of it. Nothing proves that mirrors hold the same bytes where there is
-//! no table: whoever names mirrors vouches for that.
+//! no table: the user that names mirrors vouches for that.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,15 +26,15 @@ use crate::{
 /// Pause before the second question; doubled each time.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What a reference turned out to be, and what is needed to ask again.
+/// A resolved reference, with what is needed to ask again.
 pub struct Resolved {
     /// The image.
     pub layout: Layout,
     /// Whose tokens and passwords can be forgotten.
     pub registry: Option<Arc<Registry>>,
-    /// What can be remembered of it.
+    /// The facts that can be remembered of it.
     pub facts: Option<Facts>,
-    /// Set where nobody was asked, and this is what was remembered.
+    /// Set where no server was asked, and the image comes from memory.
     pub memory: Option<FromMemory>,
     /// Chunk size of what the cache has of it, where that is known.
     pub chunk_size: Option<u32>,
@@ -100,7 +100,7 @@ pub fn registry(name: &ImageName, options: &RemoteOptions) -> Result<Arc<Registr
 
 /// An origin and what names its address in the cache.
 pub struct Candidate {
-    /// Who has the file, perhaps.
+    /// The server that may have the file.
     pub origin: Arc<dyn Origin>,
     /// The address without credentials.
     pub address: String,

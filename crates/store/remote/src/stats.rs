@@ -1,4 +1,4 @@
-//! What fetching an image has cost so far.
+//! Counters of an image's fetches.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -229,7 +229,7 @@ pub struct RemoteStatus {
     /// When its server said that this is the image, where that was at an earlier time: it could not be,
     /// or was not to be, asked when the image was opened.
     pub answered: Option<SystemTime>,
-    /// What went wrong last.
+    /// The last error.
     pub last_error: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! The blob of a chunk table as a source: hash blocks are fetched when a digest in them is wanted.
 //!
-//! What comes is judged by who reads it. A block that is read again was wrong, so it comes from
-//! another mirror then.
+//! The reader verifies the blocks. A block that is read again was wrong, so it then comes from
+//! another mirror.
 
 use std::collections::HashSet;
 use std::io;

@@ -9,9 +9,9 @@ pub struct Assembly {
     /// Where the next byte belongs.
     at: u64,
     end: u64,
-    /// What has come of the chunk that holds `at`.
+    /// The bytes that have come of the chunk that holds `at`.
     buffer: Vec<u8>,
-    /// Who sent it.
+    /// The mirrors that sent them.
     senders: HashSet<usize>,
 }
 
@@ -27,7 +27,7 @@ impl Assembly {
         }
     }
 
-    /// What is missing.
+    /// Returns the range that is missing.
     pub const fn missing(&self) -> Range<u64> {
         self.at..self.end
     }

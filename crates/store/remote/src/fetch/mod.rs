@@ -28,7 +28,7 @@ use assembly::Assembly;
 use backoff::Backoff;
 use health::Health;
 
-/// What became of a chunk that was handed over.
+/// The outcome of handing over a chunk.
 #[derive(Clone, Debug)]
 pub enum Taken {
     /// It is kept.
@@ -98,7 +98,8 @@ impl Fetcher {
         }
     }
 
-    /// What came last for byte `at` was wrong: whoever is asked first now comes last.
+    /// Records that the last bytes for `at` were wrong: the mirror that would be asked first now comes
+    /// last.
     pub fn distrust(&self, at: u64) {
         let Some(part) = self.part(at) else {
             return;

@@ -1,4 +1,4 @@
-//! What is remembered of a reference, as text and checked.
+//! Facts that are remembered of a reference, as text, and their checks.
 //!
 //! What comes from the disk is held to the same rules as what comes from a server: lengths add up,
 //! the table has the length it must have, and there are no more parts than an image may have. Nothing
@@ -15,7 +15,7 @@ use crate::{Identity, Layout};
 pub struct Address {
     /// The address without credentials; a query as its digest.
     pub address: String,
-    /// What the server calls the version, if anything.
+    /// The server's name for the version, if it has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub version: Option<String>,
 }
@@ -60,7 +60,7 @@ pub enum Shape {
     },
 }
 
-/// What a reference was found to name.
+/// The image that a reference was resolved to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// Length of the image in bytes.
@@ -68,7 +68,7 @@ pub struct Facts {
     /// Name of its format, where a manifest has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub format: Option<String>,
-    /// What it is made of.
+    /// The parts or addresses of the image.
     pub shape: Shape,
 }
 
@@ -87,8 +87,8 @@ pub enum BadFacts {
 }
 
 impl Facts {
-    /// What is to be remembered of `layout`, whose addresses are `addresses` where it is a plain file.
-    /// Nothing for a file whose server names no version: nobody could tell whether it is the same.
+    /// Returns the facts to remember of `layout`, whose addresses are `addresses` where it is a plain
+    /// file. Returns nothing for a file whose server names no version: it could change unnoticed.
     #[must_use]
     pub fn of(layout: &Layout, addresses: &[Address]) -> Option<Self> {
         let named = |blob: &crate::RemoteBlob| {
@@ -172,7 +172,7 @@ impl Facts {
         Ok(facts)
     }
 
-    /// What names the image in the cache.
+    /// Returns the name of the image in the cache.
     ///
     /// # Errors
     /// [`BadFacts::Digest`].

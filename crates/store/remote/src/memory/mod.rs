@@ -30,7 +30,7 @@ const RENEWED: Duration = Duration::from_secs(60);
 pub struct FromMemory {
     /// When its server gave that answer.
     pub answered: SystemTime,
-    /// Why it was not asked now; nothing where nobody was to be.
+    /// Why it was not asked now; nothing where no server was to be asked.
     pub reason: Option<RemoteError>,
     /// Whether the reference is a digest, so that the answer is as good as a new one.
     pub by_digest: bool,
@@ -51,8 +51,8 @@ pub(crate) fn remember(cache: &Cache, reference: &Reference, facts: &Facts, iden
     }
 }
 
-/// What `reference` named when its server was asked last, if the image is in the cache. `reason` is why
-/// it is not asked now. Nothing, too, where what is remembered makes no sense.
+/// Returns the image that `reference` named when its server was asked last, if it is in the cache.
+/// `reason` is why the server is not asked now. Returns nothing, too, where the memory makes no sense.
 ///
 /// # Errors
 /// An image that the options refuse; options that cannot be used.
@@ -231,7 +231,7 @@ fn contradiction(reference: &Reference) -> RemoteError {
     }
 }
 
-/// What a reference is remembered under: all that decides what it names, and no credentials.
+/// Returns the key of a reference: everything that decides what it names, and no credentials.
 fn key(reference: &Reference) -> String {
     match reference {
         Reference::Oci(name) => key_of(name),

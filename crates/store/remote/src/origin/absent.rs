@@ -1,4 +1,4 @@
-//! A server that is not asked: because nobody may be, or because none is known to have the version.
+//! A server that is not asked: because none may be, or because none is known to have the version.
 
 use std::ops::Range;
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// More than any such file has.
 const LIMIT: u64 = 1 << 20;
 
-/// What a profile says.
+/// The settings of a profile.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Profile {
     /// Access key and secret key.

@@ -26,13 +26,13 @@ pub use s3_settings::S3Settings;
 /// The bytes of an answer as they come in.
 pub type Body = BoxStream<'static, Result<Bytes>>;
 
-/// What a server says about a blob.
+/// A server's description of a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// Length in bytes.
     pub len: u64,
-    /// What tells this version from others at the same address, where the server gives it; part of
-    /// the blob's name in the cache and condition of later requests.
+    /// A text that tells this version from others at the same address, where the server gives one;
+    /// part of the blob's name in the cache and condition of later requests.
     pub version: Option<String>,
     /// Digest of the whole blob, where its name is one.
     pub digest: Option<Digest>,

@@ -87,7 +87,7 @@ impl HttpService for OurClient {
     }
 }
 
-/// What a redirect of a store means: most often that the bucket is in another region.
+/// Explains the redirect of a store: most often the bucket is in another region.
 fn redirected(answer: &HttpResponse) -> String {
     let region = answer.headers().get("x-amz-bucket-region");
     let region = region.and_then(|region| region.to_str().ok());
@@ -209,8 +209,8 @@ fn connect(client: &Client, bucket: &str, place: &str) -> std::result::Result<Am
         .map_err(|error| error.to_string())
 }
 
-/// What an error of the library means. Its texts are not repeated: they hold what servers answered,
-/// and that may be about keys.
+/// Converts an error of the library. Its texts are not repeated: they hold servers' answers, which
+/// may be about keys.
 fn meaning(place: &str, error: &object_store::Error) -> RemoteError {
     use object_store::Error;
     let place = place.to_owned();

@@ -15,7 +15,7 @@ const WITHOUT_PROFILE: [&str; 3] = [
 /// Variables that name the endpoint, the one that counts first.
 const ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
 
-/// What the user's environment and profile say.
+/// The settings of the user's environment and profile.
 pub struct S3Settings;
 
 impl S3Settings {

@@ -26,7 +26,8 @@ use partial::Partial;
 
 /// Bytes of one request, unless a part ends before.
 const PIECE: u64 = 4 << 20;
-/// What is written at once where there is no table, and lost of each request that is interrupted.
+/// Chunk size where there is no table: so many bytes are written at once, and as many may be lost of
+/// each request that is interrupted.
 const WRITE: u32 = forerun_cache::DEFAULT_CHUNK;
 /// How often a table that does not lead to its root is fetched.
 const TABLE_ATTEMPTS: u32 = 3;
@@ -58,7 +59,7 @@ impl Default for PullOptions {
     }
 }
 
-/// What was fetched.
+/// The result of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pulled {
     /// Length of the file.
@@ -234,7 +235,7 @@ async fn transfer(
     }
 }
 
-/// What became of a piece, in bytes.
+/// The progress that a piece makes, in bytes.
 struct Moved {
     done: u64,
     transferred: u64,
@@ -306,7 +307,7 @@ impl Sink {
         }
     }
 
-    /// What is wrong with the file or the table: often that the table could not be fetched.
+    /// Converts an error of the file or of the table: often the table could not be fetched.
     fn failure(&self, error: &CacheError) -> RemoteError {
         match (cache_error(error), error) {
             (RemoteError::Cache { reason }, CacheError::Io { .. }) => self.unwritable(&reason),

@@ -1,4 +1,4 @@
-//! What an interrupted pull has left, and what it goes on from.
+//! The partial image of an interrupted pull, from which the next one continues.
 //!
 //! `OUTPUT.part` is a directory that holds a cache of its own, of this one image: its file of bytes
 //! becomes `OUTPUT` by a rename when it is complete, so nothing is copied. What a cache does against
@@ -24,7 +24,7 @@ const ATTEMPTS: u32 = 10;
 /// The image as far as it has come.
 pub(super) struct Partial {
     dir: PathBuf,
-    /// What it becomes.
+    /// The file that it becomes.
     output: PathBuf,
     cache: Cache,
     blob: Arc<CachedBlob>,
@@ -32,7 +32,7 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// What is there for `output` of the image of `layout`, or a new beginning.
+    /// Opens what an earlier pull of `layout` to `output` has left, or begins anew.
     pub(super) fn open(
         layout: &Layout,
         output: &Path,
@@ -144,7 +144,7 @@ fn locked(dir: &Path) -> io::Result<std::result::Result<(Cache, File), CacheErro
         // What is there is hashed again: it may be years old.
         let mut options = CacheOptions::default();
         options.recheck = true;
-        // Refuses what belongs to somebody else, before anything in it is opened.
+        // Refuses a directory of another user, before anything in it is opened.
         let cache = match Cache::open(dir, options) {
             Ok(cache) => cache,
             Err(_) if !dir.exists() => continue,
@@ -164,7 +164,7 @@ fn locked(dir: &Path) -> io::Result<std::result::Result<(Cache, File), CacheErro
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // Who was done may have removed it before we had the lock.
+        // A process that was done may have removed it before we had the lock.
         let ours = file.metadata()?.ino();
         if fs::symlink_metadata(&path).is_ok_and(|there| there.ino() == ours) {
             return Ok(Ok((cache, file)));

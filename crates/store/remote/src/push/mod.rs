@@ -4,7 +4,7 @@
 //! registry lacks it, while the next ones are read; how many are in flight bounds the memory. Parts
 //! are slices of the image at multiples of one length, so that what did not change from one version
 //! to the next has the same digest, and is not sent again. The manifest comes last: until it is
-//! there, nobody sees any of it. The same image and options make the same manifest.
+//! there, no client sees any of it. The same image and options make the same manifest.
 
 mod document;
 
@@ -22,7 +22,7 @@ use crate::registry::{ImageName, Registry, Repository, media};
 use crate::{RemoteError, Result, runtime};
 use document::{descriptor, manifest};
 
-/// Length of a part for who has no reason for another.
+/// Default length of a part.
 const PART: u64 = 4 << 20;
 /// Longest part: it is in memory while it is sent.
 const MAX_PART: u64 = 1 << 30;
@@ -56,7 +56,7 @@ impl Default for PushOptions {
     }
 }
 
-/// What was stored.
+/// The result of a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
     /// The image by the digest of its manifest.

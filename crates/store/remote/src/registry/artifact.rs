@@ -31,7 +31,7 @@ pub(crate) struct ImageConfig {
     pub(crate) format: Option<String>,
 }
 
-/// What is wrong with an image in our form.
+/// The defects of an image in our form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadArtifact {
     #[error("its configuration: {0}")]

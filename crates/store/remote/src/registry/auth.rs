@@ -1,8 +1,8 @@
-//! What is sent in `Authorization`: found out when a registry asks, kept until it expires.
+//! The `Authorization` header: obtained when a registry asks for it, kept until it expires.
 //!
 //! One entry per registry, repository and kind of access. While one request obtains a token, others
 //! of the same entry wait for it instead of asking for their own. Only the registry itself is
-//! answered; see [`realm`](super::realm) for who else may see its credentials.
+//! answered; [`realm`](super::realm) decides which other servers may see its credentials.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use super::token;
 use crate::site::Site;
 use crate::{RemoteError, Result};
 
-/// What a request wants to do.
+/// The access that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Access {
     /// Read.
@@ -41,9 +41,9 @@ pub(super) struct Auth {
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// What the registry asked for last.
+    /// The last challenge of the registry.
     challenge: Option<Challenge>,
-    /// What answers it.
+    /// The header that answers it.
     granted: Option<Granted>,
 }
 
@@ -79,7 +79,7 @@ impl Auth {
             .clear();
     }
 
-    /// What to send to `endpoint` without being asked.
+    /// Returns the header to send to `endpoint` before it has asked for one.
     pub(super) async fn header(
         &self,
         endpoint: &Endpoint,
@@ -99,7 +99,8 @@ impl Auth {
         }
     }
 
-    /// What to send after `endpoint` refused `sent` with `asked` in its `WWW-Authenticate` headers.
+    /// Returns the header to send after `endpoint` refused `sent` with `asked` in its `WWW-Authenticate`
+    /// headers.
     pub(super) async fn answer(
         &self,
         endpoint: &Endpoint,
@@ -169,7 +170,7 @@ impl Auth {
         // A thread of its own: the runtime's blocking threads may all be waiting for this answer.
         std::thread::spawn(move || {
             let files = files.unwrap_or_else(docker_config::usual_files);
-            // Nobody listens any more if the request was given up.
+            // The receiver is gone if the request was given up.
             let _ = sender.send(docker_config::find(&files, &registry, &repository));
         });
         found.await.unwrap_or(None)

@@ -24,7 +24,7 @@ const REDIRECTS: usize = 5;
 pub(super) struct Call<'a> {
     /// The registry and repository it concerns.
     pub(super) endpoint: &'a Endpoint,
-    /// What the token for it must allow.
+    /// The access that its token must allow.
     pub(super) access: Access,
     /// The method.
     pub(super) method: Method,
@@ -32,7 +32,7 @@ pub(super) struct Call<'a> {
     pub(super) url: Url,
     /// Headers but for `Authorization`.
     pub(super) headers: HeaderMap,
-    /// What is sent.
+    /// The bytes to send.
     pub(super) body: Option<Bytes>,
     /// How long the head of the answer may take, from the first byte sent.
     pub(super) patience: Duration,

@@ -7,7 +7,7 @@
 /// Longest header that is looked at.
 const MAX_HEADER: usize = 8 * 1024;
 
-/// What a server asks for.
+/// The authentication that a server asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
     /// User and password with each request.
@@ -16,9 +16,9 @@ pub(super) enum Challenge {
     Bearer {
         /// URL of the token server, unchecked.
         realm: String,
-        /// Who the token is for.
+        /// The service that the token is for.
         service: Option<String>,
-        /// What the token must allow; we ask for what we need instead.
+        /// The access that the token must allow; we ask for what we need instead.
         scope: Option<String>,
     },
 }

@@ -75,7 +75,7 @@ fn run(program: &str, input: &str, patience: Duration) -> std::io::Result<Vec<u8
         std::thread::spawn(move || {
             let mut answer = Vec::new();
             let read = stdout.take(MAX_ANSWER).read_to_end(&mut answer);
-            // Nobody listens any more once time is up.
+            // The receiver is gone once time is up.
             let _ = sender.send(read.map(|_| answer));
         });
     }

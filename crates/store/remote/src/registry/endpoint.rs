@@ -15,7 +15,7 @@ use crate::{RemoteError, Result, hide};
 pub(super) struct Endpoint {
     /// Whom credentials are for.
     pub(super) site: Site,
-    /// What credentials are stored under: host, and port where the name has one.
+    /// The name under which credentials are stored: host, and port where the name has one.
     pub(super) credentials_of: String,
     /// Path of the repository there.
     pub(super) repository: String,

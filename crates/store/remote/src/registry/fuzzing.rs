@@ -91,7 +91,7 @@ fn checked(config: &[u8], manifest: &manifest::Manifest) -> usize {
     }
 }
 
-/// What may be remembered of images, for [`remembered`] to start from.
+/// Returns facts of images as the cache may remember them, for [`remembered`] to start from.
 #[must_use]
 pub fn facts() -> [Vec<u8>; 3] {
     facts::examples()

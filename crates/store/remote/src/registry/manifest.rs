@@ -13,7 +13,7 @@ pub(super) const MAX_MANIFEST: usize = 4 << 20;
 /// Most layers, and most entries of an index, that are taken.
 const MAX_ENTRIES: usize = 8192;
 
-/// What is wrong with a manifest or configuration.
+/// The defects of a manifest or configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadDocument {
     #[error("this is no JSON of the expected shape, at line {line}, column {column}")]
@@ -55,7 +55,7 @@ pub(super) enum Document {
 /// One image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manifest {
-    /// What kind of thing it is, where it is no container image.
+    /// The type of the artifact, where it is no container image.
     pub(super) artifact_type: Option<String>,
     /// Its configuration.
     pub(super) config: Descriptor,
@@ -66,7 +66,7 @@ pub(super) struct Manifest {
 /// A blob by digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
-    /// What it is.
+    /// Its media type.
     pub(super) media_type: String,
     /// Its name.
     pub(super) digest: Digest,
@@ -79,7 +79,7 @@ pub(super) struct Descriptor {
 pub(super) struct Entry {
     /// The manifest.
     pub(super) descriptor: Descriptor,
-    /// What kind of thing it is.
+    /// The type of the artifact.
     pub(super) artifact_type: Option<String>,
     /// Operating system and architecture it is for.
     pub(super) platform: Option<(String, String)>,

@@ -18,7 +18,7 @@ pub(crate) const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.ma
 /// Docker's list of manifests.
 pub(crate) const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// What a layer is, as far as its media type tells.
+/// The kind of a layer, as far as its media type tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
     /// Possibly an image as it is; its bytes decide.
@@ -29,7 +29,7 @@ pub(super) enum Layer {
     Wrapped,
 }
 
-/// What a layer of `media_type` is.
+/// Returns the kind of a layer of `media_type`.
 pub(super) fn layer(media_type: &str) -> Layer {
     let (plain, suffix) = media_type.split_once('+').unwrap_or((media_type, ""));
     if plain.ends_with(".tar") || plain.contains(".tar.") || suffix.split('+').any(|s| s == "tar") {

@@ -32,7 +32,7 @@ pub struct ImageName {
 }
 
 impl ImageName {
-    /// What the manifest is asked for by: the digest or the tag.
+    /// Returns the name to request the manifest by: the digest or the tag.
     #[must_use]
     pub fn reference(&self) -> String {
         match (&self.digest, &self.tag) {

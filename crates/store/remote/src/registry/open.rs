@@ -50,7 +50,8 @@ impl Registry {
         Ok(layout)
     }
 
-    /// Where blobs of the repository of `name` can be had, by their digests. Nobody is asked.
+    /// Returns a function that maps digests of blobs in the repository of `name` to their origins. No
+    /// server is asked.
     ///
     /// # Errors
     /// A mirror that is no address.
@@ -203,9 +204,9 @@ impl Opening<'_> {
         Ok(Layout::single(self.place.clone(), blob, identity))
     }
 
-    /// What is called `digest`. Some registries serve manifests as blobs too, and some fail when they
-    /// are asked for a blob as a manifest: what is no manifest at the first attempt, and is a blob, is
-    /// a blob.
+    /// Finds out whether `digest` names a manifest or a blob. Some registries serve manifests as blobs
+    /// too, and some fail when a blob is requested as a manifest. So an endpoint that has no manifest at
+    /// the first attempt is asked for a blob.
     async fn by_digest(&self, digest: Digest) -> Result<Named> {
         let reference = digest.to_string();
         for endpoint in &self.endpoints {
@@ -267,7 +268,7 @@ fn origins(
     Ok(origins)
 }
 
-/// What a digest names.
+/// The object that a digest names.
 enum Named {
     Manifest(RawManifest),
     /// A blob of that length.

@@ -1,4 +1,4 @@
-//! What users decide about registries.
+//! Options of registries, for users to set.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use super::docker_config;
 pub struct Mirror {
     /// The registry as names have it: `host` or `host:port`.
     pub registry: String,
-    /// Who is asked before it: `https://host`, `http://host:port`, and a path where repositories lie
-    /// below one.
+    /// The address that is asked before it: `https://host`, `http://host:port`, and a path where
+    /// repositories lie below one.
     pub location: String,
 }
 

@@ -148,8 +148,8 @@ impl Registry {
     }
 }
 
-/// What the first endpoint gives that gives anything; the last one's error, which is the registry's
-/// own, if none does.
+/// Asks the endpoints in order, and returns the first success. If all fail, returns the error of the
+/// last one, which is the registry itself.
 async fn first_of<'a, T, F>(
     endpoints: &'a [Arc<Endpoint>],
     mut ask: impl FnMut(&'a Endpoint) -> F,

@@ -1,6 +1,6 @@
 //! Whether a token server may see the credentials of the registry that named it.
 //!
-//! A registry can name any server, and so could whoever speaks in its place; credentials that go
+//! A registry can name any server, and so can an attacker in its place; credentials that go
 //! wherever they are asked for were CVE-2020-15157. They go to the registry's own host, to a host
 //! that the registry's lies below or that lies below it, to the known token server of Docker's hub,
 //! and to hosts the user named. Others are asked without credentials. Nothing goes out without TLS
@@ -20,13 +20,13 @@ const DOCKER_HUB: (&str, &str) = ("registry-1.docker.io", "auth.docker.io");
 pub(super) enum Trust {
     /// It may see credentials.
     Credentials,
-    /// It may be asked for a token as anybody.
+    /// It may be asked for a token, without credentials.
     Anonymous,
     /// It may not be asked at all.
     Never,
 }
 
-/// What the server at `realm` may be asked on behalf of `endpoint`.
+/// Returns what the server at `realm` may be asked on behalf of `endpoint`.
 pub(super) fn trust(realm: &Url, endpoint: &Endpoint, options: &RegistryOptions) -> Trust {
     let Some(site) = Site::of(realm) else {
         return Trust::Never;

@@ -1,7 +1,7 @@
 //! Trying again what failed for now.
 //!
 //! For requests that are made once per image or upload: manifests, tokens, uploads. Reading of blobs
-//! is tried again by whoever reads. Pauses double, and half of each is left to chance so that many
+//! is retried by the fetcher. Pauses double, and half of each is left to chance so that many
 //! clients do not come back together.
 
 use std::future::Future;

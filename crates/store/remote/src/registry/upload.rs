@@ -29,7 +29,7 @@ use crate::{RemoteError, Result, answer};
 const MAX_BODY: usize = 16 << 20;
 /// Bytes a second below which sending has stalled.
 const SLOWEST: u64 = 16 << 10;
-/// What the registry found to be the digest of what was sent.
+/// The header with the digest that the registry computed of the uploaded bytes.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
 /// A repository to write to.

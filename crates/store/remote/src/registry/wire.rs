@@ -62,7 +62,7 @@ fn timeout(place: &str, patience: Duration) -> RemoteError {
     }
 }
 
-/// What an answer means that is not the one hoped for.
+/// Returns the error for an answer that reports a failure.
 pub(super) async fn failure(response: Response, place: &str, patience: Duration) -> RemoteError {
     match answer::refusal(place, response.status(), response.headers()) {
         RemoteError::Refused { place, reason } => {
@@ -87,8 +87,8 @@ struct ErrorEntry {
     message: String,
 }
 
-/// What the server says about its error, in the form of the distribution specification, made safe to
-/// print.
+/// Reads the server's explanation of its error, in the form of the distribution specification, and
+/// makes it safe to print.
 async fn text_of(response: Response, place: &str, patience: Duration) -> String {
     let Ok(body) = collect(response, place, MAX_ERROR, patience).await else {
         return String::new();

@@ -1,4 +1,4 @@
-//! What is fetched when: demand before readahead before background, many requests at once.
+//! The fetch scheduler: demand before readahead before background, many requests at once.
 //!
 //! Readers wait for chunks, not for requests: each chunk is served as soon as its own bytes have come
 //! and were verified. Readahead is asked for and left alone. One lock guards the queue; readers of
@@ -30,7 +30,7 @@ pub use pending::Pending;
 use queue::{HINTED, Queue, View};
 pub use request::cache_error;
 
-/// What a scheduler works on.
+/// The parts that a scheduler is made of.
 pub struct Work {
     /// Address for messages.
     pub place: String,
@@ -42,13 +42,13 @@ pub struct Work {
     pub table: Option<Arc<TableSource>>,
     /// The digest of the image, where it is known and there is no table.
     pub digest: Option<Digest>,
-    /// Requests in flight that nobody waits for.
+    /// Requests in flight from which on only those begin that a reader waits for.
     pub requests: usize,
     /// Longest window ahead of a reader.
     pub window: u64,
     /// How long another process may take for a chunk without bringing it.
     pub patience: Duration,
-    /// What all of it costs.
+    /// Counters of the cost.
     pub counters: Arc<Counters>,
     /// The registry it comes from, whose tokens and passwords may be read again.
     pub registry: Option<Arc<Registry>>,
@@ -95,7 +95,7 @@ pub(super) struct Shared {
     finishing: AtomicBool,
     /// Everything came, and was found right or wrong as a whole.
     finished: AtomicBool,
-    /// What is present is being verified.
+    /// The present chunks are being verified.
     checking: AtomicBool,
     /// The whole was compared with its digest and is something else.
     broken: Mutex<Option<RemoteError>>,
@@ -196,7 +196,7 @@ impl Scheduler {
         self.shared.pump(&mut queue);
     }
 
-    /// `runs` are wanted in this order, when nobody waits.
+    /// Queues `runs` in this order, for when no reader waits.
     pub fn listed(&self, runs: Vec<Range<u64>>) {
         let mut queue = self.shared.queue();
         queue.listed(runs);

@@ -1,4 +1,4 @@
-//! A chunk that somebody waits for.
+//! A chunk that readers wait for.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
@@ -33,7 +33,7 @@ impl Pending {
     }
 }
 
-/// What waits for chunks that are not to be had any more, or are there.
+/// Wakes the readers of a chunk, if there are any, with its outcome.
 pub fn settle(pending: Option<Arc<Pending>>, outcome: Result<(), RemoteError>) {
     if let Some(pending) = pending {
         pending.settle(outcome);

@@ -1,4 +1,4 @@
-//! What is wanted, in which order it is asked for, and what is asked for together.
+//! The queue of wanted chunks: their order, and which of them one request fetches.
 //!
 //! Pure bookkeeping, without time and network, so that order and merging can be tested. A chunk has a
 //! slot from when a reader wants it or a request for it starts until it has landed or failed; what is
@@ -54,7 +54,7 @@ struct Ahead {
     chunks: Range<u64>,
 }
 
-/// What the queue needs to know of the image.
+/// The queue's view of the image.
 pub trait View {
     /// The runs of `chunks` that are known to be here.
     fn present(&self, chunks: Range<u64>) -> Vec<Range<u64>>;
@@ -87,7 +87,8 @@ pub struct Depth {
 }
 
 impl Queue {
-    /// Nothing wanted. `requests` may be in flight for what nobody waits for, twice as many in all.
+    /// Makes an empty queue. Readahead and background requests begin while fewer than `requests` are in
+    /// flight; requests that a reader waits for, while fewer than twice as many are.
     pub fn new(chunk_len: u32, requests: usize) -> Self {
         Self {
             chunk_len: u64::from(chunk_len).max(1),
@@ -124,7 +125,7 @@ impl Queue {
         }
     }
 
-    /// Nobody will come for what was wanted ahead of `stream`.
+    /// Drops the readahead of `stream`, whose reader is gone.
     pub fn cancel(&mut self, stream: u64) {
         self.ahead.retain(|ahead| ahead.stream != stream);
     }
@@ -205,7 +206,7 @@ impl Queue {
                 return job;
             }
         }
-        // What nobody waits for leaves room on the link for what somebody may come for.
+        // Background requests leave room on the link for chunks that a reader may ask for.
         if self.in_flight > self.requests / 2 {
             return None;
         }

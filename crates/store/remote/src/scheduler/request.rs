@@ -16,7 +16,7 @@ const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
 /// How often parts of the table are asked for that do not lead to the root.
 const TABLE_TRIES: usize = 3;
-/// How long chunks that nobody waits for are left alone after they could not be fetched.
+/// How long background chunks are left alone after they could not be fetched.
 const BACKGROUND_PAUSE: Duration = Duration::from_secs(2);
 
 /// Chunks that are on their way. Whatever happens to the request, readers hear of it.
@@ -77,7 +77,7 @@ async fn get(shared: &Arc<Shared>, job: &Job, flight: &mut Flight) -> Result<()>
         return Err(shared.gone());
     };
     let (claim, mine) = claim(shared, job.chunks.clone()).await?;
-    // The others are here, or somebody else's.
+    // The others are here, or another process has claimed them.
     flight.runs = mine.clone();
     for run in claim.busy() {
         let flight = Flight {
@@ -254,7 +254,7 @@ impl Shared {
         let ahead = chunk.saturating_add(arity / 4);
         let last = geometry.chunks().saturating_sub(1);
         drop(self.runtime.spawn_blocking(move || {
-            // Failures are those of whoever needs the digest.
+            // The caller that needs the digest gets the error.
             let _warmed = table.digest(chunk.min(last));
             if ahead / arity != chunk / arity && ahead <= last {
                 let _warmed = table.digest(ahead);
@@ -263,7 +263,7 @@ impl Shared {
     }
 }
 
-/// What an error of the cache is to readers.
+/// Converts an error of the cache to the one that readers get.
 pub fn cache_error(error: &CacheError) -> RemoteError {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(cause) = source {

@@ -54,7 +54,7 @@ fn a_web_server_that_is_gone_is_not_needed() {
     assert!(!assert_from_memory(&image).is_empty());
     assert!(image.from_memory().unwrap().answered <= before);
     read(&image, &served.bytes, 0, LEN);
-    // Another that nobody knows is not there.
+    // Another image, which the cache does not know, is not there.
     let error = try_open(&url.replace("/image", "/other"), &options).unwrap_err();
     assert!(error.contains("127.0.0.1"), "{error}");
 }
@@ -82,7 +82,7 @@ fn what_is_missing_is_an_error_until_the_server_is_back() {
     served.proxy.set_network(Network::Up);
     read(&image, served.bytes(), LEN - 70_000, 70_000);
     drop(image);
-    // Another version is not mixed with this one, however long nobody was asked.
+    // Another version is not mixed with this one, however long no server was asked.
     served.proxy.set_network(Network::Refused);
     let image = served.open(&options);
     let new = noise(LEN + 1, 3);
@@ -175,7 +175,7 @@ fn a_registry_that_is_gone_is_not_needed() {
         let image = try_open(name, &options).unwrap();
         read(&image, &bytes, 0, 400_000);
     }
-    // The tag moves. While nobody can be asked it is what it was, and that is said.
+    // The tag moves. While no server can be asked it is what it was, and the image says so.
     let new = noise(LEN, 7);
     push_to(&registry.authority(), &new);
     proxy.set_network(Network::Refused);

@@ -1,4 +1,4 @@
-//! What is asked for in which order, seen from the server.
+//! The order of requests, seen from the server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

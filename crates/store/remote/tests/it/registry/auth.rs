@@ -1,4 +1,4 @@
-//! Who is shown what: tokens, redirects, realms.
+//! Which server sees which credentials: tokens, redirects, realms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -78,7 +78,7 @@ impl Fake {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// What it was asked so far.
+    /// Returns the requests so far.
     pub fn log(&self) -> Vec<Request> {
         self.log.lock().unwrap().clone()
     }

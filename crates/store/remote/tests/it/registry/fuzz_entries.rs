@@ -1,4 +1,5 @@
-//! What the fuzz targets call, over seeds and mutations that are the same each time.
+//! Tests of the functions that the fuzz targets call, over seeds and mutations that are the same
+//! each time.
 
 use forerun_remote::registry::fuzzing;
 use forerun_testkit::mutate::each;

@@ -10,7 +10,7 @@ use super::push_pull::pull_options;
 use super::store::{OCI_INDEX, OCI_MANIFEST, Store};
 use super::support::{PART, image, name, open, options, read, registry};
 
-/// What opening `store` ends with, as text.
+/// Opens `store`, and returns the outcome as text.
 fn refusal(store: Store) -> String {
     let server = Fake::start(move |request| store.answer(request));
     let outcome = open(&registry(options()), &name(&server.authority(), "a:v1"));

@@ -1,4 +1,4 @@
-//! What a registry holds, as data: manifests and blobs that a [`Fake`](super::fake::Fake) serves.
+//! Contents of a registry, as data: manifests and blobs that a [`Fake`](super::fake::Fake) serves.
 
 use std::collections::HashMap;
 
@@ -80,7 +80,7 @@ impl Store {
         store
     }
 
-    /// What a registry answers.
+    /// Answers a request as a registry does.
     pub fn answer(&self, request: &Request) -> Answer {
         let not_found = || Answer::new(404, r#"{"errors":[{"code":"NOT_FOUND","message":"no"}]}"#);
         let (kind, key) = match request.path.rsplit_once('/') {

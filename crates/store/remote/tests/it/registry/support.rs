@@ -1,4 +1,4 @@
-//! What all tests of registries need.
+//! Helpers that the tests of registries share.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(10);
-/// What a tick counts at most: if it took longer, the process did not run.
+/// The most that a tick counts: if it took longer, the process did not run.
 const LONGEST: Duration = Duration::from_millis(100);
-/// Time without running that may have used up somebody's patience.
+/// Time without running that may have let a time limit pass.
 const STARVED: Duration = Duration::from_millis(400);
 /// How often something is tried that is kept from running each time.
 const ATTEMPTS: u32 = 10;
@@ -33,7 +33,7 @@ pub fn worked() -> Duration {
     Duration::from_micros(MICROS.load(Ordering::Relaxed))
 }
 
-/// What `attempt` comes to, while the process was running.
+/// Runs `attempt`, and tries again if it failed while the process was kept from running.
 pub fn while_running<T>(mut attempt: impl FnMut() -> Result<T, String>) -> Result<T, String> {
     for _ in 1..ATTEMPTS {
         let (wall, before) = (Instant::now(), worked());

@@ -1,4 +1,4 @@
-//! What the tests against real servers have in common: an image of noise, options without patience,
+//! Helpers that the tests against real servers share: an image of noise, options without patience,
 //! and reads that are compared and timed.
 
 mod clock;
@@ -21,7 +21,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(4);
 /// Patience where a fault comes once and must be mended: more than a busy machine can use up. Where
 /// faults do not end it is [`TIMEOUT`], which they do use up.
 pub const PATIENT: Duration = Duration::from_secs(20);
-/// What a busy machine may take besides.
+/// Extra time that a busy machine may take.
 pub const SLACK: Duration = Duration::from_secs(6);
 
 /// Bytes that compress to nothing and repeat nowhere.

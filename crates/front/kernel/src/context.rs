@@ -1,5 +1,5 @@
-//! A filesystem in the making: fsopen(2), fsconfig(2), fsmount(2), with what the kernel says when
-//! it refuses.
+//! A filesystem before it is mounted: fsopen(2), fsconfig(2), fsmount(2), with the kernel's messages
+//! when it refuses.
 
 use std::fmt::Display;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,8 +21,8 @@ const MESSAGE_LEN: usize = 4096;
 /// Messages that are read at the most; the kernel keeps eight.
 const MOST_MESSAGES: usize = 16;
 
-/// Returns whether the kernel lets us mount `fstype` at all: root of a user namespace may begin, but is
-/// turned away at the end, when a loop device would have been set up in vain.
+/// Fails where the kernel does not let us mount `fstype`. Root of a user namespace may open a context,
+/// and is refused only at the end, when a loop device would have been set up in vain.
 pub fn check_permission(fstype: &'static str) -> Result<(), Error> {
     let context = Context::open(fstype, String::new())?;
     match fsconfig_create(&context.context) {
@@ -42,7 +42,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// For the driver `fstype`, which the kernel may load first; `what` is tried, for messages.
+    /// Opens a context for the driver `fstype`, which the kernel may load first. `what` names the attempt
+    /// in messages.
     pub fn open(fstype: &'static str, what: String) -> Result<Self, Error> {
         let log = KernelLog::now();
         match fsopen(fstype, FsOpenFlags::FSOPEN_CLOEXEC) {
@@ -62,7 +63,7 @@ impl Context {
         }
     }
 
-    /// An option with a value.
+    /// Sets an option with a value.
     pub fn set(self, key: &str, value: impl Arg + Copy) -> Result<Self, Error> {
         match fsconfig_set_string(&self.context, key, value) {
             Ok(()) => Ok(self),
@@ -70,7 +71,7 @@ impl Context {
         }
     }
 
-    /// An option that is a word.
+    /// Sets an option that is a word.
     pub fn set_flag(self, key: &str) -> Result<Self, Error> {
         match fsconfig_set_flag(&self.context, key) {
             Ok(()) => Ok(self),
@@ -78,17 +79,17 @@ impl Context {
         }
     }
 
-    /// An option that is a word, of drivers that have it: others do without.
+    /// Sets an option that is a word, if the driver has it.
     pub fn set_flag_if_known(self, key: &str) -> Self {
         if let Err(error) = fsconfig_set_flag(&self.context, key) {
-            // What it said is not about what is refused later, if anything is.
+            // Taken out of the log, so that a later refusal does not show it.
             let said = messages(&self.context);
             tracing::debug!(%error, ?said, "the kernel does without {key}");
         }
         self
     }
 
-    /// An option whose value is an open file.
+    /// Sets an option whose value is an open file.
     pub fn set_fd(self, key: &str, file: impl AsFd) -> Result<Self, Error> {
         match fsconfig_set_fd(&self.context, key, file) {
             Ok(()) => Ok(self),
@@ -96,7 +97,7 @@ impl Context {
         }
     }
 
-    /// The superblock, mounted nowhere yet.
+    /// Makes the superblock, mounted nowhere yet.
     pub fn mount(self, options: &Options) -> Result<OwnedFd, Error> {
         let before = Before::look();
         if let Err(error) = fsconfig_create(&self.context) {

@@ -1,9 +1,8 @@
-//! Whether the kernel's EROFS driver is to read an image's file past the page cache (`directio`,
-//! Linux 6.13).
+//! Direct reads of an image's file by the kernel's EROFS driver (`directio`, Linux 6.13).
 //!
-//! Otherwise whatever is read of a file lies in memory twice, as part of the image and as part of the
-//! mount, and each readahead window of the mount waits for the disk in the thread that wants it: a
-//! file is read at a third of the disk's speed. Metadata is read through the page cache either way.
+//! Without them file data is in the page cache twice, as part of the image and as part of the mount, and
+//! each readahead window of the mount waits for the disk in the reading thread: a file is read at a third
+//! of the disk's speed. Metadata is read through the page cache either way.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -12,13 +11,13 @@ use rustix::fs::{Mode, OFlags, open};
 
 use crate::context::Context;
 
-/// The driver's name for it.
+/// The mount option of the driver.
 const OPTION: &str = "directio";
 /// Bytes of the shortest direct read that every disk takes. Images with smaller blocks need shorter
 /// reads, which some disks refuse.
 const ALIGNMENT: u32 = 4096;
 
-/// Asks for it where the file and the kernel's driver can do it.
+/// Sets the option where the file and the kernel's driver support it.
 pub fn ask(context: Context, file: &File, block_size: u32) -> Context {
     match block_size >= ALIGNMENT && opens_directly(file) {
         true => context.set_flag_if_known(OPTION),

@@ -50,7 +50,7 @@ pub enum Error {
         /// The format, in our terms.
         format: &'static str,
     },
-    /// The kernel is older than the calls that are used.
+    /// The kernel is older than the system calls used here.
     #[error("this kernel lacks the mount API of Linux 5.2")]
     NoMountApi,
     /// The kernel tried, and refused.
@@ -59,7 +59,7 @@ pub enum Error {
         /// Each attempt.
         Vec<Refusal>,
     ),
-    /// The kernel reads no such image from a file, and was to try nothing else.
+    /// The kernel reads no such image from a file, and the options allow no other way.
     #[error("{}: only EROFS from its first byte on is mounted from a file itself", path.display())]
     NotFromFile {
         /// The file.
@@ -104,12 +104,12 @@ pub enum Error {
         /// The property of the image that prevents it.
         reason: &'static str,
     },
-    /// The kernel does not ask before it reads.
+    /// The kernel sends no events before it reads.
     #[error(
         "the kernel tells of no reads of the cache's file before they happen: that takes Linux 6.14 and a cache on ext4, btrfs or XFS"
     )]
     NoPreContent,
-    /// Another process filled a mount of an image that is not the one at the server any more.
+    /// The image at the server has changed since another process began to fill the mount.
     #[error("the image at the server is not the one that is mounted any more")]
     OtherImage,
     /// The metadata of an image at a server cannot all be read.
@@ -118,7 +118,7 @@ pub enum Error {
         /// The error of our driver.
         source: forerun::Error,
     },
-    /// Something that filling the cache on demand takes cannot be had.
+    /// A resource for filling the cache on demand is missing.
     #[error("{what}: {source}")]
     OnDemand {
         /// It.

@@ -2,13 +2,13 @@
 
 use crate::filler::{exercise_events, exercise_ledger};
 
-/// Takes bytes as events of a fanotify group, and as the ledger of a filler that has died.
+/// Parses bytes as events of a fanotify group, and as the ledger of a filler that has died.
 pub fn reads(bytes: &[u8]) {
     exercise_events(bytes);
     exercise_ledger(bytes);
 }
 
-/// An event with a range, and a ledger with a read that waits, for [`reads`] to start from.
+/// Returns an event with a range, and a ledger with a read that waits, as seeds for [`reads`].
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect();

@@ -1,21 +1,21 @@
 //! Messages that a driver wrote to the kernel's log while it was asked to mount.
 //!
-//! Drivers give most of their reasons there and only EINVAL to the caller. `/dev/kmsg` lets root
-//! read the records that came after a point in time; where it cannot be read the reasons stay where
-//! they are.
+//! Drivers write most of their reasons there and return only EINVAL to the caller. `/dev/kmsg` lets
+//! root read the records that came after a point in time; where it cannot be read, errors do not show
+//! these reasons.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Records that are read at the most: the log of a busy machine must not hold us up.
+/// Most records that are read: the log of a busy machine must not hold us up.
 const MOST_RECORDS: usize = 256;
-/// The longest record, as /dev/kmsg hands it out.
+/// The longest record of /dev/kmsg.
 const RECORD_LEN: usize = 8192;
 
-/// Levels of importance, below which the number of a facility may stand.
+/// Number of levels of importance; the number of a facility is in the bits above the level.
 const LEVELS: u32 = 8;
-/// The least important level that tells of something wrong.
+/// The least important level that reports a problem.
 const WARNING: u32 = 4;
 
 /// The end of the log at some moment.
@@ -25,7 +25,7 @@ pub struct KernelLog {
 }
 
 impl KernelLog {
-    /// From now on.
+    /// Returns the present end of the log.
     pub fn now() -> Self {
         let flags = rustix::fs::OFlags::NONBLOCK.bits();
         let flags = i32::try_from(flags).unwrap_or(0);
@@ -62,7 +62,7 @@ impl KernelLog {
     }
 }
 
-/// The words of a record `level,number,time,flags;text` if they are a complaint of the driver's.
+/// Returns the text of a record `level,number,time,flags;text` if it is a problem that the driver reports.
 fn parse(record: &[u8], fstype: &str) -> Option<String> {
     let text = String::from_utf8_lossy(record);
     let (head, text) = text.split_once(';')?;

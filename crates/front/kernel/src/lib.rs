@@ -4,15 +4,15 @@
 //! [`mount`](fn@mount) has EROFS images mounted from the file itself where the kernel does that
 //! (Linux 6.12), else through a loop device; SquashFS and romfs images always through a loop device;
 //! composefs images as EROFS under an overlayfs with the object store as a layer of data only. All
-//! of it by the new mount API, so that nothing but the finished mount is ever seen, and nothing is
-//! left behind by a failure. [`umount`](fn@umount) takes such mounts down.
+//! of it uses the new mount API, so that only the finished mount is ever seen, and a failure leaves
+//! nothing behind. [`umount`](fn@umount) takes such mounts down.
 //!
 //! [`mount_remote`] has the kernel mount an EROFS image of which only a part was fetched. Then a
-//! process stays: it is asked before the kernel reads, until everything is here ([`OnDemand`]).
+//! process stays, which gets an event before the kernel reads, until everything is here ([`OnDemand`]).
 //!
-//! It parses no image and knows no format but by name: which driver of the kernel has it. Loop
+//! This crate parses no image, and knows formats only by the names of the kernel's drivers. Loop
 //! devices are set up by losetup(8), which needs no unsafe code here. The kernel's drivers trust
-//! images more than ours do: what comes from strangers is better mounted through FUSE.
+//! images more than ours do: untrusted images are better mounted through FUSE.
 
 mod context;
 mod direct;

@@ -46,12 +46,12 @@ impl LoopDevice {
         Ok(Self { path })
     }
 
-    /// `/dev/loopN`.
+    /// Returns `/dev/loopN`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// For reading.
+    /// Opens the device for reading.
     pub fn open(&self) -> io::Result<File> {
         File::open(&self.path)
     }
@@ -77,7 +77,7 @@ fn losetup() -> Command {
         .map(|dir| dir.join("losetup"))
         .find(|program| program.is_absolute() && program.is_file());
     let mut command = Command::new(found.unwrap_or_else(|| PathBuf::from("losetup")));
-    // Ctrl-C is not meant for it: it could leave a device behind.
+    // Ctrl-C must not end losetup: it could leave a device behind.
     command.process_group(0);
     command.env("LC_ALL", "C").stdin(Stdio::null());
     command
@@ -92,7 +92,7 @@ fn no_program(error: &io::Error) -> String {
     }
 }
 
-/// The line on standard output, or what went wrong.
+/// Returns the line on standard output, or the reason of a failure.
 fn said(output: &Output) -> Result<Vec<u8>, String> {
     if output.status.success() {
         return Ok(output.stdout.trim_ascii().to_vec());

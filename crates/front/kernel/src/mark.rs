@@ -1,4 +1,4 @@
-//! Telling our mounts from others, without a list of them anywhere.
+//! Telling our mounts from others, without a list of them.
 //!
 //! The kernel keeps the path that a mount was made from as it was given, and shows it in
 //! `/proc/self/mountinfo`. Ours are given as `/./srv/a.img`: the same file, in a spelling that no other
@@ -27,7 +27,7 @@ pub fn is_ours(fstype: &str, source: &OsStr) -> bool {
     FSTYPES.contains(&fstype) && image_of(source).is_some()
 }
 
-/// The image, or the loop device, that a mount of ours was made from.
+/// Returns the image, or the loop device, that a mount of ours was made from.
 #[must_use]
 pub fn image_of(source: &OsStr) -> Option<PathBuf> {
     let path = source.as_bytes().strip_prefix(MARK.as_bytes())?;

@@ -1,4 +1,4 @@
-//! From an open image to a mount by the kernel.
+//! Mounts of open images by the kernel.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -28,11 +28,11 @@ const SECTOR: u64 = 512;
 pub struct Mounted {
     /// The driver that reads the image, by the kernel's name for it.
     pub fstype: &'static str,
-    /// How it reads it.
+    /// How the driver reads the image.
     pub way: Way,
     /// Whether an overlayfs with the objects is on top.
     pub overlay: bool,
-    /// Bytes of metadata that were asked to be read ahead.
+    /// Bytes of metadata that the kernel was asked to read ahead.
     pub prefetched: u64,
     /// The kernel's answers to other ways that were tried before.
     pub refusals: Vec<Refusal>,
@@ -57,7 +57,7 @@ pub enum Way {
 }
 
 impl Mounted {
-    /// EROFS, without anything on top.
+    /// Returns a mount by the EROFS driver, without anything on top.
     pub(crate) const fn by_erofs(way: Way, prefetched: u64) -> Self {
         Self {
             fstype: "erofs",
@@ -87,8 +87,8 @@ impl fmt::Display for Mounted {
     }
 }
 
-/// Has the kernel mount `image`, which was opened from `path`, on `dir`. Nothing stays of a mount
-/// that fails.
+/// Has the kernel mount `image`, which was opened from `path`, on `dir`. A mount that fails leaves
+/// nothing behind.
 ///
 /// # Errors
 /// [`Error`]: it is not permitted, the kernel has no driver or refuses the image, or the directory
@@ -153,7 +153,7 @@ struct Source<'i> {
     fstype: &'static str,
     file: Named,
     is_device: bool,
-    /// Length of the part that the image is, where it is not all the rest of the file.
+    /// Length of the image, where it does not take all the rest of the file.
     size: Option<u64>,
 }
 
@@ -176,7 +176,7 @@ impl<'i> Source<'i> {
         })
     }
 
-    /// Mounts it nowhere, in the first way that the kernel takes.
+    /// Makes a mount that is attached nowhere, in the first way that the kernel accepts.
     fn mount(&self, options: &Options) -> Result<(OwnedFd, Mounted), Error> {
         let begins_here = self.image.offset() == 0;
         let direct = begins_here && (self.is_device || self.fstype == "erofs");
@@ -201,7 +201,7 @@ impl<'i> Source<'i> {
                 refusals.extend(more);
                 Err(Error::Refused(refusals))
             }
-            // That there is no loop device is no news where the kernel has refused the image itself.
+            // Where the kernel has refused the image itself, a missing loop device explains nothing.
             Err(error @ (Error::Loop { .. } | Error::Cut { .. }))
                 if !refusals.iter().all(is_about_the_file) =>
             {
@@ -219,7 +219,7 @@ impl<'i> Source<'i> {
         };
         let mut context = self.context(what)?.set("source", &*self.file.marked())?;
         let fs = self.image.reader().fs();
-        // What is in the page cache of the file soon is not to be read past it.
+        // Bytes that prefetch puts into the page cache are not to be read past it.
         if way == Way::File && !(options.prefetch && prefetch::is_everything(fs)) {
             context = direct::ask(context, &self.file.file, fs.volume().block_size);
         }
@@ -247,7 +247,7 @@ impl<'i> Source<'i> {
         let way = Way::Loop(device.path().to_path_buf());
         let (context, held) = self.set_devices(context, options, &way)?;
         let mount = context.mount(options)?;
-        // The driver for SquashFS passes the cache of its device by, the others do not.
+        // The SquashFS driver does not use the page cache of its device, the others do.
         let prefetched = match (self.fstype, device.open()) {
             ("squashfs", _) => self.prefetch(&self.file.file, self.image.offset(), options),
             (_, Ok(device)) => self.prefetch(&device, 0, options),
@@ -266,7 +266,7 @@ impl<'i> Source<'i> {
         Context::open(self.fstype, what)?.set_flag("ro")
     }
 
-    /// Names the image's other devices, as block devices where the image is on one.
+    /// Sets the image's other devices, as block devices where the image is on one.
     fn set_devices(
         &self,
         mut context: Context,
@@ -310,8 +310,8 @@ impl<'i> Source<'i> {
     }
 }
 
-/// Returns whether the image could still do, on a block device: from files the kernel reads none, or not on
-/// this file system.
+/// Returns whether the kernel may still take the image from a block device: it reads EROFS from no
+/// files, or not on this file system.
 fn is_about_the_file(refusal: &Refusal) -> bool {
     refusal.error.raw_os_error() == Some(Errno::NOTBLK.raw_os_error())
 }

@@ -21,7 +21,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// Opens what `path` leads to.
+    /// Opens the file or directory that `path` leads to.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::File {
             path: path.to_path_buf(),
@@ -40,12 +40,12 @@ impl Named {
         self.short(self.path.clone().into_os_string())
     }
 
-    /// The same, as the name of a mount of ours.
+    /// Returns the same, marked as the source of a mount of ours.
     pub fn marked(&self) -> OsString {
         self.short(marked(&self.path))
     }
 
-    /// Where a path is longer than the kernel takes, the way through our descriptor.
+    /// Returns `name`, or a path through our descriptor where `name` is longer than the kernel takes.
     fn short(&self, name: OsString) -> OsString {
         if name.len() <= VALUE_LEN {
             return name;

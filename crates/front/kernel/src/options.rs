@@ -1,11 +1,11 @@
-//! How a mount by the kernel is to be.
+//! Options of a mount by the kernel.
 
 use std::path::PathBuf;
 
 use forerun_vfs::Verity;
 
-/// How to mount. [`Options::default`] is a nosuid, nodev mount whose metadata is read ahead. Which
-/// part of the source the image is, is known to the image itself.
+/// Options of a mount. [`Options::default`] is a nosuid, nodev mount whose metadata is read ahead. The
+/// image itself knows its offset and length in the source.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
@@ -24,7 +24,7 @@ pub struct Options {
     pub exec: bool,
     /// Read the metadata ahead.
     pub prefetch: bool,
-    /// How the kernel is to read the image.
+    /// The way for the kernel to read the image.
     pub route: Route,
 }
 
@@ -43,7 +43,7 @@ impl Default for Options {
     }
 }
 
-/// How the kernel is to read the image.
+/// A way for the kernel to read the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Route {
     /// From the file where it can, else through a loop device.

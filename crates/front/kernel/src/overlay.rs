@@ -1,9 +1,9 @@
 //! The overlayfs of a composefs mount: the EROFS of the image as the layer with the names, the
-//! object store as a layer of data only, which no name leads to but the redirects of the image.
+//! object store as a layer of data only, which only the redirects of the image lead to.
 //!
-//! The EROFS is mounted nowhere: overlayfs takes it by its descriptor, and holds it until it goes
-//! itself. Kernels before 6.15 take a mount by path only; it is on a temporary directory of ours
-//! then, for as long as the overlayfs is being made.
+//! The EROFS mount is attached nowhere: overlayfs takes it by its descriptor, and holds it until it
+//! ends itself. Kernels before 6.15 take a mount by path only: there the EROFS is on a temporary
+//! directory of ours while the overlayfs is being made.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ const LOWER: &str = "lowerdir+";
 /// The layer of data only.
 const DATA: &str = "datadir+";
 
-/// An overlayfs over `lower` with the files of `objects`, shown as a mount of `source`.
+/// Makes an overlayfs over `lower` with the files of `objects`, shown as a mount of `source`.
 pub fn over(
     lower: &OwnedFd,
     objects: &OsStr,
@@ -42,7 +42,7 @@ pub fn over(
     }
 }
 
-/// As [`over`], for kernels that take no descriptors of mounts that are nowhere.
+/// Does the same as [`over`], for kernels that take no descriptors of mounts that are attached nowhere.
 fn by_path(
     lower: &OwnedFd,
     objects: &OsStr,
@@ -60,7 +60,7 @@ fn by_path(
     let made = context(source, options)
         .and_then(|context| context.set(LOWER, path))
         .and_then(|context| finish(context, objects, options));
-    // The overlayfs has a mount of its own by now, or there is none.
+    // By now the overlayfs has its own clone of the mount, or there is no overlayfs.
     let detached = rustix::mount::unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
     detached.map_err(|error| failed(path, error.into()))?;
     made
@@ -77,7 +77,7 @@ fn context(source: &OsStr, options: &Options) -> Result<Context, Error> {
         .set("source", source)?
         .set("metacopy", "on")?
         .set("redirect_dir", "on")?;
-    // Unknown before Linux 6.6.
+    // Linux before 6.6 does not have the option.
     if options.verity != Verity::Off {
         context = context.set("verity", verity)?;
     }
@@ -88,7 +88,7 @@ fn finish(context: Context, objects: &OsStr, options: &Options) -> Result<OwnedF
     context.set(DATA, objects)?.mount(options)
 }
 
-/// Puts a mount that is nowhere on a directory that only this user can change.
+/// Attaches a mount to a directory that only this user can change.
 fn attach(mount: &OwnedFd, dir: &Path) -> rustix::io::Result<()> {
     move_mount(mount, "", CWD, dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// Kernels before 6.15 go this way; here the tree of some directory stands for the EROFS.
+    /// Tests the way of kernels before 6.15, with a tmpfs in place of the EROFS.
     #[test]
     fn a_lower_layer_by_its_path() {
         if !require::root() || !require::kernel_filesystem(FSTYPE) {

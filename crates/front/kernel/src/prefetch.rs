@@ -1,8 +1,8 @@
-//! Reading an image's metadata into the page cache before the kernel's driver asks for it.
+//! Prefetch of an image's metadata into the page cache before the kernel's driver reads it.
 //!
-//! The drivers read metadata in single blocks, when they need one, and wait for it. Asked for in
-//! large steps and in the order of a walk it comes at the speed of the disk, and while the first
-//! answers are used the rest is still under way: nothing here waits.
+//! The drivers read metadata in single blocks, when they need one, and wait for each. Requested in
+//! large steps and in the order of a walk, it comes at the speed of the disk. Nothing here waits: the
+//! driver uses the first blocks while the rest is in flight.
 //!
 //! Where metadata is interleaved with the data, its places are not known beforehand. If the image has
 //! many inodes for its length, reading all of it takes less time than the driver's single blocks do.
@@ -14,15 +14,15 @@ use std::ops::Range;
 use forerun::{FileSystem, MemoryLimit};
 use rustix::fs::Advice;
 
-/// The kernel cuts longer requests to what its device takes at once.
+/// Bytes of a request. The kernel cuts longer ones to what its device takes at once.
 const STEP: u64 = 128 << 10;
 
-/// Bytes of the image to an inode, up to which all of it is asked for where metadata lies strewn: what
-/// passes in about the time of one small request.
+/// Most bytes of the image per inode at which all of an image with interleaved metadata is requested:
+/// the disk transfers so much in about the time of one small request.
 const WORTH: u64 = 48 << 10;
 
 /// Returns the ranges of the image to prefetch.
-// Ranges of an image: most often one, and it is not meant to be counted through.
+// A list of ranges, most often of one: not the numbers of a range.
 #[allow(clippy::single_range_in_vec_init)]
 pub fn ranges(fs: &dyn FileSystem) -> Vec<Range<u64>> {
     let ranges = fs.metadata_ranges();
@@ -36,7 +36,7 @@ pub fn ranges(fs: &dyn FileSystem) -> Vec<Range<u64>> {
     }
 }
 
-/// Returns whether that is all of the image, data and all, as metadata is only found with it.
+/// Returns whether these are the whole image, with its data, because the places of metadata are unknown.
 pub fn is_everything(fs: &dyn FileSystem) -> bool {
     fs.metadata_ranges().is_empty() && !ranges(fs).is_empty()
 }
@@ -45,7 +45,7 @@ fn worth_it(image_len: u64, inodes: Option<u64>) -> bool {
     inodes.is_some_and(|inodes| image_len / WORTH <= inodes)
 }
 
-/// Asks for `ranges` of the image that begins at `base` of `file`. Gives the bytes asked for.
+/// Requests `ranges` of the image that begins at `base` of `file`. Returns the bytes requested.
 pub fn prefetch(file: &File, base: u64, ranges: &[Range<u64>]) -> u64 {
     let mut asked = 0_u64;
     for step in steps(ranges, budget()) {
@@ -61,7 +61,7 @@ pub fn prefetch(file: &File, base: u64, ranges: &[Range<u64>]) -> u64 {
     asked
 }
 
-/// The ranges in steps, until `budget` is used up.
+/// Returns the ranges in steps, until `budget` is used up.
 fn steps(ranges: &[Range<u64>], budget: u64) -> impl Iterator<Item = Range<u64>> {
     let mut left = budget;
     let steps = ranges.iter().flat_map(|range| {
@@ -69,7 +69,7 @@ fn steps(ranges: &[Range<u64>], budget: u64) -> impl Iterator<Item = Range<u64>>
         let mut at = range.start;
         std::iter::from_fn(move || {
             let start = at;
-            // Steps end at multiples of their length, so that no page is asked for twice.
+            // Steps end at multiples of their length, so that no page is requested twice.
             at = (start - start % STEP).checked_add(STEP)?.min(end);
             (start < end).then_some(start..at)
         })
@@ -80,7 +80,7 @@ fn steps(ranges: &[Range<u64>], budget: u64) -> impl Iterator<Item = Range<u64>>
     })
 }
 
-/// Bytes that may be asked for; more would push out what was read first.
+/// Returns the bytes that may be requested; more would evict the pages that were read first.
 fn budget() -> u64 {
     MemoryLimit::of_process().eighth(u64::MAX)
 }

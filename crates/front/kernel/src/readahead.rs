@@ -1,16 +1,16 @@
 //! The kernel's own readahead for a mount of an EROFS image from its file.
 //!
-//! Such a mount has a device of its own for this in sysfs, with 128 KiB, which is little for files
-//! that are read from their start to their end. Its name is a number that only the driver knows, so
-//! all new entries after a mount are taken: the EROFS mount of another program in the same moment gets
-//! more readahead too, and nothing else happens to it.
+//! Such a mount has a device of its own for this in sysfs, with 128 KiB, which is little for sequential
+//! reads. Its name contains a number that only the driver knows, so all new entries after a mount are
+//! taken: the EROFS mount of another program in the same moment gets more readahead too, and nothing
+//! else happens to it.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Where sysfs lists them.
+/// The directory of these devices in sysfs.
 const DEVICES: &str = "/sys/class/bdi";
 /// The prefix of their names.
 const PREFIX: &[u8] = b"erofs-";
@@ -28,7 +28,7 @@ impl Before {
         Self { names: names() }
     }
 
-    /// Raises the readahead of those that have come since; gives how many.
+    /// Raises the readahead of the devices that have come since, and returns their number.
     pub fn lift(&self) -> usize {
         let mut lifted = 0;
         for name in names().difference(&self.names) {

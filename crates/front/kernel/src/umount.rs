@@ -1,5 +1,5 @@
-//! Taking a mount of the kernel down. The parts below it (the EROFS of a composefs mount, a loop
-//! device) go with it: only the mount holds them.
+//! Unmounting of mounts by the kernel. The parts below a mount (the EROFS of a composefs mount, a loop
+//! device) end with it: only the mount holds them.
 
 use std::path::Path;
 
@@ -8,8 +8,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 
-/// Unmounts the mount that is seen at `path`; with `lazy` it is out of sight at once, and ends with its
-/// last user.
+/// Unmounts the topmost mount at `path`. With `lazy` it is detached at once, and ends with its last user.
 ///
 /// # Errors
 /// Those of [`take_down`]; nothing is mounted there.
@@ -24,7 +23,7 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     }
 }
 
-/// As [`umount`], just this mount, wherever it has been moved. A mount that ended is no error.
+/// Unmounts just this mount, wherever it has been moved. A mount that has ended is no error.
 ///
 /// # Errors
 /// [`Error::Busy`], [`Error::Covered`], [`Error::HoldsMount`], [`Error::Umount`].

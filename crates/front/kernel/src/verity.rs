@@ -1,7 +1,7 @@
-//! Whether the kernel could check the objects of a store.
+//! A check that the kernel can verify the objects of a store.
 //!
-//! It takes `verity=on` in any case, also where neither it nor the file system of the store has
-//! fs-verity, and then fails every open(2). That is better known before.
+//! The kernel accepts `verity=on` even where neither it nor the file system of the store has fs-verity,
+//! and then fails every open(2). The check reports this before the mount.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 
 use crate::error::Error;
 
-/// Fails unless fs-verity protects the first object that is found. One speaks for all: objects come
-/// into a store in one way, and the kernel looks at each when it is opened.
+/// Fails unless fs-verity protects the first object that is found, or the store is empty. One object
+/// stands for all: objects come into a store in one way, and the kernel checks each when it is opened.
 pub fn check(store: &Path) -> Result<(), Error> {
     let failed = |source| Error::File {
         path: store.to_path_buf(),
@@ -23,7 +23,7 @@ pub fn check(store: &Path) -> Result<(), Error> {
     }
 }
 
-/// A file two levels down.
+/// Returns a file two levels down.
 fn first_object(store: &Path) -> io::Result<Option<PathBuf>> {
     for shelf in store.read_dir()? {
         let shelf = shelf?;

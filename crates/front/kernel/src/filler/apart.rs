@@ -1,9 +1,9 @@
-//! Keeping the guard out of what ends many processes at once, the filler among them.
+//! Separation of the guard from the filler, so that one kill does not end both.
 //!
-//! The two must not die together, and most of what kills a process kills its surroundings too: a
-//! service manager ends a unit by its cgroup, SIGKILL in the end; the kernel may do the same when a
-//! cgroup is out of memory; people kill by name. So the guard leaves the cgroups that things are
-//! ended by, and has a name that has nothing of this program's.
+//! The two must not die together, and most kills hit many processes at once: a service manager ends a
+//! unit by its cgroup, with SIGKILL in the end; the kernel may do the same when a cgroup is out of
+//! memory; users kill by name. So the guard leaves the cgroups that are used for this, and has a name
+//! unlike that of this program.
 //!
 //! All of it is an attempt: where it is not permitted, the guard works without it. It does not help
 //! against the end of a PID namespace, nor against a user who kills both.
@@ -17,10 +17,10 @@ pub const NAME: &str = "erofs-guard";
 /// The same, for the kernel.
 const COMM: &std::ffi::CStr = c"erofs-guard";
 
-/// Does all that can be done, in the process that is to be a guard.
+/// Separates this process, which is to be a guard, from its surroundings as far as that is permitted.
 pub fn keep_apart() {
     let _a_name_only = rustix::thread::set_name(COMM);
-    // The last to go when memory is short.
+    // The last process to be killed when memory is short.
     let _not_allowed = std::fs::write("/proc/self/oom_score_adj", "-1000");
     for dir in hierarchies(&mounts().unwrap_or_default()) {
         // To the root cgroup, which no service manager ends. 0 is the writing process.
@@ -28,16 +28,17 @@ pub fn keep_apart() {
     }
 }
 
-/// Where a process belongs: its cgroups, and when it goes if memory is short.
+/// The surroundings of a process: its cgroups, and its rank among the processes to kill when memory is
+/// short.
 #[derive(Debug, Default)]
 pub struct Surroundings {
-    /// The files that take its number.
+    /// The files of its cgroups that take process numbers.
     groups: Vec<PathBuf>,
     oom_score: String,
 }
 
 impl Surroundings {
-    /// Of this process, as long as it has not left them.
+    /// Reads those of this process, which must not have left them yet.
     pub fn of_this_process() -> Self {
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         Self {
@@ -46,7 +47,7 @@ impl Surroundings {
         }
     }
 
-    /// Puts a process there, as far as that is possible.
+    /// Puts a process there, as far as that is permitted.
     pub fn put(&self, process: u32) {
         for group in &self.groups {
             let _not_allowed = std::fs::write(group, process.to_string());
@@ -58,7 +59,7 @@ impl Surroundings {
     }
 }
 
-/// The files by which a process enters the cgroups that `/proc/PID/cgroup` says.
+/// Returns the files by which a process enters the cgroups that `/proc/PID/cgroup` names.
 fn own_groups(mounts: &[MountEntry], groups: &str) -> Vec<PathBuf> {
     let hierarchies = ending(mounts).map(|mount| {
         let of_version_2 = mount.fstype == "cgroup2";
@@ -74,8 +75,8 @@ fn own_groups(mounts: &[MountEntry], groups: &str) -> Vec<PathBuf> {
     hierarchies.flatten().collect()
 }
 
-/// Where the hierarchies are that processes are ended by: version 2, and of version 1 that of the
-/// service manager.
+/// Returns the roots of the hierarchies that service managers kill by: version 2, and of version 1
+/// that of the service manager.
 fn hierarchies(mounts: &[MountEntry]) -> Vec<PathBuf> {
     ending(mounts)
         .map(|mount| mount.mount_point.clone())

@@ -13,7 +13,7 @@ use rustix::net::{
 /// The most descriptors that come with a word.
 const MOST: usize = 5;
 
-/// A word.
+/// A message on the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// To the guard, with the group, the watch, the private mount, the ledger and the command of a
@@ -21,9 +21,9 @@ pub enum Word {
     Hold,
     /// The answer: they are held.
     Held,
-    /// To the guard: nothing needs you any more.
+    /// To the guard: end, the mount needs no guard any more.
     Done,
-    /// To the guard: start no other filler, and fail what is not here.
+    /// To the guard: start no other filler, and fail reads of missing bytes.
     Last,
 }
 
@@ -40,7 +40,7 @@ impl Word {
     }
 }
 
-/// Both ends.
+/// Returns both ends of a new channel.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC;
     Ok(socketpair(
@@ -51,7 +51,7 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// Says a word.
+/// Sends a word.
 pub fn send(channel: impl AsFd, word: Word, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -68,7 +68,7 @@ pub fn send(channel: impl AsFd, word: Word, descriptors: &[BorrowedFd<'_>]) -> i
     Ok(())
 }
 
-/// Waits for a word; nothing when the other end is gone.
+/// Waits for a word. Returns nothing when the other end is gone.
 pub fn receive(channel: impl AsFd) -> io::Result<Option<(Word, Vec<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -8,11 +8,11 @@ use std::os::fd::RawFd;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Version of the layout that is understood.
+/// Version of the layout that this parser reads.
 const VERSION: u8 = 3;
 /// The record with the range that is about to be read.
 const INFO_RANGE: u8 = 6;
-/// Length of what every record begins with: kind, padding, length.
+/// Length of the head of every record: kind, padding, length.
 const INFO_HEAD_LEN: usize = 4;
 
 /// Lets the read go on.
@@ -64,8 +64,8 @@ const _: () = assert!(size_of::<Response>() == 8);
 /// A read that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Names the event in the answer. Negative where the kernel could not open one: then it has
-    /// denied the read itself.
+    /// The descriptor that names the event in the answer. Negative where the kernel could not open
+    /// one: then it has denied the read itself.
     pub fd: RawFd,
     /// Bytes of the file that are about to be read; nothing where the kernel does not say.
     pub range: Option<Range<u64>>,
@@ -78,12 +78,12 @@ pub enum Verdict {
     Allow,
     /// It fails with an I/O error.
     Fail,
-    /// It fails, in the words of kernels that know only one reason.
+    /// It fails without a reason, for kernels that take none.
     Deny,
 }
 
-/// The events in what one read(2) gave, and whether all of it was understood: what follows something
-/// that was not is lost.
+/// Returns the events in the bytes of one read(2), and whether all of them were parsed. Events behind
+/// one that cannot be parsed are lost.
 pub fn parse(mut bytes: &[u8]) -> (Vec<Event>, bool) {
     let mut events = Vec::new();
     while !bytes.is_empty() {
@@ -108,7 +108,7 @@ fn parse_one(bytes: &[u8]) -> Option<(Event, &[u8])> {
     Some((Event { fd: head.fd, range }, rest))
 }
 
-/// The range, if there is a record of it.
+/// Returns the range, if there is a record of it.
 fn range(mut records: &[u8]) -> Option<Range<u64>> {
     while let [kind, _, low, high, ..] = records {
         let len = usize::from(u16::from_ne_bytes([*low, *high]));
@@ -125,7 +125,7 @@ fn range(mut records: &[u8]) -> Option<Range<u64>> {
     None
 }
 
-/// The bytes of an answer.
+/// Returns the bytes of an answer.
 pub fn response(fd: RawFd, verdict: Verdict) -> [u8; 8] {
     let response = match verdict {
         Verdict::Allow => ALLOW,
@@ -138,7 +138,7 @@ pub fn response(fd: RawFd, verdict: Verdict) -> [u8; 8] {
     bytes
 }
 
-/// Takes bytes as what read(2) gave, for the fuzz targets.
+/// Parses bytes as those of a read(2), for the fuzz targets.
 pub fn exercise(bytes: &[u8]) {
     let (events, _is_whole) = parse(bytes);
     // Each takes at least its head.

@@ -1,4 +1,4 @@
-//! A fanotify group that is asked before a file is read, and the mark that makes it so.
+//! A fanotify group that gets an event before a file is read, and the mark that requests these events.
 //!
 //! The mark is not on the file but on a mount of the file that only the kernel's filesystem driver reads
 //! through. So no other reader or writer of the same file is held up: neither we nor other processes
@@ -23,14 +23,14 @@ const PRE_ACCESS: MaskFlags = MaskFlags::from_bits_retain(0x0010_0000);
 /// Room for the events of one read(2).
 const BUFFER: usize = 16 << 10;
 
-/// A file as a mount of its own, attached nowhere.
+/// A mount of one file, attached nowhere.
 #[derive(Debug)]
 pub struct PrivateMount {
     tree: OwnedFd,
 }
 
 impl PrivateMount {
-    /// Of `file`, which stays as it is.
+    /// Clones a mount of `file`, which stays as it is.
     pub fn of(file: &File) -> Result<Self, Error> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -68,9 +68,9 @@ pub struct Group {
 }
 
 impl Group {
-    /// Asked before bytes are read through `mount`.
+    /// Returns a group that gets an event before bytes are read through `mount`.
     pub fn of(mount: &PrivateMount) -> Result<Self, Error> {
-        // With a limited queue the kernel would let reads go on that find it full.
+        // The kernel lets reads go on that find a limited queue full.
         let flags = InitFlags::FAN_CLASS_PRE_CONTENT
             | InitFlags::FAN_CLOEXEC
             | InitFlags::FAN_NONBLOCK
@@ -91,7 +91,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Not asked any more; what waits still has to be answered.
+    /// Removes the mark: no more events come. Those that wait still have to be answered.
     pub fn forget(&self, mount: &PrivateMount) -> io::Result<()> {
         Ok(self.mark(MarkFlags::FAN_MARK_REMOVE, mount)?)
     }
@@ -104,11 +104,11 @@ impl Group {
 }
 
 impl Group {
-    /// The group behind this descriptor, which another process has made.
+    /// Returns the group behind this descriptor, which another process has made.
     ///
-    /// nix has no way to name a group that it has not made, but an `unsafe` one. So it makes another
-    /// one, and the descriptor of that is replaced: see `init.rs` in `forerun-fuse`, which does the
-    /// same, for why that is sound.
+    /// nix wraps a group that it has not made only by an `unsafe` function. So this makes another group
+    /// and replaces its descriptor. `init.rs` in `forerun-fuse` does the same, and says why that is
+    /// sound.
     pub fn inherited(group: &OwnedFd) -> io::Result<Self> {
         let flags = InitFlags::FAN_CLASS_PRE_CONTENT | InitFlags::FAN_CLOEXEC;
         let fanotify = Fanotify::init(flags, EventFFlags::O_RDONLY | EventFFlags::O_CLOEXEC)?;
@@ -124,7 +124,7 @@ impl AsFd for Group {
     }
 }
 
-/// The events that have come, each of which waits for an [`answer`]; none where none has come.
+/// Reads the events that have come, each of which waits for an [`answer`]. Does not block.
 pub fn read(group: BorrowedFd<'_>) -> io::Result<Vec<Event>> {
     let mut buffer = [0; BUFFER];
     let len = match rustix::io::read(group, &mut buffer) {
@@ -140,7 +140,7 @@ pub fn read(group: BorrowedFd<'_>) -> io::Result<Vec<Event>> {
 }
 
 /// Answers an event that was [read](read) by this process. Only once: its number is free afterwards.
-/// `before_free` is done while it is not.
+/// `before_free` is called while the number is still taken.
 pub fn answer(group: BorrowedFd<'_>, event: RawFd, verdict: Verdict, before_free: impl FnOnce()) {
     if event < 0 {
         return;
@@ -158,17 +158,17 @@ pub fn answer(group: BorrowedFd<'_>, event: RawFd, verdict: Verdict, before_free
 /// Answers an event that was read by a process that is gone.
 pub fn answer_for_another(group: BorrowedFd<'_>, event: RawFd, verdict: Verdict) {
     match send(group, event, verdict) {
-        // The other process had answered it, and died before it could note that.
+        // The other process had answered it, and died before it could record that.
         Ok(()) | Err(Errno::NOENT) => {}
         Err(error) => tracing::error!(%error, "an answer was not taken"),
     }
 }
 
-/// Fails all reads that were handed to a process that is gone. It took the numbers of their events
-/// along, which are below `limit`.
+/// Fails all reads whose events were taken by a process that is gone. The numbers of the events are
+/// lost with it; all of them are below `limit`.
 pub fn fail_all(group: BorrowedFd<'_>, limit: RawFd) {
     for event in 0..limit {
-        // ENOENT for all numbers but those of events.
+        // The kernel answers ENOENT for a number without an event.
         let _ = send(group, event, Verdict::Fail);
     }
 }

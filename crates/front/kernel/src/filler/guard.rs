@@ -1,15 +1,15 @@
-//! The guard: a second process that keeps a mount from showing zeros in place of what was not
-//! fetched, when the first one dies.
+//! The guard: a second process that keeps a mount from showing zeros in place of missing bytes when
+//! the filler dies.
 //!
 //! When the last descriptor of a fanotify group is closed, the kernel lets all reads go on, and a
 //! sparse file has zeros where nothing was written yet. So two processes hold the group. The guard
-//! does nothing as long as the filler lives. If that dies, the guard starts
-//! [another](super::succession). Where fillers die too often, or cannot be started, it fails the reads
-//! that wait and all that come, until the filesystem ends. If the guard dies, the filler starts another
-//! guard. Only SIGKILL to both at the same moment gets past that; [`apart`](super::apart) sees to it
-//! that this does not happen by accident.
+//! does nothing as long as the filler lives. If the filler dies, the guard starts
+//! [another](super::succession). Where fillers die too often, or cannot be started, the guard fails the
+//! reads that wait and all that come, until the filesystem ends. If the guard dies, the filler starts
+//! another guard. Only SIGKILL to both at the same moment defeats this; [`apart`](super::apart) makes
+//! such an accident unlikely.
 //!
-//! It is this same program, executed anew: threads and locks do not survive a fork.
+//! The guard is this same program, executed anew: threads and locks do not survive a fork.
 
 use std::ffi::OsString;
 use std::io;
@@ -31,15 +31,15 @@ use super::group::{answer, fail_all, read};
 use super::succession::{FillerCommand, Succession};
 use super::watch::{has_ended, is_of_nothing};
 
-/// Says to the new process what it is.
+/// The variable that makes a new process a guard.
 pub(super) const ROLE: &str = "FORERUN_KERNEL_GUARD";
-/// Numbers of descriptors that are tried at the most, where a process may have any number of them.
+/// Numbers of descriptors that are tried at most, where their number has no limit.
 const MOST_DESCRIPTORS: u64 = 1 << 20;
 
 /// How the guard is started: this program with these arguments. It must call [`run_guard`] first.
 #[derive(Clone, Debug, Default)]
 pub struct GuardArgs {
-    /// Arguments for the program, which only what comes before [`run_guard`] needs.
+    /// Arguments for the program, which only the code before [`run_guard`] needs.
     pub args: Vec<OsString>,
     /// The filler that the guard starts when the first has died. Without it, reads of missing bytes fail
     /// then.
@@ -49,15 +49,15 @@ pub struct GuardArgs {
 /// The guard, as the filler sees it.
 #[derive(Debug)]
 pub struct Guard {
-    /// Nothing where the guard has started this process.
+    /// The guard's process; nothing where the guard has started this process.
     child: Option<Child>,
     id: u32,
     channel: OwnedFd,
 }
 
 impl Guard {
-    /// Starts it; it holds `descriptors` when this returns: the group, the watch, the mount and the
-    /// ledger.
+    /// Starts a guard. It holds `descriptors` when this returns: the group, the watch, the mount and
+    /// the ledger.
     pub fn start(args: &GuardArgs, descriptors: [BorrowedFd<'_>; 4]) -> io::Result<Self> {
         let filler = FillerCommand::keep(args.filler.as_ref())?;
         let [group, watch, mount, ledger] = descriptors;
@@ -88,7 +88,7 @@ impl Guard {
         }
     }
 
-    /// The guard that has started this process; it is told that this process has what it needs.
+    /// Returns the guard that has started this process, and tells it that the descriptors are here.
     pub fn of_this_process(channel: OwnedFd, id: u32) -> io::Result<Self> {
         channel::send(&channel, Word::Held, &[])?;
         Ok(Self {
@@ -98,7 +98,7 @@ impl Guard {
         })
     }
 
-    /// Lets it go, and waits for its end.
+    /// Tells the guard to end, and waits for that.
     pub fn dismiss(mut self) {
         // If it is dead already, it need not be told.
         let _ = channel::send(&self.channel, Word::Done, &[]);
@@ -107,7 +107,7 @@ impl Guard {
         }
     }
 
-    /// Takes what is left of it when it has died.
+    /// Reaps the guard when it has died.
     pub fn bury(mut self) {
         // It may have closed the channel and live on.
         if let Some(child) = &mut self.child {
@@ -116,7 +116,7 @@ impl Guard {
         }
     }
 
-    /// Its process, for tests of its death.
+    /// Returns its process number.
     pub const fn id(&self) -> u32 {
         self.id
     }
@@ -129,15 +129,15 @@ impl AsFd for Guard {
     }
 }
 
-/// This program, by a path that keeps its name if it still leads here.
+/// Returns the path of this program: that of its name where a file is there, else `/proc/self/exe`.
 fn program() -> PathBuf {
     let itself = PathBuf::from("/proc/self/exe");
     let named = std::env::current_exe().ok().filter(|path| path.is_file());
     named.unwrap_or(itself)
 }
 
-/// The whole life of a guard, where this process was started as one: returns its exit code, with
-/// which the program is to end. Nothing in all other processes. To be called before anything else.
+/// Runs a guard to its end, where this process was started as one, and returns the exit code for the
+/// program. Returns nothing in all other processes. To be called before anything else.
 #[must_use]
 pub fn run_guard() -> Option<ExitCode> {
     std::env::var_os(ROLE)?;
@@ -154,7 +154,7 @@ fn guard(channel: BorrowedFd<'_>) -> io::Result<()> {
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
-    // A new child leads no group, so this cannot fail; and it must not hold on to a directory.
+    // A new child leads no process group, so this cannot fail. The guard must not keep a directory busy.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/")?;
     let surroundings = Surroundings::of_this_process();
@@ -189,9 +189,9 @@ fn guard(channel: BorrowedFd<'_>) -> io::Result<()> {
 
 /// How a filler has ended.
 enum End {
-    /// The guard is not needed any more.
+    /// It needs no guard any more.
     Done,
-    /// No other is to take its place.
+    /// No other filler is to take its place.
     Last,
     Died,
 }
@@ -212,7 +212,7 @@ fn await_end(filler: BorrowedFd<'_>) -> io::Result<End> {
 
 /// Fails all reads until the filesystem ends.
 fn fail_until_the_end(group: BorrowedFd<'_>, watch: BorrowedFd<'_>) -> io::Result<()> {
-    // The limit of the filler, which has started us.
+    // The same limit as that of the filler, which has started this process.
     let limit = getrlimit(Resource::Nofile)
         .current
         .unwrap_or(u64::MAX)
@@ -230,7 +230,7 @@ fn fail_until_the_end(group: BorrowedFd<'_>, watch: BorrowedFd<'_>) -> io::Resul
         if !waiting[1].revents().is_empty() {
             return Ok(());
         }
-        // An error may be about one event, and to go would let all of them through.
+        // An error may concern one event only, and the end of this process would let all reads through.
         for event in read(group).unwrap_or_default() {
             answer(group, event.fd, Verdict::Fail, || ());
         }

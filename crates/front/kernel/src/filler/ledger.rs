@@ -1,5 +1,5 @@
-//! Reads that were taken from the group and are not answered yet, in memory that outlives the
-//! process that took them.
+//! A record of reads that were taken from the group and are not answered yet, in memory that outlives
+//! the process that took them.
 //!
 //! The kernel hands out each event once. A process that takes over from one that died learns here
 //! which bytes the reads wait for, so that it can fetch them and let the reads go on. Each event has
@@ -15,28 +15,28 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::event::Event;
 
-/// Bytes of a slot: what it holds, and the two ends of a range.
+/// Bytes of a slot: its kind, the two ends of a range, and a word that is not used.
 const SLOT: u64 = 32;
 const FREE: u64 = 0;
 const WITH_RANGE: u64 = 1;
 const WITHOUT_RANGE: u64 = 2;
-/// Most slots that are looked at: the kernel's usual limit of open files for a process.
+/// Most slots that are read: the kernel's usual limit of open files for a process.
 const MAX_SLOTS: u64 = 1 << 20;
 
-/// The memory.
+/// The ledger.
 #[derive(Debug)]
 pub struct Ledger {
     file: File,
 }
 
 impl Ledger {
-    /// Makes an empty one.
+    /// Makes an empty ledger.
     pub fn new() -> io::Result<Self> {
         let file = memfd_create("forerun-reads", MemfdFlags::CLOEXEC)?;
         Ok(Self::of(file))
     }
 
-    /// The one behind this descriptor.
+    /// Returns the ledger behind this descriptor.
     pub fn of(file: OwnedFd) -> Self {
         Self { file: file.into() }
     }
@@ -58,13 +58,13 @@ impl Ledger {
     fn write(&self, event: RawFd, slot: [u64; 4]) {
         let Ok(at) = u64::try_from(event) else { return };
         let bytes = slot.map(u64::to_ne_bytes).concat();
-        // What is not recorded fails if this process dies, as it would without the ledger.
+        // A read that is not recorded fails if this process dies, as it would without the ledger.
         if let Err(error) = self.file.write_all_at(&bytes, at * SLOT) {
             tracing::warn!(%error, "a read that waits is not recorded");
         }
     }
 
-    /// Returns the events that wait, and a number that is above those of all events ever recorded.
+    /// Returns the events that wait, and a number above those of all events ever recorded.
     ///
     /// # Errors
     /// Those of read(2).

@@ -1,9 +1,9 @@
-//! Having all metadata of an image in the cache before the kernel's driver sees it.
+//! Fetching all metadata of an image into the cache before the kernel's driver sees it.
 //!
 //! The driver reads metadata through the page cache, and kernels before 7.1 raise no events for
-//! that: where it was not fetched they would read zeros. So our own driver reads all of it first: the
-//! parts that it can name in large steps, and then everything it comes by on a walk over the whole
-//! tree, which is what the kernel's driver could ever ask for.
+//! that: they would read zeros where metadata is missing. So our own driver reads all of it first: the
+//! ranges that it can name in large steps, and then all that a walk over the whole tree reads, which
+//! is everything the kernel's driver may ask for.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ use crate::prefetch;
 /// Longest piece that is read at once.
 const PIECE: u64 = 1 << 20;
 
-/// Returns when all of it is here. Gives the bytes that were read of the parts that can be named.
+/// Fetches all metadata. Returns the number of bytes in the ranges that the driver can name.
 pub fn fetch_metadata(image: &Image, remote: &RemoteImage) -> Result<u64, Error> {
     if remote.blob().is_complete() {
         return Ok(0);
@@ -49,7 +49,7 @@ fn fetch(remote: &RemoteImage, at: u64, len: u64, buffer: &mut Vec<u8>) -> io::R
     remote.read_exact_at(at, buffer)
 }
 
-/// Looks at everything that is not file data.
+/// Reads everything that is not file data.
 fn walk(image: &Image) -> Result<(), forerun::Error> {
     let fs = image.reader().fs();
     for entry in Walk::new(fs, fs.root(), image.reader().limits()) {

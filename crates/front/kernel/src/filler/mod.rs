@@ -1,12 +1,12 @@
 //! EROFS images at servers, mounted by the kernel's own driver while they are being fetched.
 //!
-//! The driver mounts the sparse file of the cache. Before it reads from that, the kernel asks a
-//! fanotify group of ours (pre-content events, Linux 6.14), and we answer when the range is there. When
-//! all of the image is there, the kernel stops asking and nothing of us stays.
+//! The driver mounts the sparse file of the cache. Before it reads a range of that file, the kernel
+//! sends an event to a fanotify group of ours (pre-content events, Linux 6.14), and the filler answers
+//! once the range is there. When all of the image is there, the events end, and so do our processes.
 //!
-//! Three things need care, and each has its file: metadata is read without asking ([`local`]); when a
-//! group dies, all reads go on and give zeros ([`guard`], [`succession`]); and the process that fills
-//! the file must not be asked in turn ([`group`]: what is marked is a private mount of the file).
+//! Three things need care, and each has its file: the kernel reads metadata without an event
+//! ([`local`]); when a group is closed, all reads go on and give zeros ([`guard`], [`succession`]); and
+//! reads of the filler itself must raise no events ([`group`]: the mark is on a private mount of the file).
 
 mod apart;
 mod channel;
@@ -53,7 +53,7 @@ pub use succession::{FillerCommand, Resumed, resumed};
 use watch::Watch;
 
 const FSTYPE: &str = "erofs";
-/// How long an image that is whole may take to let go of its servers.
+/// Longest wait for a complete image to let go of its servers.
 const SOON: Duration = Duration::from_secs(1);
 /// Longest part of an image's place that is shown as the source of its mount.
 const SHOWN: usize = 120;
@@ -68,11 +68,11 @@ pub struct OnDemand {
 
 struct Serving {
     shared: Arc<Shared>,
-    /// Until it was waited for.
+    /// The thread that takes events; nothing once it was waited for.
     server: Option<JoinHandle<Ended>>,
     /// Number of the filesystem, once it is mounted.
     device: (u32, u32),
-    /// Closed, it stops the server.
+    /// Stops the server when it is closed.
     _stop: OwnedFd,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Debug for OnDemand {
 }
 
 impl OnDemand {
-    /// The mount.
+    /// Returns the mount.
     #[must_use]
     pub const fn mounted(&self) -> &Mounted {
         &self.mounted
@@ -123,7 +123,7 @@ impl OnDemand {
             .as_mut()
             .and_then(|serving| serving.server.take());
         match server {
-            // It has no reason to panic. If it does, this process ends soon, and the guard takes over.
+            // No panic is expected. After one this process ends soon, and the guard takes over.
             Some(server) => server.join().unwrap_or(Ended::Unmounted),
             None => Ended::Complete,
         }
@@ -131,13 +131,13 @@ impl OnDemand {
 }
 
 /// Has the kernel mount `image`, which was opened on `remote`, on `dir`. Fetches all its metadata
-/// first. Nothing stays of a mount that fails.
+/// first. A mount that fails leaves nothing behind.
 ///
 /// Starts a second process: this program with the arguments of `guard`, which has to call
 /// [`run_guard`] before it does anything else.
 ///
 /// # Errors
-/// [`Error::NotOnDemand`] for what is not EROFS from its first byte on; [`Error::NoPreContent`];
+/// [`Error::NotOnDemand`] for an image that is not EROFS from its first byte on; [`Error::NoPreContent`];
 /// [`Error::Metadata`] where metadata is damaged or cannot be fetched; and those of
 /// [`mount`](crate::mount()).
 pub fn mount_remote(
@@ -166,7 +166,7 @@ pub fn mount_remote(
             serving: None,
         });
     }
-    // Before much is fetched in vain.
+    // Here, so that a failure comes before much is fetched in vain.
     let group = Group::of(&mount)?;
     let fetched = local::fetch_metadata(image, remote)?;
     let shared = Arc::new(Shared {
@@ -192,9 +192,8 @@ pub fn mount_remote(
 /// is opened anew.
 ///
 /// # Errors
-/// [`Error::OtherImage`] where the cache keeps the image that is at the server now in another file than
-/// the one that is mounted; and those of the system. The guard then starts another process, or fails
-/// what is read.
+/// [`Error::OtherImage`] where the cache keeps the present image of the server in another file than the
+/// one that is mounted; and those of the system. The guard then starts another process, or fails reads.
 pub fn resume_remote(
     remote: &Arc<RemoteImage>,
     resumed: Resumed,
@@ -234,13 +233,13 @@ pub fn resume_remote(
 impl Serving {
     fn start(shared: Arc<Shared>) -> Result<Self, Error> {
         let failed = |error| Error::on_demand("the process that guards the mount", error);
-        // Before the guard is started, which goes by the same limit.
+        // Before the guard is started, which inherits the limit.
         serve::raise_limit();
         let guard = shared.start_guard().map_err(failed)?;
         Self::go_on(shared, guard, (0, 0))
     }
 
-    /// With a guard that is there.
+    /// Starts the threads, with a guard that runs already.
     fn go_on(shared: Arc<Shared>, guard: Guard, device: (u32, u32)) -> Result<Self, Error> {
         serve::raise_limit();
         shared.guarded_by(&guard);
@@ -256,7 +255,7 @@ impl Serving {
         })
     }
 
-    /// Makes the mount. What fails leaves no superblock, and dropping this ends the threads.
+    /// Makes the mount. A failure leaves no superblock, and dropping this ends the threads.
     fn mount(
         &mut self,
         image: &Image,
@@ -274,7 +273,7 @@ impl Serving {
     }
 }
 
-/// The superblock, mounted nowhere yet.
+/// Makes the superblock, mounted nowhere yet.
 fn superblock(
     image: &Image,
     remote: &RemoteImage,
@@ -302,7 +301,7 @@ fn superblock(
     context.mount(options)
 }
 
-/// A name that leads to the file while the mount is made, and tells people afterwards what it is of.
+/// A name that leads to the file while the mount is made, and shows users afterwards which image it is.
 struct SourceName {
     source: OsString,
     _dir: TempDir,

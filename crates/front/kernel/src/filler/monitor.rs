@@ -8,7 +8,7 @@ use super::serve::{Counts, Shared};
 /// Counts of the kernel's requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Reads that it has asked for.
+    /// Reads that sent an event.
     pub events: u64,
     /// Reads for which something had to be fetched.
     pub fetched: u64,
@@ -19,7 +19,7 @@ pub struct Asked {
 }
 
 impl Counts {
-    /// As they are now.
+    /// Returns the present counts.
     pub fn asked(&self) -> Asked {
         let guard = self.guard.load(Ordering::Acquire);
         Asked {
@@ -31,7 +31,7 @@ impl Counts {
     }
 }
 
-/// Tells of a mount for as long as its [`OnDemand`](super::OnDemand) is there.
+/// A monitor of a mount, which works for as long as its [`OnDemand`](super::OnDemand) exists.
 #[derive(Clone, Debug)]
 pub struct FillMonitor {
     shared: Weak<Shared>,
@@ -53,14 +53,14 @@ impl FillMonitor {
         Some(shared.counts.asked())
     }
 
-    /// Has no other process take the place of this one when it ends: reads of what is not here fail then.
+    /// Has no other process take the place of this one when it ends: reads of missing bytes fail then.
     pub fn is_last(&self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.is_last();
         }
     }
 
-    /// Major and minor number of the filesystem, as the list of mounts has them.
+    /// Returns major and minor number of the filesystem, as the list of mounts has them.
     #[must_use]
     pub const fn device(&self) -> (u32, u32) {
         self.device

@@ -1,7 +1,7 @@
-//! Answering: each read of the kernel's driver waits until what it is about to read was fetched.
+//! Answers to the kernel's driver: each of its reads waits until its range was fetched.
 //!
-//! One thread takes events in and answers at once where everything is here. What has to be fetched is
-//! waited for by a pool of threads. An event that is dropped by any of them in any way fails the read.
+//! One thread takes events in, and answers at once where the range is here. A pool of threads waits for
+//! ranges that have to be fetched. Dropping an event in any of these threads fails its read.
 
 use std::io;
 use std::ops::Range;
@@ -26,14 +26,14 @@ use super::guard::{Guard, GuardArgs};
 use super::ledger::Ledger;
 use super::watch::Watch;
 
-/// Reads that are waited for at once. More wait for these.
+/// Reads that are fetched for at once. Further ones wait in a queue.
 const WORKERS: usize = 32;
-/// Longest piece that is taken into memory at once.
+/// Longest piece that is read into memory at once.
 const PIECE: u64 = 1 << 20;
-/// Numbers above those of all recorded events that a filler may have had when it died: of the events
-/// of one read(2), and of its other descriptors.
+/// Margin above the numbers of recorded events, for those that a filler had not recorded when it died:
+/// the events of one read(2), and its other descriptors.
 const UNRECORDED: RawFd = 1024;
-/// How often it is looked whether everything is here, or a guard can be had again.
+/// Interval of looking whether everything is here, and whether a guard can be started again.
 const TICK: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
@@ -49,14 +49,14 @@ pub struct Shared {
     pub ledger: Ledger,
     pub guard_args: GuardArgs,
     pub counts: Counts,
-    /// To the guard, from any thread.
+    /// The channel to the guard, for any thread.
     pub guard: Mutex<Option<OwnedFd>>,
 }
 
 /// Counters of requests and answers.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Reads that asked.
+    /// Reads that sent an event.
     pub events: AtomicU64,
     /// Reads for which something had to be fetched.
     pub fetched: AtomicU64,
@@ -84,7 +84,7 @@ impl Shared {
     pub fn is_last(&self) {
         let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(guard) = &*guard {
-            // A guard that has ended starts nothing.
+            // A guard that is gone starts nothing.
             let _gone = channel::send(guard, Word::Last, &[]);
         }
     }
@@ -97,8 +97,9 @@ impl Shared {
         self.counts.guard.store(id, Ordering::Release);
     }
 
-    /// Answers what a filler that has died took and did not answer: fetches what is known of, and fails
-    /// the rest. No event may be taken before, since it could have the number of one of these.
+    /// Answers the events that a dead filler took and did not answer: fetches for those that it
+    /// recorded, and fails the rest. No event may be taken before, since it could have the number of
+    /// one of these.
     pub fn finish_what_was_left(&self) -> io::Result<()> {
         let (left, limit) = self.ledger.waiting()?;
         let count = left.len();
@@ -134,8 +135,8 @@ impl Drop for Asked {
     }
 }
 
-/// Lets this process have as many descriptors as it may: each read that waits takes one, and the
-/// kernel fails those for which there is none.
+/// Raises the limit of open files to the hard limit: each read that waits takes a descriptor, and the
+/// kernel fails reads for which there is none.
 pub fn raise_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -144,8 +145,8 @@ pub fn raise_limit() {
     }
 }
 
-/// The threads that answer. They end when the filesystem does, when everything is here, or when
-/// `stop` is closed at its other end.
+/// Starts the threads that answer. They end when the filesystem does, when everything is here, or when
+/// the other end of `stop` is closed.
 pub fn start(shared: Arc<Shared>, guard: Guard, stop: OwnedFd) -> io::Result<JoinHandle<Ended>> {
     let (queue, asked) = unbounded::<Asked>();
     for _ in 0..WORKERS {
@@ -171,7 +172,7 @@ struct Server {
     shared: Arc<Shared>,
     queue: Sender<Asked>,
     guard: Option<Guard>,
-    /// Whether reads ask us.
+    /// Whether reads send events.
     marked: bool,
     /// Whether the rest of the cache is being verified.
     checking: bool,
@@ -215,7 +216,7 @@ impl Server {
             self.take_events();
         }
         if self.marked && !self.checking && self.shared.remote.blob().is_complete() {
-            // What this process has not used yet is all that keeps it here.
+            // Chunks that this process has not verified yet are all that keeps it.
             self.shared.remote.check_rest();
             self.checking = true;
         }
@@ -245,7 +246,7 @@ impl Server {
         );
         let tick = match self.marked {
             true => TICK,
-            // The last of those that asked.
+            // Only events from before the mark was removed can still be there.
             false => Timespec::default(),
         };
         match poll(&mut waiting, Some(&tick)) {
@@ -257,7 +258,7 @@ impl Server {
         (next(), next(), next(), next())
     }
 
-    /// Takes in what has come.
+    /// Takes in the events that have come, and answers those whose range is here.
     fn take_events(&mut self) {
         let group = self.shared.group.as_fd();
         let events = read(group).unwrap_or_else(|error| {
@@ -301,7 +302,7 @@ fn is_here(asked: &Asked) -> bool {
     chunks.is_empty() || here.first() == Some(&chunks)
 }
 
-/// Returns whether what the cache has of the range was verified by this process. Else a chunk may turn out to be
+/// Returns whether this process has verified the chunks of the range. Otherwise one may turn out to be
 /// altered, and a worker has to wait until it is fetched again.
 fn is_checked(asked: &Asked) -> bool {
     let blob = asked.shared.remote.blob();
@@ -339,8 +340,8 @@ fn verdict(remote: &RemoteImage, range: Option<&Range<u64>>, buffer: &mut Vec<u8
     Verdict::Fail
 }
 
-/// Returns when `range` is in the cache's file. It is read from there, so that the cache sees the
-/// use of it, and the kernel finds it in memory.
+/// Returns once `range` is in the cache's file. Reads it from there, so that the cache records the use
+/// and the kernel finds the range in the page cache.
 fn fill(remote: &RemoteImage, range: &Range<u64>, buffer: &mut Vec<u8>) -> io::Result<()> {
     // The driver reads whole blocks, also behind the end.
     let end = range.end.min(remote.len());

@@ -1,4 +1,4 @@
-//! Another filler in the place of one that has died.
+//! Replacement of fillers that have died.
 //!
 //! The guard has all that a filler needs to answer: the group, the watch, the private mount, and the
 //! [`Ledger`] of reads that wait. It starts the program anew with the arguments of the first filler,
@@ -21,7 +21,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::apart::Surroundings;
 use super::channel::{self, Word};
 
-/// Says to the new process whose child it is: a guard's.
+/// The variable that names the guard to a new filler, by its process number.
 const FILLER: &str = "FORERUN_KERNEL_FILLER";
 /// Deaths that are longer ago do not count.
 const MEMORY: Duration = Duration::from_secs(60);
@@ -47,8 +47,8 @@ pub struct FillerCommand {
 }
 
 impl FillerCommand {
-    /// Writes it to memory that a guard can read when it needs it: nothing of it is to be seen in
-    /// the guard's own command line, by which it could be killed.
+    /// Writes the command to memory that a guard can read when it needs it. The guard's own command
+    /// line must not contain it, since a kill by name would then hit the guard as well.
     pub(super) fn keep(this: Option<&Self>) -> io::Result<OwnedFd> {
         let mut file = File::from(memfd_create("forerun-command", MemfdFlags::CLOEXEC)?);
         let Some(this) = this else {
@@ -70,7 +70,7 @@ impl FillerCommand {
         Ok(file.into())
     }
 
-    /// Reads it back; nothing where there is none.
+    /// Reads the command back; nothing where there is none.
     fn kept(command: BorrowedFd<'_>) -> io::Result<Option<Self>> {
         let mut file = File::from(command.try_clone_to_owned()?);
         file.rewind()?;
@@ -105,13 +105,13 @@ impl FillerCommand {
         })
     }
 
-    /// The pipe with what is secret, and how it is called in the process that is started.
+    /// Returns a pipe with the secret, and its name for the process that is started.
     fn pipe(&self) -> io::Result<Option<(OwnedFd, String)>> {
         if self.secret.is_empty() {
             return Ok(None);
         }
         let (reader, mut writer) = io::pipe()?;
-        // The caller keeps it shorter than what a pipe holds.
+        // The caller keeps it shorter than a pipe's buffer.
         writer.write_all(&self.secret)?;
         let reader = OwnedFd::from(reader);
         fcntl_setfd(&reader, FdFlags::empty())?;
@@ -123,7 +123,7 @@ impl FillerCommand {
 /// The fillers that a guard starts in the place of those that die.
 pub(super) struct Succession {
     command: Option<FillerCommand>,
-    /// Where fillers belong.
+    /// The surroundings of the first filler.
     surroundings: Surroundings,
     deaths: VecDeque<Instant>,
 }
@@ -135,18 +135,18 @@ pub(super) struct Filler {
 }
 
 impl Succession {
-    /// By the command in this memory.
+    /// Reads the command from memory.
     pub fn new(command: BorrowedFd<'_>, surroundings: Surroundings) -> Self {
         Self {
-            // Without a command reads fail, as they would if it could not be started.
+            // Without a command reads fail, as they do when a filler cannot be started.
             command: FillerCommand::kept(command).unwrap_or(None),
             surroundings,
             deaths: VecDeque::new(),
         }
     }
 
-    /// Starts another filler, which holds `descriptors` when this returns. Nothing where there is no
-    /// way to, or fillers die too often.
+    /// Starts another filler, which holds `descriptors` when this returns. Returns nothing where there
+    /// is no command, or fillers die too often.
     pub fn next(&mut self, descriptors: &[BorrowedFd<'_>]) -> Option<Filler> {
         loop {
             let now = Instant::now();
@@ -215,7 +215,7 @@ impl Filler {
         }
     }
 
-    /// Takes what is left of it when it has died.
+    /// Reaps the filler when it has died.
     pub fn bury(&mut self) {
         // It may have closed the channel and live on.
         let _ = self.child.kill();
@@ -226,7 +226,7 @@ impl Filler {
 /// The descriptors that a guard hands to a filler that it has started.
 #[derive(Debug)]
 pub struct Resumed {
-    /// To the guard.
+    /// The channel to the guard.
     pub(super) channel: OwnedFd,
     pub(super) group: OwnedFd,
     pub(super) watch: OwnedFd,
@@ -236,8 +236,8 @@ pub struct Resumed {
     pub(super) guard: u32,
 }
 
-/// Returns what a guard hands to this process, where one has started it in the place of a filler that
-/// died. The guard's socket is standard input, which is `/dev/null` afterwards.
+/// Returns the descriptors from the guard, where a guard has started this process in the place of a
+/// filler that died. The guard's socket is standard input, which is `/dev/null` afterwards.
 ///
 /// # Errors
 /// Those of the socket.

@@ -1,7 +1,7 @@
-//! Finding out that a filesystem has ended: that its last mount is gone, and the last user of it.
+//! Watching for the end of a filesystem: its last mount and its last user are gone.
 //!
-//! A mount that was detached lazily is in no list any more and is still read. inotify(7) tells of the
-//! end itself (IN_UNMOUNT), and a watch keeps nothing alive.
+//! A mount that was detached lazily is in no list any more, but may still be read. inotify(7) reports
+//! the end of the filesystem itself (IN_UNMOUNT), and a watch keeps nothing alive.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -17,17 +17,17 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of nothing yet.
+    /// Returns a watch that is not set yet.
     pub fn new() -> io::Result<Self> {
         let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
         let inotify = inotify::init(flags)?;
         Ok(Self { inotify })
     }
 
-    /// Watches the filesystem that `mount` is of.
+    /// Sets the watch on the filesystem of `mount`.
     pub fn set(&self, mount: &OwnedFd) -> io::Result<()> {
         let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
-        // The end is told in any case; of the rest, this never happens on a read-only filesystem.
+        // IN_UNMOUNT comes in any case; the requested event never happens on a read-only filesystem.
         inotify::add_watch(&self.inotify, path, WatchFlags::DELETE_SELF)?;
         Ok(())
     }
@@ -40,7 +40,7 @@ impl Watch {
     }
 }
 
-/// Lines of `/proc/self/fdinfo` that tell what is watched: nothing, or one.
+/// Returns the line of `/proc/self/fdinfo` that says what is watched, if there is one.
 fn watched(watch: BorrowedFd<'_>) -> io::Result<Option<String>> {
     let path = format!("/proc/self/fdinfo/{}", watch.as_raw_fd());
     let info = std::fs::read_to_string(path)?;
@@ -48,7 +48,7 @@ fn watched(watch: BorrowedFd<'_>) -> io::Result<Option<String>> {
     Ok(lines.find_map(|line| Some(line.strip_prefix("inotify ")?.to_string())))
 }
 
-/// Major and minor number of the filesystem in a line of [`watched`].
+/// Returns major and minor number of the filesystem in a line of [`watched`].
 fn device(line: &str) -> Option<(u32, u32)> {
     let mut words = line.split(' ');
     let number = words.find_map(|word| word.strip_prefix("sdev:"))?;
@@ -68,9 +68,9 @@ impl AsFd for Watch {
     }
 }
 
-/// Returns whether a watch was never set: what it was to be set on was not made, and is not going to be.
+/// Returns whether a watch was never set: its filesystem was not made, and is not going to be.
 pub fn is_of_nothing(watch: BorrowedFd<'_>) -> io::Result<bool> {
-    // The end, when it came, is still to be read.
+    // A watch whose filesystem has ended has no line either, but its event is still there.
     Ok(watched(watch)?.is_none() && !has_ended(watch)?)
 }
 
@@ -100,7 +100,7 @@ mod tests {
             rustix::fs::minor(stat.st_dev),
         );
         assert_eq!(watch.device().unwrap(), expected);
-        // As the end of a filesystem, an event that stays, and a watch that does not.
+        // As at the end of a filesystem, the event stays and the watch does not.
         drop(dir);
         assert!(!is_of_nothing(watch.as_fd()).unwrap());
     }

@@ -186,7 +186,7 @@ impl Report {
         self.findings.iter().filter(of_class)
     }
 
-    /// Returns whether a crash may leave the volume so: nothing contradicts itself, and clusters are lost,
+    /// Checks that a crash may leave the volume so: nothing contradicts itself, and clusters are lost,
     /// on no chain or behind the end of one, and name entries are left over only while VolumeDirty
     /// says that they may be.
     ///
@@ -212,7 +212,7 @@ impl Report {
         }
     }
 
-    /// Returns whether the volume may be so once its driver has opened it after a crash and synced: as
+    /// Checks that the volume may be so once its driver has opened it after a crash and synced: as
     /// [`after_crash`](Self::after_crash), and without name entries left over.
     ///
     /// # Errors

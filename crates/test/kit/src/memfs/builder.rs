@@ -55,7 +55,7 @@ impl MemFsBuilder {
         self
     }
 
-    /// Returns whether extents are clamped to the range asked for (as at first) or reach past it.
+    /// Sets whether extents are clamped to the range asked for (as at first) or reach past it.
     pub const fn clamp_extents(&mut self, clamp: bool) -> &mut Self {
         self.clamp = clamp;
         self

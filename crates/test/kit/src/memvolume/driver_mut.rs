@@ -47,7 +47,7 @@ impl MemVolume {
 }
 
 impl State {
-    /// Returns whether the node is of the kind that is to be removed, and empty.
+    /// Checks that the node is of the kind that is to be removed, and empty.
     fn can_go(&self, id: u64, directory: bool) -> Result<()> {
         let node = self.node(NodeId(id))?;
         match (node.is_dir(), directory) {

@@ -16,7 +16,7 @@ use super::model::{Id, Model, Node, Promise};
 use super::{Found, FoundNode};
 
 impl Model {
-    /// Returns whether a crash may show `found` once `begun` operations had begun and `acknowledged` of
+    /// Checks that a crash may show `found` once `begun` operations had begun and `acknowledged` of
     /// them had returned.
     ///
     /// # Errors

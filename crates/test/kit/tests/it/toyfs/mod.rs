@@ -76,7 +76,7 @@ pub fn format(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether a whole record is there: what can be said without the driver.
+/// Checks that a whole record is there, which is all that can be said without the driver.
 pub fn check(device: &dyn forerun_io::ReadAt) -> std::result::Result<(), String> {
     newest(device)
         .map(|_| ())

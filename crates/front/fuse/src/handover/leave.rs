@@ -46,7 +46,7 @@ impl Giver {
         served.ok_or(HandoverError::Ended)
     }
 
-    /// Returns whether another process could serve the mount if this one died.
+    /// Checks that another process could serve the mount if this one died.
     ///
     /// # Errors
     /// Why not.
@@ -65,7 +65,7 @@ impl Giver {
         }
     }
 
-    /// Returns whether another process could take over from this one now, as far as can be told.
+    /// Checks that another process could take over from this one now, as far as this one can tell.
     ///
     /// # Errors
     /// Why not.

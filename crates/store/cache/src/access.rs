@@ -1,7 +1,8 @@
-//! Which chunks a run of a program touches first, recorded once and fetched ahead the next time.
+//! Access lists: the order in which a program first touches chunks, recorded in one run and prefetched
+//! in the next.
 //!
-//! A list is a text: a line that says what it is, the image and its chunk size, and then the chunks in
-//! the order of their first touch, one number or one ascending run `first-last` a line.
+//! A list is a text: a header line, the image and its chunk size, and then the chunks in the order of
+//! their first touch, one number or one ascending run `first-last` a line.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -20,21 +21,21 @@ const LIMIT: usize = 64 << 20;
 pub struct AccessList {
     /// The identity of the image.
     pub identity: String,
-    /// Chunk size that the numbers mean.
+    /// Chunk size, in which the numbers count.
     pub chunk_size: u32,
     runs: Vec<Range<u64>>,
 }
 
 impl AccessList {
-    /// Runs of chunks, in order of first touch. They may lie behind the end of the image, if the list
-    /// was made for another version.
+    /// Returns runs of chunks, in order of first touch. They may lie behind the end of the image, if the
+    /// list was made for another version.
     #[must_use]
     pub fn runs(&self) -> &[Range<u64>] {
         &self.runs
     }
 
-    /// The runs for an image, which may be another version than was recorded or have other chunks:
-    /// the bytes are the same ones, what lies behind the end is left out.
+    /// Returns the runs for an image, which may be another version than was recorded or have other
+    /// chunks. They cover the same bytes, up to the end of the image.
     #[must_use]
     pub fn runs_for(&self, geometry: &Geometry) -> Vec<Range<u64>> {
         let size = u64::from(self.chunk_size);
@@ -47,13 +48,13 @@ impl AccessList {
             .collect()
     }
 
-    /// Number of chunks.
+    /// Returns the number of chunks.
     #[must_use]
     pub fn chunks(&self) -> u64 {
         runs::total(&self.runs)
     }
 
-    /// The list as text.
+    /// Returns the list as text.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = format!(
@@ -125,7 +126,8 @@ fn parse_run(line: &str) -> Option<Range<u64>> {
     (first <= last).then_some(first..last + 1)
 }
 
-/// Notes which chunks are touched, in order. A chunk that was touched before costs one look at a bitmap.
+/// A recorder of the chunks that are touched, in order. A chunk that was touched before costs one look
+/// at a bitmap.
 #[derive(Debug)]
 pub struct AccessRecorder {
     identity: String,
@@ -135,7 +137,7 @@ pub struct AccessRecorder {
 }
 
 impl AccessRecorder {
-    /// Nothing touched yet.
+    /// Makes a recorder without any chunk.
     #[must_use]
     pub fn new(identity: &str, geometry: Geometry) -> Self {
         Self {
@@ -146,7 +148,7 @@ impl AccessRecorder {
         }
     }
 
-    /// The bytes of `range` are wanted.
+    /// Records the chunks of the bytes in `range`.
     pub fn touch(&self, range: &Range<u64>) {
         let chunks = self.geometry.chunks_of(range);
         if self.touched.all(chunks.clone()) {

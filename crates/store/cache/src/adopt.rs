@@ -1,10 +1,10 @@
-//! Chunks that need no fetching: those that are in the cache already, of this image or another, and
-//! those of zeros.
+//! Chunks that need no fetching: chunks of zeros, and chunks that the cache already has, of this image
+//! or another.
 //!
-//! The records of all blobs name their chunks by the first bytes of their digests. They are read into
-//! an index when chunks are first looked for in it, bounded, the blobs used last first. A chunk is
-//! copied inside the kernel, which shares the blocks on disk where the filesystem can, and then read
-//! back and verified like one that came from elsewhere: neither index nor records are believed.
+//! The records of all blobs name their chunks by the first bytes of their digests. The first lookup
+//! reads them into an index of bounded size, most recently used blobs first. A chunk is copied inside
+//! the kernel, which shares the blocks on disk where the filesystem can. Then it is read back and
+//! verified like a fetched one: neither index nor records are trusted.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,12 +26,12 @@ use crate::{CacheError, Digest, Result, runs};
 
 /// Most chunks in the index: those of 32 GiB with chunks of 64 KiB, some 25 MiB of memory.
 const ENTRIES: usize = 1 << 19;
-/// Most records looked at for it.
+/// Most records that are read to build the index.
 const LOOKED_AT: u64 = 8 << 20;
-/// After this long, others may have stored enough to look again.
+/// Age at which an index is rebuilt, since other processes may have stored chunks.
 const STALE: Duration = Duration::from_secs(60);
 
-/// Where chunks of one size are in other blobs.
+/// Places of chunks in other blobs, by chunk size.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     sizes: HashMap<u32, OfSize>,
@@ -54,8 +54,8 @@ impl Index {
 }
 
 impl CachedBlob {
-    /// Takes what it can of `chunks` from where they are already, and what is all zeros from nowhere. To be
-    /// called for claimed chunks, before they are fetched. Gives the chunks that are here now; none
+    /// Copies chunks of `chunks` that other blobs have, and takes chunks of zeros without a copy. To be
+    /// called for claimed chunks, before they are fetched. Returns the chunks that are here now; none
     /// where there is no table.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl CachedBlob {
         let mut files = HashMap::new();
         for ((chunk, digest), place) in wanted.iter().zip(self.places(&wanted)) {
             let copied = match place {
-                // Nothing was ever written there, or what follows finds out.
+                // The data file has a hole there, unless it was written before: the check finds out.
                 _ if *digest == zeros => true,
                 Some((dir, at)) => {
                     let file = files.entry(dir).or_insert_with_key(|dir| open_data(dir));
@@ -98,7 +98,7 @@ impl CachedBlob {
         Ok(adopted)
     }
 
-    /// The chunk was put into the data file, perhaps.
+    /// Takes the chunk as stored if the data file has its bytes. Returns whether it has.
     fn take_if_right(&self, chunk: u64, digest: &Digest) -> Result<bool> {
         let failed = CacheError::io("read", &self.files.dir);
         if self.stored_digest(chunk).map_err(&failed)? != *digest {
@@ -112,7 +112,7 @@ impl CachedBlob {
         Ok(true)
     }
 
-    /// Where else the chunks are.
+    /// Looks up the chunks in the index: the directory of the other blob and the chunk's number there.
     fn places(&self, wanted: &[(u64, Digest)]) -> Vec<Option<(PathBuf, u64)>> {
         let size = self.geometry().chunk_size();
         let mut index = self
@@ -135,8 +135,8 @@ impl CachedBlob {
         wanted.iter().map(|(_, digest)| place(digest)).collect()
     }
 
-    /// Copies a chunk of another data file to where it belongs here. False where that fails: then it
-    /// is fetched instead.
+    /// Copies a chunk of another data file to its place in this one. Returns false where that fails:
+    /// then it is fetched instead.
     fn copy(&self, from: &File, at: u64, chunk: u64) -> bool {
         let place = self.geometry().bytes_of(&(chunk..chunk + 1));
         let mut from_offset = at.saturating_mul(self.geometry().size());
@@ -148,7 +148,7 @@ impl CachedBlob {
                 // The other image ends here; zeros may be right.
                 Ok(0) => break,
                 Ok(_) => {}
-                // Some filesystems cannot; both offsets are where they were.
+                // Some filesystems cannot; the offsets are at the end of the last copy.
                 Err(_) => return self.copy_through_memory(from, from_offset, to_offset..place.end),
             }
         }
@@ -214,7 +214,7 @@ fn open_data(dir: &Path) -> Option<File> {
     open_existing(&dir.join("data")).ok()
 }
 
-/// The digest of a chunk of zeros.
+/// Returns the digest of a chunk of zeros.
 fn zero_digest(geometry: &Geometry) -> Digest {
     padded_digest(geometry, &[])
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forerun_io::{saturating_usize, u64_from};
 
-/// Bits that only ever cost a load to look at.
+/// A bitmap of atomic words: reading a bit costs one load.
 #[derive(Debug)]
 pub(crate) struct Bitmap {
     words: Box<[AtomicU64]>,
@@ -13,7 +13,7 @@ pub(crate) struct Bitmap {
 }
 
 impl Bitmap {
-    /// `len` bits, none set.
+    /// Makes `len` bits, none set.
     pub(crate) fn new(len: u64) -> Self {
         let words = saturating_usize(len.div_ceil(64));
         Self {
@@ -22,7 +22,7 @@ impl Bitmap {
         }
     }
 
-    /// Number of bits.
+    /// Returns the number of bits.
     pub(crate) const fn len(&self) -> u64 {
         self.len
     }
@@ -56,7 +56,7 @@ impl Bitmap {
         true
     }
 
-    /// Sets the bit and says whether it was not set before.
+    /// Sets the bit. Returns whether it was clear before.
     pub(crate) fn set(&self, bit: u64) -> bool {
         let word = self.words.get(saturating_usize(bit / 64));
         bit < self.len
@@ -83,19 +83,19 @@ impl Bitmap {
         }
     }
 
-    /// Clears the bit and says whether it was set.
+    /// Clears the bit. Returns whether it was set before.
     pub(crate) fn clear(&self, bit: u64) -> bool {
         let word = self.words.get(saturating_usize(bit / 64));
         word.is_some_and(|word| word.fetch_and(!mask(bit), Ordering::AcqRel) & mask(bit) != 0)
     }
 
-    /// Bits that are set.
+    /// Counts the bits that are set.
     pub(crate) fn count(&self) -> u64 {
         let ones = |word: &AtomicU64| u64::from(word.load(Ordering::Acquire).count_ones());
         self.words.iter().map(ones).sum()
     }
 
-    /// The runs inside `range` of bits that are as `wanted`.
+    /// Returns the runs inside `range` of bits that equal `wanted`.
     pub(crate) fn runs(&self, range: Range<u64>, wanted: bool) -> Vec<Range<u64>> {
         let mut runs = Vec::new();
         let mut bit = range.start;

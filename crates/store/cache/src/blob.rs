@@ -18,7 +18,7 @@ use crate::info::Info;
 use crate::opening::{BlobFiles, discard};
 use crate::{CacheError, Result, VerifiedTable};
 
-/// Longest pause between two looks at what another process does.
+/// Longest pause between two polls for a chunk of another process.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// The outcome of a wait for a chunk that another caller has claimed.
@@ -32,7 +32,7 @@ pub enum Waited {
     TimedOut,
 }
 
-/// One image: its chunks that are here, and the means to add others. Dropped, it is flushed.
+/// One image: the chunks that are here, with methods to add others. It is flushed when dropped.
 #[derive(Debug)]
 pub struct CachedBlob {
     pub(crate) files: BlobFiles,
@@ -42,16 +42,16 @@ pub struct CachedBlob {
     pub(crate) present: Bitmap,
     /// Chunks that the state is known to have.
     pub(crate) durable: Bitmap,
-    /// Chunks that are not present: never less than the bitmap shows.
+    /// Number of chunks that are not present: never less than the bitmap shows.
     pub(crate) missing: AtomicU64,
     /// Chunks that this process has verified.
     pub(crate) checked: Bitmap,
-    /// Chunks that it has not: never less than the bitmap shows.
+    /// Number of chunks that it has not verified: never less than the bitmap shows.
     pub(crate) unchecked: AtomicU64,
-    /// Chunks that were found altered.
+    /// Number of chunks that were found altered.
     pub(crate) altered: AtomicU64,
     pub(crate) verified_whole: AtomicBool,
-    /// Chunks that are present and to be made durable.
+    /// Chunks that are present and not yet durable.
     pub(crate) pending: Mutex<Vec<Range<u64>>>,
     /// One flush at a time.
     pub(crate) flushing: Mutex<()>,
@@ -75,7 +75,7 @@ impl CachedBlob {
         }
         let whole = table.is_none() && files.whole().is_some();
         let present = Bitmap::new(geometry.chunks());
-        // Chunks without a table were never verified: each is compared with what was recorded of it.
+        // Without a table, chunks were never verified: each is compared with its record.
         if (table.is_some() || whole) && !cache.options.recheck {
             present.copy_from(&durable);
         }
@@ -115,31 +115,31 @@ impl CachedBlob {
         &self.files.info.identity
     }
 
-    /// Its length and chunks.
+    /// Returns its length and chunks.
     #[must_use]
     pub const fn geometry(&self) -> Geometry {
         self.files.info.geometry
     }
 
-    /// The digests of its chunks.
+    /// Returns the digests of its chunks.
     #[must_use]
     pub const fn table(&self) -> Option<&Arc<VerifiedTable>> {
         self.table.as_ref()
     }
 
-    /// Returns whether what is read was verified: each chunk by the table, or all of them together.
+    /// Returns whether its bytes were verified: each chunk by the table, or all of them together.
     #[must_use]
     pub fn is_verified(&self) -> bool {
         self.table.is_some() || self.verified_whole.load(Ordering::Acquire)
     }
 
-    /// Returns whether all chunks are here; then no reader will ever find one missing.
+    /// Returns whether all chunks are here; then no reader finds one missing.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.missing.load(Ordering::Acquire) == 0
     }
 
-    /// Bytes that are here, for progress; the last chunk counts as a full one.
+    /// Returns the number of bytes that are here, for progress; the last chunk counts as a full one.
     #[must_use]
     pub fn local_bytes(&self) -> u64 {
         let geometry = self.geometry();
@@ -147,23 +147,23 @@ impl CachedBlob {
         chunks.saturating_mul(geometry.size()).min(geometry.len())
     }
 
-    /// The sparse file of the image's bytes. It must not be written, and it has only the chunks that are
-    /// present. Its reader gets what the disk returns: chunks are verified by
-    /// [`read_if_present`](Self::read_if_present) and [`check_rest`](Self::check_rest).
+    /// Returns the sparse file of the image's bytes. It must not be written, and it has only the chunks
+    /// that are present. Reads of it are not verified: [`read_if_present`](Self::read_if_present) and
+    /// [`check_rest`](Self::check_rest) verify chunks.
     #[must_use]
     pub const fn data_file(&self) -> &File {
         &self.files.data
     }
 
-    /// Memory that this takes, the table aside.
+    /// Returns the memory that this takes, in bytes, without the table.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.present.bytes() + self.durable.bytes() + self.checked.bytes()
     }
 
-    /// Fills `out` from `offset` on if all of it is here, and says whether it was. For chunks that
-    /// this process has verified that costs one look at a bitmap and one `pread`. Others are verified
-    /// first; one that was altered is dropped and not here.
+    /// Fills `out` from `offset` on if all of it is here, and returns whether it was. For chunks that
+    /// this process has verified, that costs one look at a bitmap and one `pread`. Others are verified
+    /// first; an altered chunk is dropped and counts as missing.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] past the end; what the disk reports.
@@ -215,7 +215,7 @@ impl CachedBlob {
             .holder()
             .and_then(|holder| self.files.claims.release(mine, holder.id()));
         if let Err(error) = released {
-            // Others see it as claimed until this process ends, and fetch it after their time limit.
+            // Other processes see it as claimed until this one ends, and fetch it after their time limit.
             tracing::warn!(%error, "a claim could not be taken back");
         }
         self.wake();
@@ -232,7 +232,7 @@ impl CachedBlob {
         if self.files.claims.is_held(chunk, self.cache.holder()?)? {
             return Ok(Waited::TimedOut);
         }
-        // Stored and given back between the two looks?
+        // It may have been stored and released between the two checks.
         match self.is_present(chunk)? {
             true => Ok(Waited::Present),
             false => Ok(Waited::Free),
@@ -264,7 +264,7 @@ impl CachedBlob {
         }
     }
 
-    /// Something arrived or was given up.
+    /// Wakes the threads in [`wait`](Self::wait): a chunk arrived, or a claim was released.
     pub(crate) fn wake(&self) {
         *self.arrivals() += 1;
         self.arrived.notify_all();
@@ -274,13 +274,13 @@ impl CachedBlob {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes the blob from the cache if it is temporary and no other process uses it. What has it open
-    /// goes on reading it.
+    /// Removes the blob from the cache if it is temporary and no other process uses it. Open descriptors
+    /// of its data stay readable.
     pub fn remove_temporary(&self) {
         if !self.files.temporary {
             return;
         }
-        // The descriptor has the lock that others share, and makes it exclusive.
+        // The descriptor holds the shared lock, which now becomes exclusive.
         let path = self.files.dir.join("use");
         if self.files.in_use.try_lock().is_err() || !is_still(&self.files.in_use, &path) {
             return;
@@ -290,7 +290,7 @@ impl CachedBlob {
         }
     }
 
-    /// Notes that the blob was used just now.
+    /// Sets the time of last use to now.
     pub(crate) fn touch(&self) {
         if let Err(error) = self.files.in_use.set_modified(SystemTime::now()) {
             tracing::debug!(%error, "the time of last use could not be noted");

@@ -15,24 +15,26 @@ use crate::info::Info;
 use crate::layout::Layout;
 use crate::{CacheError, Result, VerifiedTable, opening};
 
-/// How a cache behaves.
+/// Options of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheOptions {
-    /// Bytes on disk, as allocated, that the cache may take. What is in use is not evicted even if it
-    /// alone takes more: of an image in use no chunks are given up.
+    /// Bytes on disk, as allocated, that the cache may take. Images in use are not evicted, not even in
+    /// part, and may take more.
     pub limit_bytes: u64,
     /// Bytes that have to stay free on the disk: the cache takes less where they would not. 0 for a cache
     /// that may fill it.
     pub keep_free: u64,
-    /// Hash every chunk again when a process first reads it, instead of trusting what the state says
-    /// was verified and synced. Catches disks that lie; costs one read and one hash of each chunk.
+    /// Whether the state is ignored when a blob is opened: every chunk is hashed again before it counts as
+    /// present. Catches disks that lie; costs one read and one hash of each chunk.
     pub recheck: bool,
-    /// Serve what the state says was verified without hashing it at its first use in this process.
+    /// Whether chunks that the state calls verified are served without being hashed at their first use in
+    /// this process.
     pub trust: bool,
     /// Stored bytes that make the cache sync without waiting for [`flush_after`](Self::flush_after).
     pub flush_bytes: u64,
-    /// How long stored chunks may wait to be made durable. A kill does not lose them, a power cut may.
+    /// How long stored chunks may wait until they are made durable. A kill does not lose them, a power cut
+    /// may.
     pub flush_after: Duration,
 }
 
@@ -50,7 +52,7 @@ impl Default for CacheOptions {
 }
 
 impl CacheOptions {
-    /// The defaults with a limit.
+    /// Returns the defaults with a limit.
     #[must_use]
     pub fn with_limit(limit_bytes: u64) -> Self {
         Self {
@@ -60,7 +62,7 @@ impl CacheOptions {
     }
 }
 
-/// Which blob, and what is known of it.
+/// The identity and properties of a blob to open.
 #[derive(Clone, Debug)]
 pub struct BlobSpec {
     /// The name of exactly these bytes: the root of their table, their digest, or address and version.
@@ -69,11 +71,11 @@ pub struct BlobSpec {
     pub len: u64,
     /// Chunk size; that of the table where there is one.
     pub chunk_size: u32,
-    /// The digests of the chunks. Without, chunks are taken as they come.
+    /// The digests of the chunks. Without a table, chunks are stored unverified.
     pub table: Option<Arc<VerifiedTable>>,
     /// A name for people, shown in lists.
     pub label: String,
-    /// Whether it is of no use once it is closed, because nothing can tell later what its bytes are of.
+    /// Whether it is removed once it is closed, because nothing can identify its bytes later.
     pub temporary: bool,
 }
 
@@ -116,20 +118,20 @@ impl Cache {
         Ok(Self { inner })
     }
 
-    /// How it behaves.
+    /// Returns the options.
     #[must_use]
     pub fn options(&self) -> &CacheOptions {
         &self.inner.options
     }
 
-    /// Where things are.
+    /// Returns the places inside the directory.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.inner.layout
     }
 
-    /// The blob of `spec`, made if it is not there. It is in use, and so kept, until the last handle
-    /// is dropped. Asking twice gives the same one.
+    /// Opens the blob of `spec`, or makes it. It is in use, and so kept, until the last handle is dropped.
+    /// A second call returns the same blob.
     ///
     /// # Errors
     /// [`CacheError::Spec`] and [`CacheError::Geometry`] for a `spec` that cannot be;
@@ -148,7 +150,7 @@ impl Cache {
         let root = spec.table.as_ref().map(|table| table.root());
         let info = Info::new(&spec.identity, &spec.label, geometry, root)?;
         let dir = self.inner.layout.blob(&info.identity);
-        // Kept locked, so that no blob is opened twice.
+        // The lock is held throughout, so that no blob is opened twice.
         let mut open = self.inner.open_blobs();
         open.retain(|_, blob| blob.strong_count() > 0);
         if let Some(blob) = open.get(&dir).and_then(Weak::upgrade) {
@@ -176,18 +178,18 @@ impl Cache {
 }
 
 impl Inner {
-    /// Blobs that this process has open.
+    /// Counts the blobs that this process has open.
     fn open_blobs(&self) -> MutexGuard<'_, HashMap<PathBuf, Weak<CachedBlob>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Handles on them.
+    /// Returns handles on the open blobs.
     pub(crate) fn handles(&self) -> Vec<Arc<CachedBlob>> {
         let open = self.open_blobs();
         open.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// The open blob in that directory.
+    /// Returns the open blob in that directory.
     pub(crate) fn handle(&self, dir: &Path) -> Option<Arc<CachedBlob>> {
         self.open_blobs().get(dir).and_then(Weak::upgrade)
     }
@@ -199,7 +201,7 @@ impl Inner {
         results.into_iter().collect()
     }
 
-    /// This process as a holder of claims.
+    /// Returns this process as a holder of claims.
     pub(crate) fn holder(&self) -> Result<&Holder> {
         let _one_at_a_time = self
             .making_holder
@@ -212,7 +214,7 @@ impl Inner {
         Ok(self.holder.get_or_init(|| holder))
     }
 
-    /// Returns whether so much was stored since the last look at the limit that another one is due.
+    /// Returns whether enough was stored since the last collection that another one is due.
     pub(crate) fn gc_is_due(&self) -> bool {
         let limit = self.options.limit_bytes;
         let is_limited = limit < u64::MAX || self.options.keep_free > 0;

@@ -1,4 +1,4 @@
-//! Hashing again what is kept, and dropping what is wrong.
+//! Checks of the stored chunks: hashes all of them again and drops the wrong ones.
 
 use std::fs;
 use std::io;
@@ -31,13 +31,13 @@ pub struct CheckReport {
     pub label: String,
     /// Chunks that were hashed.
     pub checked: u64,
-    /// Of these, chunks of which only what was recorded is known, because there is no table or the
-    /// part of it is not here.
+    /// Of these, chunks that could only be compared with their records, because there is no table or
+    /// the part of it is not here.
     pub unverified: u64,
     /// Chunks that were wrong, and were dropped.
     pub wrong: Vec<Range<u64>>,
-    /// Whether it was in use. Another process that uses it goes on to serve what it has taken for
-    /// right: mount again where something was wrong.
+    /// Whether it was in use. Another process that uses it continues to serve wrong chunks that it has
+    /// verified earlier: mount again where something was wrong.
     pub in_use: bool,
 }
 
@@ -49,7 +49,7 @@ enum Verdict {
     Wrong,
 }
 
-/// A chunk table of which only the local part is to be had.
+/// A source without the chunk table: only its local part can be used.
 struct NoSource(u64);
 
 impl ReadAt for NoSource {
@@ -66,8 +66,8 @@ impl ReadAt for NoSource {
 }
 
 impl Cache {
-    /// Hashes every chunk of every blob and drops those that are wrong; `seen` gets the report of each
-    /// blob as it is done.
+    /// Hashes every chunk of every blob and drops the wrong ones; `seen` gets the report of each blob as
+    /// soon as it is done.
     ///
     /// # Errors
     /// [`CacheError::Io`] where the directory cannot be read or what is wrong cannot be dropped.
@@ -118,7 +118,7 @@ impl CachedBlob {
             self.drop_wrong(std::slice::from_ref(&all))?;
             return Err(CacheError::WrongWhole { expected, found });
         }
-        // The state must not come after what says that all of it can be trusted.
+        // The state must be durable before the file that says that all of it can be trusted.
         self.flush()?;
         store::replace(
             &self.files.dir.join("whole"),
@@ -208,7 +208,7 @@ impl CachedBlob {
     fn verdict(&self, chunk: u64, record: Option<Record>) -> io::Result<Verdict> {
         let found = match self.stored_digest(chunk) {
             Ok(found) => found,
-            // A disk that cannot read it back has lost it.
+            // A disk that cannot read the chunk has lost it.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
                 return Ok(Verdict::Wrong);
             }
@@ -231,16 +231,16 @@ impl CachedBlob {
         })
     }
 
-    /// Gives up chunks that are wrong, durably, so that they are fetched again.
+    /// Drops wrong chunks, durably, so that they are fetched again.
     fn drop_wrong(&self, wrong: &[Range<u64>]) -> Result<()> {
         let _no_flush_meanwhile = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         self.drop_chunks(wrong)
     }
 
-    /// As [`drop_wrong`](Self::drop_wrong), by a caller that keeps flushes out.
+    /// As [`drop_wrong`](Self::drop_wrong), for a caller that holds the lock that keeps flushes out.
     pub(crate) fn drop_chunks(&self, wrong: &[Range<u64>]) -> Result<()> {
         let failed = CacheError::io("write", &self.files.dir);
-        // What was verified as a whole is not the same whole once chunks were fetched again.
+        // The verdict on the whole does not hold for chunks that are fetched again.
         self.verified_whole.store(false, Ordering::Release);
         match fs::remove_file(self.files.dir.join("whole")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),

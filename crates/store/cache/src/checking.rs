@@ -1,9 +1,9 @@
-//! Chunks that an earlier process has stored are verified when this one first reads them.
+//! Verifies chunks that an earlier process has stored when this one first reads them.
 //!
-//! The state says which chunks were verified and synced. It does not say what became of the file
-//! since: a disk may return other bytes, and another program may have written to it. So a chunk is
-//! hashed at its first use in each process, and its bytes are served from the buffer that was hashed.
-//! A chunk that differs is dropped and counted, and then it is missing like any other.
+//! The state says which chunks were verified and synced. The file may have changed since: a disk may
+//! return other bytes, and another program may have written to it. So a chunk is hashed at its first
+//! use in each process, and its bytes are served from the buffer that was hashed. A chunk that differs
+//! is dropped and counted, and then it is missing like any other.
 //!
 //! Later reads of the same chunk are not hashed again: they come from the page cache, or cost one `pread`.
 
@@ -22,8 +22,8 @@ use crate::table::padded_digest;
 use crate::{CacheError, Result, cores};
 
 impl CachedBlob {
-    /// Returns whether this process has verified every chunk, or was told to trust them, so that none will be
-    /// dropped by a reader.
+    /// Returns whether this process has verified every chunk, or was told to trust them, so that no read
+    /// drops one.
     #[must_use]
     pub fn is_checked(&self) -> bool {
         self.unchecked.load(Ordering::Acquire) == 0
@@ -35,14 +35,13 @@ impl CachedBlob {
         self.is_checked() || self.checked.all(chunks)
     }
 
-    /// Number of chunks that were found altered and dropped since the blob was opened.
+    /// Counts the chunks that were found altered and dropped since the blob was opened.
     #[must_use]
     pub fn altered_chunks(&self) -> u64 {
         self.altered.load(Ordering::Relaxed)
     }
 
-    /// Verifies the chunks that are present and not verified yet, on all cores. Those that were altered
-    /// are dropped.
+    /// Verifies the chunks that are present and not verified yet, on all cores. Drops altered ones.
     ///
     /// # Errors
     /// [`CacheError::Io`] where the cache cannot be read; [`CacheError::Table`] where the table cannot
@@ -62,8 +61,8 @@ impl CachedBlob {
         done.map_err(CacheError::io("read", &self.files.dir))
     }
 
-    /// Fills `out` from `offset` on; all of its chunks are present. Verifies those that were not, and
-    /// returns false where one was altered.
+    /// Fills `out` from `offset` on; all of its chunks are present. Verifies chunks that were not verified
+    /// before, and returns false where one was altered.
     pub(crate) fn read_checking(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
         let geometry = self.geometry();
         let end = offset.saturating_add(u64_from(out.len()));
@@ -73,9 +72,9 @@ impl CachedBlob {
             true => Vec::new(),
             false => self.checked.runs(chunks, false),
         };
-        // In one request: the kernel reads as far ahead as requests are long.
+        // In one request, since the kernel's readahead follows the length of requests.
         match self.files.data.read_exact_at(out, offset) {
-            // Which chunk it was is found below.
+            // The loop below finds out which chunk it was.
             Err(error) if is_lost(&error) && !unchecked.is_empty() => {}
             read => read?,
         }
@@ -90,7 +89,7 @@ impl CachedBlob {
                     self.note_checked(chunk);
                     true
                 }
-                // A part of it, or something else than it should be.
+                // Only a part of the chunk is wanted, or it is wrong.
                 false => self.read_checked(chunk, wanted.start - place.start, slot)?,
             };
             if !is_right {
@@ -123,7 +122,7 @@ impl CachedBlob {
         Ok(true)
     }
 
-    /// Compares a chunk with its digest; without a table with what was recorded of it.
+    /// Compares a chunk with its digest or, without a table, with its record.
     fn is_right(&self, chunk: u64, bytes: &[u8]) -> io::Result<bool> {
         let found = padded_digest(&self.geometry(), bytes);
         let Some(table) = &self.table else {
@@ -139,14 +138,14 @@ impl CachedBlob {
         }
     }
 
-    /// The chunk was verified by this process.
+    /// Records that this process has verified the chunk.
     pub(crate) fn note_checked(&self, chunk: u64) {
         if self.checked.set(chunk) {
             self.unchecked.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
-    /// The chunk must be verified again before it is served.
+    /// Records that the chunk must be verified again before it is served.
     pub(crate) fn note_unchecked(&self, chunk: u64) {
         // Before the bit, so that the number is never too low.
         self.unchecked.fetch_add(1, Ordering::AcqRel);
@@ -155,7 +154,7 @@ impl CachedBlob {
         }
     }
 
-    /// Drops a chunk that is not what was stored, unless another thread has dropped it meanwhile.
+    /// Drops an altered chunk, unless another thread has dropped or verified it meanwhile.
     fn drop_altered(&self, chunk: u64) -> io::Result<()> {
         let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.present.get(chunk) || self.checked.get(chunk) {
@@ -173,7 +172,7 @@ impl CachedBlob {
     }
 }
 
-/// Returns whether the bytes are gone for good, so that fetching them again is the way to have them.
+/// Returns whether the bytes are gone for good and have to be fetched again.
 fn is_lost(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof
         || error.raw_os_error() == Some(Errno::IO.raw_os_error())

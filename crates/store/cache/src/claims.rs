@@ -3,15 +3,15 @@
 //! The protocol, for each blob:
 //! 1. A process that wants missing chunks locks `claims`, reads it, leaves out what living holders have
 //!    claimed and what `records` shows to have come meanwhile, adds its own claims, and unlocks.
-//! 2. It fetches and stores what it claimed: data, then records. Then it takes the claims back.
+//! 2. It fetches and stores the claimed chunks: data, then records. Then it removes its claims.
 //! 3. A process that wants chunks that others have claimed polls `records`. If the claims go before the
 //!    chunks are there, it claims them itself.
 //!
 //! A holder is alive for as long as it holds the lock on its file in `holders`, which the kernel drops
 //! when it dies, however it dies. Claims of dead holders do not count; the next claim removes them.
 //!
-//! Claims save work and nothing depends on them: where the file is damaged, full, or locked for too
-//! long, chunks are fetched twice.
+//! Claims only save work. Where the file is damaged, full, or locked for too long, chunks are fetched
+//! twice.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -97,7 +97,7 @@ impl Claims {
         Ok(taken)
     }
 
-    /// Takes claims back.
+    /// Removes claims.
     pub(crate) fn release(&self, mine: &[Range<u64>], holder: u64) -> Result<()> {
         if mine.is_empty() {
             return Ok(());
@@ -113,8 +113,8 @@ impl Claims {
         self.write(&entries, &guard)
     }
 
-    /// Returns whether a process that is alive has claimed the chunk. Reads without the lock: a
-    /// caller that sees a file half written may be wrong about a claim, and finds out when it claims.
+    /// Returns whether a living process has claimed the chunk. Reads without the lock, so the file may be
+    /// half written and the result wrong; the caller finds out when it claims.
     pub(crate) fn is_held(&self, chunk: u64, holder: &Holder) -> Result<bool> {
         let entries = self.read()?;
         let mut covering = entries.iter().filter(|entry| entry.run.contains(&chunk));
@@ -122,7 +122,7 @@ impl Claims {
     }
 
     fn read(&self) -> Result<Vec<Entry>> {
-        // Mostly there are few.
+        // There are rarely more claims than this holds.
         let mut bytes = vec![0; ENTRY * 128];
         let failed = CacheError::io("read", self.lock.path());
         let mut got = read_up_to(self.lock.file(), &mut bytes, 0).map_err(&failed)?;
@@ -169,7 +169,7 @@ fn decode(bytes: &[u8; ENTRY]) -> Option<Entry> {
     })
 }
 
-/// Makes the checks of entries right, so that a fuzzer gets past them.
+/// Corrects the check words of entries, so that a fuzzer gets past them.
 pub(crate) fn seal(bytes: &mut [u8]) {
     for entry in bytes.as_chunks_mut::<ENTRY>().0 {
         let fields = entry.as_chunks::<8>().0;
@@ -196,20 +196,20 @@ impl Claim {
         Self { blob, taken }
     }
 
-    /// Chunks to fetch, in ascending order if they were asked for so.
+    /// Returns the chunks to fetch, in ascending order if the wanted ranges were.
     #[must_use]
     pub fn mine(&self) -> &[Range<u64>] {
         &self.taken.mine
     }
 
-    /// Chunks that others fetch: wait for them with [`CachedBlob::wait`]. What was asked for and is in
-    /// neither list is there.
+    /// Returns the chunks that others fetch: wait for them with [`CachedBlob::wait`]. Wanted chunks in
+    /// neither list are present.
     #[must_use]
     pub fn busy(&self) -> &[Range<u64>] {
         &self.taken.busy
     }
 
-    /// The blob.
+    /// Returns the blob.
     #[must_use]
     pub const fn blob(&self) -> &Arc<CachedBlob> {
         &self.blob

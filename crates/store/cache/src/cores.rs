@@ -1,4 +1,4 @@
-//! Work on many chunks, on as many cores as memory allows.
+//! Runs work on many chunks in parallel, on as many cores as memory allows.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use forerun_io::MemoryLimit;
 const THREADS: usize = 16;
 
 /// Calls `work` with each index below `count`, on several threads that take `each` bytes of memory.
-/// Ends with the first error of each thread.
+/// A thread stops at its first error, and one of the errors is returned.
 pub(crate) fn for_each(
     count: usize,
     each: u64,

@@ -17,13 +17,13 @@ pub struct NoDigest {
 }
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// Computes the digest of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The 64 hexadecimal digits, in lower case.
+    /// Returns the 64 hexadecimal digits, in lower case.
     #[must_use]
     pub fn hex(&self) -> String {
         use fmt::Write as _;
@@ -72,7 +72,7 @@ impl FromStr for Digest {
     }
 }
 
-/// A hexadecimal digit in lower case, the only form OCI allows.
+/// Parses a hexadecimal digit in lower case, the only form OCI allows.
 const fn nibble(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),

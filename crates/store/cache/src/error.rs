@@ -5,23 +5,23 @@ use std::path::{Path, PathBuf};
 
 use crate::{BadGeometry, Digest};
 
-/// Result of what may have to touch the disk.
+/// Result of an operation on the cache.
 pub type Result<T> = std::result::Result<T, CacheError>;
 
 /// An error of the cache.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// The operating system refused something.
+    /// A system call failed.
     #[error("{}: cannot {what}", path.display())]
     Io {
         /// The operation.
         what: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
-    /// A directory that others may write, or that is no cache of this version.
+    /// A directory that belongs to another user or is open to others, or that is no directory.
     #[error("{}: not used as a cache: {reason}", path.display())]
     Refused {
         /// The directory.
@@ -134,7 +134,7 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    /// An error of a table, without wrapping one of ours twice.
+    /// Converts an error of a table, without wrapping one of ours twice.
     pub(crate) fn table(error: io::Error) -> Self {
         match error.downcast::<Self>() {
             Ok(ours) => ours,
@@ -142,7 +142,7 @@ impl CacheError {
         }
     }
 
-    /// For `map_err`: what was to be done with which file.
+    /// Returns a function for `map_err`, with the operation and the file.
     pub(crate) fn io<'a>(
         what: &'static str,
         path: &'a Path,

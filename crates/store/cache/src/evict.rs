@@ -1,7 +1,7 @@
-//! Keeping the limit: whole blobs go, the one used longest ago first, and never one in use.
+//! Eviction: removes whole blobs, least recently used first, and never one in use.
 //!
-//! In use means locked shared, by any process. Of a blob in use no chunks are given up, even if it
-//! alone is larger than the limit: its readers count on what they have seen to be there.
+//! In use means locked shared, by any process. A blob in use keeps all its chunks, even if it alone is
+//! larger than the limit: its readers rely on the chunks that they have found present.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +18,7 @@ use crate::names;
 use crate::opening::{TEMPORARY, discard};
 use crate::{CacheError, Result};
 
-/// A blob in the making that was not finished after this long never will be.
+/// Age after which a half-made blob counts as abandoned.
 pub(crate) const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// The result of a collection.
@@ -29,7 +29,7 @@ pub struct GcReport {
     pub removed: u64,
     /// Bytes on disk that they took.
     pub freed_bytes: u64,
-    /// Blobs that are in use and would have gone.
+    /// Blobs that would have been removed if they were not in use.
     pub in_use: u64,
     /// Bytes on disk that are left.
     pub left_bytes: u64,
@@ -46,8 +46,8 @@ pub(crate) struct Found {
 }
 
 impl Cache {
-    /// Brings the cache below its limit, as far as what is in use allows, and clears away what
-    /// crashes have left.
+    /// Evicts blobs that are not in use until the cache is below its limit, and removes what crashes
+    /// have left.
     ///
     /// # Errors
     /// [`CacheError::Io`] where the directory cannot be read.
@@ -55,7 +55,7 @@ impl Cache {
         self.shrink(|used| self.target(used))
     }
 
-    /// As [`gc`](Self::gc), to another limit: 0 removes all that is not in use.
+    /// As [`gc`](Self::gc), to another limit: 0 removes all blobs that are not in use.
     ///
     /// # Errors
     /// As [`gc`](Self::gc).
@@ -63,7 +63,7 @@ impl Cache {
         self.shrink(|_used| limit)
     }
 
-    /// Removes blobs until no more is left than `limit` says for what the cache takes.
+    /// Removes blobs until the cache takes no more than `limit` returns for its present size.
     fn shrink(&self, limit: impl Fn(u64) -> u64) -> Result<GcReport> {
         let layout = &self.inner.layout;
         self.inner.stored.store(0, Ordering::Relaxed);
@@ -128,7 +128,7 @@ impl Cache {
     }
 }
 
-/// All blobs.
+/// Finds all blobs.
 pub(crate) fn scan(layout: &Layout) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for dir in layout.blob_dirs()? {
@@ -143,7 +143,7 @@ pub(crate) fn scan(layout: &Layout) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Bytes on disk that the files of a directory take. What goes meanwhile takes none.
+/// Counts the bytes on disk that the files of a directory take. Files that vanish meanwhile count as 0.
 fn disk_usage(dir: &Path) -> u64 {
     let files = list(dir).unwrap_or_default();
     let blocks = files
@@ -176,7 +176,7 @@ fn remove_unused(layout: &Layout, dir: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// Removes a blob that was of use to one process only, if that is gone.
+/// Removes a temporary blob if no process uses it.
 pub(crate) fn remove_temporary(layout: &Layout, dir: &Path) {
     if dir.join(TEMPORARY).exists()
         && let Err(error) = remove_unused(layout, dir)

@@ -1,4 +1,4 @@
-//! The thread that makes stored chunks durable, some seconds or some MiB later.
+//! Writeback: a thread that makes stored chunks durable, some seconds or some MiB later.
 //!
 //! It starts with the first chunk and ends with the cache. It holds the cache only while it works, so
 //! that a cache is closed when its users are gone.
@@ -44,7 +44,7 @@ impl Flusher {
         }
     }
 
-    /// So many bytes were stored.
+    /// Records that `bytes` bytes were stored, and starts the thread if it does not run.
     pub(crate) fn dirtied(inner: &Arc<Inner>, bytes: u64) {
         let shared = &inner.flusher.shared;
         let mut told = shared.told();

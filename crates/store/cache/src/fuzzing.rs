@@ -23,11 +23,11 @@ pub const FILES: [&str; 9] = [
 ];
 /// Bit of the flags: the image has a table of digests.
 pub const WITH_TABLE: u8 = 1;
-/// Bit of the flags: the state is believed.
+/// Bit of the flags: the state is trusted.
 pub const TRUST: u8 = 2;
 /// Bit of the flags: chunks are hashed again.
 pub const RECHECK: u8 = 4;
-/// Bit of the flags: the checksums of the replaced file are made right.
+/// Bit of the flags: the checksums of the replaced file are corrected.
 pub const SEAL: u8 = 8;
 
 const CHUNK: u32 = 4096;
@@ -37,7 +37,7 @@ const CHUNKS: u64 = 7;
 const STORED: Range<u64> = 1..5;
 const NAME: &str = "a reference";
 
-/// Takes bytes as the texts that the cache keeps.
+/// Parses bytes as each of the texts that the cache keeps.
 pub fn texts(bytes: &[u8]) {
     if let Ok(list) = AccessList::parse(bytes) {
         assert_eq!(
@@ -63,7 +63,7 @@ pub fn texts(bytes: &[u8]) {
     }
 }
 
-/// Texts for [`texts`] to start from.
+/// Returns texts for [`texts`] to start from.
 pub fn text_seeds() -> Vec<Vec<u8>> {
     let list = b"forerun access list 1\nimage: sha256:x\nchunk: 1024\n4-5\n0\n6-8\n";
     let digest = Digest::of(b"abc");
@@ -91,13 +91,13 @@ pub fn make(dir: &Path, flags: u8, file: usize) -> crate::Result<Vec<u8>> {
     Ok(fs::read(path).unwrap_or_default())
 }
 
-/// Replaces a file of a cache that [`make`] made, and does with the cache all that a user does.
+/// Replaces a file of a cache that [`make`] made, and runs all operations of a user on the cache.
 ///
 /// # Panics
 /// Where a chunk is served that is not the image's, though there is a table and the state is not trusted.
 ///
 /// # Errors
-/// Those of the cache. A damaged cache is no reason for one: it is emptied.
+/// Those of the cache. Damage is no error: damaged blobs and chunks are dropped.
 pub fn reopen(dir: &Path, flags: u8, file: usize, bytes: &[u8]) -> crate::Result<()> {
     let cache = Cache::open(dir, options(flags))?;
     let mut bytes = bytes.to_vec();
@@ -198,7 +198,7 @@ fn spec(flags: u8) -> BlobSpec {
     }
 }
 
-/// Nothing happens in the background.
+/// Returns options under which nothing happens in the background.
 fn options(flags: u8) -> CacheOptions {
     CacheOptions {
         trust: flags & TRUST != 0,

@@ -1,4 +1,4 @@
-//! How an image is cut into chunks, and its chunk table into levels.
+//! The chunks of an image, and the levels of its chunk table.
 //!
 //! A chunk is the unit of fetching, verification and presence; all but the last have the same length.
 //! The table is the Merkle tree of fs-verity with blocks of the chunk size: hash blocks hold the SHA-256
@@ -17,10 +17,10 @@ pub const MIN_CHUNK: u32 = 1 << 10;
 pub const MAX_CHUNK: u32 = 1 << 20;
 /// Default chunk size.
 pub const DEFAULT_CHUNK: u32 = 64 << 10;
-/// Most chunks of one image: what is known of them in memory stays below 64 MiB.
+/// Most chunks of one image: a bitmap of them takes 32 MiB of memory.
 pub const MAX_CHUNKS: u64 = 1 << 28;
 
-/// A length and chunk size that cannot be.
+/// A length or chunk size that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadGeometry {
     /// The chunk size is no power of two, or outside its bounds.
@@ -53,7 +53,7 @@ pub(crate) struct Level {
 }
 
 impl Geometry {
-    /// Checks both.
+    /// Checks the length and the chunk size.
     ///
     /// # Errors
     /// [`BadGeometry`] says which is wrong.
@@ -68,7 +68,7 @@ impl Geometry {
         Ok(this)
     }
 
-    /// Length of the image in bytes.
+    /// Returns the length of the image in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.len
@@ -80,25 +80,25 @@ impl Geometry {
         self.len == 0
     }
 
-    /// Length of every chunk but the last.
+    /// Returns the length of every chunk but the last.
     #[must_use]
     pub const fn chunk_size(&self) -> u32 {
         self.chunk_size
     }
 
-    /// Number of chunks.
+    /// Returns the number of chunks.
     #[must_use]
     pub const fn chunks(&self) -> u64 {
         self.len.div_ceil(self.size())
     }
 
-    /// The chunk that holds the byte at `offset`.
+    /// Returns the chunk that holds the byte at `offset`.
     #[must_use]
     pub const fn chunk_at(&self, offset: u64) -> u64 {
         offset / self.size()
     }
 
-    /// The chunks that hold bytes of `range`, inside the image.
+    /// Returns the chunks that hold bytes of `range`, inside the image.
     #[must_use]
     pub fn chunks_of(&self, range: &Range<u64>) -> Range<u64> {
         let end = range.end.min(self.len);
@@ -109,22 +109,22 @@ impl Geometry {
         self.chunk_at(range.start)..end.div_ceil(self.size())
     }
 
-    /// The bytes of `chunks`, which ends with the image where the last chunk is among them.
+    /// Returns the bytes of `chunks`. The range ends with the image where the last chunk is among them.
     #[must_use]
     pub fn bytes_of(&self, chunks: &Range<u64>) -> Range<u64> {
         let at = |chunk: u64| chunk.saturating_mul(self.size()).min(self.len);
         at(chunks.start)..at(chunks.end)
     }
 
-    /// Length of one chunk; 0 behind the end.
+    /// Returns the length of one chunk; 0 behind the end.
     #[must_use]
     pub fn len_of(&self, chunk: u64) -> u64 {
         let range = self.bytes_of(&(chunk..chunk.saturating_add(1)));
         range.end - range.start
     }
 
-    /// Length of the chunk table in bytes. An image of one chunk has no tree in fs-verity; its table
-    /// is the digest of that chunk alone.
+    /// Returns the length of the chunk table in bytes. An image of one chunk has no tree in fs-verity; its
+    /// table is the digest of that chunk alone.
     #[must_use]
     pub fn table_len(&self) -> u64 {
         match self.chunks() {
@@ -134,12 +134,12 @@ impl Geometry {
         }
     }
 
-    /// Digests in one hash block.
+    /// Returns the number of digests in one hash block.
     pub(crate) const fn arity(&self) -> u64 {
         self.size() / DIGEST_LEN
     }
 
-    /// The levels of the table from the leaves up; none for one chunk or less.
+    /// Returns the levels of the table from the leaves up; none for one chunk or less.
     pub(crate) fn levels(&self) -> Vec<Level> {
         let mut levels = Vec::new();
         let mut below = self.chunks();
@@ -159,7 +159,7 @@ impl Geometry {
         levels
     }
 
-    /// Length of a full chunk, for arithmetic.
+    /// Returns the length of a full chunk, for arithmetic.
     pub(crate) const fn size(&self) -> u64 {
         // Widening; `From` is not const.
         #[allow(clippy::as_conversions)]
@@ -168,7 +168,7 @@ impl Geometry {
         }
     }
 
-    /// How many chunks `len` bytes from the start of chunk `first` on are, if they end with a chunk.
+    /// Returns the chunks of `len` bytes from the start of chunk `first` on, if they end with a chunk.
     pub(crate) fn whole_chunks(&self, first: u64, len: usize) -> Option<Range<u64>> {
         let start = first.checked_mul(self.size())?;
         let end = start.checked_add(u64_from(len))?;

@@ -25,7 +25,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// A new holder, alive until dropped.
+    /// Makes a holder, alive until dropped.
     pub(crate) fn new(dir: &Path) -> Result<Self> {
         loop {
             let id = random().max(1);
@@ -48,7 +48,7 @@ impl Holder {
         }
     }
 
-    /// Its number in claims.
+    /// Returns its number in claims.
     pub(crate) const fn id(&self) -> u64 {
         self.id
     }

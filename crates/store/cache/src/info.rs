@@ -10,7 +10,7 @@ use crate::{CacheError, Digest, Result};
 const HEAD: &str = "forerun cached blob 1";
 const LONGEST: usize = 4096;
 const LONGEST_LABEL: usize = 1024;
-/// More than any of ours has.
+/// Length limit of the file; none that we write is as long.
 const FILE_LIMIT: u64 = 16 << 10;
 
 /// Identity, label and shape of a blob.
@@ -23,7 +23,7 @@ pub(crate) struct Info {
 }
 
 impl Info {
-    /// Checks the identity and makes the label fit for a line.
+    /// Checks the identity and converts the label to one line.
     pub(crate) fn new(
         identity: &str,
         label: &str,
@@ -58,7 +58,7 @@ impl Info {
         })
     }
 
-    /// Returns whether bytes kept for `other` are those of this.
+    /// Returns whether bytes that are cached for `other` are also bytes of this blob.
     pub(crate) fn is_same_blob(&self, other: &Self) -> bool {
         (&self.identity, self.geometry, self.root) == (&other.identity, other.geometry, other.root)
     }

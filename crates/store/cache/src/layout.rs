@@ -22,13 +22,13 @@
 //! ```
 //!
 //! A chunk is served if this process has stored it, or has read and hashed it at its first use and found
-//! it right (`checking.rs`). `state` says which chunks were verified, written and synced, in this order;
-//! `records` says which ones some process has stored. So `records`, `data` and `table` may be torn or lost
-//! in any way, and `state` is written such that a crash leaves the old or the new one.
+//! it right (`checking.rs`). `state` names the chunks that were verified, written and synced, in this
+//! order; `records`, the chunks that some process has stored. So `records`, `data` and `table` may be torn
+//! or lost in any way, and `state` is written such that a crash leaves the old or the new one.
 //!
-//! A blob appears by renaming a complete directory into `blobs`, and goes by renaming it to `trash`,
-//! by a process that has locked `use` exclusively. A process that opens one locks `use` shared and
-//! then looks whether the file is still the one in `blobs`.
+//! A process adds a blob by renaming a complete directory into `blobs`. It removes one by locking `use`
+//! exclusively and renaming the directory to `trash`. A process that opens a blob locks `use` shared and
+//! then checks that the file is still the one in `blobs`.
 //!
 //! The directory is trusted as far as its owner is: a process that can write to it can damage it.
 
@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{CacheError, Digest, Result};
 
-/// Version of all that is below it; another one is another directory.
+/// Version of everything below this directory; another version has another directory.
 const VERSION: &str = "v1";
 
 const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
@@ -74,13 +74,13 @@ impl Layout {
         Ok(Self { top })
     }
 
-    /// Where the blobs are.
+    /// Returns the directory of the blobs.
     #[must_use]
     pub fn blobs(&self) -> PathBuf {
         self.top.join("blobs")
     }
 
-    /// Directory of the blob with that identity.
+    /// Returns the directory of the blob with that identity.
     #[must_use]
     pub fn blob(&self, identity: &str) -> PathBuf {
         self.blobs().join(Digest::of(identity.as_bytes()).hex())
@@ -106,7 +106,7 @@ impl Layout {
         self.top.join("gc")
     }
 
-    /// Directories of all blobs.
+    /// Returns the directories of all blobs.
     pub(crate) fn blob_dirs(&self) -> Result<Vec<PathBuf>> {
         list(&self.blobs())
     }
@@ -135,7 +135,7 @@ fn make(dir: &Path, parents: bool) -> Result<()> {
     }
 }
 
-/// Returns whether the directory is the user's, and its mode has nothing of `others`.
+/// Checks that the directory is the user's, and that its mode has no bit of `others`.
 fn check_owner(dir: &Path, others: u32, open: &'static str) -> Result<()> {
     let metadata = fs::symlink_metadata(dir).map_err(CacheError::io("look at", dir))?;
     let reason = if !metadata.is_dir() {

@@ -1,9 +1,9 @@
 //! A cache of remote images: chunks on disk, each verified once, shared by processes and images, safe
 //! against crashes.
 //!
-//! A [`Cache`] is a directory; in it every image is a [`CachedBlob`]: a sparse file of its bytes and
-//! what is known of its chunks. Chunks are verified against a [`VerifiedTable`], the Merkle tree of
-//! fs-verity over the image, or, where an image has none, as a whole once they are all there.
+//! A [`Cache`] is a directory; in it every image is a [`CachedBlob`]: a sparse file of its bytes and the
+//! state of its chunks. Chunks are verified against a [`VerifiedTable`], the Merkle tree of fs-verity
+//! over the image, or, where an image has none, as a whole once they are all there.
 //!
 //! [`layout`](mod@layout) describes the files and the locks that guard them; `claims.rs`, how processes
 //! share the work; `state.rs`, how the cache survives power cuts.

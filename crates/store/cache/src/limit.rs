@@ -1,4 +1,4 @@
-//! How much the cache may take: a number of bytes, and what has to stay free on its disk.
+//! Limits of the cache: the bytes that it may take, and the bytes that have to stay free on its disk.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,14 +8,14 @@ use crate::cache::{Cache, CacheOptions};
 use crate::evict::remove_temporary;
 use crate::{CacheError, Result};
 
-/// The share of its filesystem that a cache may take by default: one part in so many.
+/// Default limit: one part in so many of the filesystem.
 const SHARE: u64 = 10;
-/// The share that it leaves free.
+/// Space that stays free by default: one part in so many of the filesystem.
 const FREE: u64 = 20;
 
 impl CacheOptions {
-    /// Options with the default limit for a cache in `dir`, which need not exist yet: a tenth of its
-    /// filesystem, and less where a twentieth of that would not stay free.
+    /// Returns options with the default limit for a cache in `dir`, which need not exist yet: a tenth of
+    /// its filesystem, and less where a twentieth of that would not stay free.
     ///
     /// # Errors
     /// [`CacheError::Io`] where the filesystem cannot be asked.
@@ -35,8 +35,9 @@ impl CacheOptions {
 }
 
 impl Cache {
-    /// Does what is due when a cache is used: removes temporary blobs that killed processes left, and
-    /// collects if the cache is over its limit. Looks at two files of each blob if nothing is due.
+    /// Cleans up when a cache is used: removes temporary blobs that killed processes left, and evicts
+    /// blobs if the cache is over its limit. If there is nothing to do, it looks at two files of each
+    /// blob.
     ///
     /// # Errors
     /// [`CacheError::Io`] where the directory cannot be read.

@@ -12,14 +12,14 @@ use crate::records::Records;
 use crate::state::StateFile;
 use crate::{Digest, Result};
 
-/// Why the bytes of a blob are believed.
+/// Why the bytes of a blob are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verified {
     /// Each chunk was verified against a table with this root.
     Table(Digest),
     /// The whole was compared with this digest.
     Whole(Digest),
-    /// They are as they came.
+    /// They were not verified.
     No,
 }
 
@@ -43,13 +43,13 @@ pub struct Entry {
     pub in_use: bool,
     /// When it was opened, flushed or closed last.
     pub last_used: SystemTime,
-    /// Why it is believed.
+    /// Why it is trusted.
     pub verified: Verified,
 }
 
 impl Cache {
-    /// All blobs, the one used last first. What is broken is left out; the next collection that needs
-    /// the space removes it.
+    /// Lists all blobs, the most recently used first. Broken ones are left out; the next collection that
+    /// needs the space removes them.
     ///
     /// # Errors
     /// [`CacheError::Io`](crate::CacheError::Io) where the directory cannot be read.
@@ -85,7 +85,7 @@ fn entry(found: &Found) -> Option<Entry> {
     })
 }
 
-/// The chunks that were stored, durable or not.
+/// Returns the chunks that were stored, durable or not.
 fn stored(found: &Found, info: &Info) -> Option<Bitmap> {
     let chunks = info.geometry.chunks();
     let state = StateFile::open(&found.dir.join("state"), chunks).ok()?;

@@ -1,4 +1,4 @@
-//! Locks on files that are not waited for without end.
+//! File locks with a time limit.
 //!
 //! `flock` belongs to an open file, not to a thread: two threads with one handle would both get it. So
 //! each lock file has a mutex in front. A process that is stopped while it holds a lock (by ^Z, a
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::{CacheError, Result};
 
-/// How long short critical sections of others are waited for.
+/// How long a process waits for the short critical sections of others.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A file that is locked to exclude other processes, and threads of this one.
@@ -42,17 +42,17 @@ impl LockFile {
         })
     }
 
-    /// The file itself.
+    /// Returns the file itself.
     pub(crate) const fn file(&self) -> &File {
         &self.file
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Waits for at most [`PATIENCE`].
+    /// Locks the file. Waits for at most [`PATIENCE`].
     pub(crate) fn lock(&self) -> Result<LockGuard<'_>> {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         match within(PATIENCE, || self.file.try_lock()) {
@@ -70,12 +70,12 @@ impl LockFile {
 
 impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
-        // Fails only for a file that is no file; closing it unlocks in any case.
+        // Closing the file unlocks it even if this fails.
         let _unlocked_at_close = self.file.unlock();
     }
 }
 
-/// Tries until it works, `patience` is over (false), or it fails for another reason.
+/// Retries `attempt` while it would block. Returns true on success, false once `patience` is over.
 pub(crate) fn within(
     patience: Duration,
     attempt: impl Fn() -> std::result::Result<(), TryLockError>,

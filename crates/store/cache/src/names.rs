@@ -1,9 +1,9 @@
 //! Resolved references: kept so that an image which is here can be opened while no server can be
 //! reached.
 //!
-//! One small file for each reference, replaced as a whole, with a digest over itself. What was found
-//! is for the caller to encode and to check; here it is bytes. A record counts only together with the
-//! blob it speaks of, whose length and chunk size come from the blob itself, and goes when that goes.
+//! Each reference has one small file, replaced as a whole, with a digest over itself. The caller encodes
+//! and checks the facts; here they are bytes. A record is valid only as long as the blob that it names
+//! is in the cache; length and chunk size come from the blob itself.
 
 use std::fs;
 use std::io::Read as _;
@@ -19,14 +19,14 @@ use crate::lock::open_existing;
 use crate::{CacheError, Digest, Result, store};
 
 const HEAD: &str = "forerun cached name 1";
-/// Longest record: an image of the most parts that there can be takes a quarter of it.
+/// Longest record: an image with the maximum number of parts takes a quarter of it.
 const LIMIT: usize = 2 << 20;
 
 /// A reference as it was resolved earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recalled {
-    /// When that was found out.
+    /// When it was resolved.
     pub at: SystemTime,
     /// The image's identity in the cache; a blob of this identity is there.
     pub identity: String,
@@ -46,8 +46,8 @@ struct Record<'a> {
 }
 
 impl Cache {
-    /// Keeps what `name` was found to be just now: the blob `identity`, which must be in this cache,
-    /// and `facts` about it. What was known of the name before is replaced.
+    /// Records that `name` was just resolved to the blob `identity`, which must be in this cache, with
+    /// `facts` about it. Replaces an earlier record of the name.
     ///
     /// # Errors
     /// [`CacheError::Spec`] for facts of more than 2 MiB; [`CacheError::Io`].
@@ -87,7 +87,7 @@ impl Cache {
     }
 }
 
-/// Removes what is known of names whose blobs are gone.
+/// Removes the records of names whose blobs are gone.
 pub(crate) fn forget_gone(layout: &Layout) {
     for path in list(&layout.names()).unwrap_or_default() {
         let text = read(&path);
@@ -101,7 +101,7 @@ pub(crate) fn forget_gone(layout: &Layout) {
     }
 }
 
-/// Returns whether it may be a file that is still being written. One with its final name is whole.
+/// Returns whether it may be a file that is still being written. A file with its final name is whole.
 fn is_new(path: &Path) -> bool {
     let is_temporary = path.file_name().is_some_and(|name| name.len() != 64);
     let changed = fs::metadata(path).and_then(|metadata| metadata.modified());
@@ -145,7 +145,7 @@ fn decode(text: &[u8]) -> Option<Record<'_>> {
     let at = line("at: ")?.0.parse().ok()?;
     let (identity, _) = line("identity: ")?;
     let (_, facts) = line("").filter(|(empty, _)| empty.is_empty())?;
-    // Far more than any clock says, and little enough to be added to 1970.
+    // Later than any clock shows, and small enough to be added to 1970.
     (at < 1 << 40).then_some(Record {
         name,
         at,
@@ -154,7 +154,7 @@ fn decode(text: &[u8]) -> Option<Record<'_>> {
     })
 }
 
-/// A record: `bytes` with a digest of them before.
+/// Returns a record: `bytes` after a digest of them.
 pub(crate) fn sealed(bytes: &[u8]) -> Vec<u8> {
     let head = format!("{HEAD}\nchecksum: {}\n", Digest::of(bytes));
     [head.as_bytes(), bytes].concat()

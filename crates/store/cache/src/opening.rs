@@ -1,4 +1,4 @@
-//! Opening and making the directory of a blob, against others who do the same or remove it.
+//! Opens and makes the directory of a blob, while other processes may do the same or remove it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -15,11 +15,11 @@ use crate::records::Records;
 use crate::state::StateFile;
 use crate::{CacheError, Digest, Result};
 
-/// How often others may come between before something else must be wrong.
+/// How often other processes may interfere before this one gives up.
 const ATTEMPTS: u32 = 100;
 /// The file that marks a blob as temporary.
 pub(crate) const TEMPORARY: &str = "temporary";
-/// How long a lock is waited for before looking whether it is still the right one.
+/// How long to wait for a lock before checking that it is still the right file.
 const A_WHILE: Duration = Duration::from_millis(50);
 
 /// The files of a blob that is in use by this process.
@@ -34,12 +34,12 @@ pub(crate) struct BlobFiles {
     pub(crate) table: File,
     /// Locked shared.
     pub(crate) in_use: File,
-    /// Whether nothing of it is kept.
+    /// Whether it is removed when it is closed.
     pub(crate) temporary: bool,
 }
 
 impl BlobFiles {
-    /// Opens what is in `dir`, if it is all there and as long as it must be.
+    /// Opens the files in `dir`, if all are there and have the right lengths.
     fn open(dir: &Path, in_use: File) -> Option<Self> {
         let info = Info::read(&dir.join("info"))?;
         let data = open_existing(&dir.join("data")).ok()?;
@@ -59,13 +59,13 @@ impl BlobFiles {
         })
     }
 
-    /// The digest that the whole blob was found to have.
+    /// Returns the digest that the whole blob was found to have.
     pub(crate) fn whole(&self) -> Option<Digest> {
         whole(&self.dir)
     }
 }
 
-/// The digest that the whole blob in `dir` was found to have.
+/// Returns the digest that the whole blob in `dir` was found to have.
 pub(crate) fn whole(dir: &Path) -> Option<Digest> {
     fs::read_to_string(dir.join("whole"))
         .ok()?
@@ -140,7 +140,7 @@ fn make(layout: &Layout, info: &Info, temporary: bool, dir: &Path) -> Result<()>
     let made = fill(&new, info, temporary).and_then(|()| {
         match fs::rename(&new, dir) {
             Ok(()) => sync_dir(&layout.blobs()),
-            // There is one, which `open` looks at; without `use` it would do so for ever.
+            // Another one is there, and `open` tries it. Without `use` it would try for ever.
             Err(_) if dir.is_dir() => match dir.join("use").exists() {
                 true => Ok(()),
                 false => discard(layout, dir),

@@ -1,8 +1,8 @@
-//! Which chunks are here: what this process knows, and what it finds when it looks.
+//! Presence of chunks: the bitmap of this process, and the records that all processes share.
 //!
-//! A bit in memory is enough to serve a chunk. Where there is none, the records are looked at, which
-//! costs one small read; a chunk that has one is read, hashed and compared. So chunks that another
-//! process has stored are found when they are wanted, and only then.
+//! A bit in memory is enough to serve a chunk. Where it is clear, the record is read, which costs one
+//! small read; a chunk that has one is read, hashed and compared. So chunks that another process has
+//! stored are found when they are wanted, and only then.
 
 use std::io;
 use std::ops::Range;
@@ -31,7 +31,7 @@ impl CachedBlob {
         looked.map_err(CacheError::io("read", &self.files.dir))
     }
 
-    /// The runs of `chunks` that are not here.
+    /// Returns the runs of `chunks` that are not here.
     ///
     /// # Errors
     /// [`CacheError::Io`] where the cache cannot be read.
@@ -50,13 +50,14 @@ impl CachedBlob {
         Ok(self.present.runs(chunks, false))
     }
 
-    /// The runs of `chunks` that this process knows to be here, without looking further.
+    /// Returns the runs of `chunks` that this process knows to be here, without reading records.
     #[must_use]
     pub fn known_present(&self, chunks: Range<u64>) -> Vec<Range<u64>> {
         self.present.runs(chunks, true)
     }
 
-    /// Looks whether others have stored what of `chunks` is missing, and whether all is here then.
+    /// Looks for missing ones of `chunks` that other processes have stored. Returns whether all are here
+    /// then.
     pub(crate) fn look_for(&self, chunks: Range<u64>) -> io::Result<bool> {
         let mut stored = Vec::new();
         for run in self.present.runs(chunks.clone(), false) {
@@ -75,14 +76,15 @@ impl CachedBlob {
         Ok(self.present.all(chunks))
     }
 
-    /// Returns whether the bytes in the data file are those of the chunk, if that can be told.
+    /// Returns whether the bytes in the data file are those of the chunk; `None` where the table cannot
+    /// tell.
     fn is_as_recorded(&self, chunk: u64, record: Record) -> io::Result<Option<bool>> {
         let found = self.stored_digest(chunk)?;
         let verdict = match &self.table {
             Some(table) => match table.verify_digest(chunk, &found) {
                 Ok(()) => Some(true),
                 Err(CacheError::WrongDigest { .. }) => Some(false),
-                // The chunk is fetched like any other, as far as that goes without a table.
+                // The chunk is fetched like any other, as far as that works without the table.
                 Err(_) => None,
             },
             None => Some(Record::of(&found) == record),
@@ -109,7 +111,7 @@ impl CachedBlob {
         Ok(self.files.state.change(&[], wrong)?)
     }
 
-    /// The digest of what the data file holds of a chunk.
+    /// Returns the digest of a chunk's bytes in the data file.
     pub(crate) fn stored_digest(&self, chunk: u64) -> io::Result<Digest> {
         let geometry = self.geometry();
         let mut bytes = vec![0; saturating_usize(geometry.len_of(chunk))];
@@ -118,14 +120,14 @@ impl CachedBlob {
         Ok(padded_digest(&geometry, &bytes))
     }
 
-    /// A chunk in the data file was found to be right.
+    /// Marks a chunk that was found right in the data file, and wakes the threads that wait.
     pub(crate) fn found(&self, chunk: u64) {
         self.mark(&(chunk..chunk + 1));
         self.wake();
     }
 
-    /// Chunks are in the data file and right: they may be served from now on, and are to be made
-    /// durable. Gives the number of those that were not known before.
+    /// Marks chunks that are in the data file and right: they may be served from now on, and are to be
+    /// made durable. Returns how many of them were not present before.
     pub(crate) fn mark(&self, chunks: &Range<u64>) -> u64 {
         let mut undurable = Vec::new();
         let mut new = 0;
@@ -148,7 +150,7 @@ impl CachedBlob {
         new
     }
 
-    /// A chunk is not to be served any more: it was found to be wrong.
+    /// Marks a chunk as missing, since it was found to be wrong.
     pub(crate) fn forget(&self, chunk: u64) {
         self.note_unchecked(chunk);
         self.missing.fetch_add(1, Ordering::AcqRel);

@@ -1,10 +1,10 @@
 //! Records of the stored chunks: the first 8 bytes of each chunk's digest.
 //!
-//! Written after the chunk, never synced by itself, and so never believed: a record only says that it
-//! is worth while to read the chunk and hash it. That is how processes learn what others have fetched,
-//! how chunks survive a kill that came before they were durable, and how equal chunks of other images
-//! are found. For a blob without a table the record is also what its bytes are compared with, so there
-//! it is synced together with the data.
+//! A record is written after its chunk and is never synced by itself, so it is only a hint that the
+//! chunk is worth reading and hashing. By records, processes find chunks that others have fetched and
+//! equal chunks of other images, and chunks survive a kill that came before they were durable. In a
+//! blob without a table, chunks are also compared with their records, so there records are synced
+//! together with the data.
 
 use std::fs::File;
 use std::io;
@@ -27,21 +27,21 @@ impl Record {
     /// The record of a chunk that was not stored.
     pub(crate) const NONE: Self = Self(0);
 
-    /// Of a chunk with that digest. Never [`NONE`](Self::NONE).
+    /// Returns the record of a chunk with that digest. Never [`NONE`](Self::NONE).
     pub(crate) fn of(digest: &Digest) -> Self {
         let start = digest.0.first_chunk().copied().unwrap_or_default();
         Self(u64::from_le_bytes(start).max(1))
     }
 }
 
-/// The file of them.
+/// The file of records.
 #[derive(Debug)]
 pub(crate) struct Records {
     file: File,
 }
 
 impl Records {
-    /// Length of the file for so many chunks.
+    /// Returns the length of the file for so many chunks.
     pub(crate) const fn file_len(chunks: u64) -> u64 {
         chunks.saturating_mul(LEN)
     }
@@ -50,7 +50,8 @@ impl Records {
         Self { file }
     }
 
-    /// Calls `visit` for each chunk of `range` that has a record. What the file does not hold has none.
+    /// Calls `visit` for each chunk of `range` that has a record. Chunks behind the end of the file have
+    /// none.
     pub(crate) fn each(
         &self,
         range: Range<u64>,
@@ -86,7 +87,7 @@ impl Records {
         self.file.write_all_at(&bytes, first.saturating_mul(LEN))
     }
 
-    /// Makes them durable.
+    /// Makes the records durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }

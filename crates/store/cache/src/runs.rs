@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Appends `range`, as part of the last one where it follows it.
+/// Appends `range`; extends the last run if `range` follows it.
 pub(crate) fn push(runs: &mut Vec<Range<u64>>, range: Range<u64>) {
     match runs.last_mut() {
         _ if range.is_empty() => {}
@@ -34,7 +34,7 @@ pub(crate) fn split(
     (outside, inside)
 }
 
-/// Elements of all ranges.
+/// Counts the elements of all ranges.
 pub(crate) fn total(runs: &[Range<u64>]) -> u64 {
     runs.iter()
         .map(|run| run.end.saturating_sub(run.start))

@@ -1,12 +1,13 @@
-//! Which chunks are durable: written such that a crash leaves the old state or the new one.
+//! The state file: which chunks are durable, written such that a crash leaves the old state or the new
+//! one.
 //!
 //! The file is a list of pairs of blocks of 4 KiB. Each block of a pair holds a bit for each of the same
 //! 32,256 chunks, a sequence number and a digest over itself; the valid one with the higher number
 //! counts. A change overwrites the other one and is synced before the pair is changed again, so a torn
-//! write costs what it was to say and nothing else.
+//! write loses that change only.
 //!
-//! A bit is set only after the bytes of its chunk were verified and synced: the caller's part. Changes
-//! of several processes are merged under a lock on the file.
+//! The caller sets a bit only after it has verified and synced the bytes of the chunk. Changes of several
+//! processes are merged under a lock on the file.
 
 use std::collections::HashMap;
 use std::io;
@@ -33,12 +34,12 @@ const MAGIC: [u8; 8] = *b"frstate1";
 #[derive(Clone)]
 struct Block {
     sequence: u64,
-    /// Which of the pair.
+    /// Its place in the pair, 0 or 1.
     slot: u64,
     bits: [u8; BLOCK - HEAD],
 }
 
-/// The file, open.
+/// The open file.
 #[derive(Debug)]
 pub(crate) struct StateFile {
     lock: LockFile,
@@ -57,7 +58,7 @@ impl StateFile {
         })
     }
 
-    /// The durable chunks. Blocks of which no copy is valid have none.
+    /// Reads the durable chunks. A pair without a valid block has none.
     pub(crate) fn load(&self) -> io::Result<Bitmap> {
         let durable = Bitmap::new(self.chunks);
         for index in 0..self.chunks.div_ceil(CHUNKS) {
@@ -72,7 +73,7 @@ impl StateFile {
         Ok(durable)
     }
 
-    /// Sets and clears bits, durably. What is set must be synced already.
+    /// Sets and clears bits, durably. Chunks whose bits are set must be synced already.
     pub(crate) fn change(&self, set: &[Range<u64>], clear: &[Range<u64>]) -> Result<()> {
         let guard = self.lock.lock()?;
         let failed = CacheError::io("write", self.lock.path());
@@ -117,7 +118,7 @@ impl StateFile {
         Ok(())
     }
 
-    /// The block that counts of a pair.
+    /// Reads the valid block of a pair with the higher sequence number.
     fn newest(&self, index: u64) -> io::Result<Option<Block>> {
         let mut pair = [0; 2 * BLOCK];
         let got = read_up_to(self.lock.file(), &mut pair, offset(index, 0))?;
@@ -133,7 +134,7 @@ const fn offset(index: u64, slot: u64) -> u64 {
     (index * 2 + slot) * BLOCK_U64
 }
 
-/// Blocks with chunks of any of the runs.
+/// Returns the numbers of the blocks that hold chunks of any of the runs.
 fn touched(set: &[Range<u64>], clear: &[Range<u64>], chunks: u64) -> Vec<u64> {
     let mut indexes: Vec<u64> = set
         .iter()
@@ -198,7 +199,7 @@ fn decode(index: u64, slot: u64, bytes: &[u8; BLOCK]) -> Option<Block> {
     })
 }
 
-/// Makes the digests of blocks right, so that a fuzzer gets past them.
+/// Corrects the digests of blocks, so that a fuzzer gets past them.
 pub(crate) fn seal(bytes: &mut [u8]) {
     for block in bytes.as_chunks_mut::<BLOCK>().0 {
         block[..8].copy_from_slice(&MAGIC);
@@ -262,7 +263,7 @@ mod tests {
             slots.push(state.newest(0).unwrap().unwrap().slot);
         }
         assert_eq!(slots, [0, 1, 0, 1, 0, 1]);
-        // What says nothing new is not written.
+        // A change without effect is not written.
         state.change(&[0..6], &[100..200]).unwrap();
         assert_eq!(state.newest(0).unwrap().unwrap().sequence, 6);
     }

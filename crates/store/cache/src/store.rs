@@ -1,4 +1,4 @@
-//! Bytes come in: verified, written, served, and later durable.
+//! Storing of chunks: verified, written, marked present, and later made durable.
 
 use std::io;
 use std::ops::Range;
@@ -31,7 +31,8 @@ impl CachedBlob {
             let len = u64_from(bytes.len());
             return Err(CacheError::NotChunks { first, len });
         };
-        // Another process may have them, too; its readers see what is written here.
+        // Another process may have stored them, and its readers see what is written here: chunks that are
+        // present are not written again.
         let looked = self.look_for(chunks.clone());
         looked.map_err(CacheError::io("read", &self.files.dir))?;
         let mut digests = Vec::new();
@@ -79,7 +80,7 @@ impl CachedBlob {
             .iter()
             .map(Record::of)
             .collect();
-        // Only after the data: a record of a chunk that is not there would cost others a look at it.
+        // After the data: a record without its chunk would cost other processes a read of it.
         self.files
             .records
             .write(run.start, &records)
@@ -88,8 +89,8 @@ impl CachedBlob {
         Ok(())
     }
 
-    /// Writes bytes to their place, zeros as a hole where the filesystem can: what was there before may
-    /// be torn.
+    /// Writes bytes to their place; zeros as a hole where the filesystem can, since the old bytes may be
+    /// torn.
     fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let is_hole = bytes.iter().all(|byte| *byte == 0)
@@ -100,7 +101,7 @@ impl CachedBlob {
         }
     }
 
-    /// Chunks were written and are right.
+    /// Marks chunks that were written and are right, and tells the flusher.
     pub(crate) fn arrived(&self, run: &Range<u64>, bytes: u64) {
         if self.mark(run) > 0 {
             self.cache.stored.fetch_add(bytes, Ordering::Relaxed);
@@ -109,7 +110,7 @@ impl CachedBlob {
         self.wake();
     }
 
-    /// Makes durable what was stored: after this no power cut loses it.
+    /// Makes the stored chunks durable: after this no power cut loses them.
     ///
     /// # Errors
     /// [`CacheError::Io`] where the disk fails: chunks that could not be written are missing again. Where
@@ -120,11 +121,11 @@ impl CachedBlob {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *pending)
         };
-        // What is not kept need not survive a crash.
+        // A temporary blob need not survive a crash.
         if pending.is_empty() || self.files.temporary {
             return Ok(());
         }
-        // What was found to be wrong meanwhile is not present any more.
+        // Chunks that were found wrong meanwhile are no longer present.
         pending = pending
             .into_iter()
             .flat_map(|run| self.present.runs(run, true))
@@ -133,7 +134,7 @@ impl CachedBlob {
             self.lose(&pending);
             return Err(error);
         }
-        // Only after the data.
+        // After the data.
         match self.files.state.change(&pending, &[]) {
             Ok(()) => {
                 self.touch();
@@ -155,14 +156,14 @@ impl CachedBlob {
         self.files.data.sync_data().map_err(&failed)?;
         match self.table {
             None => self.files.records.sync(),
-            // Chunks that are read back are verified by it, also where no server can be asked.
+            // Later reads verify chunks by the local table, also while no server can be reached.
             Some(_) => self.files.table.sync_data(),
         }
         .map_err(&failed)
     }
 
-    /// Gives up chunks that could not be synced. The kernel forgets that they were to be written: the
-    /// next sync would succeed without them, and what is read later may be what was there before.
+    /// Drops chunks that could not be synced. The kernel marks their pages clean after the error: the next
+    /// sync would succeed without them, and later reads may return the old bytes.
     fn lose(&self, chunks: &[Range<u64>]) {
         for chunk in chunks.iter().cloned().flatten() {
             if let Err(error) = self.files.records.write(chunk, &[Record::NONE]) {
@@ -173,8 +174,8 @@ impl CachedBlob {
     }
 }
 
-/// For the thread in the background: flushes all blobs and keeps the limit. Says whether to come again
-/// soon.
+/// Flushes all blobs and enforces the limit, on the background thread. Returns whether a flush failed,
+/// so that it has to run again soon.
 pub(crate) fn tend(inner: &Arc<Inner>) -> bool {
     let flushed = inner.flush();
     if let Err(error) = &flushed {

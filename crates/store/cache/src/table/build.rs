@@ -1,4 +1,4 @@
-//! Making a chunk table: from bytes as they come, or from a source with all cores.
+//! Builds a chunk table: from bytes as they come, or from a source with all cores.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub struct ChunkTable {
 }
 
 impl ChunkTable {
-    /// The table of which `chunks` are the leaves, one for each chunk of `geometry`.
+    /// Builds the table with the leaves `chunks`, one for each chunk of `geometry`.
     fn of_chunks(geometry: Geometry, chunks: Vec<Digest>) -> Self {
         let block = saturating_usize(geometry.size());
         let mut levels: Vec<Vec<u8>> = Vec::new();
@@ -53,15 +53,15 @@ impl ChunkTable {
         }
     }
 
-    /// The table of all bytes of `source`, read and hashed by one thread for each CPU, or fewer where
-    /// memory is scarce.
+    /// Builds the table of all bytes of `source`, read and hashed by one thread for each CPU, or fewer
+    /// where memory is scarce.
     ///
     /// # Errors
-    /// A length or chunk size that cannot be, as [`io::ErrorKind::InvalidInput`]; what the source reports.
+    /// An unsupported length or chunk size, as [`io::ErrorKind::InvalidInput`]; what the source reports.
     pub fn of_source(source: &dyn ReadAt, chunk_size: u32) -> io::Result<Self> {
         let geometry = Geometry::new(source.len(), chunk_size)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        // In some MiB at a time, so that requests stay large.
+        // Some MiB at a time, so that requests stay large.
         let step = STEP / geometry.size();
         let next = AtomicU64::new(0);
         let digests = Mutex::new(vec![Digest([0; 32]); saturating_usize(geometry.chunks())]);
@@ -96,19 +96,19 @@ impl ChunkTable {
         Ok(Self::of_chunks(geometry, digests))
     }
 
-    /// Length of the image and of its chunks.
+    /// Returns the length of the image and of its chunks.
     #[must_use]
     pub const fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// The root: the fs-verity digest of the image, blocks being chunks.
+    /// Returns the root: the fs-verity digest of the image with blocks of the chunk size.
     #[must_use]
     pub const fn root(&self) -> Digest {
         self.root
     }
 
-    /// The table as it is stored: hash blocks, highest level first.
+    /// Returns the table as it is stored: hash blocks, highest level first.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -120,14 +120,14 @@ impl ChunkTable {
         self.bytes
     }
 
-    /// The digests of the chunks; of the last one with zeros behind it.
+    /// Returns the digests of the chunks; the last chunk is padded with zeros.
     #[must_use]
     pub fn chunk_digests(&self) -> &[Digest] {
         &self.chunks
     }
 }
 
-/// Makes a table of bytes as they come, whose number need not be known before.
+/// A builder of a table from bytes as they come, whose number need not be known before.
 #[derive(Debug)]
 pub struct TableBuilder {
     chunk_size: u32,
@@ -137,7 +137,7 @@ pub struct TableBuilder {
 }
 
 impl TableBuilder {
-    /// A table with chunks of that size.
+    /// Makes a builder for chunks of that size.
     ///
     /// # Errors
     /// [`BadGeometry::ChunkSize`].
@@ -174,10 +174,10 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// The table of all that was pushed.
+    /// Returns the table of all bytes that were pushed.
     ///
     /// # Errors
-    /// [`BadGeometry`], which `push` has given already.
+    /// [`BadGeometry`], which `push` has returned already.
     pub fn finish(mut self) -> Result<ChunkTable, BadGeometry> {
         let geometry = Geometry::new(self.len, self.chunk_size)?;
         if !self.partial.is_empty() {

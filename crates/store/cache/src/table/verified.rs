@@ -1,8 +1,8 @@
-//! A chunk table of which nothing is believed before it is verified against the root.
+//! A chunk table whose blocks are verified against the root before use.
 //!
-//! Hash blocks are read when a digest in them is first wanted, checked against the block above, and
-//! kept, bounded in bytes. A block that was checked is also kept in a local file where one was given:
-//! it is checked again when it is read back, so that file needs no care for crashes.
+//! A hash block is read when a digest in it is first wanted, verified against the block above, and
+//! cached in memory of bounded size. It is also kept in a local file where one was given. Blocks from
+//! that file are verified again, so the file may be torn by a crash.
 
 use std::fmt;
 use std::fs::File;
@@ -17,10 +17,10 @@ use super::padded_digest;
 use crate::geometry::{DIGEST_LEN, Geometry, Level};
 use crate::{CacheError, Digest};
 
-/// Bytes of verified hash blocks that one table keeps: those of 32 GiB with chunks of 64 KiB.
+/// Bytes of verified hash blocks that one table caches: those of 32 GiB with chunks of 64 KiB.
 const KEPT: u64 = 16 << 20;
 
-/// Errors are shared by all who waited for a block.
+/// A hash block. All threads that waited for it share its error.
 type Block = Result<Arc<[u8]>, Arc<io::Error>>;
 
 /// Digests of chunks, verified against a root.
@@ -43,8 +43,8 @@ impl fmt::Debug for VerifiedTable {
 }
 
 impl VerifiedTable {
-    /// The table of an image with that `geometry`, whose bytes are `source` and whose root must be
-    /// `root`. Nothing is read yet.
+    /// Makes the table of an image with that `geometry`. The table's bytes are `source`, and its root must
+    /// be `root`. Nothing is read yet.
     ///
     /// # Errors
     /// [`CacheError::TableLength`] where the table is not as long as it must be.
@@ -70,24 +70,25 @@ impl VerifiedTable {
         })
     }
 
-    /// Length of the image and of its chunks.
+    /// Returns the length of the image and of its chunks.
     #[must_use]
     pub const fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// The root: the fs-verity digest of the image.
+    /// Returns the root: the fs-verity digest of the image.
     #[must_use]
     pub const fn root(&self) -> Digest {
         self.root
     }
 
-    /// Verified hash blocks are read from and written to this file too. The first file given counts.
+    /// Keeps verified hash blocks in `file` too, and reads them from there first. Only the first call
+    /// counts.
     pub fn keep_in(&self, file: File) {
         let _first_counts = self.local.set(file);
     }
 
-    /// The digest of a chunk, the last one padded with zeros.
+    /// Returns the digest of a chunk; the last one is padded with zeros.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] for a chunk behind the end; [`io::ErrorKind::InvalidData`] with
@@ -112,7 +113,7 @@ impl VerifiedTable {
         self.digest_in(0, chunk)
     }
 
-    /// Returns whether `bytes` are those of `chunk`.
+    /// Checks that `bytes` are those of `chunk`.
     ///
     /// # Errors
     /// [`CacheError::WrongDigest`] where they are not; [`CacheError::Table`] where the table cannot
@@ -134,14 +135,14 @@ impl VerifiedTable {
         })
     }
 
-    /// The `index`-th digest of a level, counted from the leaves up.
+    /// Returns the `index`-th digest of a level; levels count from the leaves up.
     fn digest_in(&self, level: usize, index: u64) -> io::Result<Digest> {
         let number = index / self.geometry.arity();
         let block = self.block(level, number).map_err(|error| again(&error))?;
         entry(&block, index % self.geometry.arity())
     }
 
-    /// A hash block, verified against the one above it.
+    /// Returns a hash block, verified against the one above it.
     fn block(&self, level: usize, number: u64) -> Block {
         let place = self.levels.get(level).ok_or_else(behind)?;
         let offset = (place.start + number) * self.geometry.size();
@@ -149,7 +150,7 @@ impl VerifiedTable {
         if let Some(block) = self.blocks.get(key) {
             return Ok(block);
         }
-        // Before the load, which must not wait for another load of the same thread.
+        // Before the load: a load must not wait for another one of the same thread.
         let top = level + 1 == self.levels.len();
         let expected = match top {
             true => None,
@@ -166,7 +167,8 @@ impl VerifiedTable {
         })
     }
 
-    /// A block of the table, from memory, the local file or the source, once however many ask.
+    /// Returns a block of the table, from memory, the local file or the source. Threads that ask at the
+    /// same time share one load.
     fn block_at(
         &self,
         key: BlockKey,
@@ -201,7 +203,7 @@ impl VerifiedTable {
     }
 }
 
-/// The `index`-th digest of a hash block.
+/// Returns the `index`-th digest of a hash block.
 fn entry(block: &[u8], index: u64) -> io::Result<Digest> {
     let at = saturating_usize(index * DIGEST_LEN);
     let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<32>());
@@ -215,7 +217,7 @@ fn behind() -> Arc<io::Error> {
     Arc::new(io::ErrorKind::InvalidInput.into())
 }
 
-/// An error that others have too, once more, with kind, number and text.
+/// Copies a shared error, with its kind, number and text.
 fn again(error: &Arc<io::Error>) -> io::Error {
     if let Some(number) = error.raw_os_error() {
         return io::Error::from_raw_os_error(number);
@@ -232,7 +234,7 @@ fn again(error: &Arc<io::Error>) -> io::Error {
     }
 }
 
-/// An error behind a handle, as an error.
+/// A shared error, as an error.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 struct Shared(Arc<io::Error>);

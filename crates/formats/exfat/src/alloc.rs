@@ -1,7 +1,7 @@
 //! The allocation bitmap: which clusters are free.
 //!
-//! It is read a mebibyte at a time when it is first needed, and only as far; what stays in memory is
-//! the number of free clusters of each page. A search starts where the last one ended.
+//! It is read a mebibyte at a time, when a part of it is first needed. Only the number of free clusters
+//! of each page stays in memory. A search starts where the last one ended.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const BATCH: u32 = 256;
 /// Free runs that a search looks at before it takes the longest of them.
 const LOOKED_AT: usize = 512;
 
-/// Runs of clusters: first and number.
+/// Runs of clusters: first cluster and count.
 pub type RunList = Vec<(u32, u32)>;
 
 /// Clusters, as runs that do not touch.
@@ -31,7 +31,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Adds a run that is not there.
+    /// Adds a run, none of which is there yet.
     pub fn add(&mut self, start: u32, count: u32) {
         let (mut start, mut count) = (start, count);
         if count == 0 {
@@ -50,7 +50,7 @@ impl Runs {
         self.runs.insert(start, count);
     }
 
-    /// Takes out what is there of a run; gives it, and what was not there.
+    /// Removes the parts of a run that are there. Returns these parts, and those that were not there.
     pub fn split(&mut self, start: u32, count: u32) -> (RunList, RunList) {
         let (mut inside, mut outside) = (RunList::new(), RunList::new());
         let (mut at, end) = (start, start + count);
@@ -80,12 +80,12 @@ impl Runs {
         }
     }
 
-    /// The runs.
+    /// Returns the runs in order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
         self.runs.iter().map(|(&start, &count)| (start, count))
     }
 
-    /// Clusters in all.
+    /// Returns the number of clusters in all runs.
     pub fn total(&self) -> u64 {
         self.runs.values().map(|&count| u64::from(count)).sum()
     }
@@ -99,13 +99,13 @@ impl Runs {
 /// The known state of the allocation bitmap.
 #[derive(Default)]
 pub struct Bitmap {
-    /// Free clusters of each page, where it was read.
+    /// Number of free clusters of each page that was read.
     free: Vec<Option<u32>>,
-    /// Where the next search starts: clusters before it, from the first of the heap on.
+    /// Index of the cluster where the next search starts.
     next: u32,
 }
 
-/// The bitmap of an open volume. Clusters are counted from 0 in here.
+/// The allocator of an open volume. Inside, clusters are counted from 0.
 pub struct Allocator<'a> {
     pub volume: &'a Volume,
     pub store: &'a Store,
@@ -113,7 +113,7 @@ pub struct Allocator<'a> {
 }
 
 impl Allocator<'_> {
-    /// Free clusters on the volume, by the bitmap.
+    /// Returns the number of clusters that are marked free.
     ///
     /// # Errors
     /// `Io`.
@@ -125,15 +125,15 @@ impl Allocator<'_> {
         Ok(all)
     }
 
-    /// As [`free`](Self::free), where that costs no reading.
+    /// Returns the same as [`free`](Self::free) where no page has to be read for it.
     pub fn known_free(&self) -> Option<u64> {
         let all = self.bitmap.free.iter().map(|free| free.map(u64::from));
         let whole = self.bitmap.free.len() == saturating_usize(self.pages().into());
         all.sum::<Option<u64>>().filter(|_| whole)
     }
 
-    /// Takes `count` clusters, from `goal` on as far as they are free there, in as few runs as may
-    /// be. Gives first and number of each run.
+    /// Takes `count` clusters: those from `goal` on as far as they are free, then long free runs.
+    /// Returns first cluster and count of each run.
     ///
     /// # Errors
     /// `NoSpace`, with nothing taken; `Io`.
@@ -172,7 +172,8 @@ impl Allocator<'_> {
         Ok(len)
     }
 
-    /// A run of `count`, or the longest of those that come next.
+    /// Returns the next free run of `count` clusters, or else the longest of the runs that were
+    /// looked at.
     fn search(&mut self, count: u32) -> Result<Option<(u32, u32)>> {
         let clusters = self.volume.boot.clusters;
         let begin = match self.bitmap.next {
@@ -201,7 +202,7 @@ impl Allocator<'_> {
         Ok(best)
     }
 
-    /// The first free cluster in `from..to`.
+    /// Returns the first free cluster in `from..to`.
     fn find_free(&mut self, from: u32, to: u32) -> Result<Option<u32>> {
         let mut at = from;
         while at < to {
@@ -218,7 +219,7 @@ impl Allocator<'_> {
         Ok(None)
     }
 
-    /// How many clusters from `from` on are free, up to `most`.
+    /// Returns how many clusters from `from` on are free, up to `most`.
     fn free_from(&mut self, from: u32, most: u32) -> Result<u32> {
         let to = from.saturating_add(most).min(self.volume.boot.clusters);
         let mut at = from;
@@ -237,7 +238,7 @@ impl Allocator<'_> {
         Ok(at.saturating_sub(from))
     }
 
-    /// The first of these clusters that is marked free.
+    /// Returns the first of these clusters that is marked free.
     ///
     /// # Errors
     /// `Io`.
@@ -247,10 +248,10 @@ impl Allocator<'_> {
         Ok(found.map(|index| index + FIRST_CLUSTER))
     }
 
-    /// The runs of free clusters within `from..to`, visited with their first cluster.
+    /// Visits the runs of free clusters within `clusters`, with first cluster and count.
     ///
     /// # Errors
-    /// `Io`, and what the visitor gives.
+    /// `Io`, and those of the visitor.
     pub fn free_runs(
         &mut self,
         clusters: std::ops::Range<u32>,
@@ -266,7 +267,8 @@ impl Allocator<'_> {
         Ok(())
     }
 
-    /// Marks clusters used, or free at once: nothing on the device leads to them.
+    /// Marks clusters used or free, without waiting for a commit. Nothing on the device may lead to
+    /// them.
     ///
     /// # Errors
     /// `Io`.
@@ -277,7 +279,7 @@ impl Allocator<'_> {
     /// Marks clusters free.
     ///
     /// # Errors
-    /// `Corrupt` where one is free already: the others are marked all the same. `Io`.
+    /// `Corrupt` where one is free already; the others are marked nevertheless. `Io`.
     pub fn release(&mut self, cluster: u32, count: u32) -> Result<()> {
         let free = self.first_free_in(cluster, count)?;
         self.mark(cluster, count, false, group::FREE)?;
@@ -302,7 +304,7 @@ impl Allocator<'_> {
             let end = (page + 1).saturating_mul(PAGE).min(to);
             let (first, last) = (at % PAGE, end - page * PAGE);
             let byte = u64::from(page) * PAGE_BYTES + u64::from(first / 8);
-            // A page at the most.
+            // At most a page.
             let mut bytes = vec![0; saturating_usize((last.div_ceil(8) - first / 8).into())];
             self.volume
                 .read_chain(&self.volume.bitmap, byte, &mut bytes)?;
@@ -353,7 +355,7 @@ impl Allocator<'_> {
         let last = (first + BATCH).min(pages);
         let start = u64::from(first) * PAGE_BYTES;
         let end = (u64::from(last) * PAGE_BYTES).min(self.len());
-        // A batch at the most.
+        // At most a batch.
         let mut bytes = vec![0; saturating_usize(end - start)];
         self.volume
             .read_chain(&self.volume.bitmap, start, &mut bytes)?;
@@ -386,7 +388,7 @@ fn ones(bytes: &[u8]) -> u32 {
     bytes.iter().map(|byte| byte.count_ones()).sum()
 }
 
-/// Zeros among the first `bits`.
+/// Counts the zeros among the first `bits`.
 fn zeros(bytes: &[u8], bits: u32) -> u32 {
     let whole = bytes.get(..saturating_usize((bits / 8).into()));
     let whole = whole.unwrap_or(bytes);
@@ -395,7 +397,7 @@ fn zeros(bytes: &[u8], bits: u32) -> u32 {
     (whole.iter().map(|byte| byte.count_zeros()).sum::<u32>()) + (!rest & mask).count_ones()
 }
 
-/// The first bit in `from..to` that is as wanted.
+/// Returns the first bit in `from..to` that is as `wanted`.
 fn next_bit(bytes: &[u8], from: u32, to: u32, wanted: bool) -> Option<u32> {
     let skip = if wanted { 0x00 } else { 0xFF };
     let mut at = from;

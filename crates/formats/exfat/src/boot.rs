@@ -1,7 +1,7 @@
-//! The boot regions: what the volume is like, and where its parts are.
+//! The boot regions: the geometry of the volume, and the places of its parts.
 //!
-//! Twelve sectors each, main and backup: boot sector, eight extended boot sectors, OEM parameters, a
-//! reserved sector, checksum. Bytes here, reading elsewhere.
+//! Main and backup region have twelve sectors each: boot sector, eight extended boot sectors, OEM
+//! parameters, a reserved sector, checksum. This module parses bytes and reads nothing.
 
 use forerun_vfs::{Error, Result};
 use zerocopy::FromBytes;
@@ -94,17 +94,17 @@ impl Boot {
         regions(&raw, cluster_bits).or_else(fail)
     }
 
-    /// Bytes of a cluster.
+    /// Returns the bytes of a cluster.
     pub const fn cluster_size(&self) -> u64 {
         1 << self.cluster_bits
     }
 
-    /// Bytes of a sector.
+    /// Returns the bytes of a sector.
     pub const fn sector_size(&self) -> u64 {
         1 << self.sector_bits
     }
 
-    /// Bytes of one boot region.
+    /// Returns the bytes of one boot region.
     pub const fn region_len(&self) -> u64 {
         REGION_SECTORS << self.sector_bits
     }
@@ -114,20 +114,20 @@ impl Boot {
         cluster >= FIRST_CLUSTER && cluster - FIRST_CLUSTER < self.clusters
     }
 
-    /// Where a cluster begins. Only of clusters that the volume has.
+    /// Returns the offset of a cluster, which the volume must have.
     pub fn cluster_at(&self, cluster: u32) -> u64 {
         let index = u64::from(cluster.saturating_sub(FIRST_CLUSTER));
         self.heap_offset.saturating_add(index << self.cluster_bits)
     }
 
-    /// The cluster that holds the byte at `offset`, where one does.
+    /// Returns the cluster that holds the byte at `offset`, where one does.
     pub fn cluster_of(&self, offset: u64) -> Option<u32> {
         let index = offset.checked_sub(self.heap_offset)? >> self.cluster_bits;
         let cluster = u32::try_from(index).ok()?.checked_add(FIRST_CLUSTER)?;
         self.has_cluster(cluster).then_some(cluster)
     }
 
-    /// Where the active FAT begins.
+    /// Returns the offset of the active FAT.
     pub const fn active_fat(&self) -> u64 {
         match self.flags & volume_flag::ACTIVE_FAT {
             0 => self.fat_offset,
@@ -135,18 +135,18 @@ impl Boot {
         }
     }
 
-    /// Clusters that `len` bytes take.
+    /// Returns the number of clusters that `len` bytes take.
     pub const fn clusters_for(&self, len: u64) -> u64 {
         len.div_ceil(1 << self.cluster_bits)
     }
 
-    /// Bytes that all clusters hold together.
+    /// Returns the bytes of all clusters together.
     pub fn heap_len(&self) -> u64 {
         u64::from(self.clusters) << self.cluster_bits
     }
 }
 
-/// The rest of [`Boot::parse`]: where the parts of the volume are.
+/// Checks the places of the volume's parts: the second half of [`Boot::parse`].
 fn regions(raw: &BootSector, cluster_bits: u8) -> Result<Boot, Check> {
     let sector_bits = raw.bytes_per_sector_shift;
     let clusters = raw.cluster_count.get();
@@ -196,7 +196,8 @@ fn regions(raw: &BootSector, cluster_bits: u8) -> Result<Boot, Check> {
     })
 }
 
-/// Checksum of a boot region (3.4): of its first eleven sectors, without the fields that change.
+/// Returns the checksum of a boot region (3.4): of its first eleven sectors, without the fields that
+/// change while the volume is in use.
 pub fn checksum(sectors: &[u8]) -> u32 {
     let changing = [FLAGS_AT, FLAGS_AT + 1, PERCENT_AT];
     let bytes = sectors.iter().enumerate();
@@ -207,7 +208,7 @@ pub fn checksum(sectors: &[u8]) -> u32 {
         })
 }
 
-/// Holds the last of the twelve sectors of `region` against the others.
+/// Compares the checksums in the last of the twelve sectors of `region` with that of the others.
 ///
 /// # Errors
 /// `BootChecksum`.

@@ -1,13 +1,13 @@
-//! Which clusters a file has, in order: runs of neighbours.
+//! The clusters of a file in order, as runs of adjacent clusters.
 
-/// Clusters that follow each other, in the file and on the volume.
+/// Clusters that are adjacent, in the file and on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Number of the first of them in the file.
+    /// Index of the first cluster in the file.
     pub index: u32,
-    /// The first of them on the volume.
+    /// Number of the first cluster on the volume.
     pub cluster: u32,
-    /// How many.
+    /// Number of clusters.
     pub count: u32,
 }
 
@@ -19,34 +19,34 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// One run.
+    /// Returns a chain of one run.
     pub fn contiguous(cluster: u32, count: u32) -> Self {
         let mut chain = Self::default();
         chain.push(cluster, count);
         chain
     }
 
-    /// Number of clusters.
+    /// Returns the number of clusters.
     pub const fn clusters(&self) -> u32 {
         self.clusters
     }
 
-    /// The runs, in the order of the file.
+    /// Returns the runs, in the order of the file.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Returns whether all clusters follow each other.
+    /// Returns whether all clusters are adjacent.
     pub fn is_contiguous(&self) -> bool {
         self.runs.len() <= 1
     }
 
-    /// The first cluster; 0 for none, as entries have it.
+    /// Returns the first cluster, or 0 for none, as in entries.
     pub fn first(&self) -> u32 {
         self.runs.first().map_or(0, |run| run.cluster)
     }
 
-    /// The last cluster.
+    /// Returns the last cluster.
     pub fn last(&self) -> Option<u32> {
         self.runs.last().map(|run| run.cluster + (run.count - 1))
     }
@@ -67,8 +67,8 @@ impl Chain {
         self.clusters += count;
     }
 
-    /// Cluster number `index` of the file, and how many of its neighbours follow in its run, itself
-    /// included.
+    /// Returns cluster number `index` of the file, and how many clusters of its run there are from it
+    /// on.
     pub fn locate(&self, index: u32) -> Option<(u32, u32)> {
         let after = self.runs.partition_point(|run| run.index <= index);
         let run = self.runs.get(after.checked_sub(1)?)?;
@@ -76,7 +76,7 @@ impl Chain {
         (skip < run.count).then(|| (run.cluster + skip, run.count - skip))
     }
 
-    /// Keeps the first `clusters`; gives the runs that are cut off.
+    /// Keeps the first `clusters`, and returns the runs that are cut off.
     pub fn truncate(&mut self, clusters: u32) -> Vec<(u32, u32)> {
         let mut cut = Vec::new();
         while let Some(run) = self.runs.last_mut()
@@ -94,7 +94,7 @@ impl Chain {
         cut
     }
 
-    /// A cluster that is in two of the runs.
+    /// Returns a cluster that is in two of the runs, if there is one.
     pub fn double(&self) -> Option<u32> {
         let mut runs: Vec<(u32, u32)> = self.runs.iter().map(|r| (r.cluster, r.count)).collect();
         runs.sort_unstable();

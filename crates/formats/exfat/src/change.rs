@@ -10,41 +10,41 @@ use crate::alloc::{Bitmap, Runs};
 use crate::dir::Place;
 use crate::entry_set::EntrySet;
 
-/// The steps in which changes become durable. Everything of one is on the device before anything of
-/// the next is written; `docs/formats/exfat.md` says why in this order.
+/// The steps in which changes become durable. All writes of one step are on the device before the first
+/// of the next; `docs/formats/exfat.md` says why they have this order.
 pub mod group {
     use super::Group;
 
     /// `VolumeDirty` is set.
     pub const MARK: Group = Group(0);
-    /// Clusters are marked used; those of directories are cleared, and so are sectors behind the end
-    /// of a directory that hold something.
+    /// Clusters are marked used. Clusters of directories are cleared, and so are sectors behind the end
+    /// of a directory that are not empty.
     pub const ALLOCATE: Group = Group(1);
-    /// The FAT leads to them.
+    /// Words of the FAT lead to these clusters.
     pub const LINK: Group = Group(2);
     /// Parts of new sets behind their first sector; unused entries up to the sector of a new set.
     pub const BEHIND: Group = Group(3);
     /// Sets, new, changed and removed.
     pub const ENTRIES: Group = Group(4);
-    /// Sets that go to another sector are marked as on their way: with those that stay.
+    /// Sets that go to another sector are marked as on their way, in the same step as the sets that stay.
     pub const DEPART: Group = ENTRIES;
-    /// They are there.
+    /// Sets that went to another sector are written there.
     pub const ARRIVE: Group = Group(6);
     /// Sets that others replaced; parts of removed sets behind their first sector.
     pub const LATE: Group = Group(7);
-    /// Parts behind the first sector of those.
+    /// Parts of these behind their first sector.
     pub const LAST: Group = Group(8);
-    /// Sets that went to another sector are forgotten where they were.
+    /// The pointers of sets that went to another sector are cleared in their old places.
     pub const LEFT: Group = Group(9);
     /// Writes that may become durable at any time after the commit that allows them: chains are cut,
-    /// clusters are marked free, sets that arrived forget where they came from. They go along with
-    /// the next commit.
+    /// clusters are marked free, pointers are cleared in sets that arrived. They go along with the
+    /// next commit.
     pub const FREE: Group = Group(10);
     /// `VolumeDirty` is cleared.
     pub const CLEAR: Group = Group(11);
 }
 
-/// The device, and how it is to be used.
+/// The device, and the options of writing to it.
 pub struct Store {
     pub back: Arc<WriteBack>,
     pub dirsync: bool,
@@ -55,7 +55,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Changes go to `back`.
+    /// Returns a store that writes to `back`.
     pub fn new(back: Arc<WriteBack>, with: &OpenMutWith) -> Self {
         Self {
             back,
@@ -67,25 +67,25 @@ impl Store {
         }
     }
 
-    /// Bytes that are written whole or not at all.
+    /// Returns the number of bytes that are written whole or not at all.
     pub fn sector_size(&self) -> u64 {
         self.back.sector_size().into()
     }
 }
 
-/// Why no more changes are taken.
+/// A reason to refuse further changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// The device failed: nothing is written any more.
     Failed,
-    /// Damage was met: what was changed before is still written.
+    /// Damage was met: earlier changes are still written.
     Damaged,
-    /// A thread panicked: what is in memory may be wrong, and nothing is written any more.
+    /// A thread panicked: the state in memory may be wrong, and nothing is written any more.
     Panicked,
 }
 
 impl Stopped {
-    /// As callers are told.
+    /// Returns the error for callers.
     pub fn error(self) -> Error {
         Error::ReadOnly(
             match self {
@@ -109,7 +109,7 @@ pub struct Move {
     pub to: Place,
 }
 
-/// Changes under way.
+/// Changes that are not committed yet.
 #[derive(Default)]
 pub struct Pending {
     pub stopped: Option<Stopped>,
@@ -117,7 +117,7 @@ pub struct Pending {
     pub flags: u16,
     /// `VolumeDirty` was set when the volume was opened, and stays.
     pub was_dirty: bool,
-    /// Something is to be written.
+    /// Metadata has been changed since the last commit.
     pub touched: bool,
     pub bitmap: Bitmap,
     /// Clusters that become free once no entry on the device leads to them.
@@ -128,7 +128,7 @@ pub struct Pending {
     pub fresh: Runs,
     /// Clusters that become the last of their chain once no entry leads behind them.
     pub cuts: HashSet<u32>,
-    /// Whose chain on the device must stay as it is until the next commit.
+    /// Nodes whose chain on the device must stay as it is until the next commit.
     pub cut_nodes: HashSet<NodeId>,
     /// Slots that are free after the next commit: directory, first, number.
     pub late_slots: Vec<(NodeId, u32, u32)>,
@@ -143,7 +143,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// The set of a node whose last name is gone while it is in use.
+    /// Returns the set of a node that has lost its last name while it is in use.
     pub fn orphan(&self, id: NodeId) -> Option<&EntrySet> {
         self.orphans.get(&id)
     }
@@ -153,12 +153,12 @@ impl Pending {
         self.orphans.insert(id, set);
     }
 
-    /// Forgets it.
+    /// Removes the set of such a node.
     pub fn take_orphan(&mut self, id: NodeId) -> Option<EntrySet> {
         self.orphans.remove(&id)
     }
 
-    /// Nodes without a name, and where their data is.
+    /// Returns the nodes without a name, and where their data is.
     pub fn known_orphans(&self) -> Vec<(NodeId, crate::entry_set::Allocation)> {
         let orphans = self.orphans.iter();
         orphans.map(|(id, set)| (*id, set.data())).collect()
@@ -176,12 +176,12 @@ impl Pending {
         self.opens.contains_key(&id)
     }
 
-    /// One more use.
+    /// Counts one more use.
     pub fn open(&mut self, id: NodeId) {
         *self.opens.entry(id).or_default() += 1;
     }
 
-    /// One use less; whether it was the last.
+    /// Counts one use less, and returns whether it was the last.
     pub fn release(&mut self, id: NodeId) -> bool {
         match self.opens.get_mut(&id) {
             Some(count) if *count > 1 => {
@@ -209,7 +209,7 @@ impl Pending {
         moves.any(|moved| moved.from.offset == place.offset)
     }
 
-    /// Returns whether changes under way go by the id of a node.
+    /// Returns whether pending changes use the id of a node.
     pub fn goes_by(&self, id: NodeId) -> bool {
         self.cut_nodes.contains(&id)
             || self.ahead.contains(&id)

@@ -1,4 +1,4 @@
-//! Bringing changes to the device, in the order that leaves the volume consistent wherever the power
+//! Commits of changes to the device, in an order that leaves the volume consistent wherever the power
 //! fails.
 
 use forerun_io::{CommitError, CommitOrder, saturating_usize};
@@ -11,13 +11,13 @@ use crate::entry_set::EntrySet;
 use crate::ondisk::{END_OF_CHAIN, volume_flag};
 use crate::session::Session;
 
-/// Dirty bytes in memory from which on changes are brought to the device by themselves.
+/// Dirty bytes in memory above which a change commits by itself.
 const MOST_DIRTY: u64 = 16 << 20;
-/// Clusters that are marked free before it is seen how much is dirty: 8 MiB of the bitmap.
+/// Clusters that are marked free between two looks at the number of dirty bytes: 8 MiB of the bitmap.
 const FREED_AT_ONCE: u32 = 1 << 26;
 
 impl<'a> Session<'a> {
-    /// The device, where the volume may be changed.
+    /// Returns the device, where the volume may be changed.
     ///
     /// # Errors
     /// `ReadOnly`.
@@ -29,10 +29,10 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs a change. Where it fails for the device or for damage, no more changes are taken.
+    /// Runs a change. After a failure of the device, or damage, no more changes are taken.
     ///
     /// # Errors
-    /// Those of the change, and of bringing it to the device where each is to be.
+    /// Those of the change, and of its commit where each change is `durable`.
     pub fn change<T>(
         &mut self,
         durable: bool,
@@ -40,7 +40,7 @@ impl<'a> Session<'a> {
     ) -> Result<T> {
         let store = self.writable()?;
         if store.back.dirty_bytes() > MOST_DIRTY {
-            // The last commit found no room: memory must not fill up instead.
+            // The last commit found no room. Memory must not fill up instead.
             self.commit_before()?;
         }
         let outcome = run(self);
@@ -54,7 +54,7 @@ impl<'a> Session<'a> {
                 if !store.continue_on_error {
                     self.stop(Stopped::Damaged);
                 }
-                // Nothing here resolves it (3.1.13.2).
+                // The driver repairs no damage, so the volume is dirty (3.1.13.2).
                 self.mark(volume_flag::VOLUME_DIRTY);
             }
             Err(_) => {}
@@ -65,7 +65,7 @@ impl<'a> Session<'a> {
         outcome
     }
 
-    /// Takes no more changes. A reason for which nothing more is written stays.
+    /// Takes no more changes. A reason that stops all writes stays in force.
     pub fn stop(&mut self, why: Stopped) {
         let stopped = &mut self.state.pending.stopped;
         match (*stopped, why) {
@@ -74,7 +74,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The bitmap.
+    /// Returns the allocator.
     ///
     /// # Errors
     /// `ReadOnly`.
@@ -87,10 +87,9 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Makes every change durable but for what only gives space back: that goes along with the next
-    /// commit, so that a removal costs one flush. With `clear` nothing is left, and `VolumeDirty` is
-    /// cleared, where it was not set when the volume was opened and nothing is left over that belongs
-    /// to no entry.
+    /// Makes all changes durable, except those that only free space: these go along with the next
+    /// commit, so that a removal costs one flush. With `clear` they are written too, and `VolumeDirty` is
+    /// cleared, unless it was set when the volume was opened or a cluster in use belongs to no entry.
     ///
     /// # Errors
     /// `Write` and `Io`: no more changes are taken then, and `VolumeDirty` stays. Where the filesystem
@@ -108,7 +107,7 @@ impl<'a> Session<'a> {
             false => Ok(()),
         });
         outcome.inspect_err(|error| match error.is_full() {
-            // Entries of the changes may be on the device: what they lead to is in use until the next
+            // Entries of the changes may be on the device: their clusters stay in use until the next
             // commit.
             true => self.state.pending.fresh = crate::alloc::Runs::default(),
             false => {
@@ -118,7 +117,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Commits before a change that has changed nothing yet.
+    /// Commits for a change that has changed nothing yet.
     ///
     /// # Errors
     /// `NoSpace` where the filesystem below the volume is full: the change is refused, and others may
@@ -130,8 +129,8 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Where `error` is one of the device, `MediaFailure` is set on it if it still takes that
-    /// (3.1.13.3), and `VolumeDirty`, which stays.
+    /// Sets `MediaFailure` (3.1.13.3) and `VolumeDirty` on the device, where `error` is one of the device
+    /// and the device still takes the write. `VolumeDirty` then stays set.
     pub fn mark_failure(&mut self, error: &Error) {
         if is_of_device(error) {
             self.mark(volume_flag::MEDIA_FAILURE | volume_flag::VOLUME_DIRTY);
@@ -166,8 +165,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Writes what the changes have made of the metadata, and does what had to wait for that. Can be
-    /// done again where the filesystem below the volume was full.
+    /// Writes the changed metadata, then the changes that had to wait for it. Can be called again where
+    /// the filesystem below the volume was full.
     fn commit_changes(&mut self, store: &Store) -> Result<()> {
         if self.state.pending.touched && !is_dirty(self.state.pending.flags) {
             let flags = self.state.pending.flags | volume_flag::VOLUME_DIRTY;
@@ -203,7 +202,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Cuts chains and marks clusters free: no entry on the device leads there any more.
+    /// Cuts chains and marks clusters free, which no entry on the device leads to any more.
     fn free_clusters(&mut self, store: &Store) -> Result<()> {
         for cluster in std::mem::take(&mut self.state.pending.cuts) {
             let at = self.volume.boot.active_fat() + u64::from(cluster) * 4;
@@ -222,7 +221,7 @@ impl<'a> Session<'a> {
                 }
                 if store.back.dirty_bytes() > MOST_DIRTY {
                     let freed = store.back.commit(&[group::FREE]).map_err(failed);
-                    // These runs are marked free once only; the bits can wait in memory.
+                    // Each run is marked free only once. The bits can wait in memory.
                     freed.or_else(|error| error.is_full().then_some(()).ok_or(error))?;
                 }
                 at += now;
@@ -249,7 +248,7 @@ impl<'a> Session<'a> {
             for (cluster, count) in frees.iter() {
                 let start = self.volume.boot.cluster_at(cluster);
                 let end = start + (u64::from(count) << self.volume.boot.cluster_bits);
-                // Advice: the volume is as sound without it.
+                // Discards are advice: the volume is sound without them.
                 let _advice = store.back.device().discard(start..end);
             }
         }
@@ -277,8 +276,8 @@ impl<'a> Session<'a> {
         written.map_err(|error| Error::io(offset, bytes.len(), error))
     }
 
-    /// Gives clusters back. What nothing on the device leads to is free at once, unless metadata
-    /// that was in it may still be written.
+    /// Frees clusters. Those that nothing on the device leads to are free at once, unless they belonged
+    /// to a directory: its metadata may still be written.
     ///
     /// # Errors
     /// `Io`.
@@ -314,7 +313,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Takes clusters. Where there are too few, those that are about to become free are waited for.
+    /// Takes clusters. Where there are too few, commits first, so that freed clusters can be used.
     ///
     /// # Errors
     /// `NoSpace`, `Write`, `Io`.
@@ -332,7 +331,7 @@ impl<'a> Session<'a> {
         Ok(taken)
     }
 
-    /// Bytes of zeros over a cluster, for directories.
+    /// Writes zeros over a cluster of a directory.
     ///
     /// # Errors
     /// `Io`.
@@ -356,7 +355,7 @@ const fn is_dirty(flags: u16) -> bool {
     flags & volume_flag::VOLUME_DIRTY != 0
 }
 
-/// Returns whether the device itself failed. A lack of room on the filesystem below, or of permission, is
+/// Returns whether the device itself failed. Lack of room on the filesystem below, or of permission, is
 /// no failure of the device.
 fn is_of_device(error: &Error) -> bool {
     use std::io::ErrorKind as Kind;

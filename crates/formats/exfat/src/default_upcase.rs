@@ -1,17 +1,17 @@
-//! The up-case table that the specification recommends (7.2.5.1), as runs of characters that have
-//! an upper case at the same distance. In its compressed form it is the one that every formatter
-//! writes: 5836 bytes, checksum 0xE619D30D.
+//! The up-case table that the specification recommends (7.2.5.1), as runs of characters whose upper
+//! case is at the same distance. All formatters write its compressed form: 5836 bytes, checksum
+//! 0xE619D30D.
 
 use crate::upcase::Upcase;
 
 /// Bytes of the compressed table.
 #[cfg(feature = "write")]
 pub const LEN: u64 = 5836;
-/// Longer runs of characters that map to themselves are written as their number. The longest that is
-/// not has 337, the shortest that is has 843.
+/// Shortest run of characters that map to themselves which is written as a number. In this table the
+/// longest run that is written out has 337 characters, and the shortest other one has 843.
 const COMPRESSED_FROM: u16 = 512;
 
-/// First character, number of characters, distance from one to the next, and from each to its upper
+/// First character, number of characters, distance to the next character, and distance to the upper
 /// case.
 type Run = (u16, u16, u16, i16);
 
@@ -49,12 +49,12 @@ const RUNS: &[Run] = &[
     (0x2C81, 50, 2, -1), (0x2D00, 38, 1, -7264), (0xFF41, 26, 1, -32),
 ];
 
-/// The table.
+/// Returns the table.
 pub fn table() -> Upcase {
     Upcase::parse(&compressed()).unwrap_or_else(|_| Upcase::ascii())
 }
 
-/// The table as it is written.
+/// Returns the table in its compressed form.
 pub fn compressed() -> Vec<u8> {
     let mut map: Vec<u16> = (0..=u16::MAX).collect();
     for &(first, count, step, distance) in RUNS {

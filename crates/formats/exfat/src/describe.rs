@@ -13,7 +13,7 @@ type Fields = Vec<(&'static str, String)>;
 /// Runs of clusters that are shown of one node.
 const RUNS: usize = 64;
 
-/// The facts of the volume for `info`.
+/// Returns the fields of the volume for `info`.
 pub fn details(volume: &Volume) -> Fields {
     let boot = &volume.boot;
     let (major, minor) = (boot.revision >> 8, boot.revision & 0xFF);
@@ -35,7 +35,7 @@ pub fn details(volume: &Volume) -> Fields {
     fields
 }
 
-/// Returns what the user of the volume should know.
+/// Returns warnings for the user of the volume.
 pub fn warnings(volume: &Volume) -> Vec<String> {
     let flags = volume.boot.flags;
     let passed_over = volume.passed_over.iter();
@@ -64,7 +64,7 @@ const fn state(flags: u16) -> &'static str {
     }
 }
 
-/// The boot sector.
+/// Returns the fields of the boot sector, with the runs of the bitmap.
 pub fn volume(volume: &Volume) -> Fields {
     let boot = &volume.boot;
     let mut fields = vec![
@@ -105,7 +105,7 @@ pub fn volume(volume: &Volume) -> Fields {
     fields
 }
 
-/// A set.
+/// Returns the fields of a set, with the runs of its clusters.
 pub fn node(session: &mut Session<'_>, id: NodeId) -> Result<Fields> {
     let node = session.load(id)?;
     let set = &node.set;
@@ -146,7 +146,7 @@ pub fn node(session: &mut Session<'_>, id: NodeId) -> Result<Fields> {
     Ok(fields)
 }
 
-/// A GUID as it is written: the first three groups are little-endian numbers.
+/// Returns a GUID as text: its first three groups are little-endian numbers.
 fn guid_text(guid: &[u8; 16]) -> String {
     let order = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     let mut text = String::new();

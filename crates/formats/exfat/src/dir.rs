@@ -1,4 +1,4 @@
-//! Directories as rows of entries.
+//! Directories as sequences of entries.
 
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Error, NodeId, Result};
@@ -13,12 +13,12 @@ use crate::volume::Volume;
 /// Bytes of a directory that are read at once.
 const WINDOW: u64 = 64 << 10;
 
-/// Something that stands in a directory.
+/// An item of a directory.
 pub enum Found {
-    /// A sound set of a file or directory, and its place.
+    /// A sound set of a file or directory.
     Set(EntrySet),
-    /// A sound set that was on its way to another sector when the power failed, and did not arrive:
-    /// it is still here.
+    /// A sound set that was on its way to another sector when the power failed, and did not arrive.
+    /// This is the live copy.
     Stranded(EntrySet),
     /// The start of such a set that did arrive.
     Departed,
@@ -30,12 +30,12 @@ pub enum Found {
     Damaged(Check),
 }
 
-/// Where a set is.
+/// The place of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Position of its file entry, in bytes of the volume.
     pub offset: u64,
-    /// It goes on in a cluster that is not the neighbour: the FAT has to be asked.
+    /// It goes on in a cluster that is not adjacent: the FAT says which.
     pub far: bool,
 }
 
@@ -43,13 +43,13 @@ impl Place {
     const FAR: u64 = 1 << 62;
     const FAR_POINTER: u64 = 1 << 55;
 
-    /// The place as sets under way have it.
+    /// Returns the place as a pointer of a set that is on its way.
     pub const fn pointer(self) -> u64 {
         let far = if self.far { Self::FAR_POINTER } else { 0 };
         (self.offset / ENTRY_LEN) | far
     }
 
-    /// The place that such a number names.
+    /// Returns the place that such a pointer names.
     pub const fn of_pointer(pointer: u64) -> Self {
         Self {
             offset: (pointer & (Self::FAR_POINTER - 1)).saturating_mul(ENTRY_LEN),
@@ -57,13 +57,13 @@ impl Place {
         }
     }
 
-    /// The place as the id of the node that is there.
+    /// Returns the place as the id of the node that is there.
     pub const fn id(self) -> NodeId {
         let far = if self.far { Self::FAR } else { 0 };
         NodeId((self.offset / ENTRY_LEN) | far)
     }
 
-    /// The place that an id names.
+    /// Returns the place that an id names.
     pub const fn of(id: NodeId) -> Self {
         Self {
             offset: (id.0 & (Self::FAR - 1)).saturating_mul(ENTRY_LEN),
@@ -72,7 +72,7 @@ impl Place {
     }
 }
 
-/// Reads the entries of a directory.
+/// A reader of the entries of a directory.
 pub struct Slots<'a> {
     volume: &'a Volume,
     chain: &'a Chain,
@@ -83,7 +83,7 @@ pub struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
-    /// Of the directory that has these clusters.
+    /// Returns a reader of the directory that has these clusters.
     pub fn new(volume: &'a Volume, chain: &'a Chain, node: Option<NodeId>) -> Self {
         Self {
             volume,
@@ -95,12 +95,12 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// Where an entry is on the volume.
+    /// Returns the offset of an entry on the volume.
     pub fn position(&self, slot: u32) -> Option<u64> {
         position(self.volume, self.chain, slot)
     }
 
-    /// One entry; nothing behind the last.
+    /// Reads one entry; nothing behind the last.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -113,7 +113,7 @@ impl<'a> Slots<'a> {
         }
         let from = u64::from(slot) * ENTRY_LEN;
         let from = from - from % self.volume.boot.sector_size();
-        // One stretch only: of clusters that are far apart each costs a request anyway.
+        // Only one contiguous piece: clusters apart cost a request each anyway.
         let pieces = self.volume.pieces(self.chain, from, WINDOW);
         let Some(&(offset, len)) = pieces.first() else {
             return Ok(None);
@@ -161,7 +161,7 @@ impl<'a> Slots<'a> {
         }))
     }
 
-    /// How many of `most` entries behind `slot` are secondary and in use.
+    /// Counts the entries behind `slot` that are secondary and in use, up to `most`.
     fn secondaries(&mut self, slot: u32, most: u8) -> Result<u32> {
         let wanted = kind::IN_USE | kind::SECONDARY;
         for count in 0..u32::from(most) {
@@ -205,25 +205,25 @@ impl<'a> Slots<'a> {
         Ok((found, slot + 1 + count))
     }
 
-    /// Where a set of `entries` that begins at `slot` is.
+    /// Returns the place of a set of `entries` that begins at `slot`.
     pub fn place(&self, slot: u32, entries: usize) -> Option<Place> {
         place(self.volume, self.chain, slot, entries)
     }
 
-    /// That check failed at that entry.
+    /// Returns the error of a check that failed at an entry.
     pub fn error(&self, check: Check, slot: u32) -> Error {
         check.at(self.node, self.position(slot).unwrap_or(0))
     }
 }
 
-/// Where an entry is on the volume.
+/// Returns the offset of an entry on the volume.
 pub fn position(volume: &Volume, chain: &Chain, slot: u32) -> Option<u64> {
     let at = u64::from(slot) * ENTRY_LEN;
     let pieces = volume.pieces(chain, at, ENTRY_LEN);
     pieces.first().map(|&(offset, _)| offset)
 }
 
-/// Where a set of `entries` that begins at `slot` is.
+/// Returns the place of a set of `entries` that begins at `slot`.
 pub fn place(volume: &Volume, chain: &Chain, slot: u32, entries: usize) -> Option<Place> {
     let at = u64::from(slot) * ENTRY_LEN;
     let pieces = volume.pieces(chain, at, u64_from(entries) * ENTRY_LEN);
@@ -233,10 +233,10 @@ pub fn place(volume: &Volume, chain: &Chain, slot: u32, entries: usize) -> Optio
     })
 }
 
-/// The stretches of a set of `entries` at `place`.
+/// Returns offset and length of the contiguous pieces of a set of `entries` at `place`.
 ///
 /// # Errors
-/// `Corrupt` where it would go on in no cluster, `Io`.
+/// `StaleNode` where the place is in no cluster, `Corrupt` where the set goes on in none, `Io`.
 pub fn set_pieces(
     volume: &Volume,
     node: NodeId,
@@ -271,7 +271,7 @@ pub fn set_pieces(
     Ok(pieces)
 }
 
-/// The set at `place`.
+/// Reads the set at `place`.
 ///
 /// # Errors
 /// `StaleNode` where none begins there, `Corrupt` where it fails a check, `Io`.

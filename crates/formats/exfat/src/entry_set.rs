@@ -1,4 +1,4 @@
-//! Entry sets: the file entry, its stream extension, its name, and whatever else belongs to it.
+//! Entry sets: the file entry, its stream extension, its name, and further entries that belong to it.
 //!
 //! A set is kept as its bytes: known fields are read from them and written into them, and entries and
 //! fields that the driver does not know stay as they are.
@@ -18,14 +18,14 @@ use crate::upcase::Upcase;
 /// Most entries of a set.
 pub const MAX_ENTRIES: usize = 256;
 
-/// Where data is: what a stream extension, or another entry with an allocation, says.
+/// The place of data, from a stream extension or another entry with an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocation {
     /// First cluster; 0 for none.
     pub first: u32,
     /// `DataLength`.
     pub len: u64,
-    /// `NoFatChain`: the clusters follow each other, and the FAT says nothing of them.
+    /// `NoFatChain`: the clusters are adjacent, and their words in the FAT mean nothing.
     pub contiguous: bool,
 }
 
@@ -53,7 +53,7 @@ impl<T: IntoBytes + zerocopy::Immutable> PartialEq for Plain<T> {
 
 impl<T: IntoBytes + zerocopy::Immutable> Eq for Plain<T> {}
 
-/// `SetChecksum` of the entries of a set (6.3.3).
+/// Returns the `SetChecksum` of the entries of a set (6.3.3).
 pub fn checksum(entries: &[u8]) -> u16 {
     let bytes = entries.iter().enumerate();
     bytes
@@ -63,16 +63,16 @@ pub fn checksum(entries: &[u8]) -> u16 {
         })
 }
 
-/// Entries that a name of so many units takes.
+/// Returns the number of entries that a name of so many units takes.
 pub const fn name_entries(units: usize) -> usize {
     units.div_ceil(NAME_UNITS)
 }
 
 impl EntrySet {
-    /// Takes the entries of one set, file entry first, as many as it says.
+    /// Parses the entries of one set, file entry first, as many as that says.
     ///
     /// # Errors
-    /// The first check that fails. The name's hash is not looked at.
+    /// The first check that fails. The name's hash is not checked.
     pub fn parse(bytes: Vec<u8>) -> Result<Self, Check> {
         let file = FileEntry::read_from_prefix(&bytes).map(|(file, _)| file);
         let Ok(file) = file else {
@@ -139,7 +139,7 @@ impl EntrySet {
         Ok(())
     }
 
-    /// A new set: no data, all three times the same, the name's hash right.
+    /// Returns a new set without data, with all three times the same.
     pub fn new(name: &[u16], attributes: u16, time: Stamp, upcase: &Upcase) -> Self {
         let mut file = FileEntry::new_zeroed();
         file.entry_type = kind::FILE;
@@ -158,7 +158,7 @@ impl EntrySet {
         set.renamed(name, upcase)
     }
 
-    /// The same set with another name. Other secondary entries go along.
+    /// Returns the same set with another name. Other secondary entries are kept.
     #[must_use]
     pub fn renamed(&self, name: &[u16], upcase: &Upcase) -> Self {
         let name = name.get(..name.len().min(MAX_NAME)).unwrap_or_default();
@@ -190,7 +190,7 @@ impl EntrySet {
         set
     }
 
-    /// Brings the first two entries and the checksum into the bytes.
+    /// Writes the first two entries and the checksum into the bytes.
     fn seal(&mut self) {
         let head = [self.file.0.as_bytes(), self.stream.0.as_bytes()].concat();
         for (to, byte) in self.bytes.iter_mut().zip(&head) {
@@ -202,32 +202,32 @@ impl EntrySet {
         }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The bytes of the file entry and the stream extension: all that changes but for renames.
+    /// Returns the bytes of the file entry and the stream extension. Only renames change others.
     pub fn head(&self) -> &[u8] {
         self.bytes.get(..2 * ENTRY).unwrap_or_default()
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn entries(&self) -> usize {
         self.bytes.len() / ENTRY
     }
 
-    /// The file entry.
+    /// Returns the file entry.
     pub fn file(&self) -> &FileEntry {
         &self.file.0
     }
 
-    /// The stream extension.
+    /// Returns the stream extension.
     pub fn stream(&self) -> &StreamEntry {
         &self.stream.0
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> Vec<u16> {
         let entries = self.bytes.chunks_exact(ENTRY).skip(2);
         let entries = entries.take_while(|entry| entry.first() == Some(&kind::NAME));
@@ -236,7 +236,7 @@ impl EntrySet {
         units.take(self.stream.0.name_length.into()).collect()
     }
 
-    /// The name above the volume.
+    /// Returns the name as callers see it.
     ///
     /// # Errors
     /// `Name`, for a name that no file may have.
@@ -248,7 +248,7 @@ impl EntrySet {
         })
     }
 
-    /// Kind.
+    /// Returns the kind of the file.
     pub fn file_type(&self) -> FileType {
         match self.has(attribute::DIRECTORY) {
             true => FileType::Directory,
@@ -261,7 +261,7 @@ impl EntrySet {
         self.file.0.file_attributes.get() & attribute != 0
     }
 
-    /// Where the data is.
+    /// Returns the place of the data.
     pub fn data(&self) -> Allocation {
         let stream = &self.stream.0;
         Allocation {
@@ -271,7 +271,7 @@ impl EntrySet {
         }
     }
 
-    /// `ValidDataLength`, never more than the length.
+    /// Returns `ValidDataLength`, but never more than the length.
     pub fn valid_len(&self) -> u64 {
         let stream = &self.stream.0;
         stream.valid_data_length.get().min(stream.data_length.get())
@@ -297,7 +297,7 @@ impl EntrySet {
         others.filter_map(secondary_allocation).collect()
     }
 
-    /// Says where the data is and how much of it is valid.
+    /// Sets the place of the data, and how much of it is valid.
     pub fn set_data(&mut self, data: Allocation, valid: u64) {
         let stream = &mut self.stream.0;
         let other = stream.general_secondary_flags & !flag::NO_FAT_CHAIN;
@@ -323,13 +323,13 @@ impl EntrySet {
         self.seal();
     }
 
-    /// The other end of a move across sectors, where one is under way: see
+    /// Returns the other end of a move across sectors, or 0 where none is under way: see
     /// [`moving`](crate::moving).
     pub fn pointer(&self) -> u64 {
         pointer(self.bytes())
     }
 
-    /// Sets or, with 0, clears it.
+    /// Sets this pointer or, with 0, clears it.
     pub fn set_pointer(&mut self, pointer: u64) {
         let bytes = pointer.to_le_bytes();
         if let Some(low) = bytes.first_chunk::<7>() {
@@ -338,7 +338,7 @@ impl EntrySet {
         self.seal();
     }
 
-    /// Creation.
+    /// Returns the time of creation.
     pub fn created(&self) -> Stamp {
         let file = &self.file.0;
         Stamp {
@@ -348,7 +348,7 @@ impl EntrySet {
         }
     }
 
-    /// Last change of the data.
+    /// Returns the time of the last change of the data.
     pub fn modified(&self) -> Stamp {
         let file = &self.file.0;
         Stamp {
@@ -358,7 +358,7 @@ impl EntrySet {
         }
     }
 
-    /// Last access, in steps of two seconds.
+    /// Returns the time of the last access, in steps of two seconds.
     pub fn accessed(&self) -> Stamp {
         Stamp {
             word: self.file.0.last_accessed_timestamp.get(),
@@ -391,7 +391,7 @@ impl EntrySet {
     }
 }
 
-/// `Reserved2` of a file entry, as a number.
+/// Returns `Reserved2` of a file entry as a number.
 pub fn pointer(entry: &[u8]) -> u64 {
     let bytes = entry.get(25..32).unwrap_or_default();
     let bytes = bytes.iter().rev();

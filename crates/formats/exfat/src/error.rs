@@ -1,9 +1,9 @@
-//! The checks an image can fail, one variant each.
+//! The checks that an image can fail, one variant each.
 
 use forerun_vfs::{Corrupt, Error, NameError, NodeId};
 
-/// A failed check, with the numbers it takes to find the bytes. The offset is that of the structure
-/// that fails, and is given along with this.
+/// A failed check, with the numbers that it takes to find the bytes. [`at`](Self::at) adds the offset of
+/// the structure that fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
     #[error("the image is {len} bytes long; a boot region takes {need}")]
@@ -158,7 +158,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// This check failed on the structure at `offset`.
+    /// Returns the error for the structure at `offset`.
     pub fn at(self, node: Option<NodeId>, offset: u64) -> Error {
         Corrupt::new("exfat", node, offset, self).into()
     }

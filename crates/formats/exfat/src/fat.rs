@@ -1,4 +1,4 @@
-//! The FAT: which cluster comes after which.
+//! The FAT, which says for each cluster which one follows it.
 
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Bound, Error, NodeId, Result};
@@ -13,7 +13,7 @@ use crate::volume::Volume;
 /// Bytes of the FAT that are read at once.
 const WINDOW: u64 = 4096;
 
-/// Reads the FAT in windows, so that chains of neighbours cost few reads.
+/// A reader of the FAT in windows, so that chains of close clusters cost few reads.
 pub struct Fat<'a> {
     volume: &'a Volume,
     start: u64,
@@ -21,7 +21,7 @@ pub struct Fat<'a> {
 }
 
 impl<'a> Fat<'a> {
-    /// Nothing is read yet.
+    /// Returns a reader that has read nothing yet.
     pub const fn new(volume: &'a Volume) -> Self {
         Self {
             volume,
@@ -30,10 +30,10 @@ impl<'a> Fat<'a> {
         }
     }
 
-    /// The word of a cluster that the volume has.
+    /// Returns the word of a cluster that the volume has.
     ///
     /// # Errors
-    /// Those of reading.
+    /// `Io`.
     pub fn next(&mut self, cluster: u32) -> Result<u32> {
         let at = u64::from(cluster) * 4;
         let inside = at.checked_sub(self.start).map(saturating_usize);
@@ -43,7 +43,7 @@ impl<'a> Fat<'a> {
         let boot = &self.volume.boot;
         let start = at - at % WINDOW;
         let end = (start + WINDOW).min(boot.fat_len);
-        // A window at the most.
+        // At most a window.
         let mut window = vec![0; saturating_usize(end.saturating_sub(start))];
         self.volume.read(boot.active_fat() + start, &mut window)?;
         let word = window.get(saturating_usize(at - start)..);
@@ -55,8 +55,8 @@ impl<'a> Fat<'a> {
     }
 }
 
-/// The clusters of an allocation, as many as its length takes. Where it is contiguous the FAT is not
-/// looked at. In a rescue, those up to where it breaks.
+/// Returns the clusters of an allocation, as many as its length takes. The FAT of a contiguous one is
+/// not read. In a rescue, returns the clusters up to the first damage.
 ///
 /// # Errors
 /// `Corrupt` where it is not on the volume, the chain is too short or comes back to itself, `Limit`.
@@ -67,7 +67,8 @@ pub fn chain(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -
     }
 }
 
-/// The clusters of an allocation up to where it breaks; none where it does not begin on the volume.
+/// Returns the clusters of an allocation up to the first damage; none where it does not begin on the
+/// volume.
 fn to_damage(volume: &Volume, data: Allocation) -> Result<Chain> {
     let boot = &volume.boot;
     if data.len == 0 || !boot.has_cluster(data.first) {
@@ -86,7 +87,7 @@ fn to_damage(volume: &Volume, data: Allocation) -> Result<Chain> {
     }
 }
 
-/// The clusters of an allocation, whole.
+/// Returns all clusters of an allocation.
 fn whole(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Result<Chain> {
     let fail = |check: Check| Err(check.at(node, at));
     let boot = &volume.boot;
@@ -120,10 +121,10 @@ fn whole(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Re
     Ok(Chain::contiguous(data.first, need))
 }
 
-/// The chain of the root directory, which alone tells how long that is.
+/// Returns the chain of the root directory, whose length is known from the chain only.
 ///
 /// # Errors
-/// As [`chain`].
+/// Those of [`chain`].
 pub fn root_chain(volume: &Volume) -> Result<Chain> {
     match follow(volume, None, 0, volume.boot.root, None) {
         Err(Error::Corrupt(_)) if volume.rescue => Ok(root_chain_to_damage(volume)?.0),
@@ -131,7 +132,7 @@ pub fn root_chain(volume: &Volume) -> Result<Chain> {
     }
 }
 
-/// The chain of the root directory up to where it breaks, and how it breaks.
+/// Returns the chain of the root directory up to the first damage, and this damage.
 ///
 /// # Errors
 /// `Io`; `Corrupt` where it does not begin on the volume.

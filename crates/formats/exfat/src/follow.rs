@@ -1,4 +1,4 @@
-//! Chains as far as they are sound, and how they break.
+//! Following of chains as far as they are sound.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use crate::fat::Fat;
 use crate::ondisk::{END_OF_CHAIN, MAX_DIRECTORY};
 use crate::volume::Volume;
 
-/// Most runs of one chain that are kept in memory: 48 MiB of them.
+/// Most runs of one chain that are kept in memory, in 48 MiB.
 pub const MAX_RUNS: usize = 4 << 20;
 
-/// Why a chain was not followed further.
+/// The reason why a chain was not followed further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It has as many clusters as are needed, or has ended where none were said.
+    /// It has as many clusters as are needed, or has ended where no number was given.
     Whole,
     /// It ends too early.
     Early,
     /// Its last cluster leads to none.
     Link { next: u32 },
-    /// It comes back.
+    /// It comes back to a cluster of its own.
     Loop { cluster: u32 },
-    /// Longer than a directory may be.
+    /// It is longer than a directory may be.
     TooLong,
-    /// In more pieces than are kept in memory.
+    /// It has more runs than are kept in memory.
     InPieces,
 }
 
-/// A chain as far as it is sound: each cluster is on the volume, and there once.
+/// A chain as far as it is sound: each cluster is on the volume, and is in the chain once.
 pub struct Followed {
     pub chain: Chain,
     pub stop: Stop,
@@ -42,7 +42,7 @@ impl Followed {
         matches!(self.stop, Stop::TooLong | Stop::InPieces)
     }
 
-    /// Returns whether the last of the clusters that are needed leads somewhere.
+    /// Returns whether the chain goes on after the clusters that are needed.
     ///
     /// # Errors
     /// `Io`.
@@ -96,7 +96,7 @@ pub fn follow(volume: &Volume, first: u32, need: Option<u32>) -> Result<Followed
         chain.push(next, 1);
         cluster = next;
         let len = chain.runs().len();
-        // Each time around a loop begins a run, so that one is found soon.
+        // Each round of a loop begins a new run, so a loop is found soon.
         if len > runs && len.is_power_of_two() && chain.double().is_some() {
             break;
         }
@@ -115,7 +115,7 @@ pub fn follow(volume: &Volume, first: u32, need: Option<u32>) -> Result<Followed
     Ok(Followed { chain, stop })
 }
 
-/// Cuts a chain before the first cluster that is in it already; gives that.
+/// Cuts a chain before the first cluster that comes twice, and returns that cluster.
 fn cut_loop(chain: &mut Chain) -> Option<u32> {
     chain.double()?;
     let mut seen = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! Indexes of directories: names by their key, and the free slots.
 //!
-//! Built at the first lookup by reading the directory once; some 30 bytes a name, so that all
-//! indexes together are kept within a budget.
+//! An index is built at the first lookup, by reading the directory once. It takes some 30 bytes a name,
+//! and all indexes together are kept within a budget.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::error::Check;
 use crate::ondisk::kind;
 use crate::volume::Volume;
 
-/// Slots of the longest set: what one power cut may leave behind the end of a directory.
+/// Slots of the longest set: the most that one power cut may leave behind the end of a directory.
 const MOST_LEFT: u32 = 256;
 
 /// The index of one directory.
@@ -29,15 +29,15 @@ pub struct Index {
     pub slots: u32,
     /// Slots of a sector, which is written whole or not at all.
     pub per_sector: u32,
-    /// Sets that are still here, by their first slot.
+    /// Sets that were on their way and did not arrive, by their first slot.
     pub stranded: Vec<(u32, EntrySet)>,
-    /// First slots of sets that went elsewhere, which must not be taken for stranded later.
+    /// First slots of sets that arrived elsewhere, which must not be taken for stranded later.
     pub departed: Vec<u32>,
-    /// Slots of entries in use that no set holds on to.
+    /// Slots of entries in use that belong to no set.
     pub strays: Vec<u32>,
-    /// Slots behind the end that a power cut left something in.
+    /// Slots behind the end that a power cut left entries in.
     pub behind_end: Range<u32>,
-    /// Something that could not be understood.
+    /// The first damage that was met.
     pub damaged: Option<Error>,
 }
 
@@ -45,7 +45,7 @@ impl Index {
     /// Reads a directory.
     ///
     /// # Errors
-    /// `Limit` for too many entries, `Io`. Damage is kept, not given.
+    /// `Limit` for too many entries, `Io`. Damage is kept in the index.
     pub fn build(
         volume: &Volume,
         slots: &mut Slots<'_>,
@@ -81,7 +81,7 @@ impl Index {
                     index.release(slot, 1);
                 }
                 Found::Free => index.release(slot, 1),
-                // What no set holds on to can be used again.
+                // The slot of an entry that belongs to no set can be used again.
                 Found::Damaged(Check::Stray { .. }) => {
                     index.strays.push(slot);
                     index.release(slot, 1);
@@ -109,33 +109,33 @@ impl Index {
         Ok(index)
     }
 
-    /// Bytes of memory, roughly.
+    /// Returns the bytes of memory that it takes, roughly.
     pub fn weight(&self) -> usize {
         256 + self.names.len() * 24 + self.free.len() * 48
     }
 
-    /// Slots where sets with that key begin.
+    /// Returns the slots where sets with that key begin.
     pub fn candidates(&self, key: u32) -> impl Iterator<Item = u32> {
         let range = self.names.range((key, 0)..=(key, u32::MAX));
         range.map(|&(_, slot)| slot)
     }
 
-    /// Returns whether no name is there.
+    /// Returns whether the directory has no names.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// A set with that key begins at that slot now.
+    /// Records that a set with that key begins at that slot.
     pub fn add(&mut self, key: u32, slot: u32) {
         self.names.insert((key, slot));
     }
 
-    /// No set with that key begins there any more; its slots are not free yet.
+    /// Records that no set with that key begins there any more. Its slots are not free yet.
     pub fn remove(&mut self, key: u32, slot: u32) {
         self.names.remove(&(key, slot));
     }
 
-    /// These slots are free.
+    /// Marks slots free.
     pub fn release(&mut self, slot: u32, count: u32) {
         let (mut slot, end) = (slot, slot.saturating_add(count));
         while slot < end {
@@ -171,7 +171,7 @@ impl Index {
         self.by_len.remove(&(len, start));
     }
 
-    /// These slots are not free any more.
+    /// Marks slots used.
     pub fn take(&mut self, slot: u32, count: u32) {
         let end = slot.saturating_add(count);
         let overlapping = |(&start, &len): (&u32, &u32)| (start, len);
@@ -188,13 +188,13 @@ impl Index {
         }
     }
 
-    /// The smallest run of free slots within a sector that `count` fit in.
+    /// Returns the smallest run of free slots within a sector that has room for `count`.
     pub fn fit(&self, count: u32) -> Option<u32> {
         let mut fitting = self.by_len.range((count, 0)..);
         fitting.next().map(|&(_, start)| start)
     }
 
-    /// A run of free slots in the sector of `slot`.
+    /// Returns a run of `count` free slots in the sector of `slot`.
     pub fn fit_in_sector(&self, slot: u32, count: u32) -> Option<u32> {
         let first = slot / self.per_sector * self.per_sector;
         let mut runs = self
@@ -204,8 +204,8 @@ impl Index {
             .map(|(&start, _)| start)
     }
 
-    /// Free slots for a set of several sectors: as few sectors as it can take, and the first two
-    /// entries in the same one.
+    /// Returns free slots for a set of several sectors: in as few sectors as possible, with the first
+    /// two entries in the same sector.
     pub fn fit_across(&self, count: u32) -> Option<u32> {
         let mut run: Option<(u32, u32)> = None;
         for (&start, &len) in &self.free {
@@ -223,7 +223,7 @@ impl Index {
         None
     }
 
-    /// The first slot from `slot` on where a set of several sectors may begin.
+    /// Returns the first slot from `slot` on where a set of several sectors may begin.
     fn start_of_set(&self, slot: u32, count: u32) -> u32 {
         let (per, inside) = (self.per_sector, slot % self.per_sector);
         let room = count.div_ceil(per) * per;
@@ -234,9 +234,9 @@ impl Index {
     }
 }
 
-/// The slots of `range`, which is behind the end of a directory, in which a power cut left parts of
-/// sets. Empty where something there may be the start of a set, which is for a repair to judge, and
-/// where there is more than power cuts leave.
+/// Returns the slots of `range`, behind the end of a directory, in which a power cut left parts of sets.
+/// Returns none where an entry may be the start of a set, which only a repair can judge, and where there
+/// are more entries than a power cut leaves.
 fn left_behind(slots: &mut Slots<'_>, range: Range<u32>) -> Result<Range<u32>> {
     let mut left = range.start..range.start;
     for slot in range {

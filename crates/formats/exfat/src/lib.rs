@@ -1,8 +1,7 @@
 //! exFAT: the driver that maps volumes and changes them.
 //!
 //! The format, and the order in which changes become durable, are described in
-//! `docs/formats/exfat.md`. Nothing here moves file data: the driver says where it is, and where it
-//! is to go.
+//! `docs/formats/exfat.md`. Nothing here moves file data: the driver only maps it, for reads and writes.
 
 mod alloc;
 mod boot;

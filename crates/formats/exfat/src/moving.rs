@@ -1,12 +1,12 @@
-//! Sets on their way from one sector to another.
+//! Moves of sets from one sector to another.
 //!
 //! Two sectors cannot be written at once, and data must never have two owners or none. So the old set
 //! is marked unused first, with the place of the new one in a reserved field of its file entry; then
 //! the new set is written, with the place of the old one in the same field; then both fields are
 //! cleared. An unused set that points to a place where no set points back is still the live copy.
-//! Other drivers see lost clusters for that moment, and nothing worse.
+//! After a power cut between these steps, other drivers see lost clusters and nothing worse.
 //!
-//! The fields are looked at only where `VolumeDirty` was set when the volume was opened.
+//! The driver reads the fields only where `VolumeDirty` was set when the volume was opened.
 
 use forerun_vfs::Result;
 
@@ -15,9 +15,9 @@ use crate::entry_set::{EntrySet, pointer};
 use crate::ondisk::{ENTRY, kind};
 use crate::volume::Volume;
 
-/// Where the field is in a file entry.
+/// Offset of the field in a file entry.
 pub const POINTER_AT: u64 = 25;
-/// Its length.
+/// Length of the field.
 pub const POINTER_LEN: usize = 7;
 
 /// Returns whether an unused entry may be the start of a set that was on its way.
@@ -25,7 +25,7 @@ pub fn may_be_stranded(volume: &Volume, entry: &[u8; ENTRY]) -> bool {
     volume.recovers && pointer(entry) != 0 && entry[1] >= 2
 }
 
-/// The set as it was before it was marked unused.
+/// Returns the set as it was before it was marked unused.
 pub fn restored(mut bytes: Vec<u8>) -> Option<EntrySet> {
     for entry in bytes.chunks_exact_mut(ENTRY) {
         if let Some(kind) = entry.first_mut() {

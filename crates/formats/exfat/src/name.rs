@@ -1,17 +1,17 @@
-//! Names: UTF-16 on the volume, bytes above it.
+//! Names: UTF-16 on the volume, bytes for callers.
 //!
-//! Half of a surrogate pair is no character, but may stand in a name. It becomes the three bytes
-//! that UTF-8 would have for it (WTF-8), so that each name that is there can be reached. New names
-//! must be UTF-8.
+//! Half of a surrogate pair is no character, but may be in a name. It becomes the three bytes that
+//! UTF-8 would have for it (WTF-8), so that each name on a volume can be looked up. New names must be
+//! UTF-8.
 
 use forerun_vfs::{Error, NameError, Result, check_name};
 
 use crate::ondisk::{MAX_LABEL, MAX_NAME};
 
-/// Longest name in bytes: a unit takes three at the most.
+/// Longest name in bytes: a unit takes at most three.
 pub const MAX_BYTES: usize = 3 * MAX_NAME;
 
-/// The bytes of a name.
+/// Returns the bytes of a name.
 pub fn to_bytes(units: &[u16]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(units.len());
     let mut buffer = [0; 4];
@@ -29,7 +29,7 @@ fn surrogate_bytes(unit: u16) -> [u8; 3] {
     [0xED, low(unit >> 6), low(unit)]
 }
 
-/// The units of a name that is looked up; nothing where no name can have these bytes.
+/// Returns the units of a name to look up, or nothing where no name can have these bytes.
 pub fn to_units(bytes: &[u8]) -> Option<Vec<u16>> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return within(text.encode_utf16().collect());
@@ -53,7 +53,7 @@ pub fn to_units(bytes: &[u8]) -> Option<Vec<u16>> {
         units.push(0xD000 | (u16::from(high) & 0x3F) << 6 | u16::from(low) & 0x3F);
         rest = after;
     }
-    // Two halves that make a pair have other bytes.
+    // Two halves that make a pair must not be written as two times three bytes.
     let units = within(units)?;
     (to_bytes(&units) == bytes).then_some(units)
 }
@@ -80,7 +80,7 @@ pub fn visible(units: &[u16]) -> std::result::Result<Vec<u8>, NameError> {
     Ok(bytes)
 }
 
-/// The units of a name that is to be made. Dots at its end are left out, unless `keep_dots`.
+/// Returns the units of a new name. Dots at its end are left out, unless `keep_dots`.
 ///
 /// # Errors
 /// [`Error::InvalidName`]; [`Error::NameTooLong`] for more than 255 units.
@@ -109,7 +109,7 @@ pub fn for_new(bytes: &[u8], keep_dots: bool) -> Result<Vec<u16>> {
     }
 }
 
-/// The units of a volume label.
+/// Returns the units of a volume label.
 ///
 /// # Errors
 /// [`Error::InvalidName`].

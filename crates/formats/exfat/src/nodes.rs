@@ -1,7 +1,7 @@
-//! Ids of nodes: where the set was when it was first met.
+//! Ids of nodes: the place of the set when it was first met.
 //!
-//! Only what has moved since, and what took the place of something else, is in a table; on a volume
-//! that is only read the tables stay empty.
+//! Only nodes that have moved since, and nodes at the former place of another, are in a table. On a
+//! volume that is only read the tables stay empty.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,10 +11,10 @@ use crate::dir::Place;
 
 /// The root directory, which has no set.
 pub const ROOT: NodeId = NodeId(1);
-/// Ids of new nodes where the one of their place is taken.
+/// Bit of ids of new nodes where the id of their place is taken.
 const NUMBERED: u64 = 1 << 63;
 
-/// Where nodes are that are not where their id says.
+/// The nodes whose place is not the one of their id.
 #[derive(Default)]
 pub struct Nodes {
     moved: HashMap<NodeId, Place>,
@@ -28,7 +28,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Where a node is; nothing for one that is gone.
+    /// Returns the place of a node; nothing for one that is gone.
     pub fn place(&self, id: NodeId) -> Option<Place> {
         if let Some(place) = self.moved.get(&id) {
             return Some(*place);
@@ -37,12 +37,12 @@ impl Nodes {
         is_place.then(|| Place::of(id))
     }
 
-    /// The node at a place where there is one.
+    /// Returns the id of the node at a place, which must have one.
     pub fn at(&self, place: Place) -> NodeId {
         self.at.get(&place.offset).copied().unwrap_or(place.id())
     }
 
-    /// A new node at a place.
+    /// Returns an id for a new node at a place.
     pub fn add(&mut self, place: Place) -> NodeId {
         let id = place.id();
         if !self.gone.contains(&id) && !self.moved.contains_key(&id) {
@@ -55,7 +55,7 @@ impl Nodes {
         id
     }
 
-    /// A node has another place now.
+    /// Records that a node has moved.
     pub fn relocate(&mut self, id: NodeId, from: Place, to: Place) {
         self.at.remove(&from.offset);
         if to.id() == id {
@@ -66,7 +66,7 @@ impl Nodes {
         self.at.insert(to.offset, id);
     }
 
-    /// A node has no place any more.
+    /// Records that a node has no place any more.
     pub fn remove(&mut self, id: NodeId, from: Place) {
         self.at.remove(&from.offset);
         self.moved.remove(&id);
@@ -76,7 +76,7 @@ impl Nodes {
         }
     }
 
-    /// Returns whether a node that is there goes by another id once its present one is forgotten.
+    /// Returns whether a node gets another id when its present one is forgotten.
     pub fn is_renamed_by_forgetting(&self, id: NodeId) -> bool {
         self.moved.get(&id).is_some_and(|place| {
             let own = place.id();
@@ -96,18 +96,18 @@ impl Nodes {
         }
     }
 
-    /// Ids that are kept, of whatever kind.
+    /// Counts the entries of all tables.
     #[cfg(test)]
     pub fn kept(&self) -> usize {
         self.moved.len() + self.at.len() + self.gone.len() + self.parents.len()
     }
 
-    /// The directory of a node, where it was noted.
+    /// Returns the directory of a node, where it was recorded.
     pub fn parent(&self, id: NodeId) -> Option<NodeId> {
         self.parents.get(&id).copied()
     }
 
-    /// Notes the directory of a node.
+    /// Records the directory of a node.
     pub fn set_parent(&mut self, id: NodeId, parent: NodeId) {
         self.parents.insert(id, parent);
     }

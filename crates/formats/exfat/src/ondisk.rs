@@ -1,12 +1,12 @@
-//! The bytes of exFAT, with the specification's own names for fields (section numbers in
-//! parentheses). Structs only: what they mean is elsewhere.
+//! On-disk structures of exFAT, with the specification's own names for fields (section numbers in
+//! parentheses). Other modules know what they mean.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Length of a directory entry (6).
 pub const ENTRY: usize = 32;
-/// As [`ENTRY`], of positions.
+/// The same as [`ENTRY`], for positions.
 pub const ENTRY_LEN: u64 = 32;
 /// First cluster of the heap (5.1).
 pub const FIRST_CLUSTER: u32 = 2;
@@ -49,7 +49,7 @@ pub mod kind {
     pub const STREAM: u8 = 0xC0;
     /// File name.
     pub const NAME: u8 = 0xC1;
-    /// An entry of a file that is not in use any more.
+    /// A file entry that is not in use any more.
     pub const UNUSED: u8 = FILE & !IN_USE;
 }
 

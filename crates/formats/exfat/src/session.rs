@@ -1,4 +1,4 @@
-//! The driver at work: the volume, and what is known of it at the moment. One at a time has it.
+//! Sessions: the volume with its present state. One thread at a time has one.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,19 +18,19 @@ use crate::nodes::{Nodes, ROOT};
 use crate::ondisk::ENTRY_LEN;
 use crate::volume::Volume;
 
-/// Runs of all chains that are kept, together: 12 MiB of them, and as much for each chain as four.
+/// Most runs of all chains in memory together, in 12 MiB. Each chain counts as four more runs.
 const CHAIN_RUNS: usize = 1 << 20;
-/// Entries that one step of a listing takes.
+/// Most entries of one step of a listing.
 const LISTED: usize = 1024;
 
-/// Runs whose extents are given at once.
+/// Most runs whose extents are returned at once.
 const PIECES: usize = 4096;
 
 /// The present state of the volume.
 #[derive(Default)]
 pub struct State {
     pub nodes: Nodes,
-    /// Clusters of files and directories. Some know more than the entries say: those stay.
+    /// Clusters of files and directories. Chains with more clusters than their entry says are pinned.
     chains: HashMap<NodeId, Known>,
     chain_runs: usize,
     indexes: HashMap<NodeId, (Index, u64)>,
@@ -55,18 +55,18 @@ pub struct Session<'a> {
 pub struct Node {
     pub id: NodeId,
     pub set: EntrySet,
-    /// Where the set is; nowhere once the last name is gone.
+    /// The place of the set; nothing once the last name is gone.
     pub place: Option<Place>,
 }
 
 impl Node {
-    /// Where errors about it are: at its set.
+    /// Returns the offset of its set, for errors.
     pub fn at(&self) -> u64 {
         self.place.map_or(0, |place| place.offset)
     }
 
     /// # Errors
-    /// `Unsupported` for sets of which only the frame is known.
+    /// `Unsupported` for sets with a critical entry of unknown type.
     pub fn recognized(&self) -> Result<()> {
         match self.set.unrecognized() {
             Some(found) => Err(Error::Unsupported(format!(
@@ -77,7 +77,7 @@ impl Node {
     }
 }
 
-/// A name as it is listed.
+/// A name of a listing.
 pub struct Listed {
     pub name: Vec<u8>,
     pub node: NodeId,
@@ -92,7 +92,7 @@ pub struct Entry {
 }
 
 impl Session<'_> {
-    /// A node that is not the root.
+    /// Reads a node that is not the root.
     ///
     /// # Errors
     /// `StaleNode`, `Corrupt`, `Io`.
@@ -114,7 +114,7 @@ impl Session<'_> {
         })
     }
 
-    /// The clusters of a node.
+    /// Returns the clusters of a node.
     ///
     /// # Errors
     /// Those of [`load`](Self::load), and of the FAT.
@@ -135,7 +135,7 @@ impl Session<'_> {
         Ok(chain)
     }
 
-    /// A node has these clusters now. `pinned`: more than its set says.
+    /// Keeps the clusters of a node. `pinned`: there are more than its set says.
     pub fn keep_chain(&mut self, id: NodeId, chain: Arc<Chain>, pinned: bool) {
         self.drop_chain(id);
         let runs = weight(&chain);
@@ -152,7 +152,7 @@ impl Session<'_> {
         self.state.chains.insert(id, Known { chain, pinned });
     }
 
-    /// The clusters of a node are not known any more.
+    /// Forgets the clusters of a node.
     pub fn drop_chain(&mut self, id: NodeId) {
         if let Some(known) = self.state.chains.remove(&id) {
             self.state.chain_runs -= weight(&known.chain);
@@ -164,7 +164,7 @@ impl Session<'_> {
         self.state.chains.get(&id).is_some_and(|known| known.pinned)
     }
 
-    /// The clusters of a directory.
+    /// Returns the clusters of a directory.
     ///
     /// # Errors
     /// `NotADirectory`, and those of [`chain`](Self::chain).
@@ -178,14 +178,14 @@ impl Session<'_> {
         self.chain(id)
     }
 
-    /// Slots of what is written whole or not at all.
+    /// Returns the number of slots that are written whole or not at all.
     pub fn per_sector(&self) -> u32 {
         let sector = self.volume.boot.sector_size();
         let device = self.store.map_or(sector, Store::sector_size);
         u32::try_from(sector.min(device) / ENTRY_LEN).unwrap_or(16)
     }
 
-    /// The index of a directory, built where it is not there.
+    /// Returns the index of a directory, and builds it where there is none.
     ///
     /// # Errors
     /// Those of [`directory`](Self::directory).
@@ -217,17 +217,17 @@ impl Session<'_> {
         Ok(index)
     }
 
-    /// The index of a directory, where it is there.
+    /// Returns the index of a directory, where there is one.
     pub fn known_index(&mut self, dir: NodeId) -> Option<&mut Index> {
         self.state.indexes.get_mut(&dir).map(|(index, _)| index)
     }
 
-    /// A directory has changed in a way its index does not know.
+    /// Drops the index of a directory.
     pub fn drop_index(&mut self, dir: NodeId) {
         self.state.indexes.remove(&dir);
     }
 
-    /// Drops what was used longest ago until `weight` fits the budget; one index may exceed it.
+    /// Drops the least recently used indexes until `weight` fits the budget. One index may exceed it.
     fn make_room(&mut self, weight: usize) {
         let indexes = &mut self.state.indexes;
         let budget = self.volume.limits.dir_index_bytes;
@@ -290,7 +290,7 @@ impl Session<'_> {
         Ok(None)
     }
 
-    /// The node at a place, with its directory noted where that will be asked for.
+    /// Returns the node at a place, and records its directory where changes need that.
     fn note(&mut self, dir: NodeId, place: Place, set: &EntrySet) -> NodeId {
         let id = self.state.nodes.at(place);
         self.state.pending.forgotten.remove(&id);
@@ -307,14 +307,15 @@ impl Session<'_> {
         place.offset % sector == sector - ENTRY_LEN
     }
 
-    /// Some entries of a directory from slot `from` on; whether these were the last.
+    /// Adds some entries of a directory from slot `from` on to `out`. Returns the first damage that
+    /// was met: damaged entries are left out.
     ///
     /// # Errors
-    /// `NotADirectory`, `Io`. What is damaged is left out and told at the end.
+    /// `NotADirectory`, `Io`.
     pub fn list(&mut self, dir: NodeId, from: u64, out: &mut Vec<Listed>) -> Result<Option<Error>> {
         let chain = self.directory(dir)?;
         if self.volume.recovers && self.writable().is_ok() {
-            // Ends the moves and removals that a power cut ended before.
+            // Completes moves and removals that a power cut interrupted.
             self.index(dir)?;
         }
         let mut slots = Slots::new(self.volume, &chain, Some(dir));
@@ -342,7 +343,7 @@ impl Session<'_> {
                         (_, None) => {}
                     }
                 }
-                // An entry of no set hides nothing, and a cursor may have come to stand inside one.
+                // An entry of no set hides no name, and the cursor may be inside of a set.
                 Found::Damaged(Check::Stray { .. })
                 | Found::Free
                 | Found::Departed
@@ -357,10 +358,10 @@ impl Session<'_> {
         Ok(damaged)
     }
 
-    /// In a rescue: how a directory breaks whose clusters do not hold its length.
+    /// Returns, in a rescue, the damage of a directory with fewer clusters than its length takes.
     fn missing_end(&self, dir: NodeId, chain: &Chain) -> Result<Option<Error>> {
         if dir == ROOT {
-            // Told when the volume was opened.
+            // Reported when the volume was opened.
             return Ok(None);
         }
         let node = self.load(dir)?;
@@ -370,12 +371,12 @@ impl Session<'_> {
         Ok(is_short.then(|| Check::ChainShort { found, need }.at(Some(dir), node.at())))
     }
 
-    /// Returns whether one step of a listing was cut short by its length.
+    /// Returns whether a step of a listing with so many entries reached the end of the directory.
     pub const fn is_whole_step(listed: usize) -> bool {
         listed < LISTED
     }
 
-    /// The first extents of a file within `range`; none where it is empty.
+    /// Returns the first extents of a file within `range`; none where it is empty.
     ///
     /// # Errors
     /// `IsADirectory`, `Unsupported`, and those of [`chain`](Self::chain).
@@ -412,12 +413,12 @@ impl Session<'_> {
     }
 }
 
-/// Runs that a chain counts for: it takes memory even where it has none.
+/// Returns the number of runs that a chain counts as. A chain without runs takes memory, too.
 fn weight(chain: &Chain) -> usize {
     chain.runs().len() + 4
 }
 
-/// How far `PIECES` runs reach from `start` on.
+/// Returns how far `PIECES` runs reach from `start` on.
 fn pieces_end(volume: &Volume, chain: &Chain, start: u64) -> u64 {
     let index = u32::try_from(start >> volume.boot.cluster_bits).unwrap_or(u32::MAX);
     let after = chain.runs().partition_point(|run| run.index <= index);

@@ -1,8 +1,8 @@
-//! Paths of what a walk meets, without a copy of the whole path for each.
+//! Paths of a walk, without a copy of the whole path for each file.
 
 use std::rc::Rc;
 
-/// A directory or file on the way from the root.
+/// A directory or file of a walk, with its way from the root.
 pub struct Step {
     above: Option<Rc<Self>>,
     name: Vec<u8>,
@@ -20,7 +20,7 @@ impl Step {
         })
     }
 
-    /// The path, without a slash in front.
+    /// Returns the path, without a slash in front.
     pub fn path(&self) -> Vec<u8> {
         let mut names = vec![self.name.as_slice()];
         let mut above = self.above.as_deref();

@@ -1,5 +1,5 @@
-//! Timestamps: local date and time in steps of two seconds, hundredths on top, and the offset from
-//! UTC in quarters of an hour.
+//! Timestamps: local date and time in steps of two seconds, additional hundredths of a second, and the
+//! offset from UTC in quarters of an hour.
 
 use forerun_vfs::Timestamp;
 
@@ -22,8 +22,8 @@ const FIRST: i64 = 315_532_800;
 const LAST: i64 = 4_354_819_199;
 
 impl Stamp {
-    /// The moment; `local` minutes east of UTC where the entry does not say. Fields out of range
-    /// count on: the 31st of a short month is a day of the next.
+    /// Returns the moment. Where the entry has no offset, it is in a zone `local` minutes east of UTC.
+    /// Fields out of range overflow: the 31st of a short month is a day of the next.
     pub fn to_timestamp(self, local: i16) -> Timestamp {
         let field = |shift: u32, bits: u32| i64::from((self.word >> shift) & ((1 << bits) - 1));
         let days = days_from_civil(
@@ -55,11 +55,11 @@ impl Stamp {
             && self.hundredths < 200
     }
 
-    /// `time` as it is kept `local` minutes east of UTC, clamped to the years 1980 to 2107.
+    /// Returns `time` in a zone `local` minutes east of UTC, clamped to the years 1980 to 2107.
     pub fn from_timestamp(time: Timestamp, local: i16) -> Self {
         let quarter = i8::try_from(local / 15).ok();
         let quarter = quarter.filter(|q| (-64..64).contains(q) && local % 15 == 0);
-        // An offset that cannot be kept: UTC is the local time (7.4.10.1).
+        // An offset that the field cannot hold is replaced by UTC (7.4.10.1).
         let quarter = quarter.unwrap_or(0);
         let wanted = time.seconds.saturating_add(i64::from(quarter) * 900);
         let seconds = wanted.clamp(FIRST, LAST);
@@ -96,12 +96,12 @@ pub const fn can_keep(time: Timestamp) -> bool {
     time.seconds >= FIRST && time.seconds <= LAST
 }
 
-/// The seven bits of `OffsetFromUtc`, which have a sign.
+/// Returns the seven bits of `OffsetFromUtc` as a signed number.
 const fn quarters(offset: u8) -> i8 {
     (offset << 1).cast_signed() >> 1
 }
 
-/// Days since 1970-01-01 of a date of the Gregorian calendar, by years that start in March.
+/// Returns the days since 1970-01-01 of a Gregorian date, by years that start in March.
 const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

@@ -1,11 +1,11 @@
-//! The up-case table: which names are the same but for case.
+//! The up-case table, by which names are compared without case.
 
 use crate::error::Check;
 
-/// Most bytes a table may take: 65,536 characters, each in its own word, and as much again for the
-/// pairs of the compressed form.
+/// Most bytes of a table: 65,536 characters of one word each, and as much again for the pairs of the
+/// compressed form.
 pub const MAX_TABLE: u64 = 4 * 65_536;
-/// Starts a run of characters that map to themselves, in the compressed form.
+/// The word that starts a run of characters that map to themselves, in the compressed form.
 const IDENTITY: u16 = 0xFFFF;
 
 /// The table, one word for each character of 16 bits.
@@ -15,7 +15,7 @@ pub struct Upcase {
 }
 
 impl Upcase {
-    /// The table as it is before the volume's own is read: ASCII only.
+    /// Returns a table for ASCII only, for use before the volume's own is read.
     pub fn ascii() -> Self {
         let upper = |unit: u16| u8::try_from(unit).map_or(unit, |c| c.to_ascii_uppercase().into());
         Self {
@@ -23,7 +23,7 @@ impl Upcase {
         }
     }
 
-    /// Takes the table in either of its forms (7.2.5). Characters behind its end map to themselves.
+    /// Parses a table in either of its forms (7.2.5). Characters behind its end map to themselves.
     ///
     /// # Errors
     /// `UpcaseLen`, and `UpcaseMandatory` for one of the first 128 characters.
@@ -54,22 +54,22 @@ impl Upcase {
         Ok(Self { map })
     }
 
-    /// The upper case of one UTF-16 unit.
+    /// Returns the upper case of one UTF-16 unit.
     pub fn unit(&self, unit: u16) -> u16 {
         self.map.get(usize::from(unit)).copied().unwrap_or(unit)
     }
 
-    /// The name in upper case.
+    /// Returns a name in upper case.
     pub fn name(&self, name: &[u16]) -> Vec<u16> {
         name.iter().map(|&unit| self.unit(unit)).collect()
     }
 
-    /// Returns whether two names are the same but for case.
+    /// Returns whether two names differ in case only.
     pub fn same(&self, a: &[u16], b: &[u16]) -> bool {
         a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| self.unit(a) == self.unit(b))
     }
 
-    /// `NameHash` of a name (7.6.4).
+    /// Returns the `NameHash` of a name (7.6.4).
     pub fn hash(&self, name: &[u16]) -> u16 {
         let bytes = name.iter().flat_map(|&unit| self.unit(unit).to_le_bytes());
         bytes.fold(0_u16, |hash, byte| {
@@ -78,7 +78,7 @@ impl Upcase {
     }
 }
 
-/// `TableChecksum` of the table as it is on the volume (7.2.2).
+/// Returns the `TableChecksum` of a table as it is on the volume (7.2.2).
 pub fn checksum(table: &[u8]) -> u32 {
     table.iter().fold(0_u32, |sum, &byte| {
         sum.rotate_right(1).wrapping_add(u32::from(byte))

@@ -1,4 +1,4 @@
-//! One open volume: boot sector, up-case table, the entries of the root directory that describe the
+//! An open volume: boot sector, up-case table, the entries of the root directory that describe the
 //! volume, and reading of metadata. Nothing in here changes while the volume is open.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -20,14 +20,14 @@ use crate::ondisk::{
 };
 use crate::upcase::{self, Upcase};
 
-/// Everything the driver's parts share.
+/// The state that all parts of the driver share.
 pub struct Volume {
     pub boot: Boot,
     pub source: Arc<dyn ReadAt>,
     pub limits: Limits,
     pub ownership: Ownership,
     pub upcase: Upcase,
-    /// Where the active allocation bitmap is.
+    /// Clusters of the active allocation bitmap.
     pub bitmap: Chain,
     /// `VolumeGuid`, where there is one.
     pub guid: Option<[u8; 16]>,
@@ -35,7 +35,7 @@ pub struct Volume {
     pub recovers: bool,
     /// Whether the backup boot region had to be used.
     pub from_backup: bool,
-    /// Whether damage is passed over as far as anything can be shown.
+    /// Whether damage is passed over wherever something can still be read.
     pub rescue: bool,
     /// Damage that was passed over when the volume was opened.
     pub passed_over: Vec<Error>,
@@ -51,8 +51,8 @@ struct System {
 }
 
 impl Volume {
-    /// Reads what describes the volume. With `rescue`, what fails of that is passed over, and noted in
-    /// `passed_over`: only the boot sector has to be sound.
+    /// Reads the description of the volume. With `rescue`, damage is passed over and recorded in
+    /// `passed_over`: only a boot sector has to be sound.
     ///
     /// # Errors
     /// `UnknownFormat`, `Unsupported`, `Corrupt` where boot region, root, bitmap or up-case table
@@ -104,7 +104,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Passes a part of the volume's description on, or `instead` of a damaged one in a rescue.
+    /// Returns a part of the volume's description, or in a rescue `instead` of a damaged part.
     fn or_rescued<T>(&mut self, part: Result<T>, instead: impl FnOnce() -> T) -> Result<T> {
         match part {
             Err(error @ (Error::Corrupt(_) | Error::Io { .. } | Error::Unsupported(_)))
@@ -157,7 +157,7 @@ impl Volume {
         u32::from_le_bytes([a, b, c, d])
     }
 
-    /// The form that all spellings of a name share: in upper case, without dots at the end.
+    /// Returns the form that all spellings of a name share: in upper case, without dots at the end.
     pub fn fold(&self, name: &[u8]) -> Vec<u8> {
         let Some(units) = name::to_units(name) else {
             return name.to_vec();
@@ -290,7 +290,8 @@ impl Volume {
         Upcase::parse(&table).map_err(|check| check.at(None, start))
     }
 
-    /// The stretches of the volume that hold `len` bytes from `from` on of what has these clusters.
+    /// Returns offset and length of the contiguous pieces that hold `len` bytes of a chain from `from`
+    /// on.
     pub fn pieces(&self, chain: &Chain, from: u64, len: u64) -> Vec<(u64, u64)> {
         let size = self.boot.cluster_size();
         let mut pieces = Vec::new();
@@ -309,7 +310,7 @@ impl Volume {
         pieces
     }
 
-    /// Reads bytes of what has these clusters.
+    /// Reads bytes of a chain.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -325,7 +326,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Entries that a directory of so many clusters has.
+    /// Returns the number of entries that a directory with these clusters has room for.
     pub fn slots(&self, chain: &Chain) -> u32 {
         let len = u64::from(chain.clusters()) << self.boot.cluster_bits;
         let len = len.min(MAX_DIRECTORY);
@@ -333,7 +334,7 @@ impl Volume {
     }
 }
 
-/// The main boot region; the backup where only that is sound.
+/// Reads the main boot region, or the backup where only that is sound.
 fn read_boot(source: &dyn ReadAt) -> Result<(Boot, bool)> {
     match boot_region(source, 0) {
         Err(error @ Error::Corrupt(_)) => {
@@ -344,8 +345,8 @@ fn read_boot(source: &dyn ReadAt) -> Result<(Boot, bool)> {
     }
 }
 
-/// The boot sector of a volume without a sound main region that looks like one: the backup's, or a
-/// main one in a region that fails its checksum.
+/// Reads the boot sector of a volume whose main region cannot be used: that of the backup, or a main
+/// one in a region that fails its checksum.
 fn boot_to_rescue_by(source: &dyn ReadAt) -> Result<(Boot, bool)> {
     match backup_region(source) {
         Some(boot) => Ok((boot, true)),
@@ -353,7 +354,7 @@ fn boot_to_rescue_by(source: &dyn ReadAt) -> Result<(Boot, bool)> {
     }
 }
 
-/// The backup boot region of sectors of any size, where it is sound.
+/// Reads the backup boot region for sectors of any size, where it is sound.
 pub(crate) fn backup_region(source: &dyn ReadAt) -> Option<Boot> {
     (9..=12_u8).find_map(|bits| {
         let found = boot_region(source, boot::REGION_SECTORS << bits).ok()?;
@@ -361,10 +362,10 @@ pub(crate) fn backup_region(source: &dyn ReadAt) -> Option<Boot> {
     })
 }
 
-/// The boot sector at `offset`, whatever the rest of its region.
+/// Reads the boot sector at `offset`, whatever the rest of its region.
 ///
 /// # Errors
-/// As [`Boot::parse`]; `Io`.
+/// Those of [`Boot::parse`]; `Io`.
 fn boot_sector(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
     let mut sector = [0; 512];
     let (len, need) = (source.len(), offset + 512);
@@ -376,10 +377,10 @@ fn boot_sector(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
     Boot::parse(&sector, offset)
 }
 
-/// The boot sector of the region at `offset`, where all of that is sound.
+/// Reads the boot sector of the region at `offset`, and checks all of the region.
 ///
 /// # Errors
-/// As [`Boot::parse`]; `Io`.
+/// Those of [`Boot::parse`]; `Io`; `Corrupt` for a wrong checksum.
 pub(crate) fn boot_region(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
     let boot = boot_sector(source, offset)?;
     let (len, need) = (source.len(), offset + boot.region_len());

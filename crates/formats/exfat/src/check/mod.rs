@@ -1,5 +1,5 @@
-//! Checks beyond reading everything: here the entries of a node against what they say of each other,
-//! in [`whole`] the volume as a whole.
+//! Checks beyond reading everything: here whether the entries of a node are consistent, in [`whole`]
+//! the volume as a whole.
 
 mod whole;
 
@@ -21,7 +21,7 @@ use crate::volume::Volume;
 
 pub use whole::{count_free, volume};
 
-/// Entries that are looked at behind the end of a directory: about what was read along with it.
+/// Entries that are looked at behind the end of a directory: about as many as one read brings.
 pub const LOOKED_BEHIND: u32 = 2048;
 
 /// A collector of problems, all of one node or of the volume.
@@ -36,7 +36,7 @@ impl Report<'_> {
         self.problems.push(Problem { node, fatal, error });
     }
 
-    /// Keeps damage, gives what ends the check.
+    /// Keeps damage, and returns errors that end the check.
     fn damage(&mut self, error: Error) -> Result<()> {
         match error {
             error @ Error::Io { .. } => Err(error),
@@ -48,7 +48,7 @@ impl Report<'_> {
     }
 }
 
-/// One node: its set, its data, and for directories what stands in it.
+/// Checks one node: its set, its data, and the entries of a directory.
 pub fn node(session: &mut Session<'_>, id: NodeId, problems: &mut Vec<Problem>) -> Result<()> {
     let mut report = Report {
         node: Some(id),
@@ -58,7 +58,7 @@ pub fn node(session: &mut Session<'_>, id: NodeId, problems: &mut Vec<Problem>) 
     if id != ROOT {
         let node = match session.load(id) {
             Ok(node) => node,
-            // Reading the node says the same.
+            // The caller reads the node, and gets the same error.
             Err(error) => return left_to_the_reader(error),
         };
         is_directory = node.set.file_type() == FileType::Directory;
@@ -188,7 +188,7 @@ fn entries(session: &mut Session<'_>, id: NodeId, report: &mut Report<'_>) -> Re
     behind(&mut slots, slot, report)
 }
 
-/// Returns whether something stands behind the end of a directory, which is at `end`.
+/// Reports the first entry behind the end of a directory, which is at slot `end`.
 fn behind(slots: &mut Slots<'_>, end: u32, report: &mut Report<'_>) -> Result<()> {
     for slot in end..end.saturating_add(LOOKED_BEHIND) {
         let Some(entry) = slots.entry(slot)? else {

@@ -1,8 +1,8 @@
-//! The volume as a whole: boot regions and FAT, and the bitmap against everything that directories lead
-//! to.
+//! Checks of the volume as a whole: boot regions and FAT, and the bitmap against everything that
+//! directories lead to.
 //!
-//! What is known of each cluster is one bit, whatever leads to it: who comes second to a cluster is
-//! told, who was first is not known any more.
+//! The check keeps one bit for each cluster. So it reports the second owner of a cluster, and does not
+//! know the first any more.
 
 use std::rc::Rc;
 
@@ -23,13 +23,13 @@ use crate::session::Session;
 use crate::steps::Step;
 use crate::volume::Volume;
 
-/// Runs of clusters that are told one by one, of each kind.
+/// Most runs of clusters that are reported of each kind.
 const TOLD: usize = 1000;
-/// Kind of medium, and the end of a chain.
+/// The first two words of a sound FAT: kind of medium, and an end of chain.
 const FAT_HEAD: u64 = 0xFFFF_FFFF_FFFF_FFF8;
 
-/// The volume as a whole: what the boot sector says of its state, the backup boot region, and the
-/// bitmap against everything that has clusters.
+/// Checks the volume as a whole: its state in the boot sector, the backup boot region, the FAT's head,
+/// and the bitmap against everything that has clusters.
 pub fn volume(session: &mut Session<'_>, problems: &mut Vec<Problem>) -> Result<()> {
     let volume = session.volume;
     let mut report = Report {
@@ -55,7 +55,7 @@ pub fn volume(session: &mut Session<'_>, problems: &mut Vec<Problem>) -> Result<
     used.compare(&mut report)
 }
 
-/// The first two words of the FAT, which belong to no cluster.
+/// Checks the first two words of the FAT, which belong to no cluster.
 fn fat_head(volume: &Volume, report: &mut Report<'_>) -> Result<()> {
     let at = volume.boot.active_fat();
     let mut words = [0; 8];
@@ -93,7 +93,7 @@ fn backup(volume: &Volume, report: &mut Report<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Which clusters something leads to.
+/// The clusters that something leads to.
 struct Used<'a> {
     volume: &'a Volume,
     bits: Vec<u8>,
@@ -103,7 +103,7 @@ impl<'a> Used<'a> {
     fn new(volume: &'a Volume) -> Result<Self> {
         let len = volume.boot.clusters.div_ceil(8);
         let mut bits = Vec::new();
-        // As long as the volume's own bitmap, which is on it; memory may still be shorter.
+        // As long as the volume's own bitmap, which may still be more than the memory.
         if bits
             .try_reserve_exact(saturating_usize(len.into()))
             .is_err()
@@ -118,7 +118,7 @@ impl<'a> Used<'a> {
         Ok(Self { volume, bits })
     }
 
-    /// Takes clusters, which what is at `path` has; whether nothing else has them.
+    /// Takes the clusters of the item at `path`, and returns whether nothing else has them.
     fn take(
         &mut self,
         chain: Result<Chain>,
@@ -180,7 +180,7 @@ impl<'a> Used<'a> {
         Ok(())
     }
 
-    /// That the chain of one of these ends with its last cluster.
+    /// Checks that the chain of one of these ends with its last cluster.
     fn ends(&self, chain: &Chain, what: &'static str, report: &mut Report<'_>) -> Result<()> {
         let Some(last) = chain.last() else {
             return Ok(());
@@ -193,7 +193,7 @@ impl<'a> Used<'a> {
         Ok(())
     }
 
-    /// Everything that directories lead to, without recursion.
+    /// Takes the clusters of everything that directories lead to, without recursion.
     fn tree(&mut self, report: &mut Report<'_>) -> Result<()> {
         let root = fat::root_chain(self.volume);
         let mut left = vec![(ROOT, root.clone()?, None)];
@@ -239,7 +239,7 @@ impl<'a> Used<'a> {
         Ok(())
     }
 
-    /// The clusters of a set; given back where they are those of a directory met the first time.
+    /// Takes the clusters of a set. Returns those of a directory that is met for the first time.
     fn set(
         &mut self,
         id: NodeId,
@@ -276,7 +276,7 @@ impl<'a> Used<'a> {
         Ok(())
     }
 
-    /// Holds the bitmap against what was met.
+    /// Compares the bitmap with the clusters that were taken.
     fn compare(&self, report: &mut Report<'_>) -> Result<()> {
         report.node = None;
         let volume = self.volume;
@@ -327,7 +327,7 @@ impl<'a> Used<'a> {
     }
 }
 
-/// Adds a cluster to runs of them, as far as these are told.
+/// Adds a cluster to runs, up to the number of runs that are reported.
 fn extend(runs: &mut Vec<(u32, u32)>, cluster: u32) {
     let told = runs.len();
     match runs.last_mut() {
@@ -337,13 +337,13 @@ fn extend(runs: &mut Vec<(u32, u32)>, cluster: u32) {
     }
 }
 
-/// A bitmap's or table's entry as if it had the byte of flags that others have.
+/// Returns an entry of the bitmap or table with the byte of flags that other entries have.
 const fn system_entry(mut entry: [u8; 32]) -> [u8; 32] {
     entry[1] = crate::ondisk::flag::ALLOCATION_POSSIBLE;
     entry
 }
 
-/// Free clusters by the bitmap.
+/// Counts the clusters that are marked free.
 pub fn count_free(volume: &Volume) -> Result<u64> {
     let (mut at, mut used) = (0_u64, 0_u64);
     let len = u64::from(volume.boot.clusters).div_ceil(8);

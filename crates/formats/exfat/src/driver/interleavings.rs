@@ -1,4 +1,4 @@
-//! Threads that use one volume side by side, in the orders that a scheduler chooses.
+//! Tests of threads that use one volume concurrently, in orders that a scheduler chooses.
 //!
 //! Whatever the order, each operation succeeds. At the end the volume has as much free space as at
 //! the start, no file without a name is left, and `VolumeDirty` is clear.
@@ -22,7 +22,7 @@ const ORDERS: usize = 1000;
 
 type Part = Box<dyn FnOnce(&Exfat) -> Result<()> + Send>;
 
-/// A volume whose root has room for the names of the tests, so that it need not grow.
+/// Returns a volume whose root has room for the names of the tests, so that it need not grow.
 fn volume() -> Arc<Exfat> {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(fuzzing::image()));
     let fs = Exfat::open_mut(OpenMutWith::new(device)).unwrap();
@@ -121,7 +121,7 @@ fn the_last_close_leaves_no_clusters_beyond_the_length() {
         vec![
             Box::new(move |fs| fs.release(node)),
             Box::new(move |fs| {
-                // Allocated for a write that does not come to its end.
+                // Allocated for a write that never completes.
                 fs.map_write(node, 0..4000, &mut |_| ControlFlow::Continue(()))?;
                 fs.release(node)
             }),

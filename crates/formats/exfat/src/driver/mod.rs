@@ -1,4 +1,4 @@
-//! exFAT behind the seam.
+//! The exFAT driver, behind the seam.
 
 #[cfg(test)]
 mod interleavings;
@@ -28,10 +28,10 @@ use crate::time::Stamp;
 use crate::volume::Volume;
 use crate::{check, describe};
 
-/// Smallest set of a file, in bytes: what bounds the number of names.
+/// Bytes of the smallest set of a file. It bounds the number of names.
 const SMALLEST_SET: u64 = 96;
 
-/// An open exFAT volume. A node's id is where its set was when it was first met; it stays the same
+/// An open exFAT volume. A node's id is the place of its set when it was first met. The id stays the same
 /// when the node gets another name.
 pub struct Exfat {
     volume: Volume,
@@ -41,10 +41,10 @@ pub struct Exfat {
     abandoned: AtomicBool,
 }
 
-/// Held by the thread that has the volume. Sets the flag where that thread begins to panic meanwhile.
+/// A guard of the thread that has the volume. It sets the flag where that thread begins to panic.
 struct UnwindMark<'a> {
     abandoned: &'a AtomicBool,
-    /// The thread was unwinding before: it uses the volume to clean up.
+    /// The thread was unwinding before, and uses the volume to clean up.
     was_panicking: bool,
 }
 
@@ -60,7 +60,7 @@ impl Exfat {
     /// Opens a volume for reading.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for what this does not know, [`Error::Corrupt`] where boot region, root
+    /// [`Error::Unsupported`] for unknown revisions and entries, [`Error::Corrupt`] where boot region, root
     /// directory, bitmap or up-case table fail a check, [`Error::Io`] where they cannot be read.
     pub fn open(with: OpenWith) -> Result<Self> {
         let volume = Volume::open(with.metadata, with.limits, with.ownership, with.rescue)?;
@@ -105,10 +105,10 @@ impl Exfat {
     }
 
     /// Runs `run` with the volume, one thread at a time. Once a thread has panicked in here, `run` can
-    /// read but change nothing.
+    /// read but not change the volume.
     fn session<T>(&self, run: impl FnOnce(&mut Session<'_>) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Dropped before the lock: the next thread sees it.
+        // Dropped before the lock, so that the next thread sees the flag.
         let _marks_a_panic = UnwindMark {
             abandoned: &self.abandoned,
             was_panicking: std::thread::panicking(),
@@ -124,13 +124,13 @@ impl Exfat {
         run(&mut session)
     }
 
-    /// A change of names or attributes.
+    /// Runs a change of names or attributes.
     fn change_names<T>(&self, run: impl FnOnce(&mut Session<'_>) -> Result<T>) -> Result<T> {
         let durable = self.store.as_ref().is_some_and(|s| s.dirsync || s.sync);
         self.session(|session| session.change(durable, run))
     }
 
-    /// A change of data.
+    /// Runs a change of data.
     fn change_data<T>(&self, run: impl FnOnce(&mut Session<'_>) -> Result<T>) -> Result<T> {
         let durable = self.store.as_ref().is_some_and(|s| s.sync);
         self.session(|session| session.change(durable, run))
@@ -176,7 +176,7 @@ impl FileSystem for Exfat {
         let block = u32::try_from(boot.cluster_size()).unwrap_or(u32::MAX);
         let mut info = VolumeInfo::new("exfat", boot.volume_len, block);
         let label = self.session(|session| session.label());
-        // The root was read when the volume was opened; what fails now has no name.
+        // The root was readable when the volume was opened. After a failure now there is no label.
         let label = label.ok().flatten().unwrap_or_default();
         info.label = name::to_bytes(&label.1);
         info.names_max = Some(boot.heap_len() / SMALLEST_SET);
@@ -242,7 +242,7 @@ impl FileSystem for Exfat {
         let (mut from, mut damaged) = (from.0, None);
         loop {
             let mut listed = Vec::new();
-            // The visitor may call back: it does so without the lock.
+            // The visitor may call this driver, so it is called without the lock.
             let damage = self.session(|session| {
                 let damage = session.list(dir, from, &mut listed);
                 damage.inspect_err(|error| session.mark_failure(error))
@@ -330,8 +330,8 @@ impl FileSystemMut for Exfat {
                 });
             }
             let set = session.load(node)?.set;
-            // What the set says, without a look at the FAT: that may be damaged, and the file is to
-            // be removed all the same.
+            // By the set, without reading the FAT: that may be damaged, and the file must still be
+            // removable.
             let clusters = match session.is_ahead(node) {
                 true => session.chain(node)?.clusters().into(),
                 false => self.volume.boot.clusters_for(set.data().len),
@@ -371,7 +371,7 @@ impl FileSystemMut for Exfat {
         range: Range<u64>,
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
-        // Nothing of it is durable before it is written.
+        // Nothing has to be durable before the data is written.
         let extents = self
             .session(|session| session.change(false, |session| session.map_write(node, range)))?;
         let _stopped = visit_all(extents, visit);

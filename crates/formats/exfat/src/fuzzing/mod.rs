@@ -1,7 +1,7 @@
 //! Entry points for fuzz targets, and a volume to start from. Not for users.
 //!
-//! Plain functions over bytes, so that the same code runs under a fuzzer and, over mutated seeds, in
-//! ordinary tests. They panic only where the driver broke its contract.
+//! They are plain functions over bytes, so that the same code runs under a fuzzer and, over mutated
+//! seeds, in ordinary tests. They panic only where the driver breaks its contract.
 
 mod parts;
 mod repairing;
@@ -26,7 +26,7 @@ pub use parts::{
 };
 pub use repairing::mend;
 
-/// The check behind an error, as text; nothing for other errors. For tests of exact errors.
+/// Returns the check behind an error as text, for tests of exact errors; nothing for other errors.
 #[must_use]
 pub fn check_of(error: &Error) -> Option<String> {
     match error {
@@ -35,8 +35,8 @@ pub fn check_of(error: &Error) -> Option<String> {
     }
 }
 
-/// Takes `bytes` as an image, with the checksums of the boot regions made right, and does everything
-/// with every node; gives what went wrong and what `check` reports.
+/// Opens `bytes` as an image, after correcting the checksums of the boot regions, and reads and checks
+/// every node. Returns the errors and the findings of `check`.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
     let mut bytes = bytes.to_vec();
     seal(&mut bytes);
@@ -48,7 +48,7 @@ pub fn walk(bytes: &[u8]) -> Vec<Error> {
     }
 }
 
-/// Takes `bytes` as a set and as an up-case table.
+/// Parses `bytes` as a set and as an up-case table.
 pub fn parts(bytes: &[u8]) {
     if let Ok(set) = EntrySet::parse(bytes.to_vec()) {
         let upcase = Upcase::ascii();
@@ -65,8 +65,7 @@ pub fn parts(bytes: &[u8]) {
     }
 }
 
-/// Takes the first bytes of `input` as operations on the image that the others are, and opens what
-/// comes of it again.
+/// Runs the operations that `input` encodes on the image `seed`, and opens the result again.
 pub fn operations(input: &[u8], seed: &[u8]) {
     let mut bytes = seed.to_vec();
     seal(&mut bytes);
@@ -89,7 +88,7 @@ pub fn operations(input: &[u8], seed: &[u8]) {
     walk(&device.to_vec());
 }
 
-/// One operation: what, where, on which name, with which number.
+/// Runs one operation, given by what to do, where, on which name and with which number.
 fn operate(fs: &Exfat, operation: &[u8]) -> Result<()> {
     let [what, place, which, number] = *operation else {
         return Ok(());

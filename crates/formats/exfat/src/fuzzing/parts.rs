@@ -1,4 +1,4 @@
-//! A volume of 40 KiB that holds what the format can say, made from the driver's own encoders.
+//! A volume of 40 KiB with all constructions of the format, made from the driver's own encoders.
 
 use forerun_io::u64_from;
 use zerocopy::{FromZeros, IntoBytes};
@@ -14,13 +14,13 @@ use crate::upcase::{self, Upcase};
 
 /// Bytes of a sector, and of a cluster.
 pub const SECTOR: usize = 512;
-/// Where the FAT begins.
+/// Offset of the FAT.
 pub const FAT: usize = 24 * SECTOR;
-/// Where cluster 2 begins.
+/// Offset of cluster 2.
 pub const HEAP: usize = 26 * SECTOR;
-/// Clusters.
+/// Number of clusters.
 pub const CLUSTERS: u32 = 56;
-/// The root directory, the file in pieces, the directory, the contiguous file.
+/// First cluster of the root directory.
 pub const ROOT: u32 = 4;
 /// First cluster of the file in pieces.
 pub const PIECES: u32 = 6;
@@ -37,7 +37,7 @@ const TIME: Stamp = Stamp {
     offset: 0x84,
 };
 
-/// Where a cluster begins.
+/// Returns the offset of a cluster.
 #[must_use]
 pub fn cluster(number: u32) -> usize {
     HEAP + forerun_io::saturating_usize(u64::from(number) - 2) * SECTOR
@@ -49,7 +49,7 @@ fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-/// `A` to `Z` and nothing else.
+/// Returns an up-case table for `a` to `z` only.
 fn table() -> Vec<u8> {
     let words = [0xFFFF, 0x61].into_iter().chain(0x41..=0x5A_u16);
     words.flat_map(u16::to_le_bytes).collect()
@@ -59,7 +59,7 @@ fn name(text: &str) -> Vec<u16> {
     text.encode_utf16().collect()
 }
 
-/// Makes the checksums of both boot regions right, whatever the bytes are.
+/// Corrects the checksums of both boot regions, whatever the bytes are.
 pub fn seal(image: &mut [u8]) {
     for start in [0, 12 * SECTOR] {
         let sum = boot::checksum(image.get(start..start + 11 * SECTOR).unwrap_or_default());
@@ -68,7 +68,7 @@ pub fn seal(image: &mut [u8]) {
     }
 }
 
-/// The volume.
+/// Returns the volume.
 #[must_use]
 pub fn image() -> Vec<u8> {
     let len = cluster(CLUSTERS + 2);
@@ -172,7 +172,7 @@ fn root() -> Vec<u8> {
     let sum = checksum(&bytes);
     put(&mut bytes, 2, &sum.to_le_bytes());
     root.extend(bytes);
-    // Across the border of the clusters, after two slots of which one was never taken again.
+    // Across the border between clusters, after a slot that is not in use.
     root.extend([[0x05; ENTRY]; 1].concat());
     let mut far = EntrySet::new(
         &name("far away and long"),

@@ -1,4 +1,4 @@
-//! Repair of whatever bytes there are.
+//! Repair of arbitrary bytes.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use forerun_vfs::Error;
 use super::{limits, seal, walk};
 use crate::repair::{Answer, Finding, RepairOptions, repair};
 
-/// Takes `bytes` as an image, with the checksums of the boot regions made right, and repairs it: with
-/// `answers` to one finding after the other, bit by bit, and then with yes to all. Gives what `check`
-/// reports of a volume of which nothing is said to be left.
+/// Repairs `bytes` as an image, after correcting the checksums of the boot regions: first with the bits of
+/// `answers` as answers to the findings, then with yes to all. Returns what `check` finds where the
+/// repair has left nothing.
 pub fn mend(bytes: &[u8], answers: u64) -> Vec<Error> {
     let mut bytes = bytes.to_vec();
     seal(&mut bytes);

@@ -1,4 +1,4 @@
-//! Lengths, times and the one permission that exFAT keeps.
+//! Changes of lengths, times and the one permission that exFAT keeps.
 
 use forerun_vfs::{Changes, FileType, NodeId, Result};
 
@@ -8,7 +8,7 @@ use crate::ondisk::attribute;
 use crate::session::Session;
 
 impl Session<'_> {
-    /// Changes what can be kept of `changes`.
+    /// Makes those `changes` that the format can keep.
     ///
     /// # Errors
     /// Those of [`FileSystemMut::change`](forerun_vfs::FileSystemMut::change).

@@ -1,4 +1,4 @@
-//! New files and directories.
+//! Creation of files and directories.
 
 use forerun_vfs::{Error, FileType, NewNode, NodeId, Result};
 
@@ -9,7 +9,7 @@ use crate::ondisk::attribute;
 use crate::session::Session;
 
 impl Session<'_> {
-    /// Makes `name` in `dir`.
+    /// Creates `name` in `dir`.
     ///
     /// # Errors
     /// Those of [`FileSystemMut::create`](forerun_vfs::FileSystemMut::create).

@@ -1,4 +1,4 @@
-//! Where the bytes of writes go.
+//! Writes of file data: where it goes, and what they change in the set.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::nodes::ROOT;
 use crate::session::{Node, Session, stored};
 
 impl Session<'_> {
-    /// A file that may be written.
+    /// Reads a file that may be written.
     ///
     /// # Errors
     /// `IsADirectory`, `Unsupported`.
@@ -24,7 +24,8 @@ impl Session<'_> {
         Ok(node)
     }
 
-    /// The extents that a write of `range` goes to, from what was never written on.
+    /// Returns the extents for a write of `range`. They begin at the end of the valid data where the
+    /// write begins behind it.
     ///
     /// # Errors
     /// Those of [`FileSystemMut::map_write`](forerun_vfs::FileSystemMut::map_write).
@@ -46,7 +47,7 @@ impl Session<'_> {
         Ok(extents)
     }
 
-    /// The bytes of a write are in place.
+    /// Records that the bytes of a write are on the device.
     ///
     /// # Errors
     /// Those of [`FileSystemMut::written`](forerun_vfs::FileSystemMut::written).
@@ -89,7 +90,7 @@ impl Session<'_> {
             let room = self.volume.boot.clusters_for(len) << self.volume.boot.cluster_bits;
             return match range.end <= room {
                 true => Ok(()),
-                // An entry says nothing of clusters behind its length.
+                // A set cannot describe clusters behind its length.
                 false => Err(Error::Unsupported(
                     "allocating behind the end of a file".into(),
                 )),
@@ -124,7 +125,7 @@ impl Session<'_> {
         }
     }
 
-    /// Frees what a node without uses no longer needs.
+    /// Frees the clusters that a node without uses no longer needs.
     fn free_unused(&mut self, id: NodeId) -> Result<()> {
         if self.state.pending.orphan(id).is_some() {
             return self.bury(id);
@@ -136,10 +137,10 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Ends every use that is left and makes everything durable.
+    /// Ends every use that is left, and makes everything durable.
     ///
     /// # Errors
-    /// The first of those of the device and of damaged nodes; the other nodes are freed all the same.
+    /// The first error of the device or of a damaged node. Other nodes are freed nevertheless.
     pub fn finish(&mut self) -> Result<()> {
         let mut outcome = Ok(());
         if self.writable().is_ok() {

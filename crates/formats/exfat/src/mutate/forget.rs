@@ -25,7 +25,7 @@ impl Session<'_> {
         }
     }
 
-    /// As [`forget_id`](Self::forget_id), for those that waited.
+    /// Calls [`forget_id`](Self::forget_id) for the ids that waited for a commit.
     pub fn forget_ids(&mut self) {
         for id in std::mem::take(&mut self.state.pending.forgotten) {
             self.forget_id(id);

@@ -11,7 +11,7 @@ use crate::ondisk::{LabelEntry, MAX_LABEL, kind};
 use crate::session::Session;
 
 impl Session<'_> {
-    /// The label and its slot; nothing where the root has no such entry.
+    /// Returns the slot of the label and the label; nothing where the root has no such entry.
     ///
     /// # Errors
     /// `Io`, and those of the root's chain.
@@ -33,7 +33,7 @@ impl Session<'_> {
         Ok(None)
     }
 
-    /// Names the volume.
+    /// Sets the label of the volume.
     ///
     /// # Errors
     /// Those of [`FileSystemMut::set_label`](forerun_vfs::FileSystemMut::set_label).

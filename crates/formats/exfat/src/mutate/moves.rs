@@ -1,4 +1,4 @@
-//! Moves of sets from one sector to another, step by step: see [`moving`](crate::moving).
+//! The steps of moves of sets from one sector to another: see [`moving`](crate::moving).
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::moving::{self, POINTER_AT, POINTER_LEN};
 use crate::ondisk::{ENTRY, kind};
 use crate::session::{Entry, Node, Session};
 
-/// A set, where it is: directory, first slot, place.
+/// A set with its directory, first slot and place.
 pub struct Here<'a> {
     pub dir: NodeId,
     pub slot: u32,
@@ -22,7 +22,7 @@ pub struct Here<'a> {
 
 impl Session<'_> {
     /// Moves the set of a node to slots in another sector, which are free or those of a set that it
-    /// replaces. `set` is what it is to be there.
+    /// replaces. `set` is the set to write there.
     ///
     /// # Errors
     /// `Io`.
@@ -37,7 +37,7 @@ impl Session<'_> {
         let chain = self.chain(to)?;
         let place = dir::place(self.volume, &chain, slot, set.entries());
         let place = place.ok_or(Error::StaleNode(to))?;
-        // Between DEPART and ARRIVE both are on the device: a driver that ends the move uses `from`.
+        // After a power cut between DEPART and ARRIVE, the driver restores `from`.
         self.keep_until_commit(from.set);
         if let Some(entry) = replaced {
             self.keep_until_commit(&entry.node.set);
@@ -61,7 +61,7 @@ impl Session<'_> {
         Ok(place)
     }
 
-    /// Puts a set over one that is not shorter, in one sector.
+    /// Writes a set over another set. See [`can_replace`](Self::can_replace).
     fn overwrite(&mut self, dir: NodeId, slot: u32, old: &EntrySet, set: &EntrySet) -> Result<()> {
         if self.is_whole(slot, old) {
             self.write_over(dir, slot, old, set, group::ARRIVE)
@@ -71,7 +71,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns whether a set can stand in the place of another at once.
+    /// Returns whether a set can replace another by one write.
     pub fn can_replace(&self, entry: &Entry, set: &EntrySet) -> bool {
         let old = &entry.node.set;
         match self.is_whole(entry.slot, old) {
@@ -126,7 +126,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Ends moves of a directory's sets that a power cut ended before.
+    /// Completes moves of a directory's sets that a power cut interrupted.
     ///
     /// # Errors
     /// `Io`.
@@ -153,8 +153,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Marks name entries unused whose set a power cut took apart: the first sector of it was marked,
-    /// the others were not. Their slots are free once that is on the device.
+    /// Marks name entries unused that a power cut left over from a removal: the first sector of their
+    /// set was marked, the others were not. Their slots are free after the next commit.
     ///
     /// # Errors
     /// `Io`.
@@ -178,8 +178,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Clears what a power cut left behind the end of a directory: no system reads it, `fsck.exfat`
-    /// calls it damage, and Linux refuses to use such slots.
+    /// Clears entries that a power cut left behind the end of a directory. No system reads them,
+    /// `fsck.exfat` calls them damage, and Linux refuses to use such slots.
     ///
     /// # Errors
     /// `Io`.
@@ -191,8 +191,8 @@ impl Session<'_> {
         self.write_slots(dir, slots.start, &zeros, group::ALLOCATE, group::ALLOCATE)
     }
 
-    /// Before a set that arrived just before a power cut changes: its old place must not be taken
-    /// for the one that counts.
+    /// Clears the pointer to the old place of a set that arrived just before a power cut, and the one
+    /// there. To be called before the set changes: the old set must not be taken for the live copy.
     ///
     /// # Errors
     /// `Io`.
@@ -213,7 +213,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Brings moves to the device before names change that they have to do with.
+    /// Commits pending moves, before a change of names that may concern them.
     ///
     /// # Errors
     /// Those of the device.

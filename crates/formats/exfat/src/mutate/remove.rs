@@ -1,4 +1,4 @@
-//! Removing names, and what is left when the last is gone.
+//! Removal of names, and of nodes that have lost their last name.
 
 use forerun_vfs::{Error, FileType, NodeId, Result};
 
@@ -9,7 +9,7 @@ use crate::entry_set::{Allocation, primary_allocation};
 use crate::fat;
 use crate::session::{Node, Session};
 
-/// Clusters, as first and number of each run.
+/// Clusters, as first cluster and count of each run.
 type Clusters = Vec<(u32, u32)>;
 
 impl Session<'_> {
@@ -44,14 +44,14 @@ impl Session<'_> {
 
     fn changeable_but_for_removal(&mut self, dir: NodeId) -> Result<()> {
         match self.changeable(dir) {
-            // Of those the names may still be removed (8.2).
+            // Sets with unknown entries may still be removed (8.2).
             Err(Error::Unsupported(_)) => Ok(()),
             other => other,
         }
     }
 
     /// # Errors
-    /// `NotEmpty`, `Corrupt` where that cannot be told.
+    /// `NotEmpty`; `Corrupt` where damage hides whether the directory is empty.
     pub fn is_empty(&mut self, dir: NodeId) -> Result<()> {
         let index = self.index(dir)?;
         match &index.damaged {
@@ -69,8 +69,8 @@ impl Session<'_> {
         self.touch(dir, now())
     }
 
-    /// The clusters of a node whose name is about to go. Where they cannot be told and damage is to
-    /// be passed over, none: they stay marked used.
+    /// Returns the clusters of a node whose name is about to be removed. Where damage hides them and is
+    /// to be passed over, returns none: they stay marked used.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -78,7 +78,7 @@ impl Session<'_> {
         match self.clusters_of(node) {
             Ok(clusters) => Ok(Some(clusters)),
             Err(Error::Corrupt(_)) if self.store.is_some_and(|s| s.continue_on_error) => {
-                // What is left over is for a check to find.
+                // A check finds the clusters that are left over.
                 self.state.pending.was_dirty = true;
                 Ok(None)
             }
@@ -115,7 +115,7 @@ impl Session<'_> {
         Ok(found)
     }
 
-    /// The last name of a node is gone: its clusters follow, now or at the end of its last use.
+    /// Frees the clusters of a node that has lost its last name, now or at the end of its last use.
     ///
     /// # Errors
     /// `Io`.
@@ -145,7 +145,7 @@ impl Session<'_> {
         self.state.pending.cut_nodes.remove(&id);
     }
 
-    /// The last use of a node without a name ended.
+    /// Frees a node without a name at the end of its last use.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.

@@ -1,7 +1,7 @@
-//! Other names and places for what is there.
+//! Renames.
 //!
-//! Within one sector that is one write. Across sectors it is a move in steps that shows the old name
-//! until it shows the new one: see [`moving`](crate::moving).
+//! Within one sector a rename is one write. Across sectors it is a move in steps, in which the old name
+//! exists until the new one does: see [`moving`](crate::moving).
 
 use forerun_vfs::{Bound, Error, FileType, NodeId, Result};
 
@@ -15,7 +15,7 @@ use crate::nodes::ROOT;
 use crate::session::{Entry, Session};
 
 impl Session<'_> {
-    /// Gives a node another name.
+    /// Renames a node.
     ///
     /// # Errors
     /// Those of [`FileSystemMut::rename`](forerun_vfs::FileSystemMut::rename).
@@ -78,8 +78,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// As [`after_moves`](Self::after_moves), but that files may go from one directory to another in
-    /// any number as long as no name is there twice meanwhile.
+    /// Commits pending moves as [`after_moves`](Self::after_moves) does, except where they cannot
+    /// conflict: any number of files may move to new names without a commit in between.
     fn after_moves_for(&mut self, from: (NodeId, &[u8]), to: (NodeId, &[u8])) -> Result<()> {
         let moves = &self.state.pending.moves;
         if moves.is_empty() {
@@ -98,7 +98,7 @@ impl Session<'_> {
         }
     }
 
-    /// Puts the set where it belongs and takes away what it stands for and what it replaces.
+    /// Writes the set to its new place, and removes the old set and the one that it replaces.
     fn move_set(
         &mut self,
         from: NodeId,
@@ -152,7 +152,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns whether one sector holds the set that goes and the one that comes.
+    /// Returns whether one sector holds both the old set and the new one.
     fn is_near(&self, dir: NodeId, entry: &Entry, to: NodeId, slot: u32, set: &EntrySet) -> bool {
         let per = self.per_sector();
         let whole = self.is_whole(entry.slot, &entry.node.set) && self.is_whole(slot, set);

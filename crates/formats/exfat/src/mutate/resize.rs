@@ -1,4 +1,4 @@
-//! Longer and shorter files.
+//! Changes of file lengths.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::ondisk::MAX_CLUSTERS;
 use crate::session::{Node, Session};
 
 impl Session<'_> {
-    /// Clusters that a file of that length has.
+    /// Returns the number of clusters of a file of that length.
     ///
     /// # Errors
     /// `NoSpace` for more than this volume has, `TooLarge` for more than any volume can have.
@@ -22,8 +22,8 @@ impl Session<'_> {
         }
     }
 
-    /// Gives a file another length; its set is changed, but not brought anywhere. What is added is
-    /// not valid, and reads as zeros.
+    /// Sets the length of a file in `node`; the caller writes the set. Added bytes are not valid, and
+    /// read as zeros.
     ///
     /// # Errors
     /// `NoSpace`, with nothing changed; `TooLarge`, `Io`.
@@ -40,7 +40,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Says in a set where the data is.
+    /// Sets the place and the length of the data in a set.
     pub fn describe_data(&self, node: &mut Node, chain: &Chain, len: u64, valid: u64) {
         let mut data = node.set.data();
         data.first = if len == 0 { 0 } else { chain.first() };
@@ -49,7 +49,7 @@ impl Session<'_> {
         node.set.set_data(data, valid);
     }
 
-    /// Keeps the chain of a file whose set says `len` now.
+    /// Keeps the chain of a file whose set now says `len`.
     pub fn settle_chain(&mut self, node: &Node, chain: Arc<Chain>, len: u64) {
         let is_ahead = u64::from(chain.clusters()) > self.volume.boot.clusters_for(len);
         match is_ahead {
@@ -78,7 +78,7 @@ impl Session<'_> {
         Ok(Arc::new(left))
     }
 
-    /// Gives back the clusters that a file has beyond its length.
+    /// Frees the clusters that a file has beyond its length.
     ///
     /// # Errors
     /// `Io`.

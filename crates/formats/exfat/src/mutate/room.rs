@@ -1,9 +1,9 @@
 //! Room for sets in directories.
 //!
-//! A set lies within one sector wherever it fits one, so that it is written whole or not at all. File
-//! entry and stream extension are always in the same sector: sizes and times change there. Behind a
-//! set the rest of its sector is marked unused, so that the end of the directory comes to a border
-//! and the next set needs no other sector.
+//! A set lies within one sector wherever it fits into one, so that it is written whole or not at all.
+//! File entry and stream extension are always in the same sector: sizes and times change there. Behind a
+//! set the rest of its sector is marked unused, so that a directory ends at a border between sectors and
+//! the next set takes one sector only.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::session::Session;
 /// Bytes that a directory grows by at least.
 const PAGE: u64 = 4096;
 
-/// Bytes of entries that are not in use.
+/// Returns the bytes of `count` entries that are not in use.
 pub fn unused(count: u32) -> Vec<u8> {
     let mut entry = [0; ENTRY];
     entry[0] = kind::UNUSED;
@@ -28,15 +28,15 @@ pub fn unused(count: u32) -> Vec<u8> {
 }
 
 impl Session<'_> {
-    /// Slots for a set of `count` entries, in the sector of `near` where that can be. The directory
-    /// grows where it must. The slots are still free after.
+    /// Finds slots for a set of `count` entries, in the sector of `near` where possible. Grows the
+    /// directory where it has no room. The slots are still free afterwards.
     ///
     /// # Errors
     /// `NoSpace`, with no set changed; `Io`.
     pub fn find_room(&mut self, dir: NodeId, count: u32, near: Option<u32>) -> Result<u32> {
         let per_sector = self.per_sector();
         if count > per_sector && self.state.pending.touched {
-            // Its parts come before other changes of the same slots.
+            // Parts of a long set are written in an earlier step than pending changes of these slots.
             self.commit_before()?;
         }
         let index = self.index(dir)?;
@@ -54,7 +54,8 @@ impl Session<'_> {
         }
     }
 
-    /// Slots behind the end of the directory, which moves to the next border between sectors.
+    /// Returns slots behind the end of the directory, and moves the end to the next border between
+    /// sectors.
     fn extend(&mut self, dir: NodeId, count: u32) -> Result<u32> {
         let per = self.per_sector();
         let index = self.index(dir)?;
@@ -69,7 +70,7 @@ impl Session<'_> {
         self.clear_sector(dir, new_end)?;
         if count > per {
             self.move_end(dir, end..new_end - per)?;
-            // The last sector of the set, and what follows it there.
+            // The rest of the last sector behind the set.
             let tail = new_end - (start + count);
             self.write_slots(
                 dir,
@@ -80,11 +81,11 @@ impl Session<'_> {
             )?;
         } else {
             if skip > 0 {
-                // First: readers stop at the first slot that was never used.
+                // In an earlier step, since readers stop at the first slot that was never used.
                 self.clear_sector(dir, start)?;
                 self.write_slots(dir, end, &unused(skip), group::BEHIND, group::BEHIND)?;
             }
-            // One sector, which the set covers in part: in the same step, or later if it is moved.
+            // The set covers a part of this sector, in the same step, or in a later one if it is moved.
             let sector = unused(new_end - start);
             self.write_slots(dir, start, &sector, group::ENTRIES, group::ENTRIES)?;
         }
@@ -94,13 +95,13 @@ impl Session<'_> {
         Ok(start)
     }
 
-    /// Marks the slots unused, the sectors one after the other. A set of several sectors goes there:
-    /// parts of it must neither come behind the end of the directory, where `fsck.exfat` and Linux
-    /// allow nothing but zeros, nor behind the length that the set of the directory tells.
+    /// Marks slots for a set of several sectors unused, one sector after the other. Parts of the set must
+    /// be neither behind the end of the directory, where `fsck.exfat` and Linux allow only zeros, nor
+    /// behind the length in the set of the directory.
     fn move_end(&mut self, dir: NodeId, slots: Range<u32>) -> Result<()> {
         let per = self.per_sector();
         let mut at = slots.start;
-        // With the length of a directory that has grown.
+        // Also commits the length of a directory that has grown.
         self.commit_before()?;
         while at < slots.end {
             let next = (at / per + 1).saturating_mul(per).min(slots.end);
@@ -111,8 +112,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Clears the sector at `slot`, behind the end of the directory, where readers are about to find
-    /// the end and it holds something.
+    /// Clears the sector at `slot`, behind the end of the directory, if its first entry is not zero:
+    /// readers are about to find the end there.
     fn clear_sector(&mut self, dir: NodeId, slot: u32) -> Result<()> {
         let (per, chain) = (self.per_sector(), self.chain(dir)?);
         let mut slots = Slots::new(self.volume, &chain, Some(dir));
@@ -125,14 +126,14 @@ impl Session<'_> {
         }
     }
 
-    /// Adds clusters for at least `slots` more.
+    /// Adds clusters for at least `slots` more slots.
     fn grow_directory(&mut self, dir: NodeId, slots: u32) -> Result<()> {
         if dir != ROOT {
             let node = self.load_to_change(dir)?;
             if node.place.is_some_and(|p| self.state.pending.arrives(p)) {
-                // The set of the directory arrives in the same step as the next set in it. So the
-                // directory arrives first: otherwise a power cut could leave that set behind the
-                // length of the directory.
+                // The set of the directory would arrive in the same step as the next set in it. It is
+                // committed first: otherwise a power cut could leave that set behind the length of
+                // the directory.
                 self.commit_before()?;
             }
         }
@@ -144,7 +145,7 @@ impl Session<'_> {
         if len > crate::ondisk::MAX_DIRECTORY.saturating_sub(PAGE) {
             return Err(Error::NoSpace);
         }
-        // Small clusters by the page: a directory in fewer pieces grows in fewer steps.
+        // Small clusters are added by the page, so that a directory grows in fewer steps.
         let wished = u32::try_from(PAGE / boot.cluster_size())
             .unwrap_or(1)
             .max(count);
@@ -175,8 +176,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Writes entries from `slot` on: those in the first sector in one group, those behind it in
-    /// another.
+    /// Writes entries from `slot` on: those in the first sector in the group `first`, the others in
+    /// `behind`.
     ///
     /// # Errors
     /// `Io`.
@@ -202,8 +203,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Adds clusters to a node until it has `clusters`, links them where the FAT has to be asked, and
-    /// gives all. The set is left as it is.
+    /// Adds clusters to a node until it has `clusters`, links them where the chain is not contiguous,
+    /// and returns the chain. The set is left as it is.
     ///
     /// # Errors
     /// `NoSpace`, with nothing taken; `Write`, `Io`.
@@ -222,16 +223,17 @@ impl Session<'_> {
         for &(cluster, count) in &runs {
             chain.push(cluster, count);
         }
-        // As long as all clusters follow each other the set says so, and the FAT nothing.
+        // A chain of adjacent clusters needs no FAT: the set says that it is contiguous.
         if id == ROOT || !chain.is_contiguous() {
             if self.state.pending.cut_nodes.contains(&id) {
-                // The chain on the device is still that of the longer file.
+                // On the device the chain is still the longer one from before the cut.
                 self.commit(false)?;
             }
             let was_linked = (is_chained && !self.was_flipped(id, &old)) || id == ROOT;
             let from = if was_linked { old.clusters() } else { 0 };
             self.link(&chain, from)?;
-            // Links lead there: given back, they stay marked until none does.
+            // Links lead to these clusters. So they are not fresh: freed, they stay marked used
+            // until no link leads there.
             let linked = chain.runs().iter().map(|run| (run.cluster, run.count));
             let linked: Vec<_> = match from {
                 0 => linked.collect(),
@@ -244,19 +246,19 @@ impl Session<'_> {
         Ok(Arc::new(chain))
     }
 
-    /// Returns whether the FAT may say nothing of clusters that the set takes for chained: they were added
-    /// while all of them followed each other, and the set does not show it yet.
+    /// Returns whether the FAT may lack links of a chain that the set calls chained: clusters were added
+    /// while all of them were adjacent, and the set on the device does not say so yet.
     fn was_flipped(&self, id: NodeId, chain: &crate::chain::Chain) -> bool {
         self.is_ahead(id) && chain.is_contiguous()
     }
 
-    /// Brings the links of a chain from cluster number `from` on into the FAT. What nothing leads to
-    /// yet comes first; the link that leads there is a step of its own.
+    /// Writes the links of a chain from cluster number `from` on into the FAT. Words of the new clusters
+    /// come first; the link that leads to them is a step of its own.
     fn link(&mut self, chain: &crate::chain::Chain, from: u32) -> Result<()> {
         let fat = self.volume.boot.active_fat();
         let mut index = from;
         while let Some((cluster, count)) = chain.locate(index) {
-            // Words of up to 64 KiB at once.
+            // At most 64 KiB of words at once.
             let count = count.min(16 << 10);
             let mut words = Vec::with_capacity(saturating_usize(count.into()) * 4);
             for number in 1..=count {

@@ -1,4 +1,4 @@
-//! Sets in directories: putting one there, changing one, taking one away.
+//! Sets in directories: adding, changing and removing them.
 
 use forerun_io::{Group, saturating_usize};
 use forerun_vfs::{Error, NodeId, Result, Timestamp};
@@ -13,12 +13,12 @@ use crate::ondisk::{ENTRY, kind};
 use crate::session::{Node, Session};
 use crate::time::Stamp;
 
-/// Number of entries of a set.
+/// Returns the number of entries of a set.
 pub fn count(set: &EntrySet) -> u32 {
     u32::try_from(set.entries()).unwrap_or(u32::MAX)
 }
 
-/// The bytes of a set with all its entries marked unused.
+/// Returns the bytes of a set with all its entries marked unused.
 pub fn unused_set(set: &EntrySet) -> Vec<u8> {
     let mut bytes = set.bytes().to_vec();
     for entry in bytes.chunks_exact_mut(ENTRY) {
@@ -29,7 +29,7 @@ pub fn unused_set(set: &EntrySet) -> Vec<u8> {
     bytes
 }
 
-/// A moment as it comes from the clock of the machine.
+/// Returns the time of the machine's clock.
 pub fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let since = since.unwrap_or_default();
@@ -40,12 +40,12 @@ pub fn now() -> Timestamp {
 }
 
 impl Session<'_> {
-    /// A moment as sets keep it.
+    /// Returns a time in the form of sets.
     pub fn stamp(&self, time: Timestamp) -> Stamp {
         Stamp::from_timestamp(time, self.volume.ownership.utc_offset)
     }
 
-    /// A node whose set is about to change. One that could not be changed at once is moved first.
+    /// Reads a node whose set is about to change. A set whose head is in two sectors is moved first.
     ///
     /// # Errors
     /// Those of [`load`](Self::load), and of finding room.
@@ -59,7 +59,7 @@ impl Session<'_> {
         Ok(node)
     }
 
-    /// Brings the head of a changed set to where it is, or keeps it where it is nowhere.
+    /// Writes the head of a changed set to its place, or keeps the set of a node without a name.
     ///
     /// # Errors
     /// `Io`.
@@ -83,7 +83,7 @@ impl Session<'_> {
     }
 
     /// Moves a set whose file entry and stream extension are in different sectors, as other drivers
-    /// leave them: it could not be changed at once. Where its directory is not known it stays.
+    /// may write them: one write cannot change it. Where its directory is not known it stays.
     fn unsplit(&mut self, node: &mut Node) -> Result<()> {
         let Some((dir, place)) = self.state.nodes.parent(node.id).zip(node.place) else {
             return Ok(());
@@ -111,7 +111,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Puts a set into free slots and the index.
+    /// Writes a set to free slots, and adds it to the index.
     ///
     /// # Errors
     /// `Io`.
@@ -123,7 +123,7 @@ impl Session<'_> {
         place.ok_or(Error::StaleNode(dir))
     }
 
-    /// Says in the index that a set is there.
+    /// Adds a set to the index.
     ///
     /// # Errors
     /// Those of [`index`](Self::index).
@@ -135,8 +135,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Takes a set out of its slots and the index. Slots whose change comes late are not free before
-    /// the next commit.
+    /// Removes a set from its slots and from the index. Slots that are written in a late step are not
+    /// free before the next commit.
     ///
     /// # Errors
     /// `Io`.
@@ -169,7 +169,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Puts a set over another one that is in a single sector and not shorter.
+    /// Writes a set over another one, which is in a single sector and not shorter.
     ///
     /// # Errors
     /// `Io`.
@@ -186,7 +186,7 @@ impl Session<'_> {
         place.ok_or(Error::StaleNode(dir))
     }
 
-    /// As [`put_over`](Self::put_over), in a step of the caller's choice.
+    /// Does the same as [`put_over`](Self::put_over) in the step `group`.
     ///
     /// # Errors
     /// `Io`.
@@ -221,7 +221,7 @@ impl Session<'_> {
         slot % per + count(set) <= per
     }
 
-    /// The contents of a directory changed.
+    /// Sets the time of the last change of a directory.
     ///
     /// # Errors
     /// `Io`.
@@ -239,11 +239,11 @@ impl Session<'_> {
         self.update(&node)
     }
 
-    /// Returns whether names may be made in a directory.
+    /// Fails unless names may be made in a directory.
     ///
     /// # Errors
-    /// `NotADirectory`, `NotFound` for one that is gone, `Unsupported`, and `Corrupt` for one that
-    /// was not understood, unless damage is to be passed over.
+    /// `NotADirectory`, `NotFound` for one that is gone, `Unsupported`, and `Corrupt` for a damaged
+    /// one, unless damage is to be passed over.
     pub fn changeable(&mut self, dir: NodeId) -> Result<()> {
         if self.state.pending.orphan(dir).is_some() {
             return Err(Error::NotFound);

@@ -9,8 +9,8 @@ use crate::ondisk::FIRST_CLUSTER;
 use crate::session::Session;
 
 impl Session<'_> {
-    /// Discards free clusters inside `range` of the volume, in runs of at least `min_len` bytes.
-    /// What is about to become free is left out.
+    /// Discards free clusters inside `range` of the volume, in runs of at least `min_len` bytes, and
+    /// returns the bytes discarded. Leaves out clusters that only the next commit frees.
     ///
     /// # Errors
     /// Those of [`FileSystemMut::trim`](forerun_vfs::FileSystemMut::trim).

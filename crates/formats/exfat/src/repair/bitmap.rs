@@ -1,4 +1,4 @@
-//! The allocation bitmap against what has clusters, and what to do with the rest.
+//! Comparison of the allocation bitmap with the clusters that were claimed, and repair of the differences.
 
 use std::rc::Rc;
 
@@ -13,13 +13,13 @@ use crate::chain::Chain;
 use crate::error::Check;
 use crate::ondisk::FIRST_CLUSTER;
 
-/// Dirty bytes of the bitmap from which on they are brought to the device.
+/// Dirty bytes above which frees are committed.
 const MOST_DIRTY: u64 = 16 << 20;
 
-/// A run of clusters: the first, and how many.
+/// A run of clusters: the first, and their number.
 type Run = (u32, u32);
 
-/// Marks what is in use.
+/// Marks claimed clusters used.
 ///
 /// # Errors
 /// `Io`.
@@ -39,7 +39,7 @@ pub fn mark_used(work: &mut Work<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Frees what belongs to nothing, or makes files of it.
+/// Frees clusters that belong to nothing, or makes files of them.
 ///
 /// # Errors
 /// `Io`, `Write`, `Limit`.
@@ -53,7 +53,7 @@ pub fn give_back(work: &mut Work<'_, '_>, root: &Chain) -> Result<()> {
         let check = Check::Leaked { first, count };
         let position = work.bit_at(first).map_or(0, |(at, _)| at);
         if !work.desk.is_certain() {
-            // They may be those of something that was not gone through.
+            // They may belong to a file or directory that could not be read.
             work.leave(Kind::Leaked, None, check, position);
             continue;
         }
@@ -93,8 +93,8 @@ pub fn used_free(first: u32, count: u32) -> Check {
     }
 }
 
-/// The next run of clusters that are marked used and belong to nothing (`leaked`), or the other way
-/// round.
+/// Returns the next run of clusters that are marked used and belong to nothing (`leaked`), or of those
+/// that are claimed and marked free.
 fn next_run(
     work: &Work<'_, '_>,
     free: &mut Free<'_>,

@@ -1,4 +1,4 @@
-//! One bit for each cluster of a volume: what is known of all of them must not take more.
+//! One bit for each cluster of a volume: the repair must not take more memory for each of them.
 
 use forerun_io::saturating_usize;
 use forerun_vfs::{Bound, Error, Result};
@@ -13,7 +13,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// No cluster of a volume that has so many.
+    /// Returns an empty set for a volume with so many clusters.
     ///
     /// # Errors
     /// `Limit` where memory is shorter than the volume's own bitmap.
@@ -31,7 +31,7 @@ impl Bits {
         Ok(Self { bytes, clusters })
     }
 
-    /// Returns whether a cluster is in it; never one that the volume does not have.
+    /// Returns whether a cluster is in the set. One that the volume does not have never is.
     pub fn has(&self, cluster: u32) -> bool {
         let (byte, mask) = place(cluster);
         self.bytes.get(byte).is_some_and(|bits| bits & mask != 0)
@@ -45,7 +45,7 @@ impl Bits {
         }
     }
 
-    /// Takes a cluster out.
+    /// Removes a cluster.
     pub fn clear(&mut self, cluster: u32) {
         let (byte, mask) = place(cluster);
         if let Some(bits) = self.bytes.get_mut(byte) {
@@ -58,26 +58,26 @@ impl Bits {
         clusters(chain).for_each(|cluster| self.set(cluster));
     }
 
-    /// The byte of eight clusters.
+    /// Returns the byte of eight clusters.
     pub fn byte(&self, index: u64) -> u8 {
         let byte = self.bytes.get(saturating_usize(index));
         byte.copied().unwrap_or(0)
     }
 
-    /// All clusters of the volume, in it or not.
+    /// Returns all clusters of the volume, in the set or not.
     pub const fn all(&self) -> std::ops::Range<u32> {
         FIRST_CLUSTER..FIRST_CLUSTER.saturating_add(self.clusters)
     }
 }
 
-/// The clusters of a chain, in its order.
+/// Returns the clusters of a chain, in its order.
 pub fn clusters(chain: &Chain) -> impl Iterator<Item = u32> {
     let runs = chain.runs().iter();
     runs.flat_map(|run| run.cluster..run.cluster.saturating_add(run.count))
 }
 
 fn place(cluster: u32) -> (usize, u8) {
-    // Cluster 0 and 1 are none: far behind the end.
+    // Clusters 0 and 1 do not exist, and get a place far behind the end.
     let index = cluster.checked_sub(FIRST_CLUSTER).unwrap_or(u32::MAX);
     (saturating_usize((index / 8).into()), 1 << (index % 8))
 }

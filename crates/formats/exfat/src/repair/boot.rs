@@ -1,4 +1,4 @@
-//! The two boot regions: each is made anew from the other.
+//! The two boot regions: each is restored from the other.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::error::Check;
 use crate::ondisk::volume_flag;
 use crate::volume::{backup_region, boot_region};
 
-/// The boot sector of the volume, from a region that is sound; nothing where none is, or where the
-/// main one is to stay damaged.
+/// Repairs the boot regions. Returns the boot sector of a sound region, or nothing where none is sound
+/// or the main one is to stay damaged.
 ///
 /// # Errors
-/// `UnknownFormat` and `Unsupported` where neither region is of a volume this knows; `Io`.
+/// `UnknownFormat` and `Unsupported` where neither region is of a known volume; `Io`.
 pub fn settle(back: &Arc<WriteBack>, desk: &mut Desk<'_>, dry: bool) -> Result<Option<Boot>> {
     let damage = match boot_region(&**back, 0) {
         Ok(boot) => {
@@ -93,7 +93,7 @@ fn back_len(back: &WriteBack) -> u64 {
     forerun_io::ReadAt::len(back)
 }
 
-/// A boot region, which has twelve sectors of at most 4 KiB.
+/// Reads a boot region, which has twelve sectors of at most 4 KiB.
 fn read(back: &WriteBack, offset: u64, len: u64) -> Result<Vec<u8>> {
     let mut region = vec![0; saturating_usize(len)];
     let read = forerun_io::ReadAt::read_exact_at(back, offset, &mut region);

@@ -1,4 +1,4 @@
-//! Where a set's data is: lengths and clusters that fit each other, and that nothing else has.
+//! Data of sets: lengths and clusters that are consistent, and that nothing else has.
 //!
 //! The set that the walk meets first keeps its clusters. A later set with the same clusters gets a copy
 //! of all its data in free clusters: the chains of both go through the same words of the FAT, so that
@@ -25,10 +25,10 @@ const VALID_AT: usize = ENTRY + 8;
 /// Bytes that are copied at once.
 const COPIED: u64 = 1 << 20;
 
-/// A set with the clusters it has now.
+/// A set with the clusters that it has after the repair.
 pub struct Settled {
     pub set: EntrySet,
-    /// Of a directory that is to be gone through.
+    /// The clusters of a directory to go through.
     pub chain: Option<Chain>,
 }
 
@@ -36,13 +36,13 @@ pub struct Settled {
 pub struct Sized {
     pub set: EntrySet,
     pub chain: Chain,
-    /// The first that something else has, and its number.
+    /// The first cluster that something else has, and its index in the chain.
     pub shared: Option<(u32, u32)>,
-    /// Where the chain is to be cut.
+    /// The cluster behind which the chain is to be cut.
     pub end: Option<u32>,
 }
 
-/// Makes lengths and clusters of a set right, and claims these.
+/// Repairs lengths and clusters of a set, and claims the clusters.
 ///
 /// # Errors
 /// `Io`, `Write`, `Limit`.
@@ -80,7 +80,8 @@ pub fn settle(
     Ok(Settled { set, chain })
 }
 
-/// Length 0 and first cluster 0 go together.
+/// Repairs a set of which only one of length and first cluster is 0, or whose first cluster is not on
+/// the volume.
 fn first_cluster(
     work: &mut Work<'_, '_>,
     here: &Here<'_>,
@@ -137,7 +138,7 @@ fn first_cluster(
     Ok(set)
 }
 
-/// A directory takes one cluster at least.
+/// Gives a directory without clusters one, as each directory needs.
 fn empty_directory(
     work: &mut Work<'_, '_>,
     here: &Here<'_>,
@@ -160,7 +161,7 @@ fn empty_directory(
     Ok(Settled { set, chain: None })
 }
 
-/// Clusters as many as the length takes, or a length that the clusters suffice for.
+/// Returns as many clusters as the length takes, or a set with a length that its clusters suffice for.
 fn length(work: &mut Work<'_, '_>, here: &Here<'_>, path: &[u8], set: EntrySet) -> Result<Sized> {
     let volume = Rc::clone(&work.volume);
     let boot = &volume.boot;
@@ -252,13 +253,13 @@ fn length(work: &mut Work<'_, '_>, here: &Here<'_>, path: &[u8], set: EntrySet) 
     })
 }
 
-/// The first of these clusters that something has already, and its number.
+/// Returns the first of these clusters that something has already, and its index.
 pub fn first_shared(work: &Work<'_, '_>, chain: &Chain) -> Option<(u32, u32)> {
     let mut numbered = clusters(chain).zip(0_u32..);
     numbered.find(|&(cluster, _)| work.claimed.has(cluster))
 }
 
-/// Clusters that nothing else has.
+/// Returns the set with clusters that nothing else has.
 fn alone(
     work: &mut Work<'_, '_>,
     here: &Here<'_>,
@@ -277,7 +278,7 @@ fn alone(
         if work.ask(Kind::CrossLink, Some(path), (check, here.at), remedy) {
             return cut(work, set, chain, index);
         }
-        // What is in it is gone through where it belongs.
+        // The entries in it are gone through in the directory that has them.
         return Ok((set, before(chain, index)));
     }
     if work.has_room(chain.clusters())? {
@@ -294,7 +295,7 @@ fn alone(
     Ok((set, chain))
 }
 
-/// The set with a copy of its data, of which nothing else knows.
+/// Returns the set with a copy of its data, in clusters of its own.
 fn copied(work: &mut Work<'_, '_>, set: EntrySet, chain: Chain) -> Result<(EntrySet, Chain)> {
     let Some(copy) = work.take(chain.clusters())? else {
         work.desk.undo(Kind::CrossLink);
@@ -311,11 +312,11 @@ fn copied(work: &mut Work<'_, '_>, set: EntrySet, chain: Chain) -> Result<(Entry
         contiguous: copy.is_contiguous(),
     };
     set.set_data(data, set.stream().valid_data_length.get());
-    // What is not written cannot be gone through.
+    // In a dry run the copy is not written, and cannot be read.
     Ok((set, if work.dry { chain } else { copy }))
 }
 
-/// Copies the first `len` bytes, as whole clusters.
+/// Copies the first `len` bytes, rounded up to whole clusters.
 fn duplicate(work: &mut Work<'_, '_>, from: &Chain, to: &Chain, len: u64) -> Result<()> {
     if work.dry {
         return Ok(());
@@ -343,7 +344,7 @@ fn duplicate(work: &mut Work<'_, '_>, from: &Chain, to: &Chain, len: u64) -> Res
     Ok(())
 }
 
-/// The set without its clusters from number `index` on.
+/// Returns the set without its clusters from number `index` on.
 fn cut(
     work: &mut Work<'_, '_>,
     set: EntrySet,
@@ -372,7 +373,7 @@ fn cut(
     Ok((set, Chain::default()))
 }
 
-/// A cluster of zeros for an empty directory.
+/// Takes a cluster of zeros for an empty directory.
 fn new_cluster(work: &mut Work<'_, '_>, set: &mut EntrySet) -> Result<Option<Chain>> {
     let Some(chain) = work.take(1)? else {
         return Ok(None);
@@ -394,7 +395,7 @@ fn before(chain: Chain, index: u32) -> Chain {
     chain
 }
 
-/// `ValidDataLength` of data that is `len` bytes long now.
+/// Returns the `ValidDataLength` for data that is now `len` bytes long.
 pub fn valid_of(set: &EntrySet, len: u64) -> u64 {
     match set.file_type() {
         FileType::Directory => len,

@@ -1,5 +1,5 @@
-//! How much of an allocation was ever written: what a wrong length says beyond that is no reason to
-//! take clusters from others.
+//! The part of an allocation that was ever written: a wrong length beyond it is no reason to take
+//! clusters from other sets.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ use crate::error::Check;
 use crate::ondisk::{ENTRY_LEN, attribute, kind};
 use crate::volume::Volume;
 
-/// Entries at the start of a directory that tell it from a file.
+/// Entries at the start of a cluster that are searched for a set, which a directory has.
 const LOOKED_AT: u32 = 40;
 
 /// Cuts a set off at the first cluster that it never wrote and that another entry leads to as well.
@@ -61,7 +61,7 @@ pub fn written(
     Ok(sized)
 }
 
-/// A length for so many clusters: what was written, where that takes as many.
+/// Returns a length for so many clusters: that of the valid data, where it takes as many.
 fn shorter_len(work: &Work<'_, '_>, set: &EntrySet, count: u32) -> u64 {
     let there = u64::from(count) << work.volume.boot.cluster_bits;
     let size = work.volume.boot.cluster_size();
@@ -80,7 +80,7 @@ fn shorter_len(work: &Work<'_, '_>, set: &EntrySet, count: u32) -> u64 {
 pub fn likely(work: &mut Work<'_, '_>, set: &EntrySet, chain: Chain) -> Result<Chain> {
     work.look_around()?;
     let written = clusters_written(work, set, &chain)?;
-    // A directory that fills its clusters has no end before those of others.
+    // A directory that fills its clusters has no end entry before clusters of others.
     let (written, most) = match set.file_type() {
         FileType::Directory => (1, written),
         _ => (written, u32::MAX),
@@ -100,7 +100,7 @@ pub fn likely(work: &mut Work<'_, '_>, set: &EntrySet, chain: Chain) -> Result<C
     Ok(chain)
 }
 
-/// Clusters of an allocation in which something was written: one at least.
+/// Returns the number of clusters of an allocation that were written, at least one.
 fn clusters_written(work: &Work<'_, '_>, set: &EntrySet, chain: &Chain) -> Result<u32> {
     match set.file_type() {
         FileType::Directory => used_of_directory(&work.volume, chain),
@@ -108,7 +108,7 @@ fn clusters_written(work: &Work<'_, '_>, set: &EntrySet, chain: &Chain) -> Resul
     }
 }
 
-/// Clusters of a directory up to its end.
+/// Returns the number of clusters of a directory up to its end.
 ///
 /// # Errors
 /// `Io`.
@@ -130,7 +130,7 @@ fn count_of(volume: &Volume, chain: &Chain, len: u64) -> u32 {
     count.clamp(1, chain.clusters().max(1))
 }
 
-/// Returns whether a damaged set is one of a file or of a directory, by what is in its first cluster.
+/// Returns a damaged set as that of a file or of a directory, by the contents of its first cluster.
 ///
 /// # Errors
 /// `Io`.
@@ -163,7 +163,7 @@ pub fn kind(
     Ok(set)
 }
 
-/// Returns whether a cluster begins as a directory does; nothing where it is empty.
+/// Returns whether a cluster begins as a directory does, or nothing where it is empty.
 ///
 /// # Errors
 /// `Io`.

@@ -1,4 +1,4 @@
-//! The fields of a set that say nothing of its clusters: name, hash, times, what must be zero.
+//! Fields of a set other than those of its clusters: name, hash, times, reserved fields.
 
 use forerun_vfs::Result;
 
@@ -26,7 +26,7 @@ const STREAM_RESERVED3_AT: usize = ENTRY + 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     None,
-    /// It stands in a set that was damaged.
+    /// It is in a set that was damaged.
     Damaged,
     /// It was lost.
     Nameless,
@@ -35,13 +35,13 @@ pub enum Doubt {
 /// A set in its directory.
 pub struct Here<'a> {
     pub chain: &'a Chain,
-    /// Of the directory; empty for the root.
+    /// Path of the directory; empty for the root.
     pub directory: &'a [u8],
     pub slot: u32,
     pub at: u64,
 }
 
-/// The name: allowed, and there once. Gives the set as it is to be.
+/// Repairs the name of a set: it must be allowed, and unique in its directory. Returns the set.
 ///
 /// # Errors
 /// `Io`.
@@ -86,7 +86,7 @@ pub fn name(
         }
     }
     let is_there = names.has(&volume, here.chain, &set.name())?;
-    // Of two sets with one name the one that is whole keeps it.
+    // Of two sets with one name, the one that is not damaged keeps it.
     let is_doubtful = doubt == Doubt::Damaged && names.are(&volume, here.chain, &set.name())?;
     if is_there || is_doubtful {
         let name = names.unique(&volume, here.chain, &set.name())?;
@@ -128,7 +128,7 @@ fn bad_name(set: &EntrySet) -> Check {
     }
 }
 
-/// Times that are none, bits that must be zero, and the one that must be set.
+/// Repairs invalid times, bits that must be zero, and the one that must be set.
 pub fn others(work: &mut Work<'_, '_>, here: &Here<'_>, set: EntrySet) -> EntrySet {
     let mut set = set;
     let path = path_of(here, &set);
@@ -190,7 +190,7 @@ fn reserved(set: &EntrySet) -> Option<Check> {
     Some(Check::Reserved { field, value })
 }
 
-/// The set with other bytes at these places, and a checksum that fits.
+/// Returns the set with other bytes at these offsets, and the right checksum.
 pub fn edited(set: EntrySet, fields: &[(usize, &[u8])]) -> EntrySet {
     let mut bytes = set.bytes().to_vec();
     for &(at, field) in fields {
@@ -201,7 +201,7 @@ pub fn edited(set: EntrySet, fields: &[(usize, &[u8])]) -> EntrySet {
     sealed(bytes).unwrap_or(set)
 }
 
-/// The path of a set.
+/// Returns the path of a set.
 pub fn path_of(here: &Here<'_>, set: &EntrySet) -> Vec<u8> {
     let mut path = here.directory.to_vec();
     if !path.is_empty() {
@@ -211,7 +211,7 @@ pub fn path_of(here: &Here<'_>, set: &EntrySet) -> Vec<u8> {
     path
 }
 
-/// The stamp with each field brought into its range.
+/// Returns the stamp with each field clamped to its range.
 fn nearest(stamp: Stamp) -> Stamp {
     let field = |shift: u32, bits: u32| (stamp.word >> shift) & ((1 << bits) - 1);
     let word = field(25, 7) << 25

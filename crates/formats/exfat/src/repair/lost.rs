@@ -1,9 +1,9 @@
-//! Clusters that belong to nothing, kept as files of a new directory.
+//! Lost clusters, which belong to nothing, kept as files of a new directory.
 //!
-//! What their words of the FAT lead to goes into one file; neighbours without such words, as
-//! contiguous files leave them, too. What holds entries of directories becomes a directory again, and
-//! comes first: most of the rest belongs to what is in it, and the next round finds that. The new
-//! directory becomes visible with one entry, when all is in it.
+//! A chain in the FAT becomes one file, and so do adjacent clusters without words in the FAT, as
+//! contiguous files leave them. A chain with entries of a directory becomes a directory again. Directories
+//! come first: most other lost clusters belong to files in them, which the next round finds. The new
+//! directory becomes visible by one entry, when all its entries are written.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -24,14 +24,14 @@ use crate::ondisk::{END_OF_CHAIN, ENTRY_LEN, attribute, kind};
 use crate::time::Stamp;
 use crate::volume::Volume;
 
-/// Name of the directory; with a number where it is there already.
+/// Name of the directory. A number is added where the name is taken.
 const NAME: &str = "FORERUN.LOST";
-/// Most files of one directory; the rest comes with the next run.
+/// Most files of one directory. The next round keeps the rest.
 const MOST: usize = 65_536;
 /// Entries of a set with a name of up to fifteen units.
 const ENTRIES_OF_SET: u32 = 3;
 
-/// Keeps the clusters; whether there was room for it.
+/// Keeps the clusters, and returns whether there was room for that.
 ///
 /// # Errors
 /// `Io`, `Write`, `Limit`.
@@ -114,7 +114,7 @@ fn directories(volume: &Volume, chains: &[Chain]) -> Result<Vec<Chain>> {
     }
     let is_top = |chain: &&Chain| !below.contains(&chain.first());
     let top: Vec<Chain> = found.iter().filter(is_top).cloned().collect();
-    // In circles, none is.
+    // Directories that lead to each other in a circle have no top.
     Ok(if top.is_empty() { found } else { top })
 }
 
@@ -146,8 +146,8 @@ fn now() -> Stamp {
     Stamp::from_timestamp(time, 0)
 }
 
-/// Chains of the clusters: first those that nothing leads to, with what they lead to; then what goes
-/// in circles.
+/// Returns chains of the clusters: first those that begin with a cluster that nothing leads to, then
+/// those that go in circles.
 fn chains(volume: &Volume, mut lost: Bits) -> Result<Vec<Chain>> {
     let mut fat = Fat::new(volume);
     let mut led_to = Bits::new(volume.boot.clusters)?;
@@ -206,7 +206,7 @@ fn chain(
     }
 }
 
-/// Returns whether a directory ends in a cluster.
+/// Returns whether the last entry of a cluster is zero, so that a directory ends in it.
 fn has_end(volume: &Volume, cluster: u32) -> Result<bool> {
     let last = volume.boot.cluster_at(cluster) + volume.boot.cluster_size() - ENTRY_LEN;
     let mut kind = [0];
@@ -214,7 +214,7 @@ fn has_end(volume: &Volume, cluster: u32) -> Result<bool> {
     Ok(kind == [kind::END])
 }
 
-/// Returns whether the word of a cluster says something.
+/// Returns whether the word of a cluster ends a chain or leads to another lost cluster.
 fn is_link(fat: &mut Fat<'_>, cluster: u32, lost: &Bits) -> Result<bool> {
     let next = fat.next(cluster)?;
     Ok(next == END_OF_CHAIN || lost.has(next))

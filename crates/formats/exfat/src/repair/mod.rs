@@ -1,13 +1,13 @@
-//! Repair of volumes: what `check` finds is made right as far as that is possible, and nothing that
-//! can be reached is lost.
+//! Repair of volumes: it corrects what `check` finds as far as possible, and loses nothing that can be
+//! reached.
 //!
-//! A repair works on bytes, not on the driver, which refuses what is to be repaired. It goes through
-//! the volume in rounds: each finds what is wrong, asks, and writes; the last finds nothing that it
-//! may repair. What that one finds is what is left.
+//! A repair works on bytes, not on the driver, which refuses damaged volumes. It goes through the volume
+//! in rounds. Each round finds damage, asks, and writes. The last round finds nothing that it may repair;
+//! its findings are left.
 //!
-//! What is written when is told in `work.rs`; a power cut at any moment leaves a volume that another
-//! run repairs to the same files. `VolumeDirty` is set before the first write, and cleared after the
-//! last where nothing is left that makes the volume inconsistent.
+//! `work.rs` describes the order of writes: a power cut at any moment leaves a volume that another run
+//! repairs to the same files. `VolumeDirty` is set before the first write, and cleared after the last
+//! where nothing is left that makes the volume inconsistent.
 
 mod bitmap;
 mod bits;
@@ -41,25 +41,25 @@ use work::{BOOT, CLEAR, CUTS, ENTRIES, LINK, MARK, TAKE, Work, commit};
 pub(crate) use bitmap::used_free;
 pub use report::{Answer, Finding, Kind, Summary};
 
-/// The groups but for those in which clusters become free and marks are cleared.
+/// All groups except those that free clusters and clear marks.
 const GROUPS: &[Group] = &[BOOT, MARK, TAKE, LINK, ENTRIES, CUTS];
-/// Rounds after which what is wrong is not likely to become right.
+/// Most rounds: damage that is left after them is not likely to be repaired by more.
 const ROUNDS: u32 = 10;
 
-/// How to repair.
+/// Options of a repair.
 #[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
-    /// Nothing is written; answers say what would be.
+    /// Write nothing: the summary says what would be repaired.
     pub dry_run: bool,
-    /// Clusters that belong to nothing become files. Without, they become free, unless data had to be
+    /// Make files of clusters that belong to nothing. Otherwise they become free, unless data had to be
     /// given up in the same run.
     pub keep_lost: bool,
     /// Bounds on what the volume may ask for.
     pub limits: Limits,
 }
 
-/// Returns whether the bytes are those of a volume whose backup boot region is sound, though the main one may
-/// not even look like one.
+/// Returns whether the bytes are those of a volume whose backup boot region is sound, even if the main
+/// one does not look like a boot region.
 #[must_use]
 pub fn has_backup(source: &dyn ReadAt) -> bool {
     crate::volume::backup_region(source).is_some()
@@ -71,8 +71,8 @@ pub fn has_backup(source: &dyn ReadAt) -> bool {
 /// # Errors
 /// [`Error::UnknownFormat`] where neither boot region is one, [`Error::Unsupported`] and
 /// [`Error::ReadOnly`] for volumes that forerun does not change, [`Error::Limit`], and
-/// [`Error::Io`] or [`Error::Write`] where the device fails: what was written until then leaves the
-/// volume no worse, and `VolumeDirty` set.
+/// [`Error::Io`] or [`Error::Write`] where the device fails: the writes until then leave the volume no
+/// worse, with `VolumeDirty` set.
 pub fn repair(
     device: &Arc<dyn BlockDevice>,
     observer: &Arc<Observer>,
@@ -105,7 +105,7 @@ pub fn repair(
     Ok(desk.summary)
 }
 
-/// The volume as it is now, where it can be changed.
+/// Begins a round on the volume as it is now, where it can be changed.
 fn begin<'w, 'd>(
     back: &Arc<WriteBack>,
     desk: &'w mut Desk<'d>,
@@ -124,7 +124,7 @@ fn begin<'w, 'd>(
     }
     let source: Arc<dyn ReadAt> = Arc::<WriteBack>::clone(back);
     let mut volume = Volume::bare(source, options.limits.clone(), boot);
-    // Not what a round before has set.
+    // As it was before the first round, which may have set the flag.
     volume.recovers = flags & volume_flag::VOLUME_DIRTY != 0;
     let back = Arc::clone(back);
     Work::new(volume, back, desk, options.dry_run, options.keep_lost).map(Some)

@@ -1,4 +1,4 @@
-//! Names that files may have, and that are there once.
+//! Names that are allowed, and unique in their directory.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,11 +13,11 @@ use crate::volume::Volume;
 
 use super::salvage::{self, Read};
 
-/// Takes the place of what no name may hold.
+/// Replaces units that no name may hold.
 const INSTEAD: u16 = 0x5F;
 const DOT: u16 = 0x2E;
 
-/// The name with what is not allowed replaced; nothing where all of it is.
+/// Returns the name with forbidden units replaced, or nothing where it has none.
 pub fn allowed(units: &[u16]) -> Option<Vec<u16>> {
     let mut new: Vec<u16> = units.to_vec();
     for unit in &mut new {
@@ -32,21 +32,21 @@ pub fn allowed(units: &[u16]) -> Option<Vec<u16>> {
     (new != units).then_some(new)
 }
 
-/// The names of a directory: those that were gone through, and on demand all of them.
+/// The names of a directory: those that the repair has met, and on demand all of them.
 #[derive(Default)]
 pub struct Names {
     met: BTreeSet<(u32, u32)>,
-    /// How many sets have a key.
+    /// Number of sets of each key.
     all: Option<HashMap<u32, u32>>,
 }
 
 impl Names {
-    /// Number of names that were gone through.
+    /// Returns the number of names that the repair has met.
     pub fn len(&self) -> usize {
         self.met.len()
     }
 
-    /// A set with that name is at `slot`.
+    /// Records that a set with that name is at `slot`.
     pub fn add(&mut self, volume: &Volume, units: &[u16], slot: u32) {
         let key = volume.name_key(units);
         self.met.insert((key, slot));
@@ -55,7 +55,7 @@ impl Names {
         }
     }
 
-    /// Returns whether a set that was gone through has that name.
+    /// Returns whether a set that the repair has met has that name.
     ///
     /// # Errors
     /// `Io`.
@@ -87,7 +87,7 @@ impl Names {
         Ok(count.is_some_and(|&count| count > 1))
     }
 
-    /// A name like this one that no set of the directory has, and that takes as many entries.
+    /// Returns a similar name that no set of the directory has, and that takes as many entries.
     ///
     /// # Errors
     /// `Io`.
@@ -102,7 +102,7 @@ impl Names {
         let mut number = 1_u64;
         loop {
             let name = numbered(units, number);
-            // No directory has as many names as there are numbers.
+            // No directory has so many names.
             if !taken(&name) || number > u64::from(u32::MAX) {
                 return Ok(name);
             }
@@ -111,7 +111,7 @@ impl Names {
     }
 }
 
-/// That name, or one like it where the directory has it already.
+/// Returns that name, or a similar one where the directory has it already.
 ///
 /// # Errors
 /// `Io`.
@@ -127,7 +127,7 @@ pub fn fresh(volume: &Volume, chain: &Chain, units: &[u16]) -> Result<Vec<u16>> 
     }
 }
 
-/// Keys of all names of a directory.
+/// Returns the keys of all names of a directory, and the number of sets of each.
 fn all(volume: &Volume, chain: &Chain) -> Result<HashMap<u32, u32>> {
     let mut slots = Slots::new(volume, chain, None);
     let (mut keys, mut slot) = (HashMap::new(), 0_u32);
@@ -149,7 +149,7 @@ fn all(volume: &Volume, chain: &Chain) -> Result<HashMap<u32, u32>> {
     Ok(keys)
 }
 
-/// `name~1.txt` for `name.txt`, within as many name entries.
+/// Returns `name~1.txt` for `name.txt`, in as many name entries.
 fn numbered(units: &[u16], number: u64) -> Vec<u16> {
     let room = name_entries(units.len().max(1)) * NAME_UNITS;
     let room = room.min(crate::ondisk::MAX_NAME);
@@ -162,7 +162,7 @@ fn numbered(units: &[u16], number: u64) -> Vec<u16> {
     [stem, &mark, end].concat()
 }
 
-/// The set under another name, where as many entries are taken by it.
+/// Returns the set under another name, which should take as many entries.
 pub fn renamed(volume: &Volume, set: &EntrySet, units: &[u16]) -> EntrySet {
     set.renamed(units, &volume.upcase)
 }

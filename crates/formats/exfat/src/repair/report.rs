@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use forerun_vfs::Error;
 
-/// Kinds of findings: what is asked about once for all.
+/// A kind of findings. A user can answer for all findings of a kind at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The main boot region is damaged.
@@ -19,13 +19,14 @@ pub enum Kind {
     UpcaseTable,
     /// The volume label's entry is damaged.
     Label,
-    /// A second entry of a kind that is there once.
+    /// A second entry of a kind of which there is only one.
     Double,
-    /// An entry that cannot be where it is, or is of no known type.
+    /// An entry of a type that is invalid, or not allowed where it is.
     Entry,
-    /// An entry of a kind that only another driver knows: the volume cannot be opened with it.
+    /// A critical entry of unknown type in the root directory: no driver that does not know it may open
+    /// the volume.
     Unknown,
-    /// A critical entry within a set that only another driver knows: the file cannot be opened.
+    /// A critical entry of unknown type within a set: no driver that does not know it may open the file.
     UnknownSecondary,
     /// Entries behind the end of a directory.
     BehindEnd,
@@ -33,13 +34,13 @@ pub enum Kind {
     LostEntry,
     /// A set on its way to another sector when the power failed.
     Move,
-    /// A set of which so much is damaged that its file cannot be told.
+    /// A set with so much damage that the place of its data is lost.
     LostSet,
     /// The number or the types of a set's entries.
     SetForm,
     /// A set's checksum.
     SetChecksum,
-    /// A name that no file may have.
+    /// A name that is not allowed.
     Name,
     /// Hash of a name.
     NameHash,
@@ -47,17 +48,17 @@ pub enum Kind {
     NameTwice,
     /// Lengths that contradict each other or the volume.
     Length,
-    /// A chain that ends too early, leads outside or comes back.
+    /// A chain that ends too early, leads outside of the volume or comes back to itself.
     Chain,
     /// A chain that goes on behind its length.
     ChainLong,
-    /// Clusters that something else has already: a copy is made.
+    /// Clusters that something else has already: the set gets a copy.
     CrossLink,
-    /// As before, and there is no room for a copy: what is shared is cut off.
+    /// The same without room for a copy: the shared clusters are cut off.
     CrossLinkCut,
-    /// An entry of another maker within a set that has clusters it cannot have.
+    /// An entry of a vendor with clusters that are damaged or that something else has.
     Vendor,
-    /// A moment that is none.
+    /// An invalid time.
     Time,
     /// A field that must be zero, or a flag that must be set.
     Reserved,
@@ -76,7 +77,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind as one word, for programs.
+    /// Returns the kind as one word, for programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -116,15 +117,15 @@ impl Kind {
         }
     }
 
-    /// Returns whether the repair of it takes away what could be read before, or what other systems may need.
+    /// Returns whether its repair removes data that could be read before, or that other systems may need.
     /// A caller should not answer yes to such a finding without asking the user.
     #[must_use]
     pub const fn loses_data(self) -> bool {
         matches!(self, Self::CrossLinkCut | Self::Unknown)
     }
 
-    /// Returns whether clusters may belong to something that was not gone through, or to two things, as long
-    /// as it stays: then nothing may become free, and no chain be cut.
+    /// Returns whether clusters may belong to something that could not be read, or to two owners, as long
+    /// as the damage stays: then no cluster may become free, and no chain may be cut.
     const fn hides_clusters(self) -> bool {
         match self {
             Self::MainBoot
@@ -163,7 +164,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether it is a deviation that loses nothing.
+    /// Returns whether it is a deviation that leaves the volume consistent.
     #[must_use]
     pub const fn is_harmless(self) -> bool {
         matches!(
@@ -180,10 +181,10 @@ impl Kind {
     }
 }
 
-/// Something that is wrong, and what can be done about it.
+/// Damage, and how to repair it.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Kind.
+    /// The kind.
     pub kind: Kind,
     /// Path of the file or directory; nothing for the volume as a whole.
     pub path: Option<Vec<u8>>,
@@ -196,52 +197,52 @@ pub struct Finding {
 /// The decision on a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is to be repaired.
+    /// Repair it.
     Yes,
-    /// It stays.
+    /// Leave it.
     No,
 }
 
 /// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Findings by kind that were repaired; in a dry run those that would be.
+    /// Number of findings of each kind that were repaired; in a dry run of those that would be.
     pub repaired: BTreeMap<Kind, u64>,
-    /// Findings by kind that are there still.
+    /// Number of findings of each kind that are left.
     pub left: BTreeMap<Kind, u64>,
-    /// Directory with the clusters that belonged to nothing, where one was made.
+    /// Directory with the lost clusters, where one was made.
     pub kept_in: Option<Vec<u8>>,
     /// Files and directories met.
     pub entries: u64,
 }
 
 impl Summary {
-    /// Number of repairs.
+    /// Returns the number of repairs.
     #[must_use]
     pub fn repairs(&self) -> u64 {
         self.repaired.values().sum()
     }
 
-    /// Number of findings that are there still.
+    /// Returns the number of findings that are left.
     #[must_use]
     pub fn remains(&self) -> u64 {
         self.left.values().sum()
     }
 }
 
-/// Where findings go, and answers come from.
+/// The callback for findings, with its answers and the counts.
 pub struct Desk<'a> {
     decide: &'a mut dyn FnMut(&Finding) -> Answer,
-    /// Not asked about again.
+    /// Findings that were declined, which are not asked about again.
     declined: HashSet<(Kind, u64)>,
-    /// In this round.
+    /// Repairs in this round.
     pub repaired: u64,
-    /// Data was given up that nothing leads to any more: it is kept where it can be.
+    /// Nothing leads to some data any more: lost clusters are kept as files.
     pub gave_up: bool,
     pub summary: Summary,
 }
 
-/// Answers that are remembered, so that later rounds do not ask again.
+/// Most declined findings that are remembered, so that later rounds do not ask again.
 const MOST_DECLINED: usize = 1 << 20;
 
 impl<'a> Desk<'a> {
@@ -255,14 +256,14 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// A new round: what is left is found again.
+    /// Begins a new round, which finds again what is left.
     pub fn begin(&mut self) {
         self.repaired = 0;
         self.summary.left.clear();
         self.summary.entries = 0;
     }
 
-    /// Tells a finding with what can be done about it; whether it is to be done.
+    /// Reports a finding with its remedy, and returns whether to repair it.
     pub fn ask(&mut self, finding: Finding) -> bool {
         let key = (finding.kind, offset(&finding.error));
         let yes = !self.declined.contains(&key) && {
@@ -283,7 +284,7 @@ impl<'a> Desk<'a> {
         yes
     }
 
-    /// Tells a finding about which nothing can be done.
+    /// Reports a finding that cannot be repaired.
     pub fn leave(&mut self, kind: Kind, path: Option<Vec<u8>>, error: Error) {
         let key = (kind, offset(&error));
         *self.summary.left.entry(kind).or_default() += 1;
@@ -303,7 +304,7 @@ impl<'a> Desk<'a> {
         (self.decide)(&finding);
     }
 
-    /// Returns whether all clusters that have an owner are known, each with one.
+    /// Returns whether the owners of all clusters are known, and no cluster has two.
     pub fn is_certain(&self) -> bool {
         let mut left = self.summary.left.keys();
         !left.any(|kind| kind.hides_clusters())

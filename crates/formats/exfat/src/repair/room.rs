@@ -1,7 +1,7 @@
-//! Clusters for what a repair has to make: free by the bitmap, and led to by nothing.
+//! Allocation of clusters during a repair: clusters that are marked free, and that nothing leads to.
 //!
-//! The bitmap may be what is wrong. So before the first cluster is taken, all that entries lead to is
-//! gone through once.
+//! The bitmap may be damaged. So before the first cluster is taken, the repair collects all clusters that
+//! entries lead to.
 
 use std::rc::Rc;
 
@@ -23,8 +23,8 @@ use crate::volume::Volume;
 const WINDOW: usize = 64 << 10;
 
 impl Work<'_, '_> {
-    /// Takes clusters: in one run where there is one, in pieces otherwise; none where there are too
-    /// few. They are marked used, and their chain is written where they are in pieces.
+    /// Takes clusters, in one run where there is one and else in pieces, or none where there are too
+    /// few. Marks them used, and writes their chain where they are in pieces.
     ///
     /// # Errors
     /// `Io`, `Limit`.
@@ -40,7 +40,7 @@ impl Work<'_, '_> {
         Ok(Some(chain))
     }
 
-    /// Returns whether there are so many clusters to take.
+    /// Returns whether so many clusters can be taken.
     ///
     /// # Errors
     /// `Io`, `Limit`.
@@ -97,7 +97,7 @@ impl Work<'_, '_> {
         reach.is_some_and(|reach| reach.files.has(cluster))
     }
 
-    /// Goes through all that entries lead to, once.
+    /// Collects the clusters that entries lead to, once.
     ///
     /// # Errors
     /// `Io`, `Limit`.
@@ -128,7 +128,7 @@ impl Work<'_, '_> {
     }
 }
 
-/// Reads the bitmap in order, and the FAT for bad clusters.
+/// A reader of the bitmap in order, and of the FAT for bad clusters.
 pub struct Free<'a> {
     volume: &'a Volume,
     fat: Fat<'a>,
@@ -146,7 +146,7 @@ impl<'a> Free<'a> {
         }
     }
 
-    /// The byte of the bitmap with that index.
+    /// Returns the byte of the bitmap with that index.
     ///
     /// # Errors
     /// `Io`.
@@ -188,7 +188,7 @@ impl<'a> Free<'a> {
     }
 }
 
-/// Clusters that entries lead to, sound or not.
+/// The clusters that entries lead to, whether these are sound or not.
 pub struct Reach {
     all: Bits,
     /// Clusters that something other than a directory leads to.
@@ -258,7 +258,7 @@ fn reach(volume: &Volume) -> Result<Reach> {
     })
 }
 
-/// A set on its way to another sector, which is still the one that counts.
+/// Returns a set that was on its way to another sector, if it is still the live copy.
 fn stranded(volume: &Volume, slots: &mut Slots<'_>, slot: u32) -> Result<Option<EntrySet>> {
     if !volume.recovers {
         return Ok(None);
@@ -269,7 +269,7 @@ fn stranded(volume: &Volume, slots: &mut Slots<'_>, slot: u32) -> Result<Option<
     })
 }
 
-/// Adds the clusters of an allocation as far as they are on the volume.
+/// Adds the clusters of an allocation, as far as they are on the volume, and returns them.
 fn spread(
     volume: &Volume,
     data: Option<Allocation>,
@@ -289,7 +289,7 @@ fn spread(
     Ok(Some(chain))
 }
 
-/// The clusters of an allocation that begins on the volume, as far as they are sound.
+/// Returns the clusters of an allocation that begins on the volume, as far as they are sound.
 ///
 /// # Errors
 /// `Io`.

@@ -1,5 +1,5 @@
-//! Sets that fail a check, made whole again: first in ways that the set's checksum proves right, then
-//! by what is left of them.
+//! Restoring of sets that fail a check: first in ways that the set's checksum confirms, then from the
+//! entries that are left.
 
 use forerun_vfs::Result;
 
@@ -14,17 +14,17 @@ const COUNT_AT: usize = 1;
 const CHECKSUM_AT: usize = 2;
 const NAME_LEN_AT: usize = ENTRY + 3;
 
-/// A set as it stands in a directory.
+/// A set that was read from a directory, restored where it was damaged.
 pub struct Taken {
-    /// As it should be.
+    /// The set as it should be.
     pub set: EntrySet,
-    /// Entries that it has where it stands.
+    /// Number of entries that it takes in the directory.
     pub entries: u32,
     /// The damage, and what was done about it.
     pub wrong: Option<(Kind, Check, &'static str)>,
-    /// No checksum says that it was so: any of its fields may be what was damaged.
+    /// No checksum confirms it: any of its fields may be wrong.
     pub is_loose: bool,
-    /// Its name is not known any more.
+    /// Its name is lost.
     pub is_nameless: bool,
 }
 
@@ -77,7 +77,7 @@ pub fn read(slots: &mut Slots<'_>, slot: u32) -> Result<Read> {
     })
 }
 
-/// The set that begins at `slot` where only the type of its first entry is wrong.
+/// Returns the set that begins at `slot` where only the type of its first entry is wrong.
 ///
 /// # Errors
 /// `Io`.
@@ -105,8 +105,8 @@ fn whole(set: EntrySet, wrong: Option<(Kind, Check, &'static str)>) -> Read {
     }))
 }
 
-/// The entry at `slot` and those behind it: as many as it says, those in use that could be its, and
-/// where a name would be.
+/// Reads the entry at `slot` and those behind it: as many as it says, the secondary entries in use
+/// behind these, and at least two, where stream extension and name would be.
 fn raw(slots: &mut Slots<'_>, slot: u32) -> Result<Vec<u8>> {
     let mut raw = Vec::with_capacity(4 * ENTRY);
     let (mut count, mut is_run, mut at) = (2, true, slot);
@@ -133,7 +133,7 @@ fn first(raw: &[u8], entries: usize) -> Vec<u8> {
     raw.get(..len).unwrap_or_default().to_vec()
 }
 
-/// Secondary entries in use behind the first.
+/// Counts the secondary entries in use behind the first entry.
 fn in_use(raw: &[u8]) -> usize {
     let wanted = kind::IN_USE | kind::SECONDARY;
     let rest = raw.chunks_exact(ENTRY).skip(1);
@@ -141,7 +141,7 @@ fn in_use(raw: &[u8]) -> usize {
         .count()
 }
 
-/// The set with the types its entries should have, where the checksum says so.
+/// Returns the set with the types that its entries should have, where the checksum confirms it.
 fn retyped(raw: &[u8], count: usize) -> Option<EntrySet> {
     let mut bytes = first(raw, count + 1);
     let names = name_entries(bytes.get(NAME_LEN_AT).copied().unwrap_or(0).into());
@@ -157,15 +157,15 @@ fn retyped(raw: &[u8], count: usize) -> Option<EntrySet> {
     EntrySet::parse(bytes).ok()
 }
 
-/// The set with that number of secondary entries, where the checksum says so.
+/// Returns the set with that number of secondary entries, where the checksum confirms it.
 fn recounted(raw: &[u8], count: usize) -> Option<EntrySet> {
     let mut bytes = first(raw, count + 1);
     *bytes.get_mut(COUNT_AT)? = u8::try_from(count).ok()?;
     EntrySet::parse(bytes).ok()
 }
 
-/// File entry, stream extension and what there is of the name, with a checksum that fits; whether
-/// there is no name at all.
+/// Returns a set of file entry, stream extension and the rest of the name, with the right checksum, and
+/// whether the name is lost.
 fn loose(raw: &[u8], count: usize, in_use: usize) -> Option<(EntrySet, bool)> {
     let mut entries = raw.chunks_exact(ENTRY);
     let stream = entries.nth(1)?;
@@ -192,8 +192,8 @@ fn loose(raw: &[u8], count: usize, in_use: usize) -> Option<(EntrySet, bool)> {
     seal(bytes, len).map(|set| (set, false))
 }
 
-/// Units of a name in so many entries: as many as it says where that fits them, or up to the first
-/// that is none.
+/// Returns the number of units of a name in so many entries: the one that the set says where it fits
+/// them, else that of the units before the first zero.
 fn name_len(raw: &[u8], said: usize, names: usize) -> Option<u8> {
     let units = raw.chunks_exact(ENTRY).skip(2).take(names);
     let units = units.flat_map(|entry| entry.get(2..).unwrap_or_default().chunks_exact(2));
@@ -207,7 +207,7 @@ fn name_len(raw: &[u8], said: usize, names: usize) -> Option<u8> {
     u8::try_from(len.min(MAX_NAME)).ok()
 }
 
-/// The set with a name entry in the place of the first, where that is no other primary entry.
+/// Returns the set with a new name entry in the third place, unless another primary entry is there.
 fn nameless(raw: &[u8]) -> Option<EntrySet> {
     let third = raw.get(2 * ENTRY).copied()?;
     let is_other = third & kind::IN_USE != 0 && third & kind::SECONDARY == 0;
@@ -217,7 +217,7 @@ fn nameless(raw: &[u8]) -> Option<EntrySet> {
     let mut bytes = first(raw, 3);
     let name = bytes.get_mut(2 * ENTRY..)?;
     name.fill(0);
-    // Renamed before it is written.
+    // A placeholder: the set is renamed before it is written.
     for (to, byte) in name.iter_mut().zip([kind::NAME, 0, b'_']) {
         *to = byte;
     }
@@ -232,13 +232,13 @@ fn seal(bytes: Vec<u8>, name_len: u8) -> Option<EntrySet> {
     sealed(bytes)
 }
 
-/// The set of these entries, as many as there are.
+/// Returns the set of these entries, with their number and checksum.
 pub fn shorter(mut bytes: Vec<u8>) -> Option<EntrySet> {
     *bytes.get_mut(COUNT_AT)? = u8::try_from((bytes.len() / ENTRY).checked_sub(1)?).ok()?;
     sealed(bytes)
 }
 
-/// The set of these bytes, with a checksum that fits.
+/// Returns the set of these bytes, with the right checksum.
 pub fn sealed(mut bytes: Vec<u8>) -> Option<EntrySet> {
     let sum = checksum(&bytes).to_le_bytes();
     bytes

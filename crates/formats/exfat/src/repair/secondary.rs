@@ -13,7 +13,7 @@ use crate::ondisk::{ENTRY, kind};
 use crate::volume::Volume;
 
 /// Returns the set without critical entries of unknown type. A driver must not read or change a file
-/// that has one (8.2), so that the file is out of reach as long as it stays.
+/// with such an entry (8.2).
 pub fn unknown(work: &mut Work<'_, '_>, here: &Here<'_>, set: EntrySet) -> EntrySet {
     let Some(found) = set.unrecognized() else {
         return set;
@@ -38,14 +38,15 @@ pub fn unknown(work: &mut Work<'_, '_>, here: &Here<'_>, set: EntrySet) -> Entry
     for entry in others.chunks_exact(ENTRY) {
         match known(entry) {
             true => kept.extend_from_slice(entry),
-            // Its clusters belong to nothing from now on, and may hold something.
+            // Its clusters belong to nothing from now on, and may hold data.
             false => work.desk.gave_up |= secondary_allocation(entry).is_some(),
         }
     }
     salvage::shorter(kept).unwrap_or(set)
 }
 
-/// Claims what other secondary entries have. Returns the set without those that cannot have it.
+/// Claims the clusters of other secondary entries. Returns the set without the entries whose clusters
+/// are damaged or taken.
 ///
 /// # Errors
 /// `Io`.
@@ -76,7 +77,7 @@ pub fn vendors(
     Ok(salvage::shorter(kept).unwrap_or(set))
 }
 
-/// Claims what an entry of another maker has; returns whether the entry is to go.
+/// Claims the clusters of an entry of a vendor, and returns whether to remove the entry.
 ///
 /// # Errors
 /// `Io`.

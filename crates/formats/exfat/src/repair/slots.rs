@@ -1,4 +1,4 @@
-//! Room in the root directory for what a repair adds.
+//! Room in the root directory for entries that a repair adds.
 
 use std::rc::Rc;
 
@@ -11,8 +11,9 @@ use crate::moving;
 use crate::ondisk::{END_OF_CHAIN, ENTRY, kind};
 
 impl Work<'_, '_> {
-    /// Position of `count` unused entries of the root directory in one sector, which grows where it
-    /// has none; none where it cannot. They are written before anything else is asked for.
+    /// Returns the position of `count` unused entries of the root directory in one sector. Grows the
+    /// directory where it has none, and returns nothing where that fails. The caller writes the entries
+    /// before it asks for others.
     ///
     /// # Errors
     /// `Io`, `Limit`.
@@ -62,14 +63,14 @@ impl Work<'_, '_> {
                 self.edit(at, &[kind::UNUSED])?;
             }
         }
-        // What was behind the end is behind it still.
+        // Entries behind the old end stay behind the new one.
         if let Some(at) = position(&volume, root, start + count) {
             self.write(TAKE, at, &[0; ENTRY])?;
         }
         Ok(position(&volume, root, start))
     }
 
-    /// One cluster more.
+    /// Adds a cluster to the root directory.
     fn grow(&mut self, root: &Chain) -> Result<Option<u64>> {
         let (Some(new), Some(last)) = (self.take(1)?, root.last()) else {
             return Ok(None);

@@ -22,14 +22,14 @@ use crate::ondisk::{
 use crate::upcase::{self, Upcase};
 use crate::volume::Volume;
 
-/// The word of cluster 0: the kind of medium. That of cluster 1 is as the end of a chain.
+/// The word of cluster 0: the kind of medium. The word of cluster 1 is that of the end of a chain.
 const MEDIA: u32 = 0xFFFF_FFF8;
 
-/// An entry of the root directory.
+/// An entry of the root directory, with its slot.
 type Entry = (u32, [u8; ENTRY]);
 
-/// Makes these right; gives the clusters of the root directory. Nothing where the rest would not be
-/// worth much.
+/// Repairs these structures, and returns the clusters of the root directory. Returns nothing where the
+/// rest of the repair cannot do without one that stays damaged.
 ///
 /// # Errors
 /// `Io`, `Write`, `Limit`.
@@ -109,7 +109,7 @@ fn root(work: &mut Work<'_, '_>) -> Result<Option<Chain>> {
     Ok(Some(chain))
 }
 
-/// The chain of the root directory up to clusters behind its end that others lead to as well.
+/// Returns the root directory's chain, cut before clusters behind its end that other entries lead to.
 fn without_others(work: &mut Work<'_, '_>, chain: Chain) -> Result<Chain> {
     let used = extent::used_of_directory(&work.volume, &chain)?;
     if used == chain.clusters() {
@@ -132,7 +132,7 @@ fn without_others(work: &mut Work<'_, '_>, chain: Chain) -> Result<Chain> {
     Ok(chain)
 }
 
-/// The entry of a kind: the first that is sound, or else the first. Others of it are marked unused.
+/// Returns the first sound entry of a kind, or else the first. Marks the others of that kind unused.
 fn only(
     work: &mut Work<'_, '_>,
     root: &Chain,
@@ -158,7 +158,7 @@ fn only(
     };
     let mut others = Vec::new();
     each(volume, root, wanted, &mut |slot, _| {
-        // A directory full of them is no directory.
+        // A bound on memory: no real directory has so many.
         if slot != kept && others.len() < 1024 {
             others.push(slot);
         }
@@ -174,7 +174,7 @@ fn only(
     Ok(best)
 }
 
-/// Visits the entries of a kind in the root directory. Of bitmaps only the first one's.
+/// Visits the entries of a kind in the root directory, of bitmaps only those of the first FAT.
 fn each(
     volume: &Volume,
     root: &Chain,
@@ -195,7 +195,7 @@ fn each(
     Ok(())
 }
 
-/// An entry that is one of that kind but for its type.
+/// Returns an entry that is sound as one of that kind, except for its type.
 fn disguised(
     work: &Work<'_, '_>,
     root: &Chain,
@@ -221,7 +221,7 @@ fn bitmap_len(volume: &Volume) -> u64 {
     u64::from(volume.boot.clusters).div_ceil(8)
 }
 
-/// The clusters of a bitmap or a table, where its chain is sound.
+/// Returns the clusters of a bitmap or a table, where its chain is sound.
 fn system_chain(volume: &Volume, first: u32, len: u64) -> Result<Option<Chain>> {
     let need = u32::try_from(volume.boot.clusters_for(len)).unwrap_or(u32::MAX);
     if !volume.boot.has_cluster(first) || need == 0 || need > volume.boot.clusters {
@@ -273,7 +273,7 @@ fn bitmap(work: &mut Work<'_, '_>, root: &Chain) -> Result<Option<Chain>> {
     let (chain, sound) = match own {
         Some(chain) if chain.is_contiguous() => (Some(chain), sound),
         own => {
-            // Where its chain goes through what others have, it is the chain that is wrong.
+            // A chain in pieces that goes through clusters of other entries is the damage.
             work.look_around()?;
             let own = own.filter(|own| !super::bits::clusters(own).any(|c| work.is_led_to(c)));
             match own {
@@ -322,8 +322,8 @@ fn bitmap(work: &mut Work<'_, '_>, root: &Chain) -> Result<Option<Chain>> {
     Ok(Some(chain))
 }
 
-/// The clusters that a bitmap has where they follow each other, as every formatter makes it, and
-/// nothing else leads to them.
+/// Returns the clusters of a bitmap or a table if they are adjacent, as all formatters make them, and no
+/// entry leads to them.
 fn in_a_row(work: &mut Work<'_, '_>, first: u32, len: u64) -> Result<Option<Chain>> {
     let boot = &work.volume.boot;
     let need = u32::try_from(boot.clusters_for(len)).unwrap_or(u32::MAX);
@@ -401,7 +401,7 @@ fn table(work: &mut Work<'_, '_>, root: &Chain) -> Result<Option<Upcase>> {
     new_table(work, at, entry, check)
 }
 
-/// The table where its bytes are right, and only its chain is not.
+/// Returns the table where its bytes are right, and repairs its chain.
 fn unchained(
     work: &mut Work<'_, '_>,
     entry: &[u8; ENTRY],
@@ -434,7 +434,7 @@ fn unchained(
     Ok(Some(upcase))
 }
 
-/// Writes the table that the specification recommends, where the old one was if that is its own.
+/// Writes the recommended table, in the clusters of the old one if nothing else has them.
 fn new_table(
     work: &mut Work<'_, '_>,
     at: u64,

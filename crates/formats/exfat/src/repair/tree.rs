@@ -1,4 +1,4 @@
-//! Every directory, entry by entry.
+//! Repair of all directories, entry by entry.
 
 use std::rc::Rc;
 
@@ -27,7 +27,7 @@ struct Directory {
     step: Option<Rc<Step>>,
 }
 
-/// Where the walk of a directory stands.
+/// The state of the walk of one directory.
 struct Walk<'v> {
     volume: &'v Volume,
     chain: &'v Chain,
@@ -35,11 +35,11 @@ struct Walk<'v> {
     is_root: bool,
     slots: Slots<'v>,
     names: Names,
-    /// Directories that were met: name and clusters.
+    /// Directories that were met, with name and clusters.
     below: Vec<(Vec<u8>, Chain)>,
 }
 
-/// Goes through the tree, without recursion.
+/// Repairs all directories of the tree, without recursion.
 ///
 /// # Errors
 /// `Io`, `Write`, `Limit`.
@@ -66,7 +66,7 @@ pub fn walk(work: &mut Work<'_, '_>, root: Chain) -> Result<()> {
     Ok(())
 }
 
-/// One directory; gives those in it.
+/// Repairs one directory, and returns the directories in it.
 fn one(work: &mut Work<'_, '_>, directory: &Directory) -> Result<Vec<(Vec<u8>, Chain)>> {
     let volume = Rc::clone(&work.volume);
     let mut walk = Walk {
@@ -189,7 +189,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A set, with all that is to be made right; gives where the next entry is.
+    /// Repairs a set, and returns the slot of the next entry.
     fn set(&mut self, work: &mut Work<'_, '_>, slot: u32, taken: Taken) -> Result<u32> {
         let (at, next) = (self.at(slot), slot + taken.entries.max(1));
         let directory = self.path.clone();
@@ -210,7 +210,7 @@ impl Walk<'_> {
         if let Some((kind, check, how)) = taken.wrong {
             let path = fields::path_of(&here, &before);
             if !work.ask(kind, Some(&path), (check, at), how) {
-                // Not looked at further, but what it has stays its.
+                // The set is not checked further, but it keeps its clusters.
                 return self.untouched(work, &before, next);
             }
         }
@@ -240,7 +240,7 @@ impl Walk<'_> {
         Ok(next)
     }
 
-    /// A benign primary entry, with the secondary ones that are its.
+    /// Repairs a benign primary entry with its secondary entries.
     fn benign(&mut self, work: &mut Work<'_, '_>, slot: u32, entry: &[u8; ENTRY]) -> Result<u32> {
         let next = self.slots.next_item(slot)?;
         let next = next.map_or(slot + 1, |(_, next)| next);
@@ -254,7 +254,7 @@ impl Walk<'_> {
         Ok(next)
     }
 
-    /// A set that has arrived from another sector: its pointer goes once nothing points back.
+    /// Clears the pointer of a set that has arrived from another sector, once nothing points back.
     fn arrived(&self, work: &mut Work<'_, '_>, set: EntrySet, at: u64) -> Result<EntrySet> {
         if set.pointer() == 0 || !self.volume.recovers || work.dry {
             return Ok(set);
@@ -270,7 +270,7 @@ impl Walk<'_> {
         }
         let points = crate::dir::Place::of_pointer(crate::entry_set::pointer(&entry));
         if entry[0] == kind::UNUSED && points.offset == place.offset {
-            // In the next round.
+            // The next round clears it.
             work.again = true;
             return Ok(set);
         }
@@ -280,7 +280,7 @@ impl Walk<'_> {
         Ok(set)
     }
 
-    /// An entry that is not in use, of a set that may have been on its way.
+    /// Repairs a set that may have been on its way, from an entry that is not in use.
     fn departed(&mut self, work: &mut Work<'_, '_>, slot: u32, entry: &[u8; ENTRY]) -> Result<u32> {
         if !moving::may_be_stranded(self.volume, entry) {
             return Ok(slot + 1);
@@ -313,7 +313,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The end of the directory, and what is behind it.
+    /// Repairs the end of a directory, and clears entries behind it.
     fn end(&mut self, work: &mut Work<'_, '_>, end: u32) -> Result<Option<u32>> {
         let (mut slot, mut last, mut first) = (end + 1, None, None);
         let mut clean = 0;
@@ -339,7 +339,7 @@ impl Walk<'_> {
             work.look_around()?;
             for slot in first..=last {
                 let at = self.at(slot);
-                // Those of another directory, which has them from now on.
+                // Shared clusters belong to another directory from now on.
                 if !work.is_shared(at) {
                     work.edit(at, &[0; ENTRY])?;
                 }
@@ -348,7 +348,8 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// Returns whether a sound set behind the end has data that no other set has: then the end is wrong.
+    /// Returns whether the set at `slot`, behind the end, is sound and has data that no other set has. Then
+    /// the end is wrong.
     fn is_orphan(&mut self, work: &mut Work<'_, '_>, slot: u32) -> Result<bool> {
         let Read::Set(taken) = salvage::read(&mut self.slots, slot)? else {
             return Ok(false);
@@ -372,7 +373,7 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Goes on behind an end that is none.
+    /// Lets the directory go on behind an end that is wrong.
     fn reopen(&mut self, work: &mut Work<'_, '_>, end: u32, slot: u32) -> Result<Option<u32>> {
         let at = (Check::EarlyEnd, self.at(end));
         if !work.ask(
@@ -409,8 +410,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Writes a set over `entries` that begin at `slot`; what it does not take of them is marked
-    /// unused.
+    /// Writes a set over `entries` entries from `slot` on, and marks those that it does not take unused.
     fn put(&self, work: &mut Work<'_, '_>, slot: u32, entries: u32, set: &EntrySet) -> Result<()> {
         let mut at = slot;
         for entry in set.bytes().chunks_exact(ENTRY) {

@@ -1,23 +1,21 @@
-//! A round of a repair: the volume as it is now, what is known of its clusters, and the way of
-//! changes to the device.
+//! A round of a repair: the volume as it is now, the owners of its clusters, and the order of writes.
 //!
-//! **Order.** Changes are kept in memory and brought to the device in groups, each durable before
-//! the next is begun, so that a power cut leaves the volume as damaged as it was or less, and another
-//! run finishes the work:
+//! **Order.** Changes are kept in memory and committed in groups, each durable before the next begins. So
+//! a power cut leaves the volume as damaged as it was or less, and another run finishes the work:
 //!
 //! | group | what |
 //! |---|---|
 //! | BOOT | boot regions |
 //! | MARK | `VolumeDirty` |
-//! | TAKE | bits of clusters in use, and of new ones; what is in these, and their chains |
+//! | TAKE | bits of clusters in use, and of new ones; contents and chains of the new ones |
 //! | LINK | the cluster by which the root directory grows |
 //! | ENTRIES | sets and other entries |
 //! | CUTS | ends of chains |
-//! | FREE | bits of what belongs to nothing |
+//! | FREE | bits of lost clusters |
 //! | CLEAR | `VolumeDirty` and `PercentInUse` |
 //!
-//! Chains are cut last since others may go through the same clusters: by then each of those has a
-//! copy of its own, or an entry that says so.
+//! Chains are cut late since other chains may go through the same clusters: by then each owner has a
+//! copy of its own, or an entry with another length.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,18 +41,18 @@ pub const CUTS: Group = Group(5);
 pub const FREE: Group = Group(6);
 pub const CLEAR: Group = Group(7);
 
-/// Dirty bytes in memory from which on changes are brought to the device.
+/// Dirty bytes in memory above which changes are committed.
 const MOST_DIRTY: u64 = 16 << 20;
 
-/// Changes that may wait for others.
+/// Most changes that may wait for copies.
 const MOST_LATER: usize = 1 << 16;
 
-/// A round.
+/// A round of a repair.
 pub struct Work<'w, 'd> {
     pub volume: Rc<Volume>,
     pub back: Arc<WriteBack>,
     pub desk: &'w mut Desk<'d>,
-    /// Nothing is written.
+    /// Nothing is to be written.
     pub dry: bool,
     /// Clusters that belong to nothing are kept as files.
     pub keeps_lost: bool,
@@ -64,16 +62,16 @@ pub struct Work<'w, 'd> {
     pub directories: Bits,
     /// Clusters that some entry leads to, found when clusters are to be taken.
     pub reach: Option<Reach>,
-    /// Entries in clusters that files lead to as well: written once each of these has a copy.
+    /// Entries in clusters that files lead to as well. They are written once each file has a copy.
     later: Vec<(u64, Vec<u8>)>,
-    /// As the bits of clusters that were taken, where the bitmap is in such clusters.
+    /// Clusters that were taken and are not marked yet, where the bitmap is in such clusters.
     unmarked: Vec<Chain>,
-    /// Clusters that are to be the last of their chain.
+    /// Clusters that become the last of their chain.
     pub cuts: Vec<u32>,
     /// A repair that was asked for could not be made because of findings that were left: another
     /// round would find the same.
     pub is_stuck: bool,
-    /// Another round is needed, whatever was found in this one.
+    /// Another round is needed, whatever this one found.
     pub again: bool,
 }
 
@@ -105,7 +103,7 @@ impl<'w, 'd> Work<'w, 'd> {
         })
     }
 
-    /// Tells a finding with its remedy; whether that is wanted.
+    /// Reports a finding with its remedy, and returns whether to repair it.
     pub fn ask(
         &mut self,
         kind: Kind,
@@ -121,7 +119,7 @@ impl<'w, 'd> Work<'w, 'd> {
         })
     }
 
-    /// Tells a finding that stays.
+    /// Reports a finding that cannot be repaired.
     pub fn leave(&mut self, kind: Kind, path: Option<&[u8]>, check: Check, offset: u64) {
         let error = check.at(None, offset);
         self.desk.leave(kind, path.map(<[u8]>::to_vec), error);
@@ -139,7 +137,8 @@ impl<'w, 'd> Work<'w, 'd> {
         put(&self.back, group, offset, bytes)
     }
 
-    /// Changes entries of a directory.
+    /// Changes entries of a directory. In a cluster that a file leads to as well, the change waits until
+    /// the file has a copy.
     ///
     /// # Errors
     /// `Io`, `Limit`.
@@ -163,7 +162,7 @@ impl<'w, 'd> Work<'w, 'd> {
         }
     }
 
-    /// Marks clusters that were taken.
+    /// Marks clusters that were taken as used.
     ///
     /// # Errors
     /// `Io`.
@@ -175,7 +174,7 @@ impl<'w, 'd> Work<'w, 'd> {
         clusters(chain).try_for_each(|cluster| self.mark_cluster(cluster, true))
     }
 
-    /// Writes what waited until everything has clusters of its own.
+    /// Writes the changes that waited until each owner has clusters of its own.
     ///
     /// # Errors
     /// `Io`.
@@ -207,12 +206,12 @@ impl<'w, 'd> Work<'w, 'd> {
         }
     }
 
-    /// Where the word of a cluster is.
+    /// Returns the offset of the word of a cluster in the FAT.
     pub fn fat_at(&self, cluster: u32) -> u64 {
         self.volume.boot.active_fat() + u64::from(cluster) * 4
     }
 
-    /// Writes the chain of clusters that nothing leads to yet.
+    /// Writes the words of a chain that nothing leads to yet.
     ///
     /// # Errors
     /// `Io`.
@@ -246,7 +245,7 @@ impl<'w, 'd> Work<'w, 'd> {
         self.write(group, offset, &byte)
     }
 
-    /// Where the bit of a cluster is.
+    /// Returns the offset of the byte with the bit of a cluster, and the bit's mask.
     pub fn bit_at(&self, cluster: u32) -> Option<(u64, u8)> {
         let index = cluster.checked_sub(FIRST_CLUSTER)?;
         let bitmap = &self.volume.bitmap;
@@ -255,7 +254,7 @@ impl<'w, 'd> Work<'w, 'd> {
         Some((offset, 1 << (index % 8)))
     }
 
-    /// Brings changes to the device where many have gathered: between sets only.
+    /// Commits where many changes have gathered. To be called between sets only.
     ///
     /// # Errors
     /// `Write`, `Io`.
@@ -266,7 +265,7 @@ impl<'w, 'd> Work<'w, 'd> {
         }
     }
 
-    /// Cuts what is to be cut, and brings everything but what becomes free to the device.
+    /// Cuts the chains to be cut, and commits everything except frees.
     ///
     /// # Errors
     /// `Write`, `Io`.
@@ -291,7 +290,7 @@ pub fn put(back: &WriteBack, group: Group, offset: u64, bytes: &[u8]) -> Result<
     written.map_err(|error| Error::io(offset, bytes.len(), error))
 }
 
-/// Brings groups to the device.
+/// Commits groups in this order.
 ///
 /// # Errors
 /// `Write`.

@@ -1,4 +1,5 @@
-//! The directories: entry sets that say where everything is, before it is there.
+//! Directories of a new volume: entry sets with the places of files and directories that are not written
+//! yet.
 
 use std::borrow::Cow;
 
@@ -19,14 +20,14 @@ use crate::upcase::{self, Upcase};
 /// Any permission to write.
 const WRITE_BITS: u16 = 0o222;
 
-/// Where everything goes, and the entries that say so.
+/// The places of all files and directories, and the entries that describe them.
 pub struct Directories {
     /// First cluster of each item of the plan; 0 for those without.
     pub first: Vec<u32>,
     /// The set of each item; none for the root.
     sets: Vec<Option<EntrySet>>,
     root: Vec<u8>,
-    /// Made from all of it, where none was given.
+    /// The serial number: a checksum of all entries where none was given.
     pub serial: u32,
 }
 
@@ -83,7 +84,7 @@ impl Directories {
         set
     }
 
-    /// Says of a file that no more than `valid` bytes of it were ever written.
+    /// Sets the `ValidDataLength` of a file.
     pub fn set_valid(&mut self, item: usize, valid: u64) {
         if let Some(Some(set)) = self.sets.get_mut(item) {
             let data = set.data();
@@ -91,7 +92,7 @@ impl Directories {
         }
     }
 
-    /// The entries of a directory of the plan, by its number among them.
+    /// Returns the entries of a directory of the plan, by its number among the directories.
     pub fn entries(&self, plan: &Plan, number: usize) -> Vec<u8> {
         let mut bytes = match number {
             0 => Cow::Borrowed(&self.root),
@@ -105,7 +106,7 @@ impl Directories {
         bytes
     }
 
-    /// A number for what the volume holds.
+    /// Returns a checksum of the volume's length and of all entries.
     fn sum(&self, plan: &Plan, geometry: &Geometry) -> u32 {
         let all = (0..plan.directories.len()).flat_map(|number| self.entries(plan, number));
         let start = geometry.volume.to_le_bytes();
@@ -113,7 +114,7 @@ impl Directories {
     }
 }
 
-/// First clusters: bitmap, up-case table, directories, files.
+/// Returns the first cluster of each item. Their order is: bitmap, up-case table, directories, files.
 fn place(plan: &Plan, geometry: &Geometry) -> Vec<u32> {
     let mut first = vec![0; plan.items.len()];
     let mut next = geometry.bitmap_clusters + geometry.upcase_clusters;

@@ -1,4 +1,4 @@
-//! Writes a planned volume from its first byte to its last.
+//! Writing of a planned volume, from its first byte to its last.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::ondisk::END_OF_CHAIN;
 
 /// Bytes of a file read at a time.
 const CHUNK: u64 = 1 << 20;
-/// Zeros are left out in pieces of this.
+/// Pieces of zeros of this length become holes.
 const PIECE: usize = 1 << 16;
 /// First entry of the FAT: the type of the medium (4.1.1).
 const MEDIA: u32 = 0xFFFF_FFF8;
@@ -86,7 +86,7 @@ impl Emitter<'_, '_> {
         self.out.hole_to(self.geometry.offset(cluster))
     }
 
-    /// Chains of what has no entry that says that there is none: bitmap, up-case table and root.
+    /// Writes the FAT: chains of bitmap, up-case table and root, which have no `NoFatChain` flag.
     fn fat(&mut self) -> Result<(), BuildError> {
         self.out.hole_to(self.geometry.fat)?;
         let mut fat = Vec::from(MEDIA.to_le_bytes());
@@ -109,7 +109,7 @@ impl Emitter<'_, '_> {
         self.out.write(&fat)
     }
 
-    /// Everything in use comes first.
+    /// Writes the bitmap. All clusters in use come first.
     fn bitmap(&mut self) -> Result<(), BuildError> {
         self.start(Geometry::number(0))?;
         let ones = [0xFF; 4096];
@@ -126,7 +126,7 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// Copies a file. Gives where its last byte that is not zero ends.
+    /// Copies a file, and returns the end of its last byte that is not zero.
     fn file(&mut self, item: usize) -> Result<u64, BuildError> {
         let Some(planned) = self.plan.items.get(item) else {
             return Ok(0);

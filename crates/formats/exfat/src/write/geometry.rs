@@ -1,4 +1,4 @@
-//! Where the parts of the volume are, and how long it is.
+//! The geometry of a new volume: the places of its parts, and its length.
 
 use forerun_build::BuildError;
 
@@ -7,15 +7,15 @@ use super::{ExfatOptions, cannot};
 use crate::boot::REGION_SECTORS;
 use crate::ondisk::{FIRST_CLUSTER, MAX_CLUSTERS};
 
-/// The format has no smaller volumes (3.1.5).
+/// Bytes of the smallest volume of the format (3.1.5).
 const SMALLEST: u64 = 1 << 20;
-/// Default sizes of clusters, and the volumes they are for.
+/// Longest volume of each default size of clusters, and that size.
 const DEFAULTS: [(u64, u64); 3] = [
     (256 << 20, 4 << 10),
     (32 << 30, 32 << 10),
     (u64::MAX, 128 << 10),
 ];
-/// From here on everything is aligned to [`LARGE_ALIGN`].
+/// Length from which on FAT and clusters are aligned to [`LARGE_ALIGN`].
 const LARGE: u64 = 64 << 20;
 const LARGE_ALIGN: u64 = 1 << 20;
 const SMALL_ALIGN: u64 = 4 << 10;
@@ -88,7 +88,7 @@ impl Geometry {
         })
     }
 
-    /// The volume that has so many clusters besides the bitmap, or a few more.
+    /// Returns a volume that has so many clusters besides the bitmap, or a few more.
     fn for_clusters(options: &ExfatOptions, cluster: u64, wanted: u64) -> Result<Self, BuildError> {
         let mut clusters = wanted;
         // The bitmap covers itself.
@@ -112,7 +112,7 @@ impl Geometry {
         Self::at(options, cluster, volume, align, clusters)
     }
 
-    /// The volume of that length, rounded down to sectors.
+    /// Returns a volume of that length, rounded down to sectors.
     fn of_length(options: &ExfatOptions, cluster: u64, len: u64) -> Result<Self, BuildError> {
         let sector = u64::from(options.sector_size);
         let volume = len / sector * sector;
@@ -126,7 +126,7 @@ impl Geometry {
             return Err(too_long());
         }
         let fitting = |heap: u64| volume.saturating_sub(heap) / cluster;
-        // With a FAT as long as if it took no room itself; with a shorter one, if that does.
+        // The longest FAT is one for clusters in all of the volume. A shorter one is used if it suffices.
         let longest = heap_at(options, align, volume / cluster);
         let clusters = fitting(longest);
         let shorter = heap_at(options, align, clusters);
@@ -171,18 +171,18 @@ impl Geometry {
         })
     }
 
-    /// Where a cluster begins.
+    /// Returns the offset of a cluster.
     pub fn offset(&self, cluster: u32) -> u64 {
         let index = u64::from(cluster.saturating_sub(FIRST_CLUSTER));
         self.heap.saturating_add(index.saturating_mul(self.cluster))
     }
 
-    /// The cluster of that index in the heap.
+    /// Returns the number of the cluster with that index in the heap.
     pub fn number(index: u64) -> u32 {
         u32::try_from(index).map_or(u32::MAX, |index| index.saturating_add(FIRST_CLUSTER))
     }
 
-    /// First cluster of the root directory.
+    /// Returns the first cluster of the root directory.
     pub fn root(&self) -> u32 {
         Self::number(self.bitmap_clusters + self.upcase_clusters)
     }

@@ -7,9 +7,9 @@ use super::geometry::Geometry;
 use crate::boot::{REGION_SECTORS, checksum};
 use crate::ondisk::BootSector;
 
-/// Jump over the fields, as processors of old would (3.1.1).
+/// An x86 jump over the fields (3.1.1).
 const JUMP: [u8; 3] = [0xEB, 0x76, 0x90];
-/// A boot sector that halts: what an image is not started from need not say more (3.1.19).
+/// Boot code that halts, since no machine is started from the image (3.1.19).
 const BOOT_CODE: u8 = 0xF4;
 /// Revision 1.00.
 const REVISION: u16 = 0x0100;
@@ -17,7 +17,7 @@ const EXTENDED_SIGNATURE: u32 = 0xAA55_0000;
 /// The sector of the region that holds the checksum.
 const CHECKSUM_SECTOR: u64 = 11;
 
-/// Main and backup boot region.
+/// Returns main and backup boot region.
 pub fn regions(geometry: &Geometry, serial: u32) -> Vec<u8> {
     let mut region = region(geometry, serial);
     let sum = checksum(&region).to_le_bytes();
@@ -26,7 +26,7 @@ pub fn regions(geometry: &Geometry, serial: u32) -> Vec<u8> {
     region.repeat(2)
 }
 
-/// The first eleven sectors.
+/// Returns the first eleven sectors of a boot region.
 fn region(geometry: &Geometry, serial: u32) -> Vec<u8> {
     let sector = saturating_usize(geometry.sector);
     let mut region = boot_sector(geometry, serial).as_bytes().to_vec();

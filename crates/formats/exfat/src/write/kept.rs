@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use forerun_build::{NodeIndex, NodeKind, Tree};
 
-/// Paths that are kept of what is lost in one way.
+/// Most paths that are kept as examples of one property.
 const EXAMPLES: usize = 5;
 
 /// A property that is lost.
@@ -25,7 +25,7 @@ pub enum WhatIsLost {
 }
 
 impl WhatIsLost {
-    /// Short stable name.
+    /// Returns a short stable name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,13 +44,13 @@ impl WhatIsLost {
 pub struct NotKept {
     /// The property.
     pub what: WhatIsLost,
-    /// Entries.
+    /// Number of entries.
     pub count: u64,
     /// The first paths.
     pub examples: Vec<Vec<u8>>,
 }
 
-/// All that the volume will not have of `tree`, owners and permissions aside.
+/// Returns all properties of `tree` that the volume will not have, except owners and permissions.
 #[must_use]
 pub fn not_kept(tree: &Tree) -> Vec<NotKept> {
     let mut lost: BTreeMap<WhatIsLost, NotKept> = BTreeMap::new();

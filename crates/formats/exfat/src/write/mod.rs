@@ -1,10 +1,10 @@
-//! Makes exFAT volumes.
+//! Writing of exFAT volumes.
 //!
 //! Everything is laid out before a byte is written: boot regions, FAT, bitmap, up-case table, all
-//! directories, then all files, each in clusters that follow each other, so that the FAT says nothing
-//! of them and a reader reads forward. What is free is a hole in the image. The same tree gives the
-//! same volume. Owners, permissions but for the write bit, extended attributes, links and special
-//! files have no place in the format; [`not_kept`] lists what a tree has of them.
+//! directories, then all files. Each is in adjacent clusters, so that files and directories need no FAT
+//! and reads are sequential. Free space is a hole in the image. The same tree gives the same volume.
+//! The format has no place for owners, permissions except the write bit, extended attributes, links and
+//! special files; [`not_kept`] lists what a tree has of them.
 
 mod directories;
 mod emit;
@@ -29,7 +29,7 @@ use self::directories::Directories;
 use self::geometry::Geometry;
 use self::plan::Plan;
 
-/// Writes `tree` as an exFAT volume, and gives its length.
+/// Writes `tree` as an exFAT volume, and returns its length.
 ///
 /// # Errors
 /// [`BuildError::Format`], before anything is written, for options out of their ranges, a size that

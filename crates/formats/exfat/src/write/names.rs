@@ -1,4 +1,4 @@
-//! Names of a tree as the format holds them, and what is wrong with those it cannot.
+//! Names of a tree in the form of the format, and complaints about those that it cannot hold.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use super::cannot;
 use crate::name;
 use crate::upcase::Upcase;
 
-/// Names that are written out; beyond, they are counted.
+/// Most names that are listed. Further ones are counted.
 const LISTED: usize = 100;
 
-/// Everything that is wrong with the names of a tree.
+/// Complaints about the names of a tree.
 #[derive(Default)]
 pub struct Complaints {
     listed: Vec<String>,
@@ -26,7 +26,7 @@ impl Complaints {
         }
     }
 
-    /// Nothing is wrong, or all of it.
+    /// Fails with all complaints, if there are any.
     ///
     /// # Errors
     /// [`BuildError::Format`].
@@ -49,12 +49,12 @@ pub struct Directory<'a> {
     path: &'a [u8],
     upcase: &'a Upcase,
     keep_last_dots: bool,
-    /// By their upper case, as they are.
+    /// The names by their upper case.
     seen: BTreeMap<Vec<u16>, Vec<u8>>,
 }
 
 impl<'a> Directory<'a> {
-    /// None yet.
+    /// Returns a directory without names.
     pub const fn new(path: &'a [u8], upcase: &'a Upcase, keep_last_dots: bool) -> Self {
         Self {
             path,
@@ -64,7 +64,7 @@ impl<'a> Directory<'a> {
         }
     }
 
-    /// The units of a name, or a complaint.
+    /// Returns the units of a name, or adds a complaint.
     pub fn take(&mut self, name: &[u8], complaints: &mut Complaints) -> Option<Vec<u16>> {
         let shown = |name: &[u8]| {
             let path = [self.path, name].concat();

@@ -1,14 +1,14 @@
-//! How a volume is made.
+//! Options of a new volume.
 
 use forerun_build::BuildError;
 
 use super::cannot;
 use crate::name;
 
-/// How a volume is made.
+/// Options of a new volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExfatOptions {
-    /// Length of the volume in bytes; where none is given, as much as the tree takes and
+    /// Length of the volume in bytes. By default the length that the tree takes, and
     /// [`free`](Self::free).
     pub size: Option<u64>,
     /// Bytes to leave free where the length is not given.
@@ -29,8 +29,8 @@ pub struct ExfatOptions {
     pub guid: Option<[u8; 16]>,
     /// Take names that end with dots, which Linux does not find without an option of its own.
     pub keep_last_dots: bool,
-    /// Say of zeros at the end of a file that they were never written (`ValidDataLength`), so that
-    /// they need not be. Linux before 6.8 shows such files without them.
+    /// Leave zeros at the end of files out of `ValidDataLength`, so that they need not be written.
+    /// Linux before 6.8 shows such files without these zeros.
     pub sparse_tails: bool,
 }
 
@@ -52,7 +52,7 @@ impl Default for ExfatOptions {
 }
 
 impl ExfatOptions {
-    /// Checks the options by themselves.
+    /// Checks the options without regard to a tree.
     ///
     /// # Errors
     /// [`BuildError::Format`] naming the option and its range.

@@ -9,21 +9,21 @@ use crate::entry_set::name_entries;
 use crate::ondisk::{ENTRY_LEN, MAX_DIRECTORY};
 use crate::upcase::Upcase;
 
-/// A file or directory to come.
+/// A file or directory of the plan.
 pub struct Item {
     pub name: Vec<u16>,
     pub node: NodeIndex,
-    /// Item of its directory.
+    /// Index of the item of its directory.
     pub parent: usize,
-    /// Bytes of a file; of a directory, its entries. Not rounded.
+    /// Bytes of a file, or of a directory's entries. Not rounded.
     pub len: u64,
     pub is_directory: bool,
-    /// For messages.
+    /// The name in the tree, for messages.
     pub source: Vec<u8>,
 }
 
-/// All of them: the root first, directories in the order of a walk by levels, each followed by
-/// nothing of its own; entries of one directory lie together.
+/// All items: the root first, then the entries of each directory together, in the order of a walk by
+/// levels.
 pub struct Plan {
     pub items: Vec<Item>,
     /// Items that are directories, in the order they are written.
@@ -115,7 +115,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Path of an item in the tree.
+    /// Returns the path of an item in the tree.
     pub fn path(&self, item: usize) -> Vec<u8> {
         let mut names: Vec<&[u8]> = Vec::new();
         let mut at = item;
@@ -127,7 +127,8 @@ impl Plan {
         names.join(&b'/')
     }
 
-    /// Clusters of an item, where a cluster has so many bytes. A directory has one at least.
+    /// Returns the number of clusters of an item, for clusters of so many bytes. A directory has at
+    /// least one.
     pub fn clusters(item: &Item, cluster: u64) -> u64 {
         let len = match item.is_directory {
             true => item.len.max(1),
@@ -136,14 +137,14 @@ impl Plan {
         len.div_ceil(cluster)
     }
 
-    /// Clusters of everything in the plan.
+    /// Returns the number of clusters of all items.
     pub fn all_clusters(&self, cluster: u64) -> u64 {
         let clusters = self.items.iter().map(|item| Self::clusters(item, cluster));
         clusters.fold(0, u64::saturating_add)
     }
 }
 
-/// Label, bitmap, up-case table, and the GUID.
+/// Returns the number of entries of the root directory: label, bitmap, up-case table, and perhaps a GUID.
 pub fn root_entries(options: &ExfatOptions) -> u64 {
     if options.guid.is_some() { 4 } else { 3 }
 }

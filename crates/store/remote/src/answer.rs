@@ -1,4 +1,4 @@
-//! Answers to range requests: their heads judged, their bodies bounded.
+//! Answers to range requests: checks their heads and bounds their bodies.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use reqwest::{Response, StatusCode};
 use crate::client::failure;
 use crate::{Body, RemoteError, Result};
 
-/// A `Content-Range`: which bytes, of how many.
+/// A `Content-Range`: a range of bytes, and the total length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentRange {
-    /// First byte and the one after the last; nothing in answers that say how long the blob is and
-    /// no more.
+    /// First byte and the one after the last; nothing in answers that only give the length of the
+    /// blob.
     pub range: Option<(u64, u64)>,
-    /// Length of the blob, where it is said.
+    /// Length of the blob, where the server gives it.
     pub total: Option<u64>,
 }
 
@@ -47,14 +47,14 @@ impl ContentRange {
     }
 }
 
-/// A number in digits alone; `parse` would take a sign.
+/// Parses a number of digits alone; `parse` would accept a sign.
 fn number(text: &str) -> Option<u64> {
     text.bytes()
         .all(|byte| byte.is_ascii_digit())
         .then(|| text.parse().ok())?
 }
 
-/// A header as text.
+/// Returns a header as text.
 #[must_use]
 pub fn header(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
@@ -83,24 +83,24 @@ pub fn refusal(place: &str, status: StatusCode, headers: &HeaderMap) -> RemoteEr
     }
 }
 
-/// How long a `Retry-After` means, given in seconds or as a date.
+/// Parses a `Retry-After`, in seconds or as a date, into a duration.
 fn retry_after(text: &str) -> Option<Duration> {
     if let Some(seconds) = number(text.trim()) {
         return Some(Duration::from_secs(seconds));
     }
     let date = httpdate::parse_http_date(text.trim()).ok()?;
-    // A date gone by means now.
+    // A date in the past means now.
     Some(
         date.duration_since(std::time::SystemTime::now())
             .unwrap_or_default(),
     )
 }
 
-/// Checks the head of an answer to a request for `range` of a blob of `total` bytes, and gives its
-/// body, which ends after what the head promised at the latest.
+/// Checks the head of an answer to a request for `range` of a blob of `total` bytes, and returns its
+/// body, which is never longer than the head says.
 ///
 /// # Errors
-/// What the head says went wrong; [`RemoteError::NoRanges`] for the whole blob in place of a part;
+/// The error in the head; [`RemoteError::NoRanges`] for the whole blob in place of a part;
 /// [`RemoteError::Changed`] for another length of the blob.
 pub fn partial(place: &str, answer: Response, range: &Range<u64>, total: u64) -> Result<Body> {
     let refused = |reason: String| RemoteError::Refused {
@@ -149,7 +149,7 @@ pub fn partial(place: &str, answer: Response, range: &Range<u64>, total: u64) ->
     Ok(bounded(place.to_owned(), answer, len))
 }
 
-/// The body of `answer` up to `len` bytes; one that goes on is an error.
+/// Returns the body of `answer`, up to `len` bytes; a longer one is an error.
 #[must_use]
 pub fn bounded(place: String, answer: Response, len: u64) -> Body {
     let mut left = len;

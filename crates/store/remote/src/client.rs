@@ -1,8 +1,8 @@
-//! How HTTP clients are made: TLS roots, redirects, name, time to connect.
+//! Builds HTTP clients: TLS roots, redirects, user agent, time to connect.
 //!
-//! A client follows no redirect, or only to where all servers may redirect, and shows
-//! credentials only as long as host and port stay the same. No total timeout is set here:
-//! bodies are as long as images; what watches them is the fetcher.
+//! A client follows no redirects, or only those that `redirect.rs` allows, and shows credentials only as
+//! long as host and port stay the same. It has no total timeout, since bodies are as long as images; the
+//! fetcher watches them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ pub const CA_FILE_VARIABLE: &str = "FORERUN_CA_FILE";
 /// Redirects followed for one request.
 const REDIRECTS: usize = 8;
 
-/// How a client differs from the usual one.
+/// Options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Further trusted certificates, PEM. Without it the variable [`CA_FILE_VARIABLE`] is asked.
+    /// Further trusted certificates, PEM. Without it the variable [`CA_FILE_VARIABLE`] is read.
     pub ca_file: Option<PathBuf>,
-    /// Longest time for a connection to come about.
+    /// Time limit for a connection to be made.
     pub connect_timeout: Duration,
-    /// Whether redirects are followed; a caller that has to see where they lead follows them itself.
+    /// Whether redirects are followed; a caller that checks each target itself turns this off.
     pub follow_redirects: bool,
 }
 
@@ -83,7 +83,7 @@ fn failed_proxy(error: &reqwest::Error) -> RemoteError {
     }
 }
 
-/// Certificates of the system, and those of the user's file.
+/// Reads the certificates of the system, and those of the user's file.
 fn roots(options: &ClientOptions) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
@@ -112,7 +112,7 @@ fn roots(options: &ClientOptions) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-/// Follows a redirect unless it leads where none may, or there were too many.
+/// Follows a redirect unless its target is not allowed, or there were too many.
 fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let from = attempt.previous().last();
     if let Some(Err(reason)) = from.map(|from| crate::redirect::check(from, attempt.url())) {
@@ -124,7 +124,7 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     attempt.follow()
 }
 
-/// An error of the client as text: all causes, no address (addresses may hold credentials).
+/// Formats an error of the client: all causes, no address (addresses may hold credentials).
 #[must_use]
 pub fn describe(error: &reqwest::Error) -> String {
     use std::error::Error as _;
@@ -174,7 +174,7 @@ fn untrusted(error: &reqwest::Error) -> Option<String> {
                 wrong => wrong.to_string(),
             });
         }
-        // An I/O error shows what it wraps only when asked for it.
+        // `source` of an I/O error skips the error that it wraps.
         let inner = cause
             .downcast_ref::<std::io::Error>()
             .and_then(std::io::Error::get_ref);

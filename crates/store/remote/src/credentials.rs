@@ -1,11 +1,11 @@
-//! Users and passwords for web servers, from files, so that no address need hold them.
+//! Users and passwords for web servers, from files, so that addresses need not contain them.
 //!
-//! Three files are looked at, in this order, when an address has no password of its own: the one that
+//! Three files are searched, in this order, when an address has no password of its own: the one that
 //! the caller names, which has an address with user and password on each line, as
 //! `git credential-store` writes it; the netrc file that the caller names; and `~/.netrc`. A file that
-//! others may read is refused, since its passwords are not secret any more.
+//! other users may read is refused, since its passwords are no longer secret.
 //!
-//! An entry counts for its scheme, host and port; in a netrc file for its host, and its port where it
+//! An entry applies to its scheme, host and port; in a netrc file to its host, and its port where it
 //! names one. `default` entries are skipped: they would show a password to any server.
 
 use std::fs::File;
@@ -18,7 +18,7 @@ use url::Url;
 use crate::site::Site;
 use crate::{RemoteError, Result};
 
-/// More than any such file has.
+/// Length limit of a file.
 const LONGEST: u64 = 1 << 20;
 
 /// Files with credentials for web servers.
@@ -50,7 +50,7 @@ impl CredentialFiles {
         Ok(())
     }
 
-    /// The files that are read.
+    /// Returns the files that are read.
     pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         let netrc = self.netrc.clone().or_else(home_netrc);
         self.store.clone().into_iter().chain(netrc)
@@ -116,7 +116,7 @@ fn read(path: &Path) -> std::result::Result<String, String> {
     Ok(text)
 }
 
-/// The entry for `url` in a file of addresses.
+/// Finds the entry for `url` in a file of addresses.
 fn in_store(text: &str, url: &Url) -> std::result::Result<Option<Found>, String> {
     let lines = (1_usize..).zip(text.lines().map(str::trim));
     for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
@@ -143,7 +143,7 @@ fn is_user(url: &Url, user: &str) -> bool {
     url.username().is_empty() || url.username() == user
 }
 
-/// The entry for `url` in a netrc file. Words that mean nothing there are skipped.
+/// Finds the entry for `url` in a netrc file. Skips unknown words.
 fn in_netrc(text: &str, url: &Url) -> Option<Found> {
     let mut words = Words { rest: text };
     let mut here = false;
@@ -186,12 +186,12 @@ fn is_machine(name: &str, url: &Url) -> bool {
         .any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// As a part of an address: `%` begins an escape there.
+/// Escapes text for an address: `%` begins an escape there.
 fn encoded(text: &str) -> String {
     text.replace('%', "%25")
 }
 
-/// Words between spaces, or in double quotes with backslashes before what would end them.
+/// Words between spaces, or in double quotes with backslash escapes.
 struct Words<'t> {
     rest: &'t str,
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use forerun_cache::Digest;
 
-/// Result of what may have to ask a server.
+/// Result of an operation that may have to ask a server.
 pub type Result<T> = std::result::Result<T, RemoteError>;
 
 /// An error of a request, or of the cache. Texts never hold credentials: addresses are shown without
@@ -30,10 +30,10 @@ pub enum RemoteError {
     Denied {
         /// Address.
         place: String,
-        /// HTTP status, 401 or 403.
+        /// HTTP status: 401, 403 or 407.
         status: u16,
     },
-    /// Another answer than was asked for, which asking again will not mend.
+    /// A wrong answer, or a setting or file that cannot be used; a retry does not help.
     #[error("{place}: {reason}")]
     Refused {
         /// Address.
@@ -48,7 +48,7 @@ pub enum RemoteError {
         place: String,
         /// HTTP status.
         status: u16,
-        /// How long the server wants to be left alone, where it says so.
+        /// How long to wait before the next request, where the server says so.
         retry_after: Option<std::time::Duration>,
     },
     /// The connection failed, was reset, or ended before the bytes did.
@@ -59,12 +59,12 @@ pub enum RemoteError {
         /// The cause.
         reason: String,
     },
-    /// Nothing came for too long.
+    /// No byte came within the time limit.
     #[error("{place}: nothing came for {seconds} s")]
     Timeout {
         /// Address.
         place: String,
-        /// How long we waited.
+        /// The time limit, in seconds.
         seconds: u64,
     },
     /// The server does not send parts of the blob.
@@ -73,13 +73,13 @@ pub enum RemoteError {
         /// Address.
         place: String,
     },
-    /// The blob is another one than when it was opened.
+    /// The blob has changed since it was opened.
     #[error("{place}: the blob has changed since it was opened")]
     Changed {
         /// Address.
         place: String,
     },
-    /// Bytes that are not those that were named by their digest.
+    /// Bytes that do not have the digest they were requested by.
     #[error("{place}: bytes {}..{} are not those of {expected}", range.start, range.end)]
     WrongDigest {
         /// Address.
@@ -97,7 +97,7 @@ pub enum RemoteError {
         /// The defect of the certificate.
         reason: String,
     },
-    /// It is not in the cache, and servers are not to be asked.
+    /// The image is not in the cache, and no server may be asked.
     #[error("{place}: not in the cache, and servers are not asked")]
     Offline {
         /// Address.
@@ -106,14 +106,14 @@ pub enum RemoteError {
     /// The fetched bytes cannot be kept.
     #[error("the cache cannot be used: {reason}")]
     Cache {
-        /// Why not.
+        /// The cause.
         reason: String,
     },
 }
 
 impl RemoteError {
-    /// Returns whether this is for want of an answer: no connection, none in time, or a server that is broken or
-    /// overburdened. All others are answers.
+    /// Returns whether no server has answered: no connection, no answer in time, or a server that is
+    /// broken or overloaded. All other errors are answers.
     #[must_use]
     pub const fn is_no_answer(&self) -> bool {
         matches!(

@@ -1,4 +1,4 @@
-//! Addresses without what may be secret in them: user, password, query and fragment.
+//! Removes from addresses what may be secret: user, password, query and fragment.
 //!
 //! It works on text, because an address that is refused, or an argument that only contains one, is
 //! shown too.
@@ -39,7 +39,7 @@ pub fn has_password(text: &str) -> bool {
         .is_some_and(|(_, password)| !password.is_empty())
 }
 
-/// As [`without_secrets`], cut to what fits a message.
+/// As [`without_secrets`], cut to a length that fits a message.
 pub(crate) fn for_message(text: &str) -> String {
     without_secrets(text).chars().take(LONGEST).collect()
 }

@@ -1,4 +1,4 @@
-//! A remote image as a source like any other.
+//! A remote image as a source.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -17,13 +17,13 @@ use crate::{
     Result,
 };
 
-/// The window of readers that wait for it. A longer one would keep them longer for bytes they may
-/// never want, which is why those that wait had short ones.
+/// The window of readers that wait for it. A longer one would delay them for bytes that they may never
+/// want.
 const SYNC_WINDOW: u64 = 1 << 20;
-/// Pause before chunks are asked for again that could not be had.
+/// Pause before chunks that could not be fetched are requested again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// An image at servers, of which a growing part is here.
+/// An image at servers, of which a growing part is in the cache.
 ///
 /// A read of chunks that are here costs a look at a bitmap and one `pread`. A read of others waits
 /// until just these have come and were verified, for the timeout at the longest.
@@ -38,12 +38,12 @@ pub struct RemoteImage {
     pub(crate) recorder: Option<Recorder>,
     pub(crate) patience: Patience,
     pub(crate) readahead: Readahead,
-    /// The file of what is here, for hints to the kernel.
+    /// The data file of the cache, for hints to the kernel.
     pub(crate) local: FileSource,
     pub(crate) memory: Option<FromMemory>,
 }
 
-/// Which chunks are touched, and where that is written.
+/// The chunks that were touched, and the file that they are written to.
 pub(crate) struct Recorder {
     pub(crate) touched: AccessRecorder,
     pub(crate) path: PathBuf,
@@ -59,7 +59,7 @@ impl std::fmt::Debug for RemoteImage {
 }
 
 impl RemoteImage {
-    /// Where it comes from, without credentials.
+    /// Returns its address, without credentials.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
@@ -71,25 +71,25 @@ impl RemoteImage {
         &self.identity
     }
 
-    /// Name of the format, where a manifest has one.
+    /// Returns the name of the format, where a manifest has one.
     #[must_use]
     pub fn format(&self) -> Option<&str> {
         self.format.as_deref()
     }
 
-    /// Set where its server was not asked when it was opened, and it is what was remembered.
+    /// Returns the memory that it was opened from, if its server did not answer or was not asked.
     #[must_use]
     pub const fn from_memory(&self) -> Option<&FromMemory> {
         self.memory.as_ref()
     }
 
-    /// Its part of the cache.
+    /// Returns its part of the cache.
     #[must_use]
     pub const fn blob(&self) -> &Arc<CachedBlob> {
         &self.blob
     }
 
-    /// How it is doing.
+    /// Returns its counters and its state.
     #[must_use]
     pub fn status(&self) -> RemoteStatus {
         let mut status = RemoteStatus {
@@ -107,8 +107,8 @@ impl RemoteImage {
         status
     }
 
-    /// Waits until all of it is here, and compared with its digest where it has no table, for `timeout`
-    /// at the longest. Returns whether it came to that.
+    /// Waits until all of it is here, and was compared with its digest where it has no table. Returns
+    /// false if that takes longer than `timeout` or the comparison fails.
     #[must_use]
     pub fn wait_complete(&self, timeout: Duration) -> bool {
         let start = Instant::now();
@@ -123,13 +123,13 @@ impl RemoteImage {
         }
     }
 
-    /// Fetches all that is missing, in the background.
+    /// Fetches all missing chunks in the background.
     pub fn prefetch_all(&self) {
         self.scheduler.background();
     }
 
-    /// Verifies what the cache had of the image and this process has not used yet, in the background.
-    /// What was altered is missing then. Ends with the servers let go of if all is here and right.
+    /// Verifies, in the background, the chunks that the cache had and that this process has not used yet.
+    /// Altered chunks are missing afterwards. Releases the servers if all of the image is here and right.
     pub fn check_rest(&self) {
         self.scheduler.check_rest();
     }
@@ -147,11 +147,11 @@ impl RemoteImage {
             .map(|recorder| recorder.touched.list())
     }
 
-    /// Writes what was touched so far to the file it was to be recorded in. Also done when the image
-    /// is dropped.
+    /// Writes the chunks that were touched so far to the file of the options. Dropping the image does so
+    /// too.
     ///
     /// # Errors
-    /// What writing the file reports.
+    /// Those of writing the file.
     pub fn save_accesses(&self) -> io::Result<()> {
         let Some(recorder) = &self.recorder else {
             return Ok(());
@@ -165,12 +165,12 @@ impl RemoteImage {
         self.scheduler.reload();
     }
 
-    /// Asks for the image anew, with the mirrors and credentials of `options`, and fetches from those
+    /// Resolves the image again, with the mirrors and credentials of `options`, and fetches from these
     /// servers from now on. Chunk size, cache and limits stay as they are. Offline nothing changes.
     ///
     /// # Errors
-    /// Why it cannot be had any more, or [`RemoteError::Changed`] if it is another one now; then
-    /// everything stays as it is.
+    /// Those of resolving it, and [`RemoteError::Changed`] if it is another one now; then everything stays
+    /// as it is.
     pub fn reopen(&self, options: &RemoteOptions) -> Result<()> {
         if options.offline {
             return Ok(());
@@ -200,7 +200,7 @@ impl RemoteImage {
         Ok(())
     }
 
-    /// Fills `out` when what it needs has come.
+    /// Fetches the chunks of `bytes` and fills `out`.
     fn fetch(&self, bytes: &Range<u64>, out: &mut [u8]) -> io::Result<()> {
         let geometry = self.blob.geometry();
         let start = Instant::now();
@@ -227,7 +227,7 @@ impl RemoteImage {
                 continue;
             }
             let pending = self.scheduler.demand(&missing).map_err(failed)?;
-            // After the demand, so that it comes first; before the wait, so that nothing waits for it.
+            // The demand comes first in the queue. Readahead is queued before the wait, to overlap with it.
             if !std::mem::replace(&mut touched, true) {
                 self.scheduler.touch(bytes);
             }
@@ -246,8 +246,8 @@ impl RemoteImage {
         Ok(())
     }
 
-    /// Waits for chunks, and gives why one of them could not be had, if so. Each that comes moves the
-    /// deadline.
+    /// Waits for chunks. Returns the error of the first one that could not be fetched, if any. Each chunk
+    /// that comes extends the deadline.
     fn wait_for(
         &self,
         pending: Vec<Arc<Pending>>,
@@ -278,7 +278,7 @@ impl RemoteImage {
         now.checked_add(self.patience.timeout).unwrap_or(now)
     }
 
-    /// The error of a reader that waited in vain, with what went wrong meanwhile.
+    /// Returns the error of a reader that waited in vain, with the last error of the fetches.
     fn late(&self) -> io::Error {
         let seconds = self.patience.timeout.as_secs_f32();
         let place = &self.place;
@@ -291,7 +291,7 @@ impl RemoteImage {
     }
 }
 
-/// Pauses, unless this thread may not wait any more.
+/// Pauses; fails as soon as this thread may no longer wait.
 fn sleep(mut left: Duration) -> io::Result<()> {
     while !left.is_zero() {
         wait::allowed()?;

@@ -14,7 +14,7 @@ pub enum Identity {
     Root(Digest),
     /// The digest of all its bytes.
     Blob(Digest),
-    /// Where it lies, and which version of what lies there.
+    /// Its address, and the version there.
     Version {
         /// Address, without credentials.
         url: String,
@@ -38,15 +38,15 @@ impl fmt::Display for Identity {
 pub struct RemoteBlob {
     /// Length, version and digest.
     pub description: Description,
-    /// Where it can be had, the first to be asked first; never empty. An origin whose server calls the
-    /// version otherwise keeps that to itself.
+    /// Origins in the order in which they are asked; never empty. An origin whose server has another
+    /// name for the version handles that itself.
     pub mirrors: Vec<Arc<dyn Origin>>,
 }
 
 /// A run of bytes of the image that servers know as one blob.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Where in the image it begins.
+    /// Offset in the image.
     pub offset: u64,
     /// The blob that holds it; as long as the blob.
     pub blob: RemoteBlob,
@@ -81,7 +81,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// An image that is one blob.
+    /// Makes the layout of an image that is one blob.
     #[must_use]
     pub fn single(place: String, blob: RemoteBlob, identity: Identity) -> Self {
         let len = blob.description.len;
@@ -100,8 +100,8 @@ impl Layout {
         }
     }
 
-    /// Returns whether the server names no version and no digest: what is fetched now cannot be told later from
-    /// what the address has then.
+    /// Returns whether the server names no version and no digest: later requests cannot tell whether the
+    /// address still has the same bytes.
     #[must_use]
     pub fn is_unversioned(&self) -> bool {
         let is_named = |part: &Part| part.blob.description.version.is_some();

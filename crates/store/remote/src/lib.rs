@@ -1,6 +1,6 @@
 //! Images in registries, object stores and on web servers, fetched on demand.
 //!
-//! The only crate that opens sockets; the asynchronous runtime hides in here. Users of it meet a
+//! The only crate that opens sockets; the asynchronous runtime is hidden in here. Its users see a
 //! [`ReadAt`](forerun_io::ReadAt).
 
 pub mod answer;

@@ -1,7 +1,7 @@
 //! A page of numbers for Prometheus, over HTTP.
 //!
-//! One page at one address, whatever path is asked for. Each connection is answered once and closed;
-//! who does not ask in time is cut off.
+//! It serves one page, for every path. Each connection gets one answer and is closed; a client that does
+//! not send its request in time is cut off.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use tokio::net::TcpListener;
 
 use crate::{RemoteError, Result, runtime};
 
-/// Longest a connection lasts.
+/// Longest time for which a connection lasts.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections at a time; further ones wait.
 const CONNECTIONS: usize = 8;
 
-/// Serves what `page` gives at `address` (`127.0.0.1:9000`; port 0 takes any), as long as the
-/// process lives. Gives the address it is at.
+/// Serves the text of `page` at `address` (`127.0.0.1:9000`; port 0 takes any), as long as the
+/// process lives. Returns the address with its port.
 ///
 /// # Errors
 /// [`RemoteError::Refused`] where the address is none or is taken.
@@ -53,7 +53,7 @@ async fn accept(listener: TcpListener, page: Arc<dyn Fn() -> String + Send + Syn
             return;
         };
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, most likely: others may close some.
+            // The process is probably out of file descriptors; other threads may close some.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };

@@ -1,4 +1,4 @@
-//! Opening: a reference becomes a source.
+//! Opens references as sources.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::stats::Counters;
 use crate::table::TableSource;
 use crate::{Identity, Layout, Prefetch, Reference, RemoteError, RemoteOptions, Result, runtime};
 
-/// Opens the image that `reference` names. Asks its servers what it is, and nothing more. Where they
-/// cannot be asked, an image of which the cache has something is opened as they had it before.
+/// Opens the image that `reference` names. Asks its servers for its layout only. Where they do not
+/// answer, an image that is in the cache is opened from memory.
 ///
 /// # Errors
-/// What servers answer; a cache that cannot be used; an access list that cannot be read.
-/// [`RemoteError::Offline`] for an image that is not in the cache where none is to be asked.
+/// Those of the servers; a cache that cannot be used; an access list that cannot be read;
+/// [`RemoteError::Offline`] for an image that is not in the cache where no server may be asked.
 pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
     let cache = cache(options)?;
     if options.offline {
@@ -39,7 +39,7 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
     };
     let facts = resolved.facts.clone();
     let image = assemble(&cache, reference, resolved, options)?;
-    // After the image is in use, which keeps it.
+    // Only now: the image is in use and is not evicted.
     if let Err(error) = cache.tidy() {
         tracing::warn!(%error, "the cache could not be looked after");
     }
@@ -62,7 +62,7 @@ pub(crate) fn resolved(reference: &Reference, options: &RemoteOptions) -> Result
     })
 }
 
-/// The source over what a reference turned out to be.
+/// Puts together the source of a resolved reference.
 fn assemble(
     cache: &Cache,
     reference: &Reference,
@@ -82,7 +82,7 @@ fn assemble(
         stall: options.stall,
         retries: options.retries,
     };
-    // Read before anything is fetched: a list that is none is an error of its own.
+    // Read before anything is fetched, so that a bad list fails early.
     let list = match &options.prefetch {
         Prefetch::List(path) => Some(access_list(path)?),
         Prefetch::None | Prefetch::All => None,
@@ -154,7 +154,7 @@ fn cache(options: &RemoteOptions) -> Result<Cache> {
     Cache::open(&dir, settings).map_err(|error| cache_error(&error))
 }
 
-/// The image's part of the cache, and the source of its table.
+/// Opens the image's part of the cache, and the source of its table.
 fn cached(
     cache: &Cache,
     layout: &Layout,

@@ -1,4 +1,4 @@
-//! How a remote image is opened.
+//! Options for opening a remote image.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,13 +11,12 @@ use crate::registry::RegistryOptions;
 /// How data is fetched ahead of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readahead {
-    /// Windows are asked for without waiting; the reader goes on as soon as its own chunk is there.
+    /// Windows are requested without waiting; the reader continues as soon as its own chunk is there.
     #[default]
     Async,
-    /// The reader waits for the whole window, as readers through a cache once did in the kernel. For
-    /// comparison only.
+    /// The reader waits for the whole window. For comparison only.
     Sync,
-    /// Nothing is read ahead but what `will_need` names.
+    /// Only ranges that `will_need` names are read ahead.
     Off,
 }
 
@@ -44,15 +43,15 @@ pub struct RemoteOptions {
     /// Other addresses of the same image, best first, tried after that of the reference; for a
     /// registry the addresses of registries that mirror it, asked before it.
     pub mirrors: Vec<String>,
-    /// Whether no server is asked for anything: only what is in the cache is to be had.
+    /// Whether no server is asked: only chunks in the cache can be read.
     pub offline: bool,
     /// Longest time a reader waits, and longest time opening takes.
     pub timeout: Duration,
     /// Longest time without a byte before a request is given up and made again.
     pub stall: Duration,
-    /// Longest time for a connection to come about.
+    /// Time limit for a connection to be made.
     pub connect_timeout: Duration,
-    /// How often in a row a request is made again without getting anything.
+    /// How often in a row a request is retried without progress.
     pub retries: u32,
     /// Whether images whose chunks cannot be verified one by one are refused.
     pub require_verified: bool,
@@ -62,12 +61,12 @@ pub struct RemoteOptions {
     pub readahead: Readahead,
     /// The chunks that are fetched before a reader asks for them.
     pub prefetch: Prefetch,
-    /// Where the order in which chunks are touched is written.
+    /// File that the order of touched chunks is written to.
     pub record: Option<PathBuf>,
-    /// Longest window that is read ahead of one reader, in bytes; up to two are on their way at a time.
-    /// Bandwidth times round trip is needed, which is 8 MiB at 100 MB/s and 80 ms.
+    /// Longest window that is read ahead of one reader, in bytes; up to two are in flight at a time. It
+    /// should be bandwidth times round trip, which is 8 MiB at 100 MB/s and 80 ms.
     pub window: u64,
-    /// How registries are spoken to.
+    /// Options of registries.
     pub registry: RegistryOptions,
     /// Bytes in a chunk of images that have no table; a power of two, 4 KiB to 1 MiB.
     pub chunk_len: u32,
@@ -106,8 +105,8 @@ impl Default for RemoteOptions {
 }
 
 impl RemoteOptions {
-    /// The cache directory that holds: the given one, else `forerun` below `XDG_CACHE_HOME` or
-    /// `~/.cache`; nothing where there is no home.
+    /// Returns the cache directory: the given one, else `forerun` below `XDG_CACHE_HOME` or `~/.cache`;
+    /// nothing where there is no home.
     #[must_use]
     pub fn cache_dir(&self) -> Option<PathBuf> {
         let set = |name: &str| {
@@ -122,9 +121,9 @@ impl RemoteOptions {
         })
     }
 
-    /// The files and directories that may be read while an image is in use, besides those of the
-    /// system: credentials, certificates, lists of chunks. A file that is replaced gets another inode,
-    /// so the directories of credentials are named; but files of passwords for web servers are named
+    /// Returns the files and directories that may be read while an image is in use, besides those of the
+    /// system: credentials, certificates, lists of chunks. For credentials it returns the directories,
+    /// since a file that is replaced gets another inode. Files of passwords for web servers are returned
     /// themselves, as one is often right in the home directory.
     #[must_use]
     pub fn reads(&self) -> Vec<PathBuf> {

@@ -1,12 +1,12 @@
-//! How far a transfer has come.
+//! Progress of a transfer.
 
-/// How far a push or pull has come, in bytes of the image.
+/// Progress of a push or pull, in bytes of the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Done with, sent or not.
+    /// Bytes that are done, transferred or not.
     pub done: u64,
-    /// Of how many.
+    /// Length of the image.
     pub total: u64,
-    /// Of those done, how many went over the network.
+    /// Bytes that went over the network.
     pub transferred: u64,
 }

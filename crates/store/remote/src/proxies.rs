@@ -1,15 +1,15 @@
-//! Which proxy requests go through: the one of the environment, but none to reach this machine.
+//! Proxies of requests: those of the environment, but none for servers on this machine.
 //!
-//! A proxy on another machine cannot reach a server on this one, and would be shown what is meant for
-//! it, credentials included.
+//! A proxy on another machine cannot reach a server on this one, and would see the requests for it,
+//! credentials included.
 
 use reqwest::{ClientBuilder, NoProxy, Proxy};
 
 /// This machine, as `NO_PROXY` lists hosts.
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 
-/// Sets the proxies that `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY` name, in capitals or not, less
-/// the hosts of `NO_PROXY`.
+/// Sets the proxies that `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY` name, in capitals or not, except
+/// for the hosts of `NO_PROXY`.
 ///
 /// # Errors
 /// What is wrong with the address of a proxy.
@@ -23,7 +23,7 @@ pub fn set(builder: ClientBuilder) -> reqwest::Result<ClientBuilder> {
         None => LOOPBACK.to_owned(),
     };
     let except = || NoProxy::from_string(&except);
-    // In a program run by a web server HTTP_PROXY is what the client sent as the header Proxy.
+    // In a program that a web server runs, HTTP_PROXY is the header `Proxy` of a client.
     let is_cgi = std::env::var_os("REQUEST_METHOD").is_some();
     let mut builder = builder.no_proxy();
     if let Some(url) = variable("HTTP_PROXY").filter(|_| !is_cgi) {

@@ -1,7 +1,7 @@
-//! Which redirects are followed.
+//! Rules for redirects.
 //!
-//! Never one from https down to http, never one from elsewhere to this machine, whose servers trust
-//! those who reach them, and none that brings credentials along.
+//! A redirect is not followed from https to http, nor from another machine to this one, whose servers
+//! may trust local clients, nor if its address contains credentials.
 
 use url::Url;
 
@@ -9,7 +9,7 @@ use crate::reference::place_of;
 use crate::site::Site;
 use crate::{RemoteError, Result};
 
-/// The URL `location` means at `from`, if it may be gone to.
+/// Resolves `location` against `from`, if the redirect may be followed.
 pub fn follow(from: &Url, location: &str) -> Result<Url> {
     let refused = |reason: &str| RemoteError::Refused {
         place: place_of(from),
@@ -22,7 +22,7 @@ pub fn follow(from: &Url, location: &str) -> Result<Url> {
     Ok(to)
 }
 
-/// Returns whether a redirect may be followed; if not, why.
+/// Checks that a redirect may be followed. The error is the reason why not.
 pub fn check(from: &Url, to: &Url) -> std::result::Result<(), &'static str> {
     let (Some(old), Some(new)) = (Site::of(from), Site::of(to)) else {
         return Err("a redirect to what is neither http nor https");

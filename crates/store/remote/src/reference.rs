@@ -1,6 +1,6 @@
 //! Texts that name remote images: `https://`, `http://`, `s3://`, `oci://`.
 //!
-//! Only the spelling is judged here; no server is asked. What is printed of a reference never holds
+//! Only the spelling is checked here; no server is asked. The printed form of a reference never holds
 //! user, password or query.
 
 use std::fmt;
@@ -60,7 +60,7 @@ impl Reference {
         }
     }
 
-    /// The reference as shown to people: without user, password and query.
+    /// Returns the reference as shown to people: without user, password and query.
     #[must_use]
     pub fn place(&self) -> String {
         match self {
@@ -83,7 +83,7 @@ impl fmt::Debug for Reference {
     }
 }
 
-/// An address as shown to people: without user, password, query and fragment.
+/// Returns an address as shown to people: without user, password, query and fragment.
 #[must_use]
 pub fn place_of(url: &Url) -> String {
     let mut url = url.clone();
@@ -94,7 +94,7 @@ pub fn place_of(url: &Url) -> String {
     url.into()
 }
 
-/// The scheme in lower case and what follows `://`, for the schemes we know.
+/// Returns the scheme in lower case and the text after `://`, for the schemes we know.
 fn scheme(text: &str) -> Option<(&'static str, &str)> {
     let (name, rest) = text.split_once("://")?;
     let known = SCHEMES

@@ -1,8 +1,8 @@
-//! From a reference to a layout: who has the image, how long it is, and what names it.
+//! Resolves a reference to a layout: the servers of the image, its length, and its name in the cache.
 //!
-//! For web servers and object stores every address is asked; those that answer with the length of the
-//! first that answers are mirrors of it. Nothing proves that mirrors hold the same bytes where there is
-//! no table: the user that names mirrors vouches for that.
+//! For web servers and object stores every address is asked. Addresses with the same length as the first
+//! one that answers are its mirrors. Without a table nothing proves that mirrors hold the same bytes: the
+//! user that names them vouches for that.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,25 +23,25 @@ use crate::{
     RemoteOptions, Result, S3Origin,
 };
 
-/// Pause before the second question; doubled each time.
+/// Pause before the second request; doubled each time.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A resolved reference, with what is needed to ask again.
 pub struct Resolved {
     /// The image.
     pub layout: Layout,
-    /// Whose tokens and passwords can be forgotten.
+    /// The registry, whose tokens and passwords can be forgotten.
     pub registry: Option<Arc<Registry>>,
     /// The facts that can be remembered of it.
     pub facts: Option<Facts>,
     /// Set where no server was asked, and the image comes from memory.
     pub memory: Option<FromMemory>,
-    /// Chunk size of what the cache has of it, where that is known.
+    /// Chunk size of the image in the cache, where that is known.
     pub chunk_size: Option<u32>,
 }
 
 impl Resolved {
-    /// Nothing but the image.
+    /// Makes a resolved reference with the image alone.
     pub const fn new(layout: Layout, registry: Option<Arc<Registry>>) -> Self {
         Self {
             layout,
@@ -56,7 +56,7 @@ impl Resolved {
 /// Finds out what `reference` names.
 ///
 /// # Errors
-/// Of the first address, where none answers as it should.
+/// That of the first address, where none answers as it should.
 pub async fn resolve(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
     if let Reference::Oci(name) = reference {
         let registry = registry(name, options)?;
@@ -83,7 +83,7 @@ fn client(options: &RemoteOptions, follow_redirects: bool) -> Result<reqwest::Cl
     })
 }
 
-/// The registries of `name`: its own, and its mirrors.
+/// Returns the client for the registry of `name` and its mirrors.
 ///
 /// # Errors
 /// As [`client::build`].
@@ -98,7 +98,7 @@ pub fn registry(name: &ImageName, options: &RemoteOptions) -> Result<Arc<Registr
     Ok(Registry::new(client(options, false)?, settings))
 }
 
-/// An origin and what names its address in the cache.
+/// An origin, and the name of its address in the cache.
 pub struct Candidate {
     /// The server that may have the file.
     pub origin: Arc<dyn Origin>,
@@ -106,7 +106,7 @@ pub struct Candidate {
     pub address: String,
 }
 
-/// Where a file or object may be had.
+/// Returns the origins that may have a file or object.
 ///
 /// # Errors
 /// Addresses that are none.
@@ -146,7 +146,7 @@ fn candidate(reference: &Reference, options: &RemoteOptions) -> Result<Candidate
     Ok(Candidate { origin, address })
 }
 
-/// The address as part of a name: a query is part of it, but may be secret.
+/// Returns the address as part of a name. A query is included as its digest, since it may be secret.
 pub fn address(reference: &Reference) -> String {
     match reference {
         Reference::Http(url) => match url.query() {
@@ -165,7 +165,7 @@ pub fn address(reference: &Reference) -> String {
     }
 }
 
-/// A file or object, at one or more addresses.
+/// Resolves a file or object, at one or more addresses.
 async fn plain(
     reference: &Reference,
     candidates: Vec<Candidate>,
@@ -228,8 +228,7 @@ async fn plain(
     Ok((layout, addresses))
 }
 
-/// Where the server has no name for the version, nothing says that it will be the same next time:
-/// what is fetched now is for now.
+/// Makes a version that never comes again, for a server that names none: the chunks are of no use later.
 fn unversioned() -> String {
     let now = std::time::SystemTime::now();
     let now = now
@@ -238,7 +237,7 @@ fn unversioned() -> String {
     format!("unknown {} {}", now.as_nanos(), std::process::id())
 }
 
-/// Asks for a description until there is one or patience ends.
+/// Asks for a description, and retries within the limits of `options`.
 async fn described(origin: &dyn Origin, options: &RemoteOptions) -> Result<Description> {
     let start = Instant::now();
     let mut pause = PAUSE;

@@ -1,8 +1,7 @@
 //! The one asynchronous runtime of the process.
 //!
-//! Few threads: they only move bytes between sockets and the scheduler; hashing and writing of
-//! chunks happens on the runtime's blocking threads. It is made when first needed and lives as long
-//! as the process.
+//! It has few threads, which only move bytes between sockets and the scheduler; its blocking threads
+//! hash and write chunks. It is made when first needed and lives as long as the process.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -13,13 +12,13 @@ use crate::{RemoteError, Result};
 
 /// Threads that run tasks.
 const WORKERS: usize = 2;
-/// Threads that may block at the same time: writes of chunks, and those that wait for hash blocks from
-/// a server. Many, since images whose server stalls must not keep the others waiting.
+/// Threads that may block at the same time, to write chunks or to wait for hash blocks from a server.
+/// Many, since an image whose server stalls must not delay the others.
 const BLOCKING: usize = 64;
 
 static RUNTIME: OnceLock<std::result::Result<Runtime, String>> = OnceLock::new();
 
-/// The runtime, made now if there is none yet.
+/// Returns the runtime, made now if there is none yet.
 ///
 /// # Errors
 /// [`RemoteError::Refused`] if the system gives no threads.
@@ -47,7 +46,7 @@ pub fn handle() -> Result<&'static Handle> {
 /// runtime's own tasks.
 ///
 /// # Errors
-/// What the future reports, or that there is no runtime.
+/// Those of the future, and that of [`handle`].
 pub fn wait_for<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     handle()?.block_on(future)
 }

@@ -1,4 +1,4 @@
-//! Servers: who they are, and which of them are spoken to without TLS.
+//! Identity of servers, and which of them may be reached without TLS.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use url::Url;
 use crate::reference::place_of;
 use crate::{RemoteError, Result};
 
-/// Scheme, host and port: whom credentials are for.
+/// Scheme, host and port: the server that credentials are for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Site {
     scheme: String,
@@ -17,7 +17,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// The site of `url`, if it has one: http and https have.
+    /// Returns the site of `url`, if its scheme is http or https.
     pub fn of(url: &Url) -> Option<Self> {
         if !matches!(url.scheme(), "http" | "https") {
             return None;
@@ -29,12 +29,12 @@ impl Site {
         })
     }
 
-    /// Host without port.
+    /// Returns the host without port.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Returns whether TLS protects what is sent.
+    /// Returns whether TLS protects the connection.
     pub fn is_secure(&self) -> bool {
         self.scheme == "https"
     }

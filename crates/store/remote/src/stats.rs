@@ -66,13 +66,13 @@ impl Counters {
         }
     }
 
-    /// Bytes that came and have to come again.
+    /// Counts bytes that have to be fetched again.
     pub(crate) fn discarded(&self, bytes: usize) {
         self.discarded
             .fetch_add(forerun_io::u64_from(bytes), Ordering::Relaxed);
     }
 
-    /// Bytes that were not what they should be.
+    /// Counts bytes with a wrong digest.
     pub(crate) fn wrong(&self, bytes: u64) {
         self.wrong.fetch_add(bytes, Ordering::Relaxed);
         self.discarded.fetch_add(bytes, Ordering::Relaxed);
@@ -91,19 +91,19 @@ impl Counters {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A reader had to wait.
+    /// Counts a read that had to wait, and its time.
     pub(crate) fn waited(&self, time: Duration) {
         self.waits.fetch_add(1, Ordering::Relaxed);
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.waited_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Bytes taken from other images in the cache.
+    /// Counts bytes that needed no fetching: copied from other images in the cache, or zeros.
     pub(crate) fn adopted(&self, bytes: u64) {
         self.adopted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The counters in `status`.
+    /// Copies the counters into `status`.
     pub(crate) fn fill(&self, status: &mut RemoteStatus) {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         status.requests = get(&self.requests);
@@ -127,7 +127,7 @@ impl Counters {
     fn bytes_per_second(&self) -> u64 {
         let elapsed = self.started.elapsed();
         let mut rate = self.rate();
-        // The second that runs now counts for as much of it as has gone by.
+        // The current second counts with the part of it that has passed.
         let _now = rate.current();
         let bytes = rate
             .bytes
@@ -148,14 +148,14 @@ impl Counters {
     }
 }
 
-/// A rate under its lock, with the second it is now.
+/// A rate under its lock, with the current second.
 struct MovingRate<'a> {
     second: u64,
     rate: MutexGuard<'a, Rate>,
 }
 
 impl MovingRate<'_> {
-    /// The slot of this second; those of seconds gone by too long ago are emptied.
+    /// Returns the slot of the current second. Empties the slots of seconds that are too old.
     fn current(&mut self) -> Option<&mut u64> {
         let slots = forerun_io::u64_from(RATE_SECONDS);
         let new = self.second.saturating_sub(self.rate.second).min(slots);
@@ -179,11 +179,11 @@ impl std::ops::Deref for MovingRate<'_> {
     }
 }
 
-/// How an image that is fetched is doing.
+/// The state of an image that is fetched, with its counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemoteStatus {
-    /// Where it comes from, without credentials.
+    /// Its address, without credentials.
     pub place: String,
     /// Length of the image in bytes.
     pub len: u64,
@@ -191,10 +191,10 @@ pub struct RemoteStatus {
     pub local_bytes: u64,
     /// Bytes that servers sent, hash blocks of the table among them.
     pub fetched_bytes: u64,
-    /// Of these, bytes that came in vain, so that they had to come again: wrong ones, and beginnings of
-    /// chunks of requests that were given up. 0 as long as nothing goes wrong.
+    /// Of these, bytes that had to be fetched again: wrong ones, and beginnings of chunks of requests that
+    /// were given up. 0 as long as nothing goes wrong.
     pub refetched_bytes: u64,
-    /// Of these, bytes that were not what they should be.
+    /// Of these, bytes with a wrong digest.
     pub wrong_bytes: u64,
     /// Chunks of the cache that were altered since they were stored, and are fetched again.
     pub altered_chunks: u64,
@@ -204,30 +204,30 @@ pub struct RemoteStatus {
     pub requests: u64,
     /// Requests in flight.
     pub in_flight: u64,
-    /// Chunks waiting to be asked for because a reader needs them.
+    /// Chunks that wait for a request because a reader needs them.
     pub demand_queue: u64,
-    /// Chunks waiting to be asked for ahead of readers.
+    /// Chunks that wait for a request ahead of readers.
     pub readahead_queue: u64,
-    /// Chunks waiting to be asked for in the background.
+    /// Chunks that wait for a request in the background.
     pub background_queue: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// Requests made again after that.
+    /// Retries of failed requests.
     pub retries: u64,
     /// Reads that had to wait.
     pub waits: u64,
-    /// How long they waited, all together.
+    /// The total time of these waits.
     pub waited: Duration,
     /// Bytes per second over the last seconds.
     pub rate: u64,
     /// Whether all of it is here.
     pub complete: bool,
-    /// Whether no network is needed any more.
+    /// Whether the network is no longer needed.
     pub detached: bool,
-    /// Whether what is read was verified against a digest.
+    /// Whether its bytes were verified against a digest.
     pub verified: bool,
-    /// When its server said that this is the image, where that was at an earlier time: it could not be,
-    /// or was not to be, asked when the image was opened.
+    /// When its server resolved the image, if it was opened from memory: the server did not answer, or
+    /// was not to be asked.
     pub answered: Option<SystemTime>,
     /// The last error.
     pub last_error: Option<String>,

@@ -23,7 +23,7 @@ pub struct TableSource {
 }
 
 impl TableSource {
-    /// The table of `layout`.
+    /// Makes the source of the table of `layout`.
     #[must_use]
     pub fn new(layout: &TableLayout, patience: Patience, counters: Arc<Counters>) -> Self {
         let blob = layout.blob.clone();
@@ -42,7 +42,7 @@ impl TableSource {
         }
     }
 
-    /// Lets go of the network.
+    /// Releases the network.
     pub fn close(&self) {
         *self.fetcher.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -77,14 +77,14 @@ impl ReadAt for TableSource {
         let end = offset.saturating_add(u64_from(out.len()));
         let mut got = Vec::with_capacity(out.len());
         let take = |at: u64, bytes: Vec<u8>| {
-            // Handed over in order; a piece that comes again follows one that was kept.
+            // Pieces come in order; a repeated one replaces everything from its offset on.
             got.truncate(saturating_usize(at.saturating_sub(offset)));
             got.extend_from_slice(&bytes);
             std::future::ready(Taken::Kept)
         };
         let fetched = runtime::wait_for(fetcher.fetch(offset..end, take));
         if let Err(error) = fetched {
-            // It was not wrong, it did not come.
+            // The block did not come, so it was not wrong.
             self.read
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! Whole images to and from servers, by reference: what `forerun push` and `forerun pull` do.
+//! Transfers whole images to and from servers, by reference, for `forerun push` and `forerun pull`.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::{Progress, Reference, RemoteError, RemoteOptions, Result, open};
 /// Stores `image` under the name of a registry, as [`push`](push::push) does.
 ///
 /// # Errors
-/// [`RemoteError::Reference`] for what is no name in a registry; else as [`push`](push::push).
+/// [`RemoteError::Reference`] for a text that is no name in a registry; else as [`push`](push::push).
 pub fn push_to(
     image: &dyn ReadAt,
     reference: &Reference,

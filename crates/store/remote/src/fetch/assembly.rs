@@ -1,12 +1,12 @@
-//! Bytes of any length in, whole chunks out.
+//! Assembles whole chunks from pieces of any length.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// The part of a range that is not there yet.
+/// The rest of a range that has not come yet, with the beginning of the current chunk.
 pub struct Assembly {
     chunk_len: u64,
-    /// Where the next byte belongs.
+    /// Offset of the current chunk.
     at: u64,
     end: u64,
     /// The bytes that have come of the chunk that holds `at`.
@@ -32,8 +32,8 @@ impl Assembly {
         self.at..self.end
     }
 
-    /// Takes as much of `bytes` as belongs to the current chunk, and gives what is left of them and,
-    /// if it is whole now, the chunk with its place.
+    /// Adds as much of `bytes` as belongs to the current chunk. Returns the rest of them and, if it is
+    /// whole now, the chunk with its offset.
     pub fn push<'a>(
         &mut self,
         sender: usize,
@@ -56,13 +56,13 @@ impl Assembly {
         (rest, whole)
     }
 
-    /// The chunk that was given last was right: the next begins.
+    /// Accepts the last whole chunk as right; the next one begins.
     pub fn accept(&mut self) {
         self.senders.clear();
     }
 
-    /// The chunk from `start` on was wrong: it is missing again. Gives who is to blame, if that is
-    /// plain.
+    /// Marks the chunk from `start` on as missing again, since it was wrong. Returns the mirror that sent
+    /// it, if one alone did.
     pub fn reject(&mut self, start: u64) -> Option<usize> {
         self.at = start;
         self.buffer = Vec::new();
@@ -74,7 +74,7 @@ impl Assembly {
         first.filter(|_| more.is_none())
     }
 
-    /// Bytes that came and would be lost if nothing more came.
+    /// Counts the bytes of the chunk that is not whole yet.
     pub const fn pending(&self) -> usize {
         self.buffer.len()
     }

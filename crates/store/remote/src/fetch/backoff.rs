@@ -1,4 +1,4 @@
-//! Pauses between attempts: doubled each time, and never quite the same for two.
+//! Pauses between attempts: doubled each time, with jitter.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ impl Backoff {
         Self { count: 0 }
     }
 
-    /// Failures so far.
+    /// Returns the number of failures so far.
     pub const fn count(&self) -> u32 {
         self.count
     }
 
-    /// The pause after one more failure: between half of the doubled time and all of it.
+    /// Counts a failure and returns the pause after it: between half of the doubled time and all of it.
     pub fn next(&mut self) -> Duration {
         let full = FIRST.saturating_mul(1 << self.count.min(16)).min(LONGEST);
         self.count = self.count.saturating_add(1);

@@ -1,6 +1,6 @@
-//! Which mirror is asked next: the first of those that did well of late.
+//! The health of mirrors: the next request goes to the first one without recent failures.
 //!
-//! Kept per position in the list of mirrors, not per blob: an image of a registry is many blobs at
+//! It is kept per position in the list of mirrors, not per blob: an image of a registry is many blobs at
 //! the same few servers.
 
 use std::collections::HashSet;
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::RemoteError;
 
-/// Longest time a mirror that failed comes after the others.
+/// Longest time for which a mirror that failed comes after the others.
 const DEMOTED: Duration = Duration::from_secs(60);
-/// How long one comes last that sent wrong bytes.
+/// How long a mirror that sent wrong bytes comes last.
 const DISTRUSTED: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Default)]
@@ -22,19 +22,19 @@ struct Mirror {
     demoted: Option<Instant>,
     /// Sent wrong bytes: comes last until then.
     distrusted: Option<Instant>,
-    /// Asked to be left alone until then.
+    /// Asked for no requests until then.
     busy: Option<Instant>,
 }
 
-/// How each mirror did.
+/// The health of each mirror.
 #[derive(Default)]
 pub struct Health {
     mirrors: Mutex<Vec<Mirror>>,
 }
 
 impl Health {
-    /// The mirror of `count` to ask now, and how long to wait before. Those in `out` are not asked;
-    /// those in `tried` only when no other is left. Nothing where all are out.
+    /// Picks the mirror of `count` to ask now, and how long to wait before. Mirrors in `out` are not
+    /// asked; mirrors in `tried` only when no other is left. Returns nothing where all are out.
     pub fn pick(
         &self,
         count: usize,
@@ -66,7 +66,7 @@ impl Health {
         Some((index, wait))
     }
 
-    /// A request to mirror `index` succeeded.
+    /// Records that a request to mirror `index` succeeded.
     pub fn succeeded(&self, index: usize) {
         let mut mirrors = self.lock(index.saturating_add(1));
         if let Some(mirror) = mirrors.get_mut(index) {
@@ -76,7 +76,7 @@ impl Health {
         }
     }
 
-    /// A request to mirror `index` failed with `error`.
+    /// Records that a request to mirror `index` failed with `error`.
     pub fn failed(&self, index: usize, error: &RemoteError) {
         let now = Instant::now();
         let mut mirrors = self.lock(index.saturating_add(1));
@@ -96,7 +96,7 @@ impl Health {
         }
     }
 
-    /// Forgets all failures: the user has changed something.
+    /// Forgets all failures, after the user has changed something.
     pub fn forget(&self) {
         self.mirrors
             .lock()

@@ -1,12 +1,14 @@
-//! The bytes of a range, from one or more servers that hold the same image.
+//! Fetches the bytes of a range from one or more servers that hold the same image.
 //!
-//! An answer that ends early is taken up again where it ended, at the same server or the next one.
-//! Chunks are handed over one by one as they become whole; one that the taker calls wrong is fetched
-//! again, elsewhere if there is an elsewhere, and the server that sent it comes last from then on.
-//! What bounds the time: a request that stalls is given up, attempts without a byte are counted, and
-//! a range of which no chunk arrives for the whole timeout has failed, however busily bytes drip.
+//! An answer that ends early is resumed where it ended, at the same server or the next one. Chunks are
+//! handed over one by one as they become whole. A chunk that the taker calls wrong is fetched again,
+//! from another server if there is one, and the server that sent it comes last from then on.
 //!
-//! Nothing here knows which ranges are wanted when; that is the scheduler.
+//! Three limits bound the time: a request that stalls is given up, attempts without progress are
+//! counted, and a range of which no chunk arrives within the timeout has failed, even if bytes trickle
+//! in.
+//!
+//! Nothing here knows which ranges are wanted when; the scheduler does.
 
 mod assembly;
 mod backoff;
@@ -35,18 +37,18 @@ pub enum Taken {
     Kept,
     /// It is not the chunk of that name.
     Wrong(Digest),
-    /// It could not be judged or stored.
+    /// It could not be verified or stored.
     Failed(RemoteError),
 }
 
-/// Bounds on patience.
+/// Time limits and retries.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// Longest time without a chunk.
     pub timeout: Duration,
     /// Longest time without a byte in one request.
     pub stall: Duration,
-    /// Attempts in a row that bring nothing, after the first.
+    /// Attempts in a row without progress, after the first.
     pub retries: u32,
 }
 
@@ -59,7 +61,7 @@ pub struct Fetcher {
     counters: Arc<Counters>,
 }
 
-/// Whom to ask for which part, and how long it may say nothing.
+/// A request: the part, the index of the mirror, and how long it may stall.
 #[derive(Clone, Copy)]
 struct Ask<'a> {
     part: &'a Part,
@@ -67,13 +69,13 @@ struct Ask<'a> {
     stall: Duration,
 }
 
-/// How one request ended that did not fail.
+/// The result of a request that did not fail.
 struct Answered {
     bytes: u64,
 }
 
 impl Fetcher {
-    /// For an image of `parts`, back to back, handed over in chunks of `chunk_len`.
+    /// Makes a fetcher for an image of `parts`, back to back, handed over in chunks of `chunk_len`.
     #[must_use]
     pub fn new(
         parts: Vec<Part>,
@@ -116,7 +118,7 @@ impl Fetcher {
         }
     }
 
-    /// Where the part ends that holds byte `at`: requests do not cross that.
+    /// Returns the end of the part that holds byte `at`: requests do not cross it.
     #[must_use]
     pub fn part_end(&self, at: u64) -> u64 {
         self.part(at).map_or(u64::MAX, |part| {
@@ -124,8 +126,8 @@ impl Fetcher {
         })
     }
 
-    /// The parts that hold bytes of `range`, from the start of the first to the end of the last: what
-    /// servers send that send no ranges.
+    /// Returns the bytes of all parts that hold bytes of `range`: servers that send no ranges send whole
+    /// parts.
     #[must_use]
     pub fn parts_of(&self, range: &Range<u64>) -> Range<u64> {
         let first = self.part(range.start);
@@ -142,8 +144,8 @@ impl Fetcher {
     /// Fetches `range`, which begins at a chunk, and hands over its chunks in order.
     ///
     /// # Errors
-    /// Of the last attempt, when no server is left or patience is at its end. Chunks handed over
-    /// before stay so.
+    /// That of the last attempt, when no server is left or a limit is reached. Chunks that were handed
+    /// over before are kept.
     pub async fn fetch<F, T>(&self, range: Range<u64>, mut take: F) -> Result<()>
     where
         F: FnMut(u64, Vec<u8>) -> T,
@@ -208,7 +210,7 @@ impl Fetcher {
                 return Err(error);
             }
             if matches!(error, RemoteError::Timeout { .. }) {
-                // Too impatient for this link, perhaps.
+                // The limit may be too short for this link.
                 stall = stall.saturating_mul(2);
             }
             if error.is_transient() {
@@ -232,7 +234,7 @@ impl Fetcher {
         Ok(())
     }
 
-    /// One request to one server, for all that is missing of the part it holds.
+    /// Makes one request to one server, for everything that is missing of the part.
     async fn attempt<F, T>(
         &self,
         ask: Ask<'_>,
@@ -277,7 +279,7 @@ impl Fetcher {
         Ok(Answered { bytes })
     }
 
-    /// Gives a chunk that has come whole to the taker; one that is not kept is missing again.
+    /// Hands a whole chunk to the taker. A chunk that is not kept is missing again.
     async fn hand_over<F, T>(
         &self,
         ask: Ask<'_>,
@@ -319,7 +321,7 @@ impl Fetcher {
         }
     }
 
-    /// `work`, unless it takes longer than a stall may or the deadline says.
+    /// Waits for `work`, until the time limit of a stall or the deadline.
     async fn patient<T>(
         &self,
         ask: Ask<'_>,
@@ -340,7 +342,7 @@ impl Fetcher {
         }
     }
 
-    /// No server has byte `at`; does not happen with a sound layout.
+    /// Returns the error for a byte that no server has; does not happen with a sound layout.
     fn lost(&self, at: u64) -> RemoteError {
         RemoteError::Refused {
             place: self
@@ -356,7 +358,7 @@ fn place(part: &Part, index: usize) -> String {
     origin.map_or_else(String::new, |origin| origin.place().to_owned())
 }
 
-/// Nothing came for so long; a begun second counts as one.
+/// Returns the error for a server that sent nothing for `time`, rounded up to seconds.
 fn late(part: &Part, index: usize, time: Duration) -> RemoteError {
     RemoteError::Timeout {
         place: place(part, index),

@@ -1,8 +1,8 @@
 //! Facts that are remembered of a reference, as text, and their checks.
 //!
-//! What comes from the disk is held to the same rules as what comes from a server: lengths add up,
-//! the table has the length it must have, and there are no more parts than an image may have. Nothing
-//! here holds credentials.
+//! Facts from the disk are checked by the same rules as answers of a server: lengths add up, the table
+//! has the right length, and there are no more parts than an image may have. Nothing here holds
+//! credentials.
 
 use forerun_cache::{Digest, Geometry};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::registry::artifact::MAX_PARTS;
 use crate::{Identity, Layout};
 
-/// One address of a plain file, and what its server calls the version.
+/// One address of a plain file, and its server's name for the version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     /// The address without credentials; a query as its digest.
@@ -72,7 +72,7 @@ pub struct Facts {
     pub shape: Shape,
 }
 
-/// Why a text is not such a thing.
+/// Why a text holds no facts.
 #[derive(Debug, thiserror::Error)]
 pub enum BadFacts {
     /// No JSON of this form.
@@ -129,7 +129,7 @@ impl Facts {
         })
     }
 
-    /// As text.
+    /// Returns the facts as text.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         // Strings and numbers: that cannot fail.

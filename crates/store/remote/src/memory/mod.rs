@@ -1,9 +1,9 @@
-//! Opening an image that is in the cache while its server cannot be asked.
+//! Opens an image that is in the cache while its server does not answer.
 //!
-//! Whenever a server says what a reference names, that is kept in the cache. It serves when no answer
-//! can be had: no connection, none in time, a server that is broken. An answer that says no (not
-//! found, access denied) is an answer, and stays one. The version is the one that was named then;
-//! what is missing of it is asked for under that version's name, and never mixed with another.
+//! Whenever a server resolves a reference, the result is kept in the cache. It is used when there is no
+//! answer: no connection, no answer in time, or a server that is broken. A refusal (not found, access
+//! denied) is an answer and remains an error. The image has the version of the remembered answer;
+//! missing chunks are requested of that version, and never mixed with another.
 
 pub mod facts;
 
@@ -22,10 +22,10 @@ use crate::{
     RemoteOptions, Result,
 };
 
-/// An answer this old is renewed although it says the same.
+/// Age at which a remembered answer is written again even if it has not changed.
 const RENEWED: Duration = Duration::from_secs(60);
 
-/// That an image was opened as an earlier answer had it.
+/// The earlier answer that an image was opened from.
 #[derive(Clone, Debug)]
 pub struct FromMemory {
     /// When its server gave that answer.
@@ -36,7 +36,7 @@ pub struct FromMemory {
     pub by_digest: bool,
 }
 
-/// Keeps what `reference` was found to name. Its blob is in the cache already.
+/// Records the image that `reference` names. Its blob is in the cache already.
 pub(crate) fn remember(cache: &Cache, reference: &Reference, facts: &Facts, identity: &Identity) {
     let (key, facts, identity) = (key(reference), facts.encode(), identity.to_string());
     let known = cache.recall(&key).filter(|known| {
@@ -108,7 +108,7 @@ fn from_memory(reference: &Reference, known: &Recalled, reason: Option<RemoteErr
     }
 }
 
-/// With the servers that can be asked for what is missing, later.
+/// Resolves the image from memory, with the servers that can be asked for missing chunks later.
 fn online(
     reference: &Reference,
     facts: &Facts,
@@ -152,7 +152,7 @@ fn online(
     Ok(Resolved::new(layout, None))
 }
 
-/// The image of `facts`, each of its blobs at what `origins` gives.
+/// Builds the layout of the image of `facts`, with the origins that `origins` returns for each blob.
 fn layout(
     reference: &Reference,
     facts: &Facts,
@@ -239,7 +239,7 @@ fn key(reference: &Reference) -> String {
     }
 }
 
-/// A tag beside a digest says nothing, and none means `latest`.
+/// Returns the key of an image in a registry: by digest if it has one, else by tag or `latest`.
 fn key_of(name: &ImageName) -> String {
     format!(
         "oci://{}/{} {}",

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 
 use crate::{Body, Description, Origin, RemoteError, Result};
 
-/// An origin that answers every question with the same error.
+/// An origin that answers every request with the same error.
 #[derive(Debug)]
 pub struct Absent {
     place: String,
@@ -15,7 +15,7 @@ pub struct Absent {
 }
 
 impl Absent {
-    /// In place of the server at `place`.
+    /// Makes an origin in place of the server at `place`.
     #[must_use]
     pub const fn new(place: String, error: RemoteError) -> Self {
         Self { place, error }

@@ -2,16 +2,16 @@
 //!
 //! `~/.aws/credentials` has sections `[NAME]`, `~/.aws/config` sections `[profile NAME]` (and
 //! `[default]`) and `[services NAME]`; lines are `key = value`, an indented line belongs to the key
-//! above it. Only what a reader of objects needs is looked for. Profiles whose keys come from
-//! elsewhere (single sign-on, another role, a program) are named as such: tools that know them export
-//! variables.
+//! above it. Only the settings that reading objects needs are parsed. Profiles whose keys come from
+//! elsewhere (single sign-on, another role, a program) are reported as such: the tools that support them
+//! export variables.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// More than any such file has.
+/// Length limit of a file.
 const LIMIT: u64 = 1 << 20;
 
 /// The settings of a profile.
@@ -23,9 +23,9 @@ pub struct Profile {
     pub token: Option<String>,
     /// Region.
     pub region: Option<String>,
-    /// Endpoint, that of S3 before that of all services.
+    /// Endpoint: that of S3, else that of all services.
     pub endpoint: Option<String>,
-    /// The setting by which its keys come from elsewhere, where it has none of its own.
+    /// The setting that takes the keys from elsewhere, where the profile has none of its own.
     pub elsewhere: Option<&'static str>,
 }
 
@@ -51,7 +51,7 @@ const ELSEWHERE: [&str; 6] = [
 type Sections = HashMap<String, HashMap<String, String>>;
 
 impl Profile {
-    /// The profile `name` of the user's files; nothing where no file has it.
+    /// Reads the profile `name` of the user's files; nothing where no file has it.
     #[must_use]
     pub fn of_user(name: &str) -> Option<Self> {
         let [credentials, config] = paths().map(|path| read(&path?));
@@ -62,7 +62,7 @@ impl Profile {
         )
     }
 
-    /// The profile `name` of these two texts; nothing where neither has it.
+    /// Parses the profile `name` of these two texts; nothing where neither has it.
     #[must_use]
     pub fn parse(name: &str, credentials: &str, config: &str) -> Option<Self> {
         let (credentials, config) = (sections(credentials), sections(config));
@@ -100,12 +100,12 @@ impl Profile {
     }
 }
 
-/// The files that are there or may come to be.
+/// Returns the paths of the files, whether they exist or not.
 pub fn files() -> impl Iterator<Item = PathBuf> {
     paths().into_iter().flatten()
 }
 
-/// The files of credentials and of settings.
+/// Returns the paths of the files of credentials and of settings.
 fn paths() -> [Option<PathBuf>; 2] {
     [
         path("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
@@ -113,7 +113,7 @@ fn paths() -> [Option<PathBuf>; 2] {
     ]
 }
 
-/// Where a file is: where the variable says, else in `~/.aws`.
+/// Returns the path of a file: from the variable, else in `~/.aws`.
 fn path(variable: &str, file: &str) -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     set(variable)
@@ -131,8 +131,8 @@ fn read(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// All sections. What is no such line is passed over; a key that comes again counts where it comes
-/// last. Keys below another one are `above.below`.
+/// Parses all sections. Other lines are skipped; of a repeated key the last one counts. Keys below
+/// another one are `above.below`.
 fn sections(text: &str) -> Sections {
     let mut sections = Sections::new();
     let mut section = None;
@@ -172,7 +172,7 @@ fn sections(text: &str) -> Sections {
     sections
 }
 
-/// A value ends before ` #` and ` ;`.
+/// Cuts a value before ` #` and ` ;`.
 fn without_remark(value: &str) -> &str {
     let end = value
         .match_indices(['#', ';'])

@@ -1,10 +1,10 @@
 //! A file on a web server that answers range requests.
 //!
-//! A HEAD is believed if it says all there is to know. Otherwise one byte is asked for: there are
-//! servers that take ranges and do not say so, and addresses that are signed for GET alone. What a
-//! strong ETag or, failing that, a date of change says is the version; later requests carry it as a
-//! condition, and answers that show another are refused. Addresses behind redirects are not
-//! remembered: they are often signed for minutes only.
+//! The answer to a HEAD is used if it has everything. Otherwise one byte is requested: some servers
+//! support ranges and do not say so, and some addresses are signed for GET alone. The version is a
+//! strong ETag or, without one, the date of change. Later requests carry it as a condition, and answers
+//! with another version are refused. Targets of redirects are not remembered: they are often signed for
+//! minutes only.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ use crate::client::failure;
 use crate::reference::place_of;
 use crate::{Body, Description, Origin, RemoteError, Result};
 
-/// How versions begin that are dates of change rather than ETags.
+/// Prefix of versions that are dates of change rather than ETags.
 const MODIFIED: &str = "modified ";
 
 /// A file on a web server.
@@ -41,8 +41,8 @@ impl std::fmt::Debug for HttpOrigin {
 }
 
 impl HttpOrigin {
-    /// An origin at `url`. User and password in it become basic authentication for that scheme, host
-    /// and port alone.
+    /// Makes an origin at `url`. User and password in it become basic authentication for that scheme,
+    /// host and port alone.
     ///
     /// # Errors
     /// [`RemoteError::Reference`] for credentials that cannot be sent.
@@ -99,7 +99,7 @@ impl HttpOrigin {
         }
     }
 
-    /// Asks for the first byte.
+    /// Requests the first byte.
     async fn probe(&self) -> Result<Description> {
         let answer = self.get(&(0..1)).send().await;
         let answer = answer.map_err(|error| failure(&self.place, &error))?;
@@ -107,7 +107,7 @@ impl HttpOrigin {
         let range = header(headers, CONTENT_RANGE).and_then(ContentRange::parse);
         let len = match status {
             StatusCode::PARTIAL_CONTENT => range.and_then(|range| range.total),
-            // No first byte to be had: an empty file.
+            // There is no first byte: the file is empty.
             StatusCode::RANGE_NOT_SATISFIABLE => {
                 range.and_then(|range| range.total).filter(|len| *len == 0)
             }
@@ -123,7 +123,7 @@ impl HttpOrigin {
             reason: "the server does not say how long the file is".to_owned(),
         })?;
         let version = version(headers);
-        // One byte; read to the end so that the connection can be used again.
+        // The body is read to its end so that the connection can be used again.
         let _one_byte = answer.bytes().await;
         Ok(Description {
             len,
@@ -171,7 +171,7 @@ impl Origin for HttpOrigin {
     }
 }
 
-/// The strong ETag, else the date of change. A weak ETag says nothing about bytes.
+/// Returns the strong ETag, else the date of change. A weak ETag says nothing about bytes.
 fn version(headers: &HeaderMap) -> Option<String> {
     let etag = header(headers, ETAG).filter(|tag| tag.starts_with('"'));
     etag.map(str::to_owned).or_else(|| {
@@ -180,7 +180,8 @@ fn version(headers: &HeaderMap) -> Option<String> {
     })
 }
 
-/// Basic authentication from what the address holds; an inner nothing where it holds nothing.
+/// Returns basic authentication with user and password of the address; an inner nothing where it has
+/// none.
 fn basic(url: &Url) -> Option<Option<HeaderValue>> {
     if url.username().is_empty() && url.password().is_none() {
         return Some(None);
@@ -194,7 +195,7 @@ fn basic(url: &Url) -> Option<Option<HeaderValue>> {
     Some(Some(value))
 }
 
-/// Percent-encoded text as bytes; nothing where an escape is broken.
+/// Decodes percent-encoded text; nothing where an escape is broken.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

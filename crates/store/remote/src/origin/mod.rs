@@ -38,10 +38,10 @@ pub struct Description {
     pub digest: Option<Digest>,
 }
 
-/// One blob at one server. Implementations ask once: trying again, other mirrors and timeouts of a
-/// stream that stalls are the caller's.
+/// One blob at one server. Implementations ask once: the caller retries, asks other mirrors and gives up
+/// streams that stall.
 pub trait Origin: Send + Sync + fmt::Debug {
-    /// The address for messages, without credentials.
+    /// Returns the address for messages, without credentials.
     fn place(&self) -> &str;
 
     /// Asks for length and version. Servers that cannot send parts are refused here, before anything
@@ -53,6 +53,6 @@ pub trait Origin: Send + Sync + fmt::Debug {
     /// the connection ends; it is never longer.
     fn fetch(&self, range: Range<u64>, description: &Description) -> BoxFuture<'_, Result<Body>>;
 
-    /// Reads credentials again from where they came, on the user's signal.
+    /// Reads credentials again, on the user's signal.
     fn reload(&self) {}
 }

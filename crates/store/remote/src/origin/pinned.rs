@@ -1,4 +1,4 @@
-//! A mirror that calls the version of the blob by a name of its own.
+//! A mirror with its own name for the version of the blob.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,14 +8,15 @@ use futures_util::future::BoxFuture;
 
 use crate::{Body, Description, Origin, Result};
 
-/// An origin that is asked for the version it named itself, whatever the others call it.
+/// An origin that is asked for the version that it named itself, which other mirrors may name
+/// differently.
 pub struct Pinned {
     origin: Arc<dyn Origin>,
     description: Description,
 }
 
 impl Pinned {
-    /// `origin`, which said `description`.
+    /// Pins `origin` to its own `description`.
     #[must_use]
     pub const fn new(origin: Arc<dyn Origin>, description: Description) -> Self {
         Self {

@@ -1,10 +1,10 @@
 //! An object in an S3-compatible store.
 //!
-//! Signing and most sources of credentials are the object store library's: the usual `AWS_*`
-//! variables, web identity tokens, container and instance roles. Profiles are ours
-//! (`aws_profile.rs`). Endpoints of one's own (`AWS_ENDPOINT_URL`) are addressed by path. Requests
-//! go through our own client, for its TLS roots, and are not tried again here. No redirect is
-//! followed: a request carries the session token in a header that clients do not take out.
+//! The object store library signs requests and reads most sources of credentials: the usual `AWS_*`
+//! variables, web identity tokens, container and instance roles. `aws_profile.rs` reads profiles.
+//! Custom endpoints (`AWS_ENDPOINT_URL`) are addressed by path. Requests go through our own client, for
+//! its TLS roots, and are not retried here. No redirect is followed: a request carries the session token
+//! in a header that clients do not remove.
 
 use std::error::Error as _;
 use std::fmt;
@@ -43,8 +43,8 @@ impl fmt::Debug for S3Origin {
     }
 }
 
-/// Hands our client to the library, and says what it would not: that a server is busy, and for how
-/// long.
+/// Our client, for the library. It reports what the library would not: that a server is busy, and for
+/// how long.
 #[derive(Clone, Debug)]
 struct OurClient {
     client: Client,
@@ -100,11 +100,11 @@ fn redirected(answer: &HttpResponse) -> String {
 }
 
 impl S3Origin {
-    /// The object `key` of `bucket`, at the endpoint and with the credentials of the
+    /// Makes an origin for the object `key` of `bucket`, with the endpoint and the credentials of the
     /// environment or the profile.
     ///
     /// # Errors
-    /// [`RemoteError::Reference`] if the environment is not enough or the name is none.
+    /// [`RemoteError::Reference`] if settings are missing in the environment or the name is invalid.
     pub fn new(client: Client, bucket: &str, key: &str) -> Result<Self> {
         let place = format!("s3://{bucket}/{key}");
         let bad = |reason: String| RemoteError::Reference {
@@ -190,7 +190,7 @@ impl Origin for S3Origin {
     }
 }
 
-/// The store as environment and profile have it now.
+/// Connects to the store with the present settings of environment and profile.
 fn connect(client: &Client, bucket: &str, place: &str) -> std::result::Result<AmazonS3, String> {
     let once = RetryConfig {
         max_retries: 0,
@@ -199,7 +199,7 @@ fn connect(client: &Client, bucket: &str, place: &str) -> std::result::Result<Am
     S3Settings::builder()?
         .with_bucket_name(bucket)
         .with_retry(once)
-        // The endpoint is the user's own word; where it says http, http is meant.
+        // The user sets the endpoint; where it says http, http is meant.
         .with_allow_http(true)
         .with_http_connector(OurClient {
             client: client.clone(),

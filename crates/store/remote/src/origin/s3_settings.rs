@@ -1,25 +1,25 @@
-//! How the user's object store is reached: variables, then the profile.
+//! Settings of the user's object store: from variables, then from the profile.
 //!
-//! What is read is read anew each time: when an image is opened, and when SIGHUP asks for it.
+//! They are read anew each time an image is opened, and on SIGHUP.
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 
 use super::aws_profile::Profile;
 
-/// Variables by which keys come without any profile.
+/// Variables that provide keys without a profile.
 const WITHOUT_PROFILE: [&str; 3] = [
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
-/// Variables that name the endpoint, the one that counts first.
+/// Variables that name the endpoint, in order of precedence.
 const ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
 
 /// The settings of the user's environment and profile.
 pub struct S3Settings;
 
 impl S3Settings {
-    /// The endpoint; nothing where it is Amazon's.
+    /// Returns the endpoint; nothing where it is Amazon's.
     #[must_use]
     pub fn endpoint_of_user() -> Option<String> {
         ENDPOINTS
@@ -28,7 +28,7 @@ impl S3Settings {
             .or_else(|| profile().ok()??.endpoint)
     }
 
-    /// A builder that knows region, endpoint and credentials.
+    /// Returns a builder with region, endpoint and credentials.
     ///
     /// # Errors
     /// Why the profile cannot be used.
@@ -71,7 +71,7 @@ impl S3Settings {
     }
 }
 
-/// The user's profile. One that was asked for by name must be there.
+/// Reads the user's profile. A profile that the user has named must exist.
 fn profile() -> Result<Option<Profile>, String> {
     let asked = set("AWS_PROFILE").or_else(|| set("AWS_DEFAULT_PROFILE"));
     match (

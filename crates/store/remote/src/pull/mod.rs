@@ -1,9 +1,9 @@
-//! Fetching all of an image into a file.
+//! Fetches a whole image into a file.
 //!
-//! Many pieces at once, each chunk verified before it is written: against the table where the image
-//! has one, else all of it against its digest at the end. The file appears under its name when it is
-//! complete and durable, never before. What an interrupted pull has left in `OUTPUT.part` is not
-//! fetched again (`partial.rs`). Chunks of zeros are left as holes.
+//! Many pieces are in flight at once. Each chunk is verified against the table before it is written;
+//! without a table, the whole is compared with its digest at the end. The file appears under its name
+//! when it is complete and durable, never before. Chunks that an interrupted pull has left in
+//! `OUTPUT.part` are not fetched again (`partial.rs`). Chunks of zeros are left as holes.
 
 mod partial;
 
@@ -32,16 +32,16 @@ const WRITE: u32 = forerun_cache::DEFAULT_CHUNK;
 /// How often a table that does not lead to its root is fetched.
 const TABLE_ATTEMPTS: u32 = 3;
 
-/// How an image is fetched.
+/// Options of a pull.
 #[derive(Clone, Debug)]
 pub struct PullOptions {
     /// Requests in flight.
     pub parallel: usize,
-    /// Longest time without anything that can be kept.
+    /// Longest time without a chunk that can be kept.
     pub timeout: Duration,
     /// Longest time without a byte before a request is made again.
     pub stall: Duration,
-    /// How often in a row a request is made again without getting anything.
+    /// How often in a row a request is retried without progress.
     pub retries: u32,
     /// Whether a file of that name is replaced.
     pub overwrite: bool,
@@ -68,12 +68,13 @@ pub struct Pulled {
     pub verified: bool,
 }
 
-/// Fetches the image of `layout` into the file `output`, and says how far it is after every piece.
+/// Fetches the image of `layout` into the file `output`, and reports progress after every piece.
 /// Blocks; not to be called from a task of the runtime.
 ///
 /// # Errors
-/// Of the requests, once no server and no patience is left; [`RemoteError::WrongDigest`] for another
-/// image than was named; [`RemoteError::Refused`] with the file's name for one that cannot be written.
+/// Those of the requests, once all servers and retries are used up; [`RemoteError::WrongDigest`] for
+/// another image than was named; [`RemoteError::Refused`] with the file's name for one that cannot be
+/// written.
 pub fn pull(
     layout: &Layout,
     output: &Path,
@@ -119,7 +120,7 @@ pub fn pull(
     })
 }
 
-/// Fetches what is missing into `sink`; gives whether all of it was verified.
+/// Fetches the missing chunks into `sink`. Returns whether all of the image was verified.
 fn fill(
     layout: &Layout,
     fetcher: Fetcher,
@@ -165,7 +166,7 @@ fn fill(
     }
 }
 
-/// The table of the image, of which nothing is fetched yet.
+/// Makes the table of the image; nothing of it is fetched yet.
 fn table(
     layout: &Layout,
     patience: Patience,
@@ -186,14 +187,14 @@ fn table(
         .map_err(|error| refused(error.to_string()))
 }
 
-/// The chunks that are fetched by one request each.
+/// Cuts the missing runs into pieces of one request each.
 fn pieces(missing: &[Range<u64>], geometry: Geometry) -> Vec<Range<u64>> {
     let step = (PIECE / u64::from(geometry.chunk_size())).max(1);
     let mut pieces = Vec::new();
     for run in missing {
         let mut at = run.start;
         while at < run.end {
-            // Pieces end at the same places each time, as parts do.
+            // Pieces end at multiples of the step, so that they are the same in each pull.
             let end = (at / step).saturating_add(1).saturating_mul(step);
             let end = end.min(run.end);
             pieces.push(at..end);
@@ -241,7 +242,7 @@ struct Moved {
     transferred: u64,
 }
 
-/// Fetches what of a piece is neither zeros nor somewhere else in the image.
+/// Fetches the chunks of a piece that are neither zeros nor elsewhere in the image.
 async fn fetch(fetcher: Arc<Fetcher>, sink: Arc<Sink>, piece: Range<u64>) -> Result<Moved> {
     let of_task = (Arc::clone(&sink), piece.clone());
     let adopting = tokio::task::spawn_blocking(move || {
@@ -265,7 +266,7 @@ async fn fetch(fetcher: Arc<Fetcher>, sink: Arc<Sink>, piece: Range<u64>) -> Res
         match fetcher.fetch(bytes.clone(), take).await {
             Err(error @ RemoteError::NoRanges { .. }) => {
                 let parts = fetcher.parts_of(&bytes);
-                // What is here already is passed over when it comes again.
+                // The sink skips chunks that are here already.
                 if len(parts.clone()) > PIECE.saturating_mul(2) {
                     return Err(error);
                 }
@@ -280,11 +281,11 @@ async fn fetch(fetcher: Arc<Fetcher>, sink: Arc<Sink>, piece: Range<u64>) -> Res
     })
 }
 
-/// Where chunks go.
+/// The destination of chunks.
 struct Sink {
     /// The name of the file that it becomes.
     place: String,
-    /// Where the image comes from.
+    /// The address of the image.
     source: String,
     blob: Arc<CachedBlob>,
 }
@@ -329,7 +330,7 @@ impl Sink {
     }
 }
 
-/// Stores chunks; a table that is wrong is read again, from elsewhere if there is an elsewhere.
+/// Stores chunks. A wrong table is read again, from another mirror if there is one.
 fn keep(blob: &CachedBlob, first: u64, bytes: &[u8]) -> std::result::Result<(), CacheError> {
     for _ in 1..TABLE_ATTEMPTS {
         match blob.store(first, bytes) {

@@ -1,10 +1,9 @@
 //! The partial image of an interrupted pull, from which the next one continues.
 //!
-//! `OUTPUT.part` is a directory that holds a cache of its own, of this one image: its file of bytes
-//! becomes `OUTPUT` by a rename when it is complete, so nothing is copied. What a cache does against
-//! crashes and torn writes holds for it: chunks count that were recorded and whose bytes, read again,
-//! are those of the table or of the record. What is there of another version is removed. One process
-//! at a time fills it.
+//! `OUTPUT.part` is a directory with a cache of this one image. Its data file becomes `OUTPUT` by a
+//! rename when it is complete, so nothing is copied. The cache protects it against crashes and torn
+//! writes: a chunk counts as present if it was recorded and its bytes, read again, match the table or
+//! the record. Data of another version is removed. One process at a time fills it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -18,7 +17,7 @@ use tempfile::TempPath;
 use crate::scheduler::cache_error;
 use crate::{Layout, RemoteError, Result};
 
-/// How often another process may take the directory away between two steps of ours.
+/// How often another process may remove the directory between two steps of ours.
 const ATTEMPTS: u32 = 10;
 
 /// The image as far as it has come.
@@ -65,7 +64,7 @@ impl Partial {
             chunk_size,
             table: table.map(Arc::new),
             label: layout.place.clone(),
-            // What an interrupted pull has fetched is kept beside the output.
+            // Chunks of an interrupted pull are kept beside the output.
             temporary: false,
         });
         Ok(Self {
@@ -101,7 +100,7 @@ impl Partial {
             false => data.persist_noclobber(&self.output),
         };
         if let Err(failed) = renamed {
-            // It would be removed with the error otherwise.
+            // Otherwise dropping the error would remove the file.
             let _kept = failed.path.keep();
             return Err(failed.error);
         }
@@ -112,7 +111,7 @@ impl Partial {
         File::open(parent)?.sync_all()
     }
 
-    /// Leaves what has come for the next time, unless that is nothing.
+    /// Keeps the fetched chunks for the next pull. Removes the directory if there are none.
     pub(super) fn leave(self) {
         if self.blob.local_bytes() == 0 {
             return self.remove();
@@ -130,8 +129,8 @@ impl Partial {
     }
 }
 
-/// Makes the directory if need be, with a cache in it, and locks it. What is wrong with the cache is
-/// told apart.
+/// Makes the directory if need be, with a cache in it, and locks it. The inner error is one of the
+/// cache.
 fn locked(dir: &Path) -> io::Result<std::result::Result<(Cache, File), CacheError>> {
     for _ in 0..ATTEMPTS {
         match DirBuilder::new().mode(0o700).create(dir) {
@@ -141,7 +140,7 @@ fn locked(dir: &Path) -> io::Result<std::result::Result<(Cache, File), CacheErro
         if !fs::symlink_metadata(dir)?.is_dir() {
             return Err(io::Error::other("there is something else of this name"));
         }
-        // What is there is hashed again: it may be years old.
+        // Old chunks are hashed again: they may be years old.
         let mut options = CacheOptions::default();
         options.recheck = true;
         // Refuses a directory of another user, before anything in it is opened.
@@ -173,7 +172,7 @@ fn locked(dir: &Path) -> io::Result<std::result::Result<(Cache, File), CacheErro
     Err(io::Error::other("other processes keep removing it"))
 }
 
-/// The mode that a new file gets from the user's mask.
+/// Returns the mode that a new file gets from the user's umask.
 fn usual_mode(dir: &Path) -> io::Result<Permissions> {
     let probe = tempfile::Builder::new()
         .permissions(Permissions::from_mode(0o666))

@@ -1,4 +1,4 @@
-//! The configuration and the manifest as bytes: the same for the same image, always.
+//! The configuration and the manifest as bytes, always the same for the same image.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ struct Manifest<'a> {
     annotations: &'a BTreeMap<String, String>,
 }
 
-/// Names `bytes`, whose digest is known.
+/// Makes the descriptor of `bytes`, whose digest is known.
 pub(super) fn descriptor(media_type: &'static str, digest: Digest, bytes: &[u8]) -> Descriptor {
     Descriptor {
         media_type,
@@ -39,12 +39,12 @@ pub(super) fn descriptor(media_type: &'static str, digest: Digest, bytes: &[u8])
     }
 }
 
-/// The configuration as stored.
+/// Encodes the configuration.
 pub(super) fn config(config: &ImageConfig) -> Vec<u8> {
     json(config)
 }
 
-/// The manifest as stored.
+/// Encodes the manifest.
 pub(super) fn manifest(
     config: &Descriptor,
     layers: &[Descriptor],
@@ -61,6 +61,6 @@ pub(super) fn manifest(
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {
-    // Fails only for keys that are no text and writers that fail; here are neither.
+    // Fails only for keys that are not text and for writers that fail; there are none here.
     serde_json::to_vec(value).unwrap_or_default()
 }

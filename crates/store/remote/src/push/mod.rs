@@ -1,10 +1,10 @@
-//! Storing an image in a registry: its chunk table, its parts, and the manifest that names them.
+//! Stores an image in a registry: its chunk table, its parts, and the manifest that names them.
 //!
-//! The image is read once. Each part is hashed as it comes, and sent by a task of its own if the
-//! registry lacks it, while the next ones are read; how many are in flight bounds the memory. Parts
-//! are slices of the image at multiples of one length, so that what did not change from one version
-//! to the next has the same digest, and is not sent again. The manifest comes last: until it is
-//! there, no client sees any of it. The same image and options make the same manifest.
+//! The image is read once. Each part is hashed as it is read. A task of its own sends it if the registry
+//! lacks it, while the next ones are read; the number in flight bounds the memory. Parts are slices of
+//! the image at multiples of one length, so a part that did not change between versions has the same
+//! digest and is not sent again. The manifest comes last: until it is there, no client sees any of it.
+//! The same image and options make the same manifest.
 
 mod document;
 
@@ -29,10 +29,10 @@ const MAX_PART: u64 = 1 << 30;
 /// Most bytes of parts in flight, where memory is not scarce.
 const IN_FLIGHT: u64 = 128 << 20;
 
-/// How an image is stored.
+/// Options of a push.
 #[derive(Clone, Debug)]
 pub struct PushOptions {
-    /// Length of a part. Doubled until there are at most 4,096, made up to whole chunks.
+    /// Length of a part. Doubled until there are at most 4,096, and rounded up to whole chunks.
     pub part_len: u64,
     /// Bytes that are verified together; a power of two.
     pub chunk_size: u32,
@@ -71,15 +71,15 @@ pub struct Pushed {
     pub parts: u64,
     /// Parts that were sent; the registry had the others.
     pub uploaded: u64,
-    /// Bytes of those, and of the table where it was sent.
+    /// Bytes of these parts, and of the table where it was sent.
     pub uploaded_bytes: u64,
 }
 
-/// Stores `image` as `name`, and says how far it is after every part. Blocks; not to be called from
-/// a task of the runtime.
+/// Stores `image` as `name`, and reports progress after every part. Blocks; not to be called from a
+/// task of the runtime.
 ///
 /// # Errors
-/// [`RemoteError::Refused`] for an image that cannot be read or stored; what the registry answers.
+/// [`RemoteError::Refused`] for an image that cannot be read or stored; those of the registry.
 pub fn push(
     registry: &Arc<Registry>,
     image: &dyn ReadAt,
@@ -132,7 +132,7 @@ pub fn push(
     })
 }
 
-/// How an image is cut.
+/// How an image is cut into parts.
 struct Plan {
     len: u64,
     part_len: u64,
@@ -184,7 +184,7 @@ fn in_flight(part_len: u64, limit: &MemoryLimit) -> Option<u64> {
     (bound > 0).then_some(bound)
 }
 
-/// The length of parts: whole chunks, and no more parts than there may be.
+/// Returns the length of parts: whole chunks, and at most the allowed number of parts.
 fn part_len(len: u64, options: &PushOptions) -> Option<u64> {
     let mut part_len = options
         .part_len
@@ -196,7 +196,7 @@ fn part_len(len: u64, options: &PushOptions) -> Option<u64> {
     (part_len <= MAX_PART).then_some(part_len)
 }
 
-/// Parts on their way.
+/// Parts in flight.
 struct Sending<'a> {
     name: &'a ImageName,
     repository: Repository,
@@ -259,7 +259,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Waits for a part; gives whether there was one. The first error ends the others.
+    /// Waits for a part. Returns whether there was one. The first error ends the others.
     fn wait_for_one(&mut self) -> Result<bool> {
         let tasks = &mut self.tasks;
         let next = runtime::wait_for(async { Ok(tasks.join_next().await) })?;

@@ -1,7 +1,7 @@
-//! Our own form of an image in a registry: its configuration, and the rules its layers keep.
+//! Our own form of an image in a registry: its configuration, and the rules for its layers.
 //!
-//! docs/on-demand.md describes the bytes. Everything that is said twice (lengths, counts) must
-//! agree; only then does an image have one reading.
+//! docs/on-demand.md describes the bytes. Redundant values (lengths, counts) must agree, so that an
+//! image has only one reading.
 
 use forerun_cache::{BadGeometry, Digest, Geometry};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use super::media;
 
 /// Most parts of an image.
 pub(crate) const MAX_PARTS: u64 = 4096;
-/// Longest image: what fits in a signed offset.
+/// Longest image: its length fits in a signed offset.
 const MAX_LEN: u64 = i64::MAX.unsigned_abs();
 
 /// The configuration of an image in our form.

@@ -1,8 +1,8 @@
 //! The `Authorization` header: obtained when a registry asks for it, kept until it expires.
 //!
-//! One entry per registry, repository and kind of access. While one request obtains a token, others
-//! of the same entry wait for it instead of asking for their own. Only the registry itself is
-//! answered; [`realm`](super::realm) decides which other servers may see its credentials.
+//! There is one entry per registry, repository and kind of access. While one request obtains a token,
+//! others of the same entry wait for it instead of asking for their own. Only challenges of the registry
+//! itself are answered; [`realm`](super::realm) decides which other servers may see its credentials.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,12 +47,12 @@ struct Slot {
     granted: Option<Granted>,
 }
 
-/// A header and how long it is good for.
+/// A header and its time of expiry.
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     /// Marked as sensitive.
     pub(super) header: HeaderValue,
-    /// From when on it is renewed rather than sent. Without: never by itself.
+    /// From then on it is renewed instead of sent. Without a time it is renewed only on refusal.
     pub(super) until: Option<Instant>,
 }
 
@@ -162,7 +162,7 @@ impl Auth {
         Ok(header)
     }
 
-    /// Credentials of the user, read now: they may have been renewed since the last time.
+    /// Reads the credentials of the user, which may have been renewed since the last time.
     async fn credentials(&self, endpoint: &Endpoint) -> Option<Credentials> {
         let files = self.options.auth_files.clone();
         let (registry, repository) = (endpoint.credentials_of.clone(), endpoint.repository.clone());
@@ -192,12 +192,12 @@ fn denied(endpoint: &Endpoint) -> RemoteError {
     }
 }
 
-/// `Bearer TOKEN`, if a token can be sent at all.
+/// Returns `Bearer TOKEN`, if the token can stand in a header.
 pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
     sensitive(&format!("Bearer {token}"))
 }
 
-/// `Basic`, user and password in base64.
+/// Returns `Basic` with user and password in base64.
 pub(super) fn basic(user: &str, password: &str) -> Option<HeaderValue> {
     sensitive(&format!(
         "Basic {}",

@@ -1,8 +1,8 @@
 //! A blob of a registry as an [`Origin`].
 //!
-//! Many registries answer with a redirect to a store that is asked without credentials, with a
-//! signature in the address that is good for minutes. Where it led is kept and asked directly as
-//! long as that works: half the round trips of every read.
+//! Many registries answer with a redirect to a store, whose address has a signature that is valid for
+//! minutes; it is asked without credentials. The target is kept and asked directly as long as that works,
+//! which halves the round trips of every read.
 
 use std::fmt;
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub(super) struct RegistryBlob {
     digest: Digest,
     url: Url,
     place: String,
-    /// Where the last redirect led.
+    /// Target of the last redirect.
     target: Mutex<Option<Url>>,
 }
 
@@ -70,7 +70,7 @@ impl RegistryBlob {
             if let Ok(body) = head.and_then(|answer| judged(answer, &place, &range, total)) {
                 return Ok(body);
             }
-            // The address may have run out: the registry knows another.
+            // The address may have expired: the registry returns another.
             self.keep_target(None);
         }
         let mut call = Call::get(&self.endpoint, self.url.clone(), &self.registry);
@@ -118,7 +118,7 @@ impl RegistryBlob {
     }
 }
 
-/// The header for a part of a blob; nothing for all of it, which every server can send.
+/// Returns the header for a part of a blob; nothing for the whole, which every server can send.
 fn range_header(range: &Range<u64>, total: u64) -> Option<HeaderValue> {
     if *range == (0..total) {
         return None;
@@ -135,7 +135,7 @@ fn with_range(request: RequestBuilder, range: &Range<u64>, total: u64) -> Reques
     }
 }
 
-/// The body of an answer whose head is that of `range` of a blob of `total` bytes.
+/// Checks that the head of an answer fits `range` of a blob of `total` bytes, and returns its body.
 fn judged(
     response: reqwest::Response,
     place: &str,

@@ -1,7 +1,7 @@
-//! A request to a registry: credentials when asked for, redirects followed by hand.
+//! A request to a registry: sends credentials when asked, and follows redirects itself.
 //!
 //! `Authorization` goes to the registry's own scheme, host and port only. Redirects are followed
-//! for reading requests, as far as [`redirect`] lets them be.
+//! for reading requests, as far as [`redirect`] allows.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) struct Call<'a> {
     pub(super) method: Method,
     /// The address.
     pub(super) url: Url,
-    /// Headers but for `Authorization`.
+    /// Headers except `Authorization`.
     pub(super) headers: HeaderMap,
     /// The bytes to send.
     pub(super) body: Option<Bytes>,
@@ -50,7 +50,7 @@ pub(super) struct Answer {
 }
 
 impl<'a> Call<'a> {
-    /// A reading request.
+    /// Makes a reading request.
     pub(super) fn get(endpoint: &'a Endpoint, url: Url, registry: &Registry) -> Self {
         Self {
             endpoint,
@@ -122,7 +122,7 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// Where a redirect leads, if it may be followed.
+/// Returns the target of a redirect, if it may be followed.
 fn target(from: &Url, response: &Response, redirects: usize) -> Result<Url> {
     let refused = |reason: &str| RemoteError::Refused {
         place: place_of(from),

@@ -1,8 +1,7 @@
-//! The `WWW-Authenticate` header: what a server wants to see before it answers.
+//! The `WWW-Authenticate` header: the authentication that a server asks for.
 //!
 //! RFC 9110, section 11: a list of challenges, each a scheme and its parameters, both separated by
-//! commas. Only `Bearer` (with realm, service, scope) and `Basic` mean anything to us; others are
-//! skipped.
+//! commas. Only `Bearer` (with realm, service, scope) and `Basic` are supported; others are skipped.
 
 /// Longest header that is looked at.
 const MAX_HEADER: usize = 8 * 1024;
@@ -12,7 +11,7 @@ const MAX_HEADER: usize = 8 * 1024;
 pub(super) enum Challenge {
     /// User and password with each request.
     Basic,
-    /// A token, to be had at `realm`.
+    /// A token from the server at `realm`.
     Bearer {
         /// URL of the token server, unchecked.
         realm: String,
@@ -23,7 +22,7 @@ pub(super) enum Challenge {
     },
 }
 
-/// The challenge in `header` to answer: a token rather than a password.
+/// Returns the challenge in `header` to answer: a token rather than a password.
 pub(super) fn parse(header: &str) -> Option<Challenge> {
     if header.len() > MAX_HEADER {
         return None;
@@ -79,7 +78,7 @@ fn challenges(header: &str) -> Vec<(String, Parameters)> {
     }
 }
 
-/// A token or a quoted string at the start of `text`, and what comes after it.
+/// Parses a token or a quoted string at the start of `text`, and returns it with the rest.
 fn value_of(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([' ', '\t', ',']).unwrap_or(text.len());

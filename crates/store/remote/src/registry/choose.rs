@@ -1,4 +1,4 @@
-//! Which manifest of an index is meant.
+//! Chooses a manifest of an index.
 
 use super::manifest::{Entry, shown};
 use super::media;
@@ -6,7 +6,7 @@ use super::media;
 /// Entries named in a refusal.
 const MAX_NAMED: usize = 12;
 
-/// The entry to open: the one of our kind, the one for this machine, or the only one; else the
+/// Returns the entry to open: the one of our kind, the one for this machine, or the only one; else the
 /// reason why there is none.
 pub(super) fn choose(entries: &[Entry]) -> Result<&Entry, String> {
     let ours: Vec<&Entry> = entries
@@ -36,7 +36,7 @@ pub(super) fn choose(entries: &[Entry]) -> Result<&Entry, String> {
     }
 }
 
-/// This machine, in the words of Go, which OCI uses.
+/// Returns Go's name for this machine's architecture, as OCI uses it.
 const fn architecture() -> &'static str {
     match std::env::consts::ARCH.as_bytes() {
         b"x86_64" => "amd64",

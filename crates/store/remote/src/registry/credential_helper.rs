@@ -1,4 +1,4 @@
-//! Programs that keep credentials: `docker-credential-NAME get`.
+//! Credential helpers: `docker-credential-NAME get`.
 //!
 //! The program reads a server's address and writes JSON with user and secret. It gets ten seconds
 //! and 64 KiB; what it writes is never shown, as it may hold the secret.
@@ -27,7 +27,7 @@ struct Answer {
     secret: String,
 }
 
-/// Asks the program of `name` for the credentials of `server`. Every failure is no credentials.
+/// Asks the program of `name` for the credentials of `server`. A failure counts as no credentials.
 pub(super) fn ask(name: &str, server: &str) -> Option<Credentials> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if name.is_empty() || !name.bytes().all(plain) {
@@ -58,7 +58,7 @@ fn understand(answer: &[u8]) -> Option<Credentials> {
     })
 }
 
-/// Runs `program get`, writes `input` to it, and gives what it wrote if it ended well in time.
+/// Runs `program get`, writes `input` to it, and returns its output if it succeeds in time.
 fn run(program: &str, input: &str, patience: Duration) -> std::io::Result<Vec<u8>> {
     let mut child = Command::new(program)
         .arg("get")
@@ -95,7 +95,7 @@ fn run(program: &str, input: &str, patience: Duration) -> std::io::Result<Vec<u8
     }
 }
 
-/// How a program that has closed its output ended, if it ends within a second.
+/// Returns the exit status of a program that has closed its output, if it ends within a second.
 fn end_of(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
     for _ in 0..100 {
         if let Some(status) = child.try_wait()? {

@@ -1,9 +1,8 @@
-//! Credentials that users gave to docker or podman: `config.json`, `auth.json`.
+//! Credentials that users have stored with docker or podman: `config.json`, `auth.json`.
 //!
-//! Files are read when a registry asks for credentials, not before. The first file that knows the
-//! registry wins; a file that cannot be read or understood is said and skipped, since the next one
-//! may do. A key may be a host, a URL, or (podman) a host and a path, of which the longest that
-//! covers the repository counts.
+//! Files are read when a registry asks for credentials, not before. The first file with credentials for
+//! the registry wins; a file that cannot be read or parsed is reported and skipped. A key may be a host, a
+//! URL, or (podman) a host and a path, of which the longest that covers the repository counts.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use super::secret::Secret;
 /// Larger files are not those of docker or podman.
 const MAX_FILE: u64 = 4 << 20;
 
-/// How to show a registry who is asking.
+/// Credentials for a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Credentials {
     /// User and password.
@@ -53,7 +52,7 @@ struct Entry {
     registrytoken: String,
 }
 
-/// The credentials for `repository` at `registry`, from the first of `files` that has some.
+/// Finds the credentials for `repository` at `registry`, in the first of `files` that has some.
 pub(super) fn find(files: &[PathBuf], registry: &str, repository: &str) -> Option<Credentials> {
     files.iter().find_map(|file| {
         let config = read(file)?;
@@ -61,7 +60,7 @@ pub(super) fn find(files: &[PathBuf], registry: &str, repository: &str) -> Optio
     })
 }
 
-/// Where podman and docker keep credentials, the first to be asked first.
+/// Returns the files in which podman and docker keep credentials, in the order of search.
 pub(super) fn usual_files() -> Vec<PathBuf> {
     let path = |name: &str| {
         std::env::var_os(name)
@@ -105,7 +104,7 @@ fn read(file: &Path) -> Option<Config> {
             return None;
         }
     };
-    // The parser's own message may repeat what is in the file.
+    // The parser's own message may repeat contents of the file.
     serde_json::from_slice(&text)
         .map_err(|error| {
             let (line, column) = (error.line(), error.column());
@@ -114,7 +113,7 @@ fn read(file: &Path) -> Option<Config> {
         .ok()
 }
 
-/// Takes `bytes` as a file, for fuzzing; no program is started.
+/// Parses `bytes` as a file, for fuzzing; no program is started.
 pub(super) fn exercise(bytes: &[u8]) {
     if let Ok(config) = serde_json::from_slice::<Config>(bytes) {
         let _any = best(config.auths.as_ref(), "docker.io", "library/a").map(Entry::credentials);
@@ -153,7 +152,7 @@ impl Config {
     }
 }
 
-/// The value whose key covers most of `registry/repository`.
+/// Returns the value whose key covers most of `registry/repository`.
 fn best<'a, T>(
     map: Option<&'a HashMap<String, T>>,
     registry: &str,
@@ -170,7 +169,7 @@ fn best<'a, T>(
         .map(|(_, value)| value)
 }
 
-/// A key without scheme; of a URL only the host, as docker writes `https://host/v1/`.
+/// Returns a key without scheme; of a URL only the host, as docker writes `https://host/v1/`.
 fn normal(key: &str) -> String {
     let url = key
         .strip_prefix("https://")
@@ -210,7 +209,7 @@ impl Entry {
     }
 }
 
-/// `user:password` in base64, padded or not.
+/// Decodes `user:password` in base64, padded or not.
 fn decode(auth: &str) -> Option<Credentials> {
     let lenient =
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);

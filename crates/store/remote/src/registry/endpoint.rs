@@ -1,6 +1,6 @@
-//! Where a registry is: scheme, host, port and the path its API lies under.
+//! Endpoint of a registry: scheme, host, port and the path of its API.
 //!
-//! Plain http is spoken on loopback and where the user said so, nowhere else.
+//! Plain http is used on loopback and for hosts that the user has allowed, nowhere else.
 
 use forerun_cache::Digest;
 use url::Url;
@@ -13,7 +13,7 @@ use crate::{RemoteError, Result, hide};
 /// A repository at one registry or mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint {
-    /// Whom credentials are for.
+    /// The server that credentials are for.
     pub(super) site: Site,
     /// The name under which credentials are stored: host, and port where the name has one.
     pub(super) credentials_of: String,
@@ -24,7 +24,7 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoints of `name`: its mirrors, then the registry itself.
+    /// Returns the endpoints of `name`: its mirrors, then the registry itself.
     pub(super) fn all(name: &ImageName, options: &RegistryOptions) -> Result<Vec<Self>> {
         let mut endpoints = Vec::new();
         for mirror in &options.mirrors {
@@ -36,7 +36,7 @@ impl Endpoint {
         Ok(endpoints)
     }
 
-    /// The registry itself.
+    /// Returns the endpoint of the registry itself.
     pub(super) fn of_registry(name: &ImageName, options: &RegistryOptions) -> Result<Self> {
         let host = match &*name.registry {
             "docker.io" => "registry-1.docker.io",
@@ -99,17 +99,17 @@ impl Endpoint {
         })
     }
 
-    /// Address of a manifest by tag or digest.
+    /// Returns the address of a manifest by tag or digest.
     pub(super) fn manifest(&self, reference: &str) -> Result<Url> {
         self.join(&format!("manifests/{reference}"))
     }
 
-    /// Address of a blob.
+    /// Returns the address of a blob.
     pub(super) fn blob(&self, digest: &Digest) -> Result<Url> {
         self.join(&format!("blobs/{digest}"))
     }
 
-    /// Where uploads begin.
+    /// Returns the address at which uploads begin.
     pub(super) fn uploads(&self) -> Result<Url> {
         self.join("blobs/uploads/")
     }

@@ -1,7 +1,7 @@
 //! Entry points for fuzz targets, and documents to start from. Not for users.
 //!
-//! Plain functions over what servers and users hand us, so that the same code runs under a fuzzer
-//! and, over mutated seeds, in ordinary tests. They panic only where a promise was broken.
+//! Plain functions over bytes from servers and users, so that the same code runs under a fuzzer and, over
+//! mutated seeds, in ordinary tests. They panic only where a promise was broken.
 
 use forerun_cache::Digest;
 use forerun_io::u64_from;
@@ -13,7 +13,7 @@ use crate::memory::facts::{self, Facts, Shape};
 
 use super::{ImageName, challenge, choose, docker_config, media};
 
-/// A configuration in our form, of an image that [`manifest`] has the parts of.
+/// Returns a configuration in our form, of the image whose parts [`manifest`] names.
 #[must_use]
 pub fn config() -> Vec<u8> {
     let root = Digest::of(b"root");
@@ -23,7 +23,7 @@ pub fn config() -> Vec<u8> {
     .into_bytes()
 }
 
-/// A manifest in our form.
+/// Returns a manifest in our form.
 #[must_use]
 pub fn manifest() -> Vec<u8> {
     let entry = |media_type: &str, len: u64| {
@@ -55,7 +55,7 @@ pub const TEXTS: [&str; 4] = [
     r#"{"auths":{"https://h/v1/":{"auth":"YTpi"},"docker.io/library":{"identitytoken":"x"}}}"#,
 ];
 
-/// Takes `bytes` as a manifest or index, and as the configuration of an image; gives how many of them
+/// Parses `bytes` as a manifest or index, and as the configuration of an image. Returns how many of these
 /// were sound.
 pub fn documents(bytes: &[u8]) -> usize {
     let mut sound = 0;
@@ -97,7 +97,7 @@ pub fn facts() -> [Vec<u8>; 3] {
     facts::examples()
 }
 
-/// Takes `bytes` as what is remembered of an image; gives whether that was sound.
+/// Parses `bytes` as the remembered facts of an image. Returns whether they were sound.
 #[must_use]
 pub fn remembered(bytes: &[u8]) -> bool {
     match Facts::decode(bytes) {
@@ -117,7 +117,7 @@ pub fn remembered(bytes: &[u8]) -> bool {
     }
 }
 
-/// Takes `bytes` as a name, a challenge, a redirect and a file of credentials.
+/// Parses `bytes` as a name, a challenge, a redirect and a file of credentials.
 pub fn texts(bytes: &[u8]) {
     docker_config::exercise(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else {

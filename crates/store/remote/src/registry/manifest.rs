@@ -1,16 +1,16 @@
 //! Manifests and indexes: bytes to validated values.
 //!
-//! Only what is used is kept. A document that could be read as both kinds, or whose type is another
-//! than the server said, is refused: two readers must not see two images in it.
+//! Only the fields that are used are kept. A document that could be read as both kinds, or whose type is
+//! another than the server said, is refused: two readers must not see two images in it.
 
 use forerun_cache::Digest;
 use serde::Deserialize;
 
 use super::media;
 
-/// Longest manifest that is read, as registries have it.
+/// Longest manifest that is read, the usual limit of registries.
 pub(super) const MAX_MANIFEST: usize = 4 << 20;
-/// Most layers, and most entries of an index, that are taken.
+/// Most layers, and most entries of an index, that are accepted.
 const MAX_ENTRIES: usize = 8192;
 
 /// The defects of a manifest or configuration.
@@ -112,7 +112,7 @@ struct RawPlatform {
     architecture: Option<String>,
 }
 
-/// Reads a document which the server says is of type `told`.
+/// Parses a document that is of type `told`, according to the server.
 pub(super) fn parse(bytes: &[u8], told: Option<&str>) -> Result<Document, BadDocument> {
     let raw: RawDocument =
         serde_json::from_slice(bytes).map_err(|error| BadDocument::json(&error))?;
@@ -140,7 +140,7 @@ pub(super) fn parse(bytes: &[u8], told: Option<&str>) -> Result<Document, BadDoc
             bounded(layers.len())?;
             let layers = layers.into_iter().map(descriptor);
             Ok(Document::Manifest(Manifest {
-                // Before artifactType there was, the type of the configuration said it.
+                // Older documents have no artifactType; the type of the configuration stands for it.
                 artifact_type: raw
                     .artifact_type
                     .or_else(|| Some(config.media_type.clone())),
@@ -195,7 +195,7 @@ fn entry(mut raw: RawDescriptor) -> Result<Entry, BadDocument> {
     })
 }
 
-/// Text of a document, made safe to print.
+/// Makes text of a document safe to print.
 pub(super) fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(120).collect()
 }

@@ -1,4 +1,4 @@
-//! Media types: ours, those of manifests, and what the others mean for us.
+//! Media types: ours, those of manifests, and the kinds of layers.
 
 /// Artifact type of an image pushed by us.
 pub const ARTIFACT: &str = "application/vnd.forerun.image.v1";

@@ -1,9 +1,8 @@
 //! Registries of the OCI distribution specification: reading manifests and blobs, pushing them.
 //!
-//! A client of our own over the crate's one HTTP client. The library there is for this,
-//! `oci-client`, brings a client of its own, sends a registry's password to any token server it
-//! names, reads manifests of any length, keeps a token that was refused, and knows neither refresh
-//! tokens nor mirrors; little of it would have been left.
+//! It uses the crate's one HTTP client and not the library `oci-client`. That brings an HTTP client of its
+//! own, sends a registry's password to any token server that the registry names, reads manifests of any
+//! length, keeps a token that was refused, and supports neither refresh tokens nor mirrors.
 
 pub(crate) mod artifact;
 mod auth;
@@ -36,8 +35,8 @@ pub use name::ImageName;
 pub use options::{Mirror, RegistryOptions};
 pub(crate) use upload::Repository;
 
-/// All registries as one user sees them: the client that speaks to them, and what was obtained to be
-/// let in.
+/// All registries as one user sees them: the HTTP client, and the tokens and passwords that were
+/// obtained.
 #[derive(Debug)]
 pub struct Registry {
     client: reqwest::Client,
@@ -46,8 +45,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Registries spoken to by `client`, which must not follow redirects by itself: where they lead
-    /// is judged here.
+    /// Makes a client of registries over `client`, which must not follow redirects by itself: their
+    /// targets are checked here.
     #[must_use]
     pub fn new(client: reqwest::Client, options: RegistryOptions) -> Arc<Self> {
         let options = Arc::new(options);

@@ -1,7 +1,7 @@
 //! Names of images in registries: host, repository, tag, digest.
 //!
-//! The grammar is that of the OCI distribution specification; what it does not allow is refused
-//! before a request is made of it, so that no part of a name can change the meaning of a URL.
+//! The grammar is that of the OCI distribution specification. Other names are refused before a request is
+//! made of them, so that no part of a name can change the meaning of a URL.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::{RemoteError, Result};
 
-/// Longest host, repository and digest together that are taken.
+/// Longest name that is accepted: host, repository and digest together.
 const MAX_TEXT: usize = 1024;
 /// Longest repository of the specification.
 const MAX_REPOSITORY: usize = 255;
@@ -27,7 +27,7 @@ pub struct ImageName {
     pub repository: String,
     /// Tag; `latest` is meant where neither tag nor digest is given.
     pub tag: Option<String>,
-    /// Digest of the manifest. Where there is one, the tag is a remark.
+    /// Digest of the manifest. Where there is one, the tag is ignored.
     pub digest: Option<Digest>,
 }
 
@@ -42,7 +42,7 @@ impl ImageName {
         }
     }
 
-    /// The same image by the digest of its manifest.
+    /// Returns the same image by the digest of its manifest.
     #[must_use]
     pub fn with_digest(&self, digest: Digest) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl FromStr for ImageName {
     }
 }
 
-/// `text` for messages: without what stands before an `@` in its host part, and not endless.
+/// Returns `text` for messages: without credentials before an `@` in its host part, and cut to a limit.
 fn shown(text: &str) -> String {
     let (scheme, rest) = text
         .split_once("://")
@@ -127,7 +127,7 @@ fn parse(text: &str) -> std::result::Result<ImageName, &'static str> {
     })
 }
 
-/// Names of one component at Docker's hub are short for `library/NAME`.
+/// Expands names of one component at Docker's hub, which are short for `library/NAME`.
 fn canonical(registry: &str, repository: &str) -> String {
     if registry == "docker.io" && !repository.contains('/') {
         return format!("library/{repository}");
@@ -135,7 +135,7 @@ fn canonical(registry: &str, repository: &str) -> String {
     repository.to_string()
 }
 
-/// Host and port in lower case, where they are one.
+/// Returns host and port in lower case, if they are valid.
 fn host_of(text: &str) -> std::result::Result<String, &'static str> {
     if text.contains('@') {
         return Err("credentials are not taken from names: log in with docker or podman instead");
@@ -145,7 +145,7 @@ fn host_of(text: &str) -> std::result::Result<String, &'static str> {
     if text.is_empty() || !text.bytes().all(plain) || text.ends_with(':') {
         return Err(BAD);
     }
-    // The scheme only fills the place: another's default port would vanish from the text.
+    // The scheme is a placeholder: with a known one, its default port would vanish from the text.
     let url = Url::parse(&format!("oci://{text}/")).map_err(|_| BAD)?;
     let url_host = url.host_str().ok_or(BAD)?.to_ascii_lowercase();
     if url_host.is_empty() || url_host.starts_with(['.', '-']) {

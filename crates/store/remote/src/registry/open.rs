@@ -1,6 +1,6 @@
-//! A name in a registry becomes the layout of an image.
+//! Resolves a name in a registry to the layout of an image.
 //!
-//! The tag is asked once; from then on everything is named by digest, so that a tag that moves
+//! The tag is resolved once; from then on everything is named by digest, so that a tag that moves
 //! meanwhile changes nothing. An image is one of three things: the form we push, a manifest whose
 //! only layer is an image as it is, or a blob named by its digest.
 
@@ -24,11 +24,11 @@ use crate::{
 };
 
 impl Registry {
-    /// Finds out what the image `name` is made of. With `require_verified`, images whose chunks
-    /// nothing proves one by one are refused.
+    /// Resolves the image `name`. With `require_verified`, images without a table that proves each chunk
+    /// are refused.
     ///
     /// # Errors
-    /// What the registry answers; [`RemoteError::Refused`] saying why what it has cannot be opened;
+    /// Those of the registry; [`RemoteError::Refused`] with the reason why the image cannot be opened;
     /// [`RemoteError::WrongDigest`] for other bytes than were named.
     pub async fn open(
         self: &Arc<Self>,
@@ -128,7 +128,7 @@ impl Opening<'_> {
         })
     }
 
-    /// The manifest that an index names by `digest`.
+    /// Reads the manifest that an index names by `digest`.
     async fn chosen(&self, digest: Digest) -> Result<Manifest> {
         let raw = self
             .registry
@@ -140,7 +140,7 @@ impl Opening<'_> {
         }
     }
 
-    /// An image in our form.
+    /// Returns the layout of an image in our form.
     async fn ours(&self, manifest: &Manifest) -> Result<Layout> {
         let config = self
             .registry
@@ -179,7 +179,7 @@ impl Opening<'_> {
         })
     }
 
-    /// A manifest whose only layer is an image as it is.
+    /// Returns the layout of a manifest whose only layer is an image as it is.
     fn single(&self, manifest: &Manifest) -> Result<Layout> {
         let [layer] = &*manifest.layers else {
             return Err(self.refused(&several(manifest)));
@@ -249,7 +249,7 @@ impl Opening<'_> {
     }
 }
 
-/// The blob at every endpoint; the same ones when it is asked for again.
+/// Returns the origins of a blob, one for each endpoint; the same ones when it is asked for again.
 fn origins(
     registry: &Arc<Registry>,
     endpoints: &[Arc<Endpoint>],

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::docker_config;
 
-/// Where images of a registry may also be had.
+/// A mirror of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
-    /// The registry as names have it: `host` or `host:port`.
+    /// The registry as it stands in names: `host` or `host:port`.
     pub registry: String,
     /// The address that is asked before it: `https://host`, `http://host:port`, and a path where
     /// repositories lie below one.
@@ -20,17 +20,17 @@ pub struct Mirror {
 pub struct RegistryOptions {
     /// Mirrors, asked in this order before the registry itself. Only reading uses them.
     pub mirrors: Vec<Mirror>,
-    /// Hosts (`host` or `host:port`) that may be spoken to without TLS: registries are, and addresses
-    /// of web servers and object stores that begin with `http:` are refused for all others. Loopback
-    /// always is.
+    /// Hosts (`host` or `host:port`) that may be reached without TLS. Registries there are asked by plain
+    /// http. Addresses of web servers and object stores that begin with `http:` are refused for all other
+    /// hosts. Loopback is always allowed.
     pub insecure: Vec<String>,
     /// Hosts that may be given a registry's credentials to make a token of them, besides the
     /// registry's own domain.
     pub auth_realms: Vec<String>,
-    /// Files in the form of Docker's `config.json`, the first that knows a registry wins. Without a
-    /// list those of podman and Docker in their usual places.
+    /// Files in the form of Docker's `config.json`; the first one with credentials for a registry wins.
+    /// Without a list those of podman and Docker in their usual places.
     pub auth_files: Option<Vec<PathBuf>>,
-    /// How long nothing may come before a request is given up.
+    /// Longest time without a byte before a request is given up.
     pub timeout: Duration,
     /// How often a request for a manifest, token or upload is made before it has failed.
     pub attempts: u32,
@@ -53,7 +53,7 @@ impl Default for RegistryOptions {
 }
 
 impl RegistryOptions {
-    /// The files that are looked into for credentials, at any time.
+    /// Returns the files that may be read for credentials.
     #[must_use]
     pub fn credential_files(&self) -> Vec<PathBuf> {
         let given = self.auth_files.clone();

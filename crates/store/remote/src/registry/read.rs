@@ -1,4 +1,4 @@
-//! Small things read whole: manifests and configurations, checked against their digests.
+//! Reads manifests and configurations whole, and checks them against their digests.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::retry::retry;
 use super::wire;
 use crate::{RemoteError, Result, answer};
 
-/// Where registries say the digest of a manifest.
+/// The header with the digest of a manifest.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
 /// A manifest as it came.
@@ -28,12 +28,12 @@ pub(super) struct RawManifest {
     pub(super) digest: Digest,
     /// Its type, as the server says.
     pub(super) media_type: Option<String>,
-    /// Where it came from.
+    /// The address that it came from.
     pub(super) place: String,
 }
 
 impl Registry {
-    /// The manifest `reference` (a tag, or the digest `expected`) from the first endpoint that has it.
+    /// Reads the manifest `reference` (a tag, or the digest `expected`) from the first endpoint that has it.
     pub(super) async fn manifest(
         &self,
         endpoints: &[Arc<Endpoint>],
@@ -48,7 +48,7 @@ impl Registry {
         .await
     }
 
-    /// The manifest from that endpoint, asked once.
+    /// Reads the manifest from that endpoint, without retries.
     pub(super) async fn manifest_at(
         &self,
         endpoint: &Endpoint,
@@ -86,8 +86,7 @@ impl Registry {
         })
     }
 
-    /// The blob `descriptor`, of which at most `limit` bytes are taken, from the first endpoint that
-    /// has it.
+    /// Reads the blob `descriptor`, of at most `limit` bytes, from the first endpoint that has it.
     pub(super) async fn small_blob(
         &self,
         endpoints: &[Arc<Endpoint>],
@@ -120,7 +119,7 @@ impl Registry {
         Ok(bytes)
     }
 
-    /// Returns whether `endpoint` has the blob, and how long it is there.
+    /// Returns the length of the blob at `endpoint`; nothing where it does not have it.
     pub(super) async fn blob_len(
         &self,
         endpoint: &Endpoint,
@@ -172,7 +171,7 @@ where
     }))
 }
 
-/// The digest of `bytes`, which is `expected` if that is known.
+/// Returns the digest of `bytes`, which must be `expected` if that is known.
 fn verified(bytes: &[u8], expected: Option<Digest>, place: &str) -> Result<Digest> {
     let digest = Digest::of(bytes);
     match expected {

@@ -3,8 +3,8 @@
 //! A registry can name any server, and so can an attacker in its place; credentials that go
 //! wherever they are asked for were CVE-2020-15157. They go to the registry's own host, to a host
 //! that the registry's lies below or that lies below it, to the known token server of Docker's hub,
-//! and to hosts the user named. Others are asked without credentials. Nothing goes out without TLS
-//! that came in with it.
+//! and to hosts the user named. Others are asked without credentials. A token server without TLS is never
+//! asked on behalf of a registry with TLS.
 
 use url::Url;
 

@@ -1,8 +1,8 @@
-//! Trying again what failed for now.
+//! Retries of requests with transient errors.
 //!
-//! For requests that are made once per image or upload: manifests, tokens, uploads. Reading of blobs
-//! is retried by the fetcher. Pauses double, and half of each is left to chance so that many
-//! clients do not come back together.
+//! It is for requests that are made once per image or upload: manifests, tokens, uploads. The fetcher
+//! retries reads of blobs. Pauses double, with a jitter of up to one half so that many clients do not come
+//! back together.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use super::options::RegistryOptions;
 use crate::{RemoteError, Result};
 
-/// Longest pause, a server's own wish included.
+/// Longest pause, even if a server asks for more.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Runs `attempt` until it succeeds, fails for good, or has failed as often as `options` has it.
+/// Runs `attempt` until it succeeds, fails for good, or has failed as often as `options` allows.
 pub(crate) async fn retry<T, F>(
     options: &RegistryOptions,
     mut attempt: impl FnMut() -> F,

@@ -1,6 +1,6 @@
-//! Asking a token server for a token.
+//! Requests a token from a token server.
 //!
-//! Two protocols, both of Docker's making and used by every registry: a GET with the password in
+//! There are two protocols, both from Docker and used by every registry: a GET with the password in
 //! `Authorization`, and a POST of OAuth 2 with a refresh token.
 
 use std::time::{Duration, Instant};
@@ -21,22 +21,22 @@ use crate::{RemoteError, Result, place_of};
 
 /// Longest answer of a token server that is read.
 const MAX_ANSWER: usize = 1 << 20;
-/// Life of a token whose server does not say how long it lives, as the specification has it.
+/// Lifetime of a token, in seconds, where the server does not give one; the specification's default.
 const USUAL_LIFE: u64 = 60;
-/// Lives longer than this are not relied on.
+/// Upper bound on a lifetime, in seconds; longer ones are cut.
 const MAX_LIFE: u64 = 24 * 60 * 60;
-/// How token servers know us.
+/// Our name for token servers.
 const CLIENT_ID: &str = "forerun";
 
-/// A token to be had.
+/// The token to request.
 pub(super) struct Wanted<'a> {
-    /// For which repository.
+    /// The repository.
     pub(super) endpoint: &'a Endpoint,
-    /// Where, as the registry says.
+    /// The token server, as the registry names it.
     pub(super) realm: String,
-    /// For whom, as the registry says.
+    /// The service, as the registry names it.
     pub(super) service: Option<String>,
-    /// For what, as we need it.
+    /// The access that we need.
     pub(super) scope: String,
 }
 
@@ -81,7 +81,8 @@ pub(super) async fn fetch(
     })
 }
 
-/// The realm as a URL, the credentials that it may see, and whether it may not see those there are.
+/// Checks the realm. Returns it as a URL, the credentials that it may see, and whether credentials are
+/// withheld from it.
 fn checked(
     options: &RegistryOptions,
     wanted: &Wanted<'_>,

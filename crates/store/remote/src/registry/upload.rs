@@ -1,8 +1,8 @@
-//! Writing to a repository: blobs and manifests.
+//! Writes blobs and manifests to a repository.
 //!
-//! A blob is asked for before it is sent, and again before it is sent again, so that what arrived
+//! Before each attempt to send a blob, the registry is asked whether it has it. So a blob that arrived
 //! although its answer was lost is not sent twice. Short blobs are sent in one request, long ones in
-//! several, as proxies before registries bound the length of one. Mirrors are not written to.
+//! several, as proxies before registries limit the length of one. Mirrors are not written to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::{RemoteError, Result, answer};
 
 /// Longest body of one request.
 const MAX_BODY: usize = 16 << 20;
-/// Bytes a second below which sending has stalled.
+/// Bytes a second below which an upload counts as stalled.
 const SLOWEST: u64 = 16 << 10;
 /// The header with the digest that the registry computed of the uploaded bytes.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
@@ -40,7 +40,7 @@ pub(crate) struct Repository {
 }
 
 impl Repository {
-    /// The repository of `name`.
+    /// Returns the repository of `name`.
     pub(crate) fn new(registry: &Arc<Registry>, name: &ImageName) -> Result<Self> {
         Ok(Self {
             endpoint: Arc::new(Endpoint::of_registry(name, registry.options())?),
@@ -48,7 +48,7 @@ impl Repository {
         })
     }
 
-    /// Sees to it that the repository has the blob of `digest`; gives whether it had to be sent.
+    /// Uploads the blob of `digest` unless the repository has it. Returns whether it was sent.
     pub(crate) async fn put_blob(&self, digest: Digest, bytes: &Bytes) -> Result<bool> {
         retry(self.registry.options(), || {
             self.put_blob_once(digest, bytes)
@@ -119,14 +119,14 @@ impl Repository {
         call.method = method;
         call.body = body;
         if len == 0 {
-            // Some registries insist on it.
+            // Some registries require it.
             call.headers
                 .insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         call
     }
 
-    /// Makes a request that is answered by where to go on.
+    /// Makes a request whose answer names the address of the next one.
     async fn expect(&self, call: Call<'_>, status: StatusCode) -> Result<(Url, HeaderMap)> {
         let Answer {
             response,
@@ -145,7 +145,7 @@ impl Repository {
         Ok((follow(&url, location)?, headers))
     }
 
-    /// Makes the request that ends an upload, and compares digests where the registry says its own.
+    /// Makes the request that ends an upload, and compares digests where the registry returns one.
     async fn finish(&self, call: Call<'_>, digest: Digest) -> Result<()> {
         let Answer {
             response, place, ..
@@ -175,7 +175,7 @@ fn binary() -> HeaderMap {
     headers
 }
 
-/// `first-last`, as the distribution specification has it: no unit, no total.
+/// Returns `first-last`, as the distribution specification has it: no unit, no total.
 fn range(start: u64, end: u64) -> HeaderValue {
     let text = format!("{start}-{}", end.saturating_sub(1));
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("0-0"))

@@ -1,4 +1,4 @@
-//! One HTTP request and its answer, bounded in time and size, with our errors.
+//! One HTTP request and its answer, with limits on time and size and with our errors.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use crate::{RemoteError, Result, answer, client};
 
-/// How much of an error's text is read.
+/// Most bytes of an error's text that are read.
 const MAX_ERROR: usize = 16 * 1024;
-/// How much of it is shown.
+/// Most bytes of it that are shown.
 const MAX_SHOWN: usize = 200;
 
 /// Sends a request and waits for the head of its answer.
@@ -27,7 +27,7 @@ pub(super) async fn send(
     }
 }
 
-/// All of an answer's body, which may have up to `limit` bytes.
+/// Collects an answer's body, which may have up to `limit` bytes.
 pub(super) async fn collect(
     response: Response,
     place: &str,

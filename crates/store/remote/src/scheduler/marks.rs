@@ -1,7 +1,7 @@
-//! Marks on chunks that are here already: a reader that comes by one makes readahead go on.
+//! Marks on chunks: a reader that passes one triggers the next readahead window.
 //!
-//! Readers of what is here take no lock, so nothing else tells how far they have come. Looking for a
-//! mark is one load for most reads.
+//! Reads of chunks that are here take no lock, so only marks show how far a reader has come. Looking for
+//! a mark is one load for most reads.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// No chunk of `chunks` is marked.
+    /// Makes marks for `chunks` chunks, none set.
     pub fn new(chunks: u64) -> Self {
         let words = saturating_usize(chunks.div_ceil(64));
         Self {
@@ -50,7 +50,7 @@ impl Marks {
         false
     }
 
-    /// Takes the marks off `chunks`.
+    /// Clears the marks of `chunks`.
     pub fn clear(&self, chunks: &Range<u64>) {
         for chunk in chunks.clone() {
             if let Some(word) = self.word(chunk) {

@@ -1,8 +1,8 @@
 //! The fetch scheduler: demand before readahead before background, many requests at once.
 //!
 //! Readers wait for chunks, not for requests: each chunk is served as soon as its own bytes have come
-//! and were verified. Readahead is asked for and left alone. One lock guards the queue; readers of
-//! what is here never take it.
+//! and were verified. No reader waits for readahead. One lock guards the queue; reads of chunks that are
+//! here never take it.
 
 mod marks;
 mod pending;
@@ -34,11 +34,11 @@ pub use request::cache_error;
 pub struct Work {
     /// Address for messages.
     pub place: String,
-    /// Where chunks go.
+    /// The cache that chunks are stored in.
     pub blob: Arc<CachedBlob>,
-    /// Where they come from.
+    /// The fetcher that they come from.
     pub fetcher: Fetcher,
-    /// Where the parts of the table come from that are not here.
+    /// The source of the parts of the table that are not here.
     pub table: Option<Arc<TableSource>>,
     /// The digest of the image, where it is known and there is no table.
     pub digest: Option<Digest>,
@@ -46,7 +46,7 @@ pub struct Work {
     pub requests: usize,
     /// Longest window ahead of a reader.
     pub window: u64,
-    /// How long another process may take for a chunk without bringing it.
+    /// How long another process may hold the claim of a chunk before it is fetched here.
     pub patience: Duration,
     /// Counters of the cost.
     pub counters: Arc<Counters>,
@@ -77,7 +77,7 @@ pub struct Scheduler {
 pub(super) struct Shared {
     place: String,
     blob: Arc<CachedBlob>,
-    /// Gone once no network is needed any more.
+    /// Dropped once the network is no longer needed.
     fetcher: Mutex<Option<Arc<Fetcher>>>,
     registry: Mutex<Option<Arc<Registry>>>,
     table: Option<Arc<TableSource>>,
@@ -90,14 +90,14 @@ pub(super) struct Shared {
     marks: Marks,
     runtime: &'static Handle,
     closed: AtomicBool,
-    /// No network is needed any more.
+    /// The network is no longer needed.
     let_go: AtomicBool,
     finishing: AtomicBool,
-    /// Everything came, and was found right or wrong as a whole.
+    /// All chunks came, and the whole was found right or wrong.
     finished: AtomicBool,
     /// The present chunks are being verified.
     checking: AtomicBool,
-    /// The whole was compared with its digest and is something else.
+    /// The error of a whole image that does not have its digest.
     broken: Mutex<Option<RemoteError>>,
 }
 
@@ -116,7 +116,7 @@ impl View for Shared {
 }
 
 impl Scheduler {
-    /// Nothing is fetched yet.
+    /// Makes a scheduler; nothing is fetched yet.
     ///
     /// # Errors
     /// If there is no runtime.
@@ -147,10 +147,10 @@ impl Scheduler {
         Ok(Self { shared })
     }
 
-    /// A reader wants the chunks of `runs`, which are missing, and will wait for what this gives.
+    /// Requests the missing chunks of `runs` for a reader, which waits for the returned handles.
     ///
     /// # Errors
-    /// If the image is known not to be what its digest names.
+    /// If the whole image is known not to have its digest.
     pub fn demand(&self, runs: &[Range<u64>]) -> Result<Vec<Arc<Pending>>> {
         if let Some(error) = &*self.shared.broken() {
             return Err(error.clone());
@@ -163,7 +163,7 @@ impl Scheduler {
         Ok(pending)
     }
 
-    /// A read of `bytes` found something missing, or came by a mark: fetches ahead of it.
+    /// Reads ahead of a read of `bytes` that found a chunk missing or passed a mark.
     pub fn touch(&self, bytes: &Range<u64>) {
         let geometry = self.shared.blob.geometry();
         self.shared.marks.clear(&geometry.chunks_of(bytes));
@@ -184,12 +184,12 @@ impl Scheduler {
         self.shared.pump(&mut queue);
     }
 
-    /// Returns whether a read of `chunks` comes by a mark.
+    /// Returns whether a read of `chunks` passes a mark.
     pub fn is_marked(&self, chunks: &Range<u64>) -> bool {
         self.shared.marks.any(chunks)
     }
 
-    /// `chunks` will be wanted soon.
+    /// Prefetches `chunks`, which will be wanted soon.
     pub fn hint(&self, chunks: Range<u64>) {
         let mut queue = self.shared.queue();
         queue.ahead(HINTED, chunks);
@@ -203,7 +203,7 @@ impl Scheduler {
         self.shared.pump(&mut queue);
     }
 
-    /// All of the image is wanted some time.
+    /// Fetches the whole image in the background.
     pub fn background(&self) {
         let mut queue = self.shared.queue();
         queue.background(0..self.shared.blob.geometry().chunks());
@@ -213,24 +213,25 @@ impl Scheduler {
         self.shared.finish_if_complete();
     }
 
-    /// Finishes an image of which everything is here already.
+    /// Finishes the image if all of it is here.
     pub fn finish_if_complete(&self) {
         self.shared.finish_if_complete();
     }
 
-    /// Returns whether all of it came, and was compared with its digest where it has no table.
+    /// Returns whether all of it came, and was compared with its digest where it has no table; or the
+    /// comparison failed.
     pub fn is_finished(&self) -> bool {
         self.shared.finished.load(Ordering::Acquire)
     }
 
-    /// Lets go of the network as soon as this process has verified every chunk. Costs two loads.
+    /// Releases the network as soon as this process has verified every chunk. Costs two loads.
     pub fn let_go_if_checked(&self) {
         if self.shared.blob.is_checked() && !self.shared.let_go.load(Ordering::Acquire) {
             self.shared.finish_if_complete();
         }
     }
 
-    /// Verifies in the background what is present and was not verified yet.
+    /// Verifies, in the background, the present chunks that were not verified yet.
     pub fn check_rest(&self) {
         if self.shared.checking.swap(true, Ordering::AcqRel) {
             return;
@@ -250,7 +251,7 @@ impl Scheduler {
         self.shared.warm_table(0);
     }
 
-    /// Fetches from other servers from now on, unless nothing is left to fetch.
+    /// Fetches from other servers from now on, unless the network was released.
     pub fn replace(&self, fetcher: Fetcher, registry: Option<Arc<Registry>>) {
         let mut slot = self
             .shared
@@ -274,7 +275,7 @@ impl Scheduler {
         }
     }
 
-    /// Adds what the scheduler knows to `status`.
+    /// Fills the scheduler's fields of `status`.
     pub fn fill(&self, status: &mut RemoteStatus) {
         let depth = self.shared.queue().depth();
         status.in_flight = depth.in_flight;
@@ -318,7 +319,7 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// The image is not in use any more.
+    /// Returns the error of requests after the image was closed.
     fn gone(&self) -> RemoteError {
         RemoteError::Network {
             place: self.place.clone(),
@@ -337,9 +338,9 @@ impl Shared {
         }
     }
 
-    /// Where everything has come, compares it with its digest if that was not done chunk by chunk. Lets
-    /// go of the network once every chunk was verified by this process: until then one may turn out to
-    /// be altered, and is fetched again.
+    /// If all chunks are here, compares the whole with its digest, unless chunks were verified one by
+    /// one. Releases the network once this process has verified every chunk: until then one may turn out
+    /// to be altered and has to be fetched again.
     fn finish_if_complete(self: &Arc<Self>) {
         if !self.blob.is_complete()
             || self.let_go.load(Ordering::Acquire)

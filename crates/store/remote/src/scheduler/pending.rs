@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::RemoteError;
 
-/// Shared by all who wait for one chunk. Settled once.
+/// The outcome of one chunk, shared by all readers that wait for it. Settled once.
 #[derive(Debug, Default)]
 pub struct Pending {
     outcome: Mutex<Option<Result<(), RemoteError>>>,
@@ -13,7 +13,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Says how it ended, and wakes who waits. What was said first holds.
+    /// Sets the outcome and wakes the readers. Only the first call counts.
     pub fn settle(&self, outcome: Result<(), RemoteError>) {
         let mut slot = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         slot.get_or_insert(outcome);
@@ -21,7 +21,7 @@ impl Pending {
         self.settled.notify_all();
     }
 
-    /// Waits for the end, until `deadline` at the longest; nothing if it had not come then.
+    /// Waits for the outcome, until `deadline` at the longest; nothing if there is none by then.
     pub fn wait(&self, deadline: Instant) -> Option<Result<(), RemoteError>> {
         let slot = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         let left = deadline.saturating_duration_since(Instant::now());

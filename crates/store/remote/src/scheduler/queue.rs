@@ -1,8 +1,8 @@
 //! The queue of wanted chunks: their order, and which of them one request fetches.
 //!
 //! Pure bookkeeping, without time and network, so that order and merging can be tested. A chunk has a
-//! slot from when a reader wants it or a request for it starts until it has landed or failed; what is
-//! merely wanted ahead or in the background is kept as ranges.
+//! slot from when a reader wants it or a request for it starts until it has landed or failed. Readahead
+//! and background chunks are kept as ranges.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -17,25 +17,25 @@ use crate::{RemoteError, Result};
 const DEMAND_BYTES: u64 = 1 << 20;
 const AHEAD_BYTES: u64 = 2 << 20;
 const BACKGROUND_BYTES: u64 = 4 << 20;
-/// Chunks that wait to be read ahead; hints beyond are dropped, the oldest first.
+/// Bytes that may wait to be read ahead; beyond that the oldest hints are dropped.
 const AHEAD_BYTES_QUEUED: u64 = 128 << 20;
-/// Hints come without a stream.
+/// Number of the stream of hints, which belong to none.
 pub const HINTED: u64 = 0;
 
-/// Why chunks are asked for.
+/// Why chunks are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A reader waits.
     Demand,
-    /// A reader is on its way.
+    /// A reader is expected there.
     Ahead,
-    /// An access list has them.
+    /// An access list names them.
     Listed,
     /// All of the image is wanted.
     Background,
 }
 
-/// Chunks to ask for in one request.
+/// Chunks to fetch in one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     pub chunks: Range<u64>,
@@ -56,9 +56,9 @@ struct Ahead {
 
 /// The queue's view of the image.
 pub trait View {
-    /// The runs of `chunks` that are known to be here.
+    /// Returns the runs of `chunks` that are known to be here.
     fn present(&self, chunks: Range<u64>) -> Vec<Range<u64>>;
-    /// The chunk at which a request from `chunk` on has to end.
+    /// Returns the chunk at which a request from `chunk` on has to end.
     fn part_end(&self, chunk: u64) -> u64;
 }
 
@@ -73,11 +73,11 @@ pub struct Queue {
     listed: VecDeque<Range<u64>>,
     background: VecDeque<Range<u64>>,
     in_flight: usize,
-    /// Whether everything is wanted: then nothing that failed is forgotten.
+    /// Whether the whole image is wanted: then failed chunks are queued again.
     all: bool,
 }
 
-/// How much waits, in chunks, and requests in flight.
+/// Lengths of the queues, in chunks, and the number of requests in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     pub demand: u64,
@@ -103,7 +103,7 @@ impl Queue {
         }
     }
 
-    /// A reader wants `chunk`, and waits for what it gets.
+    /// Queues `chunk` for a reader, which waits for the returned handle.
     pub fn demand(&mut self, chunk: u64) -> Arc<Pending> {
         let slot = self.slots.entry(chunk).or_insert_with(|| {
             self.demand.push_back(chunk);
@@ -112,7 +112,7 @@ impl Queue {
         Arc::clone(slot.pending.get_or_insert_default())
     }
 
-    /// A reader will want `chunks`.
+    /// Queues `chunks` for readahead.
     pub fn ahead(&mut self, stream: u64, chunks: Range<u64>) {
         let most = AHEAD_BYTES_QUEUED / self.chunk_len;
         let chunks = chunks.start..chunks.end.min(chunks.start.saturating_add(most));
@@ -130,18 +130,18 @@ impl Queue {
         self.ahead.retain(|ahead| ahead.stream != stream);
     }
 
-    /// Chunks of an access list, in its order.
+    /// Queues chunks of an access list, in its order.
     pub fn listed(&mut self, runs: impl IntoIterator<Item = Range<u64>>) {
         self.listed.extend(runs);
     }
 
-    /// All of `chunks` are wanted some time.
+    /// Queues `chunks` for the background.
     pub fn background(&mut self, chunks: Range<u64>) {
         self.all = true;
         self.background.push_back(chunks);
     }
 
-    /// The request to make next, if one may be made now.
+    /// Returns the request to make next, if one may be made now.
     pub fn next(&mut self, view: &dyn View) -> Option<Job> {
         let job = self.next_demand(view).or_else(|| self.next_other(view))?;
         for chunk in job.chunks.clone() {
@@ -222,7 +222,7 @@ impl Queue {
         None
     }
 
-    /// The first run of `chunks` that is neither here nor on its way, and what comes after it.
+    /// Cuts from `chunks` the first run that is neither here nor in flight. Returns it and the rest.
     fn cut(
         &self,
         chunks: Range<u64>,
@@ -238,7 +238,7 @@ impl Queue {
             let here = view.present(at..step);
             let flying = |chunk: &u64| self.slots.get(chunk).is_some_and(|slot| slot.flying);
             let present = |chunk: &u64| here.iter().any(|run| run.contains(chunk));
-            // Runs that are here are passed as a whole.
+            // Present runs are skipped as a whole.
             while at < step {
                 if let Some(run) = here.iter().find(|run| run.contains(&at)) {
                     at = run.end;
@@ -260,8 +260,8 @@ impl Queue {
         (None, chunks.end..chunks.end)
     }
 
-    /// The chunks from `first` on that are wanted, not here and not on their way, before `limit` and
-    /// the end of the part. The first one counts as all of that.
+    /// Returns the chunks from `first` on that are wanted, not here and not in flight, before `limit` and
+    /// the end of the part. `first` itself is not checked.
     fn run(
         &self,
         first: u64,
@@ -278,7 +278,7 @@ impl Queue {
         first..end.unwrap_or(limit)
     }
 
-    /// A chunk is here.
+    /// Records that a chunk is here, and wakes its readers.
     pub fn landed(&mut self, chunk: u64) {
         settle(
             self.slots.remove(&chunk).and_then(|slot| slot.pending),
@@ -286,8 +286,8 @@ impl Queue {
         );
     }
 
-    /// `chunks` are not on their way any more; who waits for those that did not land gets `error`, or
-    /// is put in the queue again if there is none.
+    /// Records that `chunks` are no longer in flight. Readers of chunks that did not land get `error`;
+    /// without one, chunks that readers wait for are queued again.
     pub fn failed(&mut self, chunks: Range<u64>, error: Option<&RemoteError>) {
         for chunk in chunks {
             let Some(slot) = self.slots.get_mut(&chunk).filter(|slot| slot.flying) else {
@@ -306,12 +306,12 @@ impl Queue {
         }
     }
 
-    /// Returns whether chunks of a request of `class` that failed are wanted nevertheless, some time.
+    /// Returns whether chunks of a failed request of `class` are to be queued again.
     pub fn keeps(&self, class: Class) -> bool {
         self.all || class == Class::Listed
     }
 
-    /// Chunks that failed are wanted again, after all others.
+    /// Queues failed chunks again, after all others.
     pub fn again(&mut self, class: Class, chunks: Range<u64>) {
         match class {
             Class::Listed if !self.all => self.listed.push_back(chunks),
@@ -319,12 +319,12 @@ impl Queue {
         }
     }
 
-    /// A request ended, well or not.
+    /// Records that a request ended, with or without success.
     pub const fn ended(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// Everything is given up with `error`.
+    /// Fails everything in the queue with `error`.
     pub fn close(&mut self, error: &RemoteError) {
         for (_, slot) in self.slots.drain() {
             settle(slot.pending, Err(error.clone()));
@@ -335,7 +335,7 @@ impl Queue {
         self.background.clear();
     }
 
-    /// How much waits.
+    /// Returns the lengths of the queues.
     pub fn depth(&self) -> Depth {
         Depth {
             demand: u64_from(self.demand.len()),

@@ -7,7 +7,7 @@ use super::*;
 
 const K: u64 = 1 << 10;
 
-/// An image with some chunks here, in parts of so many chunks.
+/// An image of which some chunks are here, with parts of a fixed number of chunks.
 struct Image {
     here: Vec<Range<u64>>,
     part: u64,
@@ -33,7 +33,7 @@ const EMPTY: Image = Image {
     part: 1 << 40,
 };
 
-/// Chunks of 64 KiB: 16 to a demanded request, 32 to one ahead, 64 in the background.
+/// Makes a queue with chunks of 64 KiB: 16 to a demand request, 32 to readahead, 64 in the background.
 fn queue(requests: usize) -> Queue {
     Queue::new(64 << 10, requests)
 }
@@ -139,7 +139,7 @@ fn chunks_that_others_gave_up_are_asked_for_again_while_somebody_waits() {
     queue.failed(1..4, None);
     queue.ended();
     assert!(waiting.wait(Instant::now()).is_none());
-    // The others are still wanted ahead, and go along.
+    // The others are still queued for readahead, and are merged into the request.
     assert_eq!(job(&mut queue, &EMPTY), Some((1..4, Class::Demand)));
 }
 

@@ -1,4 +1,5 @@
-//! One request on its way: claimed, looked for nearby, fetched, stored, and reported.
+//! One request in flight: claims chunks, copies those that other images have, fetches the others, stores
+//! and reports them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,23 +12,23 @@ use super::queue::{Class, Job};
 use crate::fetch::{Fetcher, Taken};
 use crate::{RemoteError, Result};
 
-/// Pauses between looks at what another process does.
+/// First pause between polls for the chunks of another process; doubled up to the longest.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
-/// How often parts of the table are asked for that do not lead to the root.
+/// How often a part of the table that does not lead to the root is requested.
 const TABLE_TRIES: usize = 3;
 /// How long background chunks are left alone after they could not be fetched.
 const BACKGROUND_PAUSE: Duration = Duration::from_secs(2);
 
-/// Chunks that are on their way. Whatever happens to the request, readers hear of it.
+/// Chunks in flight. However the request ends, dropping this tells the readers.
 struct Flight {
     shared: Arc<Shared>,
     runs: Vec<Range<u64>>,
     class: Class,
-    /// Whether it takes up one of the requests that may be in flight.
+    /// Whether it counts against the limit of requests in flight.
     counted: bool,
     outcome: Option<RemoteError>,
-    /// Chunks that did not come are to be asked for again.
+    /// Whether chunks that did not come are to be queued again.
     again: bool,
 }
 
@@ -54,7 +55,7 @@ impl Drop for Flight {
     }
 }
 
-/// Gets the chunks of `job` from wherever they are.
+/// Gets the chunks of `job` from the cache, another process or a server.
 pub(super) async fn run(shared: Arc<Shared>, job: Job) {
     let mut flight = Flight {
         shared: Arc::clone(&shared),
@@ -91,7 +92,7 @@ async fn get(shared: &Arc<Shared>, job: &Job, flight: &mut Flight) -> Result<()>
         drop(shared.runtime.spawn(elsewhere(flight)));
     }
     let result = fetch(shared, &fetcher, mine).await;
-    // Giving a claim back takes a lock on disk.
+    // Releasing a claim takes a file lock.
     drop(shared.runtime.spawn_blocking(move || drop(claim)));
     result
 }
@@ -103,7 +104,7 @@ async fn fetch(
     runs: impl IntoIterator<Item = Range<u64>> + Send,
 ) -> Result<()> {
     let size = u64::from(shared.blob.geometry().chunk_size());
-    // Collected: an iterator need not be of the kind that tasks may hold.
+    // Collected, since tasks may not hold every kind of iterator.
     let runs: Vec<_> = runs.into_iter().collect();
     for run in runs {
         shared.warm_table(run.start);
@@ -114,7 +115,8 @@ async fn fetch(
     Ok(())
 }
 
-/// Claims what of `chunks` is to be fetched, after what is here or nearby; what is here is reported.
+/// Claims the missing ones of `chunks`, and copies those that other images have. Reports the chunks
+/// that are here, and returns the claim with the runs to fetch.
 async fn claim(shared: &Arc<Shared>, chunks: Range<u64>) -> Result<(Claim, Vec<Range<u64>>)> {
     let this = Arc::clone(shared);
     let work = move || -> forerun_cache::Result<_> {
@@ -144,7 +146,7 @@ async fn claim(shared: &Arc<Shared>, chunks: Range<u64>) -> Result<(Claim, Vec<R
     }
 }
 
-/// Stores a chunk that has come whole.
+/// Stores a whole chunk.
 async fn take(shared: Arc<Shared>, chunk: u64, bytes: Vec<u8>) -> Taken {
     if shared.is_closed() {
         return Taken::Failed(shared.gone());
@@ -167,7 +169,7 @@ async fn take(shared: Arc<Shared>, chunk: u64, bytes: Vec<u8>) -> Taken {
 fn store(blob: &CachedBlob, chunk: u64, bytes: &[u8]) -> forerun_cache::Result<()> {
     let mut result = blob.store(chunk, bytes);
     for _ in 1..TABLE_TRIES {
-        // Asked again, the table comes from another mirror.
+        // A second read of the table comes from another mirror.
         if !matches!(result, Err(CacheError::WrongTable { .. })) {
             break;
         }
@@ -176,8 +178,8 @@ fn store(blob: &CachedBlob, chunk: u64, bytes: &[u8]) -> forerun_cache::Result<(
     result
 }
 
-/// Waits for chunks that another process fetches. Those it gives up are asked for again; if it stops
-/// without giving them up, they are fetched here.
+/// Waits for chunks that another process fetches. Chunks whose claim it releases are queued again; if
+/// it stalls and keeps the claim, they are fetched here.
 async fn elsewhere(mut flight: Flight) {
     let shared = Arc::clone(&flight.shared);
     let mut pause = FIRST_LOOK;
@@ -227,7 +229,7 @@ async fn elsewhere(mut flight: Flight) {
 }
 
 impl Shared {
-    /// Wants `chunks` again after a while, those of them that are not here by then.
+    /// Queues `chunks` again after a while.
     fn later(self: &Arc<Self>, class: Class, chunks: Range<u64>) {
         let shared = Arc::clone(self);
         drop(self.runtime.spawn(async move {
@@ -238,13 +240,13 @@ impl Shared {
         }));
     }
 
-    /// Returns whether chunks may be found nearby: only a table tells them apart.
+    /// Returns whether chunks may be copied from other images, which takes a table to identify them.
     fn adopts(&self) -> bool {
         self.blob.table().is_some()
     }
 
-    /// Has the part of the table fetched that `chunk` needs, and the one after that when readers come
-    /// near it, so that chunks need not wait for it.
+    /// Prefetches the part of the table that `chunk` needs, and the next part when `chunk` is close to
+    /// it, so that chunks need not wait for the table.
     pub(super) fn warm_table(&self, chunk: u64) {
         let Some(table) = self.blob.table().cloned() else {
             return;
@@ -270,7 +272,7 @@ pub fn cache_error(error: &CacheError) -> RemoteError {
         if let Some(remote) = cause.downcast_ref::<RemoteError>() {
             return remote.clone();
         }
-        // An I/O error shows what it wraps only when asked for it.
+        // `source` of an I/O error skips the error that it wraps.
         let inner = cause
             .downcast_ref::<std::io::Error>()
             .and_then(std::io::Error::get_ref);

@@ -146,7 +146,7 @@ impl Setting<'_> {
     }
 
     fn one(&self, proxy: &FaultProxy, fault: &Fault, mends: Mends, at: Option<usize>) {
-        // Only who waits for what never comes may lose patience: on a busy machine anything takes long.
+        // Only waits for bytes that never come have a short limit: on a busy machine anything takes long.
         let patience = match (at, fault) {
             (None, _) => (TIMEOUT, Duration::from_millis(500)),
             (Some(_), Fault::Stall | Fault::StallAt { .. }) => (PATIENT, STALL),

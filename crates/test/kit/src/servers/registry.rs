@@ -14,7 +14,7 @@ use crate::{TempDir, require, temp_dir};
 /// base system cannot make it.
 const HTPASSWD: &str = "$2b$04$abcdefghijklmnopqrstuuXcjcm5avyCiJoD2uS24xa2lb6fjMB3G";
 
-/// Whom a registry lets in.
+/// The authentication that a registry asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auth {
     /// All clients.

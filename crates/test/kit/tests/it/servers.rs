@@ -1,4 +1,4 @@
-//! The servers start, let in whom they should, and are gone when dropped.
+//! The servers start, accept and refuse the right clients, and are gone when dropped.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -224,7 +224,7 @@ mod tests {
             let is_choice = all.len() > 1;
             assert_eq!(follow.is_following(), is_choice);
             assert_eq!(here().len(), if is_choice { 1 } else { all.len() });
-            // Of whom nothing is said: goes on.
+            // A request without a known sender does not end it.
             ask(&follow, 0, 1);
             assert_eq!(follow.is_following(), is_choice);
             ask(&follow, own + 1, 1);

@@ -4,7 +4,7 @@
 //! without one says that this process was killed, and that its mount has to be detached. fusermount3
 //! has such a mode of its own, but it asks the mount whether it is dead by opening its root, which a
 //! kernel that was told to open directories by itself does for the dead too, and which older ones
-//! ask as a user who may not look. The shell asks nothing: the number and the device of the mount in
+//! ask as a user without access. The shell asks nothing: the number and the device of the mount in
 //! `/proc/self/mountinfo` say whether it still is where it was.
 //!
 //! The shell leaves a mount alone that was moved, on which or in which another one is mounted, or whose
@@ -77,8 +77,8 @@ impl Guardian {
         })
     }
 
-    /// One that another process has started, which holds the pipe too, or has held it. What ends the
-    /// pipe is the end of the last who holds it.
+    /// One that another process has started, which holds the pipe too, or has held it. The pipe ends
+    /// when the last process that holds it ends.
     pub fn inherited(pipe: OwnedFd) -> Self {
         Self {
             process: None,

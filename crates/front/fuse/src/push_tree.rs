@@ -72,8 +72,8 @@ impl TreePusher {
         }
     }
 
-    /// Says that a directory was shown, before its reader is told that this was all. Costs those who
-    /// only list nothing.
+    /// Says that a directory was listed, before its reader is told that this was all. Programs that only
+    /// list pay nothing for it.
     pub fn listed(&self, number: u64) {
         if !self.is_wanted() {
             return;

@@ -123,7 +123,7 @@ mod tests {
 
     type Request = (Asks, Duration);
 
-    /// Threads that take requests from a queue, as those of a mount do, and say who answered.
+    /// Threads that take requests from a queue, as those of a mount do, and report which one answered.
     struct Mount {
         takers: Arc<Takers>,
         requests: Option<Sender<Request>>,

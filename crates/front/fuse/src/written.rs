@@ -48,7 +48,7 @@ pub fn wait(gone: &MountEntry) {
     }
 }
 
-/// The user who made a FUSE mount, as the kernel shows it.
+/// Returns the user that made a FUSE mount, as the kernel shows it.
 fn user_of(mount: &MountEntry) -> Option<u32> {
     let mut words = mount.options.split(',');
     words.find_map(|word| word.strip_prefix("user_id=")?.parse().ok())

@@ -1,7 +1,7 @@
 //! The ioctls of filesystems: trim, and the label.
 //!
-//! The kernel passes ioctls on from every user who has a file open, so callers are checked here. The
-//! kernel's own drivers ask for CAP_SYS_ADMIN; a FUSE request does not tell capabilities, only the user.
+//! The kernel passes ioctls on from every process with an open file, so callers are checked here. The
+//! kernel's own drivers ask for CAP_SYS_ADMIN; a FUSE request has the user but no capabilities.
 
 use fuser::Errno;
 
@@ -19,7 +19,7 @@ const LABEL: usize = 256;
 
 /// An ioctl on a file or directory of a volume.
 pub struct Ioctl {
-    /// The user who asks, in the user namespace of the mount.
+    /// The calling user, in the user namespace of the mount.
     pub caller: u32,
     /// Inode number.
     pub number: u64,
@@ -52,8 +52,7 @@ pub fn ioctl(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
     Ok(Vec::new())
 }
 
-/// Returns whether a user may change the label and discard free space: root may, and the user who mounted
-/// the volume.
+/// Returns whether a user may change the label and discard free space: root and the mounting user may.
 const fn may_administer(caller: u32, mounted_by: u32) -> bool {
     caller == 0 || caller == mounted_by
 }

@@ -1,5 +1,5 @@
 //! composefs mounts: objects opened by open(2), passed through where the kernel does that, and an
-//! overlayfs on top for those who want to write.
+//! overlayfs on top for programs that write.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};

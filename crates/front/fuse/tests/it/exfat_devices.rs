@@ -421,7 +421,7 @@ fn the_label_by_ioctl() {
     test.judge();
 }
 
-/// Users who may look and write, but did not mount, rename no volume and discard nothing.
+/// Users that may read and write, but did not mount, rename no volume and discard nothing.
 #[test]
 fn ioctls_that_change_the_volume_are_for_root_and_the_mounting_user() {
     let Some(perl) = require::program("perl") else {
@@ -451,7 +451,7 @@ fn ioctls_that_change_the_volume_are_for_root_and_the_mounting_user() {
     assert!(ok, "{text}");
     let (ok, text) = call(Command::new(&perl), set);
     assert!(ok, "{text}");
-    // This device discards nothing, and says so to those who may ask.
+    // This device cannot discard, and says so to users that may.
     let (ok, text) = call(Command::new(&perl), trim);
     assert!(!ok && text.contains("Operation not supported"), "{text}");
     // All else is for the kernel to judge, by owner and mode.

@@ -210,7 +210,7 @@ fn a_file_made_read_only_is_written_by_its_maker() {
             return;
         };
         let mut mount = volume.mount(options);
-        // As root, and as a user for whom permissions count.
+        // As root, and as a user that permissions apply to.
         volume.shell("chmod 755 . && mkdir mnt/dir");
         let script = r"use Fcntl;
             sysopen(my $file, 'mnt/dir/file', O_CREAT | O_RDWR | O_EXCL, 0444) or die $!;

@@ -26,7 +26,8 @@
 //! - [`memory_group`]: control groups with a memory limit, to run programs in;
 //! - [`guest`]: a Linux kernel in a virtual machine that mounts images with its own drivers.
 //!
-//! It knows no driver and no front end, so that all of them can test with it. It is for tests only: what cannot go on panics, which fails the test that called it.
+//! It knows no driver and no front end, so that all of them can test with it. It is for tests only:
+//! a helper that cannot continue panics, which fails the test that called it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod children;

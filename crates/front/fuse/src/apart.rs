@@ -95,14 +95,14 @@ fn go_apart(socket: &Channel) -> io::Result<OwnedFd> {
     Ok(connection)
 }
 
-/// The descriptors of the calling thread.
+/// Lists the descriptors of the calling thread.
 fn numbers() -> io::Result<Vec<RawFd>> {
     let listed = std::fs::read_dir("/proc/thread-self/fd")?;
     let numbers = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     Ok(numbers.collect())
 }
 
-/// The message to drop a name of a directory.
+/// Builds the message that has the kernel drop a name of a directory.
 fn message(dir: u64, name: &[u8]) -> Option<Vec<u8>> {
     let name_len = u32::try_from(name.len()).ok()?;
     let len = name_len.checked_add(16 + 16 + 1)?;

@@ -68,7 +68,7 @@ pub fn attach(
     Ok(Attached { connection, mount })
 }
 
-/// The FUSE mount on `place` that was not there before.
+/// Finds the FUSE mount on `place` that was not there before.
 fn made(place: &Mountpoint, before: &[MountEntry]) -> io::Result<MountEntry> {
     let path = place.current_path()?;
     let is_new = |entry: &MountEntry| before.iter().all(|old| old.id != entry.id);
@@ -185,7 +185,7 @@ fn by_mount(
     }
 }
 
-/// The flags of a mount under these options.
+/// Returns the flags of a mount under these options.
 pub fn flags(options: &MountOptions, writable: bool) -> MountFlags {
     let mut flags = MountFlags::empty();
     flags.set(MountFlags::RDONLY, !writable);
@@ -256,7 +256,7 @@ fn last_words(mut process: Child) -> String {
     }
 }
 
-/// A program's message without its name in front, which an error has anyway.
+/// Removes a program's name from the front of its message, as an error names the program anyway.
 pub fn without_name(program: &Path, message: String) -> String {
     let name = program.display().to_string();
     let rest = message
@@ -268,7 +268,7 @@ pub fn without_name(program: &Path, message: String) -> String {
     }
 }
 
-/// The open device, which comes along with one byte; nothing where the helper ended without.
+/// Receives the open device, which comes with one byte; nothing if the helper ended without sending it.
 fn receive_device(socket: &OwnedFd) -> Option<OwnedFd> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -309,7 +309,7 @@ fn helper_options(source: &OsStr, options: &MountOptions, writable: bool) -> OsS
     list
 }
 
-/// A comma would end the option.
+/// Escapes commas, which would end the option, and backslashes.
 fn escape(text: &OsStr) -> OsString {
     let mut out = Vec::with_capacity(text.len());
     for &byte in text.as_bytes() {
@@ -321,7 +321,7 @@ fn escape(text: &OsStr) -> OsString {
     OsStr::from_bytes(&out).to_os_string()
 }
 
-/// fusermount3, or the fusermount of older systems.
+/// Finds fusermount3, or the fusermount of older systems.
 pub fn find_helper() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(places, [true, false]);
     }
 
-    /// As kernels before 5.2 do it.
+    /// Checks mount(2), which is used on kernels before 5.2.
     #[test]
     fn mount_2_goes_to_the_descriptor_as_well() {
         if !forerun_testkit::require::root() || !forerun_testkit::require::fuse() {

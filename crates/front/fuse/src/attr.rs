@@ -26,7 +26,7 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// The owners of a mount of `volume` under `options`.
+    /// Creates the owners of a mount of `volume` under `options`.
     pub fn new(options: &MountOptions, volume: &VolumeInfo) -> Self {
         let caller = !volume.has_owners;
         let uid = caller.then(|| rustix::process::geteuid().as_raw());
@@ -39,7 +39,7 @@ impl Ownership {
         }
     }
 
-    /// `metadata` as FUSE has it.
+    /// Converts `metadata` into FUSE's form.
     pub fn attr(&self, number: u64, metadata: &Metadata) -> FileAttr {
         let time = system_time(metadata.mtime);
         let mask = match metadata.kind {
@@ -66,7 +66,8 @@ impl Ownership {
     }
 }
 
-/// A file that is only known by its entry: everything else is left for a later stat to find out.
+/// Returns attributes for a file of which only the directory entry is known. A later stat finds out the
+/// rest.
 pub const fn unknown(number: u64, kind: fuser::FileType) -> FileAttr {
     FileAttr {
         ino: INodeNo(number),
@@ -97,7 +98,7 @@ pub fn reply_bytes(bytes: &[u8], room: u32, reply: ReplyXattr) {
     }
 }
 
-/// The kind as FUSE names it.
+/// Converts a file type into FUSE's.
 pub const fn kind(kind: FileType) -> fuser::FileType {
     match kind {
         FileType::Directory => fuser::FileType::Directory,
@@ -110,14 +111,14 @@ pub const fn kind(kind: FileType) -> fuser::FileType {
     }
 }
 
-/// A device number in the 32 bits that Linux passes between kernel and user space: 12 bits of
+/// Packs a device number into the 32 bits that Linux passes between kernel and user space: 12 bits of
 /// major in the middle, 20 bits of minor around them.
 const fn device(device: Device) -> u32 {
     let (major, minor) = (device.major & 0xfff, device.minor & 0xf_ffff);
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
-/// A time that no clock can show is shown as the epoch.
+/// Converts a time; one that `SystemTime` cannot hold becomes the epoch.
 pub fn system_time(time: Timestamp) -> SystemTime {
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
     let whole = if time.seconds < 0 {

@@ -101,12 +101,12 @@ impl Core {
         likeness
     }
 
-    /// The node of an inode number.
+    /// Returns the node of an inode number.
     pub const fn node(&self, number: u64) -> NodeId {
         self.inodes.node(number)
     }
 
-    /// The inode number of a node.
+    /// Returns the inode number of a node.
     pub fn number(&self, node: NodeId) -> Result<u64> {
         self.inodes.number(node).ok_or(Error::StaleNode(node))
     }
@@ -122,7 +122,7 @@ impl Core {
         Ok(self.owners.attr(self.number(node)?, &metadata))
     }
 
-    /// The child of that name, where there is one.
+    /// Finds the child of that name.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Option<FileAttr>> {
         match self.reader.fs().lookup(self.node(parent), name)? {
             Some(node) => self.attr(node).map(Some),
@@ -130,7 +130,7 @@ impl Core {
         }
     }
 
-    /// Bytes of a file.
+    /// Reads a range of a file.
     pub fn read(&self, number: u64, offset: u64, len: u32) -> Result<Data> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         self.reader.read(self.node(number), offset, len)
@@ -143,12 +143,12 @@ impl Core {
         self.reader.read_aside(node, 0, len)
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
         self.reader.fs().read_link(self.node(number))
     }
 
-    /// The image as statfs(2) has it.
+    /// Returns the image's statistics for statfs(2).
     pub fn statistics(&self) -> Statistics {
         let block_size = self.volume.block_size.max(1);
         Statistics {
@@ -159,7 +159,7 @@ impl Core {
         }
     }
 
-    /// The value of one extended attribute.
+    /// Finds the value of one extended attribute.
     pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Xattr> {
         if self.reader.xattrs_absent() {
             return Ok(Xattr::Never);
@@ -175,9 +175,9 @@ impl Core {
         Ok(found)
     }
 
-    /// The names of all extended attributes, each ended by a NUL. None where the image has none, as
-    /// the kernel's drivers answer; ENOSYS would make listxattr(2) fail, of which tar warns for every
-    /// file.
+    /// Lists the names of all extended attributes, each ended by a NUL. The list is empty where the image
+    /// has none, as in the kernel's drivers. ENOSYS would make listxattr(2) fail, and tar warns of that
+    /// for every file.
     pub fn xattr_names(&self, number: u64) -> Result<Vec<u8>> {
         let mut names = Vec::new();
         if self.reader.xattrs_absent() {
@@ -191,7 +191,7 @@ impl Core {
         Ok(names)
     }
 
-    /// SEEK_HOLE and SEEK_DATA; the kernel does the other ways itself.
+    /// Seeks with SEEK_HOLE or SEEK_DATA; the kernel handles the other modes itself.
     pub fn seek(&self, number: u64, offset: i64, whence: i32) -> Result<Seek> {
         let Ok(offset) = u64::try_from(offset) else {
             return Ok(Seek::Nowhere);

@@ -20,7 +20,7 @@ macro_rules! operations {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The protocol's name, in lower case.
+            /// Returns the protocol's name, in lower case.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
@@ -71,14 +71,14 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// One more.
+    /// Counts one more request.
     pub fn add(&self, operation: Operation) {
         if let Some(value) = self.values.get(index(operation)) {
             value.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// All values now.
+    /// Returns all values as they are now.
     pub fn snapshot(&self) -> RequestCounts {
         let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
         RequestCounts {

@@ -122,8 +122,8 @@ fn fetch(
 }
 
 impl Core {
-    /// As [`list`], of this image. Where this thread may not wait, the entries up to the first that
-    /// takes a wait are enough.
+    /// Lists a directory of this image as [`list`] does. Where this thread may not wait, it stops at the
+    /// first entry that would take a wait.
     ///
     /// # Errors
     /// As there.

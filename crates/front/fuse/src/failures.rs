@@ -28,7 +28,8 @@ impl Failures {
         }
     }
 
-    /// Whatever the request was: the text of an error says where in the image it is.
+    /// Returns whether this error is to be logged, and remembers it. The request does not matter: the
+    /// text of an error says where in the image it is.
     fn is_new(&self, error: &Error) -> bool {
         let mut hasher = DefaultHasher::new();
         error.to_string().hash(&mut hasher);

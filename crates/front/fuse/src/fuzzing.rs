@@ -122,7 +122,7 @@ pub fn ledger(bytes: &[u8]) {
     }
 }
 
-/// A ledger for [`ledger`] to start from, with one record of many kinds.
+/// Builds a ledger for [`ledger`] to start from, with one record of many kinds.
 #[must_use]
 pub fn ledger_seed() -> Vec<u8> {
     let written = || -> std::io::Result<Vec<u8>> {

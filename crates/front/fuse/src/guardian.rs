@@ -77,8 +77,8 @@ impl Guardian {
         })
     }
 
-    /// One that another process has started, which holds the pipe too, or has held it. The pipe ends
-    /// when the last process that holds it ends.
+    /// Takes over a guardian that another process has started. That process holds the pipe too, or has
+    /// held it. The pipe ends when the last process that holds it ends.
     pub fn inherited(pipe: OwnedFd) -> Self {
         Self {
             process: None,
@@ -93,7 +93,7 @@ impl Guardian {
         self.pipe.take().map(OwnedFd::from)
     }
 
-    /// The pipe, to be held by another process as well.
+    /// Duplicates the pipe, for another process to hold as well.
     pub fn share(&self) -> io::Result<Option<OwnedFd>> {
         let pipe = self.pipe.as_ref().map(File::try_clone).transpose()?;
         Ok(pipe.map(OwnedFd::from))

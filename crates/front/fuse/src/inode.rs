@@ -23,12 +23,12 @@ pub struct Inodes {
 }
 
 impl Inodes {
-    /// The mapping for an image with this root.
+    /// Creates the mapping for an image with this root.
     pub const fn new(root: NodeId) -> Self {
         Self { root: root.0 }
     }
 
-    /// The inode number of `node`; nothing for the one id that cannot have one.
+    /// Returns the inode number of `node`; nothing for the one id that cannot have one.
     pub const fn number(self, node: NodeId) -> Option<u64> {
         match self.trade(node.0) {
             0 => Some(INSTEAD_OF_ZERO),
@@ -37,7 +37,7 @@ impl Inodes {
         }
     }
 
-    /// The node with this inode number.
+    /// Returns the node with this inode number.
     pub const fn node(self, number: u64) -> NodeId {
         match number {
             INSTEAD_OF_ZERO => NodeId(self.trade(0)),

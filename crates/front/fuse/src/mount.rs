@@ -84,7 +84,7 @@ enum Watched {
 }
 
 impl Monitor {
-    /// The engine's counters and the requests of the kernel; nothing once the mount has ended.
+    /// Returns the engine's counters and the requests of the kernel; nothing once the mount has ended.
     #[must_use]
     pub fn counters(&self) -> Option<(StatsSnapshot, RequestCounts)> {
         let served = match &self.served {
@@ -105,8 +105,8 @@ pub fn mount(image: &Image, dir: &Path, options: &MountOptions) -> Result<Mount,
     mount_reader(image.reader().clone(), dir, options)
 }
 
-/// As [`mount`], for a reader that was put together by hand: a driver that is not in the registry,
-/// a source of one's own.
+/// Mounts as [`mount`] does, for a reader put together by hand: with a driver that is not in the
+/// registry, or a source of one's own.
 ///
 /// # Errors
 /// As [`mount`].
@@ -122,7 +122,8 @@ pub fn mount_reader(
     })
 }
 
-/// An image, by a session that `begin` makes, with all that goes on beside the answers.
+/// Shows an image through a session that `begin` makes. Raises the kernel's readahead and starts to push
+/// pages where `options` ask for it.
 pub fn show(
     reader: Reader,
     options: &MountOptions,
@@ -183,7 +184,7 @@ pub fn mount_volume(
     })
 }
 
-/// A volume, by a session that `begin` makes, with all that goes on beside the answers.
+/// Shows a volume through a session that `begin` makes.
 pub fn show_volume(
     core: Arc<CoreMut>,
     options: &MountOptions,
@@ -264,7 +265,7 @@ fn serve(
     Ok((mount, notifier))
 }
 
-/// How `fuser` is to work.
+/// Returns the configuration for `fuser`.
 pub fn config(options: &MountOptions) -> Config {
     let mut config = Config::default();
     config.n_threads = Some(takers(options));
@@ -281,7 +282,7 @@ fn takers(options: &MountOptions) -> usize {
 }
 
 impl Mount {
-    /// One that no thread serves yet.
+    /// Creates a mount that no thread serves yet.
     pub(crate) const fn new(unmounter: Unmounter, served: Served, workers: Workers) -> Self {
         Self {
             unmounter,
@@ -294,7 +295,7 @@ impl Mount {
         }
     }
 
-    /// It is served by these threads.
+    /// Records the threads that serve the mount.
     pub(crate) fn serve_by(&mut self, serving: Serving) {
         self.serving = Some(serving);
     }
@@ -305,7 +306,7 @@ impl Mount {
         Giver::new(&self.served, self.unmounter.clone())
     }
 
-    /// Where it is.
+    /// Returns where the mount is.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.unmounter.path()
@@ -329,13 +330,13 @@ impl Mount {
         self.pushing
     }
 
-    /// The engine's counters.
+    /// Returns the engine's counters.
     #[must_use]
     pub fn stats(&self) -> StatsSnapshot {
         self.served.stats()
     }
 
-    /// The requests of the kernel.
+    /// Returns the counts of the kernel's requests.
     #[must_use]
     pub fn requests(&self) -> RequestCounts {
         self.served.requests()
@@ -405,7 +406,7 @@ impl Mount {
         }
     }
 
-    /// As [`Unmounter::unmount`].
+    /// Unmounts as [`Unmounter::unmount`] does.
     ///
     /// # Errors
     /// As there.

@@ -57,7 +57,7 @@ pub fn open(dir: &Path) -> Result<Mountpoint, MountError> {
     })
 }
 
-/// No request to a dead mount will ever be answered, and it showed an image: nothing is lost.
+/// Removes a dead mount. No request to it will ever be answered, and it showed an image: nothing is lost.
 fn remove_dead(path: PathBuf, entry: MountEntry) -> Result<(), MountError> {
     let lazy = UmountOptions {
         lazy: true,
@@ -105,7 +105,7 @@ pub fn is_dead(opened: io::Result<OwnedFd>) -> bool {
     asking.is_ok() && answered.recv_timeout(PATIENCE).unwrap_or(false)
 }
 
-/// ENOTCONN: the FUSE connection has no other end. ECONNABORTED: it was cut.
+/// Returns whether the FUSE connection has no other end (ENOTCONN) or was cut (ECONNABORTED).
 const fn is_disconnected(error: Errno) -> bool {
     matches!(error, Errno::NOTCONN | Errno::CONNABORTED)
 }

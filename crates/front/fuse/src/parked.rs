@@ -77,7 +77,7 @@ where
 }
 
 impl Parked {
-    /// A request of the thread `pid`, which `work` finds the answer to.
+    /// Parks a request of the thread `pid`, to which `work` finds the answer.
     pub fn new<T: 'static>(
         pid: u32,
         work: impl FnOnce() -> T + Send + 'static,

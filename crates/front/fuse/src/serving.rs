@@ -114,8 +114,8 @@ impl Ending {
         Self { workers, patience }
     }
 
-    /// From now on a request that waits for its source longer than a second fails with EIO. Others are
-    /// answered as before.
+    /// Fails, from now on, each request that waits for its source longer than a second, with EIO. Others
+    /// are answered as before.
     pub fn begin(&self) {
         self.workers.end();
     }

@@ -53,7 +53,7 @@ pub enum Unmounted {
 }
 
 impl Unmounter {
-    /// For a mount that was just made. If this fails it is unmounted.
+    /// Creates one for a mount that was just made. If this fails the mount is taken down.
     pub fn new(mount: MountEntry, connection: &OwnedFd, guard: bool) -> Result<Self, MountError> {
         let hold = || -> Result<Held, MountError> {
             let connection = connection.try_clone().map_err(MountError::Serve)?;
@@ -77,7 +77,7 @@ impl Unmounter {
         })
     }
 
-    /// For the mount that the process outside has just made.
+    /// Creates one for the mount that the process outside has just made.
     pub(crate) fn outside(
         attached: Attached,
         outside: Outside,
@@ -94,7 +94,7 @@ impl Unmounter {
         Ok((unmounter, connection))
     }
 
-    /// For a mount that another process serves, to be unmounted for that.
+    /// Creates one for a mount that another process serves, in order to unmount it.
     pub(crate) fn of(mount: MountEntry, connection: OwnedFd) -> Self {
         let held = Held {
             connection: Some(connection),
@@ -109,7 +109,7 @@ impl Unmounter {
         }
     }
 
-    /// For a mount that another process has made, and still serves.
+    /// Creates one for a mount that another process has made, and still serves.
     pub(crate) fn inherited(
         path: PathBuf,
         device: (u32, u32),
@@ -146,13 +146,13 @@ impl Unmounter {
         Ok((connection, guardian.flatten()))
     }
 
-    /// Where the mount is, or was.
+    /// Returns where the mount is, or was.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its device number.
+    /// Returns the device number of the mount.
     pub(crate) const fn device(&self) -> (u32, u32) {
         self.device
     }
@@ -192,7 +192,7 @@ impl Unmounter {
         self.lock().connection = None;
     }
 
-    /// There is nothing left to unmount when we die.
+    /// Ends the guardian: there is nothing left to unmount when this process dies.
     pub(crate) fn dismiss_guardian(&self) {
         // Not under the lock: the guardian is waited for.
         let guardian = self.lock().guardian.take();
@@ -208,7 +208,7 @@ impl Unmounter {
     }
 }
 
-/// FUSE signals an error on a connection that has no mount any more.
+/// Returns whether the connection still has a mount. FUSE signals an error on one that has none any more.
 pub fn is_connected(connection: &OwnedFd) -> bool {
     let mut connection = [PollFd::new(connection, PollFlags::empty())];
     let at_once = Timespec {

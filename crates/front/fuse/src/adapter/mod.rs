@@ -73,7 +73,7 @@ impl Adapter {
         }
     }
 
-    /// The threads that help.
+    /// Returns the threads that help to answer requests.
     pub fn workers(&self) -> Workers {
         self.workers.clone()
     }
@@ -91,7 +91,7 @@ impl Adapter {
         self.serve_as(request, (asks, operation, number), find, reply);
     }
 
-    /// The same, where more may be asked for.
+    /// Serves as [`serve`](Self::serve) does, where the request may ask for more.
     fn serve_as<T: 'static>(
         &self,
         request: &Request,

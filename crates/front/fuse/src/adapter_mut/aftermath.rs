@@ -83,8 +83,8 @@ fn begin_epoch(connection: impl AsFd) -> rustix::io::Result<()> {
 }
 
 impl Aftermath {
-    /// After so many servers, with the inodes whose changes were lost, each with the number of the
-    /// first server whose openings know nothing of that.
+    /// Creates the state for a mount that has had `server` servers. `lost` has the inodes whose changes
+    /// were lost, each with the number of the first server whose openings are not affected.
     pub fn new(server: u64, lost: HashMap<u64, u64>) -> Self {
         Self {
             server,
@@ -125,7 +125,7 @@ impl Aftermath {
         self.is_any_lost.load(Ordering::Relaxed) && self.lost().remove(&number).is_some()
     }
 
-    /// The kernel has forgotten an inode: no opening is left.
+    /// Drops what is known of an inode that the kernel has forgotten: no opening is left.
     pub fn forget(&self, number: u64) {
         if self.is_any_lost.load(Ordering::Relaxed) {
             self.lost().remove(&number);

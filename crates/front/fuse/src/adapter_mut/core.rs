@@ -104,17 +104,17 @@ impl CoreMut {
         }
     }
 
-    /// The driver.
+    /// Returns the driver.
     pub fn fs(&self) -> &dyn FileSystemMut {
         self.volume.fs()
     }
 
-    /// The node of an inode number.
+    /// Returns the node of an inode number.
     pub fn node(&self, number: u64) -> NodeId {
         self.numbers.node(number)
     }
 
-    /// The inode number of a node.
+    /// Returns the inode number of a node.
     pub fn number(&self, node: NodeId) -> Result<u64> {
         self.numbers.number(node).ok_or(Error::StaleNode(node))
     }
@@ -142,7 +142,8 @@ impl CoreMut {
         })
     }
 
-    /// As [`noted`](Self::noted), for what changes the volume: it is to become durable.
+    /// Logs a failure as [`noted`](Self::noted) does, and has the flusher commit the change to the
+    /// volume.
     pub fn changed<T>(
         &self,
         operation: Operation,
@@ -165,7 +166,8 @@ impl CoreMut {
         Ok(attr)
     }
 
-    /// As [`attr`](Self::attr), also of a node that has no name left and that the kernel still holds.
+    /// Returns what [`attr`](Self::attr) does, also for a node that has no name left and that the kernel
+    /// still holds.
     pub fn attr_held(&self, node: NodeId) -> Result<FileAttr> {
         match self.attr(node) {
             Err(Error::StaleNode(stale)) => self.known.remains(node).ok_or(Error::StaleNode(stale)),
@@ -310,13 +312,13 @@ impl CoreMut {
         format!("{format} {len} {block}").into_bytes()
     }
 
-    /// How long the kernel may keep attributes.
+    /// Returns how long the kernel may cache attributes.
     pub const fn ttl(&self) -> Duration {
         ENDLESS
     }
 
-    /// How long the kernel may keep that there is no such name: where case is folded, making any
-    /// other spelling of it makes this one.
+    /// Returns how long the kernel may cache a negative lookup. Where case is folded it may not: creating
+    /// any other spelling of the name creates this one.
     pub const fn missing_ttl(&self) -> Duration {
         if self.info.folds_case {
             Duration::ZERO
@@ -325,7 +327,8 @@ impl CoreMut {
         }
     }
 
-    /// Names matter only where a node has several.
+    /// Returns a name for the record of known nodes. There is none unless the volume folds case: names
+    /// matter only where a node has several.
     pub fn name(&self, dir: NodeId, name: &[u8]) -> Option<Name> {
         self.info.folds_case.then(|| Name {
             dir,
@@ -358,12 +361,12 @@ impl CoreMut {
     }
 }
 
-/// The time now, as drivers have it.
+/// Returns the current time in the form that drivers take.
 pub fn now() -> Timestamp {
     timestamp(SystemTime::now())
 }
 
-/// A time of the kernel, as drivers have it.
+/// Converts a time of the kernel into the form that drivers take.
 pub fn timestamp(time: SystemTime) -> Timestamp {
     let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (i64::try_from(after.as_secs()), after.subsec_nanos()),

@@ -28,7 +28,7 @@ pub fn new_node(req: &Request, kind: FileType, mode: u32, umask: u32) -> NewNode
     }
 }
 
-/// Done, or why not.
+/// Replies that a request has succeeded, or with its error.
 pub fn reply_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
@@ -36,7 +36,7 @@ pub fn reply_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
     }
 }
 
-/// A node by its name, or why not.
+/// Replies with an entry, or with the error.
 pub fn reply_entry(result: Result<Entry, Errno>, reply: ReplyEntry) {
     match result {
         Ok(entry) => reply_found(&entry, reply),

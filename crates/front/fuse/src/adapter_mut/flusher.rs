@@ -54,7 +54,7 @@ impl Flusher {
         }
     }
 
-    /// Something was changed.
+    /// Records that something was changed, and starts the thread that commits it if there is none yet.
     pub fn changed(&self) {
         let mut state = self.shared.state();
         if *state != State::Clean {

@@ -36,7 +36,7 @@ impl Journal {
         Some(ledger.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The ledger's descriptor, for another process.
+    /// Duplicates the ledger's descriptor for another process.
     pub fn share(&self) -> Option<std::io::Result<OwnedFd>> {
         self.ledger().map(|ledger| ledger.share())
     }

@@ -103,7 +103,7 @@ pub struct Name {
 }
 
 impl Known {
-    /// To be held from before a node is asked for until the answer is counted.
+    /// Returns a guard to hold from before a node is asked for until the answer is counted.
     pub fn looking(&self) -> RwLockReadGuard<'_, ()> {
         self.turnstile
             .read()

@@ -77,7 +77,7 @@ impl AdapterMut {
         }
     }
 
-    /// The threads that help.
+    /// Returns the threads that help to answer requests.
     pub fn workers(&self) -> Workers {
         self.workers.clone()
     }

@@ -25,7 +25,7 @@ pub fn is_resent(request: &Request) -> bool {
 }
 
 impl CoreMut {
-    /// A new child, counted as told to the kernel.
+    /// Creates a child, and counts it as told to the kernel.
     pub fn create(
         &self,
         dir: NodeId,
@@ -58,7 +58,8 @@ impl CoreMut {
         Ok(entry)
     }
 
-    /// The name that is to be made is there: it was made by the same request, or its removal was lost.
+    /// Deals with a name that exists although the kernel wants to create it: the same request has created
+    /// it before, or its removal was lost.
     fn create_again(&self, dir: NodeId, name: &[u8], new: &NewNode) -> Result<NodeId> {
         let node = self.fs().lookup(dir, name)?.ok_or(Error::Exists)?;
         let metadata = self.fs().metadata(node)?;
@@ -154,7 +155,7 @@ impl CoreMut {
         self.attr(node?).ok()
     }
 
-    /// A node lost its last name. The kernel may hold it all the same.
+    /// Records that a node lost its last name. The kernel may hold it all the same.
     fn removed(&self, node: Option<NodeId>, last: Option<FileAttr>) {
         if let (Some(node), Some(mut attr)) = (node, last) {
             self.inode_changed(node);
@@ -224,7 +225,7 @@ impl CoreMut {
         self.numbers.number(node?)
     }
 
-    /// A name for the ledger, where there is one.
+    /// Returns a name in the ledger's form, where a ledger is kept.
     fn spelled<'a>(&self, dir: NodeId, name: &'a [u8]) -> Option<Spelled<'a>> {
         if !self.journal.is_kept() {
             return None;
@@ -252,7 +253,7 @@ impl CoreMut {
         result
     }
 
-    /// The kernel has forgotten an inode, so many times.
+    /// Takes back `times` of the references that the kernel holds to an inode.
     pub fn forget(&self, number: u64, times: u64) {
         let node = self.node(number);
         self.journal.forgot(number, times);

@@ -34,7 +34,7 @@ struct Inherited {
 }
 
 impl Numbers {
-    /// For a volume with this root that the kernel knows nothing of.
+    /// Creates the numbers for a volume with this root that the kernel knows nothing of.
     pub const fn new(root: NodeId) -> Self {
         Self {
             own: Inodes::new(root),
@@ -42,8 +42,8 @@ impl Numbers {
         }
     }
 
-    /// For a volume of which the kernel knows these numbers, with their nodes, or with the number of
-    /// times that it was told where they have none.
+    /// Creates the numbers for a volume of which the kernel knows some already. `known` has each number
+    /// with its node, or, where it has none, with the number of times that the kernel was told of it.
     pub fn inherited(
         root: NodeId,
         known: impl Iterator<Item = (u64, Result<NodeId, u64>)>,
@@ -75,13 +75,13 @@ impl Numbers {
         }
     }
 
-    /// The node of a number.
+    /// Returns the node of a number.
     pub fn node(&self, number: u64) -> NodeId {
         let inherited = self.read().and_then(|all| all.nodes.get(&number).copied());
         inherited.unwrap_or_else(|| self.own.node(number))
     }
 
-    /// The number of a node; nothing for the one id that cannot have one.
+    /// Returns the number of a node; nothing for the one id that cannot have one.
     pub fn number(&self, node: NodeId) -> Option<u64> {
         let own = self.own.number(node);
         let (Some(all), Some(number)) = (self.read(), own) else {
@@ -106,7 +106,7 @@ impl Numbers {
         Some(number)
     }
 
-    /// The kernel has forgotten a number for good.
+    /// Drops a number that the kernel has forgotten for good.
     pub fn forget(&self, number: u64) {
         if self
             .read()
@@ -118,7 +118,8 @@ impl Numbers {
         }
     }
 
-    /// The kernel has forgotten a number that leads to nothing, so many times.
+    /// Takes back `times` references of the kernel to a number that leads to nothing, and drops the
+    /// number after the last one.
     pub fn forget_lost(&self, number: u64, times: u64) {
         let Some(mut all) = self.write() else {
             return;

@@ -73,7 +73,7 @@ fn spell(old: &Table, found: &mut HashMap<u64, Found>, fs: &dyn FileSystemMut) {
     }
 }
 
-/// The table to go on with: what was found has the name that it was found by.
+/// Creates the table of the next server: each node that was found has the name that it was found by.
 fn succeed(old: &Table, found: &HashMap<u64, Found>) -> Table {
     let server = old.server + 1;
     let mut table = Table {

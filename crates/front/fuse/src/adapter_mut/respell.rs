@@ -184,7 +184,8 @@ impl Respelling {
         }
     }
 
-    /// A thread finds its own entries here: it waits for each answer before its next request.
+    /// Returns whether any thread has an entry here. A thread surely sees its own: it waits for each
+    /// answer before its next request.
     fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed) > 0
     }

@@ -142,7 +142,7 @@ impl From<Channel> for OwnedFd {
     }
 }
 
-/// A duration as poll(2) takes it.
+/// Converts a duration for poll(2).
 pub fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

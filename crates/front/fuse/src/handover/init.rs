@@ -58,7 +58,8 @@ impl Negotiated {
     }
 }
 
-/// A session on `connection`, about which `negotiated` was agreed. It has read nothing yet.
+/// Creates a session on `connection`, about which `negotiated` was agreed. It has read no request of the
+/// kernel yet.
 pub fn session<F: Filesystem>(
     adapter: F,
     connection: &OwnedFd,
@@ -78,7 +79,7 @@ pub fn session<F: Filesystem>(
     Ok(session)
 }
 
-/// An INIT request as the kernel would send it.
+/// Builds an INIT request as the kernel would send it.
 pub fn request(negotiated: Negotiated) -> Vec<u8> {
     let flags = negotiated.flags | InitFlags::FUSE_INIT_EXT.bits();
     let low = u32::try_from(flags & u64::from(u32::MAX)).unwrap_or(0);

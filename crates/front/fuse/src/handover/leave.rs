@@ -23,7 +23,7 @@ enum Given {
 }
 
 impl Giver {
-    /// For a mount of this process.
+    /// Creates the offer of a mount that this process serves.
     pub(crate) fn new(served: &Served, unmounter: Unmounter) -> Self {
         let served = match served {
             Served::Image(core) => Given::Image(Arc::downgrade(core)),
@@ -32,7 +32,7 @@ impl Giver {
         Self { served, unmounter }
     }
 
-    /// Device number of the mount.
+    /// Returns the device number of the mount.
     #[must_use]
     pub const fn device(&self) -> (u32, u32) {
         self.unmounter.device()

@@ -73,8 +73,9 @@ impl FromServer {
         keeper.send(Self::ALONE, &[])
     }
 
-    /// Names a thread of this process that ends with it. The keeper sees the end of the thread where
-    /// another thread, which waits in the kernel for the next server, holds up the end of the process.
+    /// Sends a thread of this process that ends with it. The keeper then sees the end of that thread even
+    /// while another thread, which waits in the kernel for the next server, delays the end of the
+    /// process.
     ///
     /// # Errors
     /// Those of the socket.
@@ -276,7 +277,7 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// From a message with an offer of this kind.
+    /// Takes the descriptors of a message with an offer of this kind.
     pub fn received(descriptors: Vec<OwnedFd>, kind: Kind) -> Result<Self, HandoverError> {
         let mut descriptors = descriptors.into_iter();
         let mut next = || descriptors.next().ok_or(HandoverError::Version);
@@ -292,7 +293,7 @@ impl Descriptors {
         })
     }
 
-    /// In the order of messages.
+    /// Returns the descriptors in the order of messages.
     pub fn sent(&self) -> Vec<BorrowedFd<'_>> {
         let others = self.ledger.iter().chain(&self.guardian);
         let all = std::iter::once(&self.connection).chain(others);
@@ -318,7 +319,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// As a message that begins with `word`.
+    /// Encodes the offer as a message that begins with `word`.
     pub fn encode(&self, word: &[u8]) -> Vec<u8> {
         let (major, minor) = self.device;
         let Negotiated { abi, flags } = self.negotiated;
@@ -337,7 +338,7 @@ impl Offer {
         text
     }
 
-    /// From what follows the word of a message.
+    /// Decodes what follows the word of a message.
     ///
     /// # Errors
     /// [`HandoverError::Version`].

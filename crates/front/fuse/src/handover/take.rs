@@ -33,7 +33,7 @@ pub struct Inherited {
 pub struct Turn(Inherited);
 
 impl Inherited {
-    /// The offer that follows the word of a message on `keeper`.
+    /// Parses the offer that follows the word of a message on `keeper`.
     pub(super) fn new(
         keeper: Channel,
         text: &[u8],
@@ -47,13 +47,13 @@ impl Inherited {
         })
     }
 
-    /// Where the mount is.
+    /// Returns where the mount is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.offer.path
     }
 
-    /// Its device number.
+    /// Returns the device number of the mount.
     #[must_use]
     pub const fn device(&self) -> (u32, u32) {
         self.offer.device

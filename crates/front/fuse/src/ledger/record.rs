@@ -173,7 +173,7 @@ impl Record {
     }
 }
 
-/// FNV-1a, eight bytes at a time. A record is damaged by being cut short, by nothing else.
+/// Computes FNV-1a, eight bytes at a time. The only damage to expect is a record that is cut short.
 pub fn checksum(bytes: &[u8]) -> u64 {
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |word: u64| sum = (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3);
@@ -194,7 +194,7 @@ pub fn checksum(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// One of each kind.
+    /// Returns one record of each kind.
     pub fn all() -> Vec<Record> {
         let (number, parent, times, epoch) = (7, 1, 3, 9);
         let name = b"name \xff".to_vec();

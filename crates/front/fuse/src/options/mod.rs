@@ -159,8 +159,8 @@ impl MountOptions {
         parse::apply(self, list, None)
     }
 
-    /// As [`apply`](Self::apply), for mount(8)'s `-s`: words that are not known are no error. Gives
-    /// them.
+    /// Applies a list as [`apply`](Self::apply) does, for mount(8)'s `-s`: unknown words are no error,
+    /// but are returned.
     ///
     /// # Errors
     /// A known option with a value that cannot be.
@@ -170,7 +170,7 @@ impl MountOptions {
         Ok(unknown)
     }
 
-    /// A list on top of the defaults.
+    /// Parses a list on top of the defaults.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -180,7 +180,7 @@ impl MountOptions {
         Ok(options)
     }
 
-    /// How to open the image under these options.
+    /// Returns how to open the image under these options.
     #[must_use]
     pub fn open_options(&self) -> OpenOptions {
         let mut open = OpenOptions {

@@ -2,8 +2,8 @@
 
 use forerun_vfs::Verity;
 
-/// A number of bytes as mount options take it: digits with an optional K, M, G or T, or KiB and so
-/// on, which count in steps of 1024. Front ends that take sizes elsewhere can mean the same by them.
+/// Parses a number of bytes as mount options take it: digits with an optional K, M, G or T, or KiB and so
+/// on, which count in steps of 1024. Front ends use it for sizes elsewhere too.
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
     // `K` and `KiB` are one unit; `iB` behind a digit is none.
@@ -27,7 +27,7 @@ pub fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     digits.then(|| text.parse().ok())?
 }
 
-/// Permission bits in octal, at most 0777.
+/// Parses permission bits in octal, at most 0777.
 pub fn mask(text: &str) -> Option<u16> {
     let octal = !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
     let bits = octal.then(|| u16::from_str_radix(text, 8).ok())??;

@@ -71,15 +71,14 @@ pub struct Attached {
 }
 
 impl Outside {
-    /// For a process that serves the other end of `socket`.
+    /// Creates a handle to `process`, which serves the other end of `socket`.
     #[must_use]
     pub fn new(socket: OwnedFd, process: Child) -> Self {
         let socket = Mutex::new(Some(socket));
         Self(Arc::new(Handle { socket, process }))
     }
 
-    /// Names the mount that this server takes over. To be called before the process is confined, and
-    /// once.
+    /// Passes on the mount that this server takes over. Call it once, and before the process is confined.
     ///
     /// # Errors
     /// Those of the socket, and what the other process reports.

@@ -95,7 +95,7 @@ impl Serving<'_> {
         Ok((word::DONE, answer, descriptors))
     }
 
-    /// The server takes over a mount that another one has made.
+    /// Records the mount of another server that this one takes over.
     fn adopt(&mut self, place: &[u8]) -> Answer {
         let (None, Some((device, path))) = (&self.mount, parse_place(place)) else {
             return Err("not a mount that can be taken over".to_string());

@@ -124,7 +124,7 @@ struct OnTheSpot<'s> {
 }
 
 impl Workers {
-    /// For `takers` threads that take requests from the kernel.
+    /// Creates the workers beside `takers` threads that take requests from the kernel.
     pub fn new(takers: usize) -> Self {
         let shared = Shared {
             inline: AtomicUsize::new(0),
@@ -169,7 +169,7 @@ impl Workers {
         self.hand_over(about.lane, Box::new(move || parked.work()));
     }
 
-    /// Does `job` now or later, and lets it end whatever happens.
+    /// Runs `job` exactly once, on this thread or on one of its lane, and lets it end in any case.
     pub fn run_once(&self, lane: Lane, job: impl FnOnce() + Send + 'static) {
         match self.shared.enter(lane) {
             Some(_place) => {
@@ -179,8 +179,8 @@ impl Workers {
         }
     }
 
-    /// As [`run_once`](Self::run_once), for a job that needs bytes of the request: they are only
-    /// copied where the job is handed over.
+    /// Runs `job` as [`run_once`](Self::run_once) does, for a job that needs bytes of the request. They
+    /// are only copied where the job is handed over.
     pub fn run_with(&self, lane: Lane, bytes: &[u8], job: impl FnOnce(&[u8]) + Send + 'static) {
         match self.shared.enter(lane) {
             Some(_place) => {
@@ -193,8 +193,8 @@ impl Workers {
         }
     }
 
-    /// Does `job` on a thread of its lane, whatever else goes on: for what may wait and cannot be
-    /// tried before.
+    /// Hands `job` to a thread of its lane in any case: for jobs that may wait and cannot be tried
+    /// before.
     pub fn run_aside(&self, lane: Lane, job: impl FnOnce() + Send + 'static) {
         self.hand_over(lane, Box::new(job));
     }
@@ -273,7 +273,7 @@ impl Shared {
         elapsed.unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// A place among the threads that take requests, if there is one left for the lane.
+    /// Takes a place among the threads that take requests, if there is one left for the lane.
     fn enter(&self, lane: Lane) -> Option<OnTheSpot<'_>> {
         let all = self.inline.fetch_add(1, Ordering::AcqRel);
         let is_free = all < self.takers.saturating_sub(1)
@@ -359,7 +359,7 @@ impl Queue {
     }
 }
 
-/// Does `job`, and gives whether it ended without a panic.
+/// Runs `job`, and returns whether it ended without a panic.
 pub fn guarded(job: impl FnOnce()) -> bool {
     let ended = catch_unwind(AssertUnwindSafe(job)).is_ok();
     if !ended {

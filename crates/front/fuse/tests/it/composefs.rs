@@ -28,7 +28,7 @@ struct Made {
     store: PathBuf,
 }
 
-/// An image with files of several lengths, and its store.
+/// Makes an image with files of several lengths, and its store.
 fn make(name: &str) -> Made {
     let place = Place::new(name);
     let mut tree = Tree::default();

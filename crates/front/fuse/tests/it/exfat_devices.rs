@@ -23,7 +23,7 @@ const FLAGS_AT: usize = 106;
 const DIRTY: u8 = 2;
 const MEDIA_FAILURE: u8 = 4;
 
-/// A volume made by mkfs.exfat.
+/// Makes a volume with mkfs.exfat, and returns whether this machine can.
 fn mkfs(path: &Path, mib: u64, options: &[&str]) -> bool {
     let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
     if !can_mount() || tools.contains(&None) {
@@ -120,7 +120,8 @@ struct Test {
 }
 
 impl Test {
-    /// With a file `old` of 100,000 bytes, which the kernel does not have in memory.
+    /// Makes a mounted volume with a file `old` of 100,000 bytes, which the kernel does not have in
+    /// memory.
     fn new(name: &str, options: &str) -> Option<Self> {
         let place = Place::new(name);
         let image = place.dir().join("image");
@@ -158,14 +159,14 @@ impl Test {
         self.place.mnt().join(name)
     }
 
-    /// Where the data of `old` is: its cluster and those behind.
+    /// Finds the data of `old`: where its first cluster is.
     fn data_of_old(&self) -> u64 {
         let image = self.device.inner.to_vec();
         let at = image.windows(4096).position(|bytes| bytes == [7; 4096]);
         at.unwrap() as u64
     }
 
-    /// Nothing is there but lost clusters, and these only under `VolumeDirty`.
+    /// Checks that nothing is wrong but lost clusters, and these only under `VolumeDirty`.
     #[track_caller]
     fn judge(&self) {
         let bytes = self.device.inner.to_vec();
@@ -308,7 +309,7 @@ fn a_full_device_is_no_failed_one() {
     test.judge();
 }
 
-/// Damage that is met stops changes, or does not where it is to be passed over.
+/// Checks that damage stops changes, or does not with the option to continue.
 #[test]
 fn errors_remount_ro_and_continue() {
     for (options, goes_on) in [
@@ -390,7 +391,7 @@ fn a_driver_that_panics_writes_nothing_more() {
     test.judge();
 }
 
-/// `FS_IOC_GETFSLABEL` and `FS_IOC_SETFSLABEL`, as programs call them.
+/// Calls `FS_IOC_GETFSLABEL` and `FS_IOC_SETFSLABEL` as programs do.
 #[test]
 fn the_label_by_ioctl() {
     let Some(perl) = require::program("perl") else {

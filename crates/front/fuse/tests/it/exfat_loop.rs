@@ -11,7 +11,7 @@ use forerun_testkit::require;
 
 use crate::common::{Place, can_mount, run};
 
-/// A volume made by mkfs.exfat.
+/// Makes a volume with mkfs.exfat, and returns whether this machine can.
 fn mkfs(path: &Path, mib: u64, options: &[&str]) -> bool {
     let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
     if !can_mount() || tools.contains(&None) {
@@ -73,8 +73,8 @@ impl Drop for Loop {
     }
 }
 
-/// Our counters agree with the kernel's, which count what reaches the device. Sectors of 4 KiB, since
-/// below that the kernel writes whole pages all the same.
+/// Compares our counters with the kernel's, which count what reaches the device. Sectors have 4 KiB,
+/// since below that the kernel writes whole pages all the same.
 #[test]
 fn the_kernel_counts_what_we_count() {
     let place = Place::new("exfat_stat");
@@ -128,7 +128,7 @@ fn the_kernel_counts_what_we_count() {
     fsck(&device.0);
 }
 
-/// A loop device that is there no more, or whose file was cut short.
+/// Cuts the file below a mounted loop device short: writes then fail with EIO or EROFS.
 #[test]
 fn a_loop_device_that_shrinks() {
     let place = Place::new("exfat_shrinks");

@@ -70,7 +70,8 @@ fn an_empty_subtype_shows_as_plain_fuse() {
     assert!(!is_mounted(&place.mnt()));
 }
 
-/// A volume mounted for writing is locked. That says nothing of other mounts of the same file.
+/// Checks that umount waits for the lock of a volume only with the last mount that writes to it. The lock
+/// says nothing of other mounts of the same file.
 #[test]
 fn umount_waits_for_no_other_mount_of_the_same_file() {
     let _mounts_are_free = children::forbid();
@@ -225,13 +226,13 @@ fn mount_tmpfs(dir: &Path) {
     rustix::mount::mount("x", dir, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
 }
 
-/// Number of mounts on exactly this path.
+/// Returns the number of mounts on exactly this path.
 fn mounts_on(path: &Path) -> usize {
     let all = mounts().unwrap();
     all.iter().filter(|one| one.mount_point == path).count()
 }
 
-/// A bind mount shows the same device number as the mount that it was made from.
+/// Covers a mount with a bind mount, which shows the device number of the mount that it was made from.
 #[test]
 fn a_bind_mount_of_ours_on_top_is_left_alone() {
     let _mounts_are_free = children::forbid();
@@ -300,7 +301,8 @@ fn a_mount_that_was_moved_is_unmounted_where_it_is() {
     mount.wait().unwrap();
 }
 
-/// Every user may name a FIFO, or a file of another filesystem of theirs, as the source of a mount.
+/// Uses a FIFO as the source of a mount. Every user may name one, or a file of another filesystem of
+/// theirs.
 #[test]
 fn umount_opens_no_source_but_files_and_block_devices() {
     let _mounts_are_free = children::forbid();

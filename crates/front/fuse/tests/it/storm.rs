@@ -240,7 +240,7 @@ fn used(at: &Path) -> u64 {
     space.f_blocks - space.f_bfree
 }
 
-/// The directories that the processes work in.
+/// Returns the directories that the processes work in.
 fn directories(at: &Path) -> Vec<PathBuf> {
     let own = (0..PROCESSES).map(|number| at.join(format!("process {number}")));
     own.chain([at.join("shared")]).collect()
@@ -283,7 +283,7 @@ fn storm(at: &Path, seconds: u64) -> (u64, u64) {
     sum
 }
 
-/// Nothing is wrong with the volume, by three checkers.
+/// Checks with three checkers that nothing is wrong with the volume.
 #[track_caller]
 fn assert_sound(image: &Path) {
     let report = judge(&FileSource::open(image).unwrap()).unwrap();

@@ -53,7 +53,8 @@ fn ten_thousand_files_in_one_directory() {
     reads_back(Shape::ManyFiles, "16", "");
 }
 
-/// As a mount with privileges reads, and as one without, whose kernel reads ahead 128 KiB at most.
+/// Reads as through a mount with privileges, and as through one without, where the kernel reads ahead 128
+/// KiB at most.
 #[test]
 fn a_large_file_takes_few_large_requests() {
     let place = Place::new("large-file");
@@ -78,7 +79,8 @@ fn a_large_file_takes_few_large_requests() {
     }
 }
 
-/// Each small file costs a sequential reader a round trip, unless it is in the page cache by then.
+/// Checks that small files are in the page cache before they are opened. Each of them costs a sequential
+/// reader a round trip otherwise.
 #[test]
 fn small_files_are_there_before_they_are_opened() {
     let place = Place::new("handed-over");

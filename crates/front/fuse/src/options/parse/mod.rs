@@ -254,7 +254,7 @@ const TABLE: &[(&str, Action)] = &[
 /// Prefixes of words that mount(8), systemd and others keep for themselves.
 const FOREIGN: &[&str] = &["x-", "X-", "comment=", "helper=", "uhelper="];
 
-/// Unknown words go to `unknown` where that is given.
+/// Applies a list. Unknown words go to `unknown` if there is such a list, and are errors otherwise.
 pub fn apply(
     options: &mut MountOptions,
     list: &str,
@@ -306,7 +306,7 @@ fn apply_word(options: &mut MountOptions, word: &str) -> Result<(), OptionError>
     Ok(())
 }
 
-/// As mount(8) has it: a line that users may mount is nosuid, nodev and noexec unless a later word
+/// Sets what mount(8) sets for a line that users may mount: nosuid, nodev and noexec, unless a later word
 /// says otherwise.
 const fn unprivileged(options: &mut MountOptions) {
     options.suid = false;

@@ -31,12 +31,12 @@ impl Volume {
         Some(Self { place })
     }
 
-    /// The file.
+    /// Returns the path of the volume's file.
     pub fn image(&self) -> PathBuf {
         self.place.dir().join("image")
     }
 
-    /// A path in the mount.
+    /// Returns a path in the mount.
     pub fn path(&self, name: &str) -> PathBuf {
         self.place.mnt().join(name)
     }

@@ -19,31 +19,32 @@ pub struct Place {
 }
 
 impl Place {
-    /// With an empty directory `mnt` in it.
+    /// Creates a directory with an empty directory `mnt` in it.
     pub fn new(name: &str) -> Self {
         let dir = temp_dir(name);
         std::fs::create_dir(dir.path().join("mnt")).unwrap();
         Self { dir }
     }
 
-    /// The directory itself, for images and the like.
+    /// Returns the directory itself, for images and the like.
     pub fn dir(&self) -> PathBuf {
         self.dir.path().canonicalize().unwrap()
     }
 
-    /// Where to mount.
+    /// Returns the mountpoint.
     pub fn mnt(&self) -> PathBuf {
         self.dir().join("mnt")
     }
 
-    /// The directory, made accessible to all users.
+    /// Makes the directory accessible to all users.
     pub fn open_to_all(&self) {
         use std::os::unix::fs::PermissionsExt;
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(self.dir(), open).unwrap();
     }
 
-    /// The directory and its mountpoint, made accessible to and owned by a user without privileges.
+    /// Makes the directory and its mountpoint accessible to a user without privileges, and gives them to
+    /// it.
     pub fn give_away(&self) {
         self.open_to_all();
         for path in [self.dir(), self.mnt()] {
@@ -76,7 +77,7 @@ impl Drop for Place {
 /// A user that owns nothing.
 pub const NOBODY: u32 = 65534;
 
-/// A command run as that user.
+/// Returns a command that runs as that user.
 pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command
@@ -90,7 +91,7 @@ pub fn can_mount() -> bool {
     require::root() && require::fuse()
 }
 
-/// A reader of a driver in memory.
+/// Creates a reader of a driver in memory.
 pub fn reader(fs: Arc<dyn FileSystem>, source: Arc<dyn ReadAt>, options: &EngineOptions) -> Reader {
     opened::reader_on(fs, source, options.clone(), Limits::default())
 }
@@ -138,7 +139,7 @@ pub fn undisturbed(mut attempt: impl FnMut() -> Result<(), String>) {
     panic!("five times over:\n{}", complaints.join("\n"));
 }
 
-/// For [`undisturbed`].
+/// Returns an error with `complaint` unless the condition holds, for [`undisturbed`].
 pub fn ensure(holds: bool, complaint: impl std::fmt::Display) -> Result<(), String> {
     if holds {
         Ok(())

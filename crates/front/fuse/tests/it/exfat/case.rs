@@ -99,7 +99,7 @@ fn mv_in_the_working_directory_that_changes_only_case_renames() {
 /// A step of a thread, with the old name and the new one.
 type Step<'a> = &'a dyn Fn(&Path, &Path);
 
-/// One thread does all, as a file manager would.
+/// Uses one thread for everything, as a file manager would.
 #[test]
 fn a_rename_that_changes_only_case_renames_whatever_the_thread_did_before() {
     let Some(volume) = Volume::new("exfat_case_thread", 16, &[]) else {

@@ -85,7 +85,7 @@ fn options_of_the_kernel_s_driver() {
     drop(mount);
 }
 
-/// The contract of the seam, on volumes that mkfs.exfat made.
+/// Checks the contract of the seam on volumes that mkfs.exfat made.
 #[test]
 fn the_driver_keeps_the_contract() {
     for (name, options) in [("exfat_contract_512", "512"), ("exfat_contract_32k", "32K")] {

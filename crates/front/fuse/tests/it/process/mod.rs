@@ -201,7 +201,7 @@ fn auto_unmount_goes_with_its_process() {
     scene.is_gone();
 }
 
-/// Number of processes of `auto_unmount` for a scene, which have its path among their arguments.
+/// Counts the processes of `auto_unmount` for a scene, which have its path among their arguments.
 fn guards(scene: &Scene) -> usize {
     let dir = scene.place.dir().display().to_string();
     let is_guard = |entry: &fs::DirEntry| {

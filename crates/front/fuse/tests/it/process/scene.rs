@@ -20,7 +20,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Nothing where this machine lacks what it takes.
+    /// Creates a scene; nothing where this machine lacks what it takes.
     pub fn new(name: &str) -> Option<Self> {
         let place = Place::new(name);
         let (tree, image) = (place.dir().join("tree"), place.dir().join("image.romfs"));
@@ -68,7 +68,7 @@ impl Scene {
         run(command.current_dir(self.place.dir()))
     }
 
-    /// The processes that keep and serve the mount; the program's copy here runs nowhere else.
+    /// Returns the processes that keep and serve the mount; the program's copy here runs nowhere else.
     pub fn processes(&self) -> Vec<Pid> {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let of_scene = processes.filter(|entry| {
@@ -80,7 +80,7 @@ impl Scene {
         pids.filter_map(Pid::from_raw).collect()
     }
 
-    /// One of them.
+    /// Returns one of these processes.
     pub fn server(&self) -> Option<Pid> {
         self.processes().into_iter().next()
     }

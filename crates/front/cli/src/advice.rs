@@ -145,7 +145,7 @@ impl Failure {
     }
 }
 
-/// Exit code of an error of the library, and what to try.
+/// Returns the exit code of an error of the library, and what to try.
 fn advice(error: &Error) -> (Exit, Option<&'static str>) {
     match error {
         Error::NotFound => (Exit::Image, Some("forerun ls -R IMAGE lists every path")),

@@ -221,7 +221,7 @@ pub struct LimitArgs {
 }
 
 impl ImageArgs {
-    /// As the library takes it.
+    /// Converts the arguments into the library's options.
     pub fn open_options(&self) -> OpenOptions {
         let mut engine = EngineOptions {
             large_blocks: !self.source.no_large_blocks,
@@ -285,7 +285,8 @@ impl LimitArgs {
     }
 }
 
-/// A path in the image, as bytes: it need not be UTF-8. An absolute and a relative one are the same.
+/// Returns a path in the image as bytes, since it need not be UTF-8. An absolute and a relative one are
+/// the same.
 pub fn image_path(path: &OsString) -> &[u8] {
     use std::os::unix::ffi::OsStrExt;
     path.as_bytes()

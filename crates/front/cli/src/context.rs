@@ -30,7 +30,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// A run with these options.
+    /// Creates a run with these options.
     pub fn new(global: Global) -> Self {
         Self {
             global,
@@ -48,7 +48,7 @@ impl Context {
         self.open_prepared(prepared, None)
     }
 
-    /// The same for a command that needs more than its image: mounts by the kernel.
+    /// Opens an image for a command that needs more than the image: mounts by the kernel.
     pub fn open_unconfined(&self, args: &ImageArgs) -> Result<Image> {
         self.open_prepared(self.prepare(args)?, None)
     }
@@ -88,12 +88,12 @@ impl Context {
         self.observers.borrow_mut().push(Arc::clone(observer));
     }
 
-    /// The same for an image that is fetched.
+    /// Has the counters of an image that is fetched printed as well.
     pub fn observe_remote(&self, image: &Arc<RemoteImage>) {
         self.remotes.borrow_mut().push(Arc::clone(image));
     }
 
-    /// The images that are fetched, in the order in which they were opened.
+    /// Returns the images that are fetched, in the order in which they were opened.
     pub fn remotes(&self) -> Vec<Arc<RemoteImage>> {
         self.remotes.borrow().clone()
     }
@@ -173,7 +173,7 @@ impl Context {
     }
 }
 
-/// How messages call an image.
+/// Returns the name of an image in messages.
 pub fn image_name(args: &ImageArgs) -> String {
     if source::is_stdin(&args.image) {
         "standard input".to_string()

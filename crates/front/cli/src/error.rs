@@ -30,7 +30,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure about nothing in particular yet.
+    /// Creates a failure that has no subject yet.
     pub fn new(exit: Exit, kind: &'static str, message: impl Into<String>) -> Self {
         Self {
             exit,
@@ -47,7 +47,7 @@ impl Failure {
         Self::new(Exit::Usage, "usage", message)
     }
 
-    /// The output cannot or may not be written.
+    /// Creates the failure that the output cannot or may not be written.
     pub fn output(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::new(Exit::BrokenPipe, "broken_pipe", "nobody reads the output");
@@ -63,7 +63,7 @@ impl Failure {
         Self::new(Exit::Output, "output", reason(error)).maybe_hint(hint)
     }
 
-    /// A file of the system could not be opened or read.
+    /// Creates the failure that a file of the system could not be opened or read.
     pub fn source(error: &io::Error) -> Self {
         Self::new(Exit::Source, "io", reason(error))
     }

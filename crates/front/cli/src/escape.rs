@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-/// `name` with everything that is not plain text escaped: `\n`, `\t`, `\\`, else `\ooo` per byte.
+/// Escapes everything in `name` that is not plain text: `\n`, `\t`, `\\`, else `\ooo` per byte.
 pub fn escape(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -25,7 +25,7 @@ pub fn escape(name: &[u8]) -> String {
     text
 }
 
-/// A message on one line: control characters in it come from the image.
+/// Makes a message safe for one line: control characters in it come from the image.
 pub fn printable(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for char in message.chars() {

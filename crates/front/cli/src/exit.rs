@@ -71,7 +71,7 @@ impl Exit {
         ),
     ];
 
-    /// The status that the parent process sees.
+    /// Returns the status that the parent process sees.
     pub const fn code(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -89,7 +89,7 @@ impl Exit {
         }
     }
 
-    /// The first of two failures: what went wrong first is what the caller looks for.
+    /// Returns the first of two failures, as the first is what the caller looks for.
     pub const fn and(self, later: Self) -> Self {
         match self {
             Self::Ok => later,

@@ -44,8 +44,8 @@ pub fn close_named() {
     }
 }
 
-/// The descriptors that survived an execve(2). This program's own, the listing's among them, are marked
-/// from the beginning.
+/// Lists the descriptors that survived an execve(2). This program's own, the listing's among them, are
+/// marked from the beginning.
 fn inherited() -> Vec<RawFd> {
     let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let numbers = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

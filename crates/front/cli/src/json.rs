@@ -38,7 +38,7 @@ pub fn put_metadata(object: &mut Map<String, Value>, metadata: &Metadata) {
     }
 }
 
-/// All counters, zero or not.
+/// Converts all counters, zero or not.
 pub fn stats(stats: &StatsSnapshot) -> Value {
     let counters: Map<_, _> = stats
         .iter()
@@ -56,7 +56,7 @@ pub fn failure(failure: &Failure) -> Value {
     json!({ "error": fields })
 }
 
-/// A failure among others.
+/// Converts a failure that is one of several.
 pub fn failure_fields(failure: &Failure) -> Value {
     let mut object = Map::new();
     object.insert("kind".into(), failure.kind.into());

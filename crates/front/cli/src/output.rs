@@ -14,15 +14,15 @@ use crate::error::{Failure, Result};
 /// How messages call it.
 pub const STDOUT: &str = "standard output";
 
-/// Standard output itself. Not `std::io::stdout`, which cuts what it writes at line breaks and
-/// swallows the error of a closed descriptor.
+/// Opens standard output itself. `std::io::stdout` cuts its writes at line breaks and swallows the error
+/// of a closed descriptor.
 pub fn stdout_file() -> Result<File> {
     let stdout = io::stdout();
     let file = stdout.as_fd().try_clone_to_owned();
     file.map(File::from).map_err(|error| failed(&error))
 }
 
-/// A failed write to standard output.
+/// Creates the failure of a write to standard output.
 pub fn failed(error: &io::Error) -> Failure {
     Failure::output(error).of(STDOUT)
 }
@@ -45,7 +45,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Standard output.
+    /// Opens standard output.
     pub fn stdout() -> Result<Self> {
         Ok(Self {
             inner: BufWriter::with_capacity(64 << 10, stdout_file()?),
@@ -53,19 +53,19 @@ impl Output {
         })
     }
 
-    /// Text as it is.
+    /// Writes text as it is.
     pub fn text(&mut self, text: impl AsRef<[u8]>) -> Result<()> {
         let written = self.inner.write_all(text.as_ref());
         written.map_err(|error| failed(&error))
     }
 
-    /// Text and a line break.
+    /// Writes text and a line break.
     pub fn line(&mut self, text: impl AsRef<[u8]>) -> Result<()> {
         self.text(text)?;
         self.text("\n")
     }
 
-    /// A name: raw for a program, escaped for a person.
+    /// Writes a name: raw for a program, escaped for a person.
     pub fn name(&mut self, name: &[u8]) -> Result<()> {
         if self.is_terminal {
             self.text(crate::escape::escape(name))
@@ -74,7 +74,7 @@ impl Output {
         }
     }
 
-    /// A JSON document, indented, and a line break.
+    /// Writes a JSON document, indented, and a line break.
     pub fn json(&mut self, value: &Value) -> Result<()> {
         self.line(format!("{value:#}"))
     }
@@ -93,7 +93,7 @@ pub struct JsonArray {
 }
 
 impl JsonArray {
-    /// One more element.
+    /// Writes one more element.
     pub fn push(&mut self, out: &mut Output, value: &Value) -> Result<()> {
         out.text(if self.has_elements { ",\n" } else { "[\n" })?;
         self.has_elements = true;

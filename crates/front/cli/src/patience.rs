@@ -50,7 +50,7 @@ fn again<T>(
     }
 }
 
-/// How long to wait after this error.
+/// Returns how long to wait after this error.
 fn patience(error: &Error, source: &Path) -> Duration {
     let Some(in_use) = InUse::of(error).filter(|in_use| in_use.is_lock()) else {
         return Duration::ZERO;

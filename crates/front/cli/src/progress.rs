@@ -22,7 +22,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// About `total` bytes to come; `verb` says what is done with them.
+    /// Begins work on about `total` bytes; `verb` says what is done with them.
     pub fn new(context: &Context, verb: &'static str, total: u64) -> Self {
         let bar = context.shows_progress().then(|| {
             let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
@@ -38,7 +38,7 @@ impl Progress {
         }
     }
 
-    /// More bytes are done.
+    /// Counts more bytes as done.
     pub fn add(&self, bytes: u64) {
         let Some(bar) = &self.bar else {
             return;

@@ -108,7 +108,7 @@ pub enum FetchAhead {
 }
 
 impl RemoteArgs {
-    /// As the library takes it.
+    /// Converts the arguments into the library's options.
     pub fn options(&self) -> RemoteOptions {
         let mut options = self.server.options();
         options.cache_dir = self.cache.cache_dir.as_deref().map(absolute);
@@ -133,7 +133,7 @@ impl RemoteArgs {
 }
 
 impl ServerArgs {
-    /// As the library takes it.
+    /// Converts the arguments into the library's options.
     pub fn options(&self) -> RemoteOptions {
         let mirrors = self.mirrors.iter().flat_map(|text| mirrors(text));
         let mut options = RemoteOptions {
@@ -156,7 +156,7 @@ impl ServerArgs {
     }
 }
 
-/// An address, or a file by its absolute path.
+/// Parses a mirror: an address, or a file, whose path becomes absolute.
 fn mirror(text: &str) -> std::result::Result<String, String> {
     let Some(file) = text.strip_prefix('@') else {
         return Ok(text.to_string());
@@ -186,7 +186,7 @@ fn mirrors(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A number of bytes, or `none`.
+/// Parses a number of bytes, or `none`.
 fn limit(text: &str) -> std::result::Result<u64, String> {
     match text {
         "none" => Ok(u64::MAX),
@@ -194,12 +194,12 @@ fn limit(text: &str) -> std::result::Result<u64, String> {
     }
 }
 
-/// A file by its absolute path: it is read again on SIGHUP.
+/// Makes the path of a file absolute: the file is read again on SIGHUP.
 fn file(text: &str) -> std::result::Result<PathBuf, String> {
     Ok(absolute(Path::new(text)))
 }
 
-/// The process that serves a mount changes its directory.
+/// Makes a path absolute, as the process that serves a mount changes its directory.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
@@ -214,7 +214,7 @@ pub fn is_remote(name: &Path) -> bool {
     name.to_str().is_some_and(Reference::is_remote)
 }
 
-/// The name of something at a server; nothing for the name of a file.
+/// Parses the name of something at a server; nothing for the name of a file.
 pub fn reference(name: &Path) -> Result<Option<Reference>> {
     match name.to_str().filter(|name| Reference::is_remote(name)) {
         Some(text) => Reference::parse(text)
@@ -224,7 +224,7 @@ pub fn reference(name: &Path) -> Result<Option<Reference>> {
     }
 }
 
-/// A name as messages have it: without user, password and query.
+/// Returns a name for messages: without user, password and query.
 pub fn shown(name: &Path) -> String {
     let text = name.display().to_string();
     if !is_remote(name) {
@@ -271,7 +271,7 @@ fn tell_of_memory(context: &Context, image: &RemoteImage) {
     }
 }
 
-/// A date that says its zone.
+/// Formats a date that says its zone.
 fn date(time: SystemTime) -> String {
     match jiff::Timestamp::try_from(time) {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
@@ -328,7 +328,7 @@ pub fn print_stats(context: &Context, status: &RemoteStatus) {
     };
 }
 
-/// How an image that is fetched is doing, for programs.
+/// Converts the state of an image that is fetched, for programs.
 pub fn to_json(status: &RemoteStatus) -> Value {
     json!({
         "place": status.place,
@@ -363,7 +363,7 @@ fn seconds(time: SystemTime) -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// Bytes for people.
+/// Formats bytes for people.
 pub fn human(bytes: u64) -> String {
     ByteSize(bytes).to_string()
 }

@@ -54,7 +54,7 @@ impl PassedOn {
     /// `PID:NUMBER`.
     pub const VARIABLE: &str = FROM;
 
-    /// Of this process.
+    /// Creates it from the arguments of this process.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] for more than a pipe holds.
@@ -126,7 +126,7 @@ fn hidden(word: &OsStr) -> Option<OsString> {
     (shown != text).then(|| shown.into())
 }
 
-/// The arguments that the parent has hidden, with their numbers.
+/// Reads the arguments that the parent has hidden, with their numbers.
 fn inherited() -> Vec<(usize, OsString)> {
     let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
     let from = std::env::var(FROM).ok();

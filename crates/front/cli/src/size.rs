@@ -5,17 +5,17 @@ use bytesize::ByteSize;
 /// The texts that [`parse`] accepts, for messages.
 const EXPECTED: &str = "a number of bytes such as 4096, 64K, 8M or 1G";
 
-/// As in the mount options, so that `--offset 1M` and `-o offset=1M` are the same place.
+/// Parses a size as the mount options do, so that `--offset 1M` and `-o offset=1M` are the same place.
 pub fn parse(text: &str) -> Result<u64, String> {
     forerun_fuse::parse_size(text).ok_or_else(|| format!("not {EXPECTED}"))
 }
 
-/// `1.5 GiB`.
+/// Formats a size, as in `1.5 GiB`.
 pub fn human(bytes: u64) -> String {
     ByteSize::b(bytes).display().iec().to_string()
 }
 
-/// `1.5 GiB (1610612736 bytes)`; small numbers as they are.
+/// Formats a size, as in `1.5 GiB (1610612736 bytes)`; small numbers as they are.
 pub fn exact(bytes: u64) -> String {
     match bytes {
         1 => "1 byte".to_string(),

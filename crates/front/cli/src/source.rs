@@ -72,7 +72,7 @@ pub fn prepare(context: &Context, args: &ImageArgs) -> Result<Prepared> {
     })
 }
 
-/// The same for a file that is open already.
+/// Prepares a file that is open already.
 pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<Prepared> {
     let Some(file) = file else {
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);

@@ -56,7 +56,7 @@ impl Target {
         Ok(Self { name, file, kind })
     }
 
-    /// The file to write to.
+    /// Returns the file to write to.
     pub const fn file(&mut self) -> &mut File {
         &mut self.file
     }
@@ -82,12 +82,12 @@ impl Target {
         }
     }
 
-    /// A failed write, told with the name.
+    /// Creates the failure of a write, with the name of the file.
     pub fn failed(&self, error: &io::Error) -> Failure {
         Failure::output(error).of(&self.name)
     }
 
-    /// Everything was written: gives it its name.
+    /// Gives the file its name: everything was written.
     pub fn commit(mut self) -> Result<()> {
         let failed = |error: &io::Error| Failure::output(error).of(&self.name);
         self.file.flush().map_err(|error| failed(&error))?;

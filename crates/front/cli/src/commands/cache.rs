@@ -292,7 +292,7 @@ fn prefetch(context: &Context, args: &PrefetchArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-/// Bytes that were to be fetched, and how many of them are not here.
+/// Counts the bytes that were to be fetched, and how many of them are not here.
 fn missing(
     image: &RemoteImage,
     list: Option<&AccessList>,

@@ -26,7 +26,7 @@ pub struct OwnerMapArgs {
 }
 
 impl OwnerMapArgs {
-    /// Of users, then of groups, as the library takes them.
+    /// Converts the arguments into the library's maps: users, then groups.
     pub fn maps(&self) -> Result<(IdMap, IdMap)> {
         Ok((
             map("--uid-map", &self.uid_map)?,

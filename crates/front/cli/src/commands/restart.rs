@@ -89,7 +89,7 @@ fn restart(dir: &Path) -> Result<u64> {
     )))
 }
 
-/// The mount on `dir`, if it is one of forerun's.
+/// Finds the mount on `dir`, if it is one of forerun's.
 fn entry(dir: &Path) -> Result<MountEntry> {
     let entry = forerun::mount_at(dir).map_err(|error| failure(reason(&error)))?;
     let Some(entry) = entry else {
@@ -105,7 +105,7 @@ fn entry(dir: &Path) -> Result<MountEntry> {
     Ok(entry)
 }
 
-/// The process that has taken over from `old`.
+/// Finds the process that has taken over from `old`.
 fn new_process(path: &str, old: &Told) -> Result<u64> {
     let all = ask_all();
     let new = all

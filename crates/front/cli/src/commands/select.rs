@@ -33,7 +33,7 @@ pub struct SelectArgs {
 }
 
 impl SelectArgs {
-    /// As the library takes it.
+    /// Converts the arguments into the library's selection.
     pub fn selection(&self) -> Result<Selection> {
         Ok(Selection {
             paths: self

@@ -110,7 +110,7 @@ fn sandbox(mount: &Value, verbose: bool) -> Option<String> {
     (!shown.is_empty()).then(|| printable(&line).to_string())
 }
 
-/// A mount, in one line, one for its memory and one for what is fetched.
+/// Describes a mount: a line for the mount, one for its memory and one for what is fetched.
 fn lines(mount: &Value, verbose: bool) -> Vec<String> {
     let (dir, image) = (text(mount, "dir"), text(mount, "image"));
     let memory = human(number(mount, "memory_bytes"));

@@ -136,7 +136,7 @@ impl Drop for Told<'_> {
     }
 }
 
-/// The line that says so.
+/// Returns the line that says how to take the repair back.
 fn line(made: &Path, target: &Target) -> String {
     let mut command = format!("forerun check --undo {}", quoted(made));
     if target.offset > 0 {
@@ -150,7 +150,7 @@ fn line(made: &Path, target: &Target) -> String {
     format!("undo file: {made}; {command} {image} takes the repair back")
 }
 
-/// A name as a shell takes it.
+/// Quotes a name for a shell.
 fn quoted(name: &Path) -> String {
     let name = name.display().to_string();
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+".contains(char);

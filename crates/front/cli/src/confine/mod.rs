@@ -32,7 +32,7 @@ impl Confinement {
         });
     }
 
-    /// One line for people; nothing where no sandbox was to be entered yet.
+    /// Describes the sandbox in one line for people; nothing where no sandbox was to be entered yet.
     pub fn text(&self) -> Option<String> {
         let entered = self.entered.get()?;
         Some(match entered {
@@ -41,7 +41,7 @@ impl Confinement {
         })
     }
 
-    /// The same as JSON: `null` for none, else an object with a state for each measure.
+    /// Describes it as JSON: `null` for none, else an object with a state for each measure.
     pub fn json(&self) -> Value {
         let Some(Some(report)) = self.entered.get() else {
             return Value::Null;
@@ -105,7 +105,7 @@ fn for_cache(args: &RemoteArgs, mut sandbox: Sandbox) -> Sandbox {
     sandbox
 }
 
-/// The directory that a file is in, or is to be made in.
+/// Returns the directory that a file is in, or is to be made in.
 pub fn directory_of(file: &Path) -> &Path {
     match file.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,

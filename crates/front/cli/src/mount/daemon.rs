@@ -121,7 +121,7 @@ pub fn start(keeper: Option<&KeeperArgs>) -> Result {
     Ok(exit_of(status))
 }
 
-/// The exit code of a process that has said itself what was wrong.
+/// Returns the exit code of a process that has reported its error itself.
 fn exit_of(status: ExitStatus) -> Exit {
     let all = [
         Exit::Image,
@@ -135,16 +135,16 @@ fn exit_of(status: ExitStatus) -> Exit {
     same.unwrap_or(Exit::Mount)
 }
 
-/// The program that is installed now with the arguments of this process, to serve the mount that
-/// this process keeps. The second value is as that of [`command`].
+/// Returns the command that runs the newest installed program with the arguments of this process, to
+/// serve the mount that this process keeps. The second value is as that of [`command`].
 pub fn server_command() -> io::Result<(Command, Option<OwnedFd>)> {
     let (mut command, secrets) = command(newest_program())?;
     command.env(KEEPER, std::process::id().to_string());
     Ok((command, secrets))
 }
 
-/// `program` with the arguments of this process. The second value holds those with passwords in them,
-/// and has to live until the process was started.
+/// Returns the command that runs `program` with the arguments of this process. The second value holds
+/// arguments with passwords, and must live until the process was started.
 pub fn command(program: PathBuf) -> io::Result<(Command, Option<OwnedFd>)> {
     let mut command = Command::new(program);
     if let Some(name) = secrets::arguments().first() {
@@ -173,7 +173,8 @@ pub fn newest_program() -> PathBuf {
     }
 }
 
-/// This program, by a path that keeps its name in the list of processes if it still leads here.
+/// Returns a path of this program: the one that keeps its name in the list of processes, if that still
+/// leads here.
 pub fn program() -> PathBuf {
     let itself = PathBuf::from("/proc/self/exe");
     let named = std::env::current_exe().ok().filter(|path| path.is_file());
@@ -193,7 +194,8 @@ pub fn ready(log: Option<File>) -> Result<()> {
     settle(log, true)
 }
 
-/// The same for a mount that was taken over, which stays even where no caller waits.
+/// Tells the caller what [`ready`] tells, for a mount that was taken over: it stays even where no caller
+/// waits.
 pub fn ready_to_go_on(log: Option<File>) -> Result<()> {
     settle(log, false)
 }

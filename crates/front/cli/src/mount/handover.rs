@@ -100,8 +100,8 @@ pub struct Succession {
 }
 
 impl Succession {
-    /// For a mount that this process has begun to serve. Has the keeper keep it, where there is one
-    /// and it does not have it already.
+    /// Creates one for a mount that this process has begun to serve. Has the keeper keep the mount, where
+    /// there is a keeper and it does not have the mount already.
     pub fn new(
         args: &MountArgs,
         mount: &Mount,
@@ -138,7 +138,7 @@ impl Succession {
         device == format!("{major}:{minor}")
     }
 
-    /// Number of the filesystem.
+    /// Returns the device number of the filesystem.
     pub const fn device(&self) -> (u32, u32) {
         self.giver.device()
     }
@@ -150,7 +150,7 @@ impl Succession {
         parent.map(|pid| pid.as_raw_nonzero().get())
     }
 
-    /// This process is asked at `socket`, which is to go with it.
+    /// Records that this process is asked at `socket`, which is to go with it.
     pub fn asked_at(&self, socket: &Path) {
         let _is_set_once = self.socket.set(socket.to_path_buf());
     }
@@ -173,7 +173,7 @@ impl Succession {
         }
     }
 
-    /// The mount ends with this process, also where that does not show.
+    /// Reports that the mount ends with this process, also where that does not show.
     pub fn done(&self) {
         if let Ok(keeper) = &self.keeper {
             // A keeper that has ended starts no other process.
@@ -181,7 +181,7 @@ impl Succession {
         }
     }
 
-    /// Does what the keeper says, on a thread of its own.
+    /// Starts a thread that carries out what the keeper says.
     fn listen(self: &Arc<Self>) -> Result<()> {
         let Ok(keeper) = &self.keeper else {
             return Ok(());
@@ -267,7 +267,7 @@ pub fn identity(
     identity
 }
 
-/// As [`identity`], of a volume that is written to.
+/// Returns what [`identity`] does, for a volume that is written to.
 pub fn identity_of_volume(args: &MountArgs) -> Vec<u8> {
     match args.image.metadata() {
         Ok(metadata) if !metadata.file_type().is_block_device() => {

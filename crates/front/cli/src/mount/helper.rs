@@ -18,7 +18,7 @@ use crate::remote::RemoteArgs;
 const NAMES: &[&str] = &["mount.fuse.forerun", "mount.fuse3.forerun", "mount.forerun"];
 const USAGE: &str = "mount.fuse.forerun IMAGE DIR [-sfnv] [-o OPTIONS] [-t TYPE]";
 
-/// The arguments of a call by mount(8) and whether it asked for verbosity, if `argv` is one.
+/// Returns the arguments of a call by mount(8) and whether it asked for verbosity, if `argv` is one.
 /// `is_command` tells names of our own commands, which `argv[1]` then is not.
 pub fn as_mount_helper(
     argv: &[OsString],
@@ -45,7 +45,7 @@ pub fn as_mount_helper(
     }
 }
 
-/// The exit status that mount(8) understands: its own numbers, not those of our other commands.
+/// Returns the exit status that mount(8) understands: its own numbers, not those of our other commands.
 pub const fn helper_status(exit: Exit) -> u8 {
     match exit {
         Exit::Ok => 0,

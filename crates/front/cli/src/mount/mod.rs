@@ -304,7 +304,7 @@ fn mount_open(
     Ok((mount, succession))
 }
 
-/// The system refused what a mount needs besides mounting.
+/// Creates the failure that the system refused something that a mount needs besides mounting.
 fn failed(what: &str, error: &io::Error) -> Failure {
     Failure::new(Exit::Mount, "mount", format!("{what}: {}", reason(error)))
 }
@@ -369,7 +369,7 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
     }
 }
 
-/// The image as `df` shows it: its absolute path, where that can be told.
+/// Returns the image's name for `df`: its absolute path, where that can be found.
 fn fsname(image: &Path) -> String {
     if remote::is_remote(image) {
         return remote::shown(image).replace('\n', "?");
@@ -397,9 +397,9 @@ fn mount_failure(error: &MountError, args: &MountArgs) -> Failure {
     }
 }
 
-/// The first signal unmounts. If the mount is in use it goes on being served, out of sight, until
-/// its last user is gone, but no request waits longer than a second for the source from then on. The
-/// second signal ends the process at once.
+/// Handles signals on a thread of its own. The first one unmounts. If the mount is in use it is served,
+/// out of sight, until its last user is gone, but no request waits longer than a second for the source
+/// from then on. The second signal ends the process at once.
 ///
 /// SIGHUP is another matter where the image is at a server: it has mirrors and credentials read again.
 fn watch(
@@ -455,8 +455,8 @@ fn end_if_stuck(ending: Ending, succession: Arc<Succession>) {
     }
 }
 
-/// With `--stats`: what the kernel asked for. The engine's counters are printed after that, as for
-/// every command.
+/// Prints the counts of the kernel's requests, with `--stats`. The engine's counters are printed after
+/// that, as for every command.
 fn print_requests(context: &Context, mount: &Mount) {
     use std::io::Write;
     if !context.global.stats {

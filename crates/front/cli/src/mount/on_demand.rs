@@ -109,7 +109,7 @@ fn log_to(log: Option<File>) -> Result<()> {
     redirected.map_err(|error| failed("redirecting standard error", &error.into()))
 }
 
-/// All that goes on beside the filling.
+/// Begins what runs beside the filling: signals, status and metrics.
 fn begin(
     context: &Context,
     args: &MountArgs,
@@ -198,9 +198,9 @@ fn mount(
     Ok((mounted, report))
 }
 
-/// The first signal unmounts. If the mount is in use it goes on being filled, out of sight, until
-/// its last user is gone; the second signal ends the process at once, and the guard fails what is
-/// read of what is not here. SIGHUP has mirrors and credentials read again.
+/// Handles signals on a thread of its own. The first one unmounts. If the mount is in use it is filled,
+/// out of sight, until its last user is gone. The second signal ends the process at once, and the guard
+/// fails reads of what is not here. SIGHUP has mirrors and credentials read again.
 fn watch(
     mut signals: Signals,
     entry: Option<MountEntry>,

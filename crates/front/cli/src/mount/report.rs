@@ -65,7 +65,7 @@ struct Counted {
 }
 
 impl Shown {
-    /// Nothing once the mount has ended.
+    /// Returns the counters; nothing once the mount has ended.
     fn counted(&self) -> Option<Counted> {
         Some(match self {
             Self::Fuse { monitor, .. } => {
@@ -107,7 +107,7 @@ impl Shown {
 }
 
 impl Report {
-    /// Of a mount that has just begun.
+    /// Creates the report of a mount that has just begun.
     pub fn new(
         dir: &Path,
         image: String,
@@ -128,7 +128,7 @@ impl Report {
         }
     }
 
-    /// All there is to tell; nothing once the mount has ended.
+    /// Returns the whole report; nothing once the mount has ended.
     pub fn json(&self) -> Option<Value> {
         let counted = self.shown.counted()?;
         let counters: Map<_, _> = counted
@@ -171,7 +171,7 @@ impl Report {
         }))
     }
 
-    /// The same in the text format of Prometheus.
+    /// Formats the same in the text format of Prometheus.
     fn metrics(&self) -> String {
         let Some(counted) = self.shown.counted() else {
             return String::new();
@@ -245,7 +245,7 @@ impl Page {
         self.put_labelled(name, kind, "", value);
     }
 
-    /// With one more label.
+    /// Writes a value with one more label.
     fn put_labelled(&mut self, name: &str, kind: &str, more: &str, value: impl Display) {
         let head = format!("# TYPE forerun_{name} {kind}\n");
         if !self.text.contains(&head) {
@@ -258,14 +258,14 @@ impl Page {
     }
 }
 
-/// A label's value as the format wants it.
+/// Escapes a label's value as the format wants it.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
 }
 
-/// Memory of this process that is not shared with files, in bytes.
+/// Reads how much memory of this process is not shared with files, in bytes.
 fn memory() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let mut fields = statm.split_whitespace().skip(1).map(str::parse::<u64>);

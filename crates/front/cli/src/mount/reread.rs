@@ -21,7 +21,7 @@ pub struct Rereading {
 }
 
 impl Rereading {
-    /// For `image`, which is not kept by it, with what its command line said.
+    /// Creates one for `image` with the options of its command line. It does not keep the image open.
     pub fn of(image: &Arc<RemoteImage>, args: RemoteArgs) -> Self {
         let image = Arc::downgrade(image);
         Self::new(move || {

@@ -52,8 +52,8 @@ const NAMED: &str = "sock";
 /// The same, before it is listened at.
 const UNNAMED: &str = "new";
 
-/// The directory of the sockets: `$XDG_RUNTIME_DIR/forerun` where that is this user's, `/run/forerun`
-/// for root, else one in /tmp that is this user's alone.
+/// Returns the directory of the sockets: `$XDG_RUNTIME_DIR/forerun` where that is this user's,
+/// `/run/forerun` for root, else one in /tmp that is this user's alone.
 fn directory() -> PathBuf {
     let uid = rustix::process::getuid();
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -96,7 +96,7 @@ impl Directory {
         Err(io::Error::new(ErrorKind::PermissionDenied, why))
     }
 
-    /// A path of what is in it, wherever its own path leads by now.
+    /// Returns a path of an entry, wherever the directory's own path leads by now.
     fn at(&self, name: &OsStr) -> PathBuf {
         Path::new(&format!("/proc/self/fd/{}", self.opened.as_raw_fd())).join(name)
     }
@@ -193,7 +193,7 @@ impl Unnamed {
         Ok((self.listener, socket))
     }
 
-    /// The directory that it is in.
+    /// Returns the directory that the socket is in.
     pub fn directory(&self) -> &Path {
         directory_of(&self.path)
     }
@@ -223,7 +223,8 @@ pub fn ask(socket: &Path, question: &str, patience: Duration) -> io::Result<Stri
     read_all(&stream, MAX_ANSWER, until)
 }
 
-/// As [`UnixStream::connect`], which waits without end for a process that accepts nothing.
+/// Connects as [`UnixStream::connect`] does, but only until a deadline. That function waits without end
+/// for a process that accepts nothing.
 fn connect(socket: &Path, until: Instant) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(socket)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -276,7 +277,7 @@ pub struct Told {
     pub mount: Value,
 }
 
-/// The answers of all processes that serve. Sockets at which no process listens are removed.
+/// Collects the answers of all processes that serve. Sockets at which no process listens are removed.
 pub fn ask_all() -> Vec<Told> {
     ask_all_in(directory())
 }

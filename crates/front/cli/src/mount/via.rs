@@ -134,7 +134,7 @@ pub fn refuse_fuse_only(args: &MountArgs, options: &MountOptions) -> Result<()> 
     Err(Failure::usage(message).hint("leave it out, or use --via fuse"))
 }
 
-/// The option that only a process of ours can honour, as it was given.
+/// Returns the first given option that only a process of ours can honour.
 fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static str> {
     let default = MountOptions::default();
     let named = [
@@ -173,8 +173,8 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
         .find_map(|(given, name)| given.then_some(name))
 }
 
-/// `allow_other` and `default_permissions` are what every mount of the kernel has; offset and size
-/// are known to the image.
+/// Converts the options for a mount by the kernel. Every such mount has `allow_other` and
+/// `default_permissions`; the image knows offset and size.
 pub fn kernel_options(options: &MountOptions) -> Options {
     let mut kernel = Options::default();
     kernel.devices.clone_from(&options.devices);

@@ -157,7 +157,7 @@ pub fn trace(path: &Path) -> Result<Arc<TraceWriter>> {
     Ok(Arc::new(writer))
 }
 
-/// The trace as one that listens.
+/// Converts the trace into a sink for events.
 pub fn as_sink(trace: &Arc<TraceWriter>) -> Arc<dyn EventSink> {
     Arc::<TraceWriter>::clone(trace)
 }

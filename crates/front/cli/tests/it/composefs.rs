@@ -11,7 +11,7 @@ use forerun_testkit::{TempDir, require, temp_dir};
 
 use crate::common::{Ran, command, in_namespace, ran};
 
-/// A directory with `tree`, and `image` and `store` made of it.
+/// Creates a directory with `tree`, and `image` and `store` made of it.
 fn made() -> TempDir {
     let dir = temp_dir("composefs-cli");
     fs::create_dir_all(dir.path().join("tree/sub")).unwrap();

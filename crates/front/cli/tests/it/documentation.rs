@@ -32,7 +32,7 @@ const COMMANDS: &[&str] = &[
     "completions",
 ];
 
-/// `FORERUN_UPDATE=1 cargo test` writes the files anew.
+/// Compares the help with the reviewed files; `FORERUN_UPDATE=1 cargo test` writes them anew.
 #[test]
 fn help_is_as_reviewed() {
     let dir = workspace_root().join("crates/front/cli/tests/help");

@@ -10,7 +10,7 @@ use forerun_testkit::{TempDir, temp_dir};
 
 use crate::common::{Ran, command, ran};
 
-/// A directory with `tree`: a file, a directory, a file in it.
+/// Creates a directory with `tree`: a file, a directory, a file in it.
 fn tree() -> TempDir {
     let dir = temp_dir("exfat-cli");
     fs::create_dir_all(dir.path().join("tree/sub")).unwrap();

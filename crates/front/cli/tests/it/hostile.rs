@@ -124,7 +124,7 @@ impl Place {
         is_clean
     }
 
-    /// No name of the archive leads out of where it is unpacked.
+    /// Checks that no name of the archive leads out of where it is unpacked.
     fn archive_stays_within(&self, what: &str) {
         let Ok(archive) = File::open(self.path("archive")) else {
             return;
@@ -177,7 +177,7 @@ fn names(dir: &Path) -> Vec<String> {
         .collect()
 }
 
-/// All lies of one format. Names that lead elsewhere are found by `check`.
+/// Tests all lies of one format. Names that lead elsewhere are found by `check`.
 fn lies(format: &'static str) {
     let place = Place::new(format);
     hostile::populate(&place.path("tree")).unwrap();

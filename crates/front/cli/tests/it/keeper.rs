@@ -121,8 +121,8 @@ fn what_was_not_synced_is_lost_with_its_openings_and_nothing_else() {
     scene.run(&["check", "image"]).ok();
 }
 
-/// The kernel takes the message to drop a name when no request of the directory is under way. A server
-/// that waits for that must be replaced all the same.
+/// Kills servers while names are dropped. The kernel takes such a message when no request of the
+/// directory is under way; a server that waits for that must be replaced all the same.
 #[test]
 fn names_that_are_being_dropped_hold_up_no_new_server() {
     // The sandbox of a server that also tells of itself by HTTP is another one.
@@ -291,7 +291,7 @@ fn without_root_a_mount_outlives_its_server() {
     eventually("the keeper has ended", || !is_running(keeper));
 }
 
-/// The kernel reads, and a process fetches what it reads; the guard replaces that process.
+/// Kills the process that fetches what the kernel reads; the guard replaces it.
 #[test]
 fn a_mount_by_the_kernel_outlives_the_process_that_fetches() {
     let Some(scene) = Scene::new("erofs") else {

@@ -54,7 +54,7 @@ impl Place {
         self.run(&args).ok();
     }
 
-    /// Type and source of what is mounted on `mnt`.
+    /// Returns type and source of what is mounted on `mnt`.
     fn mounted(&self) -> Option<(String, String)> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let mnt = self.path("mnt").display().to_string();

@@ -65,7 +65,7 @@ impl Confined {
         command
     }
 
-    /// Does something in a group, and checks what that has taken.
+    /// Runs `work` in a group, and checks how much memory it has taken.
     fn within(&self, what: &str, work: impl FnOnce(&MemoryGroup)) {
         let group = MemoryGroup::new(LIMIT).unwrap();
         let watch = group.watch();
@@ -183,7 +183,7 @@ const CACHE: &str = "cache=16M";
 const EIGHT: &str =
     "find . -type f -print0 | shuf -z --random-source=../image | xargs -0 -P8 -n100 cat | wc -c";
 
-/// The most memory that a process had resident, in bytes.
+/// Returns the most memory that a process had resident, in bytes.
 fn peak(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -26,7 +26,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Nothing where this machine lacks what it takes.
+    /// Creates a scene; nothing where this machine lacks what it takes.
     fn new() -> Option<Self> {
         if !require::root() || !require::kernel_filesystem("erofs") {
             return None;
@@ -88,7 +88,7 @@ impl Scene {
         mounts.as_array().unwrap().clone()
     }
 
-    /// The process that fetches.
+    /// Returns the process that fetches.
     fn filler(&self) -> Pid {
         let pid = self.status()[0]["pid"].as_i64().unwrap();
         Pid::from_raw(pid.try_into().unwrap()).unwrap()
@@ -117,7 +117,7 @@ fn has_ended(pid: Pid) -> bool {
     stat.map_or(true, |stat| stat.contains(") Z "))
 }
 
-/// The address in the line that tells of it.
+/// Finds the address of the metrics in the log.
 fn metrics_of(log: &str) -> String {
     let line = log.lines().find(|line| line.contains("serving metrics"));
     let rest = line.and_then(|line| line.split("127.0.0.1:").nth(1));

@@ -11,7 +11,7 @@ use crate::common::{Fixture, big};
 const PACK: [&str; 3] = ["pack", "--format", "squashfs"];
 const CONVERT: [&str; 3] = ["convert", "--format", "squashfs"];
 
-/// The entries of an image, by path.
+/// Lists the entries of an image, by path.
 fn entries(fixture: &Fixture, image: &str) -> std::collections::BTreeMap<String, Value> {
     let listing = fixture.run(&["ls", "-lR", "--json", image]).ok().json();
     let entries = listing.as_array().unwrap().iter();

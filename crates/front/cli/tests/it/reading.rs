@@ -283,7 +283,7 @@ fn dump_is_the_same_each_time() {
     assert!(value[1]["node"].is_u64() && value[1]["fields"].is_object());
 }
 
-/// A loop device whose file was cut short under it: the reads past the cut fail.
+/// Cuts the file of a loop device short: the reads past the cut fail.
 #[test]
 fn cat_writes_what_is_readable_before_a_bad_place() {
     if !require::root() {

@@ -56,7 +56,7 @@ fn an_image_goes_into_a_registry_and_comes_back() {
     place.run(&["pull", "-q", "--force", &name, "copy"]).ok();
 }
 
-/// The file of the only image in the cache of `place`.
+/// Finds the file of the only image in the cache of `place`.
 fn cached_data(place: &Place) -> std::path::PathBuf {
     let blobs = fs::read_dir(place.path("cache/forerun/v1/blobs")).unwrap();
     let dirs: Vec<_> = blobs.map(|entry| entry.unwrap().path()).collect();
@@ -310,7 +310,7 @@ fn mirrors_are_read_again_on_sighup() {
     mounted.end();
 }
 
-/// A server of the files of `place` that asks for a password.
+/// Starts a server of the files of `place` that asks for a password.
 fn with_password(place: &Place) -> Option<Nginx> {
     let options = NginxOptions {
         basic_auth: true,

@@ -11,7 +11,7 @@ fn forerun(dir: &Path, args: &[&str]) -> Ran {
     ran(command(args).current_dir(dir).output().unwrap())
 }
 
-/// A directory with the exFAT volume `image` that has one file, damaged by `change`.
+/// Creates a directory with the exFAT volume `image` that has one file, damaged by `change`.
 fn damaged(change: impl FnOnce(&mut Vec<u8>)) -> TempDir {
     let dir = temp_dir("repair-cli");
     let at = dir.path();
@@ -111,7 +111,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Where the first word of the FAT is.
+/// Finds the first word of the FAT.
 fn fat(image: &[u8]) -> usize {
     let sector = u32::from_le_bytes(image[80..84].try_into().unwrap());
     usize::try_from(sector).unwrap() * 512

@@ -141,7 +141,7 @@ fn the_program_that_is_installed_now() {
     scene.answers();
 }
 
-/// Each chunk takes so long that at any time a request of the kernel is unanswered.
+/// Restarts while chunks take so long that at any time a request of the kernel is unanswered.
 #[test]
 fn requests_under_way_are_sent_again() {
     let Some(scene) = Scene::new("erofs") else {

@@ -10,7 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::ran;
 use crate::restarting::{Scene, eventually, is_running, successor};
 
-/// The log is a pipe without a reader: a new process waits for one before it has opened the image.
+/// Begins a restart that cannot go on. The log is a pipe without a reader: a new process waits for one
+/// before it has opened the image.
 fn with_a_slow_start() -> Option<(Scene, Child, Pid, Pid)> {
     let scene = Scene::new("squashfs")?;
     let pipe = scene.path("pipe");

@@ -117,7 +117,7 @@ fn commands_that_read_images_can_do_nothing_else() {
     }
 }
 
-/// Without the sandbox, the operations that the test above tries are possible.
+/// Tries without the sandbox what the test above tries: all of it is allowed.
 #[cfg(debug_assertions)]
 #[test]
 fn no_sandbox_refuses_nothing() {
@@ -185,7 +185,7 @@ fn assert_confined(pid: u32, capabilities: u64) {
     }
 }
 
-/// The process waits for its output to be read, in the midst of its work.
+/// Inspects the process while it waits, in the midst of its work, for its output to be read.
 #[test]
 fn all_threads_of_a_reader_are_confined() {
     let fixture = Fixture::new();
@@ -200,7 +200,7 @@ fn all_threads_of_a_reader_are_confined() {
     }
 }
 
-/// Root may write where it is not the owner.
+/// Checks that root may write where it is not the owner.
 #[test]
 fn root_writes_into_directories_of_other_users() {
     if !require::root() {
@@ -269,7 +269,7 @@ impl<'f> Mounted<'f> {
         u32::try_from(self.status()["pid"].as_u64().unwrap()).unwrap()
     }
 
-    /// The process that serves is as it should be, and the image can be read.
+    /// Checks that the process that serves is confined, and that the image can be read.
     #[track_caller]
     fn assert_confined(&self) {
         assert_eq!(
@@ -282,7 +282,7 @@ impl<'f> Mounted<'f> {
         }
     }
 
-    /// SIGTERM has the server unmount, which takes the process outside.
+    /// Ends the server by SIGTERM: it unmounts, through the process outside.
     fn end_by_signal(&self) {
         let pid = i32::try_from(self.pid())
             .ok()
@@ -401,7 +401,7 @@ fn a_successor_is_confined_and_a_name_that_changes_case_is_renamed() {
     }
 }
 
-/// The process outside may unmount what its server asks for, and nothing else; it ends with the server.
+/// Kills the server: the process outside ends with it.
 #[test]
 fn the_process_outside_ends_with_its_server() {
     if !require::root() || !require::fuse() {
@@ -426,7 +426,7 @@ fn the_process_outside_ends_with_its_server() {
     });
 }
 
-/// A server that fails at once may end before the process outside has begun.
+/// Starts the process outside without its server, which may fail and end before the other has begun.
 #[test]
 fn a_process_outside_without_its_server_mounts_nothing() {
     if !require::root() || !require::fuse() {

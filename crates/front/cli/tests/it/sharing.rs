@@ -33,7 +33,7 @@ const WRITERS: &[(&[&str], &[&str])] = &[
     (&["mount"], &["other"]),
 ];
 
-/// With a file, and another directory to mount it on.
+/// Creates a volume with a file, and another directory to mount it on.
 fn volume(name: &str) -> Option<Volume> {
     let volume = Volume::new(name)?;
     for dir in ["other", "empty"] {

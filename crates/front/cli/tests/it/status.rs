@@ -19,7 +19,7 @@ struct Place {
 }
 
 impl Place {
-    /// Nothing where this machine lacks what it takes.
+    /// Creates a place; nothing where this machine lacks what it takes.
     fn new() -> Option<Self> {
         if !require::root() || !require::fuse() {
             return None;

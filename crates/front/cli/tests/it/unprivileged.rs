@@ -23,7 +23,7 @@ fn as_nobody(dir: &Path, args: &[&str]) -> Ran {
     ran(command.output().unwrap())
 }
 
-/// An image with owners, a device and set-id bits, made by mksquashfs with pseudo files.
+/// Makes an image with owners, a device and set-id bits, by mksquashfs with pseudo files.
 fn image(dir: &Path) -> bool {
     let Some(mksquashfs) = require::program("mksquashfs") else {
         return false;

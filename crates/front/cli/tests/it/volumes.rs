@@ -28,7 +28,7 @@ fn read_write_unless_told_otherwise() {
     volume.umount();
 }
 
-/// umount(8) returns before the process of the mount has ended.
+/// Mounts right after umount(8), which returns before the process of the mount has ended.
 #[test]
 fn a_volume_is_mounted_again_right_after_umount() {
     let Some(volume) = Volume::new("volume_again") else {
@@ -48,7 +48,7 @@ fn a_volume_is_mounted_again_right_after_umount() {
     volume.umount();
 }
 
-/// As mount(8) calls its helper: with all that the kernel shows of the mount.
+/// Calls the helper as mount(8) does: with all that the kernel shows of the mount.
 #[test]
 fn a_volume_is_remounted_read_only_and_back() {
     let Some(volume) = Volume::new("volume_remount") else {
@@ -95,7 +95,7 @@ fn a_mount_of_plain_type_fuse_is_known_as_ours() {
     volume.umount();
 }
 
-/// The user who mounted a volume names it, as root does.
+/// Sets a label as a mounting user without privileges, which root may do as well.
 #[test]
 fn a_mounting_user_without_privileges_names_the_volume() {
     let Some(volume) = Volume::new("volume_label") else {

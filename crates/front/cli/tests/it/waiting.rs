@@ -23,7 +23,7 @@ fn readers(place: &Place) -> DirectReaders {
     DirectReaders::waiting(&file, CHUNK, READERS)
 }
 
-/// A mount of an image whose server does not answer any more.
+/// Mounts an image whose server then does not answer any more.
 fn silent<'p>(place: &'p Place, proxy: &FaultProxy) -> Mounted<'p> {
     let mounted = place.mount(&["--fetch-ahead", "off"], &proxy.url_of("image"));
     assert!(fs::metadata(place.path("mnt/sub/other")).is_ok());

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::common::{BIG, Fixture, big};
 
-/// Every path below `dir`, as bytes, sorted.
+/// Lists every path below `dir`, as bytes, sorted.
 fn tree(dir: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let mut pending = vec![PathBuf::from(dir)];

@@ -36,7 +36,8 @@ pub struct Made {
     pub source: String,
 }
 
-/// `TMPDIR`; `/var/tmp` where that is in memory, since there would be no cold caches to measure.
+/// Returns `TMPDIR`, or `/var/tmp` where `TMPDIR` is in memory, since there would be no cold caches to
+/// measure.
 pub fn default_dir() -> PathBuf {
     let dir = std::env::temp_dir();
     if is_in_memory(&dir) && Path::new("/var/tmp").is_dir() {
@@ -85,8 +86,8 @@ fn small(dir: &Path, big: &str) -> io::Result<()> {
     fs::hard_link(dir.join("docs/readme.txt"), dir.join("readme.txt"))
 }
 
-/// One file of exactly `size` bytes, made of the machine's large files one after the other; from
-/// the start again where they do not suffice.
+/// Assembles one file of exactly `size` bytes from the machine's large files, one after the other. It
+/// begins again with the first where they do not suffice.
 fn assemble(path: &Path, size: u64) -> io::Result<Made> {
     let candidates = large_files(size);
     let mut out = File::create(path)?;
@@ -127,7 +128,7 @@ fn assemble(path: &Path, size: u64) -> io::Result<Made> {
     })
 }
 
-/// Files to be put together, until they make up `enough`.
+/// Finds files to be put together, until they make up `enough`.
 fn large_files(enough: u64) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut bytes = 0_u64;

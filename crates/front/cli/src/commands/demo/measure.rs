@@ -62,7 +62,7 @@ impl Row {
         self.bytes == self.total
     }
 
-    /// MiB per second.
+    /// Returns MiB per second.
     pub fn speed(&self) -> f64 {
         ratio(self.bytes, 1 << 20) / self.time.as_secs_f64().max(1e-9)
     }
@@ -155,7 +155,7 @@ fn the_image(image: &Path) -> Result<Row> {
     })
 }
 
-/// The file in a mount; a sentence where FUSE does not work here.
+/// Measures the file in a mount; returns a sentence instead where FUSE does not work here.
 fn mounted(
     image: &Path,
     place: &Place,
@@ -276,12 +276,12 @@ fn timed(
     })
 }
 
-/// The md5 of a stream.
+/// Computes the md5 of a stream.
 pub fn md5(mut stream: impl Read) -> io::Result<String> {
     timed(None, |_, chunk| stream.read(chunk)).map(|read| read.md5)
 }
 
-/// As md5sum writes it.
+/// Formats bytes in hexadecimal, as md5sum does.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

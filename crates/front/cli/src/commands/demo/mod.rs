@@ -207,7 +207,7 @@ impl Demo<'_> {
         self.command(&["umount", "mnt"]).and(listed)
     }
 
-    /// The mount as the system shows it.
+    /// Lists the mount as the system shows it.
     fn list(&mut self, dir: &Path) -> Result<()> {
         let failed = |error: std::io::Error| Failure::source(&error).of(dir.display());
         let mut names = Vec::new();
@@ -225,7 +225,7 @@ impl Demo<'_> {
         self.say(&format!("   {}", names.join("  ")))
     }
 
-    /// The md5 of what `forerun cat` writes.
+    /// Runs `forerun cat`, and returns the md5 of what it writes.
     fn cat(&mut self, args: &[&str]) -> Result<String> {
         self.say(&format!("   $ forerun cat {} | md5sum", args.join(" ")))?;
         let args = [&["cat"], args].concat();

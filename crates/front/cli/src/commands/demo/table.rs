@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::measure::{Measured, Row};
 
-/// `0.25 s`.
+/// Formats a time, as in `0.25 s`.
 pub fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
 }
 
-/// The table and what has to be said about it, indented.
+/// Formats the table and the notes to it, indented.
 pub fn text(measured: &Measured) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -68,7 +68,7 @@ fn notes(measured: &Measured) -> Vec<String> {
     notes
 }
 
-/// As docs/json.md has it.
+/// Converts the results to the JSON that docs/json.md describes.
 pub fn to_json(measured: &Measured) -> Value {
     let base = measured.rows.first().map_or(1.0, Row::seconds);
     let rows: Vec<_> = measured

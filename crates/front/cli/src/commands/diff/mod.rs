@@ -147,7 +147,7 @@ impl Prepared {
     }
 }
 
-/// Of this command, the code for trouble with the image would mean a difference.
+/// Replaces the exit code for trouble with the image, which would mean a difference for this command.
 fn unreadable(failure: Failure) -> Failure {
     match failure.exit {
         Exit::Image => Failure {

@@ -13,7 +13,7 @@ use crate::output::{JsonArray, Output};
 /// Bytes of an attribute's value that a line shows.
 const VALUE: usize = 40;
 
-/// One difference on a line; `brief`: one path on a line.
+/// Prints one difference on a line; with `brief`, one path on a line.
 pub fn lines(out: &mut Output, found: &[Difference], brief: bool) -> Result<()> {
     for difference in told(found, brief) {
         let (word, how) = match &difference.change {
@@ -29,7 +29,7 @@ pub fn lines(out: &mut Output, found: &[Difference], brief: bool) -> Result<()> 
     Ok(())
 }
 
-/// The whole document.
+/// Prints the whole document.
 pub fn json(
     out: &mut Output,
     (left, right): &(String, String),
@@ -60,7 +60,7 @@ pub fn json(
     out.text("}\n")
 }
 
-/// With `brief`, the first difference of each path.
+/// Selects all differences or, with `brief`, the first one of each path.
 fn told(found: &[Difference], brief: bool) -> impl Iterator<Item = &Difference> {
     let mut last: Option<&[u8]> = None;
     found.iter().filter(move |difference| {

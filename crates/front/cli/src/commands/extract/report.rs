@@ -43,7 +43,8 @@ pub fn finish(context: &Context, name: &str, mut report: ExtractReport) -> Resul
     Ok(if complete { Exit::Ok } else { Exit::Partial })
 }
 
-/// A failure about the image names it; one about a directory of the system has its own name.
+/// Adds the image's name to a failure about the image; one about a directory of the system has its own
+/// name.
 pub fn named(failure: Failure, image: &str) -> Failure {
     match &failure.subject {
         Some(_) => failure,

@@ -5,7 +5,7 @@ use unicode_width::UnicodeWidthStr;
 /// Columns between two names.
 const GAP: usize = 2;
 
-/// The lines that show `names` in as many columns as fit into `width`.
+/// Arranges `names` in as many columns as fit into `width`, and returns the lines.
 pub fn lines(names: &[String], width: usize) -> Vec<String> {
     let widths: Vec<_> = names.iter().map(|name| name.width()).collect();
     // More columns than names of one letter fill the line are never worth trying.

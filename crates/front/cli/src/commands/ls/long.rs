@@ -50,7 +50,7 @@ fn columns(metadata: Option<&Metadata>, human: bool, zone: &TimeZone) -> [String
     ]
 }
 
-/// `-rwsr-x--t`.
+/// Formats a mode, as in `-rwsr-x--t`.
 fn mode(kind: FileType, mode: u16) -> String {
     let bit = |bit: u16, letter: char| if mode & bit == 0 { '-' } else { letter };
     // The x places also show setuid, setgid and sticky: in capitals where there is no x below.
@@ -73,7 +73,8 @@ fn mode(kind: FileType, mode: u16) -> String {
     ])
 }
 
-/// Local time, as `ls --time-style=long-iso` has it; the number itself where no calendar has it.
+/// Formats local time as `ls --time-style=long-iso` does; the plain number where it is out of a
+/// calendar's range.
 fn time(time: Timestamp, zone: &TimeZone) -> String {
     match jiff::Timestamp::from_second(time.seconds) {
         Ok(instant) => instant

@@ -69,8 +69,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Path from the root of the image, with a leading slash. `dir` is that of the directory it is in;
-    /// nothing for what the user named.
+    /// Returns the path from the root of the image, with a leading slash. `dir` is the path of the
+    /// directory that the entry is in; nothing for an entry that the user named.
     pub fn path(&self, dir: Option<&[u8]>) -> Vec<u8> {
         path_of(dir, &self.name)
     }
@@ -81,7 +81,7 @@ impl Entry {
             .is_some_and(|metadata| metadata.kind == FileType::Directory)
     }
 
-    /// Bytes that it takes, with those of the line that is made of it.
+    /// Returns the bytes that the entry takes, with the line that is made of it.
     fn cost(&self) -> usize {
         let target = self.target.as_ref().map_or(0, Vec::len);
         2 * (size_of::<Self>() + self.name.len() + target)
@@ -169,8 +169,8 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// A directory, and what is below it where that is wanted. No recursion: the image decides how
-    /// deep its tree is.
+    /// Lists a directory, and the tree below it where that is wanted. There is no recursion: the image
+    /// decides how deep its tree is.
     fn tree(&mut self, view: &mut View, start: &Entry, headed: bool) -> Result<()> {
         let mut pending = vec![Pending {
             name: start.path(None),
@@ -317,7 +317,7 @@ impl Listing<'_> {
     }
 }
 
-/// Path from the root of what is in `dir`, or of what the user named.
+/// Returns the path from the root of an entry of `dir`, or of one that the user named.
 fn path_of(dir: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
     match dir {
         Some(dir) => join(dir, name),
@@ -330,7 +330,7 @@ fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     [dir, slash, name].concat()
 }
 
-/// `path` from the root, without empty and `.` components. `..` stays as it was given.
+/// Returns `path` from the root, without empty and `.` components. `..` stays as it was given.
 fn absolute(path: &[u8]) -> Vec<u8> {
     let names = path
         .split(|&byte| byte == b'/')

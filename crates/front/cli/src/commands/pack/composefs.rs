@@ -32,7 +32,7 @@ pub struct ComposefsArgs {
 }
 
 impl ComposefsArgs {
-    /// As the library takes them.
+    /// Converts the arguments into the library's options.
     pub fn options(&self) -> Result<ComposefsOptions> {
         if self.objects.is_none() {
             let hint = "give the directory of the object store with --objects DIR";
@@ -49,7 +49,7 @@ impl ComposefsArgs {
         Ok(options)
     }
 
-    /// The first option of these that was given.
+    /// Returns the first option of these that was given.
     pub fn first_given(&self) -> Option<&'static str> {
         first(&[
             (self.objects.is_some(), "--objects"),

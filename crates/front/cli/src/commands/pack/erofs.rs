@@ -68,7 +68,7 @@ enum Packed {
 }
 
 impl ErofsArgs {
-    /// As the library takes it, but for what other arguments say.
+    /// Converts the arguments into the library's options, but for what other arguments set.
     pub fn options(&self, shared: &SharedArgs) -> Result<ErofsOptions> {
         let defaults = ErofsOptions::default();
         let block_size = shared.block_size.unwrap_or(defaults.block_size);
@@ -98,13 +98,13 @@ impl ErofsArgs {
         })
     }
 
-    /// The first option of these that was given.
+    /// Returns the first option of these that was given.
     pub fn first_given(&self) -> Option<&'static str> {
         let clusters = self.clusters.first_given();
         clusters.or_else(|| self.first_of_its_own())
     }
 
-    /// The same, but for those that exFAT has as well.
+    /// Returns the first option of these that was given and that exFAT does not have as well.
     pub fn first_of_its_own(&self) -> Option<&'static str> {
         let [_cluster_size, of_compressed @ ..] = self.of_compressed();
         first(&of_compressed).or_else(|| {
@@ -206,7 +206,7 @@ fn bytes(flag: &str, size: u64) -> Result<u32> {
     u32::try_from(size).map_err(|_| Failure::usage(format!("{flag} {size}: 2147483648 at most")))
 }
 
-/// A UUID, as bytes in the order of its digits.
+/// Parses a UUID into bytes in the order of its digits.
 pub fn parse_uuid(text: &str) -> std::result::Result<[u8; 16], String> {
     let bad = || "not a UUID such as 01234567-89ab-cdef-0123-456789abcdef".to_string();
     let lens: Vec<_> = text.split('-').map(str::len).collect();

@@ -27,7 +27,7 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// The first option that was given.
+    /// Returns the first option that was given.
     pub fn first_given(&self) -> Option<&'static str> {
         first(&[
             (self.cluster_size.is_some(), "--cluster-size"),
@@ -68,7 +68,7 @@ pub struct ExfatArgs {
 }
 
 impl ExfatArgs {
-    /// As the library takes it.
+    /// Converts the arguments into the library's options.
     pub fn options(&self, cluster: &ClusterArgs) -> Result<ExfatOptions> {
         let short = |flag: &str, value: Option<u64>| match value.map(u32::try_from) {
             None => Ok(None),
@@ -91,7 +91,7 @@ impl ExfatArgs {
         })
     }
 
-    /// The first option that was given.
+    /// Returns the first option that was given.
     pub fn first_given(&self) -> Option<&'static str> {
         first(&[
             (self.volume_size.is_some(), "--volume-size"),
@@ -106,7 +106,8 @@ impl ExfatArgs {
     }
 }
 
-/// The first three fields of a GUID are numbers, and lie on the volume with the low byte first.
+/// Converts a GUID to its form on the volume. The first three fields are numbers, with the low byte
+/// first.
 const fn on_volume(guid: [u8; 16]) -> [u8; 16] {
     let [a, b, c, d, e, f, g, h, rest @ ..] = guid;
     let [i, j, k, l, m, n, o, p] = rest;

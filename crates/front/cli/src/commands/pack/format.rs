@@ -102,7 +102,7 @@ impl NewFormat {
 }
 
 impl FormatArgs {
-    /// The writer, after a check of all options. `priorities` and `xattrs` come from elsewhere on
+    /// Creates the writer, after a check of all options. `priorities` and `xattrs` come from elsewhere on
     /// the command line.
     pub fn writer(&self, priorities: Priorities, xattrs: bool) -> Result<Writer> {
         match self.format {
@@ -156,7 +156,7 @@ impl FormatArgs {
 }
 
 impl FormatArgs {
-    /// The file that data go to besides the image, which must be given its name at the end.
+    /// Creates the file for data outside the image, which must be given its name at the end.
     pub fn blob(&self, writer: &mut Writer, force: bool) -> Result<Option<Target>> {
         let (Writer::Erofs(options), Some(path)) = (writer, &self.erofs.blobdev) else {
             return Ok(None);
@@ -243,7 +243,7 @@ impl RomfsArgs {
     }
 }
 
-/// The first option that was given.
+/// Returns the first option that was given.
 pub fn first(flags: &[(bool, &'static str)]) -> Option<&'static str> {
     let mut given = flags.iter().filter(|(given, _)| *given);
     given.next().map(|(_, flag)| *flag)

@@ -106,7 +106,7 @@ fn write(
     writer.write(tree, &mut watched, observer)
 }
 
-/// The format knows its first bytes last, and the output takes them first.
+/// Writes through a spool file: the format knows its first bytes last, and the output takes them first.
 fn through_spool(
     writer: &Writer,
     tree: &Tree,

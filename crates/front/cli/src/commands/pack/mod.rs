@@ -125,7 +125,7 @@ fn sandbox(args: &PackArgs, input: Option<&input::Input>) -> Sandbox {
     }
 }
 
-/// Input and output. With a manifest a single name is that of the output.
+/// Returns the names of input and output. With a manifest a single name is that of the output.
 fn names(args: &PackArgs) -> Result<(Option<&Path>, &Path)> {
     let input = args.input.as_deref();
     let output = args.output.as_deref();

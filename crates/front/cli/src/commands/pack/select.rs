@@ -23,7 +23,7 @@ pub struct ExcludeArgs {
 }
 
 impl ExcludeArgs {
-    /// As the library takes it.
+    /// Reads and parses the patterns.
     pub fn patterns(&self) -> Result<Patterns> {
         let mut patterns = self.exclude.clone();
         for path in &self.exclude_from {
@@ -214,7 +214,7 @@ fn map(flag: &str, ranges: &[String], files: &[PathBuf]) -> Result<IdMap> {
     Ok(map)
 }
 
-/// The time that no time in an output may be later than, where the environment sets one.
+/// Reads the latest time that the output may have, where the environment sets one.
 pub fn source_date_epoch() -> Result<Option<i64>> {
     let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else {
         return Ok(None);
@@ -230,7 +230,7 @@ pub fn source_date_epoch() -> Result<Option<i64>> {
     }
 }
 
-/// A time of an option.
+/// Parses a time of an option.
 pub fn time(text: &str) -> std::result::Result<Timestamp, String> {
     let expected = "not seconds since 1970 nor a time as in 2026-01-31 or \"2026-01-31 12:00:00\"";
     parse_time(text).ok_or_else(|| expected.to_string())

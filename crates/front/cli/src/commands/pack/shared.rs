@@ -69,14 +69,14 @@ impl Compressor {
         }
     }
 
-    /// That this one is not in a format.
+    /// Creates the failure that a format does not have this compressor.
     pub fn not_in(self, format: &str) -> Failure {
         Failure::usage(format!("{format} has no compressor {}", self.name()))
     }
 }
 
 impl SharedArgs {
-    /// The first option that was given.
+    /// Returns the first option that was given.
     pub fn first_given(&self) -> Option<&'static str> {
         first(&[
             (self.compressor.is_some(), "--compressor"),
@@ -87,7 +87,7 @@ impl SharedArgs {
         ])
     }
 
-    /// The time of the image, where it was given.
+    /// Returns the time of the image, where it was given.
     pub fn image_time(&self) -> Result<Option<i64>> {
         match self.mkfs_time {
             Some(time) => Ok(Some(time.seconds)),
@@ -95,7 +95,7 @@ impl SharedArgs {
         }
     }
 
-    /// The level of a compressor that has some.
+    /// Returns the level for a compressor that has levels.
     pub fn level(
         &self,
         compressor: Compressor,

@@ -121,7 +121,7 @@ enum Dictionary {
 }
 
 impl SquashfsArgs {
-    /// As the library takes it, but for what other arguments say.
+    /// Converts the arguments into the library's options, but for what other arguments set.
     pub fn options(&self, shared: &SharedArgs) -> Result<SquashfsOptions> {
         let compressor = shared.compressor.unwrap_or(Compressor::Gzip);
         let block_size = shared.block_size.unwrap_or(BLOCK_SIZE);
@@ -152,7 +152,7 @@ impl SquashfsArgs {
         })
     }
 
-    /// The first option that was given.
+    /// Returns the first option that was given.
     pub fn first_given(&self) -> Option<&'static str> {
         let own = first(&[
             (self.no_fragments, "--no-fragments"),

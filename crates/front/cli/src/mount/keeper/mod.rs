@@ -148,7 +148,7 @@ fn run(args: &KeeperArgs) -> Result<ExitCode> {
     keeper.keep(&signals)
 }
 
-/// The exit code of a server that ended before it had made a mount; the server has said why.
+/// Returns the exit code of a server that ended before it had made a mount; the server has said why.
 fn first_ended(status: io::Result<ExitStatus>) -> Result<ExitCode> {
     let status = status.map_err(|error| failed("waiting for the process that serves", &error))?;
     if let Some(signal) = status.signal() {
@@ -196,7 +196,8 @@ impl Keeper {
         }
     }
 
-    /// A signal is meant for the process that serves. While there is none, the keeper unmounts.
+    /// Passes a signal on to the process that serves, for which it is meant. While there is none, the
+    /// keeper unmounts.
     fn pass_on(&mut self, signal: Signal) -> Next {
         if let Some(server) = &self.server {
             server.process.kill(signal);
@@ -230,7 +231,7 @@ impl Keeper {
         Next::Wait
     }
 
-    /// The server has ended: with its mount, for its successor, or by dying.
+    /// Handles the end of the server: with its mount, for its successor, or by dying.
     fn server_ended(&mut self) -> Next {
         let Some(server) = self.server.take() else {
             return Next::Wait;
@@ -272,7 +273,7 @@ impl Keeper {
         self.succeed()
     }
 
-    /// Another death. Ends the mount where that was one too many.
+    /// Counts another death. Ends the mount where that was one too many.
     fn died(&mut self) -> Next {
         let now = Instant::now();
         self.deaths.push_back(now);
@@ -411,7 +412,7 @@ impl Keeper {
         ))
     }
 
-    /// A server that lingered has ended.
+    /// Waits for a server that lingered and has ended.
     fn reap(&mut self, at: usize) -> Next {
         let process = self.lingering.swap_remove(at);
         if let Err(error) = process.wait() {

@@ -112,7 +112,7 @@ impl Process {
         self.child.wait()
     }
 
-    /// The process itself.
+    /// Returns the process itself.
     pub const fn child(&mut self) -> &mut Child {
         &mut self.child
     }

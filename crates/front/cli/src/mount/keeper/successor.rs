@@ -25,7 +25,7 @@ const MAX_WORDS: usize = 16 << 10;
 pub struct Asker(UnixStream);
 
 impl Asker {
-    /// At the other end of this socket.
+    /// Creates one for the process at the other end of this socket.
     pub fn new(socket: OwnedFd) -> Self {
         Self(UnixStream::from(socket))
     }

@@ -35,21 +35,21 @@ impl Ran {
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.stdout)))
     }
 
-    /// Ended well and complained of nothing.
+    /// Asserts that it succeeded and complained of nothing.
     #[track_caller]
     pub fn ok(self) -> Self {
         assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""));
         self
     }
 
-    /// Failed with that code and exactly these lines on standard error.
+    /// Asserts that it failed with that code and exactly these lines on standard error.
     #[track_caller]
     pub fn fails(&self, code: i32, stderr: &str) {
         assert_eq!((self.code, self.stderr.trim_end()), (Some(code), stderr));
     }
 }
 
-/// A command line of the program under test: in the C locale, UTC, nothing on standard input.
+/// Returns a command line of the program under test: in the C locale, UTC, nothing on standard input.
 pub fn command(args: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
     command
@@ -98,7 +98,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Nothing where genromfs is missing, which was complained of then.
+    /// Creates the tree and an image of it; nothing where genromfs is missing, which is reported then.
     pub fn new() -> Option<Self> {
         let fixture = Self::tree();
         let made = genromfs(
@@ -109,7 +109,7 @@ impl Fixture {
         made.then_some(fixture)
     }
 
-    /// Without the image.
+    /// Creates the tree without the image.
     pub fn tree() -> Self {
         let dir = temp_dir("cli");
         let tree = dir.path().join("tree");
@@ -130,7 +130,8 @@ impl Fixture {
         self.dir.path().join(name)
     }
 
-    /// In the directory of the fixture, so that messages hold no random names.
+    /// Returns a command that runs in the directory of the fixture, so that messages hold no random
+    /// names.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = command(args);
         command.current_dir(self.dir.path());
@@ -141,7 +142,7 @@ impl Fixture {
         ran(self.command(args).output().expect("forerun starts"))
     }
 
-    /// With a file as standard input.
+    /// Runs with a file as standard input.
     pub fn run_with(&self, args: &[&str], stdin: &Path) -> Ran {
         let file = fs::File::open(stdin).unwrap();
         ran(self
@@ -151,7 +152,7 @@ impl Fixture {
             .expect("forerun starts"))
     }
 
-    /// With bytes through a pipe as standard input.
+    /// Runs with bytes through a pipe as standard input.
     pub fn run_piped(&self, args: &[&str], stdin: Vec<u8>) -> Ran {
         use std::io::Write;
         let mut child = self
@@ -172,7 +173,7 @@ impl Fixture {
     }
 }
 
-/// Bytes that do not repeat.
+/// Returns bytes that do not repeat.
 pub fn big() -> Vec<u8> {
     let mut state = 1_u32;
     let mut next = || {

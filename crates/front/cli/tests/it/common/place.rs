@@ -112,7 +112,7 @@ pub fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A name in a registry.
+/// Returns a name in a registry.
 pub fn name_at(registry: &DockerRegistry, tag: &str) -> String {
     format!("oci://{}/a/app:{tag}", registry.authority())
 }

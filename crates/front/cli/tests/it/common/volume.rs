@@ -15,7 +15,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Nothing where a program, root or FUSE is missing.
+    /// Creates a volume; nothing where a program, root or FUSE is missing.
     pub fn new(name: &str) -> Option<Self> {
         let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
         if !require::root() || !require::fuse() || tools.contains(&None) {

@@ -18,7 +18,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Whole files, past the page cache.
+/// Reads a whole file, past the page cache.
 pub fn read_small(scene: &Scene, n: u64) -> Result<(), String> {
     let name = format!("d{}/{n}", n % 6);
     let file = File::open(scene.path("mnt").join(&name)).map_err(text)?;
@@ -76,7 +76,7 @@ pub fn ten_times_under_load(format: &str) {
     }
 }
 
-/// How many times servers are killed; `FORERUN_KILLS` says otherwise.
+/// Returns how many times servers are killed; `FORERUN_KILLS` overrides the number.
 pub fn usual_kills() -> u32 {
     let asked = std::env::var("FORERUN_KILLS").ok();
     asked.map_or(10, |asked| asked.parse().unwrap())
@@ -101,7 +101,7 @@ pub fn kills_under_load(format: &str, kills: u32) {
     assert_eq!(died, usize::try_from(kills).unwrap(), "{log}");
 }
 
-/// Does `work` beside eight readers, which must not notice it. Returns what that returns.
+/// Runs `work` beside eight readers, which must not notice it. Returns what that returns.
 fn under_load(scene: &Scene, work: impl FnOnce(&Met<READERS>) -> Vec<Pid>) -> Vec<Pid> {
     let big = generate::bytes(1, BIG);
     let open = File::open(scene.path("mnt/big")).unwrap();

@@ -25,7 +25,7 @@ impl<const THREADS: usize> Met<THREADS> {
         }
     }
 
-    /// Does `work` until it is to stop or has gone wrong.
+    /// Repeats `work` until it is to stop or has failed.
     pub fn repeat(&self, which: usize, mut work: impl FnMut() -> Result<(), String>) {
         while !self.stop.load(Ordering::Relaxed) {
             let begin = Instant::now();

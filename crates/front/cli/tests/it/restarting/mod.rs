@@ -45,7 +45,7 @@ impl Connection {
 }
 
 impl Scene {
-    /// Nothing where this machine lacks what it takes.
+    /// Creates a scene; nothing where this machine lacks what it takes.
     pub fn new(format: &str) -> Option<Self> {
         if !require::root() || !require::fuse() {
             return None;
@@ -79,7 +79,7 @@ impl Scene {
         self.run(&[&words, more].concat()).ok();
     }
 
-    /// All that follows is done by a user without privileges.
+    /// Hands the scene to a user without privileges; all that follows runs as that user.
     pub fn given_to_nobody(mut self) -> Option<Self> {
         if !require::fusermount() || require::program("setpriv").is_none() {
             return None;
@@ -129,7 +129,7 @@ impl Scene {
         self.run(&words).ok();
     }
 
-    /// The process that serves, as it says itself. A new one serves before it can be asked.
+    /// Returns the process that serves, as it says itself. A new one serves before it can be asked.
     pub fn server(&self) -> Pid {
         let mut served = None;
         // A process serves before it tells of it, and one that is ending may not answer.
@@ -142,7 +142,7 @@ impl Scene {
         Pid::from_raw(served.unwrap().try_into().unwrap()).unwrap()
     }
 
-    /// The process that keeps the mount.
+    /// Returns the process that keeps the mount.
     pub fn keeper(&self) -> Pid {
         let mounts = self.run(&["status", "--json"]).ok().json();
         let keeper = mounts[0]["keeper"].as_i64().unwrap();
@@ -203,7 +203,7 @@ impl Drop for Scene {
     }
 }
 
-/// A number that was not given before.
+/// Returns a number that was not used before.
 pub fn unused_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -222,7 +222,7 @@ pub fn is_running(pid: Pid) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// The process that the keeper has started beside the one that serves.
+/// Finds the process that the keeper has started beside the one that serves.
 pub fn successor(keeper: Pid, server: Pid) -> Option<Pid> {
     let parent = format!("PPid:\t{}\n", keeper.as_raw_nonzero());
     let all = fs::read_dir("/proc").unwrap().flatten();

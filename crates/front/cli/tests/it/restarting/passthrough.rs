@@ -40,7 +40,7 @@ impl Drop for Shell {
     }
 }
 
-/// A composefs mount with a shell in it.
+/// Creates a composefs mount with a shell in it.
 fn scene(options: &str) -> Option<Scene> {
     let scene = Scene::new("composefs")?;
     fs::copy("/bin/sh", scene.path("tree/shell")).unwrap();
@@ -124,7 +124,7 @@ pub fn open_again(times: u32, replace: impl Fn(&Scene)) {
     end(&scene);
 }
 
-/// An object is replaced by another file with its bytes while files are open, before or after the server is.
+/// Replaces an object by another file with its bytes while files are open, before or after the server is.
 pub fn replaced_object(replace: impl Fn(&Scene)) {
     let Some(scene) = scene(",verity=on") else {
         return;
@@ -161,7 +161,7 @@ pub fn replaced_object(replace: impl Fn(&Scene)) {
     end(&scene);
 }
 
-/// The files below a directory.
+/// Lists the files below a directory.
 fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(dir).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());

@@ -137,7 +137,7 @@ impl Writer {
         }
     }
 
-    /// Everything that must be there is, with its bytes, and nothing else.
+    /// Checks that everything that must be there is, with its bytes, and nothing else.
     fn verify(&mut self) -> Result<(), String> {
         for file in &mut self.made {
             let found = file.names.iter().map(|name| read(&self.dir.join(name)));
@@ -175,7 +175,7 @@ impl Writer {
     }
 }
 
-/// The bytes of a file, past the page cache; nothing where there is none.
+/// Reads a file, past the page cache; nothing where there is none.
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -1,21 +1,21 @@
-//! Memory that begins on a page, as reads and writes past the page cache want it.
+//! Page-aligned memory, for reads and writes that bypass the page cache.
 
 use std::ops::{Deref, DerefMut};
 
 /// The alignment of such memory, and of such ranges of a file: enough for every disk.
 pub const ALIGNMENT: usize = 4096;
 
-/// Bytes, the first of which lies at a multiple of 4096. Grows and never shrinks.
+/// A byte buffer whose first byte lies at a multiple of 4096. Grows and never shrinks.
 #[derive(Debug, Default)]
 pub struct AlignedBuffer {
-    /// Longer than what it holds, so that there is a place to begin at.
+    /// Longer than the contents, so that an aligned start fits in it.
     bytes: Vec<u8>,
     start: usize,
     len: usize,
 }
 
 impl AlignedBuffer {
-    /// With nothing in it; allocates nothing.
+    /// Creates an empty buffer. Allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -32,8 +32,8 @@ impl AlignedBuffer {
         }
         // The old bytes are not copied: no caller needs them.
         self.bytes = vec![0; len.saturating_add(ALIGNMENT)];
-        // Never further than that; where it cannot be told, the memory is not aligned and good for
-        // everything else.
+        // At most `ALIGNMENT` - 1. If `align_offset` cannot tell, the memory is not aligned, and
+        // the buffer is good for everything else.
         let start = self.bytes.as_ptr().align_offset(ALIGNMENT);
         self.start = if start < ALIGNMENT { start } else { 0 };
         self.len = len;

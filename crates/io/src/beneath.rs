@@ -1,4 +1,4 @@
-//! Opens files below a directory, whatever others rename meanwhile.
+//! Opens files below a directory, even while other processes rename files there.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,8 +23,8 @@ pub fn open_beneath(dir: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedF
     };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match rustix::fs::openat2(&dir, name, flags, Mode::empty(), resolve) {
-        // Kernels before 5.6 do not have the call, some sandboxes refuse it, and a deep tree has
-        // paths longer than it takes: the path is then followed name by name.
+        // Kernels before 5.6 lack the call, some sandboxes refuse it, and some paths are longer
+        // than it accepts. The path is then followed name by name.
         Err(Errno::NOSYS | Errno::PERM | Errno::NAMETOOLONG) => by_name(dir, path, flags),
         opened => opened,
     }
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// Both ways must give the same answers.
+    /// Opens `path` in both ways, which must give the same answer.
     fn both(dir: &OwnedFd, path: &str) -> Result<String, Errno> {
         let read = |file: OwnedFd| {
             let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The bounded cache in which a block is loaded once however many ask for it.
+//! A bounded cache with single-flight loads: concurrent requests for a block load it once.
 
 use std::fmt;
 use std::hash::Hash;
@@ -11,20 +11,20 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::{BlobId, u64_from, wait};
 
-/// A block by where its stored form starts, and how much of it was decoded.
+/// Identifies a block: where its stored form starts, and how much of it was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockKey {
-    /// The store it is in.
+    /// The store that holds it.
     pub blob: BlobId,
     /// Offset of its first stored byte.
     pub offset: u64,
-    /// Bytes it decodes to, as far as they are wanted: different prefixes of one stream are
-    /// different blocks. Zero for bytes that are not encoded, or where the offset tells all.
+    /// Decoded bytes, as far as they are wanted: different prefixes of one stream are different
+    /// blocks. Zero for bytes that are not encoded, or where the offset alone identifies the block.
     pub decoded: u32,
 }
 
 impl BlockKey {
-    /// A block that is known by its place alone.
+    /// Creates the key of a block that its location alone identifies.
     #[must_use]
     pub const fn at(blob: BlobId, offset: u64) -> Self {
         Self {
@@ -35,19 +35,20 @@ impl BlockKey {
     }
 }
 
-/// How a block was come by.
+/// How a lookup obtained a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// It was there, or another thread loaded it meanwhile.
+    /// In the cache, or loaded by another thread meanwhile.
     Hit,
     /// This call loaded it.
     Loaded,
 }
 
-/// Shards of the underlying cache. Few: an entry heavier than a shard's share is not kept at all.
+/// Shards of the underlying cache. Few, because an entry heavier than a shard's share is not kept
+/// at all.
 const SHARDS: usize = 4;
 
-/// A failed load is held only while those already waiting take it.
+/// A failed load is held only until the threads that already wait have taken it.
 type Slot<V, E> = Result<V, E>;
 
 #[derive(Clone, Copy)]
@@ -66,8 +67,9 @@ type Life<V, E> = DefaultLifecycle<BlockKey, Slot<V, E>>;
 
 /// Decoded blocks or metadata blocks, bounded in bytes; `V` is a handle on one, cheap to clone.
 ///
-/// For each key one load is in flight; others that want the block wait for it. A load that fails
-/// gives its error to all who waited, and is not kept: the next to ask loads again.
+/// At most one load is in flight for each key; other threads that want the block wait for it. A
+/// failed load gives its error to all threads that waited, and is not kept: the next lookup loads
+/// again.
 pub struct BlockCache<E, V = Arc<[u8]>> {
     cache: Cache<BlockKey, Slot<V, E>, ByLength>,
 }
@@ -79,7 +81,7 @@ impl<E, V> fmt::Debug for BlockCache<E, V> {
 }
 
 impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
-    /// A cache of at most `budget` bytes, whose blocks are about `typical` bytes long.
+    /// Creates a cache of at most `budget` bytes, for blocks of about `typical` bytes.
     #[must_use]
     pub fn new(budget: u64, typical: u64) -> Self {
         let items = crate::saturating_usize(budget / typical.max(1)).clamp(16, 1 << 20);
@@ -95,13 +97,13 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
                 DefaultHashBuilder::default(),
                 DefaultLifecycle::default(),
             ),
-            // Unreachable with both capacities given; the plain constructor means the same.
+            // Unreachable with both capacities given; the plain constructor does the same.
             Err(_) => Cache::with_weighter(items, budget, ByLength),
         };
         Self { cache }
     }
 
-    /// The block, if it is there.
+    /// Returns the block if it is in the cache.
     #[must_use]
     pub fn get(&self, key: BlockKey) -> Option<V> {
         self.cache.get(&key)?.ok()
@@ -113,12 +115,12 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
         self.cache.contains_key(&key)
     }
 
-    /// The block, loaded by this call if need be. Where another thread loads it, this call waits if
-    /// the rules of [`wait`] allow it, and otherwise loads for itself.
+    /// Returns the block, and loads it if needed. If another thread is loading it, this call waits
+    /// when the rules of [`wait`] allow it, and otherwise loads the block itself.
     ///
     /// # Errors
-    /// That of the load, whichever thread ran it. The failure of a thread that may not wait is its
-    /// own.
+    /// The error of the load, whichever thread ran it. The error of a thread that may not wait is
+    /// its own.
     pub fn get_or_load(
         &self,
         key: BlockKey,
@@ -127,7 +129,7 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
         match self.value_or_guard(key) {
             GuardResult::Value(slot) => Ok((slot?, Lookup::Hit)),
             GuardResult::Guard(guard) => {
-                // A panic in `load` drops the guard, and one of those waiting loads in its stead.
+                // A panic in `load` drops the guard, and one of the waiting threads loads instead.
                 let slot = load();
                 let failed = slot.is_err();
                 if failed && wait::was_refused() {
@@ -140,12 +142,13 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
                 }
                 Ok((slot?, Lookup::Loaded))
             }
-            // This thread may not wait for the one that loads.
+            // This thread may not wait for the thread that loads.
             GuardResult::Timeout => Ok((load()?, Lookup::Loaded)),
         }
     }
 
-    /// The block, or the duty to load it. Waits in slices where a rule is in force.
+    /// Returns the block, or a guard that obliges this thread to load it. Waits in slices if a rule
+    /// is in force.
     fn value_or_guard(&self, key: BlockKey) -> Guarded<'_, V, E> {
         if !wait::is_ruled() {
             return self.cache.get_value_or_guard(&key, None);
@@ -161,7 +164,7 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
         }
     }
 
-    /// Puts a block in that was read along with another, unless it is there already.
+    /// Inserts a block that was read along with another, unless the cache has it.
     pub fn offer(&self, key: BlockKey, block: V) {
         if !self.cache.contains_key(&key) {
             self.cache.insert(key, Ok(block));
@@ -173,7 +176,7 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
         self.cache.remove(&key);
     }
 
-    /// Bytes held now, with the overhead counted for each entry.
+    /// Returns the number of bytes held now, with the overhead counted for each entry.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.cache.weight()
@@ -226,7 +229,7 @@ mod tests {
     fn a_thread_that_may_not_wait_neither_waits_nor_fails_others() {
         let cache = BlockCache::<String>::new(1 << 20, 4096);
         let load = |text: &str| cache.get_or_load(key(1), || Err(text.into()));
-        // Its failure is not that of a thread that waits for the same block.
+        // Its failure does not reach a thread that waits for the same block.
         let refused = wait::attempt(|| {
             cache.get_or_load(key(1), || {
                 let refused = wait::allowed().map_err(|error| error.to_string());

@@ -1,4 +1,4 @@
-//! A device whose every request is counted: the boundary to a store that can be changed.
+//! A device whose requests are all counted: the boundary to a store that can be changed.
 
 use std::fmt;
 use std::io;
@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use crate::{BlobId, BlockDevice, Observer, Purpose, Structure, u64_from};
 
-/// As [`Counted`](crate::Counted), for a [`BlockDevice`]: reads, writes and flushes are told to the
-/// observer with what they are of. Not a device itself, so that nothing is counted twice.
+/// A [`Counted`](crate::Counted) for a [`BlockDevice`]: reports reads, writes and flushes to the
+/// observer, with the structure that their bytes belong to. It is not a device itself, so that
+/// nothing is counted twice.
 #[derive(Clone)]
 pub struct CountedDevice {
     inner: Arc<dyn BlockDevice>,
@@ -30,7 +31,7 @@ impl CountedDevice {
         Self { inner, observer }
     }
 
-    /// The device itself.
+    /// Returns the device itself.
     #[must_use]
     pub const fn inner(&self) -> &Arc<dyn BlockDevice> {
         &self.inner
@@ -42,7 +43,7 @@ impl CountedDevice {
         &self.observer
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.inner.len()
@@ -54,7 +55,7 @@ impl CountedDevice {
         self.inner.is_empty()
     }
 
-    /// As [`ReadAt::read_exact_at`](crate::ReadAt::read_exact_at).
+    /// Reads as [`ReadAt::read_exact_at`](crate::ReadAt::read_exact_at) does, and counts the read.
     ///
     /// # Errors
     /// Those of the device.
@@ -73,7 +74,7 @@ impl CountedDevice {
         result
     }
 
-    /// As [`BlockDevice::write_all_at`].
+    /// Writes as [`BlockDevice::write_all_at`] does, and counts the write.
     ///
     /// # Errors
     /// Those of the device.
@@ -84,7 +85,8 @@ impl CountedDevice {
         result
     }
 
-    /// As [`BlockDevice::write_zeros`]; counted as a write where it did its work.
+    /// Zeros a range as [`BlockDevice::write_zeros`] does. Counts it as a write unless the device
+    /// cannot do it.
     ///
     /// # Errors
     /// Those of the device.
@@ -98,7 +100,7 @@ impl CountedDevice {
         result
     }
 
-    /// As [`BlockDevice::flush`].
+    /// Flushes as [`BlockDevice::flush`] does, and counts the flush.
     ///
     /// # Errors
     /// Those of the device.
@@ -108,7 +110,7 @@ impl CountedDevice {
         result
     }
 
-    /// As [`BlockDevice::discard`].
+    /// Discards as [`BlockDevice::discard`] does. Counts it unless the device cannot do it.
     ///
     /// # Errors
     /// Those of the device.

@@ -8,11 +8,12 @@ use crate::ReadAt;
 
 /// A file or block device that can be written: positional, exact, from many threads at once.
 ///
-/// A write is only durable once a later [`flush`](Self::flush) has returned. Between two flushes the
-/// store may keep any part of what was written, in any order, torn at any sector: who needs an order
-/// puts a flush between.
+/// A write is only durable once a later [`flush`](Self::flush) has returned. Between two flushes
+/// the store may keep any part of the written data, in any order, torn at any sector: a caller that
+/// needs an order flushes in between.
 pub trait BlockDevice: ReadAt {
-    /// Smallest unit that is written whole or not at all, in bytes: a power of two, at least 512.
+    /// Returns the smallest unit that is written whole or not at all, in bytes: a power of two, at
+    /// least 512.
     fn sector_size(&self) -> u32 {
         512
     }
@@ -24,8 +25,8 @@ pub trait BlockDevice: ReadAt {
     /// what the store reports. After an error any part of the range may have been written.
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Makes `range` read as zeros without their being sent, where the store can. Gives whether it
-    /// did; where not, zeros have to be written.
+    /// Makes `range` read as zeros without sending them, if the store can. Returns whether it did;
+    /// if not, the caller has to write zeros.
     ///
     /// # Errors
     /// As [`write_all_at`](Self::write_all_at).
@@ -40,8 +41,8 @@ pub trait BlockDevice: ReadAt {
     /// What the store reports; nothing is known then of any write since the last flush.
     fn flush(&self) -> io::Result<()>;
 
-    /// Tells the store that the bytes of `range` are not needed any more. They read as anything after.
-    /// Gives whether the store could make use of it.
+    /// Tells the store that the bytes of `range` are not needed any more. Reads of them return
+    /// anything afterwards. Returns whether the store made use of the hint.
     ///
     /// # Errors
     /// What the store reports, where it supports discarding at all.

@@ -1,13 +1,13 @@
 //! Long reads and writes past the page cache (`O_DIRECT`).
 //!
-//! The data of a mounted volume lies in the page cache of the mount. A second copy, in that of the
-//! device below, costs a page of memory for each page, and coming by that can take longer than the
-//! transfer itself. What is short, or not aligned, goes through the page cache as before, where the
-//! kernel makes long requests of short ones.
+//! The data of a mounted volume lies in the page cache of the mount. A second copy, in the page
+//! cache of the device below, costs a page of memory for each page, and allocating it can take
+//! longer than the transfer itself. Short or unaligned ranges go through the page cache, where the
+//! kernel merges short requests into long ones.
 //!
-//! Both ways may be mixed as long as no page is written in both ways at once: the kernel writes back
-//! what the page cache has of a range before it is read or written directly, and forgets it after a
-//! write. So only whole pages go this way, and all bytes of these belong to the writer.
+//! Both ways may be mixed as long as no page is written in both ways at once: the kernel writes
+//! back the cached pages of a range before it is read or written directly, and drops them after a
+//! write. So only whole pages go this way, and all their bytes belong to the writer.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -23,10 +23,10 @@ use rustix::io::Errno;
 use crate::aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
 use crate::u64_from;
 
-/// Least that is read or written this way: less is faster as a part of what the kernel merges and
-/// reads ahead.
+/// Shortest direct read or write. Shorter ones are faster through the page cache, where the kernel
+/// merges requests and reads ahead.
 pub const LEAST: usize = 512 << 10;
-/// Written from one buffer at a time.
+/// Bytes copied and written at a time, from one buffer.
 const PIECE: usize = 1 << 20;
 
 thread_local! {
@@ -34,18 +34,17 @@ thread_local! {
     static BUFFER: RefCell<AlignedBuffer> = const { RefCell::new(AlignedBuffer::new()) };
 }
 
-/// A second opening of a file or device, for this purpose.
+/// A second descriptor of a file or device, opened with `O_DIRECT`.
 #[derive(Debug)]
 pub struct Direct {
     file: File,
-    /// The filesystem has refused it after all.
+    /// Set once the filesystem has refused a direct transfer.
     is_refused: AtomicBool,
 }
 
 impl Direct {
-    /// Of what `file` is an opening, whose smallest unit is `sector`, for reading, and where
-    /// `is_written` for writing too. Nothing where that cannot be had: it is not needed for
-    /// correctness.
+    /// Opens `file` a second time for direct reads, and for writes if `is_written`. `sector` is its
+    /// smallest unit. Returns nothing if that is impossible; correctness does not depend on it.
     pub fn of(file: &File, sector: u32, is_written: bool) -> Option<Self> {
         if usize::try_from(sector).ok()? > ALIGNMENT {
             return None;
@@ -60,8 +59,8 @@ impl Direct {
         })
     }
 
-    /// Fills `out` with the bytes from `offset` on: what cannot be read this way through `file`, the
-    /// opening it was made of.
+    /// Fills `out` with the bytes from `offset` on. The part that cannot be read directly is read
+    /// through `file`, the descriptor that this one was made from.
     ///
     /// # Errors
     /// As [`FileExt::read_exact_at`].
@@ -73,8 +72,8 @@ impl Direct {
         file.read_exact_at(after, offset + u64_from(read.end))
     }
 
-    /// Reads what can be read this way into its part of `out`, the bytes from `offset` on. Gives
-    /// which part that was.
+    /// Reads the part of `out` that can be read directly; `out` holds the bytes from `offset` on.
+    /// Returns the range of that part.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<Range<usize>> {
         let pages = self.pages(offset, out.len());
         let Some(part) = out.get_mut(pages.clone()).filter(|part| is_aligned(part)) else {
@@ -89,8 +88,8 @@ impl Direct {
         self.done(read, pages)
     }
 
-    /// Writes what can be written this way of `data`, the bytes from `offset` on. Gives which part
-    /// that was.
+    /// Writes the part of `data` that can be written directly; `data` holds the bytes from `offset`
+    /// on. Returns the range of that part.
     pub fn write(&self, offset: u64, data: &[u8]) -> io::Result<Range<usize>> {
         let pages = self.pages(offset, data.len());
         let part = data.get(pages.clone()).unwrap_or_default();
@@ -111,7 +110,7 @@ impl Direct {
         self.done(written, pages)
     }
 
-    /// The whole pages of a request, if they are enough.
+    /// Returns the whole pages of a request, as a range of its buffer; empty if they are too few.
     fn pages(&self, offset: u64, len: usize) -> Range<usize> {
         let page = u64_from(ALIGNMENT);
         let head = usize::try_from(offset.next_multiple_of(page) - offset).unwrap_or(len);
@@ -122,7 +121,9 @@ impl Direct {
         head..head + whole
     }
 
-    /// Some filesystems open a file so and refuse the transfer: it goes the other way then.
+    /// Returns the transferred range, or an empty one if the filesystem refused the transfer: some
+    /// open a file with `O_DIRECT` and refuse its use, and the range then goes through the page
+    /// cache.
     fn done(&self, result: io::Result<()>, pages: Range<usize>) -> io::Result<Range<usize>> {
         match result {
             Ok(()) => Ok(pages),
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     fn direct(len: u64) -> (File, Direct) {
-        // Not in memory, where there may be nothing to go past.
+        // On a disk, not in memory, where there may be no page cache to bypass.
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         file.set_len(len).unwrap();
         let direct = Direct::of(&file, 512, true).expect("the tree is on a disk");

@@ -14,7 +14,7 @@ use rustix::io::ReadWriteFlags;
 use crate::direct::{self, Direct};
 use crate::{Pattern, ReadAt, past_end, u64_from};
 
-/// Places at which a long range is looked at to tell whether it is in memory.
+/// Probes of a long range that tell whether it is in the page cache.
 const PROBES: u64 = 3;
 
 /// A regular file or block device, read with `pread`.
@@ -25,9 +25,10 @@ const PROBES: u64 = 3;
 pub struct FileSource {
     file: File,
     len: u64,
-    /// For what is read once. Opened when that comes up first.
+    /// For data that is read once. Opened at the first such read.
     direct: OnceLock<Option<Direct>>,
-    /// A second opening for long reads that go forward, ahead of which the kernel reads; opened then.
+    /// A second descriptor for long sequential reads, with kernel readahead; opened at the first
+    /// such read.
     forward: OnceLock<Option<File>>,
 }
 
@@ -41,7 +42,7 @@ impl FileSource {
         Self::from_file(File::open(path)?)
     }
 
-    /// Takes an open file. Its cursor is moved once, to find the length of a block device.
+    /// Takes an open file. Moves its cursor once, to find the length of a block device.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -57,8 +58,8 @@ impl FileSource {
                 "not a regular file or block device",
             ));
         };
-        // The engine reads ahead itself, in larger steps than the kernel's; both at once would
-        // read twice what a random access needs.
+        // The engine reads ahead itself, in larger steps than the kernel does; both together would
+        // read twice as much as a random access needs.
         let _best_effort = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
         Ok(Self {
             file,
@@ -68,36 +69,38 @@ impl FileSource {
         })
     }
 
-    /// The open file, for locks.
+    /// Returns the open file, for locks.
     #[must_use]
     pub const fn file(&self) -> &File {
         &self.file
     }
 
-    /// Opens now what long reads open at their first use, for a process that may not open files later.
+    /// Opens the descriptors for long reads now rather than at their first use, for a process that
+    /// may not open files later.
     pub fn open_all(&self) {
         let _second = self.forward();
         let _third = self.direct();
     }
 
     fn direct(&self) -> Option<&Direct> {
-        // The unit of a device is not asked for: a transfer that it refuses goes the other way.
+        // The sector size of a device is not needed: a transfer that it refuses goes through the
+        // page cache.
         let opened = || Direct::of(&self.file, 512, false);
         self.direct.get_or_init(opened).as_ref()
     }
 
-    /// The second opening, for sequential reads. Long reads of a file that is said to be read at random
-    /// fill the page cache page by page, each of which is a part of the request to the disk: that
-    /// takes half as long again, and most of the work. Ahead of a sequential reader the kernel fills it
-    /// with large folios.
+    /// Returns the second descriptor, for sequential reads. On a descriptor advised as random, long
+    /// reads fill the page cache page by page, and each page is a separate part of the request to
+    /// the disk: that takes half as long again, and most of the CPU time. Ahead of a sequential
+    /// reader the kernel fills the cache with large folios.
     fn forward(&self) -> &File {
         let path = || format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let opened = self.forward.get_or_init(|| File::open(path()).ok());
         opened.as_ref().unwrap_or(&self.file)
     }
 
-    /// Past the page cache where the bytes are not in there: fresh memory costs more to fetch
-    /// than they do.
+    /// Reads past the page cache unless the bytes are cached: allocating fresh pages costs more
+    /// than the read does.
     fn read_once(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         match self.direct() {
             Some(direct) if !self.is_cached(offset, out.len()) => {
@@ -112,8 +115,8 @@ impl FileSource {
         let step = u64_from(len) / PROBES;
         (0..PROBES).all(|n| {
             let mut byte = [0];
-            // Spread over the range, and not at the same place of each: an earlier reader may
-            // have had its own steps.
+            // Spread over the range, at a different place in each step: an earlier reader may have
+            // had steps of its own.
             let place = offset + n * step + step / 2 / (n + 1);
             let read = rustix::io::preadv2(
                 &self.file,
@@ -168,7 +171,7 @@ mod tests {
 
     const LEN: usize = 3 << 20;
 
-    /// A file on a disk, of which nothing is in the page cache.
+    /// Creates a file on a disk, with none of its bytes in the page cache.
     fn cold() -> (tempfile::NamedTempFile, Vec<u8>) {
         let bytes: Vec<u8> = (0..LEN).map(|n| (n / 7 % 251).to_le_bytes()[0]).collect();
         let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();

@@ -1,4 +1,4 @@
-//! A local file or block device that is written.
+//! A local file or block device that can be written.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 use crate::direct::Direct;
 use crate::{BlockDevice, ReadAt, past_end, u64_from};
 
-/// A regular file or block device, read with `pread` and written with `pwrite`; what is long and
-/// aligned, past the page cache where the file allows it.
+/// A regular file or block device, read with `pread` and written with `pwrite`. Long aligned ranges
+/// bypass the page cache where the file allows it.
 ///
-/// Not memory-mapped, for the reasons of [`FileSource`](crate::FileSource): besides, a failed write
-/// through a mapping is a signal, not an error.
+/// Not memory-mapped, for the reasons given at [`FileSource`](crate::FileSource). Besides, a failed
+/// write through a mapping is a signal, not an error.
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
@@ -43,8 +43,8 @@ impl FileDevice {
         Self::from_file(options.open(path)?)
     }
 
-    /// Takes a file that is open for reading and writing. Its cursor is moved once, to find the
-    /// length of a block device.
+    /// Takes a file that is open for reading and writing. Moves its cursor once, to find the length
+    /// of a block device.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -61,8 +61,8 @@ impl FileDevice {
                 "not a regular file or block device",
             ));
         };
-        // Readahead of the kernel is left on: unlike a source, a device is read in the caller's own
-        // steps, by readers that do not read ahead of them.
+        // Kernel readahead stays on: a volume is read in the caller's own steps, often without
+        // readahead of its own.
         let _best_effort = rustix::fs::fadvise(&file, 0, None, Advice::Normal);
         Ok(Self {
             is_block_device: !metadata.is_file(),
@@ -73,7 +73,7 @@ impl FileDevice {
         })
     }
 
-    /// The open file, for locks.
+    /// Returns the open file, for locks.
     #[must_use]
     pub const fn file(&self) -> &File {
         &self.file
@@ -112,7 +112,7 @@ impl BlockDevice for FileDevice {
             .write_all_at(after, offset + u64_from(written.end))
     }
 
-    /// A hole of the file; zeros that the kernel or the disk itself writes on a block device.
+    /// Punches a hole in a file. On a block device, has the kernel or the disk itself write zeros.
     fn write_zeros(&self, range: Range<u64>) -> io::Result<bool> {
         let mode = if self.is_block_device {
             FallocateFlags::ZERO_RANGE
@@ -126,8 +126,8 @@ impl BlockDevice for FileDevice {
         self.file.sync_data()
     }
 
-    /// Punches a hole: a file gives the space back, a block device is told (where it can do so
-    /// without writing zeros). The range reads as zeros then.
+    /// Punches a hole: a file gives the space back, and a block device is told to discard the range
+    /// if it can do so without writing zeros. The range then reads as zeros.
     fn discard(&self, range: Range<u64>) -> io::Result<bool> {
         self.fallocate(FallocateFlags::PUNCH_HOLE, range)
     }
@@ -142,14 +142,15 @@ impl FileDevice {
         let flags = mode | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&self.file, flags, range.start, len) {
             Ok(()) => Ok(true),
-            // No such thing here, or not for a range of this alignment.
+            // Not supported here, or not for a range of this alignment.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Returns the block size of a block device, or of the disk that a partition is on, as the kernel has it.
+/// Returns the block size of a block device, or of the disk that a partition is on, as the kernel
+/// reports it.
 fn logical_block_size(device: u64) -> Option<u32> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let dir = format!("/sys/dev/block/{major}:{minor}");
@@ -189,7 +190,7 @@ mod tests {
     fn a_discarded_range_is_a_hole() {
         let device = device(1 << 20);
         device.write_all_at(0, &[7; 1 << 20]).unwrap();
-        // Not every filesystem of the host can; where it can, the bytes are gone.
+        // Not every filesystem of the host can punch holes; where it can, the bytes are gone.
         if device.discard(65536..131_072).unwrap() {
             let mut out = [1; 512];
             device.read_exact_at(65536, &mut out).unwrap();

@@ -1,11 +1,12 @@
-//! How a source is cut into blocks: the legacy rule, and the one that does not lose the gain.
+//! Cuts a source into blocks: by the legacy rule, and by one that keeps large blocks for odd
+//! lengths.
 
 use std::ops::Range;
 
-/// The block of the legacy mode, and the smallest of any: 1 KiB.
+/// The block size of the legacy mode, and the smallest of all: 1 KiB.
 pub const LEGACY_BLOCK: u64 = 1024;
 
-/// The page size of this machine, in bytes.
+/// Returns the page size of this machine, in bytes.
 #[must_use]
 pub fn page_size() -> u64 {
     crate::u64_from(rustix::param::page_size())
@@ -13,8 +14,8 @@ pub fn page_size() -> u64 {
 
 /// Blocks of a source and the largest request made of neighbouring blocks.
 ///
-/// A source whose length is an odd multiple of 1 KiB would, by the plain rule, be read in 1 KiB
-/// blocks to its last byte. Here only the tail is: the body keeps the page-sized block.
+/// By the plain rule, a source whose length is an odd multiple of 1 KiB is read in 1 KiB blocks
+/// throughout. Here only its tail is: the body keeps page-sized blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockGeometry {
     block: u64,
@@ -25,7 +26,7 @@ pub struct BlockGeometry {
 }
 
 impl BlockGeometry {
-    /// `nolargeblocks`: 1 KiB blocks, one request each.
+    /// Creates the geometry of `nolargeblocks`: 1 KiB blocks, one request each.
     #[must_use]
     pub const fn legacy(len: u64) -> Self {
         Self {
@@ -37,9 +38,9 @@ impl BlockGeometry {
         }
     }
 
-    /// `largeblocks`: the largest power of two up to `page` that divides `len`, never below 1 KiB;
-    /// where that is less than `page`, it holds for the tail past the last full page only.
-    /// Neighbouring blocks are read in one request of at most `max_request` bytes.
+    /// Creates the geometry of `largeblocks`. Blocks are of `page` bytes. The tail past the last
+    /// full page has blocks of the largest power of two up to `page` that divides `len`, never
+    /// below 1 KiB. Neighbouring blocks are read in one request of at most `max_request` bytes.
     ///
     /// `page` is a power of two of at least 1 KiB; `max_request` is rounded down to a multiple of
     /// it, and up to one.
@@ -55,25 +56,25 @@ impl BlockGeometry {
         }
     }
 
-    /// Block size of the body, in bytes.
+    /// Returns the block size of the body, in bytes.
     #[must_use]
     pub const fn block(&self) -> u64 {
         self.block
     }
 
-    /// Block size past the last full block of the body, in bytes.
+    /// Returns the block size past the last full block of the body, in bytes.
     #[must_use]
     pub const fn tail_block(&self) -> u64 {
         self.tail_block
     }
 
-    /// Largest request, in bytes.
+    /// Returns the length of the largest request, in bytes.
     #[must_use]
     pub const fn max_request(&self) -> u64 {
         self.max_request
     }
 
-    /// `range` widened to whole blocks, clamped to the source.
+    /// Returns `range` widened to whole blocks, clamped to the source.
     #[must_use]
     pub fn align(&self, range: Range<u64>) -> Range<u64> {
         let start = range.start - range.start % self.block_at(range.start);
@@ -85,7 +86,7 @@ impl BlockGeometry {
         start.min(self.len)..end.min(self.len)
     }
 
-    /// The requests that read `range`, which is widened to whole blocks first.
+    /// Returns the requests that read `range`, widened to whole blocks first.
     pub fn requests(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let Range { mut start, end } = self.align(range);
         let max = self.max_request;
@@ -109,7 +110,7 @@ impl BlockGeometry {
     }
 }
 
-/// The largest power of two up to `page` that divides `len`, never below 1 KiB.
+/// Returns the largest power of two up to `page` that divides `len`, never below 1 KiB.
 fn dividing_block(len: u64, page: u64) -> u64 {
     let mut block = page;
     while block > LEGACY_BLOCK && !len.is_multiple_of(block) {

@@ -1,11 +1,11 @@
-//! Where bytes come from, and what each of them costs.
+//! Sources of bytes, and the accounting of what each request costs.
 //!
 //! This crate sits under everything else: positional sources ([`ReadAt`]), the accounting of every
 //! boundary a block crosses ([`Observer`], [`IoStats`], [`Event`]), the bounded single-flight
 //! [`BlockCache`], the rule that cuts a source into blocks ([`BlockGeometry`]) and the [`Limits`]
-//! that bound what hostile images may ask for. Stores that can be changed are a [`BlockDevice`];
-//! [`WriteBack`] keeps what was changed of their metadata until it is committed. [`wait`] says how
-//! long a thread may wait for any of them.
+//! that bound what hostile images may ask for. A store that can be changed is a [`BlockDevice`];
+//! [`WriteBack`] keeps changed metadata until it is committed. [`wait`] says how long a thread may
+//! wait for any of them.
 //!
 //! It knows no image format, no front end and no decompression.
 

@@ -1,4 +1,4 @@
-//! Every bound on what an image may ask for, by name.
+//! Every bound on the demands of an image, by name.
 
 /// Bounds that hold whatever the image says. Reaching one is an error that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::{ReadAt, past_end};
 pub struct MemorySource(Arc<[u8]>);
 
 impl MemorySource {
-    /// Takes the bytes.
+    /// Creates a source of these bytes.
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
         Self(bytes.into())
     }

@@ -15,13 +15,13 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// Takes the bytes; sectors are of 512.
+    /// Creates a device of these bytes, with sectors of 512 bytes.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self::with_sector_size(bytes, 512)
     }
 
-    /// Takes the bytes. `sector` is a power of two, at least 512.
+    /// Creates a device of these bytes. `sector` is a power of two, at least 512.
     #[must_use]
     pub fn with_sector_size(bytes: Vec<u8>, sector: u32) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl MemoryDevice {
         }
     }
 
-    /// A copy of all bytes as they are now.
+    /// Returns a copy of all bytes as they are now.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.bytes
@@ -75,7 +75,8 @@ impl BlockDevice for MemoryDevice {
     }
 }
 
-/// In range by the caller's check, so it fits an address.
+/// Returns the range of addresses. It fits an address because the caller has checked it against the
+/// length.
 fn place(offset: u64, len: usize) -> Range<usize> {
     let start = saturating_usize(offset);
     start..start.saturating_add(len)

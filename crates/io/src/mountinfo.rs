@@ -1,4 +1,4 @@
-//! `/proc/self/mountinfo`: what is mounted where, without touching any of it.
+//! Reads `/proc/self/mountinfo`, the table of mounts, without touching any mount.
 //!
 //! Asking the mountpoint itself would send a request to the process that serves it, and that process
 //! may be dead. Every user with fusermount3 chooses the source of a mount and a part of its type: both
@@ -22,7 +22,7 @@ pub struct MountEntry {
     /// The directory of the filesystem that is mounted: `/`, unless it is a bind mount or a control
     /// group of a namespace.
     pub root: PathBuf,
-    /// Where it is mounted.
+    /// The path at which it is mounted.
     pub mount_point: PathBuf,
     /// Type, with the subtype where there is one.
     pub fstype: String,
@@ -62,7 +62,8 @@ pub fn parse_mounts(text: &[u8]) -> Vec<MountEntry> {
         .collect()
 }
 
-/// Returns whether a mount for writing of this file or device, by the name that the mount gives it, is visible.
+/// Returns whether a mount for writing of this file or device is visible; compares the name that
+/// the mount gives as its source.
 #[must_use]
 pub fn is_mounted_for_writing(source: &Path) -> bool {
     let all = mounts().unwrap_or_default();
@@ -70,7 +71,8 @@ pub fn is_mounted_for_writing(source: &Path) -> bool {
     all.iter().filter(same).any(|entry| !entry.is_read_only())
 }
 
-/// `id parent major:minor root mount_point options [optional...] - fstype source super_options`
+/// Parses a line: `id parent major:minor root mount_point options [optional...] - fstype source
+/// super_options`.
 fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&byte| byte == b' ');
     let id = number(fields.next()?)?;

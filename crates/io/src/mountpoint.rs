@@ -1,17 +1,17 @@
 //! Mountpoints by descriptor, and mounts by number.
 //!
-//! A path can lead to another directory, and to another mount, between a check and the call that it
-//! was for. So a mountpoint is opened once: the checks and move_mount(2) are about that descriptor. A
-//! mount is known by its number and device; before it is taken down, the number of the mount that is
-//! seen at its place is compared with it.
+//! A path can lead to another directory, and to another mount, between a check and the call that
+//! the check guards. So a mountpoint is opened once: the checks and move_mount(2) use that
+//! descriptor. A mount is identified by its number and device; before it is taken down, the number
+//! of the mount that is visible at its path is compared.
 //!
-//! None of this asks the filesystem that is mounted: its server may be dead, or never answer. Nor is a
-//! mount opened that is about to be taken down: a program that another thread is just starting would
-//! hold a copy of the descriptor, and the mount would be busy.
+//! None of this sends a request to the mounted filesystem: its server may be dead, or never answer.
+//! A mount that is about to be taken down is not opened either: a program that another thread is
+//! just starting would hold a copy of the descriptor, and the mount would be busy.
 //!
-//! umount(2) takes paths only, and unmounts the topmost mount there. What is mounted on top between the
-//! comparison and the call is taken down in place of ours. Only root, and a user on a directory of
-//! theirs, can mount there.
+//! umount(2) takes paths only, and unmounts the topmost mount there. A mount that is put on top
+//! between the comparison and the call is taken down instead of ours. Only root, and a user on a
+//! directory of theirs, can mount there.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -32,17 +32,17 @@ pub struct Mountpoint {
 }
 
 impl Mountpoint {
-    /// Opens the directory that `path` leads to. The filesystem that is mounted there is not asked.
+    /// Opens the directory that `path` leads to. Sends no request to the filesystem mounted there.
     ///
     /// # Errors
-    /// `ENOTDIR` where it is no directory, and those of open(2).
+    /// `ENOTDIR` if it is not a directory, and the errors of open(2).
     pub fn open(path: &Path) -> io::Result<Self> {
         let dir = open_path(CWD, path, OFlags::DIRECTORY)?;
         let path = path_of(&dir)?;
         Ok(Self { dir, path })
     }
 
-    /// The absolute path that the directory had when it was opened.
+    /// Returns the absolute path that the directory had when it was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -70,8 +70,8 @@ impl Mountpoint {
         mount_with_root(&self.dir)
     }
 
-    /// Attaches `mount`, which fsmount(2) or open_tree(2) made, to the directory. It goes on top of
-    /// what is mounted there.
+    /// Attaches `mount`, which fsmount(2) or open_tree(2) made, to the directory. It covers any
+    /// mount that is there.
     ///
     /// # Errors
     /// Those of move_mount(2).
@@ -88,7 +88,8 @@ impl AsFd for Mountpoint {
     }
 }
 
-/// Returns the mount whose root `path` leads to: the topmost there. It is not asked.
+/// Returns the mount whose root `path` leads to: the topmost one there. Sends no request to its
+/// filesystem.
 ///
 /// # Errors
 /// Those of open(2), and that the mounts cannot be read.
@@ -118,7 +119,7 @@ pub fn mount_of(descriptor: impl AsFd) -> io::Result<MountEntry> {
     found.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Where a mount is.
+/// Whether a mount is visible at its path.
 #[derive(Debug)]
 pub enum Sight {
     /// It ended, or is attached nowhere in sight.
@@ -129,10 +130,11 @@ pub enum Sight {
     Visible(VisibleMount),
 }
 
-/// A mount to which its path led a moment ago.
+/// A mount that was visible at its path a moment ago.
 #[derive(Debug)]
 pub struct VisibleMount {
-    /// The directory with the mountpoint: a descriptor of the mount itself would keep it busy.
+    /// The directory that holds the mountpoint: a descriptor of the mount itself would keep it
+    /// busy.
     parent: OwnedFd,
     name: OsString,
     path: PathBuf,
@@ -179,19 +181,19 @@ pub fn find_mount(mount: &MountEntry) -> io::Result<Sight> {
 }
 
 impl VisibleMount {
-    /// Where it is mounted.
+    /// Returns the path at which it is mounted.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A mount inside it, which a lazy unmount would detach as well.
+    /// Returns a mount inside it, which a lazy unmount would detach as well.
     #[must_use]
     pub fn inner(&self) -> Option<&Path> {
         self.inner.as_deref()
     }
 
-    /// Unmounts it; with `lazy` it is out of sight at once, and ends with its last user.
+    /// Unmounts it. With `lazy` it disappears from the tree at once, and ends with its last user.
     ///
     /// # Errors
     /// Those of umount(2).
@@ -202,20 +204,22 @@ impl VisibleMount {
     }
 }
 
-/// The mount of which the root is open.
+/// Returns the mount whose root is open as `opened`.
 fn mount_with_root(opened: &OwnedFd) -> io::Result<Option<MountEntry>> {
     mount_on(mount_id(opened)?, &path_of(opened)?)
 }
 
-/// The mount of this number, if `path` is where it is mounted and not a path inside it.
+/// Returns the mount with this number if it is mounted at `path` itself, not if `path` is inside
+/// it.
 fn mount_on(id: u64, path: &Path) -> io::Result<Option<MountEntry>> {
     let mut all = mounts()?;
     all.retain(|entry| entry.id == id && entry.mount_point == path);
     Ok(all.pop())
 }
 
-/// The number of the topmost mount that `name` leads to, without opening it. Nothing for a symbolic
-/// link, and before Linux 5.8. A FUSE server is not asked, since no attribute is asked for.
+/// Returns the number of the topmost mount that `name` leads to, without opening it. Returns
+/// nothing for a symbolic link, and before Linux 5.8. Requests no attribute, so that a FUSE server
+/// gets no request.
 fn seen_at(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<u64>> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
     let seen = match rustix::fs::statx(parent, name, flags, StatxFlags::empty()) {
@@ -241,7 +245,8 @@ fn path_of(descriptor: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(descriptor_path(descriptor))
 }
 
-/// The number of the mount that a descriptor was opened through, as in `/proc/self/mountinfo`.
+/// Returns the number of the mount through which a descriptor was opened, as in
+/// `/proc/self/mountinfo`.
 fn mount_id(descriptor: impl AsFd) -> io::Result<u64> {
     let number = descriptor.as_fd().as_raw_fd();
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"))?;

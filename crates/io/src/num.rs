@@ -2,15 +2,16 @@
 //!
 //! Everywhere else `as` is linted against: a cast that truncates an image's field is a bug class.
 
-/// A length in memory as a position in a source. Lossless: no target has addresses over 64 bits.
+/// Converts a length in memory to a position in a source. Lossless: no target has addresses over 64
+/// bits.
 #[must_use]
 #[allow(clippy::as_conversions)]
 pub const fn u64_from(n: usize) -> u64 {
     n as u64
 }
 
-/// A length as an allocation size, saturating where the address space is smaller than 64 bits; an
-/// allocation of that size fails instead of being too short.
+/// Converts a length to an allocation size. Saturates where the address space is smaller than 64
+/// bits, so that an allocation of that size fails instead of being too short.
 #[must_use]
 pub fn saturating_usize(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)

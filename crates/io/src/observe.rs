@@ -1,4 +1,5 @@
-//! Accounting: one object that is told of every crossing, and the wrapper that tells it of reads.
+//! Accounting: the observer, which records every crossing of a boundary, and the wrapper that
+//! reports reads to it.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,7 +13,7 @@ use crate::{
     Structure, u64_from, wait,
 };
 
-/// Decoded blocks remembered to tell a repeated decode from a first one: 12 MiB at the most.
+/// Number of decoded blocks remembered to recognise repeated decodes: at most 12 MiB.
 const REMEMBERED_DECODES: usize = 1 << 18;
 
 /// Counts what happens to blocks and passes the events on.
@@ -38,7 +39,7 @@ impl fmt::Debug for Observer {
 }
 
 impl Observer {
-    /// Counts, and tells `sink` each event where there is one.
+    /// Creates an observer that counts, and passes each event to `sink` if there is one.
     #[must_use]
     pub fn new(sink: Option<Arc<dyn EventSink>>) -> Self {
         Self {
@@ -49,13 +50,13 @@ impl Observer {
         }
     }
 
-    /// The counters.
+    /// Returns the counters.
     #[must_use]
     pub const fn stats(&self) -> &IoStats {
         &self.stats
     }
 
-    /// A read of a source ended.
+    /// Records a finished read of a source. Its structure follows from `purpose`.
     pub fn source_read(&self, blob: BlobId, offset: u64, len: u64, purpose: Purpose, ok: bool) {
         let structure = match purpose {
             Purpose::Demand | Purpose::Readahead => Structure::Data,
@@ -64,7 +65,7 @@ impl Observer {
         self.read_of(structure, blob, offset, len, purpose, ok);
     }
 
-    /// A read of a source ended, and what was read is known.
+    /// Records a finished read of a source, with the structure that was read.
     pub fn read_of(
         &self,
         structure: Structure,
@@ -91,12 +92,12 @@ impl Observer {
         self.emit(kind, structure, blob, offset, len);
     }
 
-    /// The store below a source was told to read ahead, and takes such hints.
+    /// Records a readahead hint of `len` bytes that the store below accepted.
     pub fn hint(&self, len: u64) {
         self.stats.add(Counter::HintedBytes, len);
     }
 
-    /// A lookup in a data cache, or in what was read ahead.
+    /// Records a lookup in a data cache, or in the readahead data.
     pub fn cache(&self, kind: EventKind, blob: BlobId, offset: u64, len: u64) {
         match kind {
             EventKind::CacheHit => self.stats.add(Counter::CacheHits, 1),
@@ -111,7 +112,7 @@ impl Observer {
         self.emit(kind, Structure::Data, blob, offset, len);
     }
 
-    /// A block was decoded, or could not be.
+    /// Records a decode of a block, successful if `ok`.
     pub fn decode(&self, key: BlockKey, decoded_len: u64, ok: bool) {
         self.stats.add(Counter::Decodes, 1);
         if ok {
@@ -130,12 +131,12 @@ impl Observer {
         self.emit(kind, Structure::Data, key.blob, key.offset, decoded_len);
     }
 
-    /// Bytes went to an output.
+    /// Records a write to an output.
     pub fn write(&self, offset: u64, len: u64) {
         self.write_of(Structure::Unknown, offset, len, true);
     }
 
-    /// A write to a device ended, and what was written is known.
+    /// Records a finished write to a device, with the structure that was written.
     pub fn write_of(&self, structure: Structure, offset: u64, len: u64, ok: bool) {
         self.stats.add(Counter::Writes, 1);
         self.stats.add(Counter::WrittenBytes, len);
@@ -146,12 +147,12 @@ impl Observer {
         self.emit(kind, structure, BlobId::IMAGE, offset, len);
     }
 
-    /// An output was flushed.
+    /// Records a flush of an output.
     pub fn flush(&self) {
         self.flush_ended(true);
     }
 
-    /// A flush of a device ended.
+    /// Records a finished flush of a device.
     pub fn flush_ended(&self, ok: bool) {
         self.stats.add(Counter::Flushes, 1);
         if !ok {
@@ -183,7 +184,7 @@ impl Observer {
     }
 }
 
-/// A source whose every request is counted: the first boundary.
+/// A source whose requests are all counted: the first boundary.
 #[derive(Clone)]
 pub struct Counted {
     inner: Arc<dyn ReadAt>,
@@ -211,7 +212,7 @@ impl Counted {
         }
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.inner.len()
@@ -223,7 +224,7 @@ impl Counted {
         self.inner.is_empty()
     }
 
-    /// Whose bytes these are.
+    /// Returns the blob that the bytes belong to.
     #[must_use]
     pub const fn blob(&self) -> BlobId {
         self.blob
@@ -235,7 +236,7 @@ impl Counted {
         &self.observer
     }
 
-    /// As [`ReadAt::read_exact_at`], saying what the bytes are for.
+    /// Reads as [`ReadAt::read_exact_at`] does, and counts the read as one for `purpose`.
     ///
     /// # Errors
     /// Those of the source.
@@ -244,7 +245,7 @@ impl Counted {
         self.count(offset, out, purpose, result)
     }
 
-    /// As [`ReadAt::read_ahead_at`].
+    /// Reads ahead as [`ReadAt::read_ahead_at`] does, and counts the read.
     ///
     /// # Errors
     /// Those of the source.
@@ -260,7 +261,7 @@ impl Counted {
         purpose: Purpose,
         result: io::Result<()>,
     ) -> io::Result<()> {
-        // A read that this thread may not wait for was not made.
+        // A wait was refused, so no read was made.
         if result.is_err() && wait::was_refused() {
             return result;
         }
@@ -270,18 +271,19 @@ impl Counted {
         result
     }
 
-    /// As [`ReadAt::is_slow`].
+    /// Returns whether a read may have to wait for a server, as [`ReadAt::is_slow`] does.
     #[must_use]
     pub fn is_slow(&self) -> bool {
         self.inner.is_slow()
     }
 
-    /// As [`ReadAt::done_with`].
+    /// Passes on that `range` is cached elsewhere, as for [`ReadAt::done_with`].
     pub fn done_with(&self, range: Range<u64>) {
         self.inner.done_with(range);
     }
 
-    /// As [`ReadAt::will_need`].
+    /// Passes on a readahead hint, as for [`ReadAt::will_need`], and counts its bytes if the store
+    /// takes it.
     pub fn will_need(&self, range: Range<u64>) -> bool {
         let len = range.end.saturating_sub(range.start);
         let is_taken = self.inner.will_need(range);

@@ -14,7 +14,7 @@ pub struct CountedWrite<W> {
 }
 
 impl<W: Write> CountedWrite<W> {
-    /// Counts from position 0.
+    /// Creates a writer that counts from position 0.
     pub const fn new(inner: W, observer: Arc<Observer>) -> Self {
         Self {
             inner,
@@ -23,22 +23,22 @@ impl<W: Write> CountedWrite<W> {
         }
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// The output itself.
+    /// Returns the output itself.
     pub fn into_inner(self) -> W {
         self.inner
     }
 
-    /// The output, to be moved on by other means than writing; nothing of that is counted.
+    /// Returns the output, for transfers by other means than writing. They are not counted.
     pub const fn get_mut(&mut self) -> &mut W {
         &mut self.inner
     }
 
-    /// The output was moved on by `len` bytes.
+    /// Advances the position by `len` bytes that reached the output by other means.
     pub const fn advance(&mut self, len: u64) {
         self.position = self.position.saturating_add(len);
     }

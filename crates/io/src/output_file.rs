@@ -12,17 +12,17 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-/// How often a name may change its file while it is opened.
+/// How often the name may come to lead to another file while it is being opened.
 const ATTEMPTS: usize = 8;
 /// The bits of a mode that let users other than the owner write.
 const WRITABLE: u32 = 0o022;
 
-/// The treatment of a file that is there already.
+/// The handling of an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFile {
-    /// Output is appended to it.
+    /// Appends the output to it.
     Append,
-    /// Its contents are dropped.
+    /// Drops its contents.
     Replace,
 }
 
@@ -34,8 +34,8 @@ impl OutputFile {
     /// and have no other name.
     ///
     /// # Errors
-    /// `PermissionDenied` for such a link or file; `InvalidInput` for other things than regular files,
-    /// character devices and FIFOs; those of open(2).
+    /// `PermissionDenied` for such a link or file; `InvalidInput` for anything but a regular file,
+    /// character device or FIFO; the errors of open(2).
     pub fn open(self, path: &Path) -> io::Result<File> {
         for _ in 0..ATTEMPTS {
             match find(path) {
@@ -79,7 +79,7 @@ impl OutputFile {
     }
 }
 
-/// Finds what the path names, without opening it.
+/// Looks up the file that the path names, without opening it.
 fn find(path: &Path) -> io::Result<OwnedFd> {
     let dir = match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -99,7 +99,7 @@ fn find(path: &Path) -> io::Result<OwnedFd> {
         (true, false) => Ok(found),
         (true, true) => match rustix::fs::openat(&dir, name, flags, Mode::empty()) {
             Ok(found) => Ok(found),
-            // The link leads to nothing. To make the file it names would follow it unchecked.
+            // A dangling link. To create the file it names would follow the link unchecked.
             Err(Errno::NOENT) => refused("a symbolic link to a file that is not there"),
             Err(error) => Err(error.into()),
         },
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory with files that others could have put there.
+    /// Creates a directory that other users can change, with a file in it.
     fn open_dir() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).unwrap();

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Names one of the byte stores an image is made of: 0 is the image itself, others are devices or
+/// Identifies one of the byte stores of an image: 0 is the image itself, others are devices or
 /// objects it refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobId(pub u32);
@@ -14,21 +14,21 @@ impl BlobId {
     pub const IMAGE: Self = Self(0);
 }
 
-/// The access pattern of bytes that are read ahead, for a store with a cache below.
+/// The access pattern of readahead, for a store that has a cache below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pattern {
-    /// Nothing of what is around them.
+    /// The bytes around them are not read.
     #[default]
     Scattered,
-    /// The bytes behind them will be read next.
+    /// The bytes after them will be read next.
     Forward,
-    /// They will not be wanted again soon: they need not go into the cache, but may be taken from there.
+    /// They will not be read again soon: they need not enter the cache, but may be taken from it.
     Once,
 }
 
-/// Positional, exact reads; many threads at once. Short data is an error.
+/// Positional, exact reads from many threads at once. Short data is an error.
 pub trait ReadAt: Send + Sync {
-    /// Length in bytes. Fixed for the life of the source.
+    /// Returns the length in bytes. It is fixed for the life of the source.
     fn len(&self) -> u64;
 
     /// Returns whether the source holds no byte at all.
@@ -53,22 +53,22 @@ pub trait ReadAt: Send + Sync {
         self.read_exact_at(offset, out)
     }
 
-    /// Says that `range` will be read soon, so that a store with a cache below may begin. Returns at
-    /// once and promises nothing; gives whether the store takes hints.
+    /// Hints that `range` will be read soon, so that a store with a cache below may prefetch it.
+    /// Returns at once and promises nothing. Returns whether the store takes hints.
     fn will_need(&self, range: Range<u64>) -> bool {
         let _ = range;
         false
     }
 
-    /// Says that `range` was read and is kept where it was wanted, so that a store need not keep it
-    /// in a cache of its own. Advice: it can be read again.
+    /// Hints that `range` was read and that the caller keeps it, so that a store need not keep it
+    /// in a cache of its own. The range can still be read again.
     fn done_with(&self, range: Range<u64>) {
         let _ = range;
     }
 
-    /// Returns whether a read may have to wait for a server now. A front end then answers what is here
-    /// before it waits ([`wait::attempt`](crate::wait::attempt)); a source that says so must keep to
-    /// the rules of [`wait`](crate::wait).
+    /// Returns whether a read may have to wait for a server now. A front end then answers from
+    /// local data before it waits ([`wait::attempt`](crate::wait::attempt)). A source that returns
+    /// true must keep to the rules of [`wait`](crate::wait).
     fn is_slow(&self) -> bool {
         false
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// One counted thing. The order is that of the data flow, from the source up.
+        /// A counter. The order is that of the data flow, from the source up.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Counter {
@@ -16,7 +16,7 @@ macro_rules! counters {
             /// All counters, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The name in `--stats` and JSON output.
+            /// Returns the name in `--stats` and JSON output.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
@@ -26,27 +26,27 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Reads asked of the source.
+    /// Read requests to the source.
     SourceRequests = "source_requests",
-    /// Bytes asked of the source.
+    /// Bytes requested from the source.
     SourceBytes = "source_bytes",
     /// Reads of the source that failed or were short.
     SourceErrors = "source_errors",
-    /// Of the requests, those made for metadata.
+    /// Requests made for metadata.
     MetadataRequests = "metadata_requests",
-    /// Of the requests, those made ahead of the reader.
+    /// Requests made by readahead.
     ReadaheadRequests = "readahead_requests",
-    /// Bytes of the requests made ahead of the reader.
+    /// Bytes requested by readahead.
     ReadaheadBytes = "readahead_bytes",
-    /// Bytes read ahead that were evicted before anyone asked for them.
+    /// Bytes read ahead but evicted before a reader asked for them.
     ReadaheadWastedBytes = "readahead_wasted_bytes",
-    /// Bytes that the store below was told to read ahead, in a cache of its own.
+    /// Bytes that the store below was asked to prefetch into a cache of its own.
     HintedBytes = "hinted_bytes",
     /// Metadata blocks found in the cache.
     MetadataHits = "metadata_hits",
     /// Metadata blocks that had to be read.
     MetadataMisses = "metadata_misses",
-    /// Data found in the cache or in what was read ahead.
+    /// Data found in the cache or in readahead data.
     CacheHits = "cache_hits",
     /// Data that had to be read or decoded.
     CacheMisses = "cache_misses",
@@ -54,9 +54,9 @@ counters! {
     CacheWaits = "cache_waits",
     /// Encoded blocks decoded.
     Decodes = "decodes",
-    /// Of the decodes, those of metadata blocks.
+    /// Decodes of metadata blocks.
     MetadataDecodes = "metadata_decodes",
-    /// Bytes that decoding made.
+    /// Bytes produced by decoding.
     DecodedBytes = "decoded_bytes",
     /// Decodes of a block that had been decoded before.
     RepeatedDecodes = "repeated_decodes",
@@ -98,7 +98,7 @@ impl IoStats {
         }
     }
 
-    /// The counter's value now.
+    /// Returns the counter's value now.
     #[must_use]
     pub fn get(&self, counter: Counter) -> u64 {
         self.values
@@ -106,7 +106,7 @@ impl IoStats {
             .map_or(0, |value| value.load(Ordering::Relaxed))
     }
 
-    /// All values now.
+    /// Returns all values now.
     #[must_use]
     pub fn snapshot(&self) -> StatsSnapshot {
         StatsSnapshot {
@@ -125,7 +125,7 @@ pub struct StatsSnapshot {
 }
 
 impl StatsSnapshot {
-    /// One value.
+    /// Returns one value.
     #[must_use]
     pub fn get(&self, counter: Counter) -> u64 {
         self.values.get(index(counter)).copied().unwrap_or(0)
@@ -140,7 +140,7 @@ impl StatsSnapshot {
         }
     }
 
-    /// Counters and values in order.
+    /// Iterates over counters and values in order.
     pub fn iter(&self) -> impl Iterator<Item = (Counter, u64)> + '_ {
         Counter::ALL
             .iter()

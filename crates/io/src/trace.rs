@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use crate::BlobId;
 
-/// Why a request was made.
+/// The reason for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// A reader waits for it.
     #[default]
     Demand,
-    /// Ahead of a sequential reader or a bulk stream.
+    /// Readahead of a sequential reader or a bulk stream.
     Readahead,
     /// Superblocks, inodes, directories.
     Metadata,
 }
 
 impl Purpose {
-    /// The name in traces.
+    /// Returns the name in traces.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Purpose {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Structure {
-    /// Not told: an output, a flush.
+    /// Unknown: an output, a flush.
     #[default]
     Unknown,
     /// Boot sectors, superblocks.
@@ -45,7 +45,7 @@ pub enum Structure {
     Bitmap,
     /// Directories.
     Directory,
-    /// Metadata of any other kind, or of a kind not told.
+    /// Metadata of any other kind, or of an unknown kind.
     Metadata,
     /// Contents of files.
     Data,
@@ -63,7 +63,7 @@ impl Structure {
         Self::Unknown,
     ];
 
-    /// The name in traces.
+    /// Returns the name in traces.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,14 +86,14 @@ pub enum EventKind {
     SourceRead {
         /// Its purpose.
         purpose: Purpose,
-        /// Whether all bytes came.
+        /// Whether all bytes were read.
         ok: bool,
     },
     /// Data was found in memory.
     CacheHit,
     /// Data was not in memory.
     CacheMiss,
-    /// A reader waited for a read or decode that was under way.
+    /// A reader waited for a read or decode in flight.
     CacheWait,
     /// A block was decoded.
     Decode {
@@ -102,23 +102,23 @@ pub enum EventKind {
     },
     /// A write to an output or device ended.
     Write {
-        /// Whether all bytes were taken.
+        /// Whether all bytes were written.
         ok: bool,
     },
     /// A flush of an output or device ended.
     Flush {
-        /// Whether it did its work.
+        /// Whether it succeeded.
         ok: bool,
     },
     /// A device was told to discard a range.
     Discard {
-        /// Whether it took notice.
+        /// Whether the device accepted it.
         ok: bool,
     },
 }
 
 impl EventKind {
-    /// The name in traces.
+    /// Returns the name in traces.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -133,7 +133,7 @@ impl EventKind {
         }
     }
 
-    /// Returns whether it succeeded. What cannot fail has.
+    /// Returns whether it succeeded. Kinds that cannot fail always have.
     #[must_use]
     pub const fn ok(self) -> bool {
         match self {
@@ -150,13 +150,13 @@ impl EventKind {
 /// A block crossing a boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Since the observer was made.
+    /// Time since the observer was created.
     pub at: Duration,
-    /// Which boundary.
+    /// The boundary.
     pub kind: EventKind,
     /// The structure that the bytes belong to.
     pub structure: Structure,
-    /// Whose bytes.
+    /// The blob of the bytes.
     pub blob: BlobId,
     /// First byte, as an offset into the blob or output.
     pub offset: u64,
@@ -166,7 +166,7 @@ pub struct Event {
 
 /// Receives events as they happen, on the thread that caused them.
 pub trait EventSink: Send + Sync {
-    /// Must not call back into what it observes.
+    /// Receives an event. Must not call back into the observed object.
     fn event(&self, event: &Event);
 }
 
@@ -184,7 +184,7 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// A log of the newest `capacity` events.
+    /// Creates a log of the newest `capacity` events.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
         Self {
@@ -193,7 +193,7 @@ impl EventLog {
         }
     }
 
-    /// Takes the events out, oldest first.
+    /// Removes and returns the events, oldest first.
     pub fn take(&self) -> Vec<Event> {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *events).into()

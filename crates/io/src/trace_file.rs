@@ -1,9 +1,9 @@
-//! Events as lines of text, to be looked at after the mount has ended.
+//! Writes events as lines of text, for analysis after the mount has ended.
 //!
 //! One event a line, fields between tabs: microseconds since the start, kind, structure, purpose,
-//! outcome, blob, offset, length. Text, because such files are read by people and by awk as often
-//! as by us. Events lie in a buffer until it is full or the writer goes; a write that fails ends the
-//! trace, not the work that is traced.
+//! outcome, blob, offset, length. Text, because people and awk read such files as often as this
+//! program does. Events stay in a buffer until it is full or the writer is dropped. A failed write
+//! ends the trace, not the traced work.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -24,10 +24,10 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Begins a trace in a file, whose old contents are dropped.
+    /// Creates a trace in a file, and drops its old contents.
     ///
     /// # Errors
-    /// Those of [`OutputFile::open`] and of writing.
+    /// The errors of [`OutputFile::open`] and of writing.
     pub fn create(path: &Path) -> io::Result<Self> {
         let mut out = BufWriter::with_capacity(1 << 16, OutputFile::Replace.open(path)?);
         writeln!(out, "{HEAD}")?;
@@ -36,7 +36,7 @@ impl TraceWriter {
         Ok(Self { out })
     }
 
-    /// Hands over what is in the buffer.
+    /// Writes the buffered events to the file.
     ///
     /// # Errors
     /// What writing the file reports.
@@ -56,7 +56,7 @@ impl EventSink for TraceWriter {
     }
 }
 
-/// An event as a line of a trace, without the end of the line.
+/// Formats an event as a line of a trace, without a newline.
 #[must_use]
 pub fn line(event: &Event) -> String {
     let purpose = match event.kind {
@@ -75,7 +75,8 @@ pub fn line(event: &Event) -> String {
     )
 }
 
-/// The event of a line; nothing for what is none, but for comments an inner nothing.
+/// Parses a line into its event. Returns `Some(None)` for a comment or blank line, and `None` for a
+/// line that is no event.
 #[must_use]
 pub fn parse_line(line: &str) -> Option<Option<Event>> {
     if line.starts_with('#') || line.trim().is_empty() {

@@ -1,11 +1,12 @@
-//! The summary of a trace: requests by structure, their sizes, and the bytes that were moved twice.
+//! The summary of a trace: requests by structure, their sizes, and the bytes that were transferred
+//! twice.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::{BlobId, Event, EventKind, Structure};
 
-/// A sector, the smallest thing that a request can be of.
+/// A sector: the smallest unit of a request.
 const SECTOR: u64 = 512;
 
 /// Requests to the device come first.
@@ -14,19 +15,19 @@ const ORDER: [&str; 4] = ["source_read", "write", "flush", "discard"];
 /// The requests of one kind for one kind of structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceRow {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Sectors that went along with another in one request.
+    /// Sectors beyond the first of each request.
     pub merged: u64,
-    /// Bytes that an earlier request of this kind had moved already.
+    /// Bytes that an earlier request of this kind had already transferred.
     pub again: u64,
     /// Requests that failed.
     pub failed: u64,
 }
 
-/// The sums of a trace.
+/// The sums over a trace.
 #[derive(Clone, Debug, Default)]
 pub struct TraceSummary {
     rows: BTreeMap<(&'static str, Structure), TraceRow>,
@@ -34,7 +35,7 @@ pub struct TraceSummary {
 }
 
 impl TraceSummary {
-    /// One more event.
+    /// Adds an event to the sums.
     pub fn add(&mut self, event: &Event) {
         let name = event.kind.name();
         let row = self.rows.entry((name, event.structure)).or_default();
@@ -53,7 +54,7 @@ impl TraceSummary {
         }
     }
 
-    /// Kind of request, structure and sums, in the order of the data flow.
+    /// Returns kind of request, structure and sums, in the order of the data flow.
     pub fn rows(&self) -> impl Iterator<Item = (&'static str, Structure, &TraceRow)> {
         let first = ORDER.iter().flat_map(|kind| self.of_kind(kind));
         let rest = self
@@ -74,7 +75,7 @@ impl TraceSummary {
         all.map(|((kind, structure), row)| (*kind, *structure, row))
     }
 
-    /// The sums of one kind of request over all structures.
+    /// Returns the sums of one kind of request over all structures.
     #[must_use]
     pub fn total(&self, kind: &str) -> TraceRow {
         let mut total = TraceRow::default();
@@ -94,7 +95,7 @@ impl TraceSummary {
 struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// Adds a range and gives how many of its bytes were there.
+    /// Adds a range, and returns how many of its bytes were there before.
     fn insert(&mut self, range: Range<u64>) -> u64 {
         if range.is_empty() {
             return 0;

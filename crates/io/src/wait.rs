@@ -1,10 +1,10 @@
 //! How long the current thread may wait for a slow source.
 //!
-//! A front end answers many requests at once and cannot afford that all its threads wait for one
-//! server. The wait happens deep below it, often in the middle of a driver. So the front end sets a
-//! rule for its thread, and every place that may wait long asks [`allowed`] first:
+//! A front end answers many requests at once, and its threads must not all wait for one server. The
+//! wait happens deep below it, often in the middle of a driver. So the front end sets a rule for
+//! its thread, and code that may wait long calls [`allowed`] first:
 //!
-//! - [`attempt`]: no wait at all. The work fails where it would wait, and the caller learns of it.
+//! - [`attempt`]: no wait at all. The work fails where it would wait, and the caller is told.
 //! - [`until`]: the wait ends when a [`Stop`] is set, for work that no caller wants any more.
 //!
 //! Without a rule a thread waits as long as it takes. Threads that the work starts have no rule.
@@ -64,8 +64,8 @@ fn under(rule: Rule) -> Restore {
     Restore(Some(RULE.replace(rule)))
 }
 
-/// Runs `work` without waits. Returns nothing where some part of it would have waited: its result
-/// may be an error, or poorer than it could be, and is dropped.
+/// Runs `work` without waits. Returns nothing if some part of it would have waited: its result may
+/// be an error, or incomplete, and is dropped.
 pub fn attempt<T>(work: impl FnOnce() -> T) -> Option<T> {
     let restore = under(Rule::Never { refused: false });
     let result = work();
@@ -84,7 +84,7 @@ pub fn until<T>(stop: &Arc<Stop>, work: impl FnOnce() -> T) -> T {
 /// [`SLICE`], with this call before each.
 ///
 /// # Errors
-/// [`io::ErrorKind::WouldBlock`] inside [`attempt`], which is told so;
+/// [`io::ErrorKind::WouldBlock`] inside [`attempt`], which records it;
 /// [`io::ErrorKind::Interrupted`] once the [`Stop`] of [`until`] is set.
 pub fn allowed() -> io::Result<()> {
     RULE.with_borrow_mut(|rule| match rule {
@@ -102,7 +102,7 @@ pub fn allowed() -> io::Result<()> {
     })
 }
 
-/// Returns whether the current thread has a rule. Where it has none, waits need not be cut into slices.
+/// Returns whether the current thread has a rule. Without one, waits need not be cut into slices.
 #[must_use]
 pub fn is_ruled() -> bool {
     RULE.with_borrow(|rule| !matches!(rule, Rule::Free))
@@ -114,8 +114,8 @@ pub fn is_attempt() -> bool {
     RULE.with_borrow(|rule| matches!(rule, Rule::Never { .. }))
 }
 
-/// Returns whether the rule of the current thread has refused a wait. A failure is that of this thread
-/// then, and of no other that wants the same bytes.
+/// Returns whether the rule of the current thread has refused a wait. A failure then concerns only
+/// this thread, and no other that wants the same bytes.
 #[must_use]
 pub fn was_refused() -> bool {
     RULE.with_borrow(|rule| match rule {
@@ -125,7 +125,7 @@ pub fn was_refused() -> bool {
     })
 }
 
-/// Forgets that a wait was refused: what [`attempt`] has so far is enough.
+/// Forgets that a wait was refused: the result that [`attempt`] has so far is enough.
 pub fn accept() {
     RULE.with_borrow_mut(|rule| {
         if let Rule::Never { refused } = rule {

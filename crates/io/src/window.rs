@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::{BlockDevice, Pattern, ReadAt, past_end};
 
-/// `range` of `inner`, seen from 0 on.
+/// `range` of `inner`, with offsets from 0.
 #[derive(Debug)]
 pub struct Window<S> {
     inner: S,
@@ -13,10 +13,11 @@ pub struct Window<S> {
 }
 
 impl<S: ReadAt> Window<S> {
-    /// The part of `inner` that starts at `offset` and is `size` bytes long, or reaches to the end.
+    /// Creates a window on the part of `inner` that starts at `offset` and is `size` bytes long, or
+    /// reaches to the end.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] where the part does not lie inside `inner`.
+    /// [`io::ErrorKind::InvalidInput`] if the part does not lie inside `inner`.
     pub fn new(inner: S, offset: u64, size: Option<u64>) -> io::Result<Self> {
         let len = inner.len();
         let end = match size {
@@ -105,7 +106,8 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
 }
 
 impl<S: ReadAt> Window<S> {
-    /// The range as one of the whole.
+    /// Converts a range of the window to one of `inner`. Returns nothing if it reaches past the
+    /// window.
     fn inside(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let fits = range.end <= self.len();
         fits.then(|| self.range.start + range.start..self.range.start + range.end)

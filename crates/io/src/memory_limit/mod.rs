@@ -1,9 +1,9 @@
 //! How much memory this process may use. Every default follows this limit.
 //!
-//! The least of the machine's memory, the limits of the control groups that the process is in, and
-//! its own resource limits. A process that goes past a control group's limit is killed, and one past
-//! `memory.high` is slowed down until it hardly runs; past a resource limit its allocations fail. So
-//! each kind of memory takes a fixed share of the answer, and all of them together stay below
+//! It is the lowest of the machine's memory, the limits of the process's control groups, and its
+//! own resource limits. The kernel kills a process that exceeds a control group's limit, and slows
+//! one above `memory.high` until it hardly runs; beyond a resource limit, allocations fail. So each
+//! kind of memory takes a fixed share of the answer, and all of them together stay below
 //! [`MemoryLimit::usable`].
 //!
 //! The limits are read once, when a default is first asked for. Nothing here allocates, frees or
@@ -19,8 +19,8 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::saturating_usize;
 
-/// Memory besides caches, buffers and encoders: the program's own, the tables of a tree of 78,000
-/// files and what the allocator keeps. Measured in mounts: 20 to 35 MB.
+/// Memory besides caches, buffers and encoders: the program itself, the tables of a tree of 78,000
+/// files, and freed memory that the allocator keeps. Measured in mounts: 20 to 35 MB.
 const BESIDE: u64 = 32 << 20;
 
 /// The memory that this process may use, and what sets that limit.
@@ -36,7 +36,7 @@ pub struct MemoryLimit {
 pub enum SetBy {
     /// The memory of the machine.
     Machine,
-    /// A control group; the file that holds the limit.
+    /// A control group, with the file that holds the limit.
     Cgroup(PathBuf),
     /// `RLIMIT_AS` (`ulimit -v`).
     AddressSpace,
@@ -52,7 +52,7 @@ impl MemoryLimit {
         LIMIT.get_or_init(|| Self::least_of(machine(), cgroup::limit_of_process(), resources()))
     }
 
-    /// A limit of `bytes` that the machine sets.
+    /// Creates a limit of `bytes` that the machine sets.
     #[must_use]
     pub const fn of_machine(bytes: u64) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl MemoryLimit {
         })
     }
 
-    /// The limit in bytes.
+    /// Returns the limit in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -88,19 +88,19 @@ impl MemoryLimit {
         &self.set_by
     }
 
-    /// Returns whether something else than the size of the machine sets it.
+    /// Returns whether the limit is set by anything else than the size of the machine.
     #[must_use]
     pub fn is_imposed(&self) -> bool {
         self.set_by != SetBy::Machine
     }
 
-    /// Bytes that the process may use in all: four fifths of the limit.
+    /// Returns the number of bytes that the process may use in total: four fifths of the limit.
     #[must_use]
     pub const fn usable(&self) -> u64 {
         self.bytes / 5 * 4
     }
 
-    /// `default`, or an eighth of the limit where that is less.
+    /// Returns `default`, or an eighth of the limit if that is less.
     #[must_use]
     pub fn eighth(&self, default: u64) -> u64 {
         default.min(self.bytes / 8)
@@ -116,15 +116,16 @@ impl MemoryLimit {
         self.eighth(Self::BLOCK_CACHE)
     }
 
-    /// How many of `wanted` things of `each` bytes fit into an eighth of the limit; at least one.
+    /// Returns how many of `wanted` things of `each` bytes fit into an eighth of the limit; at
+    /// least one.
     #[must_use]
     pub fn fitting(&self, wanted: usize, each: u64) -> usize {
         let most = saturating_usize(self.bytes / 8 / each.max(1));
         wanted.min(most.max(1))
     }
 
-    /// One thread for each CPU, as long as threads of `each` bytes fit into an eighth of the limit; at
-    /// least one.
+    /// Returns the number of threads to start: one for each CPU, as long as threads of `each` bytes
+    /// fit into an eighth of the limit; at least one.
     #[must_use]
     pub fn threads(&self, each: u64) -> usize {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -170,7 +171,7 @@ impl fmt::Display for Mib {
     }
 }
 
-/// The machine's memory.
+/// Returns the machine's memory in bytes.
 fn machine() -> u64 {
     let info = rustix::system::sysinfo();
     let unit = u64::from(info.mem_unit.max(1));
@@ -189,7 +190,8 @@ fn resources() -> impl Iterator<Item = (u64, SetBy)> {
     .filter_map(|(resource, set_by)| Some((getrlimit(resource).current?, set_by)))
 }
 
-/// Returns the memory that a cache of so many bytes takes, with buffers that are kept to be used again.
+/// Returns the memory that a cache of `cache` bytes takes, including the buffers that are kept for
+/// reuse.
 #[must_use]
 pub const fn with_block_buffers(cache: u64) -> u64 {
     cache.saturating_add(cache / 8)

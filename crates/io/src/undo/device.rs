@@ -1,4 +1,4 @@
-//! The device that saves what is overwritten.
+//! A device that saves old bytes before they are overwritten.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,10 +13,10 @@ use super::format::{
 use super::ranges::Ranges;
 use crate::{BlockDevice, ReadAt, past_end, saturating_usize, u64_from};
 
-/// Where an undo file is written: a file, or a test's that knows what was durable when.
+/// The destination of an undo file: a file, or a test double that records what was durable when.
 pub trait UndoLog: Send {
-    /// Writes all of `data` at `offset`, which is at most the file's length. The file is made by the
-    /// first write.
+    /// Writes all of `data` at `offset`, which is at most the file's length. The first write
+    /// creates the file.
     ///
     /// # Errors
     /// What the store reports.
@@ -31,11 +31,12 @@ pub trait UndoLog: Send {
 
 /// A device that saves the old bytes of `inner` in an undo file before it changes them.
 ///
-/// A write is kept in memory, and reads show it. [`flush`](BlockDevice::flush) brings it to `inner`, or an
-/// earlier write does once 4 MiB are kept. An error of the undo file is an error of that flush or
-/// write. Nothing of what waits was written to `inner` then, and the next flush tries again.
+/// A write stays in memory, and reads return it. [`flush`](BlockDevice::flush) writes it to
+/// `inner`; so does a write once 4 MiB are pending. An error of the undo file is an error of that
+/// flush or write. No pending write has reached `inner` then, and the next flush tries again.
 ///
-/// [`finish`](Self::finish) says in the undo file that the changes are complete. No write may follow.
+/// [`finish`](Self::finish) records in the undo file that the changes are complete. No write may
+/// follow.
 pub struct UndoDevice<D> {
     inner: D,
     state: Mutex<State>,
@@ -43,7 +44,7 @@ pub struct UndoDevice<D> {
 
 struct State {
     log: Box<dyn UndoLog>,
-    /// Sectors that wait, by offset.
+    /// Pending sectors, by offset.
     pending: BTreeMap<u64, Vec<u8>>,
     pending_bytes: u64,
     saved: Ranges,
@@ -51,7 +52,7 @@ struct State {
     seal: Option<Seal>,
     position: u64,
     batch: u64,
-    /// The end slot is written.
+    /// Set once the end slot is written.
     is_finished: bool,
 }
 
@@ -64,7 +65,7 @@ impl<D: fmt::Debug> fmt::Debug for UndoDevice<D> {
 }
 
 impl<D: BlockDevice> UndoDevice<D> {
-    /// Saves in `log`, which has nothing yet.
+    /// Creates a device that saves old bytes in `log`, which must be empty.
     pub fn new(inner: D, log: Box<dyn UndoLog>) -> Self {
         let state = State {
             log,
@@ -82,15 +83,16 @@ impl<D: BlockDevice> UndoDevice<D> {
         }
     }
 
-    /// The device below. What waits is not there yet.
+    /// Returns the device below. Pending writes have not reached it yet.
     pub const fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Flushes, and says in the undo file that no change follows, where there was any.
+    /// Flushes. If there was any change, records in the undo file that none follows.
     ///
     /// # Errors
-    /// Those of a flush. The undo file can be used all the same, as that of an interrupted change.
+    /// The errors of a flush. The undo file is still usable, as the undo file of an interrupted
+    /// change.
     pub fn finish(&self) -> io::Result<()> {
         self.flush()?;
         let mut state = self.state();
@@ -108,7 +110,7 @@ impl<D: BlockDevice> UndoDevice<D> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a part of a sector that is to be written.
+    /// Keeps a part of a sector for a later write.
     fn keep(&self, state: &mut State, sector: Range<u64>, at: u64, data: &[u8]) -> io::Result<()> {
         let at = saturating_usize(at - sector.start);
         let place = at..at.saturating_add(data.len());
@@ -126,7 +128,7 @@ impl<D: BlockDevice> UndoDevice<D> {
         Ok(())
     }
 
-    /// Saves the old bytes of what waits, then writes it.
+    /// Saves the old bytes of the pending sectors, then writes them.
     fn drain(&self, state: &mut State) -> io::Result<()> {
         if state.pending.is_empty() {
             return Ok(());
@@ -144,7 +146,7 @@ impl<D: BlockDevice> UndoDevice<D> {
         };
         let (bytes, saved) = self.records(state, &runs, &seal)?;
         if let Some(header) = header {
-            // The end slot is zeros.
+            // The end slot is still zeros.
             let head = [header, [0; 512]].concat();
             state.log.write_all_at(0, &head)?;
         }
@@ -165,7 +167,7 @@ impl<D: BlockDevice> UndoDevice<D> {
         Ok(())
     }
 
-    /// The header of a new file.
+    /// Creates the header of a new file.
     fn header(&self) -> io::Result<([u8; 512], Seal)> {
         let mut first = vec![0; saturating_usize(self.inner.len().min(SECTOR))];
         self.inner.read_exact_at(0, &mut first)?;
@@ -180,7 +182,7 @@ impl<D: BlockDevice> UndoDevice<D> {
         Ok(header.encode())
     }
 
-    /// The records of a batch, and the ranges whose old bytes they have.
+    /// Returns the records of a batch, and the ranges whose old bytes they hold.
     fn records(
         &self,
         state: &State,
@@ -222,7 +224,7 @@ impl<D: BlockDevice> UndoDevice<D> {
 }
 
 impl State {
-    /// The parts of a range, and whether the old bytes of each are still to be saved.
+    /// Returns the parts of a range, each with whether its old bytes are still to be saved.
     fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, bool)> {
         let mut at = range.start;
         std::iter::from_fn(move || {
@@ -242,7 +244,7 @@ impl State {
     }
 }
 
-/// Changes a part of a sector, which has that part.
+/// Overwrites the bytes at `place`, which lies inside the sector.
 fn overwrite(sector: &mut [u8], place: Range<usize>, data: &[u8]) -> io::Result<()> {
     let part = sector.get_mut(place);
     part.ok_or(io::ErrorKind::UnexpectedEof)?
@@ -250,7 +252,7 @@ fn overwrite(sector: &mut [u8], place: Range<usize>, data: &[u8]) -> io::Result<
     Ok(())
 }
 
-/// Sectors that follow each other, as one piece of bytes each.
+/// Joins consecutive sectors into one run of bytes each.
 fn runs(pending: &BTreeMap<u64, Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
     let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
     for (&offset, bytes) in pending {
@@ -271,7 +273,7 @@ impl<D: BlockDevice> ReadAt for UndoDevice<D> {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         past_end(offset, out.len(), self.len())?;
-        // Held over the read, so that no sector is on its way to the device meanwhile.
+        // Held during the read, so that no sector is written to the device meanwhile.
         let state = self.state();
         self.inner.read_exact_at(offset, out)?;
         let end = offset + u64_from(out.len());

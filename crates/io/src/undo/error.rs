@@ -1,4 +1,4 @@
-//! Why an undo file is refused.
+//! Reasons to refuse an undo file.
 
 use std::fmt;
 use std::io;
@@ -15,46 +15,46 @@ pub enum UndoError {
     Version(u32),
     /// The file contradicts itself.
     Damaged {
-        /// Where in the undo file.
+        /// Offset in the undo file.
         at: u64,
         /// The defect.
         what: &'static str,
     },
     /// The file was made for a volume of another length.
     Length {
-        /// Of the volume that the file was made for.
+        /// Length of the volume that the file was made for.
         expected: u64,
-        /// Of this one.
+        /// Length of this volume.
         found: u64,
     },
     /// The first sector is neither as it was before the changes nor as they left it.
     OtherVolume,
     /// A sector is neither as it was before the changes nor as they left it.
     Changed {
-        /// Where on the volume.
+        /// Offset on the volume.
         offset: u64,
     },
     /// The undo file could not be read.
     Read(io::Error),
     /// The volume could not be read.
     Volume {
-        /// Where on the volume.
+        /// Offset on the volume.
         offset: u64,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The volume could not be written or flushed.
     Write {
-        /// Where on the volume; nothing for a flush.
+        /// Offset on the volume; nothing for a flush.
         offset: Option<u64>,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
 
 impl UndoError {
-    /// Returns whether the volume is not as the changes left it: [`UndoFile::restore`] writes to it all
-    /// the same where it is told to.
+    /// Returns whether the volume is not as the changes left it: [`UndoFile::restore`] writes to it
+    /// only with `force`.
     ///
     /// [`UndoFile::restore`]: super::UndoFile::restore
     #[must_use]

@@ -1,4 +1,4 @@
-//! Reading an undo file, and putting back what it has. The file is taken for hostile.
+//! Reads an undo file, and puts its bytes back. The file is taken for hostile.
 
 use std::fmt;
 use std::ops::{ControlFlow, Range};
@@ -20,24 +20,25 @@ pub struct UndoFile {
     end: End,
 }
 
-/// The amounts that were put back.
+/// The amounts of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Bytes that the undo file has.
+    /// Bytes that the undo file holds.
     pub saved: u64,
-    /// Bytes that were written: of each record, from the first sector to the last that was not as before.
+    /// Bytes that were written: of each record, from the first to the last sector that differed.
     pub written: u64,
-    /// Whether the changes had ended when the file was written last; otherwise they were interrupted.
+    /// Whether the changes were complete according to the undo file; otherwise they were
+    /// interrupted.
     pub complete: bool,
 }
 
 /// Takes the position in the file, the head and the body of a record.
 type Visit<'v> = dyn FnMut(u64, &Head, &[u8]) -> Result<(), UndoError> + 'v;
 
-/// The volume as it is, compared with an undo file.
+/// The result of comparing a volume with an undo file.
 struct Survey {
     saved: Ranges,
-    /// Sectors that are as they were before, or as a change left them.
+    /// Sectors that are as they were before the changes, or as a change left them.
     known: Ranges,
 }
 
@@ -84,10 +85,11 @@ impl UndoFile {
         }
     }
 
-    /// Puts back all bytes that the file has, and flushes the device.
+    /// Writes all bytes of the file back to the device, and flushes it.
     ///
-    /// The whole file is checked before the first write, and so is each sector of the volume that it
-    /// names. `force` leaves out the second check. Another call completes one that was interrupted.
+    /// The whole file is checked before the first write, and so is each sector of the volume that
+    /// it names. `force` leaves out the second check. If a call was interrupted, another call
+    /// completes it.
     ///
     /// # Errors
     /// [`UndoError`]; the volume was not written, except after [`UndoError::Write`].
@@ -177,7 +179,7 @@ impl UndoFile {
     /// Calls `visit` with the position, the head and the body of each record.
     fn records(&self, visit: &mut Visit<'_>) -> Result<(), UndoError> {
         let mut position = RECORDS_AT;
-        // Nothing of this batch, nor of a later one, was written to the volume if it is torn.
+        // If a batch is torn, no byte of it or of a later batch was written to the volume.
         let mut batch = 0;
         while position < self.source.len() {
             match self.record(position)? {
@@ -195,7 +197,7 @@ impl UndoFile {
         Ok(())
     }
 
-    /// Reads a record; breaks where there is none that is whole.
+    /// Reads a record. Breaks if there is no whole record.
     fn record(&self, position: u64) -> Result<ControlFlow<(), (Head, Vec<u8>)>, UndoError> {
         let torn = Ok(ControlFlow::Break(()));
         let Some(body_at) = position.checked_add(HEAD) else {
@@ -225,7 +227,7 @@ impl UndoFile {
         }
     }
 
-    /// Accepts a torn end, which a power cut leaves: the changes did not end, and no batch follows.
+    /// Accepts a torn end, as a power cut leaves it: the changes did not end, and no batch follows.
     fn torn(&self, position: u64, batch: u64) -> Result<(), UndoError> {
         let damage = || damaged(position, "a record's checksum is wrong");
         let len = self.source.len() - position;
@@ -254,14 +256,14 @@ impl UndoFile {
     }
 }
 
-/// The old bytes, where the record has them, and the sums of the new ones.
+/// Splits a body into the old bytes, if the record has them, and the sums of the new bytes.
 fn parts<'a>(head: &Head, body: &'a [u8]) -> (&'a [u8], &'a [u8]) {
     let old = if head.saved { head.len() } else { 0 };
     body.split_at_checked(saturating_usize(old))
         .unwrap_or_default()
 }
 
-/// Writes the old bytes where they are not there; returns how many.
+/// Writes the old bytes unless the volume has them. Returns the number of bytes written.
 fn put_back(device: &CountedDevice, head: &Head, body: &[u8]) -> Result<u64, UndoError> {
     let (old, _) = parts(head, body);
     let (start, now) = (head.range.start, read(device, &head.range)?);
@@ -271,7 +273,7 @@ fn put_back(device: &CountedDevice, head: &Head, body: &[u8]) -> Result<u64, Und
     let (Some(first), last) = (differing.next(), differing.next_back()) else {
         return Ok(0);
     };
-    // One request: writing a sector between as it is costs nothing.
+    // One request: rewriting an unchanged sector in between costs nothing.
     let end = (last.unwrap_or(first) + 1) * size;
     let bytes = old
         .get(first * size..end.min(old.len()))

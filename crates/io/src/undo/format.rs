@@ -1,6 +1,6 @@
 //! The bytes of an undo file, as docs/undo-file.md describes them: all integers are little-endian.
 //!
-//! Parsers take bytes and return checked values. Reading and writing is elsewhere.
+//! Parsers take bytes and return checked values. Reading and writing happen elsewhere.
 
 use std::ops::Range;
 
@@ -10,9 +10,9 @@ use crate::saturating_usize;
 pub const VERSION: u32 = 1;
 /// Unit in which the volume is saved, and length of the header and of the end slot.
 pub const SECTOR: u64 = 512;
-/// Where the end slot is.
+/// Offset of the end slot.
 pub const END_AT: u64 = SECTOR;
-/// Where the first record is.
+/// Offset of the first record.
 pub const RECORDS_AT: u64 = 2 * SECTOR;
 /// Most bytes of the volume in one record.
 pub const MOST: u64 = 1 << 20;
@@ -58,25 +58,25 @@ pub enum Parsed {
     Damaged,
 }
 
-/// The seed of the checksums of a file, so that records of another file are not taken for its own.
+/// The seed of the checksums of a file, so that records of another file do not pass as its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal(Check);
 
 /// The contents of the end slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Nothing: the changes go on, or were interrupted.
+    /// Nothing: the changes are in progress, or were interrupted.
     Open,
     /// The changes ended, and the file has this many bytes.
     At(u64),
-    /// Damage, or an end that was being written: all records are there.
+    /// Damage, or an end slot that was being written: all records are there.
     Unknown,
 }
 
 /// The head of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Number of the batch. What is in one batch is written to the volume once all of it is durable.
+    /// Number of the batch. Its sectors are written to the volume once the whole batch is durable.
     pub batch: u64,
     /// Bytes of the volume.
     pub range: Range<u64>,
@@ -89,21 +89,21 @@ pub struct Head {
 /// The kind of a slot of 48 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The head of a record, and what its body's checksum begins with.
+    /// The head of a record, and the seal with which its body's checksum begins.
     Head(Head, Seal),
     /// Not a head, or a torn one.
     Nothing,
-    /// A head whose fields cannot be.
+    /// A head with impossible fields.
     Damaged(&'static str),
 }
 
-/// Sum of one sector of the volume.
+/// Returns the sum of one sector of the volume.
 pub fn sum(sector: &[u8]) -> u64 {
     word(blake3::hash(sector).as_bytes(), 0)
 }
 
 impl Header {
-    /// The first 512 bytes of the file.
+    /// Encodes the first 512 bytes of the file.
     pub fn encode(&self) -> (Block, Seal) {
         let mut block = [0; 512];
         put(&mut block, 0, MAGIC);
@@ -140,7 +140,7 @@ impl Header {
 }
 
 impl End {
-    /// The end slot of a file of `len` bytes.
+    /// Encodes the end slot of a file of `len` bytes.
     pub fn encode(len: u64, seal: &Seal) -> Block {
         let mut block = [0; 512];
         put(&mut block, 0, DONE);
@@ -163,7 +163,8 @@ impl End {
 }
 
 impl Head {
-    /// The head of a record at `position` in the file, and what its body's checksum begins with.
+    /// Encodes the head of a record at `position` in the file. Returns it with the seal with which
+    /// its body's checksum begins.
     pub fn encode(&self, position: u64, seal: &Seal) -> ([u8; 48], Seal) {
         let mut bytes = [0; 48];
         let len = self.range.end - self.range.start;
@@ -208,12 +209,13 @@ impl Head {
         Found::Head(head, seal)
     }
 
-    /// Bytes of the volume.
+    /// Returns the number of bytes of the volume.
     pub const fn len(&self) -> u64 {
         self.range.end - self.range.start
     }
 
-    /// Bytes of the record behind its head, without the checksum: bounded by [`MOST`].
+    /// Returns the number of bytes of the record behind its head, without the checksum: bounded by
+    /// [`MOST`].
     pub const fn body_len(&self) -> u64 {
         let saved = if self.saved { self.len() } else { 0 };
         saved + self.len().div_ceil(SECTOR) * SUM
@@ -221,7 +223,7 @@ impl Head {
 }
 
 impl Seal {
-    /// The checksum of a record's body.
+    /// Returns the checksum of a record's body.
     pub fn check(&self, body: &[u8]) -> Check {
         self.sealed(body).0
     }
@@ -239,7 +241,7 @@ impl Seal {
     }
 }
 
-/// The pieces of a range of the volume that lie in one sector each.
+/// Splits a range of the volume into pieces that lie in one sector each.
 pub fn sectors(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let end = range.end;
     let step = saturating_usize(SECTOR);
@@ -248,7 +250,7 @@ pub fn sectors(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         .map(move |start| start..end.min(start + SECTOR))
 }
 
-/// A number of `bytes`, which has it.
+/// Returns the 64-bit number at `at`, which must lie in `bytes`.
 pub fn word(bytes: &[u8], at: usize) -> u64 {
     let found = bytes.get(at..).and_then(<[u8]>::first_chunk);
     found.copied().map_or(0, u64::from_le_bytes)

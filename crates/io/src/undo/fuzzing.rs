@@ -1,6 +1,6 @@
 //! Entry points for fuzz targets. Not for users.
 //!
-//! Plain functions over bytes. They panic only where a promise of undo files was broken.
+//! Plain functions over bytes. They panic only if a guarantee of undo files is broken.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use crate::{
 /// Bytes of the volume; the last sector is not whole.
 const VOLUME: usize = 40 * 512 + 200;
 
-/// Takes bytes as an undo file and puts back what it has.
+/// Takes bytes as an undo file and restores from it.
 ///
 /// # Panics
-/// Where the volume was changed though the file was refused.
+/// If the volume was changed though the file was refused.
 pub fn file(bytes: &[u8]) {
     let before = volume();
     let Ok(file) = UndoFile::open(Arc::new(MemorySource::new(bytes))) else {
@@ -65,7 +65,7 @@ pub fn sealed(bytes: &[u8]) -> Vec<u8> {
         let (start, _) = take(2);
         let (len, _) = take(2);
         let (kind, _) = take(1);
-        // Sectors mostly, and now and then what no record may have.
+        // Whole sectors mostly, and sometimes a length that no record may have.
         let unit = if kind & 4 == 0 { SECTOR } else { 1 };
         let start = start % 100 * unit;
         let head = Head {
@@ -98,11 +98,11 @@ fn record(out: &mut Vec<u8>, seal: &Seal, head: &Head, body: &[u8]) {
     out.extend_from_slice(&seal.check(body));
 }
 
-/// Does writes and flushes through an [`UndoDevice`], cuts the undo file at some place behind what was
-/// durable, and puts back what it has.
+/// Writes and flushes through an [`UndoDevice`], cuts the undo file somewhere behind its durable
+/// part, and restores from it.
 ///
 /// # Panics
-/// Where the volume is not as it was.
+/// If the volume is not as it was before.
 pub fn changes(bytes: &[u8]) {
     let before = volume();
     let device = Arc::new(MemoryDevice::new(before.clone()));
@@ -128,7 +128,7 @@ pub fn changes(bytes: &[u8]) {
     let log = log.lock().unwrap_or_else(PoisonError::into_inner);
     let mut file = log.bytes.clone();
     if !is_finished {
-        // A power cut may lose what was not synced.
+        // A power cut may lose bytes that were not synced.
         let lost = file.len().saturating_sub(log.durable);
         let kept = lost * usize::from(cut.first().copied().unwrap_or(0)) / 255;
         file.truncate(log.durable + kept);

@@ -1,21 +1,21 @@
-//! Undo files: what a volume held before a tool changed it.
+//! Undo files: the bytes that a volume held before a tool changed them.
 //!
 //! [`UndoDevice`] stands between a tool and a volume, and knows nothing of the tool. It saves the old
 //! bytes of each sector in an undo file before that sector is written for the first time.
 //! [`UndoFile`] reads such a file and puts the bytes back. docs/undo-file.md describes the bytes of the file.
 //!
-//! **Order.** Writes wait in memory until the tool flushes, or 4 MiB wait. Then the old bytes
-//! are appended to the undo file, the undo file is synced, and only then the volume is written. So
-//! one flush of the tool costs one sync of the undo file, and a power cut at any moment leaves an undo
-//! file that has all sectors of the volume that may have changed. Its last batch may be torn: nothing of
-//! that batch was written to the volume.
+//! **Order.** Writes wait in memory until the tool flushes, or 4 MiB are pending. Then the old
+//! bytes are appended to the undo file, the undo file is synced, and only then the volume is
+//! written. So one flush of the tool costs one sync of the undo file, and a power cut at any moment
+//! leaves an undo file that has all sectors of the volume that may have changed. Its last batch may
+//! be torn: nothing of that batch was written to the volume.
 //!
-//! **Each sector is saved once**, as it was at first. So the order in which records are put back does not
-//! matter, and nothing of the file has to be kept in memory. Each write adds sums of the new sectors.
-//! A sector that is neither as it was nor as one of these sums says was changed since, and the volume is
-//! left alone.
+//! **Each sector is saved once**, with its original contents. So the order in which records are put
+//! back does not matter, and the file need not be kept in memory. Each write adds sums of the new
+//! sectors. A sector that matches neither its original contents nor one of these sums was changed
+//! since, and the volume is left alone.
 //!
-//! Sums find accidents. They are no protection against a forged undo file, which can name any sector
+//! Sums detect accidents. They do not protect against a forged undo file, which can name any sector
 //! of the volume.
 
 mod device;

@@ -17,7 +17,7 @@ impl Ranges {
         if start >= end {
             return;
         }
-        // The last one that begins at `end` or before, until one ends before `start`.
+        // The last range that begins at `end` or before, until one ends before `start`.
         while let Some((&other, &other_end)) = self.ends.range(..=end).next_back() {
             if other_end < start {
                 break;
@@ -47,12 +47,12 @@ impl Ranges {
         starts.next()
     }
 
-    /// All ranges, ascending.
+    /// Returns all ranges, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> {
         self.ends.iter().map(|(&start, &end)| start..end)
     }
 
-    /// Returns the end of the range that has `offset`.
+    /// Returns the end of the range that contains `offset`.
     fn end_at(&self, offset: u64) -> Option<u64> {
         let (_, &end) = self.ends.range(..=offset).next_back()?;
         (end > offset).then_some(end)

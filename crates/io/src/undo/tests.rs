@@ -50,11 +50,11 @@ impl UndoLog for Log {
     }
 }
 
-/// A volume that keeps, for each write to it, what it held and the undo file had durable before.
+/// A volume that records, for each write, its contents and the durable undo file before that write.
 struct Watched {
     inner: MemoryDevice,
     log: Log,
-    /// The volume before, the durable undo file, and all of it.
+    /// The volume before, the durable part of the undo file, and all of it.
     moments: Mutex<Vec<[Vec<u8>; 3]>>,
 }
 
@@ -106,7 +106,7 @@ fn volume() -> Vec<u8> {
         .collect()
 }
 
-/// Some writes: in one sector, across sectors, the same again, the end of the volume.
+/// Writes in one sector, across sectors, in the same place again, and at the end of the volume.
 fn change(device: &UndoDevice<Watched>) {
     device.write_all_at(600, b"within a sector").unwrap();
     device.write_all_at(1000, &[0xAA; 1100]).unwrap();
@@ -119,7 +119,7 @@ fn change(device: &UndoDevice<Watched>) {
     device.finish().unwrap();
 }
 
-/// The volume after the changes, the undo file, and each moment between.
+/// Returns the volume after the changes, the undo file, and each moment between.
 fn changed() -> (Vec<u8>, Vec<u8>, Vec<[Vec<u8>; 3]>) {
     let log = Log::default();
     let watched = Watched {
@@ -139,7 +139,7 @@ fn open(file: &[u8]) -> Result<UndoFile, UndoError> {
     UndoFile::open(Arc::new(MemorySource::new(file.to_vec())))
 }
 
-/// Restores, and gives what the volume is then.
+/// Restores, and returns the volume as it is afterwards.
 fn restore(file: &[u8], volume: Vec<u8>, force: bool) -> (Vec<u8>, Result<Restored, UndoError>) {
     let device = Arc::new(MemoryDevice::new(volume));
     let shared: Arc<dyn BlockDevice> = Arc::<MemoryDevice>::clone(&device);
@@ -172,7 +172,7 @@ fn the_undo_file_is_durable_before_the_volume_is_written() {
         if now == volume() && durable.is_empty() {
             continue;
         }
-        // What was not durable may be there in part.
+        // Bytes that were not durable may be there in part.
         for len in durable.len()..=all.len() {
             let (restored, told) = restore(&all[..len], now.clone(), false);
             told.unwrap_or_else(|error| panic!("{len}: {error}"));
@@ -205,7 +205,7 @@ fn a_torn_last_batch_is_left_out() {
         let (restored, told) = restore(&torn, now.clone(), false);
         assert!(restored == volume() && told.is_ok(), "{len}");
     }
-    // Damage of the first batch is not taken for a torn end, since another one follows.
+    // Damage of the first batch does not pass as a torn end, since another batch follows.
     let mut damaged = file.clone();
     damaged[first - 20] ^= 1;
     let (same, told) = restore(&damaged, now.clone(), false);
@@ -264,7 +264,7 @@ fn a_volume_that_was_changed_since_is_refused_unless_forced() {
         let (restored, told) = restore(&file, now, true);
         assert!(told.is_ok() && restored == volume());
     }
-    // What the file does not name is not looked at.
+    // Sectors that the file does not name are not checked.
     let mut now = after;
     now[7 * 512 + 1] ^= 1;
     assert!(restore(&file, now, false).1.is_ok());
@@ -278,7 +278,7 @@ fn another_volume_is_refused() {
         let told = restore(&file, longer.clone(), force).1;
         assert!(matches!(told, Err(UndoError::Length { .. })), "{told:?}");
     }
-    // Where the changes left out the first sector, its sum is in the header.
+    // If the changes left out the first sector, its sum is in the header.
     let log = Log::default();
     let device = UndoDevice::new(MemoryDevice::new(volume()), Box::new(log.clone()));
     device.write_all_at(1024, &[1; 512]).unwrap();
@@ -301,7 +301,7 @@ fn other_files_are_no_undo_files() {
     assert!(matches!(error, UndoError::Version(9)), "{error}");
 }
 
-/// A file with these records, in batches of their own, all checksums right.
+/// Creates a file with these records, in batches of their own, with correct checksums.
 fn forged(records: &[(Range<u64>, bool)]) -> Vec<u8> {
     let header = Header {
         volume_len: LEN as u64,
@@ -351,7 +351,7 @@ fn a_forged_file_writes_nothing_outside_of_the_volume_and_allocates_no_more_than
         assert!(error.contains(expected), "{records:?}: {error}");
         assert!(same == volume());
     }
-    // The end of a volume may be less than a sector, and what is not forced is compared.
+    // The end of a volume may be less than a sector. Without `force`, it is compared too.
     let file = forged(&[(4096..len, true)]);
     assert!(restore(&file, volume(), true).1.is_ok());
     assert!(matches!(
@@ -370,7 +370,7 @@ fn nothing_is_written_where_the_undo_file_cannot_be() {
         let error = device.flush().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert!(device.inner().to_vec() == volume());
-        // Another attempt goes on where there is room.
+        // Another attempt continues once there is room.
         log.0.lock().unwrap().room = None;
         device.finish().unwrap();
         let (restored, told) = restore(&log.bytes(), device.inner().to_vec(), false);

@@ -1,4 +1,4 @@
-//! The device as it was last read or written, kept in blocks of some KiB.
+//! The device as it was last read or written, cached in blocks of 4 KiB.
 
 use std::io;
 use std::ops::Range;
@@ -9,12 +9,12 @@ use crate::{
     u64_from,
 };
 
-/// The shortest read, which is kept as one.
+/// The shortest read, cached as one block.
 const BLOCK: u64 = 4096;
-/// The most that one request reads or writes.
+/// The longest read or write request.
 pub const MAX_REQUEST: u64 = 1 << 20;
 
-/// Reads of the device, cached, and the names of what is where.
+/// A cache of reads of the device, and the structures of its regions.
 #[derive(Debug)]
 pub struct Clean {
     device: CountedDevice,
@@ -23,7 +23,7 @@ pub struct Clean {
 }
 
 impl Clean {
-    /// Keeps at most `budget` bytes.
+    /// Creates a cache of at most `budget` bytes.
     pub fn new(device: CountedDevice, budget: u64) -> Self {
         Self {
             device,
@@ -32,12 +32,12 @@ impl Clean {
         }
     }
 
-    /// The device.
+    /// Returns the device.
     pub const fn device(&self) -> &CountedDevice {
         &self.device
     }
 
-    /// Says what is where, for the trace.
+    /// Sets the structures of regions, for the trace.
     pub fn name(&self, regions: Vec<(Range<u64>, Structure)>) {
         *self.regions.write().unwrap_or_else(PoisonError::into_inner) = regions;
     }
@@ -49,7 +49,8 @@ impl Clean {
         found.map_or(Structure::Metadata, |(_, structure)| *structure)
     }
 
-    /// Reads what is not there in as few requests as may be. The range lies inside the device.
+    /// Reads through the cache, and makes as few requests as possible for the missing blocks. The
+    /// range lies inside the device.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let range = offset..offset + u64_from(out.len());
         let mut at = range.start - range.start % BLOCK;
@@ -114,7 +115,7 @@ const fn key(at: u64) -> BlockKey {
     BlockKey::at(BlobId::IMAGE, at)
 }
 
-/// Copies what `from`, the bytes at `from_at`, has of `out`, the bytes at `out_at`.
+/// Copies the bytes of `from` that lie in `out`. `from` begins at `from_at`, `out` at `out_at`.
 pub fn give(from: &[u8], from_at: u64, out_at: u64, out: &mut [u8]) {
     let start = from_at.max(out_at);
     let skipped = saturating_usize(start - from_at);

@@ -1,4 +1,4 @@
-//! Bringing what is dirty to the device.
+//! Writes dirty sectors to the device.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use crate::{Structure, u64_from};
 pub struct CommitError {
     /// First byte of the write.
     pub offset: u64,
-    /// Its length; 0 for a flush.
+    /// Length of the write; 0 for a flush.
     pub len: usize,
     /// The error of the device.
     pub source: io::Error,
@@ -40,21 +40,21 @@ impl From<CommitError> for io::Error {
     }
 }
 
-/// The steps of a commit in their order. Everything of one group is durable before anything of the next
+/// The steps of a commit in their order. All sectors of one group are durable before the next group
 /// is written.
 #[derive(Clone, Copy, Debug)]
 pub struct CommitOrder<'a> {
-    /// Groups that say nothing of what was written past us: it need not be durable before them, and
-    /// their flushes serve for it too.
+    /// Groups that do not refer to data written past us: the data need not be durable before them,
+    /// and their flushes serve for it too.
     pub before_data: &'a [Group],
-    /// Groups that may.
+    /// Groups that may refer to such data.
     pub after_data: &'a [Group],
-    /// A group that may become durable at any time: it goes along with the first of the others that
-    /// has anything to write, at no flush of its own, and stays dirty where none has.
+    /// A group that may become durable at any time. It is written with the first other group that
+    /// has anything to write, without a flush of its own. It stays dirty if no other group has.
     pub along: Option<Group>,
 }
 
-/// A sector as a commit found it.
+/// A sector as the commit found it.
 struct Taken {
     index: u64,
     clock: u64,
@@ -63,17 +63,17 @@ struct Taken {
 
 impl WriteBack {
     /// Writes the dirty sectors of each group in `order`, neighbours in one request, and flushes
-    /// after each group that had any. What was written past us ([`note_data_written`]) is flushed
-    /// first. Where there is nothing to write, nothing is flushed. Groups that are not named stay
+    /// after each group that had any. Data written past us ([`note_data_written`]) is flushed
+    /// first. If there is nothing to write, nothing is flushed. Groups that are not named stay
     /// dirty.
     ///
-    /// Changes may go on meanwhile; those of sectors under way are left for the next commit.
+    /// Changes may continue meanwhile; changes of sectors in flight are left for the next commit.
     ///
     /// [`note_data_written`]: Self::note_data_written
     ///
     /// # Errors
-    /// The first write or flush that failed. The sectors of its group stay dirty, and so do those of
-    /// the groups behind it; which of them are on the device is not known.
+    /// The first write or flush that failed. The sectors of its group and of the groups behind it
+    /// stay dirty; which of them reached the device is unknown.
     pub fn commit(&self, order: &[Group]) -> Result<(), CommitError> {
         self.commit_ordered(&CommitOrder {
             before_data: &[],
@@ -82,8 +82,8 @@ impl WriteBack {
         })
     }
 
-    /// As [`commit`](Self::commit), with what was written past us made durable between two groups,
-    /// and one group on the way with others.
+    /// Commits as [`commit`](Self::commit) does, but makes data written past us durable between the
+    /// two lists of groups, and writes one group along with others.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -108,7 +108,7 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Gives whether anything was flushed.
+    /// Commits the groups in order. Returns whether anything was flushed.
     fn commit_groups(
         &self,
         order: &[Group],
@@ -158,7 +158,7 @@ impl WriteBack {
         })
     }
 
-    /// The sectors of `group` in ascending order.
+    /// Copies the sectors of `group`, in ascending order.
     fn take(&self, group: Group) -> Vec<Taken> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let of_group = state.sectors.iter().filter(|(_, s)| s.is_of(group));
@@ -192,7 +192,7 @@ impl WriteBack {
         Ok(())
     }
 
-    /// How many of the first sectors are neighbours of one kind, and fit one request.
+    /// Counts the first sectors that are neighbours of one structure and fit one request.
     fn run_len(&self, taken: &[Taken], structure: Structure) -> usize {
         let most = MAX_REQUEST / self.sector;
         let Some(first) = taken.first() else { return 0 };
@@ -206,7 +206,7 @@ impl WriteBack {
         run.count()
     }
 
-    /// The group is durable: what has not changed since is clean.
+    /// Marks the durable group clean, except sectors that have changed since.
     fn settle(&self, group: Group, taken: &[Taken]) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         for Taken {

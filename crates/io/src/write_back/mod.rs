@@ -1,18 +1,18 @@
-//! Metadata that was changed and is not on the device yet.
+//! Changed metadata that is not on the device yet.
 //!
 //! A change dirties sectors in memory and costs no I/O; [`WriteBack::commit`] writes each dirty
 //! sector once, neighbours in one request, with a flush between the groups that must not overtake
-//! each other. How many changes one commit takes along is the caller's business: one operation where
-//! each must be durable when it returns, many where not.
+//! each other. The caller decides how many changes go into one commit: one operation if each must
+//! be durable when it returns, otherwise many.
 //!
 //! **Sectors of several groups.** Each byte belongs to the groups that changed it. When a group is
 //! committed, the sector goes to the device with the changes of that group and of those committed
 //! before, and with the bytes of the others as they are on the device. Of two groups that changed
-//! the same byte, the later change wins once both are committed; where it is committed first, the
-//! older one is dropped. So what an order of groups promises holds inside sectors too, for bytes -
-//! not for bits: who sets one bit of a byte in one group and clears another of it in a later group
-//! must keep the second change back until the first group is committed, or accept that the first
-//! value of the byte is what its group writes.
+//! the same byte, the later change wins once both are committed; if it is committed first, the
+//! older one is dropped. So the order of groups holds inside sectors too, for bytes but not for
+//! bits. A caller that sets one bit of a byte in one group and clears another bit of it in a later
+//! group must keep the second change back until the first group is committed, or accept that the
+//! first group writes the first value of the byte.
 //!
 //! Contents of files do not pass through here.
 
@@ -35,17 +35,17 @@ use clean::{Clean, give};
 pub use commit::{CommitError, CommitOrder};
 use sector::Sector;
 
-/// Sectors that are written together: a step of the order in which changes become durable. Only names one;
-/// the order is [`commit`](WriteBack::commit)'s.
+/// Identifies sectors that are written together: a step of the order in which changes become
+/// durable. [`commit`](WriteBack::commit) sets the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(pub u8);
 
-/// A device with the changes that were made to its metadata: reads show them.
+/// A device with uncommitted changes of its metadata, which reads return.
 pub struct WriteBack {
     clean: Clean,
     sector: u64,
-    /// Readers hold it while they look at the device too: when it is held for writing, no block is
-    /// on its way into the cache.
+    /// Readers hold it while they read the device too: when it is held for writing, no read into
+    /// the cache is in flight.
     state: RwLock<State>,
     /// One commit at a time.
     committing: Mutex<()>,
@@ -55,7 +55,7 @@ pub struct WriteBack {
 struct State {
     /// By number.
     sectors: BTreeMap<u64, Sector>,
-    /// Something was written past us that no flush has followed.
+    /// Set when data was written past us and not flushed since.
     data_written: bool,
 }
 
@@ -64,7 +64,7 @@ struct Piece<'a> {
     index: u64,
     at: usize,
     data: &'a [u8],
-    /// The sector as it is on the device, where that is needed.
+    /// The sector as it is on the device, if needed.
     device: Option<Box<[u8]>>,
 }
 
@@ -86,8 +86,8 @@ impl fmt::Debug for WriteBack {
 }
 
 impl WriteBack {
-    /// Nothing is dirty. `budget` bounds the bytes of clean blocks kept; dirty ones are bounded by
-    /// how often the caller commits.
+    /// Creates a clean instance. `budget` bounds the bytes of clean blocks that are kept; dirty
+    /// ones are bounded by how often the caller commits.
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>, observer: Arc<Observer>, budget: u64) -> Self {
         let sector = u64::from(device.sector_size().max(1));
@@ -99,16 +99,17 @@ impl WriteBack {
         }
     }
 
-    /// Says what is where on the device, for the trace: metadata of no particular kind is elsewhere.
+    /// Sets the structures of regions of the device, for the trace. The rest counts as metadata of
+    /// no particular kind.
     pub fn name_regions(&self, regions: Vec<(Range<u64>, Structure)>) {
         self.clean.name(regions);
     }
 
-    /// Changes bytes. No I/O, but for reading the rest of a sector that is covered in part, or that
-    /// another group has dirtied.
+    /// Changes bytes. Does no I/O, except to read the rest of a sector that is covered in part, or
+    /// that another group has dirtied.
     ///
     /// # Errors
-    /// As [`ReadAt::read_exact_at`]; nothing is changed then.
+    /// The errors of [`ReadAt::read_exact_at`]; nothing is changed then.
     pub fn write(&self, group: Group, offset: u64, data: &[u8]) -> io::Result<()> {
         past_end(offset, data.len(), self.len())?;
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +126,7 @@ impl WriteBack {
         for piece in pieces {
             match state.sectors.get_mut(&piece.index) {
                 Some(sector) => sector.change(group, piece.at, piece.data, piece.device),
-                // What is there already need not be written.
+                // A change that the device already has need not be written.
                 None if piece.is_on_device() => {}
                 None => {
                     let content = piece.device.unwrap_or_else(|| piece.data.into());
@@ -138,8 +139,8 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Contents of files were written to the device directly: the next commit flushes them before
-    /// its first group, and flushes even where nothing is dirty.
+    /// Records that file data was written to the device directly. The next commit flushes it before
+    /// its first group, even if nothing is dirty.
     pub fn note_data_written(&self) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.data_written = true;
@@ -152,26 +153,26 @@ impl WriteBack {
         state.data_written || !state.sectors.is_empty()
     }
 
-    /// Bytes of dirty sectors.
+    /// Returns the number of bytes of dirty sectors.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         u64_from(state.sectors.len()).saturating_mul(self.sector)
     }
 
-    /// That of the device, in bytes.
+    /// Returns the sector size of the device, in bytes.
     #[must_use]
     pub fn sector_size(&self) -> u32 {
         self.device().sector_size()
     }
 
-    /// The device below. What is dirty here is not there yet.
+    /// Returns the device below. Dirty sectors have not reached it yet.
     #[must_use]
     pub const fn device(&self) -> &Arc<dyn BlockDevice> {
         self.clean.device().inner()
     }
 
-    /// The device below, with its requests counted.
+    /// Returns the device below, with its requests counted.
     #[must_use]
     pub const fn counted(&self) -> &CountedDevice {
         self.clean.device()
@@ -196,7 +197,7 @@ impl WriteBack {
         pieces
     }
 
-    /// The last sector ends with the device.
+    /// Returns the length of a sector. The last one ends with the device.
     fn sector_len(&self, index: u64) -> u64 {
         let start = index * self.sector;
         self.sector.min(self.len().saturating_sub(start))

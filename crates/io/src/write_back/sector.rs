@@ -1,22 +1,22 @@
-//! One dirty sector, and what of it belongs to which group.
+//! One dirty sector, and the groups that its bytes belong to.
 
 use super::Group;
 
 /// A sector that differs from the device.
 #[derive(Debug)]
 pub struct Sector {
-    /// The bytes that readers see: all changes made.
+    /// The bytes that readers see, with all changes.
     current: Box<[u8]>,
-    /// Counts changes, so that a commit can tell what came after it began.
+    /// Counts changes, so that a commit can recognise changes made after it began.
     clock: u64,
     parts: Parts,
 }
 
 #[derive(Debug)]
 enum Parts {
-    /// All changes are of one group, as nearly always.
+    /// All changes are of one group, as in nearly all cases.
     One(Group),
-    /// Changes of several groups, on top of what is on the device.
+    /// Changes of several groups, over the sector as it is on the device.
     Many { base: Box<[u8]>, layers: Vec<Layer> },
 }
 
@@ -25,7 +25,7 @@ enum Parts {
 struct Layer {
     group: Group,
     values: Box<[u8]>,
-    /// For each byte when this group changed it last; 0 for never.
+    /// For each byte, the clock of this group's last change; 0 for none.
     stamps: Box<[u64]>,
 }
 
@@ -60,7 +60,7 @@ impl Layer {
 }
 
 impl Sector {
-    /// A sector that is `content` on the device, about to be changed by `group`.
+    /// Creates a sector that is `content` on the device, about to be changed by `group`.
     pub fn new(group: Group, content: Box<[u8]>) -> Self {
         Self {
             current: content,
@@ -74,7 +74,7 @@ impl Sector {
         &self.current
     }
 
-    /// Number of the last change.
+    /// Returns the number of the last change.
     pub const fn clock(&self) -> u64 {
         self.clock
     }
@@ -93,12 +93,12 @@ impl Sector {
         }
     }
 
-    /// Returns whether several groups have.
+    /// Returns whether several groups have changed it.
     pub const fn is_shared(&self) -> bool {
         matches!(self.parts, Parts::Many { .. })
     }
 
-    /// Puts `data` at byte `at`. `device` is the sector as it is on the device; needed where another
+    /// Puts `data` at byte `at`. `device` is the sector as it is on the device; needed if another
     /// group has been the only one so far.
     pub fn change(&mut self, group: Group, at: usize, data: &[u8], device: Option<Box<[u8]>>) {
         let before = self.clock;
@@ -151,8 +151,8 @@ impl Sector {
         }
     }
 
-    /// The sector as it is to be on the device once `group` is written, and those that were
-    /// committed before it.
+    /// Returns the sector as it is to be on the device once `group` is written, after the groups
+    /// that were committed before it.
     pub fn composed(&self, group: Group) -> Box<[u8]> {
         let Parts::Many { base, layers } = &self.parts else {
             return self.current.clone();
@@ -169,11 +169,11 @@ impl Sector {
         composed
     }
 
-    /// `group` was committed as `written`, composed when the last change was number `clock`. Gives
-    /// whether nothing is left to write.
+    /// Records that `group` was committed as `written`, composed when the last change was number
+    /// `clock`. Returns whether nothing is left to write.
     pub fn committed(&mut self, group: Group, written: &[u8], clock: u64) -> bool {
         match &mut self.parts {
-            // Changes since then are kept, by whatever group.
+            // Changes made since then are kept, of whichever group.
             Parts::One(_) => self.clock == clock,
             Parts::Many { base, layers } => {
                 base.copy_from_slice(written);
@@ -186,7 +186,7 @@ impl Sector {
                     if *stamp > clock {
                         later.set(at, *value, *stamp);
                     }
-                    // An older change of the same byte by another group is overtaken.
+                    // The commit overtakes an older change of the same byte by another group.
                     for layer in layers.iter_mut() {
                         if let Some(when) = layer.stamps.get_mut(at)
                             && *when < *stamp

@@ -1,4 +1,4 @@
-//! Order, merging, failures and concurrent commits, seen by a device that records what it is asked.
+//! Order, merging, failures and concurrent commits, seen by a device that records its calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -55,7 +55,7 @@ impl BlockDevice for Recording {
 }
 
 impl Recording {
-    /// Writes as (offset, length), flushes as (0, 0).
+    /// Returns writes as (offset, length), flushes as (0, 0).
     fn shape(&self) -> Vec<(u64, usize)> {
         let did = std::mem::take(&mut *self.did.lock().unwrap());
         let shapes = did.iter().map(|did| match did {
@@ -181,7 +181,7 @@ fn what_may_be_late_goes_along_with_something() {
     assert_eq!(device.shape(), [(0, 512), (0, 0), (0, 1024), (0, 0)]);
     assert_eq!(device.memory.to_vec()[..6], [1, 1, 2, 3, 2, 0]);
     assert!(!back.is_dirty());
-    // A later change of the same bytes is the one that counts.
+    // The later change of the same bytes wins.
     back.write(SECOND, 0, &[5]).unwrap();
     back.write(late, 0, &[6]).unwrap();
     back.commit_ordered(&order).unwrap();
@@ -263,7 +263,7 @@ fn of_two_changes_of_a_byte_the_later_wins_in_any_order() {
     back.write(SECOND, 0, &[2]).unwrap();
     back.commit(&[FIRST]).unwrap();
     assert_eq!(device.memory.to_vec()[0], 1);
-    // Changed again by the first: the second has nothing to say any more.
+    // Changed again by the first: the second has no change left.
     back.write(FIRST, 0, &[3]).unwrap();
     back.commit(&[FIRST]).unwrap();
     assert_eq!((device.memory.to_vec()[0], back.is_dirty()), (3, false));
@@ -338,8 +338,8 @@ fn the_trace_names_what_was_written() {
     );
 }
 
-/// Random changes by three groups, committed in random order: readers always see all changes, and
-/// at the end so does the device.
+/// Checks random changes by three groups, committed in random order: readers always see all
+/// changes, and at the end so does the device.
 #[test]
 fn random_changes_and_commits_agree_with_plain_bytes() {
     let (device, back) = new(6000);
@@ -371,7 +371,7 @@ fn random_changes_and_commits_agree_with_plain_bytes() {
     assert_eq!(device.memory.to_vec(), model);
 }
 
-/// Changes go on while commits are under way.
+/// Checks that changes made while commits are in flight are not lost.
 #[test]
 fn changes_during_a_commit_are_not_lost() {
     let (device, back) = new(8192);

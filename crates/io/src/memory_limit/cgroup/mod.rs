@@ -1,46 +1,47 @@
 //! The memory limits of the control groups that a process is in.
 //!
-//! A limit of a group holds for everything below it, so the least one on the way up counts. Version 2
-//! has `memory.max` and `memory.high`; version 1 `memory.limit_in_bytes`, and in `memory.stat` the
-//! least one of all ancestors, those outside a container included. A machine may have both versions,
-//! one of them with the memory controller.
+//! A limit of a group holds for everything below it, so the lowest one among the ancestors counts.
+//! Version 2 has `memory.max` and `memory.high`; version 1 `memory.limit_in_bytes`, and in
+//! `memory.stat` the lowest limit of all ancestors, including ancestors outside a container. A
+//! machine may have both versions, one of them with the memory controller.
 //!
 //! `/proc/self/cgroup` names the group by its path from the root of the process's cgroup namespace,
-//! `mountinfo` names the mounted group by the same root. Where these do not fit together (a container
-//! without a namespace of its own, a hierarchy that was mounted outside the namespace), the group is
-//! looked for below the mount by the process's number, and else taken to be the mounted one.
+//! `mountinfo` names the mounted group by the same root. These paths may not fit together: in a
+//! container without a namespace of its own, or with a hierarchy that was mounted outside the
+//! namespace. The group is then searched for below the mount by the process's number. If it is not
+//! found, the mounted group is used.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use crate::mountinfo::{MountEntry, mounts};
 
-/// Directories that are looked into for the group of this process.
+/// Limit of directories searched for the group of this process.
 const LOOKED_INTO: usize = 4096;
 
 /// A limit, and the file that holds it.
 type Limit = (u64, PathBuf);
 
-/// The hierarchy of groups that a line of `/proc/self/cgroup` is about.
+/// The version of the hierarchy that a line of `/proc/self/cgroup` describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
-    /// With the memory controller.
+    /// Version 1 with the memory controller.
     One,
     Two,
 }
 
-/// Returns the least limit of the groups that this process is in; nothing where none has a limit.
+/// Returns the least limit of the groups that this process is in; nothing if none has a limit.
 pub fn limit_of_process() -> Option<Limit> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = mounts().ok()?;
     limit_of(&groups, &mounts, std::process::id())
 }
 
-/// Returns the same of the process `pid`, with these contents of its `/proc/PID/cgroup`.
+/// Returns the lowest limit of the process `pid`, given the contents of its `/proc/PID/cgroup`.
 fn limit_of(groups: &str, mounts: &[MountEntry], pid: u32) -> Option<Limit> {
     let limits = groups.lines().filter_map(|line| {
         let (version, group) = parse(line)?;
-        // The last of several mounts is the one that is seen.
+        // The last of several mounts is the visible one.
         let of_version = mounts.iter().rev().filter(|mount| version.is_of(mount));
         let fits = |mount: &&MountEntry| below(&mount.root, group).is_some();
         let mount = of_version.clone().find(fits);
@@ -119,7 +120,7 @@ impl Version {
     }
 }
 
-/// Parses a file with one limit. `max` is none.
+/// Parses a file with one limit. `max` means no limit.
 fn limit_in(file: PathBuf) -> Option<Limit> {
     let bytes = read(&file)?.parse().ok()?;
     Some((bytes, file))

@@ -22,7 +22,7 @@ impl Machine {
         }
     }
 
-    /// The group `root` of a hierarchy is mounted at `at`.
+    /// Adds a mount of the group `root` of a hierarchy at `at`.
     fn mount(mut self, at: &str, root: &str, filesystem: &str) -> Self {
         let dir = self.dir.path().join(at);
         self.mounts += &format!(
@@ -44,7 +44,7 @@ impl Machine {
         self.mount("memory", "/", "cgroup cgroup rw,memory")
     }
 
-    /// A file of a group, with the newline that the kernel puts at its end.
+    /// Creates a file of a group, with the newline that the kernel appends.
     fn file(self, path: &str, text: &str) -> Self {
         let file = self.dir.path().join(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -52,7 +52,7 @@ impl Machine {
         self
     }
 
-    /// The limit of a process with these lines in /proc/PID/cgroup, in MiB, and where it is.
+    /// Checks the limit, in MiB, and its file, for a process with these lines in /proc/PID/cgroup.
     fn check(&self, groups: &str, expected: Option<(u64, &str)>) {
         let mounts = parse_mounts(self.mounts.as_bytes());
         let expected = expected.map(|(mib, file)| (mib * MIB, self.dir.path().join(file)));
@@ -82,7 +82,7 @@ fn version_2_takes_the_least_of_all_ancestors() {
     machine.check("0::/app/web\n", Some((512, "app/memory.max")));
     machine.check("0::/other\n", None);
     machine.check("0::/\n", None);
-    // The group was removed; those above it still hold.
+    // The group was removed; the groups above it still count.
     machine.check("0::/app/gone (deleted)\n", Some((512, "app/memory.max")));
 }
 
@@ -100,9 +100,10 @@ fn version_1_takes_the_least_of_all_ancestors() {
     let of = |group| format!("7:cpu,cpuacct:/x\n4:memory:{group}\n1:name=systemd:/\n");
     machine.check(&of("/a/b"), Some((128, "memory/a/memory.limit_in_bytes")));
     machine.check(&of("/a"), Some((128, "memory/a/memory.limit_in_bytes")));
-    // Before Linux 5.11 a group may stand for itself.
+    // Before Linux 5.11 a group may be without hierarchy: the limits of its ancestors do not hold
+    // for it.
     machine.check(&of("/c/d"), Some((96, "memory/c/d/memory.limit_in_bytes")));
-    // Only of groups with the memory controller.
+    // Only groups with the memory controller count.
     machine.check("7:cpu,cpuacct:/a\n1:name=memory:/a\n", None);
 }
 
@@ -137,7 +138,7 @@ fn a_namespace_with_a_mount_of_its_own() {
         .file("sub/memory.max", "max");
     machine.check("0::/\n", Some((100, "memory.max")));
     machine.check("0::/sub\n", Some((100, "memory.max")));
-    // A process that was moved out of the namespace it was started in.
+    // A process that was moved out of the namespace in which it was started.
     machine.check("0::/../elsewhere\n", Some((100, "memory.max")));
 }
 
@@ -180,7 +181,7 @@ fn what_cannot_be_read_is_no_limit() {
         .file("app/memory.max", "much")
         .file("app/memory.high", "")
         .file("neg/memory.max", "-1")
-        // Reading it fails, as it does without the permission.
+        // Makes reading fail, as it does without the permission.
         .file("dir/memory.max/entry", "");
     for groups in [
         "",

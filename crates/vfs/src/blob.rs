@@ -1,9 +1,9 @@
-//! Data outside the image: its names, and the trait that opens it.
+//! Data outside the image: the names of blobs, and the trait that opens them.
 //!
 //! Some formats keep file data in other files or devices: EROFS on extra devices, composefs in
-//! objects of a store. What such a blob is called is in the image, and so is hostile; what a name
-//! may open is for the caller to say, who hands a [`ResolveBlob`] to the driver. The default refuses
-//! everything. The engine knows blobs by number only, and asks
+//! objects of a store. The name of such a blob comes from the image, and so is hostile. The caller
+//! decides what a name may open, with the [`ResolveBlob`] that it hands to the driver. The default
+//! refuses everything. The engine knows blobs by number only, and asks
 //! [`FileSystem::blob`](crate::FileSystem::blob) for each.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use forerun_io::ReadAt;
 
-/// The image's name for a store of data besides itself.
+/// The image's name for a blob.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BlobName {
     /// A device of the image's device table.
@@ -25,7 +25,7 @@ pub enum BlobName {
     },
     /// A file of an object store.
     Object {
-        /// Its path in the store, as the image has it: check it before use.
+        /// Its path in the store, as the image gives it: check it before use.
         path: Vec<u8>,
     },
 }
@@ -44,38 +44,38 @@ impl fmt::Display for BlobName {
 
 /// Opens data outside the image.
 pub trait ResolveBlob: Send + Sync {
-    /// Opens a blob for reading. Called when its data is first wanted, and again later where it was
+    /// Opens a blob for reading. Called when its data is first needed, and again later if it was
     /// not kept open.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] where there is none of that name; what opening it reports.
+    /// [`io::ErrorKind::NotFound`] if there is none of that name; any error of opening it.
     fn open(&self, blob: &BlobName) -> io::Result<Arc<dyn ReadAt>>;
 
-    /// Opens a blob that is a whole regular file of the host; nothing where it is something else.
-    /// What can be done with a file and with nothing else is done with these: handing it to the
-    /// kernel, seeing whether it changes.
+    /// Opens a blob that is a whole regular file of the host. Returns nothing if it is something
+    /// else. Such files allow what only a file does: handing it to the kernel, and watching it for
+    /// changes.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     fn open_file(&self, blob: &BlobName) -> io::Result<Option<File>> {
         let _ = blob;
         Ok(None)
     }
 }
 
-/// How the digests that an image has of data outside itself are used.
+/// How the digests that an image holds of data outside it are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Verity {
-    /// Nothing.
+    /// They are not used.
     #[default]
     Off,
-    /// Data is served only if it has the digest, where the image has one.
+    /// Data is served only if it matches its digest, where the image has one.
     On,
-    /// Data is served only if the image has its digest and it has that digest.
+    /// Data is served only if the image has its digest and the data matches it.
     Require,
 }
 
-/// Opens nothing: what a driver gets unless the caller says otherwise.
+/// Opens nothing: the default of a driver.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoBlobs;
 

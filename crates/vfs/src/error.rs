@@ -130,7 +130,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A read of the source that failed.
+    /// Creates the error of a failed read of the source.
     #[must_use]
     pub fn io(offset: u64, len: usize, source: io::Error) -> Self {
         Self::Io {
@@ -140,7 +140,7 @@ impl Error {
         }
     }
 
-    /// A write to the device that failed; a flush where `len` is 0.
+    /// Creates the error of a failed write to the device, or of a failed flush if `len` is 0.
     #[must_use]
     pub fn write(offset: u64, len: usize, source: io::Error) -> Self {
         Self::Write {
@@ -150,9 +150,10 @@ impl Error {
         }
     }
 
-    /// Returns whether the volume, or the filesystem below its image, has no room for a write. Nothing is
-    /// lost by that: the same write succeeds once there is room. A flush that fails for want of room is
-    /// another matter, since the kernel may have dropped what it was to bring to the disk.
+    /// Returns whether the volume, or the filesystem below its image, has no room for a write.
+    /// Nothing is lost: the same write succeeds once there is room. This does not hold for a flush
+    /// that fails for lack of room, since the kernel may have dropped the data that it was to
+    /// write.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
@@ -162,7 +163,7 @@ impl Error {
         }
     }
 
-    /// Data outside the image that could not be opened.
+    /// Creates the error of a blob that could not be opened.
     #[must_use]
     pub fn blob(name: BlobName, source: io::Error) -> Self {
         Self::Blob {
@@ -171,7 +172,7 @@ impl Error {
         }
     }
 
-    /// A limit that was reached.
+    /// Creates the error of a limit that was reached.
     pub fn limit(bound: Bound, what: impl Into<String>, limit: u64) -> Self {
         Self::Limit {
             bound,
@@ -180,7 +181,7 @@ impl Error {
         }
     }
 
-    /// Short stable name of the kind of error, for JSON output and tests.
+    /// Returns a short stable name of the kind of error, for JSON output and tests.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -210,7 +211,7 @@ impl Error {
     }
 }
 
-/// Returns whether the filesystem below has no room, or the user none of it.
+/// Returns whether the filesystem below has no room left, or the user's quota is used up.
 #[must_use]
 pub fn is_for_want_of_room(error: &io::Error) -> bool {
     matches!(
@@ -219,7 +220,7 @@ pub fn is_for_want_of_room(error: &io::Error) -> bool {
     )
 }
 
-/// The limit that was reached: those that a caller may want to raise have a name.
+/// Identifies the limit that was reached. Limits that a caller may want to raise have a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bound {
@@ -236,9 +237,9 @@ pub enum Bound {
     Other,
 }
 
-/// A check that an image failed: which, where, and the numbers.
+/// A failed check of an image: which check, where, and the numbers.
 ///
-/// The check itself is private to the driver; its text carries what it takes to find the bytes.
+/// The check itself is private to the driver; its text has the numbers needed to find the bytes.
 #[derive(Clone)]
 pub struct Corrupt {
     format: &'static str,
@@ -248,7 +249,8 @@ pub struct Corrupt {
 }
 
 impl Corrupt {
-    /// `check` failed at byte `offset` of the image, while `node` was looked at.
+    /// Creates the error of a `check` that failed at byte `offset` of the image, while `node` was
+    /// read.
     pub fn new(
         format: &'static str,
         node: Option<NodeId>,
@@ -269,19 +271,19 @@ impl Corrupt {
         self.format
     }
 
-    /// The node that was looked at, where there was one.
+    /// Returns the node that was being read, if there was one.
     #[must_use]
     pub const fn node(&self) -> Option<NodeId> {
         self.node
     }
 
-    /// Offset in the image of the bytes that failed the check.
+    /// Returns the offset in the image of the bytes that failed the check.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The driver's check, to be downcast by that driver's own tests.
+    /// Returns the driver's check, to be downcast by that driver's own tests.
     #[must_use]
     pub fn check(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
         &*self.check

@@ -1,8 +1,8 @@
-//! All that can be done with a filesystem, done to every node: what fuzz targets and tests of hostile
-//! images run. Not for users.
+//! Calls every method of a filesystem on every node, for fuzz targets and tests of hostile images.
+//! Not for users.
 //!
-//! It moves no file data. It panics only where a driver broke its contract, which is what the tests
-//! look for; what an image does wrong comes back as errors.
+//! It moves no file data. It panics only if a driver breaks its contract, which the tests look for;
+//! defects of an image are returned as errors.
 
 use std::ops::ControlFlow;
 
@@ -10,14 +10,14 @@ use forerun_io::{Limits, saturating_usize};
 
 use crate::{DirCursor, Error, FileSystem, FileType, NodeId, Result, Walk};
 
-/// Extents that are looked at of one file: there may be as many as the file has blocks.
+/// Most extents visited of one file: there may be as many as the file has blocks.
 const EXTENTS: u64 = 10_000;
-/// Extents of one file whose borders are mapped again, each from there on.
+/// Most extents of one file whose borders are mapped again, from each border on.
 const BORDERS: u64 = 64;
-/// The longest value of an extended attribute that any format has.
+/// The longest value of an extended attribute in any format.
 const LONGEST_VALUE: usize = 65_536;
 
-/// Bounds under which every input takes milliseconds.
+/// Returns limits under which every input takes milliseconds.
 #[must_use]
 pub fn limits() -> Limits {
     let mut limits = Limits::default();
@@ -30,10 +30,11 @@ pub fn limits() -> Limits {
     limits
 }
 
-/// Does everything with every node that a walk meets; gives what went wrong and what `check` reports.
+/// Calls every method on every node of a walk. Returns the errors, and the problems that `check`
+/// reports.
 ///
 /// # Panics
-/// Where the driver broke its contract.
+/// If the driver breaks its contract.
 pub fn all(fs: &dyn FileSystem, limits: &Limits) -> Vec<Error> {
     let mut errors = Vec::new();
     let mut problems = Vec::new();
@@ -61,13 +62,13 @@ pub fn all(fs: &dyn FileSystem, limits: &Limits) -> Vec<Error> {
     errors
 }
 
-/// Does everything with one node; gives what `check` reports of it.
+/// Calls every method on one node. Returns the problems that `check` reports of it.
 ///
 /// # Errors
-/// The first thing that went wrong.
+/// The first error.
 ///
 /// # Panics
-/// Where the driver broke its contract.
+/// If the driver breaks its contract.
 pub fn node(fs: &dyn FileSystem, node: NodeId, limits: &Limits) -> Result<Vec<Error>> {
     let mut problems = Vec::new();
     fs.check(Some(node), &mut |found| problems.push(found.error))?;
@@ -89,7 +90,7 @@ fn directory(fs: &dyn FileSystem, node: NodeId, limits: &Limits) -> Result<()> {
     let mut left = saturating_usize(limits.dir_entries);
     fs.read_dir(node, DirCursor::START, &mut |entry| {
         assert!(entry.next != DirCursor::START);
-        // A small step for each cursor, as a mount does it.
+        // Makes a short call for each cursor, as a mount does.
         let _outcome = fs.read_dir(node, entry.next, &mut |_| ControlFlow::Break(()));
         let _outcome = fs.lookup(node, entry.name);
         left = left.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Where the bytes of a file are.
+//! Where the bytes of a file are stored.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forerun_codec::{Codec, DecodeError};
 use forerun_io::{BlobId, BlockKey};
 
-/// A piece of a file and where to get it.
+/// A piece of a file and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Byte range in the file; never empty.
@@ -29,12 +29,12 @@ impl Extent {
     }
 }
 
-/// The ways an image keeps file data.
+/// The ways in which an image stores file data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Zeros that are not stored: a hole, a sparse block.
     Zero,
-    /// Bytes as they are.
+    /// Bytes stored as they are.
     Stored {
         /// The store.
         blob: BlobId,
@@ -48,7 +48,7 @@ pub enum Place {
         /// Bytes of the decoded block before the first of this extent.
         skip: u32,
     },
-    /// Bytes that came along with the metadata; as many as the extent is long.
+    /// Bytes read along with the metadata; as many as the extent is long.
     Inline(Arc<[u8]>),
 }
 
@@ -65,34 +65,34 @@ pub struct EncodedBlock {
     pub codec: Codec,
     /// Its length when decoded.
     pub decoded_len: DecodedLen,
-    /// The bytes of the block besides the stream.
+    /// Bytes of the block before the stream.
     pub padding: Padding,
 }
 
-/// Where the stream of a block does not start with it.
+/// Where the stream of a block starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Padding {
-    /// It does.
+    /// At the first byte of the block.
     None,
-    /// It starts with the first byte that is not zero, and ends with the block.
+    /// At the first byte that is not zero. The stream ends with the block.
     Leading,
 }
 
 /// The length of a decoded block as the image declares it, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DecodedLen {
-    /// Exactly so many: anything else is damage.
+    /// Exactly this many: anything else is damage.
     Exact(u32),
-    /// Up to so many: the image keeps only the bound, as SquashFS does for fragment blocks. An
-    /// extent that reaches past what comes out is damage.
+    /// Up to this many: the image keeps only the bound, as SquashFS does for fragment blocks. An
+    /// extent that reaches past the decoded bytes is damage.
     AtMost(u32),
-    /// So many are wanted of a stream that may go on, or have other bytes behind it: that it ends
-    /// before them is damage.
+    /// The first bytes of a stream that may be longer, or have other bytes behind it. A stream that
+    /// ends before them is damage.
     Prefix(u32),
 }
 
 impl DecodedLen {
-    /// The most bytes that may come out: what a buffer must hold.
+    /// Returns the largest number of decoded bytes: the length of buffer that decoding needs.
     #[must_use]
     pub const fn max(self) -> u32 {
         match self {
@@ -112,17 +112,17 @@ impl EncodedBlock {
         }
     }
 
-    /// The compressed bytes, as a range of the store.
+    /// Returns the compressed bytes, as a range of the store.
     #[must_use]
     pub fn stored(&self) -> Range<u64> {
         self.offset..self.offset.saturating_add(u64::from(self.len))
     }
 
-    /// Decodes the compressed bytes into the front of `out`, which holds [`DecodedLen::max`] bytes;
-    /// gives how many came out.
+    /// Decodes the compressed bytes into the front of `out`, which holds [`DecodedLen::max`] bytes.
+    /// Returns the decoded length.
     ///
     /// # Errors
-    /// Where they are damaged, or contradict [`Self::decoded_len`]. `out` then holds bytes that must
+    /// If they are damaged, or contradict [`Self::decoded_len`]. `out` then holds bytes that must
     /// not be used.
     pub fn decode(&self, stored: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
         let stream = match self.padding {

@@ -9,8 +9,8 @@ use forerun_io::{BlobId, ReadAt};
 
 use crate::{Error, Extent, FileType, Metadata, Result};
 
-/// A node, by what its format finds it with: header offset, inode number, nid, entry position.
-/// Stable for as long as the image does not change, so it can be an inode number.
+/// Identifies a node by what its format finds it with: header offset, inode number, nid, entry
+/// position. Stable for as long as the image does not change, so it can be an inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
@@ -20,7 +20,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A position between two entries of a directory. What it means is the driver's business; it stays
+/// A position between two entries of a directory. Its value is private to the driver. It stays
 /// valid for as long as the image does not change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DirCursor(pub u64);
@@ -30,16 +30,16 @@ impl DirCursor {
     pub const START: Self = Self(0);
 }
 
-/// An entry of a directory. `.` and `..` are never among them.
+/// An entry of a directory. `.` and `..` are never visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
     /// Name; passes [`check_name`](crate::check_name).
     pub name: &'a [u8],
-    /// The node it names. Hard links give the same one.
+    /// The node it names. Hard links have the same one.
     pub node: NodeId,
     /// Kind of that node.
     pub kind: FileType,
-    /// Where to go on after this entry; never [`DirCursor::START`].
+    /// Cursor that continues after this entry; never [`DirCursor::START`].
     pub next: DirCursor,
 }
 
@@ -51,34 +51,34 @@ pub struct VolumeInfo {
     pub format: &'static str,
     /// Volume name or label; empty where there is none.
     pub label: Vec<u8>,
-    /// Bytes of the image by its own account; the source may be longer.
+    /// Length that the image declares, in bytes; the source may be longer.
     pub image_len: u64,
     /// Block size that statfs reports, in bytes.
     pub block_size: u32,
-    /// Number of inodes, where the format keeps it.
+    /// Number of inodes, if the format stores it.
     pub inodes: Option<u64>,
-    /// Names that an image of this length can hold at the most, where the format tells. A tree that
-    /// shows more of them shows some directory twice; walks end there.
+    /// The most names that an image of this length can hold, if the format implies it. A tree with
+    /// more names shows some directory twice; walks end there.
     pub names_max: Option<u64>,
     /// Longest name the format can hold, in bytes.
     pub name_max: u32,
     /// Whether any node can have extended attributes.
     pub has_xattrs: bool,
-    /// Whether nodes have owners and permissions of their own; where not, front ends may put the
-    /// caller's in their place.
+    /// Whether nodes have owners and permissions of their own; if not, front ends may substitute
+    /// the caller's.
     pub has_owners: bool,
-    /// Whether nodes have times of modification; where not, all times are the epoch.
+    /// Whether nodes have modification times; if not, all times are the epoch.
     pub has_times: bool,
     /// Whether files have their data outside the image, so that opening one may fail where stat
-    /// does not: front ends then have the engine open files when they are opened.
+    /// does not: front ends then let the engine open a file's data at open(2).
     pub opens: bool,
     /// Devices besides the image that hold data of files.
     pub devices: u32,
     /// Whether a block of file data may belong to several files, or to one file several times, other
     /// than by files of equal contents that begin in the same place.
     pub shares_blocks: bool,
-    /// Whether names that differ only in case name the same node: a front end that remembers names
-    /// must not take one for missing, or for another, by its bytes.
+    /// Whether names that differ only in case name the same node: a front end that caches names
+    /// must not compare them by their bytes.
     pub folds_case: bool,
     /// Further facts in the format's own terms, for `info`.
     pub details: Vec<(&'static str, String)>,
@@ -87,7 +87,8 @@ pub struct VolumeInfo {
 }
 
 impl VolumeInfo {
-    /// A volume of which only the basic facts are known: no label, no xattrs, no details.
+    /// Creates the description of a volume with only the basic facts: no label, no xattrs, no
+    /// details.
     #[must_use]
     pub const fn new(format: &'static str, image_len: u64, block_size: u32) -> Self {
         Self {
@@ -111,10 +112,10 @@ impl VolumeInfo {
     }
 }
 
-/// Something that [`FileSystem::check`] found.
+/// A finding of [`FileSystem::check`].
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// The node it is about, where there is one.
+    /// The node concerned, if there is one.
     pub node: Option<NodeId>,
     /// Whether the image can still be used as it is. A warning is a deviation that loses nothing.
     pub fatal: bool,
@@ -122,20 +123,20 @@ pub struct Problem {
     pub error: Error,
 }
 
-/// A driver: answers where things are, from metadata it reads through the source it was opened on.
+/// A driver: maps files to places in the image, by metadata that it reads through its source.
 ///
 /// All methods take `&self` and are called from many threads at once. None reads file data.
 /// No method panics, loops without bound or allocates by an unchecked field, whatever the image.
 pub trait FileSystem: Send + Sync {
-    /// The image as a whole.
+    /// Returns the properties of the image as a whole.
     fn volume(&self) -> VolumeInfo;
 
-    /// The root directory.
+    /// Returns the root directory.
     fn root(&self) -> NodeId;
 
-    /// Where the inode of `node` begins in the image, as far as that is known without reading it:
-    /// for a caller that wants many of them and can ask for all at once. Nothing by default, and where inodes
-    /// are compressed or lie outside the image.
+    /// Returns the offset of the inode of `node` in the image, if it is known without a read: for a
+    /// caller that requests many inodes together. Returns nothing by default, and if inodes are
+    /// compressed or lie outside the image.
     fn inode_offset(&self, node: NodeId) -> Option<u64> {
         let _ = node;
         None
@@ -147,16 +148,16 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::StaleNode`] for an id that names no inode, [`Error::Corrupt`], [`Error::Io`].
     fn metadata(&self, node: NodeId) -> Result<Metadata>;
 
-    /// The node that `name` means in `dir`. `.` and `..` are not looked up here.
+    /// Returns the node that `name` names in `dir`. `.` and `..` are not looked up here.
     ///
     /// # Errors
-    /// [`Error::NotADirectory`], and those of [`metadata`](Self::metadata).
+    /// [`Error::NotADirectory`], and the errors of [`metadata`](Self::metadata).
     fn lookup(&self, dir: NodeId, name: &[u8]) -> Result<Option<NodeId>>;
 
     /// Visits the entries of `dir` after `from`, in the image's order, until the visitor breaks.
     ///
     /// # Errors
-    /// As [`lookup`](Self::lookup). Entries before the damage have been visited then.
+    /// The errors of [`lookup`](Self::lookup). The entries before the damage have been visited.
     fn read_dir(
         &self,
         dir: NodeId,
@@ -164,17 +165,17 @@ pub trait FileSystem: Send + Sync {
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()>;
 
-    /// Target of a symbolic link: not empty, without NUL, at most
+    /// Returns the target of a symbolic link: not empty, without NUL, at most
     /// [`Limits::symlink_len`](crate::Limits::symlink_len) bytes.
     ///
     /// # Errors
-    /// [`Error::NotASymlink`], and those of [`metadata`](Self::metadata).
+    /// [`Error::NotASymlink`], and the errors of [`metadata`](Self::metadata).
     fn read_link(&self, node: NodeId) -> Result<Vec<u8>>;
 
     /// Visits the extended attributes of `node`: full name, value. None by default.
     ///
     /// # Errors
-    /// Those of [`metadata`](Self::metadata).
+    /// The errors of [`metadata`](Self::metadata).
     fn xattrs(&self, node: NodeId, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         let _ = (node, visit);
         Ok(())
@@ -185,7 +186,8 @@ pub trait FileSystem: Send + Sync {
     /// clamped to the range or reach past it. No data is read, only metadata.
     ///
     /// # Errors
-    /// [`Error::IsADirectory`], [`Error::NotAFile`], and those of [`metadata`](Self::metadata).
+    /// [`Error::IsADirectory`], [`Error::NotAFile`], and the errors of
+    /// [`metadata`](Self::metadata).
     fn map(
         &self,
         node: NodeId,
@@ -193,11 +195,11 @@ pub trait FileSystem: Send + Sync {
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()>;
 
-    /// Opens a store of data that extents name besides the image itself. The caller keeps it open
-    /// while it needs it; each call opens anew. None by default.
+    /// Opens a blob that extents refer to. The caller keeps it open while it needs it; each call
+    /// opens it again. There are no blobs by default.
     ///
     /// # Errors
-    /// [`Error::Blob`] where it cannot be opened, [`Error::Unsupported`] where no extent names it.
+    /// [`Error::Blob`] if it cannot be opened, [`Error::Unsupported`] if no extent refers to it.
     fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
         Err(Error::Unsupported(format!(
             "data outside the image (blob {})",
@@ -205,41 +207,42 @@ pub trait FileSystem: Send + Sync {
         )))
     }
 
-    /// Returns whether what [`blob`](Self::blob) opened before may still be read. Asked when a file with data in it
-    /// is opened; on `false` the caller opens the blob anew. True by default.
+    /// Returns whether a blob that [`blob`](Self::blob) opened before may still be read. Called
+    /// when a file with data in it is opened; on `false` the caller opens the blob again. True by
+    /// default.
     fn is_current(&self, _blob: BlobId) -> bool {
         true
     }
 
-    /// Opens the file of the host that holds exactly the data of `node`, where there is one: kernels
-    /// can read that themselves. None by default.
+    /// Opens the file of the host that holds exactly the data of `node`, if there is one: the
+    /// kernel can read such a file itself. Returns nothing by default.
     ///
     /// # Errors
-    /// Those of [`map`](Self::map) and [`blob`](Self::blob).
+    /// The errors of [`map`](Self::map) and [`blob`](Self::blob).
     fn backing(&self, node: NodeId) -> Result<Option<File>> {
         let _ = node;
         Ok(None)
     }
 
-    /// Where the image keeps its metadata, in the order a full walk reads it: what prefetch reads
-    /// ahead. Empty where metadata is strewn among the data.
+    /// Returns the ranges of the image that hold metadata, in the order in which a full walk reads
+    /// them, for prefetch. Empty if metadata is interleaved with data.
     fn metadata_ranges(&self) -> Vec<Range<u64>> {
         Vec::new()
     }
 
-    /// The on-disk fields of `node` in the format's own terms and order, for `dump`. With no node,
-    /// those of the image as a whole.
+    /// Returns the on-disk fields of `node` in the format's own terms and order, for `dump`.
+    /// Without a node, returns the fields of the image as a whole.
     ///
     /// # Errors
-    /// Those of [`metadata`](Self::metadata).
+    /// The errors of [`metadata`](Self::metadata).
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>>;
 
-    /// Reports whatever the format can check of `node` (or, with none, of the image as a whole)
-    /// beyond what reading it does: checksums, reserved fields, link counts. The caller walks the
-    /// tree and reads everything besides.
+    /// Runs the checks of the format that reading does not run: checksums, reserved fields, link
+    /// counts. Checks `node`, or without a node the image as a whole. The caller also walks the
+    /// tree and reads all files.
     ///
     /// # Errors
-    /// Only those that end the check: [`Error::Io`] on the structure itself.
+    /// Only errors that end the check: [`Error::Io`] on the structure itself.
     fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
         let _ = (node, report);
         Ok(())

@@ -1,8 +1,8 @@
-//! The trait that a driver implements whose volumes can be changed.
+//! The trait of drivers whose volumes can be changed.
 //!
-//! Drivers map here too: the caller asks where the bytes of a write go, moves them, and says when
-//! they are in place. Metadata is the driver's own: it keeps what it changed as dirty sectors and
-//! writes them, each once, when it is told to.
+//! Drivers map here too: the caller asks where the bytes of a write go, moves them, and reports
+//! when they are in place. Metadata belongs to the driver: it keeps changes as dirty sectors, and
+//! writes each once when it is told to.
 
 use std::ops::{ControlFlow, Range};
 
@@ -11,7 +11,7 @@ use crate::{Extent, FileSystem, FileType, Metadata, NodeId, Result, Timestamp};
 /// The properties of a new node. The driver leaves out those that the format cannot keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewNode {
-    /// A regular file or a directory; others where the format has them.
+    /// A regular file or a directory; other kinds if the format has them.
     pub kind: FileType,
     /// Permission bits, 0 to 0o7777.
     pub permissions: u32,
@@ -21,10 +21,10 @@ pub struct NewNode {
     pub time: Timestamp,
 }
 
-/// The changes of `setattr`; fields that are `None` stay.
+/// The changes of `setattr`. Fields that are `None` stay as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// New length in bytes. What is added reads as zeros and costs no write of data.
+    /// New length in bytes. An added range reads as zeros and costs no write of data.
     pub size: Option<u64>,
     /// Permission bits, 0 to 0o7777.
     pub permissions: Option<u32>,
@@ -58,36 +58,38 @@ pub struct Space {
     pub block_size: u32,
     /// Such units on the volume.
     pub blocks: u64,
-    /// The number of them that are free.
+    /// Free units on the volume.
     pub free: u64,
 }
 
 /// A driver of volumes that can be changed.
 ///
-/// A node stays valid between [`open`](Self::open) and [`release`](Self::release) even when its last
-/// name is removed; its space is freed at the last release. Ids of nodes are stable under rename for
-/// as long as the volume is open. An operation that fails leaves the volume as it was before, except
-/// where the device itself fails: then the volume takes no more changes and stays marked dirty.
+/// A node stays valid between [`open`](Self::open) and [`release`](Self::release) even when its
+/// last name is removed; its space is freed at the last release. Ids of nodes are stable under
+/// rename for as long as the volume is open. An operation that fails leaves the volume as it was
+/// before, unless the device itself fails: then the volume takes no more changes and stays marked
+/// dirty.
 ///
 /// Unless the volume was opened so that each operation is durable when it returns (`dirsync`),
-/// changes become durable with [`sync`](Self::sync) and [`sync_all`](Self::sync_all), all of them in
-/// an order that leaves the volume consistent wherever the power fails.
+/// changes become durable with [`sync`](Self::sync) and [`sync_all`](Self::sync_all), always in an
+/// order that leaves the volume consistent if the power fails.
 pub trait FileSystemMut: FileSystem {
-    /// Times and allocation of `node`.
+    /// Returns the times and the allocation of `node`.
     ///
     /// # Errors
-    /// Those of [`metadata`](FileSystem::metadata).
+    /// The errors of [`metadata`](FileSystem::metadata).
     fn usage(&self, node: NodeId) -> Result<Usage>;
 
-    /// Makes `name` in `dir`.
+    /// Creates `name` in `dir`.
     ///
     /// # Errors
     /// [`Error::Exists`](crate::Error::Exists), [`Error::NoSpace`](crate::Error::NoSpace),
-    /// [`Error::InvalidName`](crate::Error::InvalidName), [`Error::ReadOnly`](crate::Error::ReadOnly),
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for kinds the format has not.
+    /// [`Error::InvalidName`](crate::Error::InvalidName),
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly),
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for kinds that the format lacks.
     fn create(&self, dir: NodeId, name: &[u8], new: &NewNode) -> Result<NodeId>;
 
-    /// Removes `name`, which is no directory.
+    /// Removes `name`, which must not be a directory.
     ///
     /// # Errors
     /// [`Error::NotFound`](crate::Error::NotFound), [`Error::IsADirectory`](crate::Error::IsADirectory).
@@ -99,22 +101,24 @@ pub trait FileSystemMut: FileSystem {
     /// [`Error::NotADirectory`](crate::Error::NotADirectory), [`Error::NotEmpty`](crate::Error::NotEmpty).
     fn rmdir(&self, dir: NodeId, name: &[u8]) -> Result<()>;
 
-    /// Gives a node another name or place; where `replace`, in the place of what is there.
+    /// Renames or moves a node. With `replace`, it replaces a node that has the new name.
     ///
     /// # Errors
-    /// [`Error::Exists`](crate::Error::Exists) where not `replace`, [`Error::NotEmpty`](crate::Error::NotEmpty),
-    /// [`Error::IntoItself`](crate::Error::IntoItself) for a directory moved below itself.
+    /// [`Error::Exists`](crate::Error::Exists) without `replace`,
+    /// [`Error::NotEmpty`](crate::Error::NotEmpty), [`Error::IntoItself`](crate::Error::IntoItself)
+    /// for a directory moved below itself.
     fn rename(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), replace: bool) -> Result<()>;
 
-    /// Changes attributes and length; gives what `stat` tells after.
+    /// Changes attributes and length. Returns the metadata as it is afterwards.
     ///
     /// # Errors
-    /// [`Error::NoSpace`](crate::Error::NoSpace) and those of [`metadata`](FileSystem::metadata).
+    /// [`Error::NoSpace`](crate::Error::NoSpace) and the errors of
+    /// [`metadata`](FileSystem::metadata).
     fn change(&self, node: NodeId, changes: &Changes) -> Result<Metadata>;
 
     /// Allocates what a write of `range` needs and visits where its bytes go: stored extents of the
-    /// image, in order and without gaps, clamped to the range. Where the range begins behind what
-    /// was ever written, extents from there on come first, and zeros belong there. Until
+    /// image, in order and without gaps, clamped to the range. If the range begins behind the last
+    /// written byte, the extents in between come first, and the caller writes zeros there. Until
     /// [`written`](Self::written) is called the file reads as before.
     ///
     /// # Errors
@@ -127,94 +131,94 @@ pub trait FileSystemMut: FileSystem {
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()>;
 
-    /// The bytes of `range` are in the places that [`map_write`](Self::map_write) gave: length and
-    /// time of last change follow. Data is flushed before the metadata that shows it.
+    /// Records that the bytes of `range` are in the places that [`map_write`](Self::map_write)
+    /// returned. Updates the length and the time of last change. Data is flushed before the
+    /// metadata that refers to it.
     ///
     /// # Errors
-    /// Those of [`change`](Self::change).
+    /// The errors of [`change`](Self::change).
     fn written(&self, node: NodeId, range: Range<u64>, time: Timestamp) -> Result<()>;
 
-    /// Allocates `range` ahead; with `keep_size` the length stays.
+    /// Preallocates `range`. With `keep_size` the length stays as it is.
     ///
     /// # Errors
     /// [`Error::NoSpace`](crate::Error::NoSpace), with nothing allocated;
-    /// [`Error::Unsupported`](crate::Error::Unsupported) where the format cannot have more allocated
-    /// than the length.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the format cannot allocate more than
+    /// the length.
     fn allocate(&self, node: NodeId, range: Range<u64>, keep_size: bool) -> Result<()>;
 
-    /// Counts a use of `node`; as many [`release`](Self::release) calls end it.
+    /// Counts a use of `node`; as many calls of [`release`](Self::release) end it.
     ///
     /// # Errors
     /// [`Error::StaleNode`](crate::Error::StaleNode).
     fn open(&self, node: NodeId) -> Result<()>;
 
-    /// Ends a use of `node`; frees its space where no name is left.
+    /// Ends a use of `node`. The last one frees its space if no name is left.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     fn release(&self, node: NodeId) -> Result<()>;
 
-    /// Tells the driver that no caller holds the id of `node` any more. The id is looked up again before it is
-    /// used again, so the driver may drop what it only remembers for the sake of stable ids.
+    /// Tells the driver that no caller holds the id of `node` any more. Callers look the node up
+    /// before they use its id again, so the driver may drop state that only keeps ids stable.
     fn forget(&self, node: NodeId) {
         let _ = node;
     }
 
-    /// The device failed a request for the contents of a file. What the driver itself asks for it
-    /// knows of; the format may have a place to say so.
+    /// Tells the driver that the device failed a request for file data. The driver knows the errors
+    /// of its own requests; the format may have a place to record one.
     fn device_failed(&self, error: &crate::Error) {
         let _ = error;
     }
 
-    /// Ends all changes: a thread panicked in the middle of one, so that the state in memory is not
-    /// known to be right. Every later change and commit fails with
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly), and nothing more is written. A driver does the
-    /// same when it panics itself.
+    /// Ends all changes: a thread panicked in the middle of one, so the state in memory may be
+    /// wrong. Every later change and commit fails with [`Error::ReadOnly`](crate::Error::ReadOnly),
+    /// and nothing more is written. A driver does the same when it panics itself.
     fn abandon(&self);
 
     /// Returns whether [`abandon`](Self::abandon) was called, or the driver panicked.
     fn is_abandoned(&self) -> bool;
 
-    /// Makes `node` durable: contents, attributes and the name it was reached by. Every other change
-    /// that returned before this call is durable too when it returns.
+    /// Makes `node` durable: contents, attributes and the name by which it was reached. Every other
+    /// change that returned before this call is durable too when it returns.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     fn sync(&self, node: NodeId) -> Result<()>;
 
-    /// Makes everything durable and, where nothing is open for change, marks the volume clean.
+    /// Makes everything durable. Marks the volume clean if nothing is open for change.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     fn sync_all(&self) -> Result<()>;
 
-    /// Ends every use that is left, as at the end of a mount: frees the nodes without a name and makes
-    /// everything durable, as [`sync_all`](Self::sync_all). No request follows.
+    /// Ends every remaining use, as at the end of a mount: frees the nodes without a name, and
+    /// makes everything durable as [`sync_all`](Self::sync_all) does. No request follows.
     ///
     /// # Errors
-    /// Those of the device, after everything else was tried.
+    /// The errors of the device, after everything else was tried.
     fn finish(&self) -> Result<()>;
 
-    /// Returns the form that all spellings of a name share. Where two names have different forms, the
-    /// volume can have both in one directory. The form finds the same node as the name does.
+    /// Returns the form that all spellings of a name share. If two names have different forms, the
+    /// volume can hold both in one directory. The form finds the same node as the name does.
     fn fold_name(&self, name: &[u8]) -> Vec<u8> {
         name.to_vec()
     }
 
-    /// How much room there is.
+    /// Returns the room on the volume.
     ///
     /// # Errors
-    /// Those of the device: the allocation bitmap may have to be read.
+    /// The errors of the device: the allocation bitmap may have to be read.
     fn space(&self) -> Result<Space>;
 
-    /// Discards free space inside `range` (bytes of the volume) in runs of at least `min_len`; gives
-    /// the bytes discarded.
+    /// Discards free space inside `range` (bytes of the volume) in runs of at least `min_len`.
+    /// Returns the number of bytes discarded.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) where the device cannot.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device cannot discard.
     fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64>;
 
-    /// Names the volume.
+    /// Sets the label of the volume.
     ///
     /// # Errors
     /// [`Error::InvalidName`](crate::Error::InvalidName).

@@ -9,7 +9,7 @@ use crate::{FileSystem, FileSystemMut, NoBlobs, ResolveBlob, Result, Verity};
 /// The parameters of opening an image.
 #[derive(Clone)]
 pub struct OpenWith {
-    /// The image as metadata is read: cached in blocks of the source.
+    /// The source of metadata: the image, cached in blocks of the source.
     pub metadata: Arc<dyn ReadAt>,
     /// Bounds on what the image may ask for.
     pub limits: Limits,
@@ -17,29 +17,29 @@ pub struct OpenWith {
     pub observer: Arc<Observer>,
     /// Bytes that the driver may keep of decoded metadata.
     pub cache: u64,
-    /// Opens the data that the image keeps elsewhere.
+    /// Opens the image's blobs.
     pub blobs: Arc<dyn ResolveBlob>,
-    /// How the digests of that data are used.
+    /// How the digests of blobs are used.
     pub verity: Verity,
     /// Owners, permissions and time zone for formats that keep none.
     pub ownership: Ownership,
-    /// Show what can be shown of a damaged image instead of refusing it. A format that can do more
-    /// than it does anyway passes over damage to what describes the image as a whole, tells of it in
-    /// [`VolumeInfo::warnings`](crate::VolumeInfo::warnings), and reads files as far as their places
-    /// are known.
+    /// Reads as much of a damaged image as possible instead of refusing it. A driver that can do so
+    /// ignores damage to the structures that describe the image as a whole, reports it in
+    /// [`VolumeInfo::warnings`](crate::VolumeInfo::warnings), and reads files as far as their
+    /// places are known.
     pub rescue: bool,
 }
 
-/// Replacements for attributes that a format has not: options of the mount.
+/// Substitutes for attributes that a format lacks: options of the mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ownership {
     /// Owner of everything.
     pub uid: u32,
     /// Group of everything.
     pub gid: u32,
-    /// Permission bits that files do not have.
+    /// Permission bits that files lack.
     pub file_mask: u16,
-    /// Permission bits that directories do not have.
+    /// Permission bits that directories lack.
     pub directory_mask: u16,
     /// Minutes east of UTC in which times without a zone of their own are kept and new ones are
     /// written.
@@ -47,7 +47,7 @@ pub struct Ownership {
 }
 
 impl Default for Ownership {
-    /// Owner root, `rwxr-xr-x`, UTC.
+    /// Returns owner root, `rwxr-xr-x`, UTC.
     fn default() -> Self {
         Self {
             uid: 0,
@@ -62,8 +62,8 @@ impl Default for Ownership {
 /// The parameters of opening a volume for changes.
 #[derive(Clone)]
 pub struct OpenMutWith {
-    /// The device. The driver reads its metadata from it and keeps what it changed until it is
-    /// written; no other code writes metadata.
+    /// The device. The driver reads metadata from it, and keeps changed metadata until it is
+    /// written. No other code writes metadata.
     pub device: Arc<dyn BlockDevice>,
     /// Bounds on what the image may ask for.
     pub limits: Limits,
@@ -75,18 +75,18 @@ pub struct OpenMutWith {
     pub ownership: Ownership,
     /// Each operation is durable when it returns.
     pub dirsync: bool,
-    /// Each write of data, too.
+    /// Each write of data is durable when it returns.
     pub sync: bool,
     /// Clusters that become free are discarded.
     pub discard: bool,
-    /// After damage is met in metadata, go on as far as may be instead of taking no more changes.
+    /// After damage in metadata, continue as far as possible instead of taking no more changes.
     pub continue_on_error: bool,
     /// Names may end with dots, which other systems strip.
     pub keep_last_dots: bool,
 }
 
 impl OpenMutWith {
-    /// The default limits, budget and options.
+    /// Creates parameters with the default limits, budget and options.
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>) -> Self {
         Self {
@@ -120,10 +120,10 @@ impl std::fmt::Debug for OpenMutWith {
 pub type OpenMut = fn(with: OpenMutWith) -> Result<Arc<dyn FileSystemMut>>;
 
 impl OpenWith {
-    /// Bytes of decoded metadata kept where the caller has no budget of its own.
+    /// Bytes of decoded metadata that are kept if the caller has no budget of its own.
     pub const CACHE: u64 = 32 << 20;
 
-    /// Returns the default limits and budget, with counters of their own.
+    /// Creates parameters with the default limits and budget, and counters of their own.
     #[must_use]
     pub fn new(metadata: Arc<dyn ReadAt>) -> Self {
         Self {
@@ -152,20 +152,20 @@ impl std::fmt::Debug for OpenWith {
 /// Opens an image for reading.
 pub type OpenFormat = fn(with: OpenWith) -> Result<Arc<dyn FileSystem>>;
 
-/// A format as the registry sees it: how to tell it, how to open it. A table entry, not a trait:
-/// the set of formats is closed and listed in one place.
+/// A format as the registry sees it: how to recognise it, and how to open it. A table entry, not a
+/// trait: the set of formats is closed and listed in one place.
 #[derive(Clone, Copy)]
 pub struct Format {
     /// Name, as `--format` takes it and `info` prints it.
     pub name: &'static str,
-    /// Bytes from the start of the image that [`probe`](Self::probe) wants to see; it gets fewer
-    /// where the image is shorter.
+    /// Bytes from the start of the image that [`probe`](Self::probe) needs; it gets fewer if the
+    /// image is shorter.
     pub probe_len: usize,
     /// Returns whether the image claims to be of this format. Cheap; looks at magic numbers only.
     pub probe: fn(head: &[u8]) -> bool,
     /// Opens the image for reading.
     pub open: OpenFormat,
-    /// Opens the image for reading and writing, where the driver can.
+    /// Opens the image for reading and writing, if the driver can.
     pub open_mut: Option<OpenMut>,
 }
 

@@ -1,4 +1,4 @@
-//! The memory of those who walk a tree, counted and bounded.
+//! Counts and bounds the memory of callers that walk a tree.
 
 use forerun_io::u64_from;
 
@@ -13,7 +13,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Returns a count of nothing.
+    /// Creates a count of zero bytes.
     #[must_use]
     pub const fn new(limits: &Limits) -> Self {
         Self {
@@ -25,7 +25,7 @@ impl Held {
     /// Counts `bytes` that the caller is about to keep.
     ///
     /// # Errors
-    /// [`Error::Limit`] where they do not fit; they are not counted then.
+    /// [`Error::Limit`] if they do not fit; they are not counted then.
     pub fn add(&mut self, bytes: usize) -> Result<()> {
         let bytes = self.bytes.saturating_add(u64_from(bytes));
         if bytes > self.limit {
@@ -39,7 +39,7 @@ impl Held {
         Ok(())
     }
 
-    /// Takes back what the caller dropped.
+    /// Takes back the count of bytes that the caller dropped.
     pub fn free(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(u64_from(bytes));
     }

@@ -1,9 +1,9 @@
-//! The seam of forerun: the questions that a filesystem driver answers, and what follows from the answers.
+//! The seam of forerun: the interface of filesystem drivers, and the algorithms that need nothing
+//! else.
 //!
 //! Drivers *map*: [`FileSystem::map`] says where the bytes of a file are and moves none. The engine
-//! moves bytes and knows no format. This crate holds the trait between them, the types it speaks
-//! ([`Metadata`], [`Extent`], [`Error`]) and the algorithms that need nothing else: name rules,
-//! path resolution, and the walk.
+//! moves bytes and knows no format. This crate holds the trait between them, its types
+//! ([`Metadata`], [`Extent`], [`Error`]), the rules of names, path resolution, and the walk.
 //!
 //! Nothing here knows a format, a front end or errno.
 

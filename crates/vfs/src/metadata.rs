@@ -20,7 +20,7 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// The letter `ls -l` starts its line with.
+    /// Returns the letter with which `ls -l` starts its line.
     #[must_use]
     pub const fn letter(self) -> char {
         match self {
@@ -34,7 +34,7 @@ impl FileType {
         }
     }
 
-    /// The name in JSON output.
+    /// Returns the name in JSON output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,8 +59,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// From 32 bits as Linux packs them: 12 of the major number, with 8 of the minor number below and
-    /// 12 above.
+    /// Unpacks a number from 32 bits as Linux packs it: 12 bits of the major number, with 8 bits of
+    /// the minor number below and 12 above.
     #[must_use]
     pub const fn unpack(packed: u32) -> Self {
         Self {
@@ -69,7 +69,8 @@ impl Device {
         }
     }
 
-    /// In 32 bits, as Linux packs them; nothing where one of the numbers does not fit.
+    /// Packs the number into 32 bits as Linux does. Returns nothing if one of its parts does not
+    /// fit.
     #[must_use]
     pub const fn pack(self) -> Option<u32> {
         let Self { major, minor } = self;
@@ -100,15 +101,16 @@ pub struct Metadata {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Bytes of a regular file or symbolic link; what the format says of a directory; else 0.
+    /// Length in bytes of a regular file or symbolic link; the format's own value for a directory;
+    /// otherwise 0.
     pub size: u64,
-    /// Number of names of the node, as the image counts them; 1 if the format keeps no count. 0 for a
-    /// node in use without a name. Wrong counts of an image are passed on, 0 included, as the kernel's
-    /// drivers do.
+    /// Number of names of the node, as the image counts them; 1 if the format keeps no count. 0 for
+    /// a node in use that has no name. Wrong counts of an image are returned as they are, 0
+    /// included, as the kernel's drivers do.
     pub nlink: u32,
     /// Last modification.
     pub mtime: Timestamp,
-    /// Device number of a device node; 0:0 for the others.
+    /// Device number of a device node; 0:0 for other nodes.
     pub device: Device,
 }
 

@@ -1,20 +1,20 @@
-//! Which bytes may be a directory entry's name.
+//! Rules for the bytes of a directory entry's name.
 
 use crate::Error;
 
-/// Why a name is refused.
+/// The rule that a name breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// No bytes at all.
     #[error("empty name")]
     Empty,
-    /// `.` or `..`: these mean the directory itself and its parent wherever they are used.
+    /// `.` or `..`: they mean the directory itself and its parent wherever they are used.
     #[error("name is . or ..")]
     Dots,
-    /// A slash would make a path of it.
+    /// A slash, which would make the name a path.
     #[error("name contains a slash")]
     Slash,
-    /// A NUL would end it early.
+    /// A NUL, which would end the name early.
     #[error("name contains a NUL byte")]
     Nul,
     /// Longer than [`Limits::name_len`](crate::Limits::name_len).
@@ -39,8 +39,8 @@ impl From<NameError> for Error {
     }
 }
 
-/// Accepts what can safely be one component of a path. Every driver holds each name it reads, and
-/// every writer each name it writes, against this: extraction, mounts and listings rely on it.
+/// Accepts a name that is safe as one component of a path. Every driver checks each name that it
+/// reads, and every writer each name that it writes: extraction, mounts and listings rely on it.
 ///
 /// # Errors
 /// The first rule that `name` breaks.
@@ -58,15 +58,14 @@ pub fn check_name(name: &[u8], limit: usize) -> Result<(), NameError> {
     }
 }
 
-/// Name spaces of extended attributes on Linux, each of which is no name by itself.
+/// Namespaces of extended attributes on Linux; none of them is a name by itself.
 const NAME_SPACES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system."];
 
-/// Accepts the full name of an extended attribute. Slashes and dots are as good as any byte in it, at its
-/// end too.
+/// Accepts the full name of an extended attribute. Slashes and dots are valid anywhere in it, at
+/// its end too.
 ///
 /// # Errors
-/// [`NameError::Nul`], [`NameError::TooLong`], and [`NameError::Empty`] for a name space and nothing
-/// else.
+/// [`NameError::Nul`], [`NameError::TooLong`], and [`NameError::Empty`] for a namespace alone.
 pub fn check_xattr_name(name: &[u8], limit: usize) -> Result<(), NameError> {
     match name.len() {
         _ if name.contains(&0) => Err(NameError::Nul),

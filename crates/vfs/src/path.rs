@@ -1,10 +1,10 @@
-//! From a path to a node.
+//! Resolves a path to a node.
 
 use std::collections::VecDeque;
 
 use crate::{Bound, Error, FileSystem, FileType, Limits, NodeId, Result};
 
-/// The treatment of a symbolic link in the last place of a path.
+/// How a symbolic link in the last place of a path is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowLast {
     /// It is followed, as by `stat`.
@@ -13,13 +13,13 @@ pub enum FollowLast {
     No,
 }
 
-/// The node that `path` names, from the root of the image. Symbolic links resolve inside the image:
+/// Resolves `path` from the root of the image to its node. Symbolic links resolve inside the image:
 /// an absolute target starts at its root and `..` stops there.
 ///
 /// # Errors
 /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::SymlinkLoop`] after
 /// [`Limits::symlink_hops`] links, [`Error::Limit`] for a path deeper than [`Limits::depth`], and
-/// those of the driver.
+/// the errors of the driver.
 pub fn resolve(
     fs: &dyn FileSystem,
     path: &[u8],
@@ -68,7 +68,7 @@ pub fn resolve(
     Ok(*ancestors.last().unwrap_or(&fs.root()))
 }
 
-/// The names of a path. A trailing slash asks for a directory, which a last `.` checks.
+/// Returns the names of a path. A trailing slash requires a directory, which a final `.` checks.
 fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     let names = path
         .split(|&byte| byte == b'/')

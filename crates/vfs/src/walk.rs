@@ -8,7 +8,7 @@ use crate::{Bound, DirCursor, Error, FileSystem, FileType, Limits, Metadata, Nod
 
 /// Bytes of one directory's entries that a walk holds at a time.
 const BATCH: usize = 1 << 20;
-/// The same where the levels above hold nearly all that the walk may.
+/// The same when the levels above hold nearly all of the walk's share.
 const LEAST_BATCH: usize = 4 << 10;
 /// Share of [`Limits::walk_bytes`] for the batches of all levels; the caller has the rest.
 const SHARE: usize = 8;
@@ -20,13 +20,13 @@ pub struct WalkEntry {
     pub path: Vec<u8>,
     /// The node.
     pub node: NodeId,
-    /// Its metadata. An error here concerns this node only and the walk goes on, but does not
-    /// enter it.
+    /// Its metadata. An error here concerns this node only: the walk continues, but does not enter
+    /// it.
     pub metadata: Result<Metadata>,
 }
 
 impl WalkEntry {
-    /// Last component of the path.
+    /// Returns the last component of the path.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.path
@@ -36,13 +36,13 @@ impl WalkEntry {
     }
 }
 
-/// A directory that could not be read to its end.
+/// A directory that could not be read completely.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("/{}: {error}", String::from_utf8_lossy(path))]
 pub struct WalkError {
     /// Path of the directory below the start, as in [`WalkEntry::path`].
     pub path: Vec<u8>,
-    /// Why not.
+    /// The cause.
     pub error: Error,
 }
 
@@ -57,19 +57,19 @@ struct Level {
     node: NodeId,
     path_len: usize,
     batch: Batch,
-    /// Where the next batch begins; nothing after the last one.
+    /// Cursor of the next batch; nothing after the last one.
     next: Option<DirCursor>,
     /// Entries read so far.
     entries: u64,
 }
 
-/// Entries of a directory, read in one go: a driver's cursor is not restarted for each of them.
+/// Entries of a directory, read in one call, so that a driver's cursor is not restarted for each.
 #[derive(Default)]
 struct Batch {
     names: Vec<u8>,
-    /// Where each name ends, and its node.
+    /// The end of each name in `names`, and its node.
     entries: Vec<(usize, NodeId)>,
-    /// Entries given out.
+    /// Number of entries returned so far.
     given: usize,
 }
 
@@ -97,29 +97,29 @@ impl Batch {
     }
 }
 
-/// Depth-first walk; a directory comes before what is in it.
+/// A depth-first walk; a directory comes before its contents.
 ///
-/// Ends by itself on any image: a directory that contains itself is an error where it is met again
-/// below itself, and depth and number of entries are bounded by [`Limits`]. Holds a part of each
-/// directory on the way to the current place: an eighth of [`Limits::walk_bytes`], and 8 KiB for each
-/// level of depth.
+/// It ends on any image: a directory that contains itself is an error when it is met again below
+/// itself, and depth and number of entries are bounded by [`Limits`]. It holds a part of each
+/// directory on the way to the current place: an eighth of [`Limits::walk_bytes`], and 8 KiB for
+/// each level of depth.
 pub struct Walk<'a> {
     fs: &'a dyn FileSystem,
     limits: &'a Limits,
     levels: Vec<Level>,
     path: Vec<u8>,
     seen: u64,
-    /// Most entries in all.
+    /// Most entries in total.
     most: u64,
     /// Bytes that the batches of all levels hold.
     held: usize,
     start: Option<NodeId>,
-    /// The directory given out last, entered at the next step unless skipped.
+    /// The directory returned last; the next step enters it unless it is skipped.
     enter: Option<NodeId>,
 }
 
 impl<'a> Walk<'a> {
-    /// A walk of `start` and everything below it.
+    /// Creates a walk of `start` and everything below it.
     #[must_use]
     pub fn new(fs: &'a dyn FileSystem, start: NodeId, limits: &'a Limits) -> Self {
         Self {
@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Leaves out what is below the directory given out last.
+    /// Skips the contents of the directory returned last.
     pub fn skip_children(&mut self) {
         self.enter = None;
     }
@@ -171,7 +171,7 @@ impl<'a> Walk<'a> {
         read
     }
 
-    /// Reads the next entries of a directory. Those before an error are kept.
+    /// Reads the next entries of a directory. Keeps the entries before an error.
     fn read_batch(&mut self, level: &mut Level) -> Result<()> {
         let Some(from) = level.next.take() else {
             return Ok(());
@@ -211,7 +211,7 @@ impl<'a> Walk<'a> {
         result
     }
 
-    /// Fails in the directory that the path is cut to.
+    /// Creates the error for the directory that the path is cut to.
     fn failed(&self, error: Error) -> WalkError {
         WalkError {
             path: self.path.clone(),
@@ -236,7 +236,7 @@ impl<'a> Walk<'a> {
 }
 
 impl Iterator for Walk<'_> {
-    /// After an error, what could be read of that directory still comes.
+    /// After an error, the entries that could be read of that directory still follow.
     type Item = Result<WalkEntry, WalkError>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,9 +1,10 @@
-//! Path resolution and the walk, on sound trees and on ones that never end.
+//! Path resolution and the walk, on sound trees and on endless ones.
 
 use forerun_testkit::MemFsBuilder;
 use forerun_vfs::{Error, FollowLast, Limits, NodeId, Walk, resolve};
 
-/// a/b/file, links of every sort.
+/// Creates a tree with `a/b/file` and symbolic links of every kind. Returns the nodes of file and
+/// directory.
 fn tree() -> (MemFsBuilder, NodeId, NodeId) {
     let mut builder = MemFsBuilder::new();
     let file = builder.file("a/b/file", []);
@@ -159,7 +160,7 @@ fn a_walk_reads_long_directories_in_parts() {
     limits.walk_bytes = 0;
     assert_eq!(walked(&limits), at_once);
     assert_eq!(at_once.len(), 6003);
-    // The limit counts the parts together.
+    // The limit counts all parts together.
     limits.dir_entries = 2100;
     let walk = Walk::new(&*image.fs, MemFsBuilder::ROOT, &limits);
     let errors: Vec<_> = walk.filter_map(Result::err).collect();

@@ -192,7 +192,7 @@ impl Check<'_> {
         self.summary.bytes > self.reader.limits().total_bytes
     }
 
-    /// Extents in order, without gaps or overlaps, up to the size.
+    /// Checks that the extents of a file are in order, without gaps or overlaps, up to the size.
     fn map(&self, node: NodeId, size: u64) -> Result<(), Error> {
         let mut at = 0;
         let mut breach = None;
@@ -215,7 +215,8 @@ impl Check<'_> {
         }
     }
 
-    /// A breach of the seam's contract, which drivers should have refused: no offset is to blame.
+    /// Creates the error for a breach of the seam's contract, which drivers should have refused: no
+    /// offset is to blame.
     fn corrupt(&self, node: NodeId, breach: Breach) -> Error {
         let format = self.reader.fs().volume().format;
         Corrupt::new(format, Some(node), 0, breach).into()

@@ -73,7 +73,7 @@ pub enum ExportError {
 }
 
 impl ExportError {
-    /// An error of the image at a path.
+    /// Creates an error of the image at a path.
     pub fn image(path: &[u8], source: Error) -> Self {
         Self::Image {
             path: path.to_vec(),

@@ -53,7 +53,7 @@ struct Named {
 }
 
 impl Listing {
-    /// Number of names.
+    /// Returns the number of names.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.entries.len()
@@ -65,14 +65,14 @@ impl Listing {
         self.entries.is_empty()
     }
 
-    /// The names, and the nodes.
+    /// Iterates over the names with their nodes.
     pub fn names(&self) -> impl Iterator<Item = (&[u8], NodeId)> {
         self.entries
             .iter()
             .map(|entry| (self.name(entry), entry.node))
     }
 
-    /// Bytes that [`list`] counted for it.
+    /// Returns the bytes that [`list`] counted for it.
     #[must_use]
     pub const fn held(&self) -> usize {
         self.names.len() + self.entries.len() * size_of::<Named>()

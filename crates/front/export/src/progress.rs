@@ -2,9 +2,9 @@
 
 /// Told about progress, from any thread.
 pub trait Progress: Sync {
-    /// The job is this long.
+    /// Begins a job of this length.
     fn begin(&self, total_bytes: u64, total_files: u64);
-    /// This much more is done.
+    /// Advances by what is done since the last call.
     fn advance(&self, bytes: u64, files: u64);
 }
 

@@ -35,7 +35,7 @@ pub struct Selected {
 }
 
 impl Selected {
-    /// Path in the output; empty for what becomes the target itself.
+    /// Returns the path in the output; it is empty for what becomes the target itself.
     pub fn name(&self) -> &[u8] {
         self.path.get(self.cut..).unwrap_or_default()
     }
@@ -134,7 +134,7 @@ struct Scan<'s> {
 }
 
 impl Scan<'_> {
-    /// The directories that lead to the start.
+    /// Implies the directories that lead to the start.
     fn above(&mut self, start: &[u8]) {
         let slashes = start.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
         let ends: Vec<_> = slashes.map(|(at, _)| at).collect();
@@ -237,7 +237,7 @@ impl Scan<'_> {
 }
 
 impl Chosen {
-    /// Bytes of all regular files; a file with several names is counted once.
+    /// Counts the bytes of all regular files; a file with several names is counted once.
     pub fn content_bytes(&self) -> u64 {
         let mut seen = HashSet::new();
         let files = self
@@ -268,7 +268,7 @@ pub const fn within(count: u64, limit: u64) -> Result<u64, ExportError> {
     Ok(count)
 }
 
-/// The paths to start from, without those that lie below another one of them.
+/// Selects the paths to start from, without those that lie below another one of them.
 fn starts(selection: &Selection) -> Vec<&[u8]> {
     if selection.paths.is_empty() {
         return vec![b""];
@@ -286,7 +286,7 @@ fn starts(selection: &Selection) -> Vec<&[u8]> {
     kept.into_iter().map(|(_, path)| path).collect()
 }
 
-/// The path with its `.` and `..` resolved by name, as the output will show it.
+/// Resolves `.` and `..` in a path by name, as the output will show it.
 fn normal(path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
     for name in path.split(|&byte| byte == b'/') {
@@ -327,8 +327,8 @@ pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Bytes of the first `components` of a path, with the slash after them; nothing where it has no
-/// more than these.
+/// Counts the bytes of the first `components` of a path, with the slash after them; nothing where the
+/// path has no more components than these.
 fn cut(path: &[u8], components: usize) -> Option<usize> {
     if components == 0 {
         return Some(0);
@@ -337,7 +337,7 @@ fn cut(path: &[u8], components: usize) -> Option<usize> {
     slashes.map(|(at, _)| at + 1).nth(components - 1)
 }
 
-/// An image's error as a failure of the entry.
+/// Turns an image's error into a failure of the entry.
 pub fn failure(entry: &Selected, source: Error) -> ExportError {
     ExportError::image(&entry.path, source)
 }

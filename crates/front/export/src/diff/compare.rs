@@ -59,7 +59,7 @@ impl Keeps {
     }
 }
 
-/// All that differs but contents and extended attributes.
+/// Compares everything but contents and extended attributes.
 pub fn entries(old: &Entry, new: &Entry, keeps: &Keeps, changes: &mut Vec<Change>) {
     let (left, right) = (&old.metadata, &new.metadata);
     if left.kind != right.kind {
@@ -120,7 +120,7 @@ impl Modes {
     }
 }
 
-/// Where a side shows no fraction of a second, it may be one that keeps none.
+/// Compares two times. A side that shows no fraction of a second may be one that keeps none.
 const fn mtimes_differ(left: &Metadata, right: &Metadata) -> bool {
     let (left, right) = (left.mtime, right.mtime);
     let both = left.nanoseconds != 0 && right.nanoseconds != 0;

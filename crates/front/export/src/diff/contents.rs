@@ -86,7 +86,7 @@ pub fn compare(
     all
 }
 
-/// In the order of an image: of the left one, where there are two.
+/// Sorts the pairs in the order of the image: the left one, where there are two.
 fn sort(left: Side<'_>, right: Side<'_>, pairs: &mut [Pair<'_>]) {
     let order = |reader: &Reader, nodes: Vec<NodeId>| {
         let mut nodes = nodes;
@@ -164,7 +164,7 @@ impl Job<'_> {
         outcome
     }
 
-    /// Where the first byte is that differs.
+    /// Finds the first byte that differs.
     fn first_difference(&self, pair: &Pair<'_>) -> Result<Option<u64>, Unread> {
         let size = pair.old.metadata.size;
         let old = Source::open(self.left, pair.old).map_err(Unread::Left)?;
@@ -231,7 +231,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// First offset from `at` on that is not in a hole; the size where there is none.
+    /// Finds the first offset from `at` on that is not in a hole; returns the size where there is none.
     fn next_data(&self, at: u64, size: u64) -> Result<u64, ExportError> {
         match self {
             Self::Image(reader, entry) => {

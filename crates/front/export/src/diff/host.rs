@@ -16,7 +16,7 @@ use super::entry::{Choice, Entry, Id, choose};
 use crate::ExportError;
 use crate::select::join;
 
-/// Everything that is compared, in no order.
+/// Collects all entries to compare, in no order.
 pub fn entries(
     root: &Path,
     options: &DiffOptions,

@@ -13,7 +13,7 @@ use crate::select::hold_failure;
 /// names, the pair, and the lists of files that are read.
 const ENTRY: usize = size_of::<Entry>() + 160;
 
-/// Everything that is compared, in no order.
+/// Collects all entries to compare, in no order.
 ///
 /// # Errors
 /// More than [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes) allows.
@@ -71,7 +71,7 @@ fn taken(reader: &Reader, entry: WalkEntry) -> Result<Entry, Error> {
     })
 }
 
-/// The node of an entry of this side.
+/// Returns the node of an entry of this side.
 pub const fn node(entry: &Entry) -> NodeId {
     match entry.id {
         Id::Node(node) => node,

@@ -93,7 +93,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Short stable name of what differs.
+    /// Returns a short stable name of what differs.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -112,7 +112,7 @@ impl Change {
         }
     }
 
-    /// Bytes of the texts in it.
+    /// Counts the bytes of the texts in it.
     fn bytes(&self) -> usize {
         let len = |text: &Option<Vec<u8>>| text.as_ref().map_or(0, Vec::len);
         match self {
@@ -213,7 +213,7 @@ pub fn diff(
     Ok(done)
 }
 
-/// One count for both trees, and for the differences: as much as either image may take.
+/// Creates one count for both trees and for the differences: as much as either image may take.
 fn held(left: Side<'_>, right: Side<'_>) -> Held {
     let mut limits = Limits::default();
     let images = [left, right].map(|side| match side {

@@ -54,7 +54,7 @@ impl Defaults {
         })
     }
 
-    /// Permission bits that survive the caller's umask.
+    /// Returns the permission bits that survive the caller's umask.
     pub const fn bits(self) -> u16 {
         self.bits
     }
@@ -65,7 +65,7 @@ impl Defaults {
 }
 
 impl Attributes {
-    /// The mode to make a file with, and whether it must be set again at the end.
+    /// Returns the mode to make a file with, and whether it must be set again at the end.
     pub fn first_mode(&self, defaults: Option<Defaults>) -> (Mode, bool) {
         let Some(defaults) = defaults else {
             return (mode(PRIVATE), true);
@@ -111,8 +111,8 @@ impl Attributes {
         set.unwrap_or_else(|error| lost(Loss::Time, error));
     }
 
-    /// By name, for what must not be opened: links, devices, fifos, sockets. The name was just made,
-    /// exclusively, and no link is followed.
+    /// Sets the attributes by name, for what must not be opened: links, devices, fifos, sockets. The name
+    /// was just made, exclusively, and no link is followed.
     pub fn set_at(
         &self,
         dir: &OwnedFd,
@@ -151,14 +151,14 @@ impl Attributes {
         self.set_time_at(dir, name, lost);
     }
 
-    /// The time alone, by name.
+    /// Sets only the time, by name.
     pub fn set_time_at(&self, dir: &OwnedFd, name: &[u8], lost: &mut Lost<'_>) {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let set = rustix::fs::utimensat(dir, name, &self.times(), flags);
         set.unwrap_or_else(|error| lost(Loss::Time, error));
     }
 
-    /// Only the modification is set; the access is now.
+    /// Returns the times to set: only the modification time, while the access time stays.
     fn times(&self) -> Timestamps {
         Timestamps {
             last_access: Timespec {

@@ -43,7 +43,7 @@ pub fn folds_case(dir: &OwnedFd) -> bool {
     magic.is_some_and(|magic| FOLDING.contains(&(magic & 0xffff_ffff))) || by_flag()
 }
 
-/// All names of the plan that collide with an earlier one of their directory.
+/// Finds all names of the plan that collide with an earlier one of their directory.
 pub fn find(plan: &Plan<'_>) -> Vec<Collision> {
     let mut seen: HashMap<(usize, String), &[u8]> = HashMap::new();
     let mut found = Vec::new();
@@ -66,7 +66,7 @@ pub fn find(plan: &Plan<'_>) -> Vec<Collision> {
     found
 }
 
-/// For looking collisions up.
+/// Collects the names, for looking collisions up.
 pub fn names(collisions: &[Collision]) -> HashSet<(usize, &[u8])> {
     let names = collisions.iter();
     names.map(|one| (one.dir, one.name.as_slice())).collect()

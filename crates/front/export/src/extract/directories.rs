@@ -78,7 +78,7 @@ impl Directories {
         })
     }
 
-    /// The target.
+    /// Returns the target.
     pub fn root(&self) -> &Arc<OwnedFd> {
         &self.root
     }
@@ -97,7 +97,7 @@ impl Directories {
         self.states.get(index).copied().unwrap_or(State::Failed)
     }
 
-    /// The open directory.
+    /// Returns a directory; opens it, and directories above it, where they are not open.
     pub fn get(&self, index: usize) -> io::Result<Arc<OwnedFd>> {
         // Up to one that is open, and down again.
         let mut closed = Vec::new();

@@ -27,7 +27,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// For the further names of a plan: only their files are noted.
+    /// Creates it for the further names of a plan: only the inodes of their files are noted.
     pub fn of_links(links: &[(Item<'_>, Item<'_>)]) -> Self {
         Self {
             wanted: links.iter().map(|(first, _)| first.entry.node).collect(),
@@ -59,7 +59,7 @@ impl Made {
         inodes.insert(node, identity);
     }
 
-    /// The inode that this run made for a file.
+    /// Returns the inode that this run made for a file.
     fn get(&self, node: NodeId) -> Option<Identity> {
         let inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
         inodes.get(&node).copied()

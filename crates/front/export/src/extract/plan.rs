@@ -90,7 +90,7 @@ impl<'s> Plan<'s> {
         plan
     }
 
-    /// Everything that has a name, as (directory, name, path in the output).
+    /// Iterates over everything that has a name, as (directory, name, path in the output).
     pub fn names(&self) -> impl Iterator<Item = (usize, &'s [u8], Option<&'s Selected>)> + '_ {
         let dirs = self.dirs.iter().skip(1);
         let dirs = dirs.map(|dir| (dir.parent, dir.name, dir.entry));
@@ -99,7 +99,8 @@ impl<'s> Plan<'s> {
         dirs.chain(items.map(|item| (item.dir, item.name, Some(item.entry))))
     }
 
-    /// The index of a directory, which is added, with those it is in, where it is not known yet.
+    /// Returns the index of a directory. Adds it, with the directories above it, where it is not known
+    /// yet.
     fn dir(&mut self, index: &mut HashMap<&'s [u8], usize>, path: &'s [u8]) -> usize {
         if let Some(&at) = index.get(path) {
             return at;
@@ -126,7 +127,7 @@ impl<'s> Plan<'s> {
     }
 }
 
-/// The directory of a path, and the name in it.
+/// Splits a path into its directory and the name in it.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(at) => (

@@ -33,7 +33,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Short stable name.
+    /// Returns a short stable name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -99,7 +99,7 @@ impl ExtractReport {
             && !self.shortfalls.iter().any(missing)
     }
 
-    /// Number of entries that could not be made.
+    /// Counts the entries that could not be made.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.more_failures
@@ -165,7 +165,7 @@ impl ExtractReport {
         }
     }
 
-    /// In an order that does not depend on the threads.
+    /// Sorts the losses, so that their order does not depend on the threads.
     pub(super) fn sort(&mut self) {
         self.shortfalls
             .sort_by_key(|lost| (lost.loss, lost.error.is_some()));

@@ -185,7 +185,7 @@ impl Fields {
     }
 }
 
-/// A record of a PAX header: its own length in decimal, a space, key, equals sign, value, line
+/// Appends a record of a PAX header: its own length in decimal, a space, key, equals sign, value, line
 /// break.
 fn record(body: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     let rest = key.len() + value.len() + 3;

@@ -117,7 +117,7 @@ struct Archive<'a> {
 }
 
 impl Archive<'_> {
-    /// One entry; `first` is the name that a hard link leads to.
+    /// Writes one entry; `first` is the name that a hard link leads to.
     fn entry(&mut self, entry: &Selected, first: Option<&[u8]>) -> Result<(), ExportError> {
         self.progress.advance(0, 1);
         if entry.metadata.kind == FileType::Socket {
@@ -183,7 +183,7 @@ impl Archive<'_> {
         Ok(())
     }
 
-    /// Two blocks of zeros end an archive.
+    /// Writes the two blocks of zeros that end an archive.
     fn finish(mut self) -> Result<(), ExportError> {
         self.out.write_all(&[0; 1024]).map_err(output)?;
         self.out.flush().map_err(output)

@@ -47,7 +47,7 @@ impl Parts {
 }
 
 impl SparseMap {
-    /// The map of a file; nothing for one that is better written whole.
+    /// Creates the map of a file; nothing for one that is better written whole.
     pub fn of(reader: &Reader, entry: &Selected) -> Result<Option<Self>, ExportError> {
         let size = entry.metadata.size;
         if size < LEAST {
@@ -80,13 +80,13 @@ impl SparseMap {
         &self.parts
     }
 
-    /// Bytes of all parts.
+    /// Returns the bytes of all parts.
     pub const fn data(&self) -> u64 {
         self.data
     }
 
-    /// The map as it stands before the data, in whole blocks: the number of parts, then offset and
-    /// length of each, one number a line.
+    /// Formats the map as it stands before the data, in whole blocks: the number of parts, then offset
+    /// and length of each, one number a line.
     pub fn text(&self, size: u64) -> Vec<u8> {
         let end = self.parts.last().map_or(0, |part| part.end);
         // A hole at the end shows as a part without bytes.

@@ -21,7 +21,7 @@ fn bytes(seed: usize, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Large files in blocks, and small ones in shared fragments. Gives the number of blocks too.
+/// Builds large files in blocks, and small ones in shared fragments. Returns the number of blocks too.
 fn fragmented() -> (MemFsBuilder, u64) {
     let mut builder = MemFsBuilder::new();
     let mut blocks = 0;

@@ -99,7 +99,7 @@ fn times_ids_and_attributes_that_need_extensions_survive() {
     assert!(matches!(&link.kind, NodeKind::Symlink(found) if *found == target.as_bytes()));
 }
 
-/// A tree as romfs, which is how its contents can be compared.
+/// Converts a tree to romfs, so that its contents can be compared.
 fn as_model(tree: &Tree) -> TreeModel {
     let mut image = Vec::new();
     let writer = Writer::Romfs(RomfsOptions::default());

@@ -260,7 +260,7 @@ fn what_is_there_is_kept_unless_forced() {
     );
 }
 
-/// A target in which `trap` leads outside, and the place outside.
+/// Creates a target in which `trap` leads outside, and the place outside.
 fn trapped() -> (
     forerun_testkit::TempDir,
     std::path::PathBuf,

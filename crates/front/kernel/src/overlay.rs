@@ -42,7 +42,7 @@ pub fn over(
     }
 }
 
-/// Does the same as [`over`], for kernels that take no descriptors of mounts that are attached nowhere.
+/// Mounts as [`over`] does, on kernels that take no descriptors of detached mounts.
 fn by_path(
     lower: &OwnedFd,
     objects: &OsStr,

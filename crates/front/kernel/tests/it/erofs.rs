@@ -103,7 +103,7 @@ fn metadata_is_read_ahead_and_mounts_are_known_as_ours() {
     looked.unwrap();
 }
 
-/// Type, source and flags of the mount on `dir`.
+/// Returns type, source and flags of the mount on `dir`.
 fn entry(dir: &Path) -> (String, String, String) {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let dir = dir.to_str().unwrap();

@@ -14,7 +14,7 @@ use forerun_testkit::require;
 use crate::common::{Seen, can_mount, open, run};
 use crate::on_demand_support::{self, Cgroup, Served, big, end, forget, guard_args, wait_for_file};
 
-/// Not a test: what the guard of the tests below runs in its process.
+/// Runs the guard of the tests below in its process; it is not a test itself.
 #[test]
 fn guard_process() {
     let _ = run_guard();
@@ -286,7 +286,7 @@ fn a_cache_without_pre_content_events_is_refused() {
     place.nothing_left();
 }
 
-/// Not a test by itself: the process that fills the mount of the tests below, and dies.
+/// Fills the mount of the tests below in a process of its own, which dies; it is not a test itself.
 #[test]
 fn filler_process() {
     on_demand_support::filler_process();
@@ -325,7 +325,7 @@ fn the_death_of_the_filler_shows_no_zeros() {
     }
 }
 
-/// As a service manager ends what does not stop by itself.
+/// Kills the filler through its cgroup, as a service manager ends processes that do not stop.
 #[test]
 fn the_end_of_the_cgroup_of_the_filler_shows_no_zeros() {
     if !can_mount("erofs") {
@@ -373,7 +373,8 @@ fn a_filler_that_dies_is_replaced() {
     served.place.nothing_left();
 }
 
-/// The fourth death within a minute is one too many: reads of what is not here fail, and give no zeros.
+/// Kills three fillers of a guard that replaces two: reads of what is not here then fail, and return no
+/// zeros.
 #[test]
 fn fillers_that_die_too_often_are_not_replaced() {
     if !can_mount("erofs") {

@@ -90,7 +90,7 @@ impl Place {
         Ok(seen)
     }
 
-    /// Neither a mount nor a loop device.
+    /// Asserts that neither a mount nor a loop device is left.
     pub fn nothing_left(&self) {
         let here = self.path("").display().to_string();
         let here = here.trim_end_matches('/');
@@ -127,14 +127,14 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Of a mount.
+    /// Reads the tree of a mount.
     pub fn of_mount(root: &Path) -> Self {
         let model = TreeModel::of_host(root).unwrap();
         let xattrs = xattrs_of(root, &model);
         Self { model, xattrs }
     }
 
-    /// Of an image, by our own driver.
+    /// Reads the tree of an image, by our own driver.
     pub fn of_image(image: &Image) -> Self {
         let reader = image.reader();
         let read = |node, offset, out: &mut [u8]| reader.read_into(node, offset, out);

@@ -45,7 +45,7 @@ pub struct Served {
     _nginx: Nginx,
 }
 
-/// Bytes without a run of zeros.
+/// Returns bytes without a run of zeros.
 pub fn big() -> Vec<u8> {
     (0..BIG as u64)
         .map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 | 1)
@@ -61,7 +61,7 @@ pub fn guard_args() -> GuardArgs {
 }
 
 impl Served {
-    /// A tree of everything with `big` in it; nothing where there is no server.
+    /// Creates a tree of everything with `big` in it; nothing where there is no server.
     pub fn new(name: &str) -> Option<Self> {
         let place = Place::new(name);
         fs::write(place.path("tree/big"), big()).unwrap();
@@ -78,7 +78,7 @@ impl Served {
         Reference::parse(&self.proxy.url_of(name)).unwrap()
     }
 
-    /// With a cache of that name.
+    /// Opens an image with a cache of that name.
     pub fn open(&self, name: &str, cache: &str) -> (Image, Arc<RemoteImage>) {
         open_remote(
             &self.reference(name),
@@ -90,12 +90,12 @@ impl Served {
         self.start_filler_in(name, cache, None)
     }
 
-    /// In a cgroup, by which it is killed.
+    /// Starts a filler in a cgroup, by which it is killed.
     pub fn start_filler_in(&self, name: &str, cache: &str, cgroup: Option<Cgroup>) -> Filler {
         self.start_filler_with(name, cache, cgroup, None)
     }
 
-    /// In a cgroup, or with a guard that replaces fillers.
+    /// Starts a filler in a cgroup, or with a guard that replaces fillers.
     pub fn start_filler_with(
         &self,
         name: &str,
@@ -266,7 +266,7 @@ impl Filler {
         })
     }
 
-    /// Likewise, and then kills the two fillers that follow, each when it has answered.
+    /// Kills the filler likewise, and then the two fillers that follow, each when it has answered.
     pub fn read_and_kill_three(&mut self, mnt: &Path) -> (usize, usize) {
         under_readers(mnt, |right| {
             let go_on = |reads: usize| {
@@ -309,8 +309,8 @@ fn child_of(guard: u32) -> rustix::process::Pid {
     }
 }
 
-/// Does `work` while six readers read all over the place, which go on for a while after it. Returns
-/// the reads that were right and those that failed.
+/// Runs `work` while six readers read all over the place and for a while after it. Returns the reads that
+/// were right and those that failed.
 fn under_readers(mnt: &Path, work: impl FnOnce(&AtomicUsize)) -> (usize, usize) {
     let (right, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let done = AtomicBool::new(false);
@@ -358,7 +358,7 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Nothing where this machine has none that can be made.
+    /// Creates a cgroup; nothing where this machine cannot.
     pub fn new() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let line = mounts.lines().find(|line| line.contains(" - cgroup2 "));

@@ -137,14 +137,15 @@ fn refuse(sockets: Sockets, programs: bool, writes: bool) -> Result<Rules, Backe
     Ok(rules)
 }
 
-/// The lower half of the argument is `value`: the kernel looks at no more of an int.
+/// Matches calls in which the lower half of an argument is `value`: the kernel looks at no more of an
+/// int.
 fn argument(index: u8, value: u64) -> Result<SeccompRule, BackendError> {
     let op = SeccompCmpOp::Eq;
     let condition = SeccompCondition::new(index, SeccompCmpArgLen::Dword, op, value)?;
     SeccompRule::new(vec![condition])
 }
 
-/// None of these flags is in the first argument.
+/// Matches calls that have none of these flags in the first argument.
 fn flags_clear(flags: libc::c_int) -> Result<SeccompRule, BackendError> {
     let op = SeccompCmpOp::MaskedEq(u64::from(flags.cast_unsigned()));
     let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, op, 0)?;

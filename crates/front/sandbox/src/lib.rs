@@ -62,7 +62,7 @@ impl Default for Sandbox {
 }
 
 impl Sandbox {
-    /// A sandbox in which nothing can be opened.
+    /// Creates a sandbox in which nothing can be opened.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -203,7 +203,7 @@ fn no_new_privs() -> State {
     }
 }
 
-/// A core dump would show what was in memory: credentials, files of other users.
+/// Disables core dumps, which would show the contents of memory: credentials, files of other users.
 fn no_core_dumps() -> State {
     let none = Rlimit {
         current: Some(0),

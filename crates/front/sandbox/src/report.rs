@@ -12,7 +12,7 @@ pub enum State {
 }
 
 impl State {
-    /// The description or the reason.
+    /// Returns the description or the reason.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -20,7 +20,7 @@ impl State {
         }
     }
 
-    /// A word for it: `on`, `partly` or `missing`.
+    /// Returns a word for it: `on`, `partly` or `missing`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl Report {
         self.measures.push(Measure { name, state });
     }
 
-    /// The measures.
+    /// Returns the measures.
     #[must_use]
     pub fn measures(&self) -> &[Measure] {
         &self.measures

@@ -317,7 +317,7 @@ const DANGEROUS_OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const DANGEROUS_OLDER: &[c_long] = &[];
 
-/// The calls that are allowed whatever their arguments are.
+/// Lists the calls that are allowed whatever their arguments are.
 pub fn allowed(sockets: Sockets, programs: bool, writes: bool) -> impl Iterator<Item = c_long> {
     let lists = [
         (FILES, true),
@@ -332,7 +332,7 @@ pub fn allowed(sockets: Sockets, programs: bool, writes: bool) -> impl Iterator<
     chosen(lists)
 }
 
-/// The calls that are refused as not permitted whatever their arguments are.
+/// Lists the calls that are refused as not permitted whatever their arguments are.
 pub fn refused(sockets: Sockets, programs: bool, writes: bool) -> impl Iterator<Item = c_long> {
     let lists = [
         (DANGEROUS, true),

@@ -105,7 +105,7 @@ fn socket() -> Result<OwnedFd> {
     )?)
 }
 
-/// A socket that is listened at on this machine, and its address.
+/// Opens a socket that listens on this machine, and returns it with its address.
 fn listening() -> Result<(OwnedFd, SocketAddrAny)> {
     let socket = socket()?;
     rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;

@@ -119,7 +119,7 @@ impl Bitmap {
         runs
     }
 
-    /// Memory held.
+    /// Returns the memory that it takes, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         u64_from(self.words.len()) * 8
     }

@@ -237,7 +237,8 @@ impl CachedBlob {
         self.drop_chunks(wrong)
     }
 
-    /// As [`drop_wrong`](Self::drop_wrong), for a caller that holds the lock that keeps flushes out.
+    /// Drops chunks as [`drop_wrong`](Self::drop_wrong) does, for a caller that holds the lock that keeps
+    /// flushes out.
     pub(crate) fn drop_chunks(&self, wrong: &[Range<u64>]) -> Result<()> {
         let failed = CacheError::io("write", &self.files.dir);
         // The verdict on the whole does not hold for chunks that are fetched again.

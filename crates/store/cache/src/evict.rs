@@ -55,7 +55,7 @@ impl Cache {
         self.shrink(|used| self.target(used))
     }
 
-    /// As [`gc`](Self::gc), to another limit: 0 removes all blobs that are not in use.
+    /// Evicts as [`gc`](Self::gc) does, down to another limit: 0 removes all blobs that are not in use.
     ///
     /// # Errors
     /// As [`gc`](Self::gc).

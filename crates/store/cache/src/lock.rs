@@ -98,7 +98,7 @@ pub(crate) fn open_private(path: &Path) -> Result<File> {
     open_with(path, true)
 }
 
-/// As [`open_private`], but the file must be there.
+/// Opens a file as [`open_private`] does, but only if it exists.
 pub(crate) fn open_existing(path: &Path) -> Result<File> {
     open_with(path, false)
 }

@@ -39,7 +39,7 @@ pub fn has_password(text: &str) -> bool {
         .is_some_and(|(_, password)| !password.is_empty())
 }
 
-/// As [`without_secrets`], cut to a length that fits a message.
+/// Hides secrets as [`without_secrets`] does, and cuts the text to a length that fits a message.
 pub(crate) fn for_message(text: &str) -> String {
     without_secrets(text).chars().take(LONGEST).collect()
 }

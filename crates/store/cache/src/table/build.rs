@@ -114,7 +114,7 @@ impl ChunkTable {
         &self.bytes
     }
 
-    /// [`bytes`](Self::bytes), without a copy.
+    /// Returns what [`bytes`](Self::bytes) does, without a copy.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes

@@ -122,7 +122,7 @@ impl VerifiedTable {
         self.verify_digest(chunk, &padded_digest(&self.geometry, bytes))
     }
 
-    /// [`verify`](Self::verify), for callers that have hashed the bytes already.
+    /// Verifies as [`verify`](Self::verify) does, for callers that have hashed the bytes already.
     pub(crate) fn verify_digest(&self, chunk: u64, found: &Digest) -> Result<(), CacheError> {
         let expected = self.digest(chunk).map_err(CacheError::table)?;
         if expected == *found {

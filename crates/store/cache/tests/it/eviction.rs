@@ -199,7 +199,7 @@ fn blobs(cache: &Cache) -> usize {
     fs::read_dir(cache.layout().blobs()).unwrap().count()
 }
 
-/// A blob of four chunks that goes when it is closed.
+/// Stores a blob of four chunks that is removed when it is closed.
 fn temporary(cache: &Cache, bytes: &[u8]) -> Arc<CachedBlob> {
     let mut wanted = spec(bytes, false);
     wanted.temporary = true;

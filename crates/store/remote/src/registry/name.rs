@@ -162,7 +162,7 @@ fn is_repository(text: &str) -> bool {
     text.len() <= MAX_REPOSITORY && text.split('/').all(is_component)
 }
 
-/// `[a-z0-9]+` joined by one dot, one or two underscores, or hyphens.
+/// Returns whether `text` is `[a-z0-9]+` joined by one dot, one or two underscores, or hyphens.
 fn is_component(text: &str) -> bool {
     let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let separator = |run: &str| matches!(run, "." | "_" | "__") || run.bytes().all(|b| b == b'-');

@@ -34,7 +34,7 @@ enum Mends {
     Maybe,
 }
 
-/// All that can be noticed without digests.
+/// Lists all faults that can be noticed without digests.
 fn faults() -> Vec<(Fault, Mends)> {
     let status = |code, retry_after| Fault::Status { code, retry_after };
     vec![
@@ -104,7 +104,7 @@ impl Setting<'_> {
         scenario(&(self.reference)(&proxy.authority()), &options, self.bytes)
     }
 
-    /// The scenario undisturbed: how many requests it takes.
+    /// Counts the requests that the scenario takes undisturbed.
     fn requests(&self) -> usize {
         let counted = while_running(|| {
             let proxy = FaultProxy::start(&self.server);
@@ -118,7 +118,7 @@ impl Setting<'_> {
         counted.unwrap()
     }
 
-    /// Each fault at each request, and then at all requests. Each case has a cache of its own, and
+    /// Tests each fault at each request, and then at all requests. Each case has a cache of its own, and
     /// each thread a proxy of its own.
     fn each(&self, faults: &[(Fault, Mends)]) {
         let requests = self.requests();
@@ -211,8 +211,8 @@ fn a_registry_fails_in_every_way() {
     setting.each(&all);
 }
 
-/// The image at a registry, and at a mirror of it that is asked first and spoilt by `fault`. Gives the
-/// image and the two proxies, the mirror's first.
+/// Opens an image at a registry that has a mirror, which is asked first and spoilt by `fault`. Returns
+/// the image and the two proxies, the mirror's first.
 fn mirrored(
     registry: &DockerRegistry,
     cache: &Path,

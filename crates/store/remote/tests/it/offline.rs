@@ -23,7 +23,7 @@ fn brief(mut options: RemoteOptions) -> RemoteOptions {
     options
 }
 
-/// That it was opened as it was before, and why.
+/// Asserts that the image was opened from what was remembered of it, and returns why.
 fn assert_from_memory(image: &RemoteImage) -> String {
     let memory = image.from_memory().unwrap();
     let age = memory.answered.elapsed().unwrap();

@@ -20,7 +20,7 @@ const LEN: usize = 1_000_001;
 /// Set where the test is the second one.
 const SECOND: &str = "FORERUN_TEST_SECOND";
 
-/// The second test: whether this is one.
+/// Returns whether this process runs a test for the second time.
 fn is_second() -> bool {
     std::env::var_os(SECOND).is_some()
 }
@@ -237,7 +237,7 @@ fn no_proxy_is_asked_for_servers_on_this_machine() {
     assert!(!heard.contains("127.0.0.1"), "{heard}");
 }
 
-/// A profile whose keys are these.
+/// Writes a profile with these keys.
 fn credentials(home: &Path, key: &str, secret: &str) {
     let text = format!("[work]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n");
     std::fs::write(home.join(".aws/credentials"), text).unwrap();
@@ -291,7 +291,7 @@ fn profiles_are_read_and_read_again() {
 
 const REFUSED: &str = "a_profile_that_is_no_use_is_refused";
 
-/// Run by the test above.
+/// Checks, when the test above runs it in another process, that the profile is refused.
 #[test]
 fn a_profile_that_is_no_use_is_refused() {
     if is_second() {

@@ -13,19 +13,19 @@ use forerun_io::{MemorySource, saturating_usize, u64_from};
 pub const CHUNK: u32 = 4096;
 pub const CHUNK_LEN: usize = 4096;
 
-/// Bytes of an image in which no two chunks are equal.
+/// Returns the bytes of an image in which no two chunks are equal.
 pub fn image(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = forerun_testkit::rng::Rng::new(seed);
     let words = std::iter::from_fn(|| Some(rng.next_u64().to_le_bytes()));
     words.flatten().take(len).collect()
 }
 
-/// The table of an image.
+/// Builds the table of an image.
 pub fn table(bytes: &[u8], chunk: u32) -> ChunkTable {
     ChunkTable::of_source(&MemorySource::new(bytes), chunk).unwrap()
 }
 
-/// The table of an image, to be verified.
+/// Builds the table of an image, to be verified.
 pub fn verified(bytes: &[u8], chunk: u32) -> Arc<VerifiedTable> {
     let table = table(bytes, chunk);
     let (geometry, root) = (table.geometry(), table.root());
@@ -33,7 +33,7 @@ pub fn verified(bytes: &[u8], chunk: u32) -> Arc<VerifiedTable> {
     Arc::new(VerifiedTable::new(source, geometry, root).unwrap())
 }
 
-/// How an image is known to the cache.
+/// Returns the description by which the cache knows an image.
 pub fn spec(bytes: &[u8], with_table: bool) -> BlobSpec {
     let table = with_table.then(|| verified(bytes, CHUNK));
     BlobSpec {
@@ -46,12 +46,12 @@ pub fn spec(bytes: &[u8], with_table: bool) -> BlobSpec {
     }
 }
 
-/// A directory in memory where there is such: for tests that simulate power cuts.
+/// Creates a directory, in memory where possible: for tests that simulate power cuts.
 pub fn memory_dir() -> tempfile::TempDir {
     forerun_testkit::memory_dir("cache", 64 << 20)
 }
 
-/// A cache that makes nothing durable by itself.
+/// Opens a cache that makes nothing durable by itself.
 pub fn quiet(dir: &Path) -> Cache {
     let mut options = CacheOptions::default();
     options.flush_after = Duration::from_secs(3600);
@@ -65,7 +65,7 @@ pub fn store(blob: &CachedBlob, bytes: &[u8], chunks: Range<u64>) {
     blob.store(chunks.start, &bytes[slice(&place)]).unwrap();
 }
 
-/// A range of bytes of an image in memory.
+/// Converts a range of bytes for an image in memory.
 pub fn slice(range: &Range<u64>) -> Range<usize> {
     saturating_usize(range.start)..saturating_usize(range.end)
 }

@@ -17,7 +17,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A header, by its name in lower case.
+    /// Returns a header, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
@@ -92,7 +92,7 @@ impl Drop for Fake {
     }
 }
 
-/// One request for each connection: the client is told so.
+/// Serves one request of a connection, and tells the client that it is the only one.
 fn serve(stream: &TcpStream, handler: &dyn Fn(&Request) -> Answer, log: &Mutex<Vec<Request>>) {
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))

@@ -15,7 +15,7 @@ fn documents() {
     }
 }
 
-/// Every byte of both documents replaced by what JSON would make most of.
+/// Replaces every byte of both documents by the bytes that mean most to JSON.
 #[test]
 fn documents_one_byte_off() {
     for seed in [fuzzing::manifest(), fuzzing::config()] {

@@ -15,7 +15,7 @@ use super::support::{
     registry,
 };
 
-/// Patience of tests.
+/// Returns the options of all pulls in tests.
 pub fn pull_options() -> PullOptions {
     PullOptions::default()
 }

@@ -37,7 +37,7 @@ impl Store {
         digest
     }
 
-    /// A manifest of one layer, an image as it is.
+    /// Creates a store with a manifest of one layer, an image as it is.
     pub fn single(media_type: &str, layer: &[u8]) -> Self {
         let mut store = Self::default();
         let config = store.blob("application/vnd.oci.empty.v1+json", b"{}");
@@ -49,7 +49,7 @@ impl Store {
         store
     }
 
-    /// `image` in our form, its documents changed before they are stored.
+    /// Creates a store with `image` in our form; its documents are changed before they are stored.
     pub fn artifact(
         image: &[u8],
         change_config: impl Fn(&mut Value),
@@ -103,7 +103,7 @@ impl Store {
     }
 }
 
-/// `blob`, or the part of it that `request` asks for.
+/// Answers with `blob`, or with the part of it that `request` asks for.
 pub fn ranged(blob: &[u8], request: &Request) -> Answer {
     let range = request.header("range").and_then(|range| {
         let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;

@@ -35,7 +35,7 @@ pub fn name(authority: &str, rest: &str) -> ImageName {
     format!("oci://{authority}/{rest}").parse().unwrap()
 }
 
-/// `len` bytes that do not repeat, but for a run of zeros longer than a part in the middle.
+/// Returns `len` bytes that do not repeat, but for a run of zeros longer than a part in the middle.
 pub fn image(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32;
     let mut bytes: Vec<u8> = (0..len)
@@ -73,7 +73,7 @@ pub fn open(registry: &Arc<Registry>, name: &ImageName) -> Result<Layout> {
     runtime::wait_for(registry.open(name, false))
 }
 
-/// Bytes of a part, from the mirror of that index.
+/// Reads a range of a part from the mirror of that index.
 pub fn read(
     layout: &Layout,
     part: usize,
@@ -91,7 +91,7 @@ pub fn read(
     })
 }
 
-/// A file of credentials for the user of the testkit's servers at `authority`.
+/// Writes a file of credentials for the user of the testkit's servers at `authority`.
 pub fn auth_file(dir: &Path, authority: &str, password: &str) -> PathBuf {
     use base64::Engine as _;
     let auth = base64::engine::general_purpose::STANDARD.encode(format!("{USER}:{password}"));

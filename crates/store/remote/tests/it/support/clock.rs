@@ -16,7 +16,7 @@ const STARVED: Duration = Duration::from_millis(400);
 /// How often something is tried that is kept from running each time.
 const ATTEMPTS: u32 = 10;
 
-/// Time that this process has been running, since it first asked.
+/// Measures how long this process has been running since the first call.
 pub fn worked() -> Duration {
     static MICROS: AtomicU64 = AtomicU64::new(0);
     static TICKING: OnceLock<()> = OnceLock::new();

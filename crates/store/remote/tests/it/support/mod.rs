@@ -24,7 +24,7 @@ pub const PATIENT: Duration = Duration::from_secs(20);
 /// Extra time that a busy machine may take.
 pub const SLACK: Duration = Duration::from_secs(6);
 
-/// Bytes that compress to nothing and repeat nowhere.
+/// Returns bytes that do not compress and do not repeat.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let mut bytes = Vec::with_capacity(len + 8);
@@ -90,7 +90,7 @@ pub fn try_read(
     }
 }
 
-/// The same where nothing may fail.
+/// Reads and compares, where nothing may fail.
 pub fn read(image: &RemoteImage, bytes: &[u8], at: usize, len: usize) {
     if let Err(error) = while_running(|| try_read(image, bytes, at, len, TIMEOUT)) {
         panic!("{len} bytes at {at}: {error}");

@@ -22,7 +22,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Nothing where there is no nginx.
+    /// Serves an image; nothing where there is no nginx.
     pub fn new(len: usize, seed: u64) -> Option<Self> {
         Self::with(len, seed, &NginxOptions::default())
     }
@@ -47,14 +47,14 @@ impl Served {
         options(self.cache.path())
     }
 
-    /// Another image in its place.
+    /// Replaces the image by another one.
     pub fn replace(&self, bytes: &[u8]) {
         let new = self.files.path().join("new");
         std::fs::write(&new, bytes).unwrap();
         std::fs::rename(new, self.files.path().join("image")).unwrap();
     }
 
-    /// The same behind a proxy.
+    /// Puts a proxy before the server.
     pub fn behind_proxy(self) -> Proxied {
         let proxy = FaultProxy::start(&self.nginx.url());
         Proxied {
@@ -71,7 +71,7 @@ pub struct Proxied {
 }
 
 impl Proxied {
-    /// Nothing where there is no nginx.
+    /// Serves an image behind a proxy; nothing where there is no nginx.
     pub fn new(len: usize, seed: u64) -> Option<Self> {
         Served::new(len, seed).map(Served::behind_proxy)
     }
@@ -93,7 +93,7 @@ impl Proxied {
     }
 }
 
-/// A docker-registry that has `bytes` in parts that reads cross. Nothing where there is none.
+/// Starts a docker-registry that has `bytes` in parts that reads cross; nothing where there is none.
 pub fn pushed(bytes: &[u8]) -> Option<DockerRegistry> {
     let registry = DockerRegistry::start(Auth::None)?;
     push_to(&registry.authority(), bytes);
@@ -116,7 +116,7 @@ pub fn push_to(authority: &str, bytes: &[u8]) -> String {
     pushed.name.digest.unwrap().to_string()
 }
 
-/// The name of what [`push_to`] has stored.
+/// Returns the name of what [`push_to`] has stored.
 pub fn name_at(authority: &str) -> String {
     format!("oci://{authority}/some/image:v1")
 }

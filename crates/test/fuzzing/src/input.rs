@@ -35,24 +35,24 @@ impl<'b> Input<'b> {
         u32::from_le_bytes(self.array())
     }
 
-    /// A number below `end`, which is not 0.
+    /// Takes a number below `end`, which is not 0.
     pub fn below(&mut self, end: usize) -> usize {
         usize::from(self.word()) % end
     }
 
-    /// One of `choices`, which are not empty.
+    /// Takes one of `choices`, which are not empty.
     pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::from(self.byte()) % choices.len()]
     }
 
-    /// The next bytes: `len` of them, or as many as there are.
+    /// Takes the next bytes: `len` of them, or as many as there are.
     pub fn bytes(&mut self, len: usize) -> &'b [u8] {
         let (bytes, rest) = self.rest.split_at(len.min(self.rest.len()));
         self.rest = rest;
         bytes
     }
 
-    /// All that is left.
+    /// Takes all that is left.
     pub fn rest(&mut self) -> &'b [u8] {
         std::mem::take(&mut self.rest)
     }
@@ -93,7 +93,7 @@ impl<'b> Input<'b> {
     }
 }
 
-/// Bytes that do not compress.
+/// Returns bytes that do not compress.
 fn random(seed: u8, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed.into());
     let words = std::iter::repeat_with(|| rng.next_u64().to_le_bytes());

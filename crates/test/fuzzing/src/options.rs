@@ -8,7 +8,7 @@ use forerun::{
 
 use crate::input::Input;
 
-/// An encoding of SquashFS.
+/// Chooses an encoding of SquashFS.
 pub fn encoding(input: &mut Input<'_>) -> Encoding {
     match input.byte() % 6 {
         0 => {
@@ -47,7 +47,7 @@ pub fn encoding(input: &mut Input<'_>) -> Encoding {
     }
 }
 
-/// An encoding of EROFS.
+/// Chooses an encoding of EROFS.
 pub fn fill_encoding(input: &mut Input<'_>) -> FillEncoding {
     match input.byte() % 5 {
         0 => FillEncoding::Lz4,

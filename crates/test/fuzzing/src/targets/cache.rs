@@ -29,7 +29,7 @@ pub fn text_seeds() -> Made {
         .collect())
 }
 
-/// Each file as the cache wrote it.
+/// Collects each file as the cache wrote it.
 pub fn directory_seeds() -> Made {
     let mut seeds = Vec::new();
     for flags in [0, fuzzing::WITH_TABLE, fuzzing::WITH_TABLE | SEAL] {

@@ -58,8 +58,8 @@ pub fn decode(bytes: &[u8]) {
     prefix(codec, stream, len);
 }
 
-/// A prefix of a stream is the start of what it decodes to; another length is an error. `ours` is a stream
-/// of our encoder.
+/// Asserts that decoding a prefix returns the start of `decoded`, and that decoding to a longer length is
+/// an error. `ours` is set for a stream of our encoder.
 fn consistent(codec: Codec, stream: &[u8], decoded: &[u8], ours: bool) {
     let mut longer = vec![BEFORE; decoded.len() + 1];
     // MicroLZMA does not say where it ends.
@@ -174,7 +174,7 @@ pub fn encode_seeds() -> Made {
     Ok(random_seeds(40, 120))
 }
 
-/// A stream of each encoder.
+/// Encodes a stream with each encoder.
 pub fn decode_seeds() -> Made {
     let contents = [&b"a pattern, ".repeat(300)[..], &[0; 700]].concat();
     let len = contents.len().to_le_bytes();

@@ -18,7 +18,7 @@ pub fn blocks(bytes: &[u8]) {
     let _errors = fuzzing::blocks(bytes);
 }
 
-/// Does with an image all that the driver can do, then reads it as a user does.
+/// Exercises the whole driver on an image, then reads the image as a user does.
 pub fn walk(bytes: &[u8]) {
     let _errors = fuzzing::walk(bytes);
     read_all("cramfs", bytes, fuzzing::limits());

@@ -10,8 +10,8 @@ const ENTRY: usize = 32;
 
 pub use fuzzing::parts;
 
-/// Does with a volume, the checksums of its boot regions made right, all that the driver can do, then
-/// reads it as a user does.
+/// Exercises the whole driver on a volume, with the checksums of its boot regions corrected, then reads
+/// the volume as a user does.
 pub fn walk(bytes: &[u8]) {
     let _errors = fuzzing::walk(bytes);
     read_all("exfat", bytes, fuzzing::limits());

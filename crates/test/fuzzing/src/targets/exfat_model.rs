@@ -28,7 +28,7 @@ pub fn seeds() -> Made {
     Ok(random_seeds(24, 400))
 }
 
-/// Does operations on a new volume and on the model.
+/// Runs operations on a new volume and on the model.
 ///
 /// # Panics
 /// Where an answer or the tree is not that of the model, or `check` finds something.
@@ -119,7 +119,7 @@ fn operation(input: &mut Input<'_>) -> Operation {
     }
 }
 
-/// Up to three names.
+/// Makes a path of up to three names.
 fn place(input: &mut Input<'_>) -> Place {
     let byte = usize::from(input.byte());
     let last = NAMES[byte % 6];

@@ -46,7 +46,7 @@ pub fn volume(bytes: &[u8]) {
     assert!(errors.is_empty(), "{errors:?}");
 }
 
-/// A ledger with records.
+/// Builds a ledger with records.
 ///
 /// # Errors
 /// None; as the others.
@@ -66,7 +66,7 @@ fn options(format: &str) -> OpenOptions {
     }
 }
 
-/// An image with files, a link and extended attributes.
+/// Builds an image with files, a link and extended attributes.
 fn sample() -> Vec<u8> {
     let mut tree = Tree::default();
     let file = |len: usize| NodeKind::File {
@@ -95,7 +95,7 @@ fn sample() -> Vec<u8> {
     image
 }
 
-/// Every request with arguments of a length that it may have, after a LOOKUP.
+/// Builds every request with arguments of a length that it may have, after a LOOKUP.
 pub fn request_seeds() -> Made {
     let mut seeds = Vec::new();
     for opcode in 1..=52_u8 {

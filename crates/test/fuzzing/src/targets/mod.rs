@@ -106,7 +106,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("status_answers", status::answers, status::answer_seeds),
 ];
 
-/// One seed.
+/// Returns one seed.
 fn one(bytes: impl Into<Vec<u8>>) -> Made {
     Ok(vec![("everything".to_string(), bytes.into())])
 }

@@ -12,7 +12,7 @@ const HEADER: usize = 272;
 
 pub use fuzzing::{header, superblock};
 
-/// Does with an image all that the driver can do, then reads it as a user does.
+/// Exercises the whole driver on an image, then reads the image as a user does.
 pub fn walk(bytes: &[u8]) {
     let _errors = fuzzing::walk(bytes);
     let image = fuzzing::with_checksum(bytes);

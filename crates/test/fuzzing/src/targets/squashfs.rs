@@ -10,7 +10,7 @@ const SUPERBLOCK: usize = 96;
 
 pub use fuzzing::{directories, inodes, superblock, xattrs};
 
-/// Does with an image all that the driver can do, then reads it as a user does.
+/// Exercises the whole driver on an image, then reads the image as a user does.
 pub fn walk(bytes: &[u8]) {
     let _errors = fuzzing::walk(bytes);
     read_all("squashfs", bytes, fuzzing::limits());

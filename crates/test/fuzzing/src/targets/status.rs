@@ -21,7 +21,7 @@ pub fn question_seeds() -> Made {
     Ok(named(seeds))
 }
 
-/// A mount of each kind.
+/// Returns the answers for a mount of each kind.
 pub fn answer_seeds() -> Made {
     let local = r#"{"pid":1,"dir":"/mnt","image":"a.sqfs","memory_bytes":4096,"cache_bytes":1048576,
         "memory_limit_bytes":8388608,"memory_limit_by":"the cgroup","kernel_reads":null,

@@ -46,7 +46,7 @@ pub fn seeds() -> Made {
     one(archive()?)
 }
 
-/// One entry of each type.
+/// Builds an archive with one entry of each type.
 fn archive() -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for (path, kind, link) in [

@@ -16,7 +16,7 @@ pub fn file(bytes: &[u8]) {
     undo_fuzzing::file(&undo_fuzzing::sealed(bytes));
 }
 
-/// Files of two, three and no records, ended and not.
+/// Builds files of two, three and no records, ended and not.
 pub fn file_seeds() -> Made {
     let record = |batch: u8, start: u8, last: u8| {
         let head = [batch, start, 0, 1, 0, 1 | last << 1];

@@ -60,9 +60,9 @@ pub fn compare(bytes: &[u8]) {
     }
 }
 
-/// The tree as our reader shows it; nothing where it or `check` reports an error, or a file is too long to
-/// extract. Where two fields of an image contradict each other, as the type of an entry and that of its
-/// inode, each reader believes another one.
+/// Reads the tree with our reader; nothing where the reader or `check` reports an error, or a file is too
+/// long to extract. Where two fields of an image contradict each other, as the type of an entry and that
+/// of its inode, each reader believes another one.
 fn ours(bytes: &[u8]) -> Option<TreeModel> {
     if !fuzzing::walk(bytes).is_empty() {
         return None;

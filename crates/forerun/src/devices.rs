@@ -1,8 +1,8 @@
 //! The devices of an image, as the caller lists them, and its object store.
 //!
-//! They are matched by position, never by what the image calls them: a name in an image must not be
-//! able to open a file of the host. All are opened with the image, so that a wrong path is told at
-//! once and a relative one means the directory it was given in.
+//! They are matched by position, never by the image's name for them: a name in an image must not
+//! open a file of the host. All are opened with the image, so that a wrong path is reported at
+//! once, and a relative path starts at the current directory of that moment.
 
 use std::fs::File;
 use std::io;
@@ -44,8 +44,8 @@ impl Devices {
     }
 }
 
-/// Refuses devices that an image with `known` of them has no use for: a user who names one expects its
-/// data to be read.
+/// Refuses devices beyond the `known` ones of an image: a user who names a device expects its data
+/// to be read.
 ///
 /// # Errors
 /// [`Error::Blob`] for the first such path.

@@ -1,7 +1,7 @@
-//! A tree from an image of any format that can be read: what `convert` starts from.
+//! Builds a tree from an image of any readable format: the first step of `convert`.
 //!
-//! Only the metadata is read; contents are read from the image while the new one is written, ahead
-//! of the writer, and never lie on disk in between.
+//! Only the metadata is read. Contents are read ahead from the image while the new one is written,
+//! and are never stored on disk in between.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -17,18 +17,18 @@ use forerun_vfs::{Bound, Error, FileType, Held, Metadata, NodeId, WalkEntry};
 /// The parts of an image that are copied.
 #[derive(Clone, Debug, Default)]
 pub struct ImageOptions {
-    /// Left out, with everything below.
+    /// Paths that are left out, with everything below them.
     pub exclude: Patterns,
     /// Whether extended attributes are read.
     pub xattrs: bool,
 }
 
-/// Reads the tree of an image. Several names of one node stay hard links of one node. The reader's
-/// limits hold; [`total_bytes`](forerun_vfs::Limits::total_bytes) bounds the files together.
+/// Reads the tree of an image. Hard links stay hard links. The reader's limits hold;
+/// [`total_bytes`](forerun_vfs::Limits::total_bytes) bounds the files together.
 ///
 /// # Errors
-/// [`BuildError::Image`] with the path at which the image is damaged or a limit is reached: an image
-/// that is not whole has no copy.
+/// [`BuildError::Image`] with the path at which the image is damaged or a limit is reached: a
+/// damaged image is not copied.
 pub fn from_image(reader: &Reader, options: &ImageOptions) -> Result<Tree, BuildError> {
     let mut copy = Copy {
         reader,
@@ -52,7 +52,7 @@ pub fn from_image(reader: &Reader, options: &ImageOptions) -> Result<Tree, Build
         let is_dir = metadata.kind == FileType::Directory;
         let depth = depth(&entry.path);
         dirs.truncate(depth);
-        // A name that is a path has more of them above it than the walk has met.
+        // A name that contains slashes adds more levels than the walk has entered.
         let name = match dirs.len() == depth {
             true => entry.name(),
             false => entry.path.as_slice(),
@@ -66,7 +66,7 @@ pub fn from_image(reader: &Reader, options: &ImageOptions) -> Result<Tree, Build
     Ok(copy.tree)
 }
 
-/// Directories above a path.
+/// Counts the directories above a path.
 fn depth(path: &[u8]) -> usize {
     match path {
         [] => 0,
@@ -74,9 +74,9 @@ fn depth(path: &[u8]) -> usize {
     }
 }
 
-/// Bytes that a node takes besides its name, and a name besides its bytes: what is stored, what the
-/// allocator and half-filled maps add to it, and what a writer notes of a node (the EROFS writer takes
-/// 700 bytes for each directory of 500,000, tree included).
+/// Bytes that a node takes besides its name, and a name besides its bytes: the stored values, the
+/// overhead of the allocator and of half-filled maps, and a writer's notes about a node (the EROFS
+/// writer takes 700 bytes for each directory of 500,000, tree included).
 const NODE: usize = size_of::<NewNode>() + 160;
 const NAME: usize = 80;
 
@@ -84,7 +84,7 @@ struct Copy<'r> {
     reader: &'r Reader,
     xattrs: bool,
     tree: Tree,
-    /// Nodes that may be met again. Not every format counts names, so all of them.
+    /// Nodes that may be met again. All of them, since not every format counts names.
     links: HashMap<NodeId, NodeIndex>,
     bytes: u64,
     held: Held,
@@ -189,7 +189,7 @@ fn at(path: &[u8], source: Error) -> BuildError {
     }
 }
 
-/// The tree names only the last component; the whole path says more.
+/// Adds the whole path to an error of the tree, which has only the last component.
 fn named(path: &[u8], error: BuildError) -> BuildError {
     let path = path.to_vec();
     match error {
@@ -229,12 +229,12 @@ struct ImageReader {
     node: NodeId,
     at: u64,
     len: u64,
-    /// Up to here all is known to be zeros.
+    /// All bytes up to this offset are known to be zeros.
     zeros: u64,
 }
 
 impl ImageReader {
-    /// Looks for the end of a hole, once for all of it.
+    /// Finds the end of a hole, once for the whole hole.
     fn look_ahead(&mut self) -> io::Result<()> {
         let data = self.reader.seek_data(self.node, self.at);
         self.zeros = data.map_err(io::Error::other)?.unwrap_or(self.len);
@@ -257,7 +257,7 @@ impl Read for ImageReader {
         let got = self.reader.read_into(self.node, self.at, out);
         let got = got.map_err(io::Error::other)?;
         self.at += u64_from(got);
-        // Zeros may be a hole, and holes may be huge.
+        // Zeros may begin a hole, and holes may be huge.
         let last = out.get(..got).unwrap_or_default();
         if got > 0 && self.at < self.len && last.iter().all(|&byte| byte == 0) {
             self.look_ahead()?;

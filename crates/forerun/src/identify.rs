@@ -1,29 +1,29 @@
-//! Which format knows the first bytes, and what to say where none does.
+//! Finds the format of the first bytes, and describes bytes of no known format.
 
 use forerun_io::{ReadAt, saturating_usize};
 use forerun_vfs::{Error, Format};
 
 use crate::{Container, OpenOptions, format_names, formats};
 
-/// As many bytes of the start as any format wants to see.
+/// Returns the number of bytes from the start that any format needs for its probe.
 pub fn probe_len() -> usize {
     let lengths = formats().iter().map(|format| format.probe_len);
     lengths.max().unwrap_or(0)
 }
 
-/// The format that knows the bytes; of those only the wanted one, if one is.
+/// Returns the format that recognises the bytes. With `wanted`, considers only that format.
 pub fn find_format(head: &[u8], wanted: Option<&str>) -> Option<&'static Format> {
     formats()
         .iter()
         .find(|format| wanted.is_none_or(|name| format.name == name) && (format.probe)(head))
 }
 
-/// The format of that name, whatever the bytes.
+/// Returns the format with this name, whatever the bytes are.
 pub fn named(wanted: Option<&str>) -> Option<&'static Format> {
     formats().iter().find(|format| Some(format.name) == wanted)
 }
 
-/// The format of an image that comes with an object store.
+/// Returns the format of an image that comes with an object store: composefs in place of EROFS.
 pub fn with_objects(format: &'static Format) -> &'static Format {
     match format.name {
         "erofs" => named(Some("composefs")).unwrap_or(format),
@@ -31,7 +31,7 @@ pub fn with_objects(format: &'static Format) -> &'static Format {
     }
 }
 
-/// The format of the part of a source that the options name, where that can be told.
+/// Returns the format of the part of a source that the options name, if it can be recognised.
 pub fn format_of(source: &dyn ReadAt, options: &OpenOptions) -> Option<&'static Format> {
     let wanted = options.format.as_deref();
     let range = options.range(source.len());
@@ -41,7 +41,8 @@ pub fn format_of(source: &dyn ReadAt, options: &OpenOptions) -> Option<&'static 
     find_format(&head, wanted).or_else(|| named(wanted))
 }
 
-/// No format knows `head`, the bytes at `offset` of the source, which may be a container.
+/// Creates the error for bytes of no known format: `head`, at `offset` of the source, which may be
+/// a container.
 pub fn unknown(
     wanted: Option<&str>,
     head: &[u8],
@@ -75,7 +76,7 @@ fn expected(wanted: Option<&str>) -> String {
 
 const ELF: &[u8] = b"\x7fELF";
 
-/// Returns a name for the bytes, and advice.
+/// Returns a description of the bytes, and advice.
 fn describe(head: &[u8]) -> (String, Option<&'static str>) {
     const UNPACK: Option<&str> = Some("decompress it first");
     let known: &[(&[u8], &str, Option<&str>)] = &[

@@ -1,4 +1,4 @@
-//! Source + cache + driver + engine = an open image.
+//! An open image: source, cache, driver and engine put together.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,9 +22,9 @@ pub struct OpenOptions {
     /// Offset of the image in the source, in bytes. At 0, a source that is no image may be a
     /// container that holds one: an AppImage, another executable, a SIF file.
     pub offset: u64,
-    /// Length of the image in the source, in bytes; to the end where not given.
+    /// Length of the image in the source, in bytes; to the end if not given.
     pub size: Option<u64>,
-    /// Name of the format; found by content where not given.
+    /// Name of the format; found by content if not given.
     pub format: Option<String>,
     /// Blocks, readahead, cache, threads.
     pub engine: EngineOptions,
@@ -35,28 +35,29 @@ pub struct OpenOptions {
     pub devices: Vec<PathBuf>,
     /// The object store of a composefs image. An EROFS image opened with one is opened as composefs.
     pub objects: Option<PathBuf>,
-    /// How the digests that the image has of its objects are used.
+    /// How the digests of objects in the image are used.
     pub verity: Verity,
     /// Owners, permissions and time zone for formats that keep none.
     pub ownership: Ownership,
-    /// Show what can be shown of a damaged image instead of refusing it: exFAT volumes with a damaged
-    /// bitmap, up-case table, root directory or boot region, and files up to where their chain breaks.
+    /// Reads as much of a damaged image as possible instead of refusing it: exFAT volumes with a
+    /// damaged bitmap, up-case table, root directory or boot region, and files up to where their
+    /// chain breaks.
     pub rescue: bool,
     /// How locks of other processes are treated, for formats that change.
     pub locking: Locking,
-    /// Told of every block that crosses a boundary.
+    /// Receives an event for each crossing of a boundary.
     pub events: Option<Arc<dyn EventSink>>,
 }
 
 impl OpenOptions {
-    /// Has a writer go on although other processes read, if `breaks`.
+    /// If `breaks`, lets a writer continue although other processes read.
     pub const fn break_lock(&mut self, breaks: bool) {
         if breaks {
             self.locking = Locking::Break;
         }
     }
 
-    /// The part of a source of `len` bytes that they name, as far as it is there.
+    /// Returns the part of a source of `len` bytes that the options name, clamped to the source.
     pub(crate) fn range(&self, len: u64) -> Range<u64> {
         let end = self.size.and_then(|size| self.offset.checked_add(size));
         self.offset.min(len)..end.map_or(len, |end| end.min(len))
@@ -91,18 +92,18 @@ impl Image {
     /// Opens an image in a file or block device.
     ///
     /// # Errors
-    /// As [`from_file`](Self::from_file); [`Error::Io`] where the file cannot be opened.
+    /// The errors of [`from_file`](Self::from_file); [`Error::Io`] if the file cannot be opened.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
         let file = FileSource::open(path).map_err(|error| Error::io(0, 0, error))?;
         Self::from_file(file, options)
     }
 
-    /// Opens an image in an open file or block device. One of a format that changes is locked against
-    /// writers for as long as its reader is in use.
+    /// Opens an image in an open file or block device. An image of a format that changes is locked
+    /// against writers for as long as its reader is in use.
     ///
     /// # Errors
-    /// As [`from_source`](Self::from_source); [`Error::Io`] with an [`InUse`](crate::InUse) where a
-    /// process or the kernel writes to the volume.
+    /// The errors of [`from_source`](Self::from_source); [`Error::Io`] with an
+    /// [`InUse`](crate::InUse) if a process or the kernel writes to the volume.
     pub fn from_file(file: FileSource, options: &OpenOptions) -> Result<Self> {
         let source = locks::source(file, options)?;
         Self::from_source(Arc::new(source), options)
@@ -111,8 +112,8 @@ impl Image {
     /// Opens an image in any source.
     ///
     /// # Errors
-    /// [`Error::UnknownFormat`] where no driver knows the bytes, [`Error::Io`] where they cannot be
-    /// read or offset and size do not fit, and what the driver finds wrong with the image.
+    /// [`Error::UnknownFormat`] if no driver knows the bytes, [`Error::Io`] if they cannot be read
+    /// or offset and size do not fit, and the errors of the driver.
     pub fn from_source(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Self> {
         let observer = Arc::new(Observer::new(options.events.clone()));
         let wanted = options.format.as_deref();
@@ -126,8 +127,8 @@ impl Image {
             Some(format) => (format, None, whole),
             None => match find_payload(&source, &whole, options, &observer)? {
                 Some((format, container, part)) => (format, Some(container), part),
-                // A format asked for by name is opened whatever its magic; the driver says what is
-                // wrong.
+                // A format that the user names is opened whatever its magic; the driver reports
+                // what is wrong.
                 None => (
                     named(wanted).ok_or_else(|| unknown(wanted, &head, None, options.offset))?,
                     None,
@@ -138,26 +139,27 @@ impl Image {
         opened.image(format, container, options, observer)
     }
 
-    /// Name of the format.
+    /// Returns the name of the format.
     #[must_use]
     pub const fn format(&self) -> &'static str {
         self.format.name
     }
 
-    /// Returns the kind of container, where the image is a part of the source that the options do not name.
+    /// Returns the kind of container, if the image was found inside one.
     #[must_use]
     pub const fn container(&self) -> Option<Container> {
         self.container
     }
 
-    /// Offset of the image in the source, in bytes: as given, or as found in a container. Offsets in
-    /// errors and events count from there.
+    /// Returns the offset of the image in the source, in bytes: as given, or as found in a
+    /// container. Offsets in errors and events count from there.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Length of the source from the image's offset on, in bytes. The image may be shorter.
+    /// Returns the length of the source from the image's offset on, in bytes. The image may be
+    /// shorter.
     #[must_use]
     pub const fn source_len(&self) -> u64 {
         self.source_len
@@ -192,8 +194,8 @@ impl Opened {
         }
         let source = Counted::new(part, BlobId::IMAGE, Arc::clone(observer));
         let geometry = options.engine.geometry(source.len());
-        // A sixteenth of the budget for metadata as it is stored, another for what the driver decodes
-        // of it; the engine takes the rest for data.
+        // A sixteenth of the budget is for metadata as it is stored, another for decoded metadata
+        // of the driver; the engine takes the rest for data.
         let metadata = MetadataSource::new(source.clone(), geometry, options.engine.cache / 16);
         Ok(Self {
             offset,
@@ -202,7 +204,7 @@ impl Opened {
         })
     }
 
-    /// As many bytes of the start as any format wants to see.
+    /// Reads as many bytes of the start as any format needs for its probe.
     fn head(&self) -> Result<Vec<u8>> {
         let mut head = vec![0; probe_len().min(saturating_usize(self.source.len()))];
         let read = self.metadata.read_exact_at(0, &mut head);
@@ -247,8 +249,8 @@ impl Opened {
     }
 }
 
-/// Opens what `whole`, which is no image itself, carries. Nothing is looked for where the caller
-/// knows an offset.
+/// Opens the image inside `whole`, which is no image itself. Does not search if the caller gave an
+/// offset.
 fn find_payload(
     source: &Arc<dyn ReadAt>,
     whole: &Opened,
@@ -264,7 +266,7 @@ fn find_payload(
         let Payload {
             container, offset, ..
         } = payload;
-        // To the end of the part of the source that was asked for.
+        // To the end of the part of the source that the options name.
         let rest = options.size.map(|size| size.saturating_sub(offset));
         let part = Opened::new(source, offset, payload.size.or(rest), options, observer)?;
         let head = part.head()?;

@@ -1,7 +1,7 @@
 //! Filesystem images opened from userspace: the library.
 //!
 //! [`Image::open`] finds the format by content, puts source, cache, driver and engine together, and
-//! gives back the one thing a front end needs: a [`Reader`]. A [`Writer`] makes an image from a
+//! gives a front end the one thing it needs: a [`Reader`]. A [`Writer`] makes an image from a
 //! [`build::Tree`]. Both sets of formats are closed and listed in one file of this crate.
 //!
 //! Features, all on by default: one for each format (`romfs`, `cramfs`, `squashfs`,

@@ -1,4 +1,4 @@
-//! Which objects of a store an image needs.
+//! Lists the objects of a store that an image needs.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use forerun_vfs::{Limits, OpenWith, Result};
 /// Adds the names of the objects that the image in `source` refers to.
 ///
 /// # Errors
-/// What opening and walking the image reports. Nothing may be collected then: what the rest of the
-/// image refers to is not known.
+/// The errors of opening and walking the image. No object may be collected as garbage then: the
+/// references of the rest of the image are unknown.
 pub fn add_referenced(
     source: Arc<dyn ReadAt>,
     limits: &Limits,

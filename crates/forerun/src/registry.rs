@@ -2,7 +2,7 @@
 
 use forerun_vfs::Format;
 
-/// Formats that can be read.
+/// Returns the formats that can be read.
 #[must_use]
 pub const fn formats() -> &'static [Format] {
     &[
@@ -10,7 +10,7 @@ pub const fn formats() -> &'static [Format] {
         forerun_romfs::FORMAT,
         #[cfg(feature = "squashfs")]
         forerun_squashfs::FORMAT,
-        // Before EROFS, which its images are as well.
+        // Before EROFS, since its images are valid EROFS images as well.
         #[cfg(feature = "composefs")]
         forerun_composefs::FORMAT,
         #[cfg(feature = "erofs")]

@@ -1,4 +1,4 @@
-//! Repair of volumes that can be changed: which driver does it, on which device, under which lock.
+//! Repair of volumes that can be changed: chooses the driver, the device and the lock.
 
 use std::io;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::volume::part;
 /// The one format that is repaired.
 const EXFAT: &str = "exfat";
 
-/// Returns whether images of the format of that name can be repaired.
+/// Returns whether images of the format with this name can be repaired.
 #[must_use]
 pub fn is_possible(format: &str) -> bool {
     format == EXFAT
@@ -28,7 +28,7 @@ pub fn is_possible(format: &str) -> bool {
 /// Opens a volume to be repaired, with the lock of a writer. A dry run only needs to read.
 ///
 /// # Errors
-/// [`Error::Io`] where the file cannot be opened or is in use.
+/// [`Error::Io`] if the file cannot be opened or is in use.
 pub fn open_for(
     path: &Path,
     options: &OpenOptions,
@@ -40,15 +40,14 @@ pub fn open_for(
     }
 }
 
-/// Repairs a volume that [`open_for`] has opened. Each finding is told to `decide`, which says whether
-/// it is to be repaired.
+/// Repairs a volume that [`open_for`] has opened. Calls `decide` for each finding, which returns
+/// whether to repair it.
 ///
-/// With `undo`, an undo file gets what the repair overwrites. It has what the volume held also where
-/// the repair fails.
+/// With `undo`, an undo file saves the bytes that the repair overwrites, also if the repair fails.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for formats that are never changed, [`Error::UnknownFormat`],
-/// and those of the repair; where the undo file cannot be written, an error that has an
+/// [`Error::Unsupported`] for formats that are never changed, [`Error::UnknownFormat`], and the
+/// errors of the repair; if the undo file cannot be written, an error that contains an
 /// [`UndoFailed`].
 pub fn repair(
     device: Arc<dyn BlockDevice>,
@@ -71,8 +70,8 @@ pub fn repair(
     Ok(summary)
 }
 
-/// Repairs what a commit leaves that was cut short. The caller holds the lock of a writer. Anything else
-/// stays, and `VolumeDirty` with it.
+/// Repairs the damage of an interrupted commit. The caller holds the lock of a writer. Other damage
+/// stays, and so does `VolumeDirty`.
 pub(crate) fn after_a_kill(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Summary> {
     let how = RepairOptions {
         limits: options.limits.clone(),
@@ -95,12 +94,13 @@ pub(crate) fn after_a_kill(device: Arc<dyn BlockDevice>, options: &OpenOptions) 
 /// Opens a volume to be written, with the lock of a writer.
 ///
 /// # Errors
-/// [`Error::Io`] where the file cannot be opened or is in use.
+/// [`Error::Io`] if the file cannot be opened or is in use.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn BlockDevice>> {
     Ok(part(locks::device(path, options)?, options)?)
 }
 
-/// Returns whether the bytes are of a format that can be repaired, damaged as they are.
+/// Refuses formats that cannot be repaired. Recognises the format even if the first bytes are
+/// damaged.
 fn is_repaired(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
     let wanted = options.format.as_deref();
     let mut head = vec![0; probe_len().min(saturating_usize(source.len()))];

@@ -1,4 +1,4 @@
-//! Undo files on disk: where a repair makes its own, and putting back what one has.
+//! Undo files on disk: the place of a repair's undo file, and restoring from one.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File};
@@ -12,14 +12,15 @@ use forerun_vfs::{Error, Result};
 
 /// The end of an undo file's name.
 const SUFFIX: &str = ".forerun-undo";
-/// Numbers that are tried.
+/// Most numbers tried for a name.
 const MOST_NUMBERED: u32 = 10_000;
 
-/// Where a repair makes its undo file. The file is made by the first write, and never replaces another one.
+/// The place of a repair's undo file. The first write creates the file, and never replaces another
+/// one.
 #[derive(Debug)]
 pub struct UndoPlace {
     path: PathBuf,
-    /// A number is added where the name is taken.
+    /// Adds a number if the name is taken.
     is_numbered: bool,
     made: Mutex<Option<PathBuf>>,
 }
@@ -32,10 +33,10 @@ impl UndoPlace {
     }
 
     /// Takes a place that follows from the name of the volume: beside a file; for a block device
-    /// `forerun` in `$XDG_STATE_HOME` or `~/.local/state`. A number is added where the name is taken.
+    /// `forerun` in `$XDG_STATE_HOME` or `~/.local/state`. Adds a number if the name is taken.
     ///
     /// # Errors
-    /// [`Error::Io`] with an [`UndoFailed`] for a block device where there is no home directory.
+    /// [`Error::Io`] with an [`UndoFailed`] for a block device without a home directory.
     pub fn default_for(volume: &Path) -> Result<Self> {
         let is_device = fs::metadata(volume).is_ok_and(|found| found.file_type().is_block_device());
         let mut name = volume.file_name().unwrap_or_default().to_os_string();
@@ -63,14 +64,14 @@ impl UndoPlace {
         }
     }
 
-    /// The file, once it is made.
+    /// Returns the path of the file once it has been created.
     #[must_use]
     pub fn made(&self) -> Option<PathBuf> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         made.clone()
     }
 
-    /// Finds out whether the file can be made, and leaves nothing behind but its directory.
+    /// Checks that the file can be created, and leaves nothing behind but its directory.
     ///
     /// # Errors
     /// [`Error::Io`] with an [`UndoFailed`].
@@ -79,7 +80,7 @@ impl UndoPlace {
         self.prepare().map_err(failed)
     }
 
-    /// Writes the file.
+    /// Returns a writer of the file.
     #[must_use]
     pub fn log(self: &Arc<Self>) -> Box<dyn UndoLog> {
         Box::new(Log {
@@ -97,10 +98,10 @@ impl UndoPlace {
         tempfile::tempfile_in(self.dir()).map(drop)
     }
 
-    /// Makes the directory of the file, where that is the one for block devices.
+    /// Creates the directory of the file, if it is the one for block devices.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn make_dir(&self) -> io::Result<()> {
         let dir = self.dir();
         match Some(dir) == state_dir().as_deref() {
@@ -109,7 +110,7 @@ impl UndoPlace {
         }
     }
 
-    /// The directory of the file.
+    /// Returns the directory of the file.
     #[must_use]
     pub fn dir(&self) -> &Path {
         match self.path.parent() {
@@ -118,13 +119,13 @@ impl UndoPlace {
         }
     }
 
-    /// Makes the file under the first name that is free.
+    /// Creates the file under the first free name.
     fn make(&self) -> io::Result<File> {
         let most = if self.is_numbered { MOST_NUMBERED } else { 1 };
         for number in 0..most {
             let path = self.numbered(number);
             let mut options = File::options();
-            // It has metadata of a volume that other users may not be allowed to read.
+            // It holds metadata of a volume that other users may not be allowed to read.
             options.write(true).create_new(true).mode(0o600);
             match options.open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -147,7 +148,7 @@ impl UndoPlace {
         name.into()
     }
 
-    /// Removes a file that has nothing.
+    /// Removes the file if it is empty.
     fn discard(&self) {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = made.take() {
@@ -160,7 +161,7 @@ fn exists() -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, "exists already")
 }
 
-/// `forerun` in the directory for what programs keep from one run to the next.
+/// Returns `forerun` in the directory for state that programs keep between runs.
 fn state_dir() -> Option<PathBuf> {
     let set = |name: &str| {
         let path = std::env::var_os(name).map(PathBuf::from);
@@ -193,7 +194,7 @@ impl Log {
             return Ok(());
         };
         file.sync_data()?;
-        // Its name, too.
+        // Its directory entry, too.
         match self.is_synced {
             true => Ok(()),
             false => File::open(self.place.dir())?.sync_all(),
@@ -236,7 +237,7 @@ impl UndoFailed {
         Self { path, source }
     }
 
-    /// Finds one in an error of the library.
+    /// Finds such an error inside an error of the library.
     #[must_use]
     pub fn of(error: &Error) -> Option<&Self> {
         match error {
@@ -247,7 +248,7 @@ impl UndoFailed {
         }
     }
 
-    /// The undo file.
+    /// Returns the path of the undo file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -272,10 +273,10 @@ impl From<UndoFailed> for io::Error {
     }
 }
 
-/// Puts back what an undo file has, on a volume from [`open`](crate::repair::open).
+/// Restores the bytes of an undo file to a volume from [`open`](crate::repair::open).
 ///
 /// # Errors
-/// As [`UndoFile::restore`].
+/// The errors of [`UndoFile::restore`].
 pub fn restore(
     file: &UndoFile,
     volume: &Arc<dyn BlockDevice>,
@@ -292,7 +293,7 @@ mod tests {
 
     use super::*;
 
-    /// Changes a volume, with the undo file at that place; gives the volume.
+    /// Changes a volume, with the undo file at that place. Returns the volume.
     fn change(place: &Arc<UndoPlace>) -> io::Result<Vec<u8>> {
         let device = UndoDevice::new(MemoryDevice::new(vec![0; 4096]), place.log());
         device.write_all_at(512, &[1; 512])?;

@@ -1,4 +1,4 @@
-//! Device + driver + mover = a volume open for reading and writing.
+//! A volume open for reading and writing: device, driver and engine put together.
 
 use std::fmt;
 use std::path::Path;
@@ -12,22 +12,23 @@ use crate::OpenOptions;
 use crate::identify::{find_format, named, probe_len, unknown};
 use crate::{locks, repair};
 
-/// Options that only matter to a volume that is changed.
+/// Options that matter only for a volume that is changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
     /// Each operation on directories is durable when it returns.
     pub dirsync: bool,
-    /// Each write of data, too.
+    /// Each write of data is durable when it returns.
     pub sync: bool,
     /// Clusters that become free are discarded on the device.
     pub discard: bool,
-    /// After damage is met, go on as far as may be instead of taking no more changes.
+    /// After damage, continue as far as possible instead of taking no more changes.
     pub continue_on_error: bool,
     /// Names may end with dots.
     pub keep_last_dots: bool,
 }
 
-/// A volume open for reading and writing. While it is, its file is locked against others of us.
+/// A volume open for reading and writing. While it is open, its file is locked against other
+/// forerun processes.
 #[derive(Clone)]
 pub struct VolumeMut {
     format: &'static Format,
@@ -46,20 +47,21 @@ impl VolumeMut {
     /// Opens the volume in a file or block device.
     ///
     /// # Errors
-    /// As [`from_device`](Self::from_device); [`Error::Io`] where the file cannot be opened for
-    /// writing, or with an [`InUse`](crate::InUse) where another process or the kernel has the volume.
+    /// The errors of [`from_device`](Self::from_device); [`Error::Io`] if the file cannot be opened
+    /// for writing, or with an [`InUse`](crate::InUse) where another process or the kernel has the
+    /// volume.
     pub fn open(path: &Path, options: &OpenOptions, how: &WriteOptions) -> Result<Self> {
         let device = locks::device(path, options)?;
         Self::from_device(Arc::new(device), options, how)
     }
 
-    /// As [`from_device`](Self::from_device), for a volume that a process wrote to which was killed. The
-    /// caller holds the lock of a writer. `was_clean`: there was nothing wrong with the volume when that
-    /// process opened it, so what is wrong now is what a commit that was cut short leaves, and is
-    /// repaired. Returns what was.
+    /// Opens a volume as [`from_device`](Self::from_device) does, after a process that wrote to it
+    /// was killed. The caller holds the lock of a writer. If `was_clean`, the volume was sound when
+    /// that process opened it: any damage now comes from an interrupted commit, and is repaired.
+    /// Returns a summary of that repair.
     ///
     /// # Errors
-    /// As [`from_device`](Self::from_device), and those of the repair.
+    /// The errors of [`from_device`](Self::from_device), and those of the repair.
     pub fn recover(
         device: Arc<dyn BlockDevice>,
         options: &OpenOptions,
@@ -71,7 +73,7 @@ impl VolumeMut {
         if is_clean || !was_clean || !repair::is_possible(opened.format()) {
             return Ok((opened, None));
         }
-        // What it has in memory is of the volume before the repair.
+        // Its state in memory is of the volume before the repair.
         drop(opened);
         let repaired = repair::after_a_kill(part(Arc::clone(&device), options)?, options)?;
         Ok((Self::from_device(device, options, how)?, Some(repaired)))
@@ -80,8 +82,8 @@ impl VolumeMut {
     /// Opens the volume on any device.
     ///
     /// # Errors
-    /// [`Error::UnknownFormat`] where no driver knows the bytes, [`Error::ReadOnly`] where the driver
-    /// cannot change volumes, and what it finds wrong with this one.
+    /// [`Error::UnknownFormat`] if no driver knows the bytes, [`Error::ReadOnly`] if the driver
+    /// cannot change volumes, and the errors of the driver.
     pub fn from_device(
         device: Arc<dyn BlockDevice>,
         options: &OpenOptions,
@@ -120,7 +122,7 @@ impl VolumeMut {
         writable(&source, options).map(|(_, open)| open.is_some())
     }
 
-    /// Name of the format.
+    /// Returns the name of the format.
     #[must_use]
     pub const fn format(&self) -> &'static str {
         self.format.name
@@ -133,7 +135,7 @@ impl VolumeMut {
     }
 }
 
-/// The part of the device that the options name.
+/// Returns the part of the device that the options name.
 pub fn part<S: ReadAt>(whole: S, options: &OpenOptions) -> Result<Arc<Window<S>>> {
     let window = Window::new(whole, options.offset, options.size);
     let window = window.map_err(|error| Error::io(options.offset, 0, error))?;

@@ -1,4 +1,4 @@
-//! The formats that can be made, one line each.
+//! The formats that can be written, one line each.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use forerun_romfs::RomfsOptions;
 #[cfg(feature = "squashfs")]
 use forerun_squashfs::write::SquashfsOptions;
 
-/// An image that was written.
+/// The result of writing an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
     /// Its length in bytes.
     pub len: u64,
-    /// Its fs-verity digest, by which images of some formats are known.
+    /// Its fs-verity digest, which identifies images of some formats.
     #[cfg(feature = "composefs")]
     pub digest: Option<Digest>,
 }
@@ -42,7 +42,7 @@ impl Written {
     }
 }
 
-/// A format to make, with its own options.
+/// A format to write, with its own options.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Writer {
@@ -64,7 +64,7 @@ pub enum Writer {
 }
 
 impl Writer {
-    /// Names of the formats that can be made, as `pack --format` takes them.
+    /// Names of the formats that can be written, as `pack --format` takes them.
     pub const NAMES: &'static [&'static str] = &[
         #[cfg(feature = "romfs")]
         "romfs",
@@ -78,7 +78,7 @@ impl Writer {
         "exfat",
     ];
 
-    /// Name of this one.
+    /// Returns the name of the format.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -95,8 +95,8 @@ impl Writer {
         }
     }
 
-    /// Returns whether writing goes back to bytes that were written before. Where not, `out` may be
-    /// anything that takes bytes in order.
+    /// Returns whether writing returns to bytes that were written before. If not, `out` may be any
+    /// writer that takes bytes in order.
     #[must_use]
     pub const fn patches(&self) -> bool {
         match self {
@@ -123,9 +123,9 @@ impl Writer {
         }
     }
 
-    /// Lays `tree` out and writes the image, from its first byte to its last, and then over some of
-    /// it where the format [`patches`](Self::patches). The caller flushes `out`, and removes what was
-    /// written if this fails.
+    /// Lays `tree` out and writes the image, from its first byte to its last, and then rewrites
+    /// parts of it if the format [`patches`](Self::patches). The caller flushes `out`, and removes
+    /// the output if this fails.
     ///
     /// # Errors
     /// [`BuildError`]: the format cannot hold the tree, a file changed or could not be read, the

@@ -14,7 +14,7 @@ pub struct Held<T> {
 }
 
 impl<T> Held<T> {
-    /// Keeps `locked`.
+    /// Keeps the files in `locked` for as long as `inner` is in use.
     pub const fn new(inner: T, locked: Vec<File>) -> Self {
         let _locked = locked;
         Self { inner, _locked }

@@ -1,6 +1,6 @@
-//! Which processes hold locks on a file, from `/proc/locks`.
+//! Finds the processes that hold locks on a file, in `/proc/locks`.
 //!
-//! That lists all locks of this PID namespace; processes of others are not seen.
+//! It lists all locks of this PID namespace; processes of other namespaces are not visible.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -15,9 +15,9 @@ const NAME: usize = 32;
 /// The use that a process makes of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It shares the lock.
+    /// It holds a shared lock.
     Read,
-    /// It has it alone.
+    /// It holds the exclusive lock.
     Write,
 }
 
@@ -25,13 +25,13 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// For what.
+    /// The kind of use.
     pub kind: Kind,
     /// Its number.
     pub pid: u32,
-    /// Its user, where it is still there.
+    /// Its user, if the process still exists.
     pub user: Option<u32>,
-    /// Its name, with the subcommand where it is one of ours; empty where it is not there any more.
+    /// Its name, with the subcommand if it is one of ours; empty if the process no longer exists.
     pub name: String,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The processes that hold a lock of flock(2) on the file, as far as they are visible.
+/// Returns the processes that hold a lock of flock(2) on the file, as far as they are visible.
 pub fn of(file: &File) -> Vec<Holder> {
     let (Ok(metadata), Ok(locks)) = (file.metadata(), fs::read_to_string("/proc/locks")) else {
         return Vec::new();
@@ -55,7 +55,8 @@ pub fn of(file: &File) -> Vec<Holder> {
     let lines: Vec<_> = locks.lines().filter_map(parse).filter(on_inode).collect();
     let mut same: Vec<_> = lines.iter().filter(|line| line.device == device).collect();
     if same.is_empty() {
-        // Filesystems with subvolumes or layers show files another device number than they have.
+        // Filesystems with subvolumes or layers report another device number for files than the
+        // real one.
         same = lines.iter().filter(|line| line.device.0 == 0).collect();
     }
     let mut found: Vec<Holder> = Vec::new();
@@ -83,8 +84,8 @@ struct Line {
     inode: u64,
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 17157 fe:00:6195051 0 EOF`. Other kinds of locks, and processes that
-/// wait for one (`1: -> FLOCK ...`), are left out.
+/// Parses a line such as `1: FLOCK  ADVISORY  WRITE 17157 fe:00:6195051 0 EOF`. Leaves out other
+/// kinds of locks, and processes that wait for one (`1: -> FLOCK ...`).
 fn parse(line: &str) -> Option<Line> {
     let mut words = line.split_whitespace().skip(1);
     let (class, _mode, kind) = (words.next()?, words.next()?, words.next()?);
@@ -123,7 +124,7 @@ fn process(pid: u32) -> Option<(u32, String)> {
     Some((user, name.unwrap_or_default()))
 }
 
-/// `forerun mount`, or the name of the program.
+/// Returns `forerun mount` or the like, or the name of another program.
 fn name(arguments: &[u8]) -> Option<String> {
     let mut words = arguments.split(|&byte| byte == 0);
     let program = Path::new(OsStr::from_bytes(words.next()?)).file_name()?;

@@ -1,4 +1,4 @@
-//! Why a volume cannot be had: which process holds it, or what the kernel does with it.
+//! Why a volume is not available: the process that holds it, or the kernel's use of it.
 
 use std::fmt;
 use std::io;
@@ -8,12 +8,12 @@ use forerun_vfs::Error;
 
 use super::holders::{Holder, Kind};
 
-/// A process or the kernel has the volume.
+/// The error of a volume that a process or the kernel uses.
 #[derive(Clone, Debug)]
 pub struct InUse {
     by: By,
     wanted: Kind,
-    /// Another writer has it, which no option overrides.
+    /// Another writer has it, and no option overrides that.
     is_final: bool,
 }
 
@@ -29,26 +29,26 @@ pub enum By {
         device: PathBuf,
         mounted: Option<PathBuf>,
     },
-    /// A mount of this block device, or of another one that has the same bytes.
+    /// A mount of this block device, or of another device with the same bytes.
     Mounted {
         device: Option<PathBuf>,
         on: PathBuf,
     },
     /// Another driver of the kernel, such as the device mapper, by its device.
     Driver(PathBuf),
-    /// The kernel, or a process that has a block device alone.
+    /// The kernel, or a process that opened a block device exclusively.
     Kernel,
 }
 
 impl By {
-    /// Nothing where there are none.
+    /// Wraps the holders. Returns nothing if there are none.
     pub fn holders(holders: Vec<Holder>) -> Option<Self> {
         (!holders.is_empty()).then_some(Self::Holders(holders))
     }
 }
 
 impl InUse {
-    /// A reader is refused.
+    /// Creates the error of a refused reader.
     pub const fn for_reading(by: By) -> Self {
         Self {
             by,
@@ -57,7 +57,7 @@ impl InUse {
         }
     }
 
-    /// A writer is refused.
+    /// Creates the error of a refused writer.
     pub const fn for_writing(by: By) -> Self {
         Self {
             by,
@@ -66,7 +66,7 @@ impl InUse {
         }
     }
 
-    /// A writer is refused for another writer.
+    /// Creates the error of a writer that is refused because of another writer.
     pub const fn by_writer(by: By) -> Self {
         Self {
             by,
@@ -84,7 +84,7 @@ impl InUse {
         }
     }
 
-    /// The processes that hold locks.
+    /// Returns the processes that hold locks.
     #[must_use]
     pub fn holders(&self) -> &[Holder] {
         match &self.by {
@@ -93,7 +93,7 @@ impl InUse {
         }
     }
 
-    /// Returns whether a lock is in the way, which may go with the process that holds it.
+    /// Returns whether the obstacle is a lock, which may end with the process that holds it.
     #[must_use]
     pub const fn is_lock(&self) -> bool {
         matches!(self.by, By::Holders(_) | By::Unseen)

@@ -1,4 +1,4 @@
-//! Files behind loop devices that no path leads to any more.
+//! Finds files behind loop devices that no path leads to any more.
 //!
 //! `/sys` names the file behind a loop device by its path, which may be deleted or in another mount
 //! namespace while the file has other names. Asking for its inode takes an ioctl, which losetup(8)
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// Device number and inode of a file.
 pub type FileId = ((u32, u32), u64);
 
-/// Returns the file behind a loop device; `None` where losetup(8) cannot tell.
+/// Returns the file behind a loop device; `None` if losetup(8) cannot tell.
 pub fn file_behind(device: &Path) -> Option<FileId> {
     let programs = ["/usr/sbin/losetup", "/sbin/losetup", "/usr/bin/losetup"];
     let program = programs.iter().find(|path| Path::new(path).is_file())?;

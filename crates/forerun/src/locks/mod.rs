@@ -1,14 +1,15 @@
-//! Locks of volumes that change: readers share one, a writer has it alone.
+//! Locks of volumes that change: shared by readers, exclusive for a writer.
 //!
-//! Two kinds of locks serve that, since every process that may open a file for reading can hold any
+//! There are two kinds of locks, since every process that may open a file for reading can hold any
 //! lock of flock(2) on it, and so keep all others away for ever:
 //!
-//! - flock(2): shared by readers, exclusive for writers. `/proc/locks` names the processes that hold
-//!   it. A writer may be told to break it ([`Locking::Break`]): it goes on although others read.
-//! - a record lock (in `writer.rs`), which takes a descriptor that is open for writing. Writers hold it
-//!   among each other, and it is never broken. Readers look whether it is held.
+//! - flock(2): shared by readers, exclusive for writers. `/proc/locks` names the processes that
+//!   hold it. A writer may be told to break it ([`Locking::Break`]): it continues although others
+//!   read.
+//! - a record lock (in `writer.rs`), which takes a descriptor that is open for writing. It excludes
+//!   other writers, and it is never broken. Readers check whether it is held.
 //!
-//! What the kernel does with a file or device is no lock: `uses.rs` finds loop devices and mounts.
+//! The kernel's use of a file or device is not a lock: `uses.rs` finds loop devices and mounts.
 //! Formats that never change need none of this.
 
 mod held;
@@ -43,16 +44,16 @@ pub enum Locking {
     /// A reader is refused while a process writes, a writer while any process has the volume.
     #[default]
     Respect,
-    /// A writer goes on although other processes read. Writers exclude each other all the same.
+    /// A writer continues although other processes read. Writers still exclude each other.
     Break,
-    /// A reader takes no lock and looks for none: what it reads may be inconsistent.
+    /// A reader takes no lock and checks none: the data it reads may be inconsistent.
     Ignore,
 }
 
-/// Adds the lock of a reader to a source where its format changes and the options ask for it.
+/// Adds the lock of a reader to a source if its format changes and the options ask for it.
 ///
 /// # Errors
-/// As [`for_reading`].
+/// The errors of [`for_reading`].
 pub fn source(file: FileSource, options: &OpenOptions) -> Result<Held<FileSource>> {
     // An image of no known format cannot be opened. One inside a container is never changed.
     let changes = format_of(&file, options).is_some_and(|format| format.open_mut.is_some());
@@ -65,18 +66,18 @@ pub fn source(file: FileSource, options: &OpenOptions) -> Result<Held<FileSource
     Ok(Held::new(file, locked))
 }
 
-/// Opens a device for writing, with the locks of a writer where its format changes. The locks end with
-/// the process, however that ends.
+/// Opens a device for writing, with the locks of a writer if its format changes. The locks end with
+/// the process, however it ends.
 ///
 /// # Errors
-/// As [`for_writing`]; [`Error::Io`] where the file cannot be opened for writing.
+/// The errors of [`for_writing`]; [`Error::Io`] if the file cannot be opened for writing.
 pub fn device(path: &Path, options: &OpenOptions) -> Result<Held<FileDevice>> {
     let device = FileDevice::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => of_busy_device(path),
         _ => Error::io(0, 0, error),
     })?;
     let range = options.range(device.len());
-    // A volume of no known format may be one whose boot sector is damaged, and be repaired.
+    // A volume of no known format may be one with a damaged boot sector, about to be repaired.
     let locked = match format_of(&device, options) {
         Some(format) if format.open_mut.is_none() => Vec::new(),
         _ => for_writing(device.file(), range, options.locking)?,
@@ -84,10 +85,11 @@ pub fn device(path: &Path, options: &OpenOptions) -> Result<Held<FileDevice>> {
     Ok(Held::new(device, locked))
 }
 
-/// Takes the lock of a reader of `range`. It is held as long as `file` and what is returned are.
+/// Takes the lock of a reader of `range`. It is held as long as `file` and the returned files are
+/// open.
 ///
 /// # Errors
-/// [`Error::Io`] with an [`InUse`] where a process or the kernel writes to the volume.
+/// [`Error::Io`] with an [`InUse`] if a process or the kernel writes to the volume.
 pub fn for_reading(file: &File, range: Range<u64>) -> Result<Vec<File>> {
     if let Some(by) = uses::that_write(file, range) {
         return Err(InUse::for_reading(by).into());
@@ -99,10 +101,11 @@ pub fn for_reading(file: &File, range: Range<u64>) -> Result<Vec<File>> {
     Ok(backing)
 }
 
-/// Takes the locks of a writer of `range`. They are held as long as `file` and what is returned are.
+/// Takes the locks of a writer of `range`. They are held as long as `file` and the returned files
+/// are open.
 ///
 /// # Errors
-/// As [`for_reading`]; also where a process or the kernel only reads.
+/// The errors of [`for_reading`]; also if a process or the kernel only reads.
 pub fn for_writing(file: &File, range: Range<u64>, locking: Locking) -> Result<Vec<File>> {
     if let Some(by) = uses::of(file, range) {
         return Err(InUse::for_writing(by).into());
@@ -130,7 +133,7 @@ fn share(file: &File) -> Result<()> {
             let by = By::holders(holders::of(file)).unwrap_or(By::Unseen);
             return Err(InUse::for_reading(by).into());
         }
-        // Filesystems without locks have no writers of ours either.
+        // On filesystems without locks, our writers cannot lock either.
         Ok(()) | Err(TryLockError::Error(_)) => {}
     }
     match writer::holds_any(file) {
@@ -158,7 +161,7 @@ fn exclude(file: &File, locking: Locking) -> Result<()> {
     }
 }
 
-/// The file behind a loop device, where it can be opened: other processes may have that one.
+/// Opens the file behind a loop device if possible: other processes may have locked that file.
 fn backing(device: &File, writing: bool) -> Vec<File> {
     let Some(path) = uses::backing_file(device) else {
         return Vec::new();
@@ -168,7 +171,7 @@ fn backing(device: &File, writing: bool) -> Vec<File> {
     file.ok().filter(is_other).into_iter().collect()
 }
 
-/// The number of a block device, where `file` is one.
+/// Returns the number of a block device, or nothing if `file` is not one.
 fn block_device(file: &File) -> io::Result<Option<(u32, u32)>> {
     let metadata = file.metadata()?;
     let number = metadata.rdev();

@@ -1,4 +1,4 @@
-//! Two openings of one file, as two processes have them.
+//! Opens one file twice, as two processes would.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
@@ -71,14 +71,14 @@ fn a_broken_lock_keeps_other_writers_and_new_readers_away() {
     writes(&one, Locking::Break).unwrap();
     writes(&writer(volume.path()), Locking::Break).unwrap_err();
     drop(held);
-    // The writer has not got the lock that it broke; it is seen all the same.
+    // The writer does not hold the lock that it broke, but readers still detect it.
     reads(&reader(volume.path())).unwrap_err();
     writes(&writer(volume.path()), Locking::Respect).unwrap_err();
     drop(one);
     reads(&reader(volume.path())).unwrap();
 }
 
-/// Every lock that a descriptor for reading can hold.
+/// Takes every lock that a descriptor for reading can hold.
 #[test]
 fn no_lock_of_a_reader_keeps_a_writer_away_that_breaks_it() {
     let volume = volume();

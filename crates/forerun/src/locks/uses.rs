@@ -1,8 +1,9 @@
 //! The kernel's uses of a file or block device: loop devices, mounts, other drivers.
 //!
-//! A mounted filesystem is in the page cache of its device, which differs from the bytes of the file
-//! or device below until it is unmounted. Nothing of that is a lock, so it is looked up in `/sys` and
-//! `/proc/self/mountinfo`. Only devices and mounts that this process sees are found.
+//! Changes of a mounted filesystem stay in the page cache of its device, which differs from the
+//! file or device below until it is unmounted. None of these uses is a lock, so they are looked up
+//! in `/sys` and `/proc/self/mountinfo`. Only devices and mounts that are visible to this process
+//! are found.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,7 +16,7 @@ use super::in_use::By;
 use super::losetup::{FileId, file_behind};
 use forerun_io::{MountEntry, mounts};
 
-/// Devices that are made of others, upon each other.
+/// Most levels of devices built on other devices.
 const DEPTH: u32 = 4;
 /// Unit of sizes in `/sys`, in bytes.
 const SECTOR: u64 = 512;
@@ -28,7 +29,7 @@ struct Device {
     number: (u32, u32),
 }
 
-/// Returns the use that keeps a writer away from `range` of a file or block device.
+/// Returns the use of `range` of a file or block device that excludes a writer.
 pub fn of(file: &File, range: Range<u64>) -> Option<By> {
     let all = mounts().unwrap_or_default();
     if let Some(device) = Device::of(file) {
@@ -66,10 +67,10 @@ pub fn that_write(file: &File, range: Range<u64>) -> Option<By> {
     loops.next()
 }
 
-/// The file behind a loop device, by its path.
+/// Returns the path of the file behind a loop device.
 pub fn backing_file(device: &File) -> Option<PathBuf> {
     let device = Device::of(device)?;
-    // Of a partition, the device that it is on.
+    // For a partition, the device that it is on.
     let disk = match device.is_partition() {
         true => device.sys.parent()?.to_path_buf(),
         false => device.sys,
@@ -78,7 +79,7 @@ pub fn backing_file(device: &File) -> Option<PathBuf> {
     (!name.as_os_str().as_bytes().ends_with(DELETED)).then_some(name)
 }
 
-/// A mount of `range` of a device, or of what is made of it.
+/// Finds a mount of `range` of a device, or of a device built on it.
 fn mounted(device: &Device, range: &Range<u64>, all: &[MountEntry], writing: bool) -> Option<By> {
     device.family(range, 0).iter().find_map(|member| {
         let on = member.mount(all, writing)?;
@@ -91,7 +92,7 @@ impl Device {
     fn of(file: &File) -> Option<Self> {
         let number = super::block_device(file).ok().flatten()?;
         let sys = fs::canonicalize(format!("/sys/dev/block/{}:{}", number.0, number.1));
-        // Without /sys, the number alone.
+        // Without /sys, only the number is known.
         let sys = sys.unwrap_or_default();
         Some(Self { sys, number })
     }
@@ -120,7 +121,8 @@ impl Device {
         self.number == other.number || is_below(self, other) || is_below(other, self)
     }
 
-    /// The device, its disk, its partitions that overlap `range`, and the devices made of them.
+    /// Returns the device, its disk, its partitions that overlap `range`, and the devices built on
+    /// them.
     fn family(&self, range: &Range<u64>, depth: u32) -> Vec<Self> {
         let mut all = vec![self.clone()];
         if depth == 0
@@ -148,10 +150,11 @@ impl Device {
         all
     }
 
-    /// Where it is mounted, where `writing` only if that can be written.
+    /// Returns the path at which it is mounted. With `writing`, considers only writable mounts.
     fn mount(&self, all: &[MountEntry], writing: bool) -> Option<PathBuf> {
         let is_source = |entry: &MountEntry| {
-            // Filesystems of several devices, and those in userspace, have a number of their own.
+            // Filesystems on several devices, and userspace filesystems, have a device number of
+            // their own.
             let source = Path::new(&entry.source);
             let metadata = source
                 .starts_with("/dev")
@@ -170,15 +173,15 @@ impl Device {
     }
 }
 
-/// A loop device.
+/// A loop device of the file.
 struct Loop {
     device: Device,
-    /// The part of the file that it shows.
+    /// The part of the file that it maps.
     range: Range<u64>,
 }
 
 impl Loop {
-    /// Returns the uses of a regular file.
+    /// Returns the loop devices of a regular file.
     fn all_of(file: &File) -> Vec<Self> {
         let Ok(metadata) = file.metadata() else {
             return Vec::new();
@@ -207,7 +210,7 @@ impl Loop {
         number_in(&self.device.sys.join("ro")) == Some(1)
     }
 
-    /// The part of the device that shows `range` of the file.
+    /// Returns the part of the device that maps `range` of the file.
     fn overlap(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let start = range.start.max(self.range.start);
         let end = range.end.min(self.range.end);
@@ -237,7 +240,8 @@ fn is_behind(sys: &Path, file: &FileId) -> bool {
         let device = (rustix::fs::major(device), rustix::fs::minor(device));
         Some((device, metadata.ino()))
     };
-    // The kernel has the path of the file as it is now, unless that was deleted or is out of sight.
+    // The kernel reports the current path of the file, unless it was deleted or is not visible
+    // here.
     match id(&path) {
         Some(found) => found == *file,
         None => {
@@ -247,7 +251,7 @@ fn is_behind(sys: &Path, file: &FileId) -> bool {
     }
 }
 
-/// The file behind a loop device as `/sys` names it.
+/// Returns the path of the file behind a loop device as `/sys` reports it.
 fn backing_name(sys: &Path) -> Option<PathBuf> {
     let mut name = fs::read(sys.join("loop/backing_file")).ok()?;
     if name.last() == Some(&b'\n') {
@@ -265,7 +269,7 @@ fn number_in(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// The part of a disk that a partition is.
+/// Returns the range of the disk that a partition covers.
 fn partition(sys: &Path) -> Range<u64> {
     let value = |name: &str| number_in(&sys.join(name)).unwrap_or(0);
     let start = value("start").saturating_mul(SECTOR);

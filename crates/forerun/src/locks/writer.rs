@@ -1,13 +1,13 @@
-//! The lock that writers hold among each other.
+//! The lock by which writers exclude each other.
 //!
 //! A record lock for writing takes a descriptor that is open for writing, so no process that may only
 //! read the file can hold it. Such a process can hold a lock for reading on the same byte, which keeps
 //! writers away too; a writer that breaks locks then takes one for reading itself, and conflicts with
 //! every writer that does not.
 //!
-//! Of the open file (`F_OFD_SETLK`), not of the process: threads and a second opening of the file by
-//! the same process are kept apart, and closing some other descriptor does not end it. Where the
-//! filesystem has no record locks, flock(2) alone must do.
+//! The lock belongs to the open file (`F_OFD_SETLK`), not to the process: threads and a second
+//! descriptor of the same process exclude each other, and closing another descriptor does not end
+//! it. If the filesystem has no record locks, flock(2) alone must do.
 
 use std::fs::File;
 
@@ -18,7 +18,8 @@ use nix::libc::{self, c_int, c_short};
 /// The byte that is locked: behind the end of every file.
 const BYTE: i64 = 1 << 62;
 
-/// Takes the lock; false where another writer has it. With `breaks`, locks for reading do not count.
+/// Takes the lock. Returns false if another writer has it. With `breaks`, locks for reading do not
+/// count.
 pub fn begin(file: &File, breaks: bool) -> bool {
     match set(file, libc::F_WRLCK) {
         Err(Errno::EAGAIN | Errno::EACCES) if breaks => {

@@ -1,6 +1,6 @@
 //! The checks that a container can fail.
 
-/// A failed check, with the numbers it takes to find the bytes.
+/// A failed check, with the numbers needed to find the bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
     #[error("the file is {len} bytes long; the header takes {need}")]

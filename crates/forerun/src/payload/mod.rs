@@ -1,9 +1,9 @@
-//! Images inside other files: executables that carry one behind them, containers that hold one.
+//! Images inside other files: appended to executables, or in containers.
 //!
-//! Looked for only where no format knows the first bytes and the caller gave no offset. What is
-//! found is a place, not yet an image: whether a format knows the bytes there is asked as for any
-//! other image. Containers are only read as far as it takes to find the place; nothing in them is
-//! run, unpacked or verified.
+//! The search runs only if no format knows the first bytes and the caller gave no offset. It
+//! returns a place, not yet an image: the formats probe the bytes there as for any other image. A
+//! container is read only as far as needed to find the place; its contents are not run, unpacked or
+//! verified.
 
 mod elf;
 mod error;
@@ -16,7 +16,7 @@ use forerun_vfs::{Corrupt, Error, Result};
 
 pub use error::Check;
 
-/// A file that an image is a part of.
+/// The kind of file that contains an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Container {
@@ -29,7 +29,7 @@ pub enum Container {
 }
 
 impl Container {
-    /// Short stable name, for JSON output.
+    /// Returns a short stable name, for JSON output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl fmt::Display for Container {
     }
 }
 
-/// Where in a container an image may be.
+/// The place of a possible image in a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload {
     pub container: Container,
@@ -59,11 +59,11 @@ pub struct Payload {
     pub size: Option<u64>,
 }
 
-/// Bytes of a file that it takes to tell whether it is a container.
+/// Bytes of a file that identify a container.
 const HEAD: usize = 128;
 
-/// The places where an image may be, the likeliest first; none where `file` is no container or has
-/// nothing behind its own bytes.
+/// Returns the places of possible images, the likeliest first. Returns none if `file` is no
+/// container, or has no bytes behind its own.
 pub fn find(file: &dyn ReadAt) -> Result<Vec<Payload>> {
     let head = read(file, 0, HEAD.min(saturating_usize(file.len())))?;
     if sif::is_sif(&head) {
@@ -75,7 +75,7 @@ pub fn find(file: &dyn ReadAt) -> Result<Vec<Payload>> {
             "an AppImage of type 1, which is an ISO 9660 image".into(),
         )),
         elf::Kind::AppImage2 => elf::find(file, &head, Container::AppImage),
-        // Executables are many and few carry an image: a damaged one is just no image.
+        // Executables are many, and few carry an image: a damaged one counts as having none.
         elf::Kind::Elf => match elf::find(file, &head, Container::Elf) {
             Err(Error::Corrupt(_)) => Ok(Vec::new()),
             found => found,
@@ -83,7 +83,7 @@ pub fn find(file: &dyn ReadAt) -> Result<Vec<Payload>> {
     }
 }
 
-/// A part of the file that is known to lie in it.
+/// Reads a part of the file, which the caller knows to lie in it.
 fn read(file: &dyn ReadAt, offset: u64, len: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     let read = file.read_exact_at(offset, &mut bytes);
@@ -91,7 +91,7 @@ fn read(file: &dyn ReadAt, offset: u64, len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A failed check of the container at byte `offset` of it.
+/// Creates the error of a failed check of the container at byte `offset` of it.
 fn corrupt(container: &'static str, offset: u64, check: Check) -> Error {
     Corrupt::new(container, None, offset, check).into()
 }

@@ -51,7 +51,7 @@ fn data_on_another_device() {
         let data = reader.read(node, 0, bytes.len()).unwrap();
         assert!(data[..] == bytes, "{large_blocks}");
     }
-    // Without it, all but its data; the error names what is missing.
+    // Without it, everything but its data can be read; the error names the missing device.
     let image = Image::open(&path, &OpenOptions::default()).unwrap();
     let node = find(image.reader(), b"file");
     let error = image.reader().read(node, 0, 1).err().unwrap();
@@ -63,7 +63,7 @@ fn data_on_another_device() {
         error.to_string().contains("missing: No such file"),
         "{error}"
     );
-    // One that is too short is an error of the part that is not there.
+    // If it is too short, reading the missing part fails.
     File::options()
         .write(true)
         .open(&device)

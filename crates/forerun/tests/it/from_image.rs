@@ -100,7 +100,7 @@ fn everything_is_kept() {
     );
     assert!(matches!(node(&tree, "run/fifo").kind, NodeKind::Fifo));
     assert!(matches!(node(&tree, "run/sock").kind, NodeKind::Socket));
-    // No data was read for all that.
+    // None of this read any data.
     assert_eq!(opened.count(Counter::Decodes), 0);
     let mut expected = data;
     expected.resize(expected.len() + (1 << 20), 0);
@@ -141,7 +141,7 @@ fn a_huge_hole_costs_nothing_to_find() {
         assert!(chunk.iter().all(|&byte| byte == 0));
         chunk.fill(1);
     }
-    // Only the first chunk went through the engine: the hole was known from then on.
+    // Only the first chunk went through the engine: after it the hole was known.
     assert!(opened.count(Counter::ServedBytes) <= 2 << 20);
 }
 
@@ -158,7 +158,7 @@ fn damage_is_told_with_its_path() {
         panic!("{error}")
     };
     assert!(path == b"a/bad" && matches!(source, Error::Corrupt(_)));
-    // What is left out does not stand in the way.
+    // Paths that are left out cause no error.
     let options = ImageOptions {
         exclude: Patterns::new(["bad"]).unwrap(),
         ..all()

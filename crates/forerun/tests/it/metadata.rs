@@ -17,12 +17,13 @@ fn pack(dir: &Path, writer: &Writer) -> Image {
         objects: matches!(writer, Writer::Composefs(_)).then(|| dir.join("objects")),
         ..OpenOptions::default()
     };
-    // All of it can be kept: a block that is evicted before all readers had it would be read twice.
+    // The cache can hold all of it: a block that is evicted before all readers had it would be read
+    // twice.
     options.engine.cache = 512 << 20;
     Image::open(&path, &options).unwrap()
 }
 
-/// Walks as `ls -lR` does: each directory's entries with their inodes, then what is below.
+/// Walks as `ls -lR` does: each directory's entries with their inodes, then the directories below.
 fn walk(reader: &Reader) -> u64 {
     let mut names = 0;
     for entry in reader.walk(reader.fs().root()) {
@@ -36,7 +37,7 @@ fn walk(reader: &Reader) -> u64 {
 #[test]
 fn each_block_is_read_once_in_requests_of_128_kib_and_more() {
     let dir = temp_dir("metadata");
-    // About as many bytes behind each inode as sources have: half a block.
+    // As many bytes behind each inode as source files have: about half a block.
     generate::spread(&dir.path().join("tree"), 6000, 3000).unwrap();
     let mut composefs = ComposefsOptions::default();
     composefs.objects = Some(dir.path().join("objects"));
@@ -60,7 +61,7 @@ fn each_block_is_read_once_in_requests_of_128_kib_and_more() {
             image.format()
         );
         assert_eq!(requests, stats.get(Counter::MetadataRequests), "{what}");
-        // The superblock and what else is read before it is known where the metadata is.
+        // The superblock, and other bytes that are read before the place of the metadata is known.
         assert!(bytes <= len + (64 << 10), "{what}");
         assert!(bytes / requests >= 128 << 10, "{what}");
     }

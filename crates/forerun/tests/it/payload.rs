@@ -1,4 +1,4 @@
-//! Images inside other files are found, and what cannot be is named.
+//! Images inside other files are found, and unsupported containers are named.
 
 use std::fs;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn romfs() -> Vec<u8> {
     out
 }
 
-/// An image that mksquashfs made, with the same file.
+/// Creates an image with mksquashfs that holds the same file.
 fn squashfs() -> Option<Vec<u8>> {
     let mksquashfs = require::program("mksquashfs")?;
     let dir = temp_dir("payload");
@@ -43,7 +43,7 @@ fn squashfs() -> Option<Vec<u8>> {
     Some(fs::read(image).unwrap())
 }
 
-/// The test itself: an executable as a linker made it.
+/// Returns the test program itself: an executable as a linker made it.
 fn executable() -> Vec<u8> {
     fs::read(std::env::current_exe().unwrap()).unwrap()
 }
@@ -55,7 +55,8 @@ fn appimage(image: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A header, 48 descriptors of which one is used, and the image as its primary system partition.
+/// Creates a SIF file: a header, 48 descriptors of which one is used, and the image as its primary
+/// system partition.
 fn sif(image: &[u8], filesystem: u8) -> Vec<u8> {
     let (table, data) = (4096, 36_864);
     let mut bytes = vec![0; data];
@@ -144,7 +145,7 @@ fn an_offset_wins() {
     };
     let image = open(&outer, &with(offset, None)).unwrap();
     assert_eq!((image.container(), image.offset()), (None, offset));
-    // An AppImage inside another file is not looked into: its offset was given as the image's.
+    // An AppImage inside another file is not searched: its offset was given as the image's.
     let nested = [vec![0; 512], outer.clone()].concat();
     let error = open(&nested, &with(512, None)).unwrap_err().to_string();
     let known = forerun::format_names().join(" or ");
@@ -154,7 +155,7 @@ fn an_offset_wins() {
     assert!(matches!(error, Error::UnknownFormat { .. }), "{error}");
     let expected = format!(" at offset {}", offset + 16);
     assert!(error.to_string().ends_with(&expected), "{error}");
-    // A size bounds what is looked at.
+    // A size bounds the search.
     let cut = open(&outer, &with(0, Some(offset)))
         .unwrap_err()
         .to_string();

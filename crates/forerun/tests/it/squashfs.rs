@@ -9,7 +9,7 @@ use forerun::vfs::{Extent, FileType, Place};
 use forerun::{Counter, Image, NodeId, OpenOptions, Reader};
 use forerun_testkit::require;
 
-/// Lines that compress about as source code does, different for each seed.
+/// Creates lines that compress about as well as source code, different for each seed.
 fn text(len: usize, seed: usize) -> Vec<u8> {
     let line = |n: usize| format!("{:x} line {n} of {seed}\n", (n * 7919 + seed) % 65_521);
     let mut text: Vec<u8> = (0..).flat_map(|n| line(n).into_bytes()).take(len).collect();
@@ -49,7 +49,7 @@ fn data_decodes(reader: &Reader) -> u64 {
 fn a_file_read_from_end_to_end_decodes_each_block_once() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("tree")).unwrap();
-    // Full blocks, a hole in their midst, and an end that goes into a fragment or a block.
+    // Full blocks, a hole in the middle, and an end that goes into a fragment or a block.
     let mut contents = text(9 << 20, 1);
     contents[3 << 20..5 << 20].fill(0);
     contents.extend(text(77_777, 2));
@@ -129,7 +129,8 @@ fn a_tree_read_in_the_order_of_its_listings_decodes_each_block_once() {
     assert!(served > 20 << 20 && distinct.len() > 150);
     assert_eq!(stats.get(Counter::RepeatedDecodes), 0);
     assert_eq!(data_decodes(reader), distinct.len() as u64);
-    // How far ahead depends on who is faster; that there is any does not.
+    // How far readahead gets depends on the speed of reader and workers; that there is some does
+    // not.
     assert!(stats.get(Counter::ReadaheadRequests) > 3);
 }
 

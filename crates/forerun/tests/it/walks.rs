@@ -1,4 +1,4 @@
-//! A walk that is read ahead of meets the same tree, and costs no request more.
+//! A walk with readahead returns the same tree, and costs no more requests.
 
 use std::sync::Arc;
 

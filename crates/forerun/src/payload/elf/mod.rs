@@ -1,9 +1,9 @@
-//! ELF executables: where they end, which is where an appended image starts.
+//! Finds the end of an ELF executable, which is where an appended image starts.
 //!
 //! AppImages of type 2 are such files with `AI` and 2 in unused bytes of their identification. The
-//! linker puts the table of sections last, so its end is the file's as it was linked, and that is
-//! what AppImages take; but tools that strip or patch executables leave other ends behind, so the
-//! end of the last section and segment is considered too.
+//! linker puts the table of sections last, so the end of the table is the end of the linked file,
+//! which AppImages use. Tools that strip or patch executables leave other ends behind, so the end
+//! of the last section and segment is considered too.
 
 use forerun_io::{ReadAt, saturating_usize, u64_from};
 use forerun_vfs::Result;
@@ -22,7 +22,7 @@ pub enum Kind {
     AppImage2,
 }
 
-/// Tells by magic numbers only.
+/// Determines the kind by magic numbers only.
 pub fn kind(head: &[u8]) -> Kind {
     if !head.starts_with(b"\x7fELF") {
         return Kind::Other;
@@ -34,7 +34,7 @@ pub fn kind(head: &[u8]) -> Kind {
     }
 }
 
-/// The places behind the executable, the likeliest first.
+/// Returns the places behind the executable, the likeliest first.
 pub fn find(file: &dyn ReadAt, head: &[u8], container: Container) -> Result<Vec<Payload>> {
     let len = file.len();
     let elf = Header::parse(head, len).map_err(|check| corrupt("ELF", 0, check))?;
@@ -55,7 +55,7 @@ pub fn find(file: &dyn ReadAt, head: &[u8], container: Container) -> Result<Vec<
     };
     let mut places = vec![first, last];
     places.dedup();
-    // A file that ends there carries nothing.
+    // A file that ends there has no appended image.
     places.retain(|&offset| offset < len);
     Ok(places
         .into_iter()
@@ -79,7 +79,7 @@ impl Layout {
         if self.wide { 64 } else { 52 }
     }
 
-    /// `size` bytes at `at` as a number; 0 where they are not there.
+    /// Reads `size` bytes at `at` as a number; 0 if they are missing.
     fn number(self, bytes: &[u8], at: usize, size: usize) -> u64 {
         let bytes = bytes.get(at..at.saturating_add(size)).unwrap_or_default();
         let push = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
@@ -90,7 +90,7 @@ impl Layout {
         }
     }
 
-    /// A field that is as wide as an address, at one place or the other.
+    /// Reads a field as wide as an address, at the offset for the class.
     fn address(self, bytes: &[u8], narrow: usize, wide: usize) -> u64 {
         if self.wide {
             self.number(bytes, wide, 8)
@@ -118,7 +118,7 @@ impl Table {
         self.offset.saturating_add(self.len())
     }
 
-    /// Offset and size of what an entry is about, in the file.
+    /// Returns offset and size of the section or segment of an entry, in the file.
     fn place(&self, layout: Layout, entry: &[u8]) -> (u64, u64) {
         if self.what == SEGMENT {
             (layout.address(entry, 4, 8), layout.address(entry, 16, 32))
@@ -179,7 +179,8 @@ impl Header {
     }
 }
 
-/// A table whose entries are as long as the header says, inside the file; an empty one is nowhere.
+/// Checks that a table's entries have the expected size and that it lies in the file. An empty
+/// table gets offset 0.
 fn checked(table: Table, name: &'static str, size: u64, len: u64) -> Result<Table, Check> {
     if table.count == 0 {
         return Ok(Table { offset: 0, ..table });
@@ -196,7 +197,7 @@ fn checked(table: Table, name: &'static str, size: u64, len: u64) -> Result<Tabl
     Ok(table)
 }
 
-/// The end of a range that lies in the file.
+/// Returns the end of a range, which must lie in the file.
 fn inside(what: &'static str, offset: u64, size: u64, len: u64) -> Result<u64, Check> {
     let end = offset.checked_add(size).filter(|&end| end <= len);
     end.ok_or(Check::Outside {

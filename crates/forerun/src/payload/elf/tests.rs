@@ -19,7 +19,7 @@ struct Elf {
 }
 
 impl Elf {
-    /// Code from 1000 to 3000, the table of sections from 4000 on.
+    /// Creates an executable with code from 1000 to 3000, and the table of sections from 4000 on.
     fn usual(layout: Layout) -> Self {
         Self {
             layout,

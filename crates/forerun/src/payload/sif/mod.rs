@@ -20,7 +20,7 @@ const HEADER: usize = 128;
 const DESCRIPTOR: usize = 585;
 /// Descriptors read at once.
 const STEP: u64 = 64;
-/// Files are made with room for 48.
+/// Most descriptors of a file. Files are made with room for 48.
 const MAX_DESCRIPTORS: u64 = 65_536;
 
 /// Type of a descriptor of a partition.
@@ -28,13 +28,13 @@ const PARTITION: u32 = 0x4004;
 /// Type of the partition with the root filesystem.
 const PRIMARY_SYSTEM: u32 = 2;
 
-/// Tells by the magic only.
+/// Checks the magic only.
 pub fn is_sif(head: &[u8]) -> bool {
     head.get(MAGIC_AT..)
         .is_some_and(|rest| rest.starts_with(MAGIC))
 }
 
-/// The partition that holds the root filesystem.
+/// Finds the partition that holds the root filesystem.
 pub fn find(file: &dyn ReadAt, head: &[u8]) -> Result<Payload> {
     let len = file.len();
     let table = Table::parse(head, len)?;
@@ -66,7 +66,7 @@ pub fn find(file: &dyn ReadAt, head: &[u8]) -> Result<Payload> {
     partition.payload(len, at)
 }
 
-/// Where the descriptors are. They lie in the file.
+/// The place of the descriptors, which lie in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Table {
     offset: u64,
@@ -103,7 +103,7 @@ impl Table {
     }
 }
 
-/// A partition, as its descriptor has it.
+/// A partition, as its descriptor describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Partition {
     offset: u64,
@@ -113,7 +113,7 @@ struct Partition {
 }
 
 impl Partition {
-    /// `None` of descriptors that are unused or about something else.
+    /// Parses a descriptor. Returns `None` if it is unused or does not describe a partition.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let is_used = bytes.get(4).is_some_and(|&used| used != 0);
         (is_used && half(bytes, 0) == PARTITION).then(|| Self {
@@ -135,7 +135,7 @@ impl Partition {
             )))
         };
         match self.filesystem {
-            // SquashFS, or raw: whatever is there.
+            // SquashFS, or raw: any format.
             1 | 4 => Ok(Payload {
                 container: Container::Sif,
                 offset: self.offset,
@@ -149,7 +149,7 @@ impl Partition {
     }
 }
 
-/// The first of some partitions, and how many there are.
+/// The first of several partitions, and how many there are.
 #[derive(Default)]
 struct Found {
     first: Option<(u64, Partition)>,
@@ -162,7 +162,8 @@ impl Found {
         self.count += 1;
     }
 
-    /// Other numbers than one are nothing wrong with the file, but nothing to open either.
+    /// Returns the partition if there is exactly one. Any other number is valid, but leaves nothing
+    /// to open.
     fn only(&self, is_primary: bool) -> Result<(u64, Partition)> {
         let count = self.count;
         match self.first {
@@ -199,7 +200,7 @@ fn inside(what: &'static str, offset: u64, size: u64, len: u64, at: u64) -> Resu
     }
 }
 
-/// 0 where there are no such bytes, which no caller lets happen.
+/// Reads a 64-bit number; 0 if the bytes are missing, which callers rule out.
 fn word(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).and_then(|rest| rest.first_chunk());
     bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))

@@ -9,14 +9,14 @@ use crate::payload;
 const TABLE: usize = 4096;
 const LEN: usize = 70_000;
 
-/// Type, filesystem, kind, offset and size of the object that a descriptor is about.
+/// Type, filesystem, kind, offset and size of the object of a descriptor.
 type Object = (u32, u32, u32, u64, u64);
 
 const SYSTEM: Object = (PARTITION, 1, PRIMARY_SYSTEM, 40_960, 20_480);
 const OVERLAY: Object = (PARTITION, 2, 4, 61_440, 4096);
 const RECIPE: Object = (0x4001, 0, 0, 32_768, 40);
 
-/// Descriptors with an unused one before each, which claims to be a partition.
+/// Creates a file with these descriptors, each behind an unused one that claims to be a partition.
 fn sif(objects: &[Object]) -> Vec<u8> {
     let mut out = vec![0; LEN];
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
@@ -59,7 +59,7 @@ fn the_partition_with_the_root_filesystem() {
     ] {
         assert_eq!(found(sif(objects)), expected, "{objects:?}");
     }
-    // More descriptors than are read at once.
+    // More descriptors than one read takes.
     let mut many = sif(&[]);
     many[88..96].copy_from_slice(&100_u64.to_le_bytes());
     many[104..112].copy_from_slice(&58_500_u64.to_le_bytes());

@@ -138,7 +138,7 @@ fn noise(len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Equal contents, and contents that look equal for a while.
+/// Creates files of equal contents, and of contents that look equal for a while.
 fn twins(dir: &Path) {
     fs::create_dir(dir).unwrap();
     for len in [100, 5000, 300_000, 1_100_000] {
@@ -218,7 +218,7 @@ fn xattrs(dir: &Path) {
 /// `cap_net_raw+ep`, as version 2 of the attribute has it.
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// Last, since everything else changes them.
+/// Sets times. This comes last, since everything else changes them.
 fn times(dir: &Path) {
     for (path, seconds) in [
         ("empty", 0),
@@ -255,7 +255,7 @@ pub fn run(command: &mut Command) -> String {
 /// Extended attributes of a tree: path, name, value.
 pub type Xattrs = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// All extended attributes of a tree, by path.
+/// Reads all extended attributes of a tree, by path.
 ///
 /// # Panics
 /// Where they cannot be read.

@@ -39,23 +39,23 @@ pub struct FaultSource<S> {
 }
 
 impl<S: ReadAt> FaultSource<S> {
-    /// The `n`-th read, counted from 0, fails with EIO; all others work.
+    /// Fails the `n`-th read, counted from 0, with EIO; all others work.
     pub const fn fail_nth(inner: S, n: u64) -> Self {
         Self::new(inner, Fault::Fail(n))
     }
 
-    /// The `n`-th read, counted from 0, ends halfway with `UnexpectedEof`; all others work.
+    /// Ends the `n`-th read, counted from 0, halfway with `UnexpectedEof`; all others work.
     pub const fn short_nth(inner: S, n: u64) -> Self {
         Self::new(inner, Fault::Short(n))
     }
 
-    /// The `n`-th read, counted from 0, waits until the gate is opened; all others work at once.
+    /// Delays the `n`-th read, counted from 0, until the gate is opened; all others work at once.
     pub fn slow_nth(inner: S, n: u64) -> (Self, Gate) {
         let gate = Gate::default();
         (Self::new(inner, Fault::Slow(n, gate.clone())), gate)
     }
 
-    /// Every read that touches `range` fails with EIO; others work.
+    /// Fails every read that touches `range` with EIO; others work.
     pub const fn bad_range(inner: S, range: Range<u64>) -> Self {
         Self::new(inner, Fault::BadRange(range))
     }
@@ -179,7 +179,7 @@ pub struct CountingSource<S> {
 }
 
 impl<S: ReadAt> CountingSource<S> {
-    /// Nothing asked yet.
+    /// Creates a recorder of reads with an empty log.
     pub fn new(inner: S) -> Self {
         Self {
             inner,
@@ -187,12 +187,12 @@ impl<S: ReadAt> CountingSource<S> {
         }
     }
 
-    /// Number of reads so far.
+    /// Counts the reads so far.
     pub fn reads(&self) -> u64 {
         u64_from(self.lock().len())
     }
 
-    /// Bytes asked for so far.
+    /// Counts the bytes asked for so far.
     pub fn bytes(&self) -> u64 {
         self.lock()
             .iter()
@@ -200,7 +200,7 @@ impl<S: ReadAt> CountingSource<S> {
             .sum()
     }
 
-    /// The ranges asked for, in the order of arrival; the record starts anew.
+    /// Returns the ranges asked for, in the order of arrival, and empties the log.
     pub fn take_log(&self) -> Vec<Range<u64>> {
         std::mem::take(&mut *self.lock())
     }

@@ -56,7 +56,7 @@ impl Shape {
         Self::Symlinks,
     ];
 
-    /// A name for directories and messages.
+    /// Returns a name for directories and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ impl Shape {
     }
 }
 
-/// `len` bytes that compress about two to one.
+/// Generates `len` bytes that compress about two to one.
 #[must_use]
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(len);
@@ -136,7 +136,7 @@ pub fn write_bytes(out: &mut dyn Write, seed: u64, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// One file of `len` bytes.
+/// Creates one file of `len` bytes.
 ///
 /// # Errors
 /// Those of the host.
@@ -146,7 +146,7 @@ pub fn big_file(path: &Path, len: u64) -> io::Result<()> {
     out.flush()
 }
 
-/// `count` files of up to 300 bytes in one directory.
+/// Creates `count` files of up to 300 bytes in one directory.
 ///
 /// # Errors
 /// Those of the host.
@@ -158,7 +158,7 @@ pub fn many_files(dir: &Path, count: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// `files` files of about `mean` bytes each, 100 to a directory: the tree of a small system.
+/// Creates `files` files of about `mean` bytes each, 100 to a directory: the tree of a small system.
 ///
 /// # Errors
 /// Those of the host.
@@ -191,7 +191,8 @@ pub fn deep(dir: &Path, depth: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A tree of `files` files with directories, symbolic and hard links, executables and empty files.
+/// Creates a tree of `files` files with directories, symbolic and hard links, executables and empty
+/// files.
 ///
 /// # Errors
 /// Those of the host.

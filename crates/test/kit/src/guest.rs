@@ -18,7 +18,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// A guest without disks.
+    /// Creates a guest without disks.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

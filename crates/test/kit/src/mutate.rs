@@ -6,7 +6,7 @@ use forerun_vfs::Error;
 
 use crate::rng::Rng;
 
-/// Some bytes changed: single bits, plausible offsets, bytes copied from elsewhere, a shorter image.
+/// Changes some bytes: single bits, plausible offsets, bytes copied from elsewhere, a shorter image.
 #[must_use]
 pub fn mutate(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = seed.to_vec();

@@ -18,7 +18,7 @@ pub struct PanickingDevice {
 }
 
 impl PanickingDevice {
-    /// A device with these bytes that does not panic yet.
+    /// Creates a device with these bytes that does not panic yet.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self {
@@ -39,12 +39,12 @@ impl PanickingDevice {
         self.left.load(Ordering::SeqCst) >= 0
     }
 
-    /// Number of writes, flushes and discards that reached the device.
+    /// Returns the number of writes, flushes and discards that reached the device.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// A copy of all bytes.
+    /// Copies all bytes.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.memory.to_vec()

@@ -24,7 +24,7 @@ pub fn root() -> bool {
     rustix::process::geteuid().is_root() || missing("root")
 }
 
-/// Where `name` is in `PATH` or the directories of system programs.
+/// Finds `name` in `PATH` or the directories of system programs.
 ///
 /// # Panics
 /// In CI, if it is nowhere.
@@ -97,7 +97,7 @@ pub fn that(holds: bool, what: &str) -> bool {
     holds || missing(what)
 }
 
-/// As [`program`], without complaint.
+/// Finds a program as [`program`] does, without complaint.
 #[must_use]
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -5,13 +5,13 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// The sequence of `seed`.
+    /// Creates the sequence of `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -20,7 +20,8 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`; 0 where `bound` is 0. Not exactly uniform, which no test needs.
+    /// Returns a number below `bound`; 0 where `bound` is 0. It is not exactly uniform, which no test
+    /// needs.
     pub const fn below(&mut self, bound: u64) -> u64 {
         match bound {
             0 => 0,

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 pub use tempfile::TempDir;
 
-/// A directory of the test's own, removed when dropped.
+/// Creates a directory of the test's own, which is removed when dropped.
 ///
 /// # Panics
 /// If it cannot be made.
@@ -18,9 +18,9 @@ pub fn temp_dir(name: &str) -> TempDir {
         .expect("a temporary directory")
 }
 
-/// A directory of the test's own in memory, removed when dropped; on disk where `/dev/shm` has less than
-/// `bytes` available. For tests that make more files than a disk makes and removes in good time, or that
-/// need no disk.
+/// Creates a directory of the test's own in memory, which is removed when dropped; on disk where
+/// `/dev/shm` has less than `bytes` available. For tests that make more files than a disk makes and
+/// removes in good time, or that need no disk.
 ///
 /// # Panics
 /// If it cannot be made.
@@ -38,7 +38,7 @@ pub fn memory_dir(name: &str, bytes: u64) -> TempDir {
     }
 }
 
-/// The top of the source tree.
+/// Returns the top of the source tree.
 ///
 /// # Panics
 /// If the crate was moved out of it.
@@ -53,8 +53,8 @@ pub fn workspace_root() -> &'static Path {
 /// Names the `forerun` program to test, where that was built before.
 pub const PROGRAM: &str = "FORERUN_PROGRAM";
 
-/// The `forerun` program: what [`PROGRAM`] names, or else built on first use. For tests outside the
-/// crate that makes it; tests in that crate have `CARGO_BIN_EXE_forerun`.
+/// Returns the `forerun` program: what [`PROGRAM`] names, or else built on first use. For tests outside
+/// the crate that makes it; tests in that crate have `CARGO_BIN_EXE_forerun`.
 ///
 /// # Panics
 /// If it does not build, or is not where it should be.

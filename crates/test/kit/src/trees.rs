@@ -7,20 +7,20 @@ use forerun_build::{Content, ImageOutput, NewNode, NodeKind, ScanOptions, Tree, 
 
 use crate::generate;
 
-/// A regular file.
+/// Creates a regular file.
 #[must_use]
 pub fn file(bytes: &[u8]) -> NewNode {
     claimed(u64::try_from(bytes.len()).unwrap(), bytes)
 }
 
-/// A regular file that is said to have `len` bytes, and has others.
+/// Creates a regular file that claims to have `len` bytes, and has others.
 #[must_use]
 pub fn claimed(len: u64, bytes: &[u8]) -> NewNode {
     let content = Content::Bytes(bytes.into());
     NewNode::new(NodeKind::File { len, content }, 0o644)
 }
 
-/// Files in the root.
+/// Creates a tree with files in the root.
 ///
 /// # Panics
 /// Where a name is there twice.
@@ -33,7 +33,7 @@ pub fn tree_of(files: &[(&str, &[u8])]) -> Tree {
     tree
 }
 
-/// One node, as `dir/NAME`.
+/// Creates a tree with one node, as `dir/NAME`.
 ///
 /// # Panics
 /// Where the tree refuses the name.

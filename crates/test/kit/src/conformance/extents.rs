@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use forerun_io::u64_from;
 use forerun_vfs::{Extent, FileSystem, NodeId, Place, Result};
 
-/// All extents of a range.
+/// Collects all extents of a range.
 pub fn map(fs: &dyn FileSystem, node: NodeId, range: Range<u64>) -> Result<Vec<Extent>> {
     let mut extents = Vec::new();
     fs.map(node, range, &mut |extent| {

@@ -216,7 +216,7 @@ fn same_from_all_threads(fs: &dyn FileSystem, limits: &Limits) {
     });
 }
 
-/// Everything a walk sees, as one number.
+/// Hashes everything that a walk sees into one number.
 fn digest(fs: &dyn FileSystem, limits: &Limits) -> u64 {
     let mut hasher = DefaultHasher::new();
     for entry in Walk::new(fs, fs.root(), limits) {

@@ -20,12 +20,12 @@ pub struct Listed {
     next: DirCursor,
 }
 
-/// The entries after a cursor.
+/// Lists the entries after a cursor.
 pub fn list(fs: &dyn FileSystem, dir: NodeId, from: DirCursor) -> Result<Vec<Listed>> {
     list_up_to(fs, dir, from, usize::MAX)
 }
 
-/// The first entry.
+/// Lists the first entry.
 pub fn first(fs: &dyn FileSystem, dir: NodeId) -> Result<Vec<Listed>> {
     list_up_to(fs, dir, DirCursor::START, 1)
 }
@@ -128,7 +128,7 @@ fn stops_on_break(fs: &dyn FileSystem, dir: NodeId, entries: &[Listed]) {
     }
 }
 
-/// Names close to the ones that exist, where a sloppy comparison would find something.
+/// Looks names up that are close to existing ones, where a sloppy comparison would find something.
 fn misses_what_is_not_there(
     fs: &dyn FileSystem,
     dir: NodeId,

@@ -62,7 +62,8 @@ fn past_the_end(source: &dyn ReadAt, len: u64) {
     }
 }
 
-/// Positional reads have no cursor: threads that read different places must not disturb each other.
+/// Checks that threads that read different places do not disturb each other: positional reads have no
+/// cursor.
 fn many_at_once(source: &dyn ReadAt, bytes: &[u8]) {
     thread::scope(|scope| {
         for seed in 0..4 {

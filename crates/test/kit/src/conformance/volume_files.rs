@@ -70,7 +70,7 @@ impl Test<'_> {
         fs.rmdir(root, b"two").unwrap();
     }
 
-    /// Random writes and changes of length, compared with plain bytes.
+    /// Compares random writes and changes of length with plain bytes.
     pub(super) fn contents(&self) {
         let node = self.file("contents");
         let mut rng = Rng::new(5);

@@ -26,7 +26,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Where cluster `number` begins; `number` is one of the volume's.
+    /// Returns the offset at which cluster `number` begins; `number` is one of the volume's.
     #[must_use]
     pub fn offset(&self, number: u32) -> u64 {
         self.heap + u64::from(number - 2) * self.cluster
@@ -123,7 +123,8 @@ fn places(geometry: &Geometry, fat_len: u64, device: u64, findings: &mut Vec<Fin
     );
 }
 
-/// Twelve sectors: boot sector, eight extended ones, two of parameters, the checksum.
+/// Checks a boot region of twelve sectors: boot sector, eight extended ones, two of parameters, the
+/// checksum.
 fn region(device: &dyn ReadAt, at: u64, sector: u64, name: &str, findings: &mut Vec<Finding>) {
     let bytes = match super::read(device, at, 12 * sector, What::Boot) {
         Ok(bytes) => bytes,

@@ -53,8 +53,8 @@ impl<'a> Clusters<'a> {
         })
     }
 
-    /// The clusters of something, which owns them from now on. What is wrong with them is noted;
-    /// those before the damage are given.
+    /// Takes the clusters of `owner`, which owns them from now on. Damage is noted in `findings`; the
+    /// clusters before it are returned.
     pub(super) fn take(
         &mut self,
         first: u32,
@@ -101,7 +101,7 @@ impl<'a> Clusters<'a> {
         u32_at(&self.fat, saturating_usize(u64::from(number)) * 4)
     }
 
-    /// The bytes of these clusters.
+    /// Reads the first `len` bytes of these clusters.
     pub(super) fn bytes(&self, clusters: &[u32], len: u64) -> Result<Vec<u8>, Finding> {
         let mut bytes = Vec::new();
         for &number in clusters {

@@ -90,7 +90,8 @@ fn table(
     clusters.bytes(&chain, len)
 }
 
-/// Section 7.2.5: 0xFFFF and a number stand for as many characters that map to themselves.
+/// Expands an up-case table. By section 7.2.5, 0xFFFF and a number stand for as many characters that map
+/// to themselves.
 fn expand(stored: &[u8]) -> Vec<u16> {
     let mut table: Vec<u16> = (0..=u16::MAX).collect();
     let mut units = stored.chunks_exact(2).map(|unit| u16_at(unit, 0));
@@ -109,7 +110,7 @@ fn expand(stored: &[u8]) -> Vec<u16> {
     table
 }
 
-/// The tree below the root.
+/// Reads the tree below the root.
 pub(super) fn walk(
     clusters: &mut Clusters<'_>,
     root: &Root,

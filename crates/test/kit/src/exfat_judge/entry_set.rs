@@ -16,8 +16,8 @@ pub(super) struct EntrySet {
     pub(super) valid: u64,
 }
 
-/// The set at the start of `entries`, which holds all entries that its primary counts. None where
-/// it is no set.
+/// Parses the set at the start of `entries`, which holds all entries that its primary counts. Returns
+/// nothing where it is no set.
 pub(super) fn parse(
     entries: &[u8],
     upcase: &[u16],
@@ -82,7 +82,8 @@ fn allowed(unit: u16) -> bool {
     unit >= 0x20 && !"\"*/:<>?\\|".encode_utf16().any(|bad| bad == unit)
 }
 
-/// Section 7.4.8: two-second counts of 0 to 29 and a calendar that begins with 1.
+/// Returns whether a timestamp is valid. Section 7.4.8 has two-second counts of 0 to 29 and a calendar
+/// that begins with 1.
 fn is_time(stamp: u32) -> bool {
     let field = |from: u32, bits: u32| stamp >> from & ((1 << bits) - 1);
     field(0, 5) <= 29
@@ -92,7 +93,7 @@ fn is_time(stamp: u32) -> bool {
         && (1..=12).contains(&field(21, 4))
 }
 
-/// Section 6.3.3.
+/// Computes the checksum of section 6.3.3.
 fn checksum(entries: &[u8]) -> u16 {
     let bytes = entries.iter().enumerate();
     let covered = bytes.filter(|(at, _)| !matches!(at, 2 | 3));
@@ -101,7 +102,7 @@ fn checksum(entries: &[u8]) -> u16 {
     })
 }
 
-/// Section 7.6.4.
+/// Computes the hash of section 7.6.4.
 fn name_hash(folded: &[u16]) -> u16 {
     let bytes = folded.iter().flat_map(|unit| unit.to_le_bytes());
     bytes.fold(0, |hash: u16, byte| {

@@ -32,7 +32,7 @@ pub struct Fsck {
 }
 
 impl Fsck {
-    /// `None` where there is no `fsck.exfat`.
+    /// Creates one; `None` where there is no `fsck.exfat`.
     ///
     /// # Panics
     /// In CI, where there is none; where no temporary file can be made.

@@ -232,7 +232,7 @@ impl Report {
         !self.dirty && self.findings.is_empty()
     }
 
-    /// Number of findings of each kind.
+    /// Counts the findings of each kind.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<What, usize> {
         let mut counts = BTreeMap::new();
@@ -242,7 +242,7 @@ impl Report {
         counts
     }
 
-    /// The bytes of a file: zeros behind what was ever written.
+    /// Reads a file, with zeros behind what was ever written.
     ///
     /// # Errors
     /// Those of the device.
@@ -256,7 +256,7 @@ impl Report {
         Ok(bytes)
     }
 
-    /// The tree with the contents of its files, to be compared with a model.
+    /// Reads the tree with the contents of its files, to be compared with a model.
     ///
     /// # Errors
     /// Those of the device.
@@ -278,7 +278,7 @@ impl Report {
         Ok(found)
     }
 
-    /// The node of a path.
+    /// Finds the node of a path.
     #[must_use]
     pub fn find(&self, path: &str) -> Option<&Node> {
         let mut parent = None;

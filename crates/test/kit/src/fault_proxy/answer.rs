@@ -96,7 +96,7 @@ impl Answer<'_> {
         announced
     }
 
-    /// Where the body ends before its end, and how.
+    /// Returns where the body ends before its end, and how.
     const fn stop(&self) -> Option<(u64, End)> {
         match self.request.fault {
             Some(Fault::ResetAfterHead) => Some((0, End::Reset)),
@@ -149,7 +149,7 @@ impl Answer<'_> {
         }
     }
 
-    /// After how many bytes no more come.
+    /// Returns after how many bytes no more come.
     const fn silence(&self) -> Option<u64> {
         match self.request.fault {
             Some(Fault::StallAt { after }) => Some(after),
@@ -157,7 +157,7 @@ impl Answer<'_> {
         }
     }
 
-    /// How much is sent at once, and what time lies between.
+    /// Returns how much is sent at once, and what time lies between.
     fn slices(&self) -> (usize, Duration) {
         match self.request.fault {
             Some(Fault::Drip { bytes_per_second }) => {

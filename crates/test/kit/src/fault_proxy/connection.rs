@@ -137,7 +137,8 @@ impl Asked<'_, '_> {
         }
     }
 
-    /// The time that the request and the answer's first byte take on the way.
+    /// Waits for as long as the request and the answer's first byte take on the way. Returns whether the
+    /// network is up then.
     fn travel(&self, shared: &Shared) -> bool {
         let rtt = shared.lines.link().rtt;
         let handshake = self

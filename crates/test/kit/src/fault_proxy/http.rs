@@ -14,7 +14,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// A head with no headers yet.
+    /// Creates a head with no headers yet.
     pub fn new(first: &str) -> Self {
         Self {
             first: first.to_string(),
@@ -40,17 +40,17 @@ impl Head {
         }
     }
 
-    /// A word of the first line.
+    /// Returns a word of the first line.
     pub fn word(&self, index: usize) -> &str {
         self.first.split(' ').nth(index).unwrap_or_default()
     }
 
-    /// The status of an answer.
+    /// Returns the status of an answer.
     pub fn status(&self) -> u16 {
         self.word(1).parse().unwrap_or(0)
     }
 
-    /// A header's value.
+    /// Returns a header's value.
     pub fn get(&self, name: &str) -> Option<&str> {
         let header = self
             .headers
@@ -77,13 +77,13 @@ impl Head {
             .retain(|(known, _)| !known.eq_ignore_ascii_case(name));
     }
 
-    /// The headers, names in lower case.
+    /// Returns the headers, with names in lower case.
     pub fn lower(&self) -> Vec<(String, String)> {
         let lower = |(name, value): &(String, String)| (name.to_ascii_lowercase(), value.clone());
         self.headers.iter().map(lower).collect()
     }
 
-    /// As it is sent.
+    /// Formats the head as it is sent.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = format!("{}\r\n", self.first);
         for (name, value) in &self.headers {
@@ -93,7 +93,7 @@ impl Head {
         text.into_bytes()
     }
 
-    /// First and last byte of a request's `Range`, where it is one range from the start.
+    /// Parses a request's `Range` into its first and last byte, where it is one range from the start.
     pub fn range(&self) -> Option<(u64, Option<u64>)> {
         let (first, last) = self.get("range")?.strip_prefix("bytes=")?.split_once('-')?;
         let last = match last {
@@ -103,7 +103,7 @@ impl Head {
         Some((first.parse().ok()?, last))
     }
 
-    /// First byte, last byte and total of an answer's `Content-Range`.
+    /// Parses an answer's `Content-Range` into its first byte, last byte and total.
     pub fn content_range(&self) -> Option<(u64, u64, u64)> {
         let value = self.get("content-range")?.strip_prefix("bytes ")?;
         let (range, total) = value.split_once('/')?;
@@ -111,12 +111,12 @@ impl Head {
         Some((first.parse().ok()?, last.parse().ok()?, total.parse().ok()?))
     }
 
-    /// How long the body of this request is.
+    /// Returns how long the body of this request is.
     pub fn request_body(&self) -> Framing {
         self.framing().unwrap_or(Framing::Bytes(0))
     }
 
-    /// How long the body of this answer is.
+    /// Returns how long the body of this answer is.
     pub fn answer_body(&self, method: &str) -> Framing {
         match self.status() {
             100..200 | 204 | 304 => Framing::Bytes(0),
@@ -155,7 +155,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// Before its first byte.
+    /// Creates the state before the first byte of a body.
     pub const fn new(framing: Framing) -> Self {
         let (left, ended) = match framing {
             Framing::Bytes(len) => (len, len == 0),
@@ -206,7 +206,7 @@ fn chunk_len(from: &mut impl BufRead) -> io::Result<u64> {
     u64::from_str_radix(digits, 16).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// A line without its end; `None` at the end of the connection.
+/// Reads a line without its end; `None` at the end of the connection.
 fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
     match from.read_line(&mut line)? {

@@ -39,7 +39,7 @@ pub struct Line {
 }
 
 impl Lines {
-    /// No latency, no limit.
+    /// Creates lines without latency or limit.
     pub fn new() -> Self {
         let line = || Line {
             free: Mutex::new(Instant::now()),
@@ -51,12 +51,12 @@ impl Lines {
         }
     }
 
-    /// Another link from now on.
+    /// Sets another link from now on.
     pub fn set(&self, link: Link) {
         *self.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
     }
 
-    /// The link now.
+    /// Returns the current link.
     pub fn link(&self) -> Link {
         *self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,7 +71,8 @@ impl Lines {
 }
 
 impl Line {
-    /// When bytes that are sent `now` will have passed, after all before them.
+    /// Reserves the line for bytes that are sent `now`, after all before them. Returns when they will
+    /// have passed.
     fn reserve(&self, bytes: usize, rate: u64, now: Instant) -> Instant {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let nanos = bytes.saturating_mul(1_000_000_000) / rate.max(1);

@@ -37,14 +37,14 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// A header of the request.
+    /// Returns a header of the request.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let header = self.headers.iter().find(|(known, _)| known == name);
         header.map(|(_, value)| value.as_str())
     }
 
-    /// The bytes of the whole that the client was sent, if it asked for content.
+    /// Returns the bytes of the whole that the client was sent, if it asked for content.
     fn content(&self) -> Option<Range<u64>> {
         let has_content = self.method == "GET" && matches!(self.status, Some(200 | 206));
         has_content.then(|| self.start..self.start + self.sent)
@@ -59,13 +59,13 @@ pub struct Log {
 }
 
 impl Log {
-    /// How many there were.
+    /// Returns how many requests there were.
     #[must_use]
     pub const fn requests(&self) -> usize {
         self.entries.len()
     }
 
-    /// Bytes of all bodies that clients were sent.
+    /// Counts the bytes of all bodies that clients were sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.entries.iter().map(|entry| entry.sent).sum()
@@ -76,7 +76,8 @@ impl Log {
         self.entries.iter().filter(move |entry| entry.path == path)
     }
 
-    /// The bytes of `path` that were sent at least once: ranges in order, with gaps between them.
+    /// Collects the bytes of `path` that were sent at least once: ranges in order, with gaps between
+    /// them.
     #[must_use]
     pub fn union(&self, path: &str) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = self.of(path).filter_map(Exchange::content).collect();
@@ -92,7 +93,7 @@ impl Log {
         union
     }
 
-    /// Bytes of `path` that were sent again after they had been sent.
+    /// Counts the bytes of `path` that were sent again after they had been sent.
     #[must_use]
     pub fn sent_twice(&self, path: &str) -> u64 {
         let all: u64 = self
@@ -104,7 +105,7 @@ impl Log {
         all - once
     }
 
-    /// The same of all paths together.
+    /// Counts the bytes of all paths that were sent again.
     #[must_use]
     pub fn all_sent_twice(&self) -> u64 {
         let mut paths: Vec<&str> = self.entries.iter().map(|e| e.path.as_str()).collect();

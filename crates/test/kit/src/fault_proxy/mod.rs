@@ -75,25 +75,25 @@ impl FaultProxy {
         }
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.authority())
     }
 
-    /// The address of a file or an object at the server.
+    /// Returns the address of a file or an object at the server.
     #[must_use]
     pub fn url_of(&self, path: &str) -> String {
         format!("{}/{path}", self.url())
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     #[must_use]
     pub fn authority(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The link from now on.
+    /// Sets the link from now on.
     pub fn set_link(&self, link: Link) {
         self.shared.lines.set(link);
     }
@@ -110,7 +110,7 @@ impl FaultProxy {
         self.shared.faults().choose = Some(Box::new(choose));
     }
 
-    /// No more faults.
+    /// Clears all faults.
     pub fn clear_faults(&self) {
         *self.shared.faults() = fault::Faults::default();
     }

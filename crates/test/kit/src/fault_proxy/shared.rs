@@ -41,7 +41,7 @@ pub struct Ticket {
 }
 
 impl Shared {
-    /// Of a proxy that listens.
+    /// Creates the state of a proxy that listens.
     pub fn new(upstream: &str) -> Self {
         Self {
             upstream: upstream.to_string(),
@@ -60,7 +60,7 @@ impl Shared {
         }
     }
 
-    /// The faults.
+    /// Locks the faults.
     pub fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,7 +106,7 @@ impl Shared {
         !state.is_stopped && state.network != Network::Refused
     }
 
-    /// For the acceptor, when it has closed its port: waits until there is a network. `false` if the
+    /// Waits until there is a network, in the acceptor, which has closed its port. Returns `false` if the
     /// proxy has stopped.
     pub fn wait_for_network(&self) -> bool {
         let mut state = self.state();
@@ -118,7 +118,7 @@ impl Shared {
         !state.is_stopped
     }
 
-    /// From the acceptor.
+    /// Records that the acceptor listens again.
     pub fn is_listening_again(&self) {
         self.state().is_listening = true;
         self.changed.notify_all();
@@ -184,12 +184,12 @@ impl Shared {
         }
     }
 
-    /// A copy of the log.
+    /// Copies the log.
     pub fn log(&self) -> Log {
         self.state().log.clone()
     }
 
-    /// An empty log.
+    /// Empties the log.
     pub fn forget(&self) {
         let mut state = self.state();
         state.generation += 1;

@@ -78,7 +78,7 @@ pub fn lies(sound: &[u8]) -> Vec<Hostile> {
     out
 }
 
-/// The set of that name, which is in one entry.
+/// Finds the set of that name, which is in one entry.
 fn set_of(patch: &Patch, name: &str) -> usize {
     let mut entry = vec![0xC1, 0];
     entry.extend(name.encode_utf16().flat_map(u16::to_le_bytes));

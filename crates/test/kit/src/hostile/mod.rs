@@ -89,7 +89,7 @@ impl Patch {
         }
     }
 
-    /// Where these bytes are, of which there are no others.
+    /// Finds these bytes, and asserts that they occur once.
     #[track_caller]
     fn find(&self, wanted: &[u8]) -> usize {
         let found = self.find_all(wanted);
@@ -148,7 +148,7 @@ type Field = (usize, usize, &'static str);
 /// field. Bytes are in little-endian order.
 const ABSURD: [u64; 3] = [u64::MAX, 1 << 63 | 1 << 31 | 1 << 15 | 1 << 7, 0];
 
-/// One image for each field and absurd value, `mended` where a checksum would give it away.
+/// Creates one image for each field and absurd value, `mended` where a checksum would reveal the change.
 fn absurd(sound: &[u8], fields: &[Field], mend: impl Fn(&mut Patch)) -> Vec<Hostile> {
     let mut out = Vec::new();
     for &(at, len, name) in fields {

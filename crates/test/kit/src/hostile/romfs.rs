@@ -56,7 +56,7 @@ pub fn lies(sound: &[u8]) -> Vec<Hostile> {
     out
 }
 
-/// The header of that name.
+/// Finds the header of that name.
 fn header(patch: &Patch, name: &str) -> usize {
     let mut field = name.as_bytes().to_vec();
     field.resize(16, 0);

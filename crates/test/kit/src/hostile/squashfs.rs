@@ -57,13 +57,13 @@ pub fn lies(sound: &[u8]) -> Vec<Hostile> {
     out
 }
 
-/// The entry of that name: offset of the inode, number, kind, length of the name less one, name.
+/// Finds the entry of that name: offset of the inode, number, kind, length of the name less one, name.
 fn entry(patch: &Patch, name: &str) -> usize {
     let len = u16::try_from(name.len() - 1).expect("a name");
     patch.find(&[&len.to_le_bytes(), name.as_bytes()].concat()) - 6
 }
 
-/// The inode of that name: all of them lie in the first block, behind the two bytes of its length.
+/// Finds the inode of that name. All inodes lie in the first block, behind the two bytes of its length.
 fn inode_of(patch: &Patch, name: &str) -> usize {
     let offset = patch.u16(entry(patch, name));
     index(patch.u64(64)) + 2 + usize::from(offset)

@@ -43,7 +43,7 @@ impl MemFsBuilder {
     /// The root directory.
     pub const ROOT: NodeId = NodeId(1);
 
-    /// An empty filesystem.
+    /// Creates an empty filesystem.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -136,7 +136,7 @@ impl MemFsBuilder {
         self
     }
 
-    /// Every call about this node fails with [`Corrupt`](forerun_vfs::Corrupt).
+    /// Makes every call about this node fail with [`Corrupt`](forerun_vfs::Corrupt).
     pub fn damage(&mut self, node: NodeId) -> &mut Self {
         self.node_mut(node).damaged = true;
         self
@@ -194,7 +194,7 @@ impl MemFsBuilder {
         self
     }
 
-    /// The driver and the bytes of the image.
+    /// Builds the driver and the bytes of the image.
     #[must_use]
     pub fn build(mut self) -> MemImage {
         self.volume.image_len = u64_from(self.image.len());
@@ -264,7 +264,7 @@ fn push_bytes(node: &mut Node, bytes: Vec<u8>, place: Place) {
     push_extent(node, u64_from(bytes.len()), place, Some(bytes.into()));
 }
 
-/// Extents are never empty, so an empty piece makes none.
+/// Adds an extent, unless the piece is empty: extents never are.
 fn push_extent(node: &mut Node, len: u64, place: Place, bytes: Option<Arc<[u8]>>) {
     if len == 0 {
         return;
@@ -278,7 +278,7 @@ fn push_extent(node: &mut Node, len: u64, place: Place, bytes: Option<Arc<[u8]>>
     node.extents.push(Extent { logical, place });
 }
 
-/// `bytes` in zlib's form, also where that is longer: a writer's encoder gives up there.
+/// Compresses `bytes` into zlib's form, also where that is longer: a writer's encoder gives up there.
 fn zlib(bytes: &[u8]) -> Vec<u8> {
     let mut compressor = Compressor::new(CompressionLvl::default());
     let mut encoded = vec![0; compressor.zlib_compress_bound(bytes.len())];

@@ -27,7 +27,7 @@ impl MemFs {
         }
     }
 
-    /// The kind that an entry shows: also of a damaged node, as formats keep it in the directory.
+    /// Returns the kind that an entry shows: also of a damaged node, as formats keep it in the directory.
     fn kind(&self, id: NodeId) -> FileType {
         self.node(id)
             .map_or(FileType::Regular, |node| node.metadata.kind)
@@ -148,7 +148,7 @@ impl FileSystem for MemFs {
     }
 }
 
-/// The part of an extent inside `range`, which it overlaps.
+/// Returns the part of an extent inside `range`, which it overlaps.
 fn clamped(extent: &Extent, range: Range<u64>) -> Extent {
     let start = extent.logical.start.max(range.start);
     let end = extent.logical.end.min(range.end);

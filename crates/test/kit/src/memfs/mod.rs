@@ -59,7 +59,7 @@ pub struct MemImage {
 }
 
 impl MemImage {
-    /// The driver as the engine takes it.
+    /// Returns the driver for an engine.
     #[must_use]
     pub fn driver(&self) -> Arc<dyn FileSystem> {
         Arc::<MemFs>::clone(&self.fs)
@@ -147,7 +147,7 @@ impl MemFs {
         out
     }
 
-    /// All nodes, in the order in which they were made; the root first.
+    /// Iterates over all nodes in the order in which they were made; the root first.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         (1..=u64_from(self.nodes.len())).map(NodeId)
     }

@@ -22,7 +22,7 @@ impl MemVolume {
         found.map(|(cookie, (_, id))| (*cookie, *id))
     }
 
-    /// The state, about to be changed.
+    /// Locks the state for a change, unless changes are refused.
     fn changing(&self) -> Result<MutexGuard<'_, State>> {
         let mut state = self.state();
         if state.broken {

@@ -56,7 +56,7 @@ struct Node {
 }
 
 impl MemVolume {
-    /// On `device`, all of which is clusters of `cluster` bytes.
+    /// Creates a volume on `device`, all of which is clusters of `cluster` bytes.
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>, cluster: u64) -> Self {
         let mut root = Node::new(FileType::Directory, 0o755, Timestamp::default());
@@ -79,13 +79,13 @@ impl MemVolume {
         }
     }
 
-    /// In memory, filled with bytes that no file may ever show.
+    /// Creates a volume in memory, filled with bytes that no file may ever show.
     #[must_use]
     pub fn in_memory(len: usize, cluster: u64) -> Self {
         Self::new(Arc::new(MemoryDevice::new(vec![0xee; len])), cluster)
     }
 
-    /// Names that differ in the case of ASCII letters only are the same.
+    /// Makes names the same that differ only in the case of ASCII letters.
     #[must_use]
     pub const fn folding_case(mut self) -> Self {
         self.folds_case = true;
@@ -108,7 +108,7 @@ impl MemVolume {
         self.state().dirty
     }
 
-    /// From now on every change is refused, as after a device that failed.
+    /// Refuses every change from now on, as after a device that failed.
     pub fn break_down(&self) {
         self.state().broken = true;
     }

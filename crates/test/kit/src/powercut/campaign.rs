@@ -123,7 +123,7 @@ impl Outcome {
     /// Bad states of one kind and workload that are described.
     pub const SHOWN: u64 = 2;
 
-    /// One line.
+    /// Summarises the outcome in one line.
     #[must_use]
     pub fn summary(&self) -> String {
         format!(
@@ -173,8 +173,8 @@ impl Outcome {
     }
 }
 
-/// A reason without what differs from state to state: what checkers start with, `Kind: `, or the
-/// words that are no names and numbers.
+/// Removes from a reason what differs from state to state. Leaves what checkers start with, `Kind: `, or
+/// the words that are no names and numbers.
 fn kind(reason: &str) -> String {
     let (first, _) = reason.split_once(": ").unwrap_or((reason, ""));
     if first.starts_with(char::is_uppercase) && first.chars().all(char::is_alphabetic) {
@@ -399,8 +399,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The volume works: a file is made, written, synced and removed; and the power fails again at
-    /// any moment of it.
+    /// Checks that the volume works: a file is made, written, synced and removed; and the power fails
+    /// again at any moment of it.
     fn recover(&mut self, crash: &Crash, found: &Found) -> Result<(), String> {
         self.outcome.recoveries += 1;
         let device = Arc::new(Recorder::new(crash.state.device()));
@@ -444,8 +444,8 @@ impl<'a> Judge<'a> {
         result
     }
 
-    /// After a second crash the volume opens and reads. Where the check reads the tree, the other
-    /// files are what they were, also for the check once the driver has synced.
+    /// Checks that after a second crash the volume opens and reads. Where the check reads the tree, the
+    /// other files are what they were, also for the check once the driver has synced.
     fn second(&self, state: &Snapshot, found: &Found) -> Result<(), String> {
         let raw = (self.subject.check)(state, Moment::Cut)?;
         let (again, after) = self.open(state)?;
@@ -465,7 +465,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// A full volume has no room for the file, and then there is none to write.
+/// Accepts the answer of a full volume: it had no room for the file, so that there is none to write.
 fn full(answer: String) -> Result<(), String> {
     if answer.contains("not_found") {
         return Ok(());

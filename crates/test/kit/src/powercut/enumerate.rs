@@ -53,7 +53,7 @@ pub struct Crash {
 }
 
 impl fmt::Debug for Crash {
-    /// Which sectors of which writes since the last flush were kept.
+    /// Shows which sectors of which writes since the last flush were kept.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -116,7 +116,7 @@ fn count_marks(trace: &Trace, events: Range<usize>) -> usize {
     marks.count()
 }
 
-/// The events between flushes; the last ends with the trace.
+/// Returns the events between flushes; the last range ends with the trace.
 fn epochs(trace: &Trace) -> Vec<Range<usize>> {
     let mut epochs = Vec::new();
     let mut start = 0;
@@ -182,7 +182,7 @@ impl Epoch {
         epoch
     }
 
-    /// The last kept atom of each sector.
+    /// Returns the last kept atom of each sector.
     fn sectors(&self, kept: &[bool]) -> BTreeMap<u64, usize> {
         let mut sectors = BTreeMap::new();
         for (index, (atom, _)) in self
@@ -241,7 +241,7 @@ impl Epoch {
         }
     }
 
-    /// Each write torn in turn, with the writes before it, and with all others.
+    /// Offers each write torn in turn, with the writes before it, and with all others.
     fn torn(&self, bounds: &Bounds, rng: &mut Rng, offer: &mut dyn FnMut(&[bool])) {
         let count = self.writes.len();
         let mut tearable = false;
@@ -277,7 +277,7 @@ impl Epoch {
         }
     }
 
-    /// Any sectors of metadata, and contents whole.
+    /// Draws any sectors of metadata, and whole writes of contents.
     fn random_sectors(&self, rng: &mut Rng) -> Vec<bool> {
         let mut kept = random(self.atoms.len(), rng);
         for write in self.writes.iter().filter(|write| write.contents) {
@@ -295,7 +295,7 @@ impl Epoch {
         kept
     }
 
-    /// A forced write is whole before any that comes later.
+    /// Returns whether a device can keep these: a forced write is whole before any that comes later.
     fn possible(&self, kept: &[bool]) -> bool {
         let Some(last) = kept.iter().rposition(|&kept| kept) else {
             return true;
@@ -314,7 +314,7 @@ fn subsets(len: usize, visit: &mut dyn FnMut(&[bool])) {
     }
 }
 
-/// Each with a probability that is drawn first, so that sparse and dense ones come too.
+/// Draws each with a probability that is drawn first, so that there are sparse and dense choices too.
 fn random(len: usize, rng: &mut Rng) -> Vec<bool> {
     let odds = 1 + rng.below(15);
     let draw = |_| rng.below(16) < odds;
@@ -335,7 +335,7 @@ mod tests {
         }
     }
 
-    /// The first bytes of each sector, in each state.
+    /// Returns the first bytes of each sector, in each state.
     fn states(events: Vec<Event>, bounds: &Bounds) -> Vec<String> {
         let start = Snapshot::new(vec![b'.'; 4 * SECTOR]);
         let mut states = Vec::new();

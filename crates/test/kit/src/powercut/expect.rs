@@ -36,7 +36,7 @@ impl Model {
         Err(search.complaint.1)
     }
 
-    /// First states of the windows of names and of contents, and the last state.
+    /// Finds the first states of the windows of names and of contents, and the last state.
     fn windows(&self, begun: usize, acknowledged: usize) -> Windows {
         let mut windows = Windows {
             names: BTreeMap::new(),

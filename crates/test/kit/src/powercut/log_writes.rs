@@ -197,7 +197,7 @@ impl Log<'_> {
         })
     }
 
-    /// Read as they come, not allocated by what the log says.
+    /// Reads bytes as they come: nothing is allocated by a length in the log.
     fn bytes(&mut self, len: u64) -> Result<Vec<u8>, LogError> {
         let mut bytes = Vec::new();
         (&mut *self.from).take(len).read_to_end(&mut bytes)?;

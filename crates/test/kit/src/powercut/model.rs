@@ -45,7 +45,7 @@ pub struct Model {
 pub(super) type Refusal = &'static str;
 
 impl Model {
-    /// An empty volume. With `dirsync`, each operation on names is durable when it returns.
+    /// Creates an empty volume. With `dirsync`, each operation on names is durable when it returns.
     #[must_use]
     pub fn new(dirsync: bool) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Model {
         }
     }
 
-    /// A model that begins where this one is, durable.
+    /// Creates a model that begins, durably, where this one is.
     #[must_use]
     pub fn go_on(&self, dirsync: bool) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Model {
         }
     }
 
-    /// Number of the operation that comes next.
+    /// Returns the number of the operation that comes next.
     pub(super) fn next_operation(&self) -> u32 {
         let done = u32::try_from(self.promises.len()).expect("few operations");
         self.first_operation + done
@@ -79,7 +79,7 @@ impl Model {
         self.states.last().expect("there is a first state")
     }
 
-    /// Does what the operation should do; gives how it should fail.
+    /// Applies the operation to the model, or returns how it should fail.
     pub(super) fn apply(&mut self, operation: &Operation) -> Result<(), Refusal> {
         let number = self.next_operation();
         let mut state = self.now().clone();
@@ -93,12 +93,12 @@ impl Model {
         Ok(())
     }
 
-    /// The operation changed nothing.
+    /// Records that the operation changed nothing.
     pub(super) fn refuse(&mut self) {
         self.push(self.now().clone(), Promise::Nothing);
     }
 
-    /// As if the last operation had changed nothing.
+    /// Takes the last operation back, as if it had changed nothing.
     pub(super) fn take_back(&mut self) {
         self.states.pop();
         self.promises.pop();
@@ -190,7 +190,7 @@ fn usize_from(number: u64) -> usize {
     forerun_io::saturating_usize(number)
 }
 
-/// The node of a path; 0 for the root.
+/// Finds the node of a path; 0 for the root.
 pub(super) fn find(state: &State, at: &Place) -> Result<Id, Refusal> {
     let mut dir = 0;
     for name in at.names() {

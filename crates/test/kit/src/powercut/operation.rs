@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Place(pub Vec<u8>);
 
 impl Place {
-    /// The directory and the name in it.
+    /// Splits a path into the directory and the name in it.
     #[must_use]
     pub fn split(&self) -> (Self, &[u8]) {
         match self.0.iter().rposition(|&byte| byte == b'/') {
@@ -16,7 +16,7 @@ impl Place {
         }
     }
 
-    /// `name` in this directory.
+    /// Returns the path of `name` in this directory.
     #[must_use]
     pub fn join(&self, name: &[u8]) -> Self {
         if self.0.is_empty() {
@@ -25,7 +25,7 @@ impl Place {
         Self([&self.0, &b"/"[..], name].concat())
     }
 
-    /// The names of the path, in order.
+    /// Iterates over the names of the path, in order.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         let names = self.0.split(|&byte| byte == b'/');
         names.filter(|name| !name.is_empty())
@@ -45,7 +45,7 @@ impl fmt::Debug for Place {
     }
 }
 
-/// A name, short enough to be printed.
+/// Formats a name, short enough to be printed.
 pub(super) fn shown(name: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(name).chars().take(12).collect();
     if name.len() > 24 {
@@ -111,8 +111,8 @@ impl fmt::Debug for Operation {
     }
 }
 
-/// The bytes that operation number `operation` writes to `offset..offset + len`: its own, and never
-/// zero, so that bytes of others and bytes that were never written are found out.
+/// Generates the bytes that operation number `operation` writes to `offset..offset + len`. They are its
+/// own and never zero, so that bytes of others and bytes that were never written are noticed.
 #[must_use]
 pub(super) fn bytes(operation: u32, offset: u64, len: u64) -> Vec<u8> {
     let key = u64::from(operation).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -82,7 +82,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Number of writes, of bytes written and of flushes.
+    /// Counts the writes, the bytes written and the flushes.
     #[must_use]
     pub fn totals(&self) -> (u64, u64, u64) {
         let mut totals = (0, 0, 0);
@@ -116,7 +116,7 @@ struct Log {
 }
 
 impl<D: BlockDevice> Recorder<D> {
-    /// Nothing recorded yet.
+    /// Creates a recorder with an empty log.
     pub fn new(inner: D) -> Self {
         Self {
             inner,
@@ -124,7 +124,7 @@ impl<D: BlockDevice> Recorder<D> {
         }
     }
 
-    /// The device below.
+    /// Returns the device below.
     pub const fn inner(&self) -> &D {
         &self.inner
     }

@@ -11,7 +11,7 @@ use forerun_vfs::{
 use super::operation::bytes;
 use super::{Model, Operation, Place, Recorder, Stage};
 
-/// Does the operations on the volume and the model, and marks each in the record. A volume may say
+/// Runs the operations on the volume and the model, and marks each in the record. A volume may report
 /// that it has no room; every other answer must be that of the model.
 ///
 /// # Errors
@@ -46,7 +46,7 @@ pub fn run<D: BlockDevice>(
     Ok(())
 }
 
-/// Time stamps follow the numbers of operations, so that runs are equal.
+/// Returns the timestamp of an operation. It follows the number, so that runs are equal.
 fn time(number: u32) -> Timestamp {
     Timestamp {
         seconds: 1_700_000_000 + i64::from(number) * 2,

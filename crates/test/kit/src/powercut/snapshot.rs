@@ -23,7 +23,7 @@ pub struct Sector {
 }
 
 impl Sector {
-    /// The bytes at sector `index`.
+    /// Creates sector `index` of these bytes.
     #[must_use]
     pub fn new(index: u64, bytes: [u8; SECTOR]) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// A device of these bytes.
+    /// Creates a device of these bytes.
     ///
     /// # Panics
     /// If they are not whole sectors.
@@ -90,7 +90,7 @@ impl Snapshot {
         }
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         u64_from(self.base.len())
@@ -102,13 +102,13 @@ impl Snapshot {
         self.base.is_empty()
     }
 
-    /// Equal for equal bytes.
+    /// Returns a hash, which is equal for equal bytes.
     #[must_use]
     pub const fn hash(&self) -> u128 {
         self.hash
     }
 
-    /// The bytes it was made of.
+    /// Returns the bytes that it was made of.
     #[must_use]
     pub const fn base(&self) -> &Arc<[u8]> {
         &self.base
@@ -119,7 +119,7 @@ impl Snapshot {
         self.layer.iter().map(|(&index, at)| (index, &*at.bytes))
     }
 
-    /// A device that begins as this one and keeps its changes to itself.
+    /// Creates a device that begins as this one and keeps its changes to itself.
     #[must_use]
     pub fn device(&self) -> CowDevice {
         CowDevice {
@@ -128,7 +128,7 @@ impl Snapshot {
         }
     }
 
-    /// All its bytes.
+    /// Returns all its bytes.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.base.to_vec();
@@ -139,7 +139,7 @@ impl Snapshot {
         bytes
     }
 
-    /// The same with these sectors; equal to the base where they are.
+    /// Returns the snapshot with these sectors. It is equal to the base where they are.
     #[must_use]
     pub(super) fn with(&self, sectors: impl IntoIterator<Item = (u64, Sector)>) -> Self {
         let mut layer = (*self.layer).clone();
@@ -166,7 +166,7 @@ impl Snapshot {
         self.weight(index, before) ^ self.weight(index, Some(sector))
     }
 
-    /// 0 for a sector that is as in the base.
+    /// Returns the weight of a sector in the hash: 0 for one that is as in the base.
     fn weight(&self, index: u64, sector: Option<&Sector>) -> u128 {
         match sector {
             Some(sector) if sector.bytes[..] != self.base_sector(index)[..] => sector.hash,
@@ -179,7 +179,7 @@ impl Snapshot {
         &self.base[start..start + SECTOR]
     }
 
-    /// One sector.
+    /// Returns one sector.
     pub(super) fn sector(&self, index: u64) -> [u8; SECTOR] {
         match self.layer.get(&index) {
             Some(sector) => *sector.bytes,
@@ -234,7 +234,7 @@ impl fmt::Debug for CowDevice {
 }
 
 impl CowDevice {
-    /// The device as it is now.
+    /// Returns a snapshot of the device as it is now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let upper = self.upper();

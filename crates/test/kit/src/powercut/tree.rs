@@ -77,7 +77,7 @@ impl Found {
         Ok(found)
     }
 
-    /// Path of a node, from the root.
+    /// Returns the path of a node, from the root.
     #[must_use]
     pub fn path(&self, index: usize) -> String {
         let node = &self.nodes[index];
@@ -88,7 +88,7 @@ impl Found {
         }
     }
 
-    /// By path, so that trees of different order are equal.
+    /// Sorts the nodes by path, so that trees of different order are equal.
     #[must_use]
     pub fn sorted(&self) -> Vec<(String, Option<u64>, &[u8])> {
         let nodes = self.nodes.iter().enumerate();

@@ -57,7 +57,7 @@ pub struct Setting {
 /// Directories of which one sector is left.
 const BRIMS: [&[u8]; 2] = [b"C", b"D"];
 
-/// A name of 255 UTF-16 units.
+/// Returns a name of 255 UTF-16 units.
 #[must_use]
 pub fn long_name(first: char) -> Vec<u8> {
     let rest = "long name ".chars().cycle().take(253);
@@ -98,7 +98,7 @@ impl Scene {
         super::model::find(self.model.now(), at).is_ok()
     }
 
-    /// All single operations.
+    /// Lists all single operations.
     #[must_use]
     pub fn singles(&self) -> Vec<Vec<Operation>> {
         let one = |operation| vec![operation];
@@ -108,7 +108,7 @@ impl Scene {
             .collect()
     }
 
-    /// All pairs, the second among what the first makes possible.
+    /// Lists all pairs, the second among the operations that the first makes possible.
     #[must_use]
     pub fn pairs(&self) -> Vec<Vec<Operation>> {
         let mut pairs = Vec::new();
@@ -120,7 +120,7 @@ impl Scene {
         pairs
     }
 
-    /// A sequence of `len` operations, by chance; one in four steps is followed by a sync.
+    /// Draws a sequence of `len` operations; one in four steps is followed by a sync.
     #[must_use]
     pub fn sample(&self, len: usize, rng: &mut Rng) -> Vec<Operation> {
         let mut operations = Vec::new();
@@ -144,7 +144,7 @@ impl Scene {
         model
     }
 
-    /// Every operation on what is there and on names that are free.
+    /// Lists every operation on existing nodes and on names that are free.
     fn next_operations(&self, model: &Model) -> Vec<Operation> {
         let tree = Tree::of(model.now());
         let mut operations = Vec::new();
@@ -178,7 +178,7 @@ impl Scene {
         operations
     }
 
-    /// Append, overwrite, growth behind the end, both truncations.
+    /// Adds writes that append, overwrite and grow a file behind its end, and both truncations.
     fn contents(&self, file: &Place, len: u64, operations: &mut Vec<Operation>) {
         let cluster = self.cluster;
         let writes = [
@@ -267,13 +267,13 @@ fn place(state: &State, id: u32) -> Place {
     }
 }
 
-/// Empty files in `dir`.
+/// Creates empty files in `dir`.
 fn fillers(dir: &Place, count: u32) -> impl Iterator<Item = Operation> {
     let name = |number| format!("filler{number:02}");
     (0..count).map(move |number| Operation::Create(dir.join(name(number).as_bytes())))
 }
 
-/// A file of `len` bytes.
+/// Creates a file of `len` bytes.
 fn file(at: Place, len: u64) -> Vec<Operation> {
     let mut operations = vec![Operation::Create(at.clone())];
     if len > 0 {

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The whole answer to a GET of `path` at `authority` (`127.0.0.1:PORT`), head and body.
+/// Reads the whole answer to a GET of `path` at `authority` (`127.0.0.1:PORT`), head and body.
 ///
 /// # Panics
 /// Where the server does not answer within half a minute, or not in UTF-8.

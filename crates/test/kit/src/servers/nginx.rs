@@ -71,7 +71,7 @@ impl Nginx {
         })
     }
 
-    /// `http://127.0.0.1:PORT`, or the same with https.
+    /// Returns `http://127.0.0.1:PORT`, or the same with https.
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = match self.certificates {
@@ -81,13 +81,13 @@ impl Nginx {
         format!("{scheme}://127.0.0.1:{}", self.server.port())
     }
 
-    /// The address of a file.
+    /// Returns the address of a file.
     #[must_use]
     pub fn url_of(&self, file: &str) -> String {
         format!("{}/{file}", self.url())
     }
 
-    /// The authority that its certificate is by, PEM; `None` without TLS.
+    /// Returns the certificate of the authority that signed the server's, PEM; `None` without TLS.
     #[must_use]
     pub fn ca(&self) -> Option<&Path> {
         Some(&self.certificates.as_ref()?.ca)

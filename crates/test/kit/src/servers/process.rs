@@ -66,7 +66,7 @@ impl Server {
         }
     }
 
-    /// Where it listens.
+    /// Returns the port that it listens on.
     pub const fn port(&self) -> u16 {
         self.port
     }

@@ -115,25 +115,25 @@ impl DockerRegistry {
         })
     }
 
-    /// The authority that its certificate is by, PEM; `None` without TLS.
+    /// Returns the certificate of the authority that signed the server's, PEM; `None` without TLS.
     #[must_use]
     pub fn ca(&self) -> Option<&Path> {
         Some(&self.certificates.as_ref()?.ca)
     }
 
-    /// `127.0.0.1:PORT`, as in a reference.
+    /// Returns `127.0.0.1:PORT`, as in a reference.
     #[must_use]
     pub fn authority(&self) -> String {
         format!("127.0.0.1:{}", self.server.port())
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.authority())
     }
 
-    /// How many tokens were given so far, where there are any.
+    /// Returns how many tokens were issued so far, where there are any.
     #[must_use]
     pub fn tokens_given(&self) -> usize {
         self.tokens.as_ref().map_or(0, TokenService::given)

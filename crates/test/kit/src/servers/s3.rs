@@ -46,13 +46,13 @@ impl S3Server {
         Some(Self { server, dir })
     }
 
-    /// `http://127.0.0.1:PORT`; buckets are the first part of the path.
+    /// Returns `http://127.0.0.1:PORT`; buckets are the first part of the path.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.server.port())
     }
 
-    /// The bucket.
+    /// Returns the bucket.
     #[must_use]
     pub const fn bucket(&self) -> &'static str {
         BUCKET
@@ -64,19 +64,19 @@ impl S3Server {
         ACCESS_KEY
     }
 
-    /// The key that requests are signed with.
+    /// Returns the key that requests are signed with.
     #[must_use]
     pub const fn secret_key(&self) -> &'static str {
         SECRET_KEY
     }
 
-    /// The region that signatures name.
+    /// Returns the region that signatures name.
     #[must_use]
     pub const fn region(&self) -> &'static str {
         REGION
     }
 
-    /// The variables by which clients are told all that.
+    /// Returns the variables that pass all of this to clients.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
@@ -103,7 +103,7 @@ fn root(dir: &Path) -> PathBuf {
     dir.join("buckets")
 }
 
-/// Where it is installed.
+/// Returns where it is installed.
 fn program() -> PathBuf {
     workspace_root().join("target/tools/bin/s3s-fs")
 }

@@ -85,7 +85,7 @@ impl TokenService {
         )
     }
 
-    /// How many tokens were given.
+    /// Returns how many tokens were issued.
     pub fn given(&self) -> usize {
         self.inner.given.load(Ordering::Relaxed)
     }

@@ -52,7 +52,7 @@ impl Tunnel {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// How many connections went through so far.
+    /// Returns how many connections went through so far.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.inner.connections.load(Ordering::Relaxed)

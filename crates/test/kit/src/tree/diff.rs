@@ -22,7 +22,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// All differences between two trees in what `keeps` names, in the order of the paths.
+/// Lists all differences between two trees in what `keeps` names, in the order of the paths.
 #[must_use]
 pub fn diff(expected: &TreeModel, actual: &TreeModel, keeps: &Keeps) -> Vec<Difference> {
     let paths: BTreeSet<&Vec<u8>> = expected.nodes.keys().chain(actual.nodes.keys()).collect();

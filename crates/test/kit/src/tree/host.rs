@@ -99,7 +99,8 @@ fn kind_of(kind: fs::FileType) -> FileType {
     }
 }
 
-/// Length and hash of what a file reads as, which in a mount under test may not be what `stat` says.
+/// Returns length and hash of what a file reads as. In a mount under test the length may differ from that
+/// of `stat`.
 fn hash_file(path: &Path) -> io::Result<(u64, u64)> {
     let mut file = File::open(path)?;
     let mut buffer = vec![0; 256 << 10];

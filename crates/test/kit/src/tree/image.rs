@@ -94,8 +94,8 @@ fn hash_node(
     }
 }
 
-/// The bytes of a range of a file, clamped to its size: each extent read and decoded by itself,
-/// nothing cached, nothing ahead.
+/// Reads a range of a file, clamped to its size: each extent is read and decoded by itself, nothing is
+/// cached or read ahead.
 ///
 /// # Errors
 /// Those of the driver, and [`Error::Io`] of the source.

@@ -56,21 +56,21 @@ impl Keeps {
         special: false,
     };
 
-    /// The same without owners.
+    /// Returns the same without owners.
     #[must_use]
     pub const fn without_owners(mut self) -> Self {
         self.owners = false;
         self
     }
 
-    /// The same without hard links.
+    /// Returns the same without hard links.
     #[must_use]
     pub const fn without_hard_links(mut self) -> Self {
         self.hard_links = false;
         self
     }
 
-    /// The same without devices, fifos and sockets.
+    /// Returns the same without devices, fifos and sockets.
     #[must_use]
     pub const fn without_special(mut self) -> Self {
         self.special = false;

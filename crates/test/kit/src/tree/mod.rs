@@ -82,7 +82,7 @@ impl TreeModel {
     }
 }
 
-/// The first differences, one a line.
+/// Formats the first differences, one a line.
 fn report(differences: &[Difference]) -> String {
     const SHOWN: usize = 20;
     let mut lines: Vec<String> = differences
@@ -106,14 +106,14 @@ impl ContentHash {
         self.0.write(bytes);
     }
 
-    /// The hash of all bytes so far.
+    /// Returns the hash of all bytes so far.
     #[must_use]
     pub fn finish(&self) -> u64 {
         self.0.finish()
     }
 }
 
-/// The hash of contents that are all in memory.
+/// Returns the hash of contents that are all in memory.
 #[must_use]
 pub fn hash_of(bytes: &[u8]) -> u64 {
     let mut hash = ContentHash::default();

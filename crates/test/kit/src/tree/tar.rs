@@ -43,7 +43,7 @@ impl TreeModel {
         Ok(model)
     }
 
-    /// The part of the tree below a directory, as a tree of its own.
+    /// Returns the part of the tree below a directory, as a tree of its own.
     #[must_use]
     pub fn below(&self, dir: &str) -> Self {
         let mut below = Self::default();
@@ -122,7 +122,7 @@ fn tar_node(entry: &mut Entry<'_, impl Read>, target: Option<Vec<u8>>) -> io::Re
     Ok(node)
 }
 
-/// `./a/b/` is `a/b`, and `.` the root.
+/// Normalises a path: `./a/b/` is `a/b`, and `.` the root.
 fn plain_path(path: &[u8]) -> Vec<u8> {
     let parts: Vec<&[u8]> = Path::new(OsStr::from_bytes(path))
         .components()

@@ -42,7 +42,7 @@ fn fsck(path: &Path) -> (bool, String) {
     (output.status.success(), text + &complaint)
 }
 
-/// An image that `exfat-fuse` has filled: directories, a name of 255 units, fragmented and sparse
+/// Creates an image that `exfat-fuse` has filled: directories, a name of 255 units, fragmented and sparse
 /// files, holes in directories.
 fn filled(dir: &TempDir, cluster: &str) -> Option<Vec<u8>> {
     let image = dir.path().join("image");
@@ -158,7 +158,7 @@ fn fat(report: &Report, cluster: u32) -> usize {
     report.geometry.fat as usize + cluster as usize * 4
 }
 
-/// Offset of the set whose stream extension begins in `cluster`, found by its bytes.
+/// Finds the set of `path` by the bytes of its stream extension, which names its first cluster.
 fn set(image: &[u8], report: &Report, path: &str) -> usize {
     let node = report.find(path).unwrap();
     let first = node.clusters[0].to_le_bytes();
@@ -186,7 +186,7 @@ fn bitmap_bit(image: &mut [u8], report: &Report, cluster: u32) {
     image[at] ^= 1 << ((cluster - 2) % 8);
 }
 
-/// One cluster more behind the end of a fragmented file.
+/// Adds one cluster more behind the end of a fragmented file.
 fn longer(image: &mut [u8], report: &Report) {
     let file = report.find("dir/below/fragmented").unwrap();
     let (last, more) = (*file.clusters.last().unwrap(), report.geometry.clusters);

@@ -54,7 +54,7 @@ fn make_tree(dir: &Path) -> PathBuf {
     tree
 }
 
-/// The format has no links; that they are told of is tested elsewhere.
+/// Removes links, which the format does not have; other tests check that they are reported.
 fn remove_links(dir: &Path) {
     for entry in fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
@@ -87,7 +87,7 @@ fn run(guest: &Guest, script: &str) -> bool {
     true
 }
 
-/// A guest that mounts the volume at /mnt, so that names and times are those of the image.
+/// Creates a guest that mounts the volume at /mnt, so that names and times are those of the image.
 fn guest(disk: &Path) -> Guest {
     let mut guest = Guest::new();
     guest.module("exfat").module("nls_utf8").disk(disk);
@@ -194,8 +194,8 @@ fn read_back(dir: &TempDir, cluster: &str, image: &Path, tree: &Path) {
     compare("what Linux wrote", &expected, &seen, &keeps);
 }
 
-/// The log of a virtual machine, applied to the volume it began with, is the volume it left. And
-/// the states that a power cut may leave of it are judged: the Linux driver writes entry by entry.
+/// Applies the log of a virtual machine to the volume it began with, and compares with the volume it
+/// left. Also judges the states that a power cut may leave of it: the Linux driver writes entry by entry.
 #[test]
 fn writes_of_linux_are_recorded_and_judged() {
     if !guest::available() {

@@ -166,7 +166,7 @@ fn check_sockets(name: &str, expected: &TreeModel, printed: &str) {
     );
 }
 
-/// Names of one node must have one inode number, and only they.
+/// Checks that the names of one node, and only they, have one inode number.
 fn check_links(name: &str, expected: &TreeModel, printed: &str) {
     let start = format!("INODE {name} ");
     let inodes: BTreeMap<&str, &str> = printed

@@ -80,7 +80,7 @@ fn the_number_of_threads_changes_nothing() {
     assert_eq!(format!("{:?}", one.bad), format!("{:?}", two.bad));
 }
 
-/// A mistake is found, and the reason given for it says what it is.
+/// Asserts that a mistake is found, and that the reason given for it says what it is.
 fn is_caught(mistake: Mistake, operations: Vec<Operation>, dirsync: bool, reason: &str) {
     let scenes = [scene(0)];
     let workload = Workload {

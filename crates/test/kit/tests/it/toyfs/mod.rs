@@ -69,7 +69,7 @@ pub struct ToyFs {
     state: Mutex<State>,
 }
 
-/// An empty volume: no record at all, and foreign bytes everywhere else.
+/// Creates an empty volume: no record at all, and foreign bytes everywhere else.
 pub fn format(len: usize) -> Vec<u8> {
     let mut bytes = vec![0xF0; len];
     bytes[..DATA as usize].fill(0);

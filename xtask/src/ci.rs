@@ -55,7 +55,7 @@ pub fn run(root: &Path) -> Result<()> {
     process::run(&mut test).context("tests")
 }
 
-/// Where cargo builds.
+/// Returns where cargo builds.
 fn target_dir(root: &Path) -> Result<PathBuf> {
     let mut metadata = process::cargo(root);
     metadata.args(["metadata", "--locked", "--no-deps", "--format-version=1"]);
@@ -65,7 +65,7 @@ fn target_dir(root: &Path) -> Result<PathBuf> {
         .context("cargo names its target directory")
 }
 
-/// The main workspace, and `fuzz/`, which is one of its own.
+/// Runs cargo for the main workspace, and for `fuzz/`, which is a workspace of its own.
 fn each_workspace(root: &Path, add_args: impl Fn(&mut Command) -> &mut Command) -> Result<()> {
     for dir in [root.to_path_buf(), root.join("fuzz")] {
         if dir.join("Cargo.toml").exists() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, fadvise};
 
-/// Root empties all caches; others can at least give up the pages of the image.
+/// Drops the pages of the image from the page cache, and as root empties all caches.
 pub fn drop_caches(image: &Path) -> Result<()> {
     let file = File::open(image).with_context(|| image.display().to_string())?;
     file.sync_all()?;

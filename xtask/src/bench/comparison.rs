@@ -18,23 +18,24 @@ pub trait Row: Copy + PartialEq + ValueEnum + 'static {
     /// This project.
     const OURS: Self::Who;
 
-    /// For people.
+    /// Describes the row for people.
     fn what(self) -> &'static str;
 
-    /// The others that do it too, each with the most that forerun may take of their time.
+    /// Returns the other programs that do it too, each with the largest share of their time that forerun
+    /// may take.
     fn targets(self) -> &'static [(Self::Who, f64)];
 
-    /// Where images are made: the most that one of forerun may be larger than that of the first of
-    /// the others.
+    /// Returns, where images are made, how much larger than the first other program's image that of
+    /// forerun may be.
     fn size_target(self) -> Option<f64>;
 
-    /// For `--rows`, and JSON.
+    /// Returns the name for `--rows`, and JSON.
     fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_string())
     }
 
-    /// Forerun and the others.
+    /// Lists forerun and the others.
     fn all_who(self) -> Vec<Self::Who> {
         let others = self.targets().iter().map(|(who, _)| *who);
         std::iter::once(Self::OURS).chain(others).collect()
@@ -59,7 +60,7 @@ pub struct Shared {
     pub json: bool,
 }
 
-/// All rows where none are named.
+/// Returns `rows`, or all rows where none are named.
 pub fn or_all<R: Row>(rows: &[R]) -> &[R] {
     match rows {
         [] => R::value_variants(),

@@ -39,7 +39,7 @@ fn populate(root: &Path, dir: &Path, dirs: u64, files: u64) -> Result<()> {
     Ok(())
 }
 
-/// Mostly short, now and then long: 16 KB in the mean.
+/// Generates contents that are mostly short, now and then long: 16 KB in the mean.
 fn contents(rng: &mut Rng, lines: &[&str]) -> String {
     let bound = 256 << rng.below(10);
     let len = usize::try_from(bound / 2 + rng.below(bound / 2)).unwrap_or(0);
@@ -61,7 +61,7 @@ fn pick<'p>(rng: &mut Rng, of: &'p [PathBuf]) -> Result<&'p PathBuf> {
     of.get(index).context("no directory")
 }
 
-/// All sources and documents, one after the other in the order of their names.
+/// Reads all sources and documents, one after the other in the order of their names.
 fn corpus(root: &Path) -> Result<String> {
     let mut text = String::new();
     let mut left = ["crates", "docs", "xtask"]

@@ -60,12 +60,12 @@ impl Host {
         }
     }
 
-    /// The most memory that reading or extracting may take: the default budget and 100 MiB.
+    /// Returns the most memory that reading or extracting may take: the default budget and 100 MiB.
     pub fn memory_bound(&self) -> u64 {
         (self.memory / 8).min(256 << 20) + (100 << 20)
     }
 
-    /// For people.
+    /// Describes the machine for people.
     pub fn text(&self) -> String {
         let mut text = format!(
             "Linux {}, {} CPUs, {} MiB of memory\n",
@@ -85,7 +85,7 @@ impl Host {
         text
     }
 
-    /// For programs.
+    /// Describes the machine for programs.
     pub fn json(&self) -> Value {
         let programs: serde_json::Map<_, _> = self
             .programs
@@ -120,7 +120,8 @@ fn configuration(kernel: &str, prefix: &str) -> Option<Configuration> {
     Some((from, options(&text, prefix)))
 }
 
-/// `DECOMP_SINGLE` of `CONFIG_SQUASHFS_DECOMP_SINGLE=y`, `NAME=VALUE` of other values.
+/// Parses a kernel configuration: `DECOMP_SINGLE` of `CONFIG_SQUASHFS_DECOMP_SINGLE=y`, `NAME=VALUE` of
+/// other values.
 fn options(text: &str, prefix: &str) -> Vec<String> {
     text.lines()
         .filter_map(|line| line.strip_prefix(prefix))

@@ -53,7 +53,7 @@ pub fn prepare(root: &Path, dir: &Path, program: Option<&Path>) -> Result<Inputs
     Ok(inputs)
 }
 
-/// With the reference writer where it is there: its images are those that users have.
+/// Packs a tree with the reference writer where it is installed: its images are the ones that users have.
 fn pack(inputs: &Inputs, tree: &Path, image: &Path) -> Result<()> {
     let mut command = match require::find_program("genromfs") {
         Some(genromfs) => {

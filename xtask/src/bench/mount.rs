@@ -29,7 +29,7 @@ impl Access {
         large_blocks: true,
     };
 
-    /// The name in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> String {
         format!("{} mount, {}", self.user(), self.option())
     }
@@ -42,7 +42,7 @@ impl Access {
         }
     }
 
-    /// The mount option.
+    /// Returns the mount option.
     pub const fn option(self) -> &'static str {
         match self.large_blocks {
             true => "largeblocks",
@@ -82,7 +82,7 @@ impl Mounted {
         Self::with_objects(forerun, image, access, None)
     }
 
-    /// The same, with the object store of a composefs image.
+    /// Mounts with the object store of a composefs image.
     pub fn with_objects(
         forerun: &Path,
         image: &Path,
@@ -94,7 +94,7 @@ impl Mounted {
         Self::with_arguments(forerun, image, access, &arguments)
     }
 
-    /// The same, with any arguments; the image may be one at a server.
+    /// Mounts with any arguments; the image may be one at a server.
     pub fn with_arguments(
         forerun: &Path,
         image: &Path,
@@ -127,12 +127,12 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Where it is mounted.
+    /// Returns where it is mounted.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("mnt")
     }
 
-    /// The most memory that the daemon had at any time, in bytes.
+    /// Returns the most memory that the daemon had at any time, in bytes.
     pub fn peak(&self) -> Result<u64> {
         peak_of(self.daemon.id()).context("the daemon is gone")
     }
@@ -176,7 +176,7 @@ impl Drop for Mounted {
     }
 }
 
-/// The mount option that names an object store.
+/// Returns the mount option that names an object store.
 pub fn objects_option(objects: &Path) -> OsString {
     let mut option = OsString::from("objects=");
     option.push(objects);
@@ -197,7 +197,7 @@ pub fn wait_for_mount(point: &Path, daemon: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// The most memory that a process had at any time, in bytes; `None` of one that ended.
+/// Returns the most memory that a process had at any time, in bytes; `None` for one that has ended.
 pub fn peak_of(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status

@@ -25,7 +25,7 @@ pub enum Mount {
 }
 
 impl Mount {
-    /// Where it is mounted.
+    /// Returns where it is mounted.
     pub fn path(&self) -> PathBuf {
         match self {
             Self::Forerun(mounted) => mounted.path(),
@@ -82,7 +82,7 @@ impl Other {
         })
     }
 
-    /// The kernel's driver.
+    /// Mounts with the kernel's driver.
     pub fn kernel(fstype: &str, image: &Path, reader: Reader) -> Result<Self> {
         let mut this = Self::empty()?;
         let source = this.source(image, reader)?;
@@ -90,8 +90,8 @@ impl Other {
         Ok(this)
     }
 
-    /// The kernel's EROFS with the metadata of a composefs image, under an overlayfs with a layer of
-    /// data only.
+    /// Mounts with the kernel's EROFS the metadata of a composefs image, under an overlayfs with a layer
+    /// of data only.
     pub fn kernel_overlay(image: &Path, reader: Reader, objects: &Path) -> Result<Self> {
         let mut this = Self::empty()?;
         let source = this.source(image, reader)?;
@@ -106,8 +106,8 @@ impl Other {
         Ok(this)
     }
 
-    /// The kernel again, but `forerun mount --via kernel` does what is to be done, the reading ahead
-    /// of metadata above all. Gives what it said too.
+    /// Mounts with the kernel's driver, but by `forerun mount --via kernel`, which reads metadata ahead
+    /// above all. Returns its output too.
     pub fn via_kernel(
         forerun: &Path,
         image: &Path,
@@ -149,7 +149,7 @@ impl Other {
         Ok((this, said))
     }
 
-    /// A program that serves until the mount goes, with the mount point as its last argument.
+    /// Starts a program that serves until the mount goes, with the mount point as its last argument.
     pub fn daemon(program: &str, arguments: &[&OsStr]) -> Result<Self> {
         let mut this = Self::empty()?;
         let log = File::create(this.dir.path().join("log"))?;
@@ -167,7 +167,7 @@ impl Other {
         Ok(this)
     }
 
-    /// Where it is mounted.
+    /// Returns where it is mounted.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("mnt")
     }

@@ -23,7 +23,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// No runs yet.
+    /// Creates a series without runs.
     pub const fn new(test: &'static str, what: &'static str, how: String) -> Self {
         Self {
             test,
@@ -43,7 +43,7 @@ impl Series {
         median(&mut seconds)
     }
 
-    /// The median of a counter; `None` where no daemon counted.
+    /// Returns the median of a counter; `None` where no daemon counted.
     fn counter(&self, name: &str) -> Option<u64> {
         let told = |sample: &Sample| sample.counters.get(name).copied();
         middle(self.samples.iter().filter_map(told))
@@ -58,7 +58,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The first series is what the others of test 2 are held against.
+    /// Creates a report. The first series is the base for the others of test 2.
     pub const fn new(image_len: u64, cold: bool, series: Vec<Series>) -> Self {
         Self {
             image_len,
@@ -67,7 +67,8 @@ impl Report {
         }
     }
 
-    /// Test 2 is held against the image itself, test 3 against legacy blocks of the same user.
+    /// Compares a series with its base: in test 2 the image itself, in test 3 legacy blocks of the same
+    /// user.
     fn ratio(&self, series: &Series) -> Option<f64> {
         let base = match series.test {
             "2" => self.series.first()?,
@@ -82,7 +83,7 @@ impl Report {
         Some(series.seconds() / base.seconds())
     }
 
-    /// For people.
+    /// Formats a table for people.
     pub fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(comfy_table::presets::NOTHING);
@@ -118,7 +119,7 @@ impl Report {
         )
     }
 
-    /// For programs.
+    /// Formats JSON for programs.
     pub fn json(&self) -> String {
         let series: Vec<Value> = self
             .series

@@ -38,7 +38,7 @@ pub fn cat(path: &Path) -> Result<String> {
     Ok(len.to_string())
 }
 
-/// Some work of this program's own, in a process of its own.
+/// Runs some work of this program's own in a process of its own.
 pub fn own(work: &[&str], path: &Path) -> Result<String> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["bench", "work"]).args(work).arg(path);

@@ -13,7 +13,7 @@ pub struct Samples<T> {
 }
 
 impl<T> Samples<T> {
-    /// No runs yet.
+    /// Creates samples without runs.
     pub const fn new() -> Self {
         Self {
             runs: Vec::new(),
@@ -32,7 +32,7 @@ impl<T> Samples<T> {
         }
     }
 
-    /// The median of a time; `None` of no runs.
+    /// Returns the median of a time; `None` where there are no runs.
     pub fn time(&self, of: impl Fn(&T) -> f64) -> Option<f64> {
         let mut values: Vec<f64> = self.runs.iter().map(of).collect();
         (!values.is_empty()).then(|| median(&mut values))
@@ -49,7 +49,7 @@ impl<T> Samples<T> {
         middle(counted.map(|counters| counters.get(name).copied().unwrap_or(0)))
     }
 
-    /// Bytes of a request to the image, in the mean.
+    /// Returns the mean number of bytes of a request to the image.
     pub fn request_len(&self, of: impl Fn(&T) -> &Counters) -> Option<u64> {
         let bytes = self.counter(&of, "source_bytes")?;
         bytes.checked_div(self.counter(&of, "source_requests")?)
@@ -61,14 +61,14 @@ impl<T> Samples<T> {
     }
 }
 
-/// The one in the middle, or the upper of the two.
+/// Returns the value in the middle, or the upper of the two.
 pub fn middle(values: impl Iterator<Item = u64>) -> Option<u64> {
     let mut values: Vec<u64> = values.collect();
     values.sort_unstable();
     values.get(values.len() / 2).copied()
 }
 
-/// The middle one, or the mean of the two in the middle; 0 of none.
+/// Returns the middle value, or the mean of the two in the middle; 0 where there are none.
 pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

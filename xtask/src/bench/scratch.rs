@@ -41,7 +41,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// The filesystem's root.
+    /// Returns the filesystem's root.
     pub fn path(&self) -> &Path {
         &self.dir
     }

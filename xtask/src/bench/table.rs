@@ -19,7 +19,7 @@ pub struct Series<R: Row> {
 }
 
 impl<R: Row> Series<R> {
-    /// No runs yet.
+    /// Creates a series without runs.
     pub const fn new(row: R, who: R::Who) -> Self {
         Self {
             row,
@@ -120,7 +120,7 @@ pub struct Report<R: Row> {
 }
 
 impl<R: Row> Report<R> {
-    /// To standard output. Fails where a run did, or where drivers found different data.
+    /// Prints to standard output. Fails where a run did, or where drivers found different data.
     pub fn print(&self, as_json: bool) -> Result<()> {
         match as_json {
             true => println!("{}", self.json()),
@@ -341,14 +341,14 @@ fn series_json<R: Row>(series: &Series<R>) -> Value {
     })
 }
 
-/// A table without lines.
+/// Creates a table without lines.
 pub fn new_table() -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     table
 }
 
-/// For numbers.
+/// Aligns a column of numbers.
 pub fn align_right(table: &mut Table, column: usize) {
     if let Some(column) = table.column_mut(column) {
         column.set_cell_alignment(CellAlignment::Right);

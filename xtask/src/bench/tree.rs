@@ -24,8 +24,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree at `given`; by default the newest of Debian's kernel sources, unpacked, or a
-    /// generated tree of such a shape: in the first of `homes` that has it, made in the last.
+    /// Finds the tree at `given`. By default this is the newest of Debian's kernel sources, unpacked, or
+    /// a generated tree of such a shape: in the first of `homes` that has it, made in the last.
     pub fn find(root: &Path, given: Option<&Path>, homes: &[&Path]) -> Result<Self> {
         let path = match given {
             Some(tree) => tree
@@ -43,7 +43,7 @@ impl Tree {
         format!("{} {}", self.files, self.bytes)
     }
 
-    /// For people.
+    /// Describes the tree for people.
     pub fn text(&self) -> String {
         let path = self.path.display();
         format!("{path}: {} files, {} bytes", self.files, self.bytes)
@@ -89,8 +89,8 @@ fn note(dir: &Path) -> PathBuf {
     dir.join("tree-path")
 }
 
-/// Where the large file is, or is to be: alone in a directory, that of the first of `homes` that
-/// has it made of `tree`, else the last.
+/// Returns where the large file is, or is to be: alone in a directory, in the first of `homes` that has
+/// it made of `tree`, else the last.
 pub fn big_file(homes: &[&Path], tree: &Path) -> Result<PathBuf> {
     let in_home = |home: &Path| home.join("big/file");
     let there = homes
@@ -163,7 +163,7 @@ fn newest_source() -> Option<PathBuf> {
     Some(Path::new("/usr/src").join(newest))
 }
 
-/// The numbers in a name, so that 6.10 is newer than 6.9.
+/// Extracts the numbers in a name, so that 6.10 is newer than 6.9.
 fn version(name: &str) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit())
         .filter_map(|part| part.parse().ok())
@@ -189,7 +189,7 @@ fn files(tree: &Path, visit: &mut dyn FnMut(&Path, u64) -> Result<bool>) -> Resu
     Ok(())
 }
 
-/// Regular files of a tree, and their bytes.
+/// Counts the regular files of a tree, and their bytes.
 pub fn count(tree: &Path) -> Result<(u64, u64)> {
     let (mut count, mut bytes) = (0, 0);
     files(tree, &mut |_, len| {
@@ -200,7 +200,7 @@ pub fn count(tree: &Path) -> Result<(u64, u64)> {
     Ok((count, bytes))
 }
 
-/// The files of the tree one after the other, again from the start where they do not suffice.
+/// Concatenates the files of the tree, again from the first where they do not suffice.
 fn concatenate(tree: &Path, to: &Path) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(to)?);
     let mut left = BIG_LEN;

@@ -56,7 +56,7 @@ pub enum Work {
     },
 }
 
-/// Does it, and prints `files` and `bytes`, or a sum over what was read.
+/// Runs the work, and prints `files` and `bytes`, or a sum over what was read.
 pub fn run(work: &Work) -> Result<()> {
     match work {
         Work::Tree { dir } => tree(dir).map(|totals| totals.print()),
@@ -135,7 +135,7 @@ fn tree(dir: &Path) -> Result<Totals> {
     Ok(totals)
 }
 
-/// A listing as it was when it was read, in the order of the directory.
+/// Reads a listing completely, in the order of the directory.
 fn listing(dir: &Path) -> Result<std::vec::IntoIter<(PathBuf, fs::FileType)>> {
     let entries = fs::read_dir(dir).and_then(|entries| {
         entries
@@ -185,7 +185,7 @@ fn pages(path: &Path, reads: u64, random: bool) -> Result<()> {
     Ok(())
 }
 
-/// FNV-1a over the words of what was read.
+/// Computes FNV-1a over the words of the pages that it reads.
 fn read_pages(file: &File, mut rng: Rng, pages: u64, count: u64) -> Result<u64> {
     let mut page = vec![0; usize::try_from(PAGE)?];
     let mut sum = FNV_START;

@@ -29,7 +29,7 @@ const NETWORK: &[&str] = &[
 /// Crates that speak FUSE.
 const FUSE_CRATES: &[&str] = &["fuse", "fuse-backend-rs", "fuse3", "fuser", "polyfuse"];
 
-/// All arrows that point the wrong way.
+/// Finds all arrows that point the wrong way.
 pub fn check(packages: &[Package]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for package in packages {

@@ -12,7 +12,7 @@ use super::sources::SourceFile;
 
 const MAP: &str = "ARCHITECTURE.md";
 
-/// All dependencies without a reason and reasons without a dependency.
+/// Finds all dependencies without a reason and reasons without a dependency.
 pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
     let violation = |line, message| Violation {
         place: MAP.to_string(),
@@ -52,7 +52,7 @@ pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-/// Line, crates and reason of each row.
+/// Parses line, crates and reason of each row.
 fn rows(text: &str) -> Vec<(usize, Vec<&str>, &str)> {
     let mut rows = Vec::new();
     let mut inside = false;

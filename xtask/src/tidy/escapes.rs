@@ -5,7 +5,7 @@ use super::Violation;
 use super::lexer::code_only;
 use super::sources::SourceFile;
 
-/// All lines that use or allow unsafe code.
+/// Finds all lines that use or allow unsafe code.
 pub fn check(files: &[SourceFile]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {

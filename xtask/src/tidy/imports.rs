@@ -8,7 +8,7 @@ use super::manifest::Package;
 use super::rooms::Room;
 use super::sources::SourceFile;
 
-/// All names of crates and modules that a crate may not use.
+/// Finds all names of crates and modules that a crate may not use.
 pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
@@ -51,8 +51,8 @@ fn refuse(package: (&str, Room), packages: &[Package], line: &str) -> Vec<String
     messages
 }
 
-/// `std::net` as a path or in a braced import, and the types that open connections. Half-closing is a
-/// matter of sockets of the file system too, and its type lives there.
+/// Returns whether a line has `std::net` as a path or in a braced import, or a type that opens
+/// connections. Half-closing is a matter of sockets of the file system too, and its type lives there.
 fn opens_sockets(line: &str) -> bool {
     let dense: String = line.chars().filter(|c| !c.is_whitespace()).collect();
     let dense = dense.replace("std::net::Shutdown", "");

@@ -1,6 +1,6 @@
 //! Rust source without its comments and literals, so that a word in a comment is not an import.
 
-/// `text` with comments, strings and characters blanked out; lines and columns stay.
+/// Blanks out comments, strings and characters in `text`; lines and columns stay.
 pub fn code_only(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
@@ -24,7 +24,7 @@ pub fn code_only(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Where the comment or literal that begins at `at` ends, if one does.
+/// Finds the end of the comment or literal that begins at `at`, if one does.
 fn literal_end(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = &bytes[at..];
     if rest.starts_with(b"//") {
@@ -52,7 +52,7 @@ fn find(bytes: &[u8], from: usize, wanted: u8) -> usize {
     found.map_or(bytes.len(), |offset| from + offset)
 }
 
-/// Block comments nest.
+/// Finds the end of a block comment; these nest.
 fn block_comment_end(bytes: &[u8], mut at: usize) -> usize {
     let mut depth = 0;
     while at < bytes.len() {
@@ -83,7 +83,7 @@ fn quoted_end(bytes: &[u8], mut at: usize, quote: u8) -> usize {
     bytes.len()
 }
 
-/// A character, and not a lifetime: `'a'` has a quote after it, `'a` has none.
+/// Finds the end of a character, which is not a lifetime: `'a'` has a quote after it, `'a` has none.
 fn char_end(bytes: &[u8], at: usize) -> Option<usize> {
     if bytes.get(at + 1) == Some(&b'\\') {
         return Some(quoted_end(bytes, at + 1, b'\''));
@@ -94,7 +94,7 @@ fn char_end(bytes: &[u8], at: usize) -> Option<usize> {
     (inside.chars().count() == 1).then_some(end + 1)
 }
 
-/// After the `r` of a raw string.
+/// Finds the end of a raw string from after its `r`.
 fn raw_end(bytes: &[u8], at: usize) -> Option<usize> {
     let hashes = bytes[at..].iter().take_while(|&&byte| byte == b'#').count();
     if bytes.get(at + hashes) != Some(&b'"') {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Violation;
 use super::sources::SourceFile;
 
-/// All relative links that lead nowhere. Links to other servers are not followed.
+/// Finds all relative links that lead nowhere. Links to other servers are not followed.
 pub fn check(files: &[SourceFile]) -> Vec<Violation> {
     let by_path: BTreeMap<&str, &SourceFile> = files
         .iter()
@@ -49,7 +49,7 @@ fn resolve(files: &BTreeMap<&str, &SourceFile>, from: &str, target: &str) -> Res
     Ok(())
 }
 
-/// `to` as seen from the file `from`; `None` above the root.
+/// Resolves `to` as seen from the file `from`; `None` above the root.
 fn join(from: &str, to: &str) -> Option<String> {
     let mut parts: Vec<&str> = match to.strip_prefix('/') {
         Some(_) => Vec::new(),
@@ -99,7 +99,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     links
 }
 
-/// The anchors that hosts make of headings: lower case, spaces to dashes, other signs dropped.
+/// Converts headings to anchors as hosts do: lower case, spaces to dashes, other signs dropped.
 fn headings(text: &str) -> impl Iterator<Item = String> + '_ {
     prose(text).filter_map(|(_, line)| {
         let title = line.trim_start_matches('#');

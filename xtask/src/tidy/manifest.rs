@@ -100,8 +100,8 @@ fn parse(root: &Path, metadata: &Value) -> Vec<Package> {
 
 #[cfg(test)]
 impl Package {
-    /// For the tests of the rules: a crate in the folder `dir`. What has no slash comes from a registry;
-    /// `dev:` before a name marks a dev-dependency.
+    /// Creates a crate in the folder `dir` for the tests of the rules. Dependencies without a slash come
+    /// from a registry; `dev:` before a name marks a dev-dependency.
     pub fn new(dir: &str, dependencies: &[&str]) -> Self {
         let name = |dir: &str| match dir.rsplit_once('/') {
             Some((_, "forerun")) => "forerun".to_string(),

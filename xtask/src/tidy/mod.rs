@@ -56,7 +56,7 @@ pub fn run(root: &Path) -> Result<()> {
     }
 }
 
-/// All violations in the tree at `root`, in the order of the places.
+/// Finds all violations in the tree at `root`, in the order of the places.
 fn check(root: &Path) -> Result<Vec<Violation>> {
     let packages = manifest::read(root)?;
     let files = sources::read(root)?;
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A workspace on disk in which a front end depends on a driver and imports it.
+    /// Creates a workspace on disk in which a front end depends on a driver and imports it.
     fn workspace(imports_driver: bool) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

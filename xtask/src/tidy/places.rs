@@ -13,7 +13,7 @@ const PRIVATE: &[&str] = &[
     concat!("/tmp/", "t-"),
 ];
 
-/// All lines that name such a place.
+/// Finds all lines that name such a place.
 pub fn check(files: &[SourceFile]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in files {

@@ -36,7 +36,7 @@ pub enum Room {
 }
 
 impl Room {
-    /// The kind of the crate that a path below the root belongs to, and the crate's folder.
+    /// Returns the kind of the crate that a path below the root belongs to, and the crate's folder.
     pub fn of(path: &str) -> Option<(Self, &str)> {
         let parts: Vec<&str> = path.split('/').collect();
         let (room, depth) = match *parts.as_slice() {

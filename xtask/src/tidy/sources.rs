@@ -71,7 +71,7 @@ fn paths(root: &Path) -> Result<Vec<String>> {
     Ok(list.split_terminator('\0').map(str::to_string).collect())
 }
 
-/// An unpacked archive of the sources has no index: everything but what builds leave behind.
+/// Lists an unpacked archive of the sources, which has no index: everything but what builds leave behind.
 fn walk(root: &Path, dir: &str, paths: &mut Vec<String>) -> Result<()> {
     for entry in fs::read_dir(root.join(dir))? {
         let entry = entry?;
@@ -91,7 +91,7 @@ fn walk(root: &Path, dir: &str, paths: &mut Vec<String>) -> Result<()> {
 
 #[cfg(test)]
 impl SourceFile {
-    /// For the tests of the rules.
+    /// Creates a file for the tests of the rules.
     pub fn new(path: &str, text: &str) -> Self {
         Self {
             path: path.to_string(),

@@ -6,7 +6,7 @@ use super::sources::SourceFile;
 /// Lines of a Rust file, its tests aside.
 const MAX_LINES: usize = 500;
 
-/// All files that are too long, lack their head, or hold other characters than ASCII.
+/// Finds all files that are too long, lack their head, or hold other characters than ASCII.
 pub fn check(files: &[SourceFile]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in files {

@@ -38,17 +38,17 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// An image.
+    /// Returns the path of an image.
     pub fn image(&self, image: Image) -> PathBuf {
         self.dir.join(image.name())
     }
 
-    /// The store of an image that needs one.
+    /// Returns the store of an image that needs one.
     pub fn store(&self, image: Image) -> Option<PathBuf> {
         image.store().map(|name| self.dir.join(name))
     }
 
-    /// The large file as an object, which is alone in its store.
+    /// Finds the large file as an object, which is alone in its store.
     pub fn big_object(&self) -> Result<PathBuf> {
         let store = self.store(Image::BigComposefs).context("a store")?;
         let mut found = Vec::new();

@@ -18,7 +18,7 @@ use crate::bench::scratch::Scratch;
 use crate::bench::tree::{count, remove};
 use crate::process;
 
-/// Does it: from cold caches, but for what is about caches.
+/// Measures a row, from cold caches except where it is about caches.
 pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
     let run = match row {
         Row::Extract => extract(inputs, who),

@@ -100,7 +100,7 @@ const BEST_PLAIN: &[(Who, f64)] = &against_readers(1.0);
 const BEST_LZ4HC: &[(Who, f64)] = &against_readers(0.9);
 const BEST_ZSTD: &[(Who, f64)] = &against_readers(0.7);
 
-/// To beat the best is to beat each.
+/// Returns the same target against each reader: to beat the best is to beat each.
 const fn against_readers(target: f64) -> [(Who, f64); 3] {
     [
         (Who::KernelLoop, target),
@@ -175,7 +175,7 @@ impl Row {
 }
 
 impl Image {
-    /// File name.
+    /// Returns the file name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tree => "tree.erofs",
@@ -211,7 +211,7 @@ impl Image {
         }
     }
 
-    /// How forerun makes it; nothing of images that mkfs.erofs makes.
+    /// Returns the options with which forerun makes it; nothing for images that mkfs.erofs makes.
     pub const fn by_forerun(self) -> Option<&'static [&'static str]> {
         match self {
             Self::Ours => Some(&["--format", "erofs"]),

@@ -42,7 +42,7 @@ impl Loop {
         Ok([field(4), field(6) / 2, field(15)])
     }
 
-    /// Everything written so far is durable after.
+    /// Makes everything durable that was written so far.
     pub fn flush(&self) -> Result<()> {
         File::open(&self.path)?.sync_data()?;
         Ok(())
@@ -106,7 +106,7 @@ impl Mounted {
         })
     }
 
-    /// Where it is mounted.
+    /// Returns where it is mounted.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("mnt")
     }
@@ -155,7 +155,7 @@ impl Mounted {
     }
 }
 
-/// The process that was told to mount there.
+/// Finds the process that was told to mount there.
 fn process_of(point: &Path) -> Result<u32> {
     let point = point.as_os_str().as_encoded_bytes();
     for entry in fs::read_dir("/proc")? {

@@ -26,7 +26,7 @@ pub struct Inputs {
     pub on_file: bool,
 }
 
-/// Does it: on a volume of its own, from cold caches.
+/// Measures a row on a volume of its own, from cold caches.
 pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
     let image = inputs.dir.join("volume.img");
     let run = on_volume(inputs, row, who, &image);

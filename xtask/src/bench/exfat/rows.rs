@@ -80,7 +80,7 @@ impl crate::bench::comparison::Row for Row {
 }
 
 impl Row {
-    /// The mount options of it.
+    /// Returns the mount options of the row.
     pub const fn options(self) -> &'static str {
         match self {
             Self::RemoveBig | Self::RemovePieces | Self::RemoveDirsync => "rw,dirsync",

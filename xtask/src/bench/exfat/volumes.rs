@@ -24,7 +24,7 @@ const DIRS: u32 = 100;
 const FILES_EACH: u32 = 100;
 const FILE_LEN: usize = 4000;
 
-/// For people.
+/// Describes the volume for people.
 pub fn text() -> String {
     format!(
         "{} files of {FILE_LEN} bytes in {DIRS} directories; clusters of {} KiB",
@@ -42,7 +42,7 @@ pub fn make(image: &Path, large: bool) -> Result<()> {
     process::output(mkfs.args(["-c", "128K"]).arg(image)).map(|_| ())
 }
 
-/// A file of 4 GB that takes 32,768 clusters, and nothing written in it.
+/// Creates a file of 4 GB that takes 32,768 clusters, and writes nothing in it.
 pub fn big_file(mount: &Path, in_pieces: bool) -> Result<()> {
     let big = File::create(mount.join("big"))?;
     if !in_pieces {

@@ -32,7 +32,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// No runs yet.
+    /// Creates a series without runs.
     pub const fn new(way: Way) -> Self {
         Self {
             way,
@@ -89,7 +89,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// To standard output. Fails where a run did, or where not all ways found the same.
+    /// Prints to standard output. Fails where a run did, or where not all ways found the same.
     pub fn print(&self, as_json: bool) -> Result<()> {
         match as_json {
             true => println!("{}", self.json()),

@@ -37,7 +37,7 @@ const KERNEL: [By; 6] = [
     By::ViaKernel(Reader::File),
 ];
 
-/// All of them: the image of mkfs.erofs, the same tree laid out by forerun, and as composefs.
+/// Lists all ways: the image of mkfs.erofs, the same tree laid out by forerun, and as composefs.
 pub fn all() -> Vec<Way> {
     let images = [Image::Tree, Image::Ours, Image::Composefs];
     let of = |image| {
@@ -94,7 +94,7 @@ impl Way {
         .with_context(|| self.text())
     }
 
-    /// The same work by the kernel alone, if it is the kernel that does it.
+    /// Returns the same work by the kernel alone, if it is the kernel that does it.
     pub const fn without_forerun(self) -> Option<Self> {
         match self.by {
             By::Kernel(reader) | By::ViaKernel(reader) => Some(Self {
@@ -105,7 +105,7 @@ impl Way {
         }
     }
 
-    /// For people.
+    /// Describes the way for people.
     pub fn text(self) -> String {
         format!("{}, {}", self.image_name(), self.reader_name())
     }

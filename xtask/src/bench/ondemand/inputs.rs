@@ -84,12 +84,12 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// The image as it is served.
+    /// Returns the image as it is served.
     pub fn image(&self, image: Image) -> PathBuf {
         self.dir.join("served").join(image.name())
     }
 
-    /// Where it is had from without the link.
+    /// Returns the address of an image without the link.
     pub fn address(&self, image: Image) -> String {
         let registry = self.registry.as_ref().filter(|_| image == Image::Local);
         match registry {
@@ -103,12 +103,12 @@ impl Inputs {
         self.dir.join("sources").join(image.name())
     }
 
-    /// The cache that is filled before anything is measured.
+    /// Returns the cache that is filled before anything is measured.
     pub fn complete_cache(&self) -> PathBuf {
         self.dir.join("cache")
     }
 
-    /// The list of what the interpreter needs.
+    /// Returns the list of what the interpreter needs.
     pub fn list(&self) -> PathBuf {
         self.dir.join("accesses")
     }
@@ -152,7 +152,7 @@ impl Inputs {
         Ok(())
     }
 
-    /// For people.
+    /// Describes the images for people.
     pub fn text(&self) -> String {
         let images = Image::ALL.iter().filter_map(|&image| {
             let len = self.image(image).metadata().ok()?.len();
@@ -185,7 +185,7 @@ impl Inputs {
         lines.collect()
     }
 
-    /// The same for programs.
+    /// Returns the facts for programs.
     pub fn facts(&self) -> Value {
         let carried = self.carried.borrow();
         let all = carried.iter().map(|((row, who), carried)| {
@@ -202,7 +202,7 @@ impl Inputs {
     }
 }
 
-/// A file that nothing can make smaller.
+/// Writes a file that nothing can make smaller.
 fn noise(path: &Path, len: u64) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     let mut rng = Rng::new(1);

@@ -37,7 +37,7 @@ pub fn missing(inputs: &Inputs, row: Row, who: Who) -> Option<String> {
     }
 }
 
-/// Does it.
+/// Measures a row.
 pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
     match (row, who) {
         (Row::Kernel, Who::Forerun) => {
@@ -62,7 +62,7 @@ pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
     }
 }
 
-/// fio, as issue reports about this have it: one job, synchronous reads of 4 KiB, buffered.
+/// Runs fio as issue reports about this do: one job, synchronous reads of 4 KiB, buffered.
 fn pages(row: Row, who: Who, file: &Path) -> Result<Run> {
     let mut fio = Command::new("fio");
     fio.args(["--name=pages", "--ioengine=psync", "--bs=4k", "--direct=0"]);
@@ -112,7 +112,7 @@ fn at_link_speed(inputs: &Inputs) -> Result<Run> {
     Ok(run_of(len as f64 / RATE as f64, format!("1 {len}")))
 }
 
-/// A file is read from the start to its end, and none of it was here before.
+/// Reads a file from the start to its end, while none of it is in the cache.
 fn first(inputs: &Inputs, who: Who) -> Result<Run> {
     let cache = temp_cache(inputs)?;
     let proxy = link(inputs);
@@ -137,7 +137,7 @@ fn first(inputs: &Inputs, who: Who) -> Result<Run> {
     Ok(run)
 }
 
-/// The interpreter starts, the mounting included: what is fetched ahead is fetched from then on.
+/// Starts the interpreter, and measures this with the mounting: files are prefetched from then on.
 fn start(inputs: &Inputs, who: Who) -> Result<Run> {
     let list = inputs.list();
     if !list.exists() {
@@ -162,7 +162,7 @@ fn start(inputs: &Inputs, who: Who) -> Result<Run> {
     Ok(run)
 }
 
-/// A start without the link, of which the list is made.
+/// Records the list during a start without the link.
 fn record(inputs: &Inputs) -> Result<()> {
     let cache = temp_cache(inputs)?;
     let list = inputs.list();
@@ -178,7 +178,7 @@ fn record(inputs: &Inputs) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's mount of the image that is all here.
+/// Mounts by the kernel an image that is all here.
 fn via_kernel(inputs: &Inputs) -> Result<(forerun_testkit::TempDir, std::path::PathBuf)> {
     mount_complete(inputs, Image::Local, &[])?.finish()?;
     let dir = temp_dir("bench");
@@ -196,7 +196,7 @@ fn unmount(inputs: &Inputs, point: &Path) -> Result<()> {
     process::run(Command::new(&inputs.forerun).arg("umount").arg(point))
 }
 
-/// A cache on the same disk as everything else, gone when dropped.
+/// Prepares a cache on the same disk as everything else, which is removed when dropped.
 fn temp_cache(inputs: &Inputs) -> Result<TempCache> {
     let path = inputs.dir.join("cold-cache");
     crate::bench::tree::remove(&path)?;
@@ -227,7 +227,7 @@ fn run_of(seconds: f64, found: String) -> Run {
     }
 }
 
-/// The run with what the daemon counted.
+/// Adds to a run what the daemon counted.
 fn counted(run: Run, mounted: Mounted) -> Result<Run> {
     let peak = Some(mounted.peak()?);
     let counters = mounted.finish()?;

@@ -22,7 +22,7 @@ pub const LINK_TEXT: &str = "100 MB/s, 20 ms";
 /// The longest time that filling the cache may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The link.
+/// Starts the link.
 pub fn link(inputs: &Inputs) -> FaultProxy {
     let proxy = FaultProxy::start(&inputs.server.url());
     proxy.set_link(Link {

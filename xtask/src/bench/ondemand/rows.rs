@@ -116,7 +116,7 @@ impl Image {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Local, Self::Coming, Self::Interpreter];
 
-    /// File name, and that of the directory it is made of.
+    /// Returns the file name, which is also that of the directory it is made of.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Local => "local",

@@ -29,7 +29,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The image of a row.
+    /// Returns the image of a row.
     pub fn image(&self, row: Row) -> PathBuf {
         self.image_of(row.is_big(), row.compressor())
     }

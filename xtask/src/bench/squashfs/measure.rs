@@ -14,7 +14,7 @@ use crate::bench::run::{Run, cat, four, list, own, watched};
 use crate::bench::scratch::Scratch;
 use crate::bench::tree::{count, remove};
 
-/// Does it, from cold caches.
+/// Measures a row, from cold caches.
 pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
     let run = match row {
         Row::ExtractGzip | Row::ExtractZstd => extract(inputs, row, who),

@@ -67,7 +67,7 @@ pub enum Compressor {
 }
 
 impl Compressor {
-    /// As mksquashfs calls it.
+    /// Returns mksquashfs's name for it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -118,7 +118,7 @@ impl crate::bench::comparison::Row for Row {
 }
 
 impl Row {
-    /// The compressor of its image.
+    /// Returns the compressor of the row's image.
     pub const fn compressor(self) -> Compressor {
         match self {
             Self::CatZstd | Self::ExtractZstd => Compressor::Zstd,

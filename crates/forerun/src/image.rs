@@ -50,7 +50,7 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// If `breaks`, lets a writer continue although other processes read.
+    /// Lets a writer continue although other processes read, if `breaks`.
     pub const fn break_lock(&mut self, breaks: bool) {
         if breaks {
             self.locking = Locking::Break;

@@ -148,7 +148,7 @@ impl UndoPlace {
         name.into()
     }
 
-    /// Removes the file if it is empty.
+    /// Removes the created file, which no write of the volume needs yet.
     fn discard(&self) {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = made.take() {

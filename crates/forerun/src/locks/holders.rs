@@ -109,7 +109,7 @@ fn parse(line: &str) -> Option<Line> {
     })
 }
 
-/// User and name of a process.
+/// Returns user and name of a process.
 fn process(pid: u32) -> Option<(u32, String)> {
     let dir = format!("/proc/{pid}");
     let status = fs::read_to_string(format!("{dir}/status")).ok()?;

@@ -1,4 +1,4 @@
-//! Where the bytes of a new file come from.
+//! The sources of the bytes of a new file.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::host::HostFile;
 
-/// The contents of a new regular file; its length is [`NodeKind::File`](super::NodeKind::File)'s.
+/// The contents of a new regular file; its length is in [`NodeKind::File`](super::NodeKind::File).
 #[derive(Clone)]
 pub enum Content {
     /// A file of the host, opened when it is read.
@@ -21,16 +21,16 @@ pub enum Content {
     },
     /// Bytes in memory.
     Bytes(Arc<[u8]>),
-    /// Whatever else can be opened: a file of another image.
+    /// Any other source, such as a file of another image.
     Other(Arc<dyn ContentSource>),
 }
 
-/// A place that contents come from and that this crate does not know.
+/// A source of contents that this crate does not know.
 pub trait ContentSource: std::fmt::Debug + Send + Sync {
     /// Returns a stream of the first `len` bytes.
     ///
     /// # Errors
-    /// What opening reports.
+    /// The errors of opening.
     fn open(&self, len: u64) -> io::Result<Box<dyn Read + Send>>;
 }
 
@@ -46,11 +46,11 @@ impl std::fmt::Debug for Content {
 }
 
 impl Content {
-    /// A stream of the contents from the start. It may give more or fewer bytes than the tree says
-    /// where a host file changed meanwhile: the writer must notice.
+    /// Opens a stream of the contents from the start. It may return more or fewer bytes than the
+    /// tree says if a host file changed meanwhile: the writer must notice.
     ///
     /// # Errors
-    /// What opening a host file reports.
+    /// The errors of opening a host file.
     pub fn open(&self, len: u64) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Self::Host(file) => Box::new(file.open()?),

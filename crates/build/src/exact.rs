@@ -1,9 +1,9 @@
-//! Contents that must be as long as the tree says.
+//! Reads contents that must be as long as the tree says.
 //!
-//! A host file may have changed since it was scanned, and a writer has by then decided where things
-//! go. So it is an error, which names the file, when there are fewer bytes or more. Small files are
-//! read whole, with three system calls each: open, one read that asks for a byte more than there
-//! should be, close. Long ones are read part by part.
+//! A host file may have changed since it was scanned, and a writer has decided on the layout by
+//! then. So fewer or more bytes are an error, which names the file. Small files are read whole,
+//! with three system calls each: open, one read that asks for a byte more than expected, close.
+//! Long ones are read part by part.
 
 use std::io::{self, Read};
 
@@ -12,7 +12,7 @@ use forerun_io::{saturating_usize, u64_from};
 use super::content::Content;
 use super::tree::BuildError;
 
-/// Why contents could not be read as the tree has them.
+/// Why contents could not be read, or differ in length from the tree.
 #[derive(Debug)]
 pub enum Unreadable {
     /// They could not be read at all.
@@ -30,7 +30,7 @@ impl From<io::Error> for Unreadable {
 }
 
 impl Unreadable {
-    /// As an error about the file at `path`, which had `len` bytes when it was scanned.
+    /// Converts to an error about the file at `path`, which had `len` bytes when it was scanned.
     #[must_use]
     pub fn of(self, path: Vec<u8>, len: u64) -> BuildError {
         let than = format!("than the {len} bytes it had when it was scanned");
@@ -45,7 +45,7 @@ impl Unreadable {
     }
 }
 
-/// All of the contents, which must have `len` bytes.
+/// Reads all of the contents, which must have `len` bytes.
 ///
 /// # Errors
 /// [`Unreadable`].
@@ -62,10 +62,10 @@ pub fn read_whole(content: &Content, len: u64) -> Result<Vec<u8>, Unreadable> {
     }
 }
 
-/// Reads until `out` is full or there is no more.
+/// Reads until `out` is full or the contents end.
 ///
-/// A read that gives less than asked but all that is expected ends it without asking once more: of a
-/// regular file that is its end.
+/// A read that returns one byte less than `out` holds is the expected length, and ends the loop
+/// without another system call: a short read of a regular file ends at its end.
 fn read_up_to(content: &mut dyn Read, out: &mut [u8]) -> io::Result<usize> {
     let expected = out.len().saturating_sub(1);
     let mut filled = 0;
@@ -83,17 +83,17 @@ fn read_up_to(content: &mut dyn Read, out: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Long contents, part by part, that must have exactly the length they had.
+/// Long contents, read part by part, that must have exactly the length of the tree.
 pub struct ExactStream {
     content: Box<dyn Read + Send>,
     left: u64,
 }
 
 impl ExactStream {
-    /// From the start; there must be `len` bytes.
+    /// Opens contents at their start. They must have `len` bytes.
     ///
     /// # Errors
-    /// [`Unreadable::Io`] where the contents cannot be opened.
+    /// [`Unreadable::Io`] if the contents cannot be opened.
     pub fn open(content: &Content, len: u64) -> Result<Self, Unreadable> {
         Ok(Self {
             content: content.open(len)?,
@@ -101,8 +101,8 @@ impl ExactStream {
         })
     }
 
-    /// The next bytes: `len` of them, or all that are left. With the last ones, that there are no
-    /// more behind them.
+    /// Reads the next `len` bytes, or all that are left. With the last bytes, checks that no more
+    /// follow.
     ///
     /// # Errors
     /// [`Unreadable`].
@@ -122,7 +122,7 @@ impl ExactStream {
         Ok(bytes)
     }
 
-    /// Bytes that were not read yet.
+    /// Returns the number of bytes that were not read yet.
     #[must_use]
     pub const fn left(&self) -> u64 {
         self.left

@@ -1,7 +1,7 @@
 //! Files of the host that go into an image.
 //!
-//! Between the scan and the writing of the image others may rename what was scanned. A file is
-//! therefore opened below the directory that was given, through no symbolic link, and must be the
+//! Between the scan and the writing of the image, other processes may rename the scanned files. A
+//! file is therefore opened below the given directory, through no symbolic link, and must be the
 //! inode that the scan saw.
 
 use std::fs::{File, Metadata};
@@ -18,16 +18,16 @@ use rustix::io::Errno;
 /// The directory that is scanned, held open.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// As the caller named it, for messages.
+    /// Its path as the caller gave it, for messages.
     path: PathBuf,
     dir: OwnedFd,
 }
 
 impl Root {
-    /// Opens the directory that the caller named; a link that leads to it is followed.
+    /// Opens the directory that the caller named. Follows a symbolic link to it.
     ///
     /// # Errors
-    /// What opening it reports.
+    /// The errors of opening it.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
@@ -35,15 +35,15 @@ impl Root {
         Ok(Self { path, dir })
     }
 
-    /// The directory's own attributes.
+    /// Returns the directory's own attributes.
     ///
     /// # Errors
-    /// What fstat(2) reports.
+    /// The errors of fstat(2).
     pub fn stat(&self) -> io::Result<Stat> {
         Ok(rustix::fs::fstat(&self.dir)?)
     }
 
-    /// The path of what lies in it, for messages.
+    /// Returns the path of an entry below it, for messages.
     pub fn join(&self, path: &Path) -> PathBuf {
         match path.as_os_str().is_empty() {
             true => self.path.clone(),
@@ -51,10 +51,10 @@ impl Root {
         }
     }
 
-    /// Opens a directory below, which must be the one that was seen.
+    /// Opens a directory below it, which must be the one with the identity `seen`.
     ///
     /// # Errors
-    /// What opening it reports; also where another one has its place.
+    /// The errors of opening it; also if another directory has taken its place.
     pub fn open_dir(&self, path: &Path, seen: Identity) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let dir = open_beneath(&self.dir, path, flags).map_err(replaced_by_link)?;
@@ -71,7 +71,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// That of what was looked at.
+    /// Returns the identity of an inode by its attributes.
     pub const fn of(stat: &Stat) -> Self {
         Self {
             device: stat.st_dev,
@@ -79,7 +79,7 @@ impl Identity {
         }
     }
 
-    /// As a pair of device and inode number.
+    /// Returns device and inode number as a pair.
     pub const fn numbers(self) -> (u64, u64) {
         (self.device, self.inode)
     }
@@ -96,7 +96,7 @@ fn replaced() -> io::Error {
     io::Error::other("another file took its place after it was looked at")
 }
 
-/// The error of opening what was no symbolic link, and led through none, when it was looked at.
+/// Converts the error of opening a path that had no symbolic link when it was scanned.
 fn replaced_by_link(error: Errno) -> io::Error {
     match error {
         Errno::LOOP => replaced(),
@@ -104,17 +104,17 @@ fn replaced_by_link(error: Errno) -> io::Error {
     }
 }
 
-/// A regular file of the host, and which one it was when it was looked at.
+/// A regular file of the host, with its identity when it was scanned.
 #[derive(Clone, Debug)]
 pub struct HostFile {
-    /// The directory that the path is relative to; none where the caller named the file itself.
+    /// The directory that the path is relative to; none if the caller named the file itself.
     root: Option<Arc<Root>>,
     path: PathBuf,
     seen: Identity,
 }
 
 impl HostFile {
-    /// A file that the caller named.
+    /// Creates one for a file that the caller named.
     #[must_use]
     pub fn named(path: PathBuf, metadata: &Metadata) -> Self {
         let seen = Identity {
@@ -130,7 +130,7 @@ impl HostFile {
         Self { root, path, seen }
     }
 
-    /// The path that leads to it, for messages.
+    /// Returns the path that leads to it, for messages.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         match &self.root {
@@ -142,10 +142,10 @@ impl HostFile {
     /// Opens it for reading.
     ///
     /// # Errors
-    /// What opening it reports; also where it is not the file any more that was looked at, be it
-    /// that its name or a directory on the way was replaced, by a symbolic link for example.
+    /// The errors of opening it; also if it is no longer the file that was scanned, because its
+    /// name or a directory on the way was replaced, by a symbolic link for example.
     pub fn open(&self) -> io::Result<File> {
-        // A pipe in its place must not hold the caller up.
+        // A pipe in its place must not block the caller.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match &self.root {
             Some(root) => open_beneath(&root.dir, &self.path, flags),
@@ -153,7 +153,7 @@ impl HostFile {
         };
         let file = File::from(file.map_err(replaced_by_link)?);
         self.seen.check(&file)?;
-        // A new pipe may have got the inode number of a file that was removed.
+        // A new pipe may have the inode number of a removed file.
         match file.metadata()?.is_file() {
             true => Ok(file),
             false => Err(replaced()),

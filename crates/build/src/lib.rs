@@ -1,4 +1,4 @@
-//! The start of every writer: a tree of nodes with their contents still where they came from.
+//! The start of every writer: a tree of nodes whose contents stay at their source.
 //!
 //! [`scan`] makes one from a directory, [`read_tar`] from a tar stream; [`apply_manifest`] makes or
 //! changes one by a list of entries. The library makes one from an image of any format. [`Owners`], [`Times`]

@@ -1,5 +1,5 @@
-//! Lines of the small files that describe an image: words with quotes and escapes, and what can be
-//! wrong with them.
+//! Parses lines of the small files that describe an image: words with quotes and escapes, and their
+//! errors.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use forerun_vfs::NameError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
-    /// A quote without its other end.
+    /// A quote that is not closed.
     #[error("a quote is not closed")]
     Quote,
     /// A backslash with nothing behind it.
@@ -19,13 +19,13 @@ pub enum LineError {
     /// Longer than any line that makes sense.
     #[error("longer than {0} bytes")]
     TooLong(usize),
-    /// Something is not there.
+    /// A missing word.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// Something is too much.
+    /// A word too many.
     #[error("nothing should follow, but {0:?} does")]
     Extra(String),
-    /// A letter that means nothing.
+    /// An unknown letter for the kind.
     #[error("{0:?} is no kind of entry: one of d, m, b, c, s, i, l, h, x is, or the upper case")]
     Kind(String),
     /// Contents by a command.
@@ -88,10 +88,10 @@ pub enum LineError {
     /// The target of a hard link.
     #[error("the target is a directory, which cannot have a second name")]
     IsADirectory,
-    /// A file of the host that cannot be used.
+    /// An unusable file of the host.
     #[error("{}: {source}", path.display())]
     Host {
-        /// Which.
+        /// Its path.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -104,7 +104,7 @@ pub enum LineError {
     PastData {
         /// Where they should be in the data.
         offset: u64,
-        /// How many.
+        /// Their length.
         len: u64,
     },
     /// Not a range of a map.
@@ -125,13 +125,13 @@ pub struct Words<'l> {
 }
 
 impl<'l> Words<'l> {
-    /// Of this line, without its end.
+    /// Creates a reader of the words of this line, given without its end.
     pub const fn new(line: &'l [u8]) -> Self {
         Self { rest: line }
     }
 
-    /// The next word. Spaces and tabs separate; double quotes and backslashes keep them. A
-    /// backslash with three octal digits is the byte of that number.
+    /// Returns the next word. Spaces and tabs separate words; double quotes and backslashes keep
+    /// them. A backslash with three octal digits is the byte with that number.
     pub fn next(&mut self) -> Result<Option<Vec<u8>>, LineError> {
         self.rest = self.rest.trim_ascii_start();
         let mut word = Vec::new();
@@ -159,7 +159,7 @@ impl<'l> Words<'l> {
         Ok(Some(word))
     }
 
-    /// The next word, which must be there.
+    /// Returns the next word, which must be there.
     pub fn expect(&mut self, what: &'static str) -> Result<Vec<u8>, LineError> {
         self.next()?.ok_or(LineError::Missing(what))
     }
@@ -174,7 +174,7 @@ impl<'l> Words<'l> {
         }
     }
 
-    /// Nothing may be left.
+    /// Checks that no word is left.
     pub fn end(&mut self) -> Result<(), LineError> {
         match self.next()? {
             Some(word) => Err(LineError::Extra(lossy(&word))),
@@ -194,7 +194,7 @@ fn escaped(rest: &[u8]) -> Result<(u8, usize), LineError> {
     Ok((byte, 1))
 }
 
-/// A decimal number up to `max`.
+/// Parses a decimal number up to `max`.
 pub fn number(what: &'static str, word: &[u8], max: u64) -> Result<u64, LineError> {
     let text = std::str::from_utf8(word).ok();
     let digits = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
@@ -207,7 +207,7 @@ pub fn number(what: &'static str, word: &[u8], max: u64) -> Result<u64, LineErro
     })
 }
 
-/// The components of a path in the tree, without leading slashes and `.`.
+/// Splits a path in the tree into components, without leading slashes and `.`.
 pub fn components(path: &[u8]) -> Result<Components, LineError> {
     let names = path
         .split(|&byte| byte == b'/')
@@ -223,7 +223,7 @@ pub fn components(path: &[u8]) -> Result<Components, LineError> {
     Ok(names)
 }
 
-/// For messages.
+/// Converts bytes to text for messages.
 pub fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,8 +1,8 @@
-//! How much memory a writer takes, of what the process may use.
+//! Limits how much of the process's memory a writer takes.
 //!
-//! The contents under way take an eighth of the limit at the most, the encoders of all threads a
-//! quarter. The tables of the tree grow with the number of its nodes, and an image that is the source
-//! has a cache. Where these leave little, fewer contents are under way and fewer threads encode.
+//! The contents in flight take an eighth of the limit at most, the encoders of all threads a
+//! quarter. The tables of the tree grow with the number of its nodes, and a source image has a
+//! cache. If these leave little, less content is in flight and fewer threads encode.
 
 use std::fs::File;
 use std::io;
@@ -13,10 +13,10 @@ use forerun_io::{MemoryLimit, Mib, saturating_usize, u64_from, with_block_buffer
 use super::ParallelBounds;
 use super::tree::{BuildError, Tree};
 
-/// Contents under way where memory is not scarce, and where it is most scarce.
+/// Contents in flight where memory is not scarce, and where it is scarcest.
 const CONTENTS: u64 = 64 << 20;
 const LEAST_CONTENTS: u64 = 2 << 20;
-/// Memory that a writer takes whatever it writes: the program, its threads and buffers.
+/// Memory that every writer takes: the program, its threads and buffers.
 const WRITER: u64 = 8 << 20;
 /// Memory for each node of a tree, of names, attributes, hashes and places. Measured for 83,000 nodes:
 /// 450 bytes for romfs, 560 for SquashFS, 700 for exFAT, 700 for compressed EROFS.
@@ -25,24 +25,25 @@ const NODE: u64 = 768;
 /// Types of filesystems that keep their files in memory.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
 
-/// The memory of a writer besides the contents under way.
+/// The memory of a writer besides the contents in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterNeeds {
-    /// Name of the codec, for messages; none where nothing is encoded.
+    /// Name of the codec, for messages; none if nothing is encoded.
     pub codec: Option<&'static str>,
-    /// Bytes that a thread's encoder and its buffers take.
+    /// Bytes of one thread's encoder and its buffers.
     pub each: u64,
     /// Nodes of the tree.
     pub nodes: usize,
 }
 
 impl WriterNeeds {
-    /// Returns the threads that encode and the bytes of contents under way: what was asked for, or in
-    /// place of 0 one thread for each CPU and 64 MiB, as far as the memory of the process goes. Logs
-    /// them, with a warning where what was asked for is more than the process may use.
+    /// Returns the number of encoding threads and the bytes of contents in flight. Values of 0 in
+    /// `asked` become one thread for each CPU and 64 MiB, as far as the memory of the process
+    /// allows. Logs the result, with a warning if `asked` exceeds the memory that the process may
+    /// use.
     ///
     /// # Errors
-    /// [`BuildError::Memory`] where not even one encoder fits.
+    /// [`BuildError::Memory`] if not even one encoder fits.
     pub fn bounds(&self, asked: ParallelBounds) -> Result<ParallelBounds, BuildError> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         self.bounds_within(MemoryLimit::of_process(), asked, cpus)
@@ -55,7 +56,7 @@ impl WriterNeeds {
         cpus: usize,
     ) -> Result<ParallelBounds, BuildError> {
         let usable = limit.usable();
-        // Contents wait until others are written; an encoder needs all of its memory at once.
+        // Contents can wait until others are written; an encoder needs all of its memory at once.
         if let (Some(codec), true) = (self.codec, self.each.saturating_add(WRITER) > usable) {
             return Err(BuildError::Memory {
                 codec,
@@ -64,7 +65,7 @@ impl WriterNeeds {
                 limit: limit.clone(),
             });
         }
-        // An image that is the source.
+        // The cache of a source image.
         let image = with_block_buffers(limit.block_cache());
         let beside = of_tree(self.nodes).saturating_add(image);
         let room = usable.saturating_sub(beside);
@@ -93,7 +94,7 @@ impl WriterNeeds {
     }
 }
 
-/// Logs a warning where a tree takes more memory than the process may use.
+/// Logs a warning if a tree takes more memory than the process may use.
 pub fn warn_of_large_tree(tree: &Tree) {
     let (limit, nodes) = (MemoryLimit::of_process(), tree.len());
     let needed = of_tree(nodes);
@@ -106,7 +107,7 @@ pub fn warn_of_large_tree(tree: &Tree) {
     }
 }
 
-/// Returns the bytes that a writer and a tree of so many nodes take.
+/// Returns the bytes that a writer and a tree of `nodes` nodes take.
 fn of_tree(nodes: usize) -> u64 {
     u64_from(nodes).saturating_mul(NODE).saturating_add(WRITER)
 }
@@ -114,14 +115,14 @@ fn of_tree(nodes: usize) -> u64 {
 /// Makes a temporary file without a name in [`spool_dir`].
 ///
 /// # Errors
-/// Those of making the file.
+/// The errors of creating the file.
 pub fn spool_file() -> io::Result<File> {
     tempfile::tempfile_in(spool_dir())
 }
 
-/// Returns the directory for temporary files: `TMPDIR`, or `/tmp`. Where the memory of the process is
-/// limited and `/tmp` keeps its files in memory, it is `/var/tmp`: a control group is charged for files
-/// in memory.
+/// Returns the directory for temporary files: `TMPDIR`, or `/tmp`. If the memory of the process is
+/// limited and `/tmp` keeps its files in memory, returns `/var/tmp`: a control group is charged for
+/// files in memory.
 #[must_use]
 pub fn spool_dir() -> PathBuf {
     let usual = std::env::temp_dir();
@@ -140,7 +141,7 @@ pub fn spool_dir() -> PathBuf {
 #[must_use]
 pub fn is_in_memory(dir: &Path) -> bool {
     let kind = rustix::fs::statfs(dir).map(|found| found.f_type);
-    // The numbers are of 32 bits; the kernel's type for them is signed, or longer.
+    // The numbers have 32 bits; the kernel's type for them is signed, or longer.
     kind.is_ok_and(|kind| {
         IN_MEMORY
             .iter()
@@ -154,7 +155,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// With 16 CPUs: threads, and MiB of contents.
+    /// Checks threads, and MiB of contents, for 16 CPUs.
     fn check(limit: u64, needs: (u64, usize), asked: usize, expected: Option<(usize, u64)>) {
         let limit = MemoryLimit::of_machine(limit * MIB);
         let (each, nodes) = needs;
@@ -174,21 +175,21 @@ mod tests {
 
     #[test]
     fn threads_and_contents_follow_the_memory() {
-        // As many as there are CPUs where memory is not scarce.
+        // As many threads as CPUs where memory is not scarce.
         check(24 << 10, (2 * MIB, 83_000), 0, Some((16, 64)));
         check(24 << 10, (100 * MIB, 83_000), 0, Some((16, 64)));
-        // A quarter of it for encoders.
+        // A quarter of the memory for encoders.
         check(128, (MIB, 0), 0, Some((16, 16)));
         check(128, (3 * MIB, 0), 0, Some((10, 16)));
         check(128, (13 * MIB, 0), 0, Some((2, 16)));
-        // Less beside a large tree, but one in any case.
+        // Fewer beside a large tree, but at least one.
         check(128, (3 * MIB, 50_000), 0, Some((7, 16)));
         check(128, (3 * MIB, 83_000), 0, Some((2, 7)));
         check(64, (3 * MIB, 83_000), 0, Some((1, 2)));
         check(64, (64 << 10, 1_000_000), 0, Some((1, 2)));
-        // A number that the user gives stays.
+        // A number that the user gives is kept.
         check(128, (13 * MIB, 0), 8, Some((8, 16)));
-        // Not even one.
+        // Not even one fits.
         check(64, (49 * MIB, 0), 0, None);
         check(64, (49 * MIB, 0), 1, None);
         check(128, (49 * MIB, 0), 0, Some((1, 16)));

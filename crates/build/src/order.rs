@@ -1,4 +1,4 @@
-//! Which files come first in an image.
+//! The order of files in an image.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,9 +7,9 @@ use std::path::Path;
 use super::BuildError;
 use super::line::{LineError, Words, components, is_blank};
 
-/// Paths in the order in which their files are wanted in an image: that of a recorded start, for
-/// instance. A directory stands for all below it that is not listed itself. What is not listed
-/// comes after everything that is.
+/// Paths in the order in which an image should hold their files: that of a recorded start, for
+/// instance. A directory stands for all files below it that are not listed themselves. Files that
+/// are not listed come last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     paths: HashMap<Vec<u8>, usize>,
@@ -22,13 +22,12 @@ impl Order {
         self.paths.is_empty()
     }
 
-    /// The lines of a file, one path each; paths start at the root of the tree, and are quoted as in
-    /// manifests. Of several lines for one path the first counts. Lines that are empty or start with
-    /// `#` mean nothing.
+    /// Reads a file with one path a line. Paths start at the root of the tree, and are quoted as in
+    /// manifests. Of several lines for one path the first counts. Empty lines and lines that start
+    /// with `#` are skipped.
     ///
     /// # Errors
-    /// [`BuildError::Host`] where the file cannot be read, [`BuildError::Line`] with a line that is
-    /// wrong.
+    /// [`BuildError::Host`] if the file cannot be read, [`BuildError::Line`] with an invalid line.
     pub fn from_file(path: &Path) -> Result<Self, BuildError> {
         let text = fs::read(path).map_err(|source| BuildError::Host {
             path: path.to_path_buf(),
@@ -56,13 +55,14 @@ impl Order {
         Ok(())
     }
 
-    /// Adds a path at the end, without a leading slash; nothing where it is listed already.
+    /// Adds a path at the end, without a leading slash. Ignores a path that is listed already.
     pub fn add(&mut self, path: Vec<u8>) {
         let next = self.paths.len();
         self.paths.entry(path).or_insert(next);
     }
 
-    /// The place of a path in the tree, without a leading slash: less is earlier.
+    /// Returns the position of a path in the tree, given without a leading slash: a lower one is
+    /// earlier.
     #[must_use]
     pub fn of(&self, path: &[u8]) -> usize {
         let mut path = path;

@@ -1,4 +1,4 @@
-//! Where an image goes, and the writer that counts, buffers, and says where a write failed.
+//! The output of an image, and the writer that counts, buffers, and reports where a write failed.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -11,22 +11,22 @@ use super::tree::BuildError;
 
 /// Bytes written at a time.
 const CHUNK: usize = 1 << 20;
-/// Fewer zeros are not worth a hole.
+/// Shorter runs of zeros are not worth a hole.
 const HOLE: u64 = 1 << 14;
 
-/// An output that is written from its first byte on, and whose bytes can be replaced once they are
-/// written: some formats know their superblock only at the end.
+/// An output that is written in order, and whose written bytes can be replaced: some formats know
+/// their superblock only at the end.
 pub trait ImageOutput: Write {
-    /// Replaces bytes that were written before. What is written next still goes to the end.
+    /// Replaces bytes that were written before. The next write still goes to the end.
     ///
     /// # Errors
-    /// Those of the output. Bytes that were never written may give any error.
+    /// The errors of the output. Replacing bytes that were never written may fail with any error.
     fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Writes `len` zeros, without storing them where the output can do that.
+    /// Writes `len` zeros, without storing them if the output can do that.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The errors of the output.
     fn zeros(&mut self, len: u64) -> io::Result<()> {
         write_zeros(self, len)
     }
@@ -56,13 +56,13 @@ impl ImageOutput for Vec<u8> {
     }
 }
 
-/// The image starts at the file's first byte, whatever the position is.
+/// The image starts at the file's first byte, whatever its position is.
 impl ImageOutput for File {
     fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.write_all_at(bytes, offset)
     }
 
-    /// A hole, where a regular file ends.
+    /// Makes a hole if a regular file ends here, and writes zeros otherwise.
     fn zeros(&mut self, len: u64) -> io::Result<()> {
         let metadata = self.metadata()?;
         if metadata.is_file() && self.stream_position()? == metadata.len() {
@@ -84,14 +84,14 @@ impl<T: ImageOutput + ?Sized> ImageOutput for &mut T {
     }
 }
 
-/// An image as it grows.
+/// An image that is being written.
 pub struct ImageWriter<'o> {
     out: BufWriter<CountedWrite<&'o mut dyn ImageOutput>>,
     position: u64,
     observer: Arc<Observer>,
 }
 
-/// An image of which every byte is written.
+/// An image whose bytes are all written.
 pub struct Complete<'o> {
     out: &'o mut dyn ImageOutput,
     len: u64,
@@ -109,7 +109,7 @@ impl<'o> ImageWriter<'o> {
         }
     }
 
-    /// Where the next byte goes.
+    /// Returns the offset of the next byte.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.position
@@ -128,10 +128,10 @@ impl<'o> ImageWriter<'o> {
         Ok(())
     }
 
-    /// Zeros up to `end`; none where that is not ahead.
+    /// Writes zeros up to `end`, if that lies ahead.
     ///
     /// # Errors
-    /// As [`ImageWriter::write`].
+    /// The errors of [`ImageWriter::write`].
     pub fn zeros_to(&mut self, end: u64) -> Result<(), BuildError> {
         let zeros = [0; 4096];
         while self.position < end {
@@ -141,10 +141,10 @@ impl<'o> ImageWriter<'o> {
         Ok(())
     }
 
-    /// Zeros up to `end`, as a hole where the output can have one.
+    /// Writes zeros up to `end`, as a hole if the output supports it.
     ///
     /// # Errors
-    /// As [`ImageWriter::write`].
+    /// The errors of [`ImageWriter::write`].
     pub fn hole_to(&mut self, end: u64) -> Result<(), BuildError> {
         let len = end.saturating_sub(self.position);
         if len < HOLE {
@@ -163,10 +163,10 @@ impl<'o> ImageWriter<'o> {
         Ok(())
     }
 
-    /// Writes out what is buffered. Nothing more goes to the end.
+    /// Writes the buffered bytes. No more bytes can be appended.
     ///
     /// # Errors
-    /// As [`ImageWriter::write`].
+    /// The errors of [`ImageWriter::write`].
     pub fn finish(self) -> Result<Complete<'o>, BuildError> {
         let position = self.position;
         let counted = self.out.into_inner().map_err(|error| BuildError::Output {
@@ -182,7 +182,7 @@ impl<'o> ImageWriter<'o> {
 }
 
 impl Complete<'_> {
-    /// Flushes the output, and gives the length of the image.
+    /// Flushes the output, and returns the length of the image.
     ///
     /// # Errors
     /// [`BuildError::Output`].

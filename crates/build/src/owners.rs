@@ -1,4 +1,4 @@
-//! Other owners than those of the input.
+//! Replaces the owners of the input.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,18 +7,19 @@ use std::path::Path;
 use super::line::{LineError, is_blank, lossy};
 use super::{BuildError, Tree};
 
-/// The id above the last one: it means "leave it" to chown.
+/// The id above the largest one: it means "leave it" to chown.
 const NOBODY: u64 = 0xFFFF_FFFF;
 
-/// A map of user or group ids: ranges to ranges of the same length. Ids in no range stay.
+/// A map of user or group ids: ranges to ranges of the same length. Ids in no range stay as they
+/// are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdMap {
-    /// First id of a range: where it goes to, and how many there are.
+    /// First id of a range: the id it maps to, and the length.
     ranges: BTreeMap<u32, (u32, u32)>,
 }
 
 impl IdMap {
-    /// Returns whether every id stays.
+    /// Returns whether the map changes no id.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
@@ -27,7 +28,8 @@ impl IdMap {
     /// Adds a range, as `FROM:TO` or `FROM:TO:COUNT`; in place of the colons there may be spaces.
     ///
     /// # Errors
-    /// [`LineError::Range`] where it is none, [`LineError::Overlap`] with a range that is there.
+    /// [`LineError::Range`] if it is not a range, [`LineError::Overlap`] with a range that it
+    /// overlaps.
     pub fn add(&mut self, range: &str) -> Result<(), LineError> {
         let bad = || LineError::Range(range.to_string());
         let separators = |char: char| char == ':' || char.is_ascii_whitespace();
@@ -52,11 +54,11 @@ impl IdMap {
         Ok(())
     }
 
-    /// Adds the ranges of a file, one a line, as in `/proc/PID/uid_map`. Lines that are empty or
-    /// start with `#` mean nothing.
+    /// Adds the ranges of a file, one a line, as in `/proc/PID/uid_map`. Empty lines and lines that
+    /// start with `#` are skipped.
     ///
     /// # Errors
-    /// [`BuildError::Host`] where it cannot be read, [`BuildError::Line`] as for [`add`](Self::add).
+    /// [`BuildError::Host`] if it cannot be read, [`BuildError::Line`] as for [`add`](Self::add).
     pub fn add_file(&mut self, path: &Path) -> Result<(), BuildError> {
         let text = fs::read(path).map_err(|source| BuildError::Host {
             path: path.to_path_buf(),
@@ -89,18 +91,18 @@ impl IdMap {
 /// Changes of the owners of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owners {
-    /// One user for everything; the map of users is not looked at then.
+    /// One user for all nodes; the map of users is ignored then.
     pub uid: Option<u32>,
-    /// One group for everything.
+    /// One group for all nodes; the map of groups is ignored then.
     pub gid: Option<u32>,
-    /// Users.
+    /// Map of users.
     pub uids: IdMap,
-    /// Groups.
+    /// Map of groups.
     pub gids: IdMap,
 }
 
 impl Owners {
-    /// Gives every node its new owner.
+    /// Sets the owner of every node.
     pub fn apply(&self, tree: &mut Tree) {
         for node in tree.nodes_mut() {
             node.uid = self.uid.unwrap_or_else(|| self.uids.map(node.uid));

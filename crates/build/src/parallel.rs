@@ -1,13 +1,13 @@
-//! An ordered parallel map with bounded memory: how writers use all cores and still give the same
-//! bytes at any number of threads.
+//! An ordered parallel map with bounded memory: writers use all cores, and produce the same bytes
+//! with any number of threads.
 //!
-//! One thread makes jobs, several turn them into results, the caller's thread takes the results in
-//! the order of the jobs. What is between making and taking is bounded by weight, whichever of the
-//! three is the slow one; a job that alone is heavier goes through by itself. The thread that fails or
-//! panics first ends the others: no thread waits for a result that will not come.
+//! One thread produces jobs, several turn them into results, and the caller's thread consumes the
+//! results in the order of the jobs. The total weight in flight is bounded, whichever of the three
+//! is slow; a job that alone exceeds the bound goes through by itself. The first thread that fails
+//! or panics stops the others: no thread waits for a result that will not come.
 //!
-//! The threads are those of one call and end with it. Workers are not shared between calls: one
-//! call may be the producer of another, and shared workers could then wait for each other.
+//! The threads belong to one call and end with it. Workers are not shared between calls: one call
+//! may be the producer of another, and shared workers could then wait for each other.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,10 +19,10 @@ use forerun_io::MemoryLimit;
 
 use super::tree::BuildError;
 
-/// Counted for every job besides its weight, so that weightless jobs cannot pile up either.
+/// Counted for every job in addition to its weight, so that weightless jobs cannot pile up.
 const JOB_WEIGHT: usize = 256;
 
-/// Memory that a thread may take besides its jobs, where the caller does not count it.
+/// Memory that a thread may take besides its jobs, if the caller does not count it.
 const THREAD: u64 = 1 << 20;
 
 /// Threads and memory of one [`parallel_map`].
@@ -30,7 +30,7 @@ const THREAD: u64 = 1 << 20;
 pub struct ParallelBounds {
     /// Threads that turn jobs into results. 0 means one for each CPU, or fewer where memory is scarce.
     pub threads: usize,
-    /// Weight of what may be between the producer and the consumer, in bytes.
+    /// Weight of the jobs and results in flight, in bytes.
     pub memory: usize,
 }
 
@@ -50,8 +50,8 @@ pub enum ParallelError<E> {
     /// The producer, a worker or the consumer failed.
     #[error(transparent)]
     Failed(E),
-    /// Another thread failed, and says why. Producers give it on; no map ends with it unless its
-    /// producer or consumer made it up.
+    /// Another thread failed, and reports why. Producers pass it on; a map returns it only if its
+    /// producer or consumer created it.
     #[error("ended by another failure")]
     Stopped,
     /// A thread panicked.
@@ -81,17 +81,17 @@ impl From<ParallelError<Self>> for BuildError {
     }
 }
 
-/// The producer's end.
+/// The producer's end of the queue.
 pub struct Jobs<'q, J> {
     queue: &'q dyn Submit<J>,
 }
 
 impl<J> Jobs<'_, J> {
-    /// Hands a job over, waiting while too much is under way. `weight` is the memory that the job
-    /// and its result take together.
+    /// Hands a job over. Waits while too much is in flight. `weight` is the memory that the job and
+    /// its result take together.
     ///
     /// # Errors
-    /// [`ParallelError::Stopped`] where no worker will take it any more.
+    /// [`ParallelError::Stopped`] if no worker will take it any more.
     pub fn send<E>(&self, job: J, weight: usize) -> Result<(), ParallelError<E>> {
         if self.queue.submit(job, weight.saturating_add(JOB_WEIGHT)) {
             Ok(())
@@ -112,12 +112,12 @@ trait Submit<J>: Sync {
     fn submit(&self, job: J, weight: usize) -> bool;
 }
 
-/// Runs `produce` on a thread of its own, a worker made by `worker` on each of some threads, and
-/// `consume` on this one, for the result of every job in the order the jobs were sent. Gives what
-/// `produce` gave.
+/// Runs `produce` on a thread of its own, a worker made by `worker` on each of several threads, and
+/// `consume` on this thread for each result, in the order in which the jobs were sent. Returns the
+/// value of `produce`.
 ///
 /// # Errors
-/// The first failure; those of the threads that it stopped are dropped.
+/// The first failure; the errors of the threads that it stopped are dropped.
 pub fn parallel_map<J, O, T, E, F>(
     bounds: ParallelBounds,
     worker: impl Fn() -> Result<F, E> + Sync,
@@ -134,7 +134,7 @@ where
     let queue = Queue::new(bounds.memory);
     let (queue, worker) = (&queue, &worker);
     thread::scope(|scope| {
-        // Dropped by a panic of the consumer too, so that the scope can end.
+        // Dropped even if the consumer panics, so that the scope can end.
         let end = EndGuard(queue);
         let workers = spawn_workers(scope, bounds.threads(), queue, worker)?;
         let producer = spawn(scope, "forerun-produce", move || {
@@ -208,8 +208,8 @@ fn join<T, E>(handle: Handle<'_, T, E>) -> Result<T, ParallelError<E>> {
     handle.join().unwrap_or(Err(ParallelError::Panicked))
 }
 
-/// Returns the failure that ended the others; at most one of them says anything else than that it was stopped, or, where
-/// two failed at once, either will do.
+/// Returns the producer's value, or the failure that stopped the threads. If two threads failed at
+/// once, returns either failure.
 fn first_failure<T, E>(
     consumed: Result<(), ParallelError<E>>,
     worked: Vec<Result<(), ParallelError<E>>>,
@@ -226,17 +226,17 @@ fn first_failure<T, E>(
 struct Queue<J, O> {
     memory: usize,
     state: Mutex<State<J, O>>,
-    /// There is room for more jobs.
+    /// Signalled when there is room for more jobs.
     room: Condvar,
-    /// There is a job, or will be none.
+    /// Signalled when there is a job, or no more will come.
     job: Condvar,
-    /// The next result is there, or will never be.
+    /// Signalled when the next result is there, or will never come.
     result: Condvar,
 }
 
 struct State<J, O> {
     jobs: VecDeque<(u64, J)>,
-    /// Of the jobs under way in order, weight and result where it is there.
+    /// The jobs in flight in order: weight, and result once it is there.
     under_way: VecDeque<(usize, Option<O>)>,
     /// Number of the job at the front of `under_way`.
     first: u64,
@@ -264,7 +264,8 @@ impl<J, O> Queue<J, O> {
         }
     }
 
-    /// Nothing panics while it holds the lock, so what is behind it is whole.
+    /// Locks the state. No thread panics while it holds the lock, so a poisoned state is
+    /// consistent.
     fn lock(&self) -> MutexGuard<'_, State<J, O>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -329,7 +330,8 @@ impl<J, O> Queue<J, O> {
         Ok(())
     }
 
-    /// The next result and its weight; nothing where that was the last.
+    /// Waits for the next result, and returns it with its weight. Returns nothing after the last
+    /// one.
     fn next_result<E>(&self) -> Result<Option<(usize, O)>, ParallelError<E>> {
         let mut state = self.lock();
         loop {
@@ -373,7 +375,7 @@ impl<J: Send, O: Send> Submit<J> for Queue<J, O> {
     }
 }
 
-/// Stops all threads unless forgotten: by an error, or by a panic on its way up.
+/// Stops all threads when dropped, unless forgotten: on an error or a panic.
 struct EndGuard<'q, J, O>(&'q Queue<J, O>);
 
 impl<J, O> Drop for EndGuard<'_, J, O> {

@@ -1,4 +1,4 @@
-//! Patterns of paths: what to leave out of an image, what to take out of one.
+//! Patterns of paths: files to leave out of an image, or to extract from one.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,9 +10,9 @@ use super::BuildError;
 /// A set of glob patterns over paths as bytes.
 ///
 /// `*` and `?` stay inside one component, `**` crosses them, `[...]` and `{a,b}` are as in a shell.
-/// A pattern with a slash is held against the whole path from the root (a leading slash changes
-/// nothing); one without is held against the last component, wherever that is. What matches a
-/// directory covers everything below it.
+/// A pattern with a slash is matched against the whole path from the root (a leading slash changes
+/// nothing); a pattern without one is matched against the last component. A match of a directory
+/// covers everything below it.
 #[derive(Clone, Debug, Default)]
 pub struct Patterns {
     whole: GlobSet,
@@ -24,7 +24,7 @@ impl Patterns {
     /// Parses patterns.
     ///
     /// # Errors
-    /// [`BuildError::Pattern`] with the first that is not one.
+    /// [`BuildError::Pattern`] with the first invalid pattern.
     pub fn new<S: AsRef<str>>(patterns: impl IntoIterator<Item = S>) -> Result<Self, BuildError> {
         let (mut whole, mut last, mut len) = (GlobSetBuilder::new(), GlobSetBuilder::new(), 0);
         for pattern in patterns {
@@ -63,13 +63,14 @@ impl Patterns {
         })
     }
 
-    /// Returns whether there is no pattern, and so nothing matches.
+    /// Returns whether there is no pattern, so that no path matches.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns whether a pattern matches this very path, without a leading slash; not what is above it.
+    /// Returns whether a pattern matches this very path, without a leading slash. Ignores the
+    /// directories above it.
     #[must_use]
     pub fn matches(&self, path: &[u8]) -> bool {
         let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);

@@ -1,4 +1,4 @@
-//! Which files are wanted close together in an image, and in which order.
+//! The order of files in an image, by priorities.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,8 +7,9 @@ use std::path::Path;
 use super::BuildError;
 use super::line::{LineError, Words, components, is_blank, lossy};
 
-/// Priorities of paths, from -32768 to 32767. Files of a higher one come earlier in the image; a
-/// directory's holds for all below it that has none of its own. Everything else has 0.
+/// Priorities of paths, from -32768 to 32767. Files of higher priority come earlier in the image. A
+/// directory's priority holds for all paths below it without one of their own. All other paths have
+/// 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Priorities {
     paths: HashMap<Vec<u8>, i16>,
@@ -21,10 +22,10 @@ impl Priorities {
         self.paths.is_empty()
     }
 
-    /// The lines of all these files.
+    /// Reads the lines of all these files.
     ///
     /// # Errors
-    /// As [`add_file`](Self::add_file).
+    /// The errors of [`add_file`](Self::add_file).
     pub fn from_files(paths: &[impl AsRef<Path>]) -> Result<Self, BuildError> {
         let mut priorities = Self::default();
         for path in paths {
@@ -37,8 +38,7 @@ impl Priorities {
     /// lines for one path the last counts. Paths start at the root of the tree.
     ///
     /// # Errors
-    /// [`BuildError::Host`] where the file cannot be read, [`BuildError::Line`] with a line that is
-    /// wrong.
+    /// [`BuildError::Host`] if the file cannot be read, [`BuildError::Line`] with an invalid line.
     pub fn add_file(&mut self, path: &Path) -> Result<(), BuildError> {
         let text = fs::read(path).map_err(|source| BuildError::Host {
             path: path.to_path_buf(),
@@ -70,7 +70,7 @@ impl Priorities {
         Ok(())
     }
 
-    /// The priority of a path in the tree, without a leading slash.
+    /// Returns the priority of a path in the tree, given without a leading slash.
     #[must_use]
     pub fn of(&self, path: &[u8]) -> i16 {
         if self.paths.is_empty() {
@@ -89,7 +89,8 @@ impl Priorities {
         }
     }
 
-    /// Paths that have a priority of their own, for those who want to know whether they all exist.
+    /// Returns the paths that have a priority of their own, for callers that check that they all
+    /// exist.
     pub fn paths(&self) -> impl Iterator<Item = &[u8]> {
         self.paths.keys().map(Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! A tree from a directory of the host.
+//! Builds a tree from a directory of the host.
 //!
 //! Each directory is opened below the one that was given, through no symbolic link, and everything in
 //! it is looked at through its descriptor: a process that renames directories meanwhile can make the
@@ -18,17 +18,16 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use super::host::{HostFile, Identity, Root};
 use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree};
 
-/// The parts of a directory that are taken.
+/// Which files of a directory are taken.
 #[derive(Clone, Debug, Default)]
 pub struct ScanOptions {
-    /// Left out, with everything below.
+    /// Paths that are left out, with everything below them.
     pub exclude: Patterns,
     /// Whether extended attributes are read.
     pub xattrs: bool,
-    /// Files left out by device and inode number: the image that is being written, for one.
+    /// Files to leave out, by device and inode number: the image being written, for one.
     pub skip: Vec<(u64, u64)>,
-    /// Later times of modification are set to this, in seconds since the epoch:
-    /// `SOURCE_DATE_EPOCH`.
+    /// Later modification times are set to this, in seconds since the epoch: `SOURCE_DATE_EPOCH`.
     pub latest: Option<i64>,
 }
 
@@ -36,7 +35,7 @@ pub struct ScanOptions {
 /// hard links. Contents stay where they are until the image is written.
 ///
 /// # Errors
-/// [`BuildError::Host`] with the path that could not be read; also where `path` is no directory.
+/// [`BuildError::Host`] with the path that could not be read; also if `path` is no directory.
 pub fn scan(path: &Path, options: &ScanOptions) -> Result<Tree, BuildError> {
     let root = Root::open(path).map_err(|error| host(path, error))?;
     let mut scan = Scan {
@@ -67,13 +66,13 @@ struct Scan<'o> {
     options: &'o ScanOptions,
     root: Arc<Root>,
     tree: Tree,
-    /// Files with several names that were met.
+    /// Files met so far that have several names.
     links: HashMap<Identity, NodeIndex>,
 }
 
 /// A directory still to be read.
 struct Pending {
-    /// Below the root of the scan.
+    /// Path below the root of the scan.
     path: PathBuf,
     node: NodeIndex,
     seen: Identity,
@@ -139,7 +138,7 @@ impl Scan<'_> {
         })
     }
 
-    /// A node of what lies at `path`, in the open directory `dir`.
+    /// Creates a node for the file at `path`, in the open directory `dir`.
     fn node(
         &self,
         dir: &OwnedFd,
@@ -173,7 +172,7 @@ impl Scan<'_> {
     }
 }
 
-/// The names in a directory, as the system lists them.
+/// Returns the names in a directory, as the system lists them.
 fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {
@@ -187,7 +186,7 @@ fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
 }
 
 /// Reads the extended attributes of a name in an open directory. No system call of older kernels
-/// takes a directory and a name; through the directory's descriptor there is a path, of which the last
+/// takes a directory and a name, so the path goes through the directory's descriptor, and its last
 /// name is not followed.
 fn read_xattrs(dir: &OwnedFd, name: &OsStr, node: &mut NewNode) -> io::Result<()> {
     const DESCRIPTORS: &str = "/proc/self/fd";
@@ -199,7 +198,7 @@ fn read_xattrs(dir: &OwnedFd, name: &OsStr, node: &mut NewNode) -> io::Result<()
         return Err(io::Error::new(io::ErrorKind::NotFound, text));
     }
     for name in listed? {
-        // An attribute that went away meanwhile is none.
+        // An attribute that disappeared meanwhile is left out.
         if let Some(value) = xattr::get(&path, &name)? {
             node.xattrs.insert(name.into_vec(), value);
         }
@@ -207,7 +206,7 @@ fn read_xattrs(dir: &OwnedFd, name: &OsStr, node: &mut NewNode) -> io::Result<()
     Ok(())
 }
 
-/// The last name of a path; a directory calls itself `.`.
+/// Returns the last name of a path; `.` for a directory itself.
 fn last_name(path: &Path) -> &OsStr {
     path.file_name().unwrap_or(OsStr::new("."))
 }

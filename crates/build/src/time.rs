@@ -1,11 +1,11 @@
-//! Times as people write them.
+//! Parses times as people write them.
 
 use forerun_vfs::Timestamp;
 use jiff::civil;
 
-/// Seconds since 1970, with or without `@` before them, or a date with or without a time of day, as
-/// in `2026-01-31`, `2026-01-31 12:00:00` and `2026-01-31T12:00:00+01:00`; UTC where no zone is
-/// given. Nothing where it is none of these.
+/// Parses seconds since 1970, with or without `@` before them, or a date with or without a time of
+/// day, as in `2026-01-31`, `2026-01-31 12:00:00` and `2026-01-31T12:00:00+01:00`; UTC if no zone
+/// is given. Returns nothing for any other text.
 #[must_use]
 pub fn parse_time(text: &str) -> Option<Timestamp> {
     let text = text.trim();
@@ -23,7 +23,7 @@ pub fn parse_time(text: &str) -> Option<Timestamp> {
             civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp()
         }
     };
-    // The fraction counts forward here, whatever the sign of the whole.
+    // The fraction counts forward, whatever the sign of the seconds.
     let nanoseconds = time.as_nanosecond().rem_euclid(1_000_000_000);
     let seconds = time.as_nanosecond().div_euclid(1_000_000_000);
     Some(Timestamp {

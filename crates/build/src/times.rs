@@ -1,4 +1,4 @@
-//! Other times than those of the input.
+//! Replaces the times of the input.
 
 use forerun_vfs::Timestamp;
 
@@ -7,9 +7,9 @@ use super::Tree;
 /// Changes of the times of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// One time for everything.
+    /// One time for all nodes.
     pub all: Option<Timestamp>,
-    /// Later times are set to this, as `SOURCE_DATE_EPOCH` asks for.
+    /// Later times are set to this, as `SOURCE_DATE_EPOCH` requires.
     pub latest: Option<Timestamp>,
 }
 
@@ -21,7 +21,7 @@ impl Times {
         self.latest.map_or(time, |latest| time.min(latest))
     }
 
-    /// Gives every node its new time.
+    /// Sets the time of every node.
     pub fn apply(&self, tree: &mut Tree) {
         for node in tree.nodes_mut() {
             node.mtime = self.of(node.mtime);

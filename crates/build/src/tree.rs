@@ -1,4 +1,4 @@
-//! The tree that a writer lays out.
+//! The tree of nodes that a writer lays out.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,14 +10,14 @@ use forerun_vfs::{Device, NameError, Timestamp, check_name};
 
 use super::{Content, LineError};
 
-/// A node of a [`Tree`].
+/// Identifies a node of a [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIndex(usize);
 
 /// The kind of a node, with its contents.
 #[derive(Clone, Debug)]
 pub enum NodeKind {
-    /// A directory: names, in byte order, and what they name.
+    /// A directory: names, in byte order, and their nodes.
     Directory(BTreeMap<Vec<u8>, NodeIndex>),
     /// A regular file.
     File {
@@ -56,13 +56,13 @@ pub struct NewNode {
 }
 
 impl NewNode {
-    /// An empty directory of mode 0755 owned by root, dated at the epoch.
+    /// Creates an empty directory of mode 0755 owned by root, dated at the epoch.
     #[must_use]
     pub const fn directory() -> Self {
         Self::new(NodeKind::Directory(BTreeMap::new()), 0o755)
     }
 
-    /// A node owned by root, dated at the epoch.
+    /// Creates a node owned by root, dated at the epoch.
     #[must_use]
     pub const fn new(kind: NodeKind, mode: u16) -> Self {
         let mtime = Timestamp {
@@ -87,7 +87,7 @@ pub enum BuildError {
     /// A file or directory of the host could not be read.
     #[error("{}: {source}", path.display())]
     Host {
-        /// Which.
+        /// Its path.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -95,7 +95,7 @@ pub enum BuildError {
     /// The tar stream could not be read.
     #[error("tar entry {entry}: {source}")]
     Tar {
-        /// Its path, or its position where it has none.
+        /// Path of the entry, or its position if it has no path.
         entry: String,
         /// The error of the stream.
         source: io::Error,
@@ -113,7 +113,7 @@ pub enum BuildError {
     /// The image that the tree comes from could not be read.
     #[error("/{}: {source}", String::from_utf8_lossy(path))]
     Image {
-        /// Where, as a path in the image.
+        /// The place, as a path in the image.
         path: Vec<u8>,
         /// The error of the driver.
         source: forerun_vfs::Error,
@@ -126,18 +126,18 @@ pub enum BuildError {
         /// The rule it breaks.
         source: NameError,
     },
-    /// Two entries want the same place and cannot share it, or an entry contradicts itself.
+    /// Two entries with the same path that cannot share it, or an entry that contradicts itself.
     #[error("{}: {reason}", String::from_utf8_lossy(path))]
     Conflict {
-        /// The place.
+        /// The path.
         path: Vec<u8>,
-        /// Why not.
+        /// The cause.
         reason: &'static str,
     },
     /// A pattern that is not one.
     #[error("pattern {pattern:?}: {reason}")]
     Pattern {
-        /// As given.
+        /// The pattern as given.
         pattern: String,
         /// The message of the pattern parser.
         reason: String,
@@ -182,7 +182,7 @@ pub enum BuildError {
     /// The output could not be written.
     #[error("writing the image at offset {offset}: {source}")]
     Output {
-        /// Bytes written before.
+        /// Number of bytes written before.
         offset: u64,
         /// The error of the system.
         source: io::Error,
@@ -207,29 +207,29 @@ impl Tree {
     /// The root directory.
     pub const ROOT: NodeIndex = NodeIndex(0);
 
-    /// A node.
+    /// Returns a node.
     #[must_use]
     pub fn node(&self, index: NodeIndex) -> &NewNode {
-        // An index exists only because this tree gave it out, and nodes are never removed.
+        // An index exists only because this tree returned it, and nodes are never removed.
         &self.nodes[index.0]
     }
 
-    /// A node, to be changed.
+    /// Returns a node to be changed.
     pub fn node_mut(&mut self, index: NodeIndex) -> &mut NewNode {
         &mut self.nodes[index.0]
     }
 
-    /// All nodes, those that lost their last name too.
+    /// Returns all nodes, including nodes that lost their last name.
     pub fn nodes_mut(&mut self) -> impl Iterator<Item = &mut NewNode> {
         self.nodes.iter_mut()
     }
 
-    /// Gives back what was allocated for further nodes.
+    /// Frees the memory allocated for further nodes.
     pub fn shrink_to_fit(&mut self) {
         self.nodes.shrink_to_fit();
     }
 
-    /// Number of nodes, the root included. Nodes that lost their last name still count.
+    /// Returns the number of nodes, the root included. Nodes that lost their last name still count.
     #[must_use]
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -241,7 +241,7 @@ impl Tree {
         self.children(Self::ROOT).next().is_none()
     }
 
-    /// Names and nodes in a directory, in byte order; none of what is not a directory.
+    /// Returns names and nodes in a directory, in byte order; none if `dir` is not a directory.
     pub fn children(&self, dir: NodeIndex) -> impl DoubleEndedIterator<Item = (&[u8], NodeIndex)> {
         let entries = match &self.node(dir).kind {
             NodeKind::Directory(entries) => Some(entries),
@@ -253,7 +253,7 @@ impl Tree {
             .map(|(name, &index)| (name.as_slice(), index))
     }
 
-    /// The node of that name in a directory.
+    /// Returns the node with that name in a directory.
     #[must_use]
     pub fn child(&self, dir: NodeIndex, name: &[u8]) -> Option<NodeIndex> {
         match &self.node(dir).kind {
@@ -285,10 +285,10 @@ impl Tree {
         Ok(index)
     }
 
-    /// Gives a node one more name.
+    /// Adds another name for a node.
     ///
     /// # Errors
-    /// As [`add`](Self::add); also for a hard link to a directory.
+    /// The errors of [`add`](Self::add); also for a hard link to a directory.
     pub fn link(
         &mut self,
         dir: NodeIndex,
@@ -304,7 +304,7 @@ impl Tree {
         self.insert(dir, name, target)
     }
 
-    /// Takes a name away; the node stays as long as others name it.
+    /// Removes a name. The node stays as long as it has other names.
     pub fn unlink(&mut self, dir: NodeIndex, name: &[u8]) -> Option<NodeIndex> {
         match &mut self.node_mut(dir).kind {
             NodeKind::Directory(entries) => entries.remove(name),
@@ -312,7 +312,7 @@ impl Tree {
         }
     }
 
-    /// Bytes of all regular files, each counted once however many names it has.
+    /// Sums the bytes of all regular files, each counted once however many names it has.
     #[must_use]
     pub fn content_bytes(&self) -> u64 {
         let lens = self.nodes.iter().map(|node| match node.kind {
@@ -349,7 +349,7 @@ impl Tree {
     }
 }
 
-/// Why no image may hold a node: readers, the kernel's too, take a NUL byte for the end of a text.
+/// Returns why no image may hold a node: readers, including the kernel's, end a text at a NUL byte.
 fn broken(node: &NewNode) -> Option<&'static str> {
     if matches!(&node.kind, NodeKind::Symlink(target) if target.contains(&0)) {
         return Some("the target of the symbolic link contains a NUL byte");

@@ -1,27 +1,28 @@
-//! Which extended attributes go into an image.
+//! Selects the extended attributes that go into an image.
 
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::{BuildError, Tree};
 
-/// Bytes that a compiled expression may take: patterns come from the command line, not from images.
+/// Most bytes of a compiled expression: patterns come from the command line, not from images.
 const SIZE_LIMIT: usize = 1 << 20;
 
-/// A choice by name. The default is all of them.
+/// A selection by name. The default keeps all attributes.
 #[derive(Clone, Debug, Default)]
 pub struct XattrFilter {
-    /// None at all.
+    /// Keep none at all.
     pub none: bool,
     include: Option<Regex>,
     exclude: Option<Regex>,
 }
 
 impl XattrFilter {
-    /// Only names that match `include`, where it is given, and not `exclude`: regular expressions,
-    /// as `mksquashfs` takes them, that match anywhere in the full name unless they are anchored.
+    /// Creates a filter that keeps only names that match `include`, if it is given, and not
+    /// `exclude`. Both are regular expressions as `mksquashfs` takes them: they match anywhere in
+    /// the full name unless they are anchored.
     ///
     /// # Errors
-    /// [`BuildError::Pattern`] with the one that is no expression.
+    /// [`BuildError::Pattern`] with the invalid expression.
     pub fn new(include: Option<&str>, exclude: Option<&str>) -> Result<Self, BuildError> {
         Ok(Self {
             none: false,
@@ -39,7 +40,7 @@ impl XattrFilter {
             && !self.exclude.as_ref().is_some_and(is_match)
     }
 
-    /// Takes the others away.
+    /// Removes all other attributes.
     pub fn apply(&self, tree: &mut Tree) {
         for node in tree.nodes_mut() {
             node.xattrs.retain(|name, _| self.keeps(name));
@@ -55,7 +56,7 @@ fn expression(pattern: &str) -> Result<Regex, BuildError> {
     built.map_err(|error| BuildError::Pattern {
         pattern: pattern.to_string(),
         reason: match error {
-            // The message shows the pattern over several lines; its last one says what is wrong.
+            // The message shows the pattern over several lines; its last line names the error.
             regex::Error::Syntax(message) => {
                 let last = message.lines().last().unwrap_or_default();
                 last.trim_start_matches("error: ").to_string()

@@ -1,8 +1,8 @@
 //! A tree, or changes to one, from a manifest: a text file with a line for each entry.
 //!
-//! The lines are the pseudo-file definitions of `mksquashfs`, with one kind more, for contents from
-//! a file of the host, and one less: no commands are run. What each means is in `docs/manifest.md`.
-//! The data that `unsquashfs` puts behind the definitions is read in place.
+//! The lines are the pseudo-file definitions of `mksquashfs`, with one more kind, for contents from
+//! a file of the host, and one less: no commands are run. `docs/manifest.md` describes each. The
+//! data that `unsquashfs` puts behind the definitions is read in place.
 
 mod names;
 mod parse;
@@ -19,25 +19,24 @@ use super::line::{Components, LineError, is_blank};
 use super::{BuildError, Content, HostFile, NewNode, NodeIndex, NodeKind, Tree};
 use parse::{Action, Attributes, Line, Make, parse};
 
-/// No definition is longer: paths, targets and attributes all end far below.
+/// Longest definition: paths, targets and attributes are all far shorter.
 const LINE_MAX: usize = 1 << 20;
 /// The start of the comment that ends the definitions.
 const DATA_MARK: &[u8] = b"# START OF DATA";
 
-/// Reads a manifest and does to `tree` what it says. Of its limits, entries and depth are used.
-/// What has no time of its own is dated at the epoch, so that the same manifest gives the same
-/// image.
+/// Reads a manifest and applies it to `tree`. Uses only the limits of entries and depth. An entry
+/// without a time is dated at the epoch, so that the same manifest gives the same image.
 ///
 /// # Errors
-/// [`BuildError::Line`] with the line that cannot be done; the tree is half changed then.
-/// [`BuildError::Host`] where the manifest cannot be read.
+/// [`BuildError::Line`] with the line that cannot be applied; the tree is then partly changed.
+/// [`BuildError::Host`] if the manifest cannot be read.
 pub fn apply_manifest(tree: &mut Tree, path: &Path, limits: &Limits) -> Result<(), BuildError> {
     let failed = |source| BuildError::Host {
         path: path.to_path_buf(),
         source,
     };
     let file = File::open(path).map_err(failed)?;
-    // From where it stands: standard input may have been read before.
+    // From its position: standard input may have been read before.
     let start = file.try_clone().and_then(|mut file| file.stream_position());
     let kept = file.try_clone().map_err(failed)?;
     let mut manifest = Manifest {
@@ -63,16 +62,16 @@ struct Manifest<'m> {
     limits: &'m Limits,
     /// The directory to which paths of the host are relative.
     dir: &'m Path,
-    /// Number of the line that is being read.
+    /// Number of the line being read.
     line: u64,
-    /// Links to what was not there yet: the line, the path, the target.
+    /// Links to paths that did not exist yet: the line, the path, the target.
     links: Vec<(u64, Components, Components)>,
     /// Files whose contents follow the definitions: the line, the node, offset and length.
     data: Vec<(u64, NodeIndex, u64, u64)>,
 }
 
 impl Manifest<'_> {
-    /// Does every line. Gives where the data starts, where there is any.
+    /// Applies every line. Returns the position of the data, if there is any.
     fn read(&mut self, path: &Path, input: &mut dyn BufRead) -> Result<Option<u64>, BuildError> {
         let mut position = 0;
         while let Some(line) = self.next_line(path, input, &mut position)? {
@@ -201,7 +200,7 @@ impl Manifest<'_> {
         Ok(())
     }
 
-    /// Gives the files their contents, now that it is known where these start.
+    /// Sets the contents of the files, now that the start of the data is known.
     fn finish_data(
         &mut self,
         manifest: &Path,
@@ -226,7 +225,7 @@ impl Manifest<'_> {
         Ok(())
     }
 
-    /// The directory that a new entry goes into, made where it is missing, and the entry's name.
+    /// Returns the directory of a new entry, created if missing, and the entry's name.
     fn place<'p>(&mut self, path: &'p [Vec<u8>]) -> Result<(NodeIndex, &'p [u8]), Step> {
         let Some((name, parents)) = path.split_last() else {
             return Err(LineError::Exists(display(path)).into());
@@ -255,7 +254,7 @@ impl Manifest<'_> {
     }
 }
 
-/// Why a line could not be done.
+/// Why a line could not be applied.
 enum Step {
     Line(LineError),
     Other(BuildError),
@@ -294,7 +293,7 @@ fn set(node: &mut NewNode, attributes: &Attributes) {
     }
 }
 
-/// The contents of a file of the host, through whatever links lead to it.
+/// Creates contents from a file of the host. Follows symbolic links to it.
 fn host_file(path: PathBuf) -> Result<NodeKind, LineError> {
     let found = fs::canonicalize(&path).and_then(|path| Ok((fs::metadata(&path)?, path)));
     match found {

@@ -1,12 +1,12 @@
-//! Names of users and groups, from the files of this system. Names that come over a network are not
-//! known here: an image should not depend on them.
+//! Looks up users and groups in the files of this system. Names from a network are not considered:
+//! an image should not depend on them.
 
 use std::fs;
 
 pub const PASSWD: &str = "/etc/passwd";
 pub const GROUP: &str = "/etc/group";
 
-/// The number of a user or group; root is 0 everywhere.
+/// Returns the number of a user or group; root is 0 everywhere.
 pub fn look_up(file: &str, name: &[u8]) -> Option<u32> {
     if name == b"root" {
         return Some(0);

@@ -1,4 +1,4 @@
-//! One line of a manifest.
+//! Parses one line of a manifest.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ const OWNER_MAX: u64 = 0xFFFF_FFFE;
 /// A line.
 #[derive(Debug)]
 pub struct Line {
-    /// Where.
+    /// The path that it is about.
     pub path: Components,
     pub action: Action,
 }
@@ -23,11 +23,11 @@ pub struct Line {
 /// The change that a line asks for.
 #[derive(Debug)]
 pub enum Action {
-    /// An entry to be made, or, of a directory, made or changed.
+    /// Creates an entry. A directory that exists is changed.
     Make(Attributes, Make),
-    /// Another mode, owner and perhaps time for what is there.
+    /// Changes mode, owner and perhaps time of an entry.
     Modify(Attributes),
-    /// One more name of what is at this path.
+    /// Adds another name for the entry at this path.
     HardLink(Components),
     /// An extended attribute.
     Xattr { name: Vec<u8>, value: Vec<u8> },
@@ -106,7 +106,7 @@ fn make(letter: u8, words: &mut Words<'_>) -> Result<Make, LineError> {
         b'd' => Make::Directory,
         b'b' => Make::Block(device(words)?),
         b'c' => Make::Char(device(words)?),
-        // Targets are taken as they are, spaces and all.
+        // A target is the rest of the line, spaces included.
         b's' => Make::Symlink(words.remainder("the target")?.to_vec()),
         b'i' => match words.next()?.as_deref() {
             None | Some(b"f") => Make::Fifo,
@@ -121,7 +121,8 @@ fn make(letter: u8, words: &mut Words<'_>) -> Result<Make, LineError> {
         _ => {
             let len = number("length", &words.expect("the length")?, u64::MAX)?;
             let offset = number("offset", &words.expect("the offset")?, u64::MAX)?;
-            // Newer versions of unsquashfs say here whether the file was sparse; that shows.
+            // Newer versions of unsquashfs write here whether the file was sparse; the contents
+            // show it.
             words.next()?;
             Make::Data { len, offset }
         }
@@ -147,7 +148,7 @@ fn mode(word: &[u8]) -> Result<u16, LineError> {
     value.ok_or_else(|| LineError::Mode(lossy(word)))
 }
 
-/// A number, or a name that a file of this system gives one to.
+/// Parses a number, or a name that is looked up in a file of this system.
 fn owner(word: &[u8], file: &'static str) -> Result<u32, LineError> {
     let value = match word.first() {
         Some(b'0'..=b'9') => Some(number("owner", word, OWNER_MAX)?),

@@ -1,4 +1,4 @@
-//! One entry of an archive: its path, its metadata, and what it is.
+//! Parses one entry of an archive: its path, its metadata, and its kind.
 
 use std::io::{self, Read};
 
@@ -11,20 +11,20 @@ use super::sparse;
 
 /// The kind of an entry's body.
 pub enum Body {
-    /// Nothing that an image holds.
+    /// An entry that an image cannot hold.
     Skip,
     /// Another name for the file at this path.
     HardLink(Vec<Vec<u8>>),
     /// A node without data.
     Node(NodeKind),
-    /// A regular file; of a sparse one in PAX form, offset and length of the parts that follow.
+    /// A regular file; for a sparse one in PAX form, offset and length of the stored parts.
     Data {
         len: u64,
         sparse: Option<Vec<(u64, u64)>>,
     },
 }
 
-/// An entry, but for its data.
+/// An entry without its data.
 pub struct Parsed {
     /// Components of the path; none for the root.
     pub path: Vec<Vec<u8>>,
@@ -52,7 +52,7 @@ impl Parsed {
         }
     }
 
-    /// The tree names only the last component; the whole path says more.
+    /// Adds the whole path to an error of the tree, which has only the last component.
     pub fn named(&self, error: BuildError) -> BuildError {
         let path = self.path.join(&b'/');
         match error {
@@ -63,7 +63,7 @@ impl Parsed {
     }
 }
 
-/// Reads what the headers say, and the records that came before them.
+/// Parses the headers, and the records before them.
 pub fn parse<R: Read>(
     entry: &mut Entry<'_, R>,
     records: Vec<Record>,
@@ -112,7 +112,7 @@ pub fn parse<R: Read>(
     };
     let body = match kind {
         EntryType::Directory => Body::Node(NodeKind::Directory(std::collections::BTreeMap::new())),
-        // Old archives mark directories by a trailing slash only.
+        // Old archives mark directories only by a trailing slash.
         EntryType::Regular if raw_path.ends_with(b"/") => {
             Body::Node(NodeKind::Directory(std::collections::BTreeMap::new()))
         }
@@ -179,7 +179,7 @@ impl Extra {
     }
 }
 
-/// Seconds with an optional fraction, possibly negative. The fraction always counts forward.
+/// Parses seconds with an optional fraction, possibly negative. The fraction always counts forward.
 fn time(value: &[u8]) -> io::Result<Timestamp> {
     let bad = || io::Error::new(io::ErrorKind::InvalidData, "a time that is no number");
     let text = std::str::from_utf8(value).map_err(|_| bad())?;
@@ -200,7 +200,7 @@ fn time(value: &[u8]) -> io::Result<Timestamp> {
     })
 }
 
-/// Components without `.` and leading slashes, as tar takes paths. `..` is refused.
+/// Splits a path into components without `.` and leading slashes, as tar does. Refuses `..`.
 fn components(path: &[u8]) -> Result<Vec<Vec<u8>>, BuildError> {
     let names = path
         .split(|&byte| byte == b'/')

@@ -1,8 +1,8 @@
-//! A tree from a tar stream.
+//! Builds a tree from a tar stream.
 //!
-//! As an extraction would leave it: later entries replace earlier ones, directories that no entry
-//! names are made. The contents of a seekable archive stay in it; those of a stream go to a spool
-//! file that has no name and vanishes with the tree.
+//! The tree is the result of an extraction: later entries replace earlier ones, and directories
+//! that no entry names are created. The contents of a seekable archive stay in it; the contents of
+//! a stream go to a spool file without a name, which vanishes with the tree.
 
 mod entry;
 mod pax;
@@ -21,12 +21,12 @@ use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree, s
 use entry::{Body, Parsed};
 use pax::{Tape, Taped};
 
-/// The parts of an archive that are taken.
+/// Which entries of an archive are taken.
 #[derive(Clone, Debug, Default)]
 pub struct TarOptions {
-    /// Left out, with everything below.
+    /// Paths that are left out, with everything below them.
     pub exclude: Patterns,
-    /// Later times of modification are set to this, in seconds since the epoch.
+    /// Later modification times are set to this, in seconds since the epoch.
     pub latest: Option<i64>,
     /// Bounds on entries, depth and bytes.
     pub limits: Limits,
@@ -34,9 +34,9 @@ pub struct TarOptions {
 
 /// An archive.
 pub enum TarInput {
-    /// In a regular file, from its current position on.
+    /// A regular file, read from its current position on.
     File(File),
-    /// In anything else.
+    /// Any other stream.
     Stream(Box<dyn Read>),
 }
 
@@ -83,9 +83,9 @@ pub fn read_tar(input: TarInput, options: &TarOptions) -> Result<Tree, BuildErro
 struct TarBuild<'o> {
     options: &'o TarOptions,
     tree: Tree,
-    /// Contents that cannot stay where they are, and how far the file is filled.
+    /// The spool file of contents that cannot stay in the archive, and its length so far.
     spool: Option<(Arc<File>, u64)>,
-    /// The archive itself, and where it starts.
+    /// The archive itself, and its start.
     in_place: Option<(Arc<File>, u64)>,
     bytes: u64,
     entries: u64,
@@ -116,7 +116,7 @@ impl TarBuild<'_> {
             if !self.options.exclude.covers(&parsed.path.join(&b'/')) {
                 self.add(&parsed, &mut entry)?;
             }
-            // What is left of the data must not come onto the tape.
+            // The rest of the data must not be recorded on the tape.
             io::copy(&mut entry, &mut io::sink()).map_err(|error| parsed.broken(error))?;
         }
         Ok(())
@@ -159,7 +159,7 @@ impl TarBuild<'_> {
         self.place(parsed, node)
     }
 
-    /// Puts a node at its path. A directory that is there already keeps its entries.
+    /// Adds a node at its path. A directory that exists already keeps its entries.
     fn place(&mut self, parsed: &Parsed, mut node: NewNode) -> Result<(), BuildError> {
         let Some((name, parents)) = parsed.path.split_last() else {
             return self.replace_metadata(parsed, Tree::ROOT, node);
@@ -223,7 +223,7 @@ impl TarBuild<'_> {
             .map_err(|error| parsed.named(error))
     }
 
-    /// The directory at a path, made where it is missing.
+    /// Returns the directory at a path, created if missing.
     fn directory(&mut self, parsed: &Parsed, path: &[Vec<u8>]) -> Result<NodeIndex, BuildError> {
         let mut dir = Tree::ROOT;
         for name in path {
@@ -280,7 +280,7 @@ impl TarBuild<'_> {
     }
 }
 
-/// Copies up to `len` bytes into a file, leaving runs of zeros out.
+/// Copies up to `len` bytes into a file, except runs of zeros.
 fn copy_at(from: &mut dyn Read, to: &File, offset: u64, len: u64) -> io::Result<u64> {
     let mut chunk = vec![0; 1 << 18];
     let (mut done, mut from) = (0, from.take(len));
@@ -297,7 +297,7 @@ fn copy_at(from: &mut dyn Read, to: &File, offset: u64, len: u64) -> io::Result<
     }
 }
 
-/// Looks at the first bytes, and gives the stream back with them.
+/// Refuses a compressed stream by its first bytes. Otherwise returns the stream with these bytes.
 fn refuse_compressed(mut input: Box<dyn Read>) -> Result<Box<dyn Read>, BuildError> {
     let failed = |source| BuildError::Tar {
         entry: "archive".into(),

@@ -1,9 +1,9 @@
-//! PAX records, which say what a header has no room for: long paths, fine times, extended
+//! PAX records, for values that a header has no room for: long paths, fine times, extended
 //! attributes.
 //!
-//! Read here and not by the tar crate, which ends a record at the first line break: values of
-//! attributes are any bytes, capabilities of programs among them. The crate reads the headers; what
-//! it reads is kept on a [`Tape`] and looked at again.
+//! They are parsed here and not by the tar crate, which ends a record at the first line break:
+//! values of attributes are any bytes, such as the capabilities of programs. The crate reads the
+//! headers; the bytes it reads are recorded on a [`Tape`] and parsed again.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -12,15 +12,15 @@ use std::rc::Rc;
 use forerun_io::saturating_usize;
 use tar::{EntryType, Header};
 
-/// Bytes of a header, and what everything is padded to.
+/// Length of a header, and unit of padding.
 const BLOCK: usize = 512;
-/// All headers of one entry: far more than any filesystem has attributes for.
+/// Most bytes of all headers of one entry: far more than the attributes of any filesystem take.
 const TAPE_MAX: usize = 16 << 20;
 
 /// A record: key and value.
 pub type Record = (Vec<u8>, Vec<u8>);
 
-/// A recording of the bytes that were read while it ran.
+/// A recording of the bytes that are read while it runs.
 #[derive(Clone, Default)]
 pub struct Tape(Rc<RefCell<State>>);
 
@@ -31,28 +31,29 @@ struct State {
     over: bool,
 }
 
-/// A stream whose bytes go onto a tape.
+/// A stream whose bytes are recorded on a tape.
 pub struct Taped<R> {
     pub inner: R,
     pub tape: Tape,
 }
 
 impl Tape {
-    /// Starts anew.
+    /// Starts a new recording.
     pub fn start(&self) {
         let mut state = self.0.borrow_mut();
         state.bytes.clear();
         (state.runs, state.over) = (true, false);
     }
 
-    /// Stops, and gives the records of what was read: all that came before one entry's data.
+    /// Stops, and returns the records among the recorded bytes: all that came before one entry's
+    /// data.
     pub fn stop(&self) -> io::Result<Vec<Record>> {
         let mut state = self.0.borrow_mut();
         state.runs = false;
         if state.over {
             return Err(bad("headers of over 16 MiB for one entry"));
         }
-        // The end of the padding of the entry before comes first.
+        // The end of the padding of the previous entry comes first.
         let padding = state.bytes.len() % BLOCK;
         records(state.bytes.get(padding..).unwrap_or_default())
     }
@@ -75,7 +76,7 @@ impl<R: Read> Read for Taped<R> {
     }
 }
 
-/// The records of all extended headers among these blocks.
+/// Returns the records of all extended headers among these blocks.
 fn records(mut blocks: &[u8]) -> io::Result<Vec<Record>> {
     let mut found = Vec::new();
     while let Some((head, rest)) = blocks.split_at_checked(BLOCK) {
@@ -101,7 +102,7 @@ fn records(mut blocks: &[u8]) -> io::Result<Vec<Record>> {
     Ok(found)
 }
 
-/// `LENGTH KEY=VALUE` and a line break each; the length is that of all of it.
+/// Parses records of the form `LENGTH KEY=VALUE` and a line break; the length covers all of it.
 fn parse(mut body: &[u8], found: &mut Vec<Record>) -> io::Result<()> {
     let broken = || bad("damaged PAX header");
     while !body.is_empty() {

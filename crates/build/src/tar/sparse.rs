@@ -1,12 +1,12 @@
-//! GNU's sparse files in PAX archives, versions 0.0, 0.1 and 1.0. (The older form, entry type `S`,
-//! is the tar crate's.)
+//! GNU's sparse files in PAX archives, versions 0.0, 0.1 and 1.0. (The tar crate reads the older
+//! form, entry type `S`.)
 
 use std::io::{self, Read};
 
 /// Parts of a file that the archive holds, as offset and length.
 pub type Parts = Vec<(u64, u64)>;
 
-/// Parts of one file; more than any filesystem makes of it.
+/// Most parts of one file; more than any filesystem makes.
 const PARTS_MAX: u64 = 1 << 20;
 
 /// The `GNU.sparse.*` keys of one entry.
@@ -49,8 +49,8 @@ impl Keys {
         Ok(())
     }
 
-    /// Length of the file and the parts that its body holds; none for a plain file. In version 1.0
-    /// the body starts with the list of parts, which is read here.
+    /// Returns the length of the file and the parts that its body holds; no parts for a plain file.
+    /// In version 1.0 the body starts with the list of parts, which is read here.
     pub fn resolve(mut self, stored: u64, body: &mut dyn Read) -> io::Result<(u64, Option<Parts>)> {
         if !self.sparse {
             return Ok((stored, None));
@@ -67,7 +67,7 @@ impl Keys {
         }
         let mut end = 0;
         for &(offset, len) in &self.parts {
-            // In order and apart from each other, as they are written.
+            // Parts are written in order and do not touch.
             if offset < end {
                 return Err(bad());
             }
@@ -118,7 +118,7 @@ impl Map<'_> {
     }
 }
 
-/// A decimal number of a header.
+/// Parses a decimal number of a header.
 pub fn number(value: &[u8]) -> io::Result<u64> {
     std::str::from_utf8(value)
         .ok()

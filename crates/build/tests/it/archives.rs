@@ -9,7 +9,7 @@ use forerun_build::{NodeKind, TarInput, TarOptions, Tree, read_tar};
 use forerun_testkit::{require, temp_dir};
 use forerun_vfs::Device;
 
-/// An archive of `root` by the tar of this machine.
+/// Creates an archive of `root` with the tar of this machine.
 fn archive(tar: &Path, root: &Path, args: &[&str]) -> Vec<u8> {
     let mut command = Command::new(tar);
     command.args(["-c", "--sort=name"]).args(args);
@@ -38,7 +38,7 @@ fn attributes_links_devices_and_times_are_kept() {
     let file = root.join(&long).join(&long).join("file");
     fs::write(&file, vec![b'x'; 5000]).unwrap();
     fs::hard_link(&file, root.join("z-link")).unwrap();
-    // Any bytes, line breaks in places where a record might seem to end.
+    // Any bytes, with line breaks where a record might seem to end.
     let value = b"\n\n7 a=b\n\0\xff\n";
     xattr::set(&file, "user.bytes", value).unwrap();
     xattr::set(&root, "user.root", b"plain").unwrap();

@@ -236,7 +236,7 @@ fn limits_hold() {
     );
 }
 
-/// mksquashfs reads the pseudo files of unsquashfs, and so does forerun.
+/// Checks that forerun reads the pseudo files of unsquashfs as mksquashfs does.
 #[test]
 fn pseudo_files_of_unsquashfs_are_read() {
     let (Some(mksquashfs), Some(unsquashfs)) = (
@@ -286,7 +286,7 @@ fn pseudo_files_of_unsquashfs_are_read() {
     }
 }
 
-/// An archive can have both, in its PAX records.
+/// Checks both kinds of nodes, which an archive can have in its PAX records.
 #[test]
 fn nodes_with_nul_bytes_where_readers_refuse_them_are_not_taken() {
     let mut tree = Tree::default();

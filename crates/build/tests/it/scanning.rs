@@ -1,4 +1,4 @@
-//! Scans of a host directory: the parts that are taken and left out.
+//! Scans of a host directory: which files are taken and left out.
 
 use std::fs;
 use std::io::Read;
@@ -134,7 +134,7 @@ fn what_is_no_directory_is_refused_by_name() {
     }
 }
 
-/// The bytes of a file of a tree.
+/// Reads the bytes of a file of a tree.
 fn content(tree: &Tree, path: &[&str]) -> std::io::Result<Vec<u8>> {
     let node = path.iter().fold(Tree::ROOT, |dir, name| {
         let mut children = tree.children(dir);

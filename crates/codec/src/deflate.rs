@@ -1,5 +1,5 @@
-//! Bare DEFLATE: whole streams by libdeflate, which is the fastest; prefixes, which it does not give,
-//! by zlib-rs.
+//! Bare DEFLATE: whole streams by libdeflate, which is the fastest; prefixes, which libdeflate does
+//! not support, by zlib-rs.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::DecodeError;
 
-/// log2 of the largest window there is: it decodes streams made for any.
+/// log2 of the largest window: it decodes streams with any window.
 const WINDOW_BITS: u8 = 15;
 
 thread_local! {
@@ -44,7 +44,7 @@ pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
             if status == Status::StreamEnd || after.1 >= out.len() {
                 return Ok(after.1);
             }
-            // One call takes all there is: this is a stream that was cut.
+            // One call takes all the input: this stream was cut.
             if after == before {
                 return Err(DecodeError::Damaged);
             }

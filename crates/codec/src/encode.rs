@@ -1,4 +1,4 @@
-//! Encoders: one for each thread, its memory used again for each block.
+//! Encoders: one for each thread, with memory that is reused for each block.
 
 use crate::encoding::{Encoding, EncodingError};
 use crate::{lz4, lzma, lzo, xz, zlib, zstd};
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Encoder {
 }
 
 impl Encoder {
-    /// An encoder of blocks of at most `block_size` bytes.
+    /// Creates an encoder of blocks of at most `block_size` bytes.
     ///
     /// # Errors
     /// [`EncodingError`]: an option is out of its range.
@@ -52,10 +52,11 @@ impl Encoder {
         })
     }
 
-    /// Replaces `out` by the encoded form of `input`. Gives false where that is not shorter than
-    /// `input`: the block is better stored as it is, and `out` holds nothing of use.
+    /// Replaces `out` by the encoded form of `input`. Returns false if that is not shorter than
+    /// `input`: the block is then better stored as it is, and the contents of `out` are
+    /// meaningless.
     pub fn encode(&mut self, input: &[u8], out: &mut Vec<u8>) -> bool {
-        // What does not fit here is not wanted.
+        // An encoded form that does not fit here is useless.
         let room = input.len().saturating_sub(1);
         let len = match &mut self.kind {
             Kind::Zlib(encoder) => encoder.encode(input, room, out, &mut self.spare),
@@ -71,9 +72,9 @@ impl Encoder {
     }
 }
 
-/// Gives `out` `len` bytes to write to.
+/// Makes the first `len` bytes of `out` writable.
 pub fn make_room(out: &mut Vec<u8>, len: usize) {
-    // What is there already was initialised by an earlier block.
+    // The bytes that are there were initialised by an earlier block.
     if out.len() < len {
         out.resize(len, 0);
     } else {

@@ -1,9 +1,9 @@
-//! A codec with the options an image is made with.
+//! A codec with the options of an image.
 
 use crate::Codec;
 
-/// The codec of a new image's blocks, with its options. Every option is what `mksquashfs` offers for
-/// it, with its ranges and defaults.
+/// The codec of a new image's blocks, with its options. The options are those of `mksquashfs`, with
+/// its ranges and defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// zlib.
@@ -12,7 +12,8 @@ pub enum Encoding {
         level: u8,
         /// log2 of the window, 8 to 15; 15 is the default.
         window_bits: u8,
-        /// Strategies tried for each block, the shortest result kept. Empty means the default one.
+        /// Strategies tried for each block; the shortest result is kept. Empty means the default
+        /// strategy.
         strategies: ZlibStrategies,
     },
     /// LZMA alone, at the settings of `mksquashfs`: the dictionary is the block size.
@@ -27,9 +28,9 @@ pub enum Encoding {
     /// XZ.
     Xz {
         /// Dictionary in bytes: 8 KiB up to the block size, a power of two or the sum of two
-        /// neighbouring ones. Nothing means the block size.
+        /// neighbouring ones. `None` means the block size.
         dictionary: Option<u32>,
-        /// BCJ filters tried for each block besides none, the shortest result kept.
+        /// BCJ filters tried for each block, besides no filter; the shortest result is kept.
         filters: BcjSet,
     },
     /// LZ4.
@@ -44,7 +45,7 @@ pub enum Encoding {
     },
 }
 
-/// An option out of its range, or one that no encoder here has.
+/// An option out of its range, or one that no encoder here supports.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodingError {
@@ -55,7 +56,7 @@ pub enum EncodingError {
         codec: &'static str,
         /// Name of the option.
         option: &'static str,
-        /// As given.
+        /// The value as given.
         value: u32,
         /// The least.
         min: u32,
@@ -67,13 +68,13 @@ pub enum EncodingError {
         "xz dictionary of {0} bytes: it must be a power of two, or the sum of two neighbouring ones"
     )]
     Dictionary(u32),
-    /// The encoder has only one way of doing it.
+    /// An algorithm or level that the encoder does not have.
     #[error("lzo {option}: the encoder has lzo1x_999 at level 8 only")]
     Lzo {
         /// The option as it was given.
         option: String,
     },
-    /// The library refused; memory, most often.
+    /// The library refused, most often for lack of memory.
     #[error("the {codec} encoder cannot be set up: {reason}")]
     Setup {
         /// Name of the codec.
@@ -114,7 +115,7 @@ macro_rules! set {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The bit that stands for it in the image's compressor options.
+            /// Returns the bit that stands for it in the image's compressor options.
             #[must_use]
             pub const fn bit(self) -> u16 {
                 match self { $(Self::$name => $bit,)* }
@@ -122,7 +123,7 @@ macro_rules! set {
         }
 
         impl $set {
-            /// The members as bits, as the image's compressor options keep them.
+            /// Returns the members as bits, as in the image's compressor options.
             #[must_use]
             pub const fn bits(self) -> u16 {
                 self.0
@@ -134,7 +135,7 @@ macro_rules! set {
                 self.0 == 0
             }
 
-            /// The members, in order of their bits.
+            /// Iterates over the members in order of their bits.
             pub fn iter(self) -> impl Iterator<Item = $item> {
                 let members = $item::ALL.iter().copied();
                 members.filter(move |item| self.0 & item.bit() != 0)
@@ -152,7 +153,7 @@ macro_rules! set {
 set! {
     /// zlib strategies.
     ZlibStrategies of
-    /// How zlib looks for matches.
+    /// The way in which zlib looks for matches.
     ZlibStrategy {
         /// For most data.
         Default = 0x01,
@@ -162,7 +163,7 @@ set! {
         HuffmanOnly = 0x04,
         /// Matches at distance one.
         RunLengthEncoded = 0x08,
-        /// Without Huffman trees of the block's own.
+        /// No Huffman trees of the block's own.
         Fixed = 0x10,
     }
 }
@@ -223,7 +224,7 @@ impl Encoding {
         }
     }
 
-    /// The options `mksquashfs` takes where none are given; nothing for a codec it does not have.
+    /// Returns the options that `mksquashfs` uses by default; nothing for a codec it does not have.
     #[must_use]
     pub fn default_of(codec: Codec) -> Option<Self> {
         Some(match codec {

@@ -1,8 +1,8 @@
-//! Encoders that fill a room of fixed size with as much input as goes in.
+//! Encoders that fill a block of fixed size with as much input as fits.
 //!
-//! EROFS wants it the other way round from everyone else: what is fixed is the length of the
-//! encoded block, and how much input it takes follows. LZ4 can do that by itself; for the others the
-//! right length of input is searched for.
+//! EROFS reverses the usual order: the length of the encoded block is fixed, and the length of its
+//! input follows. LZ4 supports that by itself; for the other codecs the length of input is found by
+//! a search.
 
 use libdeflater::{CompressionLvl, Compressor};
 use lzzzz::{lz4, lz4_hc};
@@ -13,8 +13,7 @@ use crate::encoding::{EncodingError, lzma_memory};
 use crate::fill_search::Search;
 use crate::microlzma_encode;
 
-/// A codec of EROFS with the options an image is made with; ranges and defaults are those of
-/// `mkfs.erofs`.
+/// A codec of EROFS with the options of an image; ranges and defaults are those of `mkfs.erofs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FillEncoding {
     /// LZ4, as a bare block.
@@ -40,13 +39,13 @@ pub enum FillEncoding {
     Zstd {
         /// 1 to 22; 3 is the default.
         level: u8,
-        /// log2 of the window: 10 to 20. No more input than that goes into one block.
+        /// log2 of the window: 10 to 20. A block takes no more input than the window.
         window_log: u8,
     },
 }
 
 impl FillEncoding {
-    /// Name of the codec, for messages.
+    /// Returns the name of the codec, for messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -65,7 +64,7 @@ impl FillEncoding {
     pub fn memory(&self, longest: u32) -> u64 {
         match *self {
             Self::Lz4 | Self::Lz4Hc { .. } => 1 << 20,
-            // No dictionary is longer than what it is made for.
+            // No dictionary is longer than the input it is created for.
             Self::MicroLzma { dictionary, .. } => lzma_memory(dictionary.min(longest).into()),
             Self::Deflate { level } if level < 10 => 1 << 20,
             Self::Deflate { .. } => 6 << 20,
@@ -74,7 +73,7 @@ impl FillEncoding {
     }
 }
 
-/// How much input became how much output.
+/// The lengths of encoded input and of its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {
     /// Bytes from the start of the input.
@@ -83,8 +82,8 @@ pub struct Filled {
     pub produced: usize,
 }
 
-/// Fills rooms one after the other. The result depends on the calls since [`restart`](Self::restart)
-/// alone.
+/// Fills blocks one after the other. The result depends only on the calls since
+/// [`restart`](Self::restart).
 pub struct FillEncoder {
     kind: Kind,
     search: Search,
@@ -106,7 +105,7 @@ impl std::fmt::Debug for FillEncoder {
 }
 
 impl FillEncoder {
-    /// An encoder with its memory, for one thread.
+    /// Creates an encoder with its memory, for one thread.
     ///
     /// # Errors
     /// [`EncodingError`]: an option is out of its range.
@@ -140,14 +139,15 @@ impl FillEncoder {
         })
     }
 
-    /// Forgets how well earlier inputs went in. A caller that cuts an input into parts and wants the same
-    /// result however they are spread over threads calls this before each part.
+    /// Forgets the ratios of earlier inputs. A caller that cuts an input into parts calls this
+    /// before each part, so that the result does not depend on how the parts are distributed over
+    /// threads.
     pub fn restart(&mut self) {
         self.search = Search::default();
     }
 
-    /// Encodes as much from the start of `input` as goes into `out`; at most `out.len()` bytes of
-    /// output. Nothing where the output is not the shorter of the two.
+    /// Encodes as much from the start of `input` as fits into `out`. Returns nothing if the output
+    /// is not shorter than its input.
     pub fn fill(&mut self, input: &[u8], out: &mut [u8]) -> Option<Filled> {
         let input = input.get(..self.longest).unwrap_or(input);
         if input.is_empty() || out.is_empty() {

@@ -1,14 +1,14 @@
-//! Searching for the length of input whose encoded form fills a room.
+//! Searches for the length of input whose encoded form fills a block.
 //!
-//! Neighbouring blocks of a file compress about alike: the first guess is the last ratio. A few more
-//! trials, each guessed from those before, bring the output close to the room; what is within a
-//! sixteenth of it is taken.
+//! Neighbouring blocks of a file compress about equally: the first guess is the last ratio. A few
+//! more trials, each guessed from the earlier ones, bring the output close to the block's length; a
+//! result within a sixteenth of it is accepted.
 
 use crate::fill::Filled;
 
 /// Trials for one block, at most.
 const TRIALS: usize = 6;
-/// Input for each byte of output where nothing is known yet, in 1/256.
+/// First guess of the input for each byte of output, in 1/256.
 const FIRST_RATIO: u64 = 2 * 256;
 
 /// The state of a search in one input.
@@ -23,7 +23,8 @@ impl Default for Search {
 }
 
 impl Search {
-    /// `encode` gives the length of the encoded input, nothing where it does not fit.
+    /// Fills `out` with the encoded form of as much of `input` as the trials find to fit. `encode`
+    /// returns the length of the encoded input, or nothing if it does not fit.
     pub fn fill(
         &mut self,
         input: &[u8],
@@ -50,7 +51,7 @@ impl Search {
                         return Some(filled);
                     }
                     best = Some((filled, out.get(..produced)?.to_vec()));
-                    // A little less than the ratio says: the miss on that side costs less.
+                    // A little less than the ratio suggests: a miss on that side costs less.
                     next = self.guess(room - room / 64);
                 }
                 _ => {
@@ -61,7 +62,7 @@ impl Search {
                     };
                 }
             }
-            // Nothing worth another trial is left.
+            // No further trial is worth its cost.
             if too_long - fits <= 1 + room / 64 {
                 break;
             }

@@ -1,10 +1,10 @@
 //! The compression codecs of filesystem images behind one closed enum.
 //!
-//! A driver names the codec of a block; the engine calls [`Codec::decode`] with the stored bytes and
-//! a buffer of the decoded length, or one of its two relatives where the image does not give that
-//! length. A writer makes an [`Encoder`] for each of its threads from an
-//! [`Encoding`]: the codec with its options. Nothing here reads, allocates by an image's field, or
-//! keeps state that a caller can see: contexts are reused per thread.
+//! A driver names the codec of a block; the engine calls [`Codec::decode`] with the stored bytes
+//! and a buffer of the decoded length, or one of its two variants if the image does not store that
+//! length. A writer makes an [`Encoder`] for each of its threads from an [`Encoding`]: the codec
+//! with its options. Nothing here reads, allocates by an image's field, or keeps state that a
+//! caller can see: contexts are reused per thread.
 
 mod deflate;
 mod encode;
@@ -36,12 +36,12 @@ pub enum Codec {
     Deflate,
     /// LZMA in the `.lzma` ("LZMA alone") container, with or without the decoded length in it.
     Lzma,
-    /// LZMA as EROFS keeps it: a bare stream whose first byte, always zero, is replaced by the
-    /// complement of the properties. It does not say where it ends.
+    /// LZMA as EROFS stores it: a bare stream whose first byte, always zero, is replaced by the
+    /// complement of the properties. It has no end marker.
     MicroLzma,
     /// LZO1X, as a bare stream.
     Lzo,
-    /// XZ, as a whole stream with its headers; BCJ filters are named in it.
+    /// XZ, as a whole stream with its headers, which name the BCJ filters.
     Xz,
     /// LZ4, as a bare block.
     Lz4,
@@ -59,24 +59,24 @@ pub enum DecodeError {
     /// The stream ends before the declared length.
     #[error("it decodes to {actual} bytes instead of {expected}")]
     Short {
-        /// Bytes that came out.
+        /// Length of the decoded bytes.
         actual: usize,
-        /// Bytes that were declared.
+        /// The declared length.
         expected: usize,
     },
-    /// The stream goes on past the declared length.
+    /// The stream continues past the declared length.
     #[error("it decodes to more than the declared {expected} bytes")]
     Long {
-        /// Bytes that were declared.
+        /// The declared length.
         expected: usize,
     },
-    /// This codec is decoded whole or not at all.
+    /// This codec cannot decode a prefix.
     #[error("a part of such a stream cannot be decoded")]
     NoPrefix,
 }
 
 impl Codec {
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -94,7 +94,7 @@ impl Codec {
     /// Decodes all of `input` into all of `out`.
     ///
     /// # Errors
-    /// Where the input is damaged or does not decode to exactly `out.len()` bytes. `out` then holds
+    /// If the input is damaged or does not decode to exactly `out.len()` bytes. `out` then holds
     /// bytes that must not be used.
     pub fn decode(self, input: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
         let expected = out.len();
@@ -104,12 +104,12 @@ impl Codec {
         }
     }
 
-    /// Decodes all of `input` into the front of `out` and gives the number of bytes that came out.
-    /// A stream of [`Codec::MicroLzma`] does not say how many they are: it must fill `out`.
+    /// Decodes all of `input` into the front of `out` and returns the decoded length. A stream of
+    /// [`Codec::MicroLzma`] does not have its length: it must fill `out`.
     ///
     /// # Errors
-    /// [`DecodeError::Damaged`], and [`DecodeError::Long`] where `out` is too small. `out` then
-    /// holds bytes that must not be used.
+    /// [`DecodeError::Damaged`], and [`DecodeError::Long`] if `out` is too small. `out` then holds
+    /// bytes that must not be used.
     pub fn decode_up_to(self, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
         match self {
             Self::Zlib => zlib::decode(input, out),
@@ -123,13 +123,14 @@ impl Codec {
         }
     }
 
-    /// Decodes the first `out.len()` bytes of a stream into `out`. The stream may go on, and
-    /// anything may follow it: it is not looked at past what is wanted, and no checksum of it is.
+    /// Decodes the first `out.len()` bytes of a stream into `out`. The stream may continue, and
+    /// other bytes may follow it: nothing past the wanted prefix is read, and no checksum is
+    /// verified.
     ///
     /// # Errors
-    /// [`DecodeError::Damaged`], [`DecodeError::Short`] where the stream ends before, and
-    /// [`DecodeError::NoPrefix`] for the codecs of formats that have no such blocks. `out` then holds
-    /// bytes that must not be used.
+    /// [`DecodeError::Damaged`], [`DecodeError::Short`] if the stream ends early, and
+    /// [`DecodeError::NoPrefix`] for the codecs of formats that have no such blocks. `out` then
+    /// holds bytes that must not be used.
     pub fn decode_prefix(self, input: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
         if out.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! LZ4 blocks by the reference library, which lzzzz brings along.
+//! LZ4 blocks by the reference library, which lzzzz contains.
 
 use std::ops::Range;
 
@@ -15,14 +15,15 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     })
 }
 
-/// Bytes before the end of a prefix where the library copies byte by byte, and a few more.
+/// Bytes at the end of a prefix that the library copies one by one, and a few more.
 const END: usize = 16;
-/// A byte that is rare there.
+/// A byte that is rare at that place.
 const RARE: u8 = 0xA5;
 
-/// The library takes a match at distance zero, which no encoder makes. One that ends near the end of a
-/// prefix leaves bytes of `out` as they were, which are those of another block; its last byte is one of
-/// them. So the sequences are looked at only where such a byte may be left.
+/// Decodes the start of a block. The library accepts a match at distance zero, which no encoder
+/// makes. Such a match near the end of a prefix leaves bytes of `out` unchanged, which belong to
+/// another block, and its last byte is one of them. So `out` is marked at its end, and the
+/// sequences are checked only if a mark may be left.
 pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let wanted = out.len();
     let start = wanted.saturating_sub(END);
@@ -33,7 +34,7 @@ pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
     (!is_stale).then_some(len).ok_or(DecodeError::Damaged)
 }
 
-/// Returns whether a match at distance zero ends in this range, or reaches past it.
+/// Returns whether a match at distance zero ends in the range `ends`, or reaches past it.
 fn copies_nothing(input: &[u8], ends: Range<usize>) -> bool {
     let (mut rest, mut total) = (input, 0_usize);
     while let Some(sequence) = next(&mut rest) {
@@ -49,8 +50,9 @@ fn copies_nothing(input: &[u8], ends: Range<usize>) -> bool {
     false
 }
 
-/// The length of what the block decodes to, nothing where it is damaged. The library does not tell
-/// a block that is too long from a damaged one, so its sequences are added up: after a failure only.
+/// Returns the decoded length of a block, or nothing if the block is damaged. The library does not
+/// tell a block that is too long from a damaged one, so the lengths of its sequences are summed,
+/// but only after a failure.
 fn decoded_len(input: &[u8]) -> Option<usize> {
     let (mut rest, mut total) = (input, 0_usize);
     loop {
@@ -66,7 +68,7 @@ fn decoded_len(input: &[u8]) -> Option<usize> {
     }
 }
 
-/// Literals, and then a match, which the last sequence has not.
+/// Literals, followed by a match except in the last sequence.
 struct Sequence {
     literals: usize,
     /// Distance and length.
@@ -87,10 +89,11 @@ fn next(rest: &mut &[u8]) -> Option<Sequence> {
     Some(Sequence { literals, copy })
 }
 
-/// The shortest match, from which lengths are counted.
+/// The shortest match; lengths count from it.
 const MIN_MATCH: usize = 4;
 
-/// A length that starts with four bits of the token and goes on in bytes while they are full.
+/// Reads a length that starts with four bits of the token and continues in bytes as long as they
+/// are full.
 fn length(nibble: u8, rest: &mut &[u8]) -> Option<usize> {
     let mut len = usize::from(nibble);
     let mut goes_on = nibble == 0x0F;

@@ -7,7 +7,7 @@ use crate::encode::make_room;
 use crate::encoding::EncodingError;
 use crate::xz::{MEMORY, run};
 
-/// Where the header keeps the decoded length, 8 bytes of it.
+/// Place of the decoded length in the header, 8 bytes.
 const LEN_AT: std::ops::Range<usize> = 5..13;
 
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
@@ -37,7 +37,7 @@ impl Encoder {
         if status != Status::StreamEnd {
             return None;
         }
-        // The library writes that the length is not known; readers of images want it.
+        // The library writes an unknown length; readers of images need the real one.
         let len = u64::try_from(input.len()).ok()?.to_le_bytes();
         out.get_mut(LEN_AT)?.copy_from_slice(&len);
         usize::try_from(stream.total_out()).ok()

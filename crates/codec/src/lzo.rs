@@ -19,7 +19,8 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// The library has one way, which is that of `lzo1x_999` at its default level.
+    /// Creates an encoder. The library has one algorithm, `lzo1x_999` at its default level; others
+    /// are errors.
     pub fn new(algorithm: LzoAlgorithm, level: u8) -> Result<Self, EncodingError> {
         if algorithm != LzoAlgorithm::Lzo1x999 || level != 8 {
             let option = format!("{algorithm:?} at level {level}").to_lowercase();

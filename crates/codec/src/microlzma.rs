@@ -1,19 +1,19 @@
-//! MicroLZMA by liblzma, as LZMA alone: the header of that container is made up here.
+//! MicroLZMA by liblzma, as LZMA alone: this module creates the header of that container.
 //!
-//! The first byte of any LZMA stream is zero. MicroLZMA keeps the properties there, complemented so
-//! that the byte is never zero and zeros in front of a stream can be told from it. The rest of what
-//! the container's header would say - dictionary and length - is known to the caller.
+//! The first byte of any LZMA stream is zero. MicroLZMA stores the properties there, complemented
+//! so that the byte is never zero and differs from zeros in front of a stream. The caller knows the
+//! other fields of the container's header, dictionary and length.
 
 use liblzma::stream::{Action, Status, Stream};
 
 use crate::DecodeError;
 use crate::xz::{MEMORY, run};
 
-/// The length to declare where a stream may go on past what is wanted of it.
+/// The declared length of a stream that may continue past the wanted prefix.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Decodes a stream of exactly `out.len()` bytes that ends with `input`. The decoder, told where to
-/// end, cannot tell a stream that goes on from one that is damaged.
+/// Decodes a stream of exactly `out.len()` bytes that ends with `input`. The decoder is given the
+/// end, so it cannot tell a stream that continues from a damaged one.
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let declared = u64::try_from(out.len()).map_err(|_| DecodeError::Damaged)?;
     let contained = contained(input, out.len(), declared)?;
@@ -35,7 +35,7 @@ pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
         let status = stream.process(from, to, Action::Run);
         let status = status.map_err(|_| DecodeError::Damaged)?;
         let after = done(&stream);
-        // Nothing moves any more where the stream was cut, or ends without a mark.
+        // No progress means that the stream was cut, or ends without a marker.
         if status == Status::StreamEnd || after.1 >= out.len() || after == before {
             return Ok(after.1);
         }
@@ -46,11 +46,11 @@ fn decoder() -> Result<Stream, DecodeError> {
     Stream::new_lzma_decoder(MEMORY).map_err(|_| DecodeError::Damaged)
 }
 
-/// The stream in the container. Copying it costs next to nothing beside decoding it.
+/// Puts the stream into the container. The copy costs almost nothing compared to decoding.
 fn contained(input: &[u8], wanted: usize, declared: u64) -> Result<Vec<u8>, DecodeError> {
     let (&properties, rest) = input.split_first().ok_or(DecodeError::Damaged)?;
-    // No match reaches back further than what was decoded, so this dictionary, which the decoder
-    // allocates, does for streams made with any.
+    // No match reaches back further than the decoded bytes, so this dictionary, which the decoder
+    // allocates, is enough for every stream.
     let dictionary = u32::try_from(wanted).map_err(|_| DecodeError::Damaged)?;
     let mut out = Vec::with_capacity(input.len() + 13);
     out.push(!properties);

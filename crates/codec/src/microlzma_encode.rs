@@ -1,4 +1,4 @@
-//! MicroLZMA: LZMA without header and end marker, the properties in place of the first byte.
+//! MicroLZMA: LZMA without header and end marker, with the properties in place of the first byte.
 //!
 //! By lzma-rust2: of the LZMA encoders with a safe interface, it can leave out the end marker.
 
@@ -22,10 +22,10 @@ impl Encoder {
         Ok(Self { options })
     }
 
-    /// Gives the length, nothing where `out` is too small.
+    /// Encodes `input` into `out`. Returns the length, or nothing if `out` is too small.
     pub fn encode(&mut self, input: &[u8], out: &mut [u8]) -> Option<usize> {
         let mut options = self.options.clone();
-        // What is longer than the input would only be allocated.
+        // A dictionary longer than the input would only waste memory.
         let len = u32::try_from(input.len()).unwrap_or(u32::MAX);
         options.dict_size = options.dict_size.min(len.max(4096));
         let room = Room { out, len: 0 };

@@ -6,8 +6,8 @@ use crate::DecodeError;
 use crate::encode::{in_range, make_room};
 use crate::encoding::{Bcj, BcjSet, EncodingError};
 
-/// Memory that a stream may ask for to be decoded. Blocks are 1 MiB at the most, and a dictionary
-/// larger than the block is of no use; the largest preset of `xz`, with 64 MiB of it, needs 65 MiB.
+/// Memory that decoding a stream may take. Blocks have at most 1 MiB, and a dictionary larger than
+/// the block is useless; the largest preset of `xz`, with a dictionary of 64 MiB, needs 65 MiB.
 pub const MEMORY: u64 = 80 << 20;
 
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
@@ -23,7 +23,7 @@ pub fn run(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<usize, D
         let written = usize::try_from(stream.total_out()).unwrap_or(usize::MAX);
         (read, written)
     };
-    // A byte past the end tells a stream that goes on from one that was cut.
+    // A byte past the end distinguishes a stream that continues from one that was cut.
     let mut past = [0];
     loop {
         let (read, written) = done(stream);
@@ -49,7 +49,7 @@ pub fn run(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<usize, D
 }
 
 pub struct Encoder {
-    /// Filter chains that are tried, each for the whole block.
+    /// Filter chains, each tried for the whole block.
     chains: Vec<Filters>,
 }
 
@@ -63,7 +63,7 @@ impl Encoder {
         if dictionary.is_some() {
             in_range("xz", "dictionary", size, 8192..=block_size)?;
         }
-        // The header has room for one bit, or two that are neighbours.
+        // The header has room for one bit, or two neighbouring bits.
         let top = size.checked_ilog2().map_or(0, |log| 1 << log);
         if size != top && size != top + top / 2 {
             return Err(EncodingError::Dictionary(size));
@@ -89,7 +89,7 @@ impl Encoder {
         let mut best = None;
         for chain in &self.chains {
             make_room(spare, best.unwrap_or(room));
-            // The kernel's reader knows this check.
+            // The kernel's reader supports this check.
             let mut stream = Stream::new_stream_encoder(chain, Check::Crc32).ok()?;
             let status = stream.process(input, spare, Action::Finish);
             let len = usize::try_from(stream.total_out()).ok()?;

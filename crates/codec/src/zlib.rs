@@ -1,5 +1,5 @@
-//! zlib: by libdeflate, which is the fastest for whole blocks both ways; where a window or a
-//! strategy is asked for, which it does not have, encoded by zlib-rs.
+//! zlib: whole blocks by libdeflate, which is the fastest both ways. Encoding with a window or
+//! strategy, which libdeflate lacks, is by zlib-rs.
 
 use std::cell::RefCell;
 
@@ -28,10 +28,11 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     }
 }
 
-/// The DEFLATE stream and the checksum of what it decodes to (RFC 1950, section 2.2).
+/// Splits a stream into the DEFLATE stream and the checksum of the decoded bytes (RFC 1950, section
+/// 2.2).
 ///
-/// The wrapper is read here because the library ends at the checksum and does not tell where that
-/// was: with the checksum taken from the end of `input`, bytes that follow the stream are damage.
+/// The wrapper is parsed here because the library stops at the checksum without reporting its
+/// place. The checksum is taken from the end of `input`, so bytes after the stream are damage.
 fn unwrapped(input: &[u8]) -> Option<(&[u8], u32)> {
     let (&[method, flags], rest) = input.split_first_chunk()?;
     let (deflated, &checksum) = rest.split_last_chunk()?;
@@ -109,13 +110,13 @@ impl Encoder {
     }
 }
 
-/// The fastest level of libdeflate whose output is not above that of zlib at `level` by more than
+/// Returns the fastest level of libdeflate whose output exceeds that of zlib at `level` by at most
 /// 0.5 %, in blocks of 128 KiB of C source as well as of machine code.
 ///
-/// On 24 MB of the Linux source, bytes by zlib 1.2.13 and by libdeflate 1.26 at the level taken:
-/// level 9: 6,030,372 and 6,030,832, at 2.9 times the speed; level 6: 6,058,569 and 6,067,544;
-/// level 1: 7,393,919 and 6,743,757. Levels 8 and 9 of libdeflate save 0.5 % more in 1.6 times
-/// the time.
+/// Output in bytes for 24 MB of the Linux source, by zlib 1.2.13 and by libdeflate 1.26 at the
+/// chosen level: level 9: 6,030,372 and 6,030,832, at 2.9 times the speed; level 6: 6,058,569 and
+/// 6,067,544; level 1: 7,393,919 and 6,743,757. Levels 8 and 9 of libdeflate save 0.5 % more in 1.6
+/// times the time.
 const fn level_of_libdeflate(level: u8) -> i32 {
     match level {
         0 | 1 => 1,

@@ -9,7 +9,7 @@ use crate::encode::{in_range, make_room};
 use crate::encoding::EncodingError;
 
 /// log2 of the largest window that a stream decoded in part may declare: the library allocates as
-/// much. A frame may be one window, so this is that of the largest block.
+/// much. A frame may be one window, so this allows the largest block.
 const WINDOW_LOG: u32 = 24;
 
 thread_local! {
@@ -20,7 +20,7 @@ thread_local! {
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let expected = out.len();
     if input.is_empty() {
-        // The library takes it for no frames.
+        // The library takes no bytes for no frames.
         return Err(DecodeError::Damaged);
     }
     CONTEXT.with_borrow_mut(|context| {
@@ -49,11 +49,11 @@ pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
             let before = (from.pos(), to.pos());
             let hint = context.decompress_stream(&mut to, &mut from);
             let hint = hint.map_err(damaged)?;
-            // Zero is the end of the frame; what follows is not looked at.
+            // Zero marks the end of the frame; bytes after it are ignored.
             if hint == 0 || to.pos() >= wanted {
                 return Ok(to.pos());
             }
-            // It wants more, and there is no more.
+            // It needs more input, and there is none.
             if before == (from.pos(), to.pos()) {
                 return Err(DecodeError::Damaged);
             }

@@ -13,7 +13,7 @@ const CODECS: [Codec; 6] = [
     Codec::Zstd,
 ];
 
-/// Words of a small vocabulary in an order that never repeats.
+/// Creates text of words from a small vocabulary, in an order that never repeats.
 fn text(len: usize) -> Vec<u8> {
     let words = [
         "inode ", "extent ", "block ", "cluster ", "super", "read", "ahead\n", "( ",
@@ -109,10 +109,10 @@ fn no_truncation_decodes_whole() {
             let mut out = vec![0; input.len()];
             let context = format!("{codec:?} cut to {len} of {}", block.len());
             match codec.decode_up_to(&block[..len], &mut out) {
-                // libdeflate reads on in zeros, and may fill the buffer before it notices.
+                // libdeflate continues with zeros, and may fill the buffer before it notices.
                 Err(DecodeError::Long { .. }) if codec == Codec::Zlib => {}
                 Err(error) => assert_eq!(error, DecodeError::Damaged, "{context}"),
-                // One that ends between two sequences is a block.
+                // A block that ends between two sequences is valid.
                 Ok(actual) => assert!(codec == Codec::Lz4 && actual < input.len(), "{context}"),
             }
         }

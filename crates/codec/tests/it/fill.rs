@@ -1,8 +1,8 @@
-//! Encoders that fill a room: what comes out decodes to what went in, and the room is filled.
+//! Encoders that fill a block: the output decodes to the input, and the block is filled.
 
 use forerun_codec::{Codec, FillEncoder, FillEncoding};
 
-/// Words in no order, which compress to about a third.
+/// Creates text of words in no order, which compresses to about a third.
 fn text(len: usize) -> Vec<u8> {
     let words = [
         "alpha ", "beta ", "gamma ", "delta ", "epsilon ", "\n", "zeta-", "42 ",

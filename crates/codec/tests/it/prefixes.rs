@@ -4,7 +4,7 @@ use forerun_codec::{Codec, DecodeError, Encoder, Encoding};
 
 const BARE: [Codec; 4] = [Codec::Deflate, Codec::MicroLzma, Codec::Lz4, Codec::Zstd];
 
-/// Words of a small vocabulary in an order that never repeats.
+/// Creates text of words from a small vocabulary, in an order that never repeats.
 fn text(len: usize) -> Vec<u8> {
     let words = ["inode ", "extent ", "block ", "cluster ", "super", "( "];
     let mut state = 0x1234_5678_u32;
@@ -18,7 +18,7 @@ fn text(len: usize) -> Vec<u8> {
     out
 }
 
-/// The stream of a codec, taken out of its container where the encoder makes one.
+/// Returns the stream of a codec, taken out of its container if the encoder makes one.
 fn encoded(codec: Codec, input: &[u8]) -> Vec<u8> {
     let container = match codec {
         Codec::Deflate => Codec::Zlib,
@@ -77,8 +77,8 @@ fn a_prefix_is_what_the_whole_starts_with() {
                 codec.decode_prefix(&block, &mut out).unwrap();
                 assert!(out == input[..wanted], "{codec:?} {wanted} of {len}");
             }
-            // What follows is not looked at; a block of LZ4 has no end of its own, so that only what
-            // stands before the end is sure to be right.
+            // Bytes after a stream are ignored. A block of LZ4 has no end marker, so only bytes
+            // before its end are certain to be right.
             block.extend_from_slice(&[0; 4000]);
             for wanted in [1, 100, len / 2, len] {
                 let mut out = vec![0xAA; wanted];
@@ -114,7 +114,7 @@ fn what_was_cut_or_changed_gives_no_panic_and_no_stale_byte() {
         for len in 0..block.len() {
             let mut out = vec![0xAA; input.len()];
             if codec.decode_prefix(&block[..len], &mut out).is_ok() {
-                // The last bytes of some streams carry nothing.
+                // The last bytes of some streams carry no data.
                 assert!(
                     out == input && len + 16 > block.len(),
                     "{codec:?} cut to {len}"
@@ -149,7 +149,8 @@ fn codecs_without_prefixes_say_so() {
     }
 }
 
-/// liblz4 takes it, and leaves the output as it was where the output ends with such a match.
+/// Checks that such a match is damage. liblz4 accepts it, and leaves the output unchanged if it
+/// ends with such a match.
 #[test]
 fn a_match_at_distance_zero_shows_nothing_of_the_buffer() {
     let block = [0x1F, b'a', 0, 0, 100, 0x50, 1, 2, 3, 4, 5];
@@ -166,7 +167,8 @@ fn a_match_at_distance_zero_shows_nothing_of_the_buffer() {
     }
 }
 
-/// The decoder puts a byte of its own at the end of the buffer first.
+/// Checks prefixes with every last byte, since the decoder first marks the end of the buffer with a
+/// byte.
 #[test]
 fn lz4_prefixes_end_with_any_byte() {
     for last in 0..=u8::MAX {

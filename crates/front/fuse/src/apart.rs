@@ -1,14 +1,13 @@
 //! A thread that tells the kernel to drop names, and holds no other file of the process.
 //!
-//! The kernel takes such a message when no request of the directory is under way, and a thread that
-//! waits for that cannot be killed. When the process is killed, a request may be under way that only the
-//! next server answers, and that one waits until this process has let go of its files: of the volume
-//! with its lock, and of its sockets. The files of a process are open as long as a thread of it is
-//! there. So this thread gets a table of descriptors of its own, with the connection to the kernel and
-//! nothing else in it.
+//! The kernel takes such a message when no request of the directory is in flight, and a thread that
+//! waits for that cannot be killed. When the process is killed, a request may be in flight that only
+//! the next server answers. That server waits until this process has released its files: the volume
+//! with its lock, and its sockets. A process's files stay open as long as one of its threads exists. So
+//! this thread gets a descriptor table of its own, with nothing in it but the connection to the kernel.
 //!
-//! A descriptor that another thread opened later has no meaning in this thread, and one that it opened
-//! itself has none in others. So nothing is passed to it or dropped by it but bytes.
+//! A descriptor that another thread opened later has no meaning in this thread, and one that this
+//! thread opened has none in others. So it receives and drops nothing but bytes.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -24,7 +23,7 @@ use crate::handover::Channel;
 /// Number of the message.
 const NOTIFY_INVAL_ENTRY: u32 = 3;
 
-/// The way to the thread, which ends when this is dropped.
+/// The channel to the thread, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Apart {
     messages: Sender<Vec<u8>>,
@@ -53,7 +52,7 @@ impl Apart {
             };
             let _is_waited_for = tell.send(());
             for message in asked {
-                // An error says that the kernel had dropped the name itself.
+                // An error says that the kernel had dropped the name already.
                 let _it_has_gone = rustix::io::write(&connection, &message);
                 let _is_waited_for = tell.send(());
             }
@@ -78,9 +77,8 @@ impl Apart {
     }
 }
 
-/// Gives the calling thread a table of descriptors of its own with nothing in it but the descriptor that
-/// comes through `socket`, and returns that. No signal is handled by this thread: handlers write to
-/// descriptors.
+/// Replaces the calling thread's table of descriptors by one that holds only the descriptor that comes
+/// through `socket`, and returns that. This thread handles no signals: handlers write to descriptors.
 fn go_apart(socket: &Channel) -> io::Result<OwnedFd> {
     SigSet::all().thread_block()?;
     unshare(CloneFlags::CLONE_FILES)?;

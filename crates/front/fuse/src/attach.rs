@@ -1,7 +1,7 @@
 //! Attaching a FUSE connection to a directory.
 //!
-//! The kernel is asked first, by any user: root may mount, and so may the "root" of a user namespace,
-//! which its user id does not tell from a root without the capability. Where that is not permitted,
+//! Every user asks the kernel first: root may mount, and so may the "root" of a user namespace, whose
+//! user id does not tell it from a root without the capability. Where that is not permitted,
 //! fusermount3 mounts, a set-user-id program of the fuse3 package that sends the open device back over
 //! a socket.
 //!
@@ -103,8 +103,7 @@ fn words(options: &MountOptions) -> impl Iterator<Item = &'static str> {
         .filter_map(|(wanted, word)| wanted.then_some(word))
 }
 
-/// Makes the mount, attached nowhere, and puts it on the descriptor: its number is known from the
-/// beginning.
+/// Makes a detached mount and attaches it to the descriptor: its number is known from the beginning.
 fn by_mount_api(
     place: &Mountpoint,
     source: &OsStr,

@@ -12,11 +12,11 @@ const PREFERRED_IO: u32 = 4096;
 
 /// The owners and permissions of the files in a mount.
 ///
-/// `uid=` and `gid=` stand for everything. Without them an image's own owners hold; an image whose
-/// format has none (romfs) belongs to the user that mounted it, as on a FAT medium: 0:0 for root, as the
-/// kernel's romfs shows it, and the calling user without root, because 0:0 would show that user files of
+/// `uid=` and `gid=` apply to everything. Without them an image's own owners hold. An image whose
+/// format has none (romfs) belongs to the user that mounted it, as on a FAT medium: 0:0 for root, as
+/// the kernel's romfs shows it, else the calling user, because 0:0 would show that user files of
 /// another one. `umask=` takes bits away and adds none, because formats without owners still
-/// tell programs from data; `fmask=` and `dmask=` stand in for it for files and for directories.
+/// distinguish programs from data. `fmask=` and `dmask=` replace it for files and for directories.
 #[derive(Clone, Copy, Debug)]
 pub struct Ownership {
     uid: Option<u32>,

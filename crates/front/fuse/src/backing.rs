@@ -1,14 +1,15 @@
-//! Open files, where opening means something: images with their data in files of the host.
+//! Open files of images that keep their data in files of the host.
 //!
-//! Where the kernel permits (it takes CAP_SYS_ADMIN) it is given such a file when it is opened, and
-//! reads it by itself from then on: no byte of it goes through this process. The kernel refuses a second
-//! handle of an inode that is not opened with the number under which the file was registered for the
-//! first. So registrations are kept by inode, and in a [ledger](Registered) for the next server.
+//! Where the kernel permits it (this takes CAP_SYS_ADMIN), it is given such a file when it is opened,
+//! and reads it by itself from then on: no byte of it goes through this process. The kernel refuses a
+//! second handle of an inode unless it is opened with the number under which the file was registered
+//! for the first one. So registrations are kept by inode, and in a [ledger](Registered) for the next
+//! server.
 //!
-//! A registration belongs to the connection and not to the process, so the next server goes on with
-//! those of the old one. It cannot tell which of them the kernel still uses: a number is right for an
-//! inode with open handles and for one without. It keeps them all until the mount ends, because only
-//! an ioctl(2) without a safe wrapper gives back a number that another process was given.
+//! A registration belongs to the connection and not to the process, so the next server continues with
+//! those of the old one. It cannot tell which of them the kernel still uses: a number is valid for an
+//! inode with open handles and for one without. It keeps them all until the mount ends, because only an
+//! ioctl(2) without a safe wrapper gives back a number that another process was given.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -36,8 +37,8 @@ const OVERLAYFS: u64 = 0x794c_7630;
 /// Files that are open, and how they are served.
 #[derive(Debug)]
 pub struct Backings {
-    /// How many file systems may lie upon each other below this one: 2 where the objects are on an
-    /// overlayfs themselves, which then must not be laid upon this mount; else 1.
+    /// How many file systems may be stacked below this one: 2 where the objects are on an overlayfs
+    /// themselves, which then must not be stacked on this mount; else 1.
     depth: u32,
     /// Whether the kernel is still to be asked: after a refusal it is not.
     wanted: AtomicBool,
@@ -50,7 +51,7 @@ struct Files {
     open: HashMap<u64, OpenFile>,
     /// Registered by earlier servers, by inode number.
     earlier: HashMap<u64, Vec<Registration>>,
-    /// To answer with a registration of an earlier server. Nothing where there was none.
+    /// The connection to answer on with a registration of an earlier server, if there was one.
     connection: Option<Arc<OwnedFd>>,
     /// Nothing where no other process can take the mount over.
     ledger: Option<Registered>,
@@ -140,7 +141,7 @@ impl Backings {
         self.lock().ledger.as_ref().map(Registered::share)
     }
 
-    /// Opens and releases no file any more: requests wait, and are answered by another process.
+    /// Stops opening and releasing files: requests wait, and another process answers them.
     pub fn close(&self) {
         std::mem::forget(self.lock());
     }
@@ -201,8 +202,8 @@ impl Backings {
             open.handles.insert(handle);
             return Ok(Way::Kernel(Arc::clone(&open.backing)));
         }
-        // Where the object was replaced since, and the kernel still reads the old one, it refuses the new
-        // one: EIO, as above.
+        // If the object was replaced while the kernel still reads the old one, the kernel refuses the
+        // new one: EIO, as above.
         let earlier = files.earlier.get(&number);
         let earlier = earlier.and_then(|all| all.iter().find(|earlier| earlier.file == file));
         if let (Some(earlier), Some(connection)) = (earlier, &files.connection) {
@@ -251,7 +252,7 @@ impl Backings {
         }
     }
 
-    /// Takes a handle off. With the last one, the registration is given back.
+    /// Removes a handle. With the last one, the registration is given back.
     pub fn release(&self, number: u64, handle: FileHandle) {
         let mut files = self.lock();
         let Some(open) = files.open.get_mut(&number) else {

@@ -46,7 +46,7 @@ pub struct Statistics {
     pub name_max: u32,
 }
 
-/// The answer to a question for extended attributes.
+/// The answer to a request for an extended attribute.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Xattr {
     /// This image has none at all: the kernel need not ask again.
@@ -64,7 +64,7 @@ pub enum Seek {
     At(u64),
     /// The offset is past the end, or no data follows.
     Nowhere,
-    /// Not a way of seeking that is asked of a filesystem.
+    /// Not a mode of seeking that the kernel passes to a filesystem.
     Unknown,
 }
 

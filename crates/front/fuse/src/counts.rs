@@ -1,7 +1,7 @@
-//! How many requests of each kind the kernel sent.
+//! Counts of the kernel's requests, by kind.
 //!
-//! The boundary above the engine's counters: what is not asked costs nothing, so tests assert that
-//! it is not asked.
+//! They are the boundary above the engine's counters: a request that is not sent costs nothing, so
+//! tests assert that it is not sent.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,7 +100,7 @@ impl RequestCounts {
         self.values.get(index(operation)).copied().unwrap_or(0)
     }
 
-    /// Kinds and counts, those without any left out.
+    /// Kinds and counts, without the kinds that have none.
     pub fn iter(&self) -> impl Iterator<Item = (Operation, u64)> + '_ {
         let all = Operation::ALL.iter().map(|&kind| (kind, self.get(kind)));
         all.filter(|(_, count)| *count > 0)

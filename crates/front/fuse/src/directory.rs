@@ -1,8 +1,8 @@
 //! Directory listings.
 //!
 //! A position between entries is a cookie to the kernel: 0 is the start, 1 is behind `.`, 2 behind
-//! `..`, and the driver's cursors follow, moved up by 2. `..` is given no real inode number: a node
-//! does not know its parent, and the kernel does its own `..`.
+//! `..`, and the driver's cursors follow, moved up by 2. `..` has no real inode number: a node does not
+//! know its parent, and the kernel resolves `..` itself.
 
 use std::ops::ControlFlow;
 
@@ -50,8 +50,8 @@ impl Entry {
 /// is full.
 ///
 /// # Errors
-/// The driver's, if no entry was added before: else what lies before the damage is shown, and the
-/// call that goes on from there fails.
+/// The driver's, if no entry was added before. Otherwise the entries before the damage are shown, and
+/// the call that continues from there fails.
 pub fn list(
     fs: &dyn FileSystem,
     number_of: &dyn Fn(NodeId) -> Option<u64>,

@@ -1,7 +1,7 @@
 //! The one table from errors to errno.
 //!
-//! A damaged image and a failing source are both `EIO`: that is what a program that reads a file
-//! knows how to report. What exactly was wrong, and where, goes to the log.
+//! A damaged image and a failing source are both `EIO`, which programs that read files know how to
+//! report. What exactly failed, and where, goes to the log.
 
 use forerun_vfs::{Error, is_for_want_of_room};
 use fuser::Errno;
@@ -34,7 +34,7 @@ pub fn errno(error: &Error) -> Errno {
     }
 }
 
-/// Returns whether `error` belongs into the log: the caller did nothing wrong, and errno does not tell.
+/// Returns whether `error` belongs in the log: the caller did nothing wrong, and errno does not tell.
 pub fn worth_logging(error: &Error) -> bool {
     matches!(
         errno(error),

@@ -23,7 +23,7 @@ pub enum MountError {
         /// It.
         path: PathBuf,
     },
-    /// An image is mounted there already, and served.
+    /// An image is mounted there already, and its server is alive.
     #[error(
         "{} is already mounted on {}; unmount it first: forerun umount {}",
         image.display(), path.display(), path.display()

@@ -1,6 +1,6 @@
 //! Errors, each logged once.
 //!
-//! A bad block is asked for again by every reader that retries; the log should say so once.
+//! Every reader that retries requests a bad block again; the log should mention it once.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +21,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Logs `error` if it is news and errno alone would not tell it.
+    /// Logs `error` if it is new and errno alone would not tell it.
     pub fn report(&self, operation: Operation, node: NodeId, error: &Error) {
         if worth_logging(error) && self.is_new(error) {
             tracing::error!(operation = operation.name(), node = node.0, "{error}");

@@ -1,8 +1,8 @@
 //! Entry points for fuzz targets. Not for users.
 //!
-//! A socket takes the place of /dev/fuse: the session reads requests from it and writes answers to it as
-//! with the kernel, so no mount and no privilege is needed. The functions panic only where a promise to
-//! the kernel was broken.
+//! A socket replaces /dev/fuse: the session reads requests from it and writes answers to it as with the
+//! kernel, so no mount and no privilege is needed. The functions panic only where a promise to the
+//! kernel was broken.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -216,8 +216,8 @@ fn serve<F: Filesystem + 'static>(adapter: F, ready: impl FnOnce(BorrowedFd<'_>)
     });
 }
 
-/// Sets the size that a request gives of its data. `fuser` panics where that is wrong; the kernel, whose
-/// requests these are, does not lie here.
+/// Sets the size that a request states for its data. `fuser` panics where that is wrong; the kernel,
+/// which makes these requests, is always right here.
 fn set_size(opcode: u8, request: &mut [u8]) {
     let (place, data) = match opcode {
         opcode::WRITE => (HEADER + 16, HEADER + 40),
@@ -245,7 +245,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// Sends the next request: opcode, node, length of the arguments, the arguments. Gives what follows.
+    /// Sends the next request: opcode, node, length of the arguments, the arguments. Returns the rest.
     fn send<'b>(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let &[opcode, node, low, high, ref rest @ ..] = bytes else {
             return None;

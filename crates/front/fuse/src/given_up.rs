@@ -1,9 +1,9 @@
-//! Whether the thread that made a request has given it up.
+//! Whether the thread that made a request has given up waiting for it.
 //!
-//! The kernel tells with FUSE_INTERRUPT. `fuser` answers that with ENOSYS before any of our code sees
-//! it, and the kernel does not send it again. What is left to see is the thread itself: once a fatal
-//! signal has come, SIGKILL is pending in each thread of the process until the answer comes. A thread
-//! that only had the kernel read ahead for it is gone at once.
+//! The kernel reports that with FUSE_INTERRUPT. `fuser` answers it with ENOSYS before any of our code
+//! sees it, and the kernel does not send it again. Only the thread itself is left to look at: after a
+//! fatal signal, SIGKILL is pending in each thread of the process until the answer comes. A thread for
+//! which the kernel only read ahead is gone at once.
 //!
 //! A thread of another PID namespace has number 0, and is never taken for one that has given up.
 

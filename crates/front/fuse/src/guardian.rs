@@ -1,13 +1,13 @@
-//! `auto_unmount`: a process that unmounts when this one is gone, however it went.
+//! `auto_unmount`: a process that unmounts when this one has ended, for whatever reason.
 //!
-//! A shell that waits at the other end of a pipe. A line through it says that all is well; its end
-//! without one says that this process was killed, and that its mount has to be detached. fusermount3
-//! has such a mode of its own, but it asks the mount whether it is dead by opening its root, which a
-//! kernel that was told to open directories by itself does for the dead too, and which older ones
-//! ask as a user without access. The shell asks nothing: the number and the device of the mount in
+//! It is a shell that waits at the other end of a pipe. A line through the pipe says that all is well.
+//! If the pipe ends without one, this process was killed, and its mount has to be detached. fusermount3
+//! has such a mode of its own, but it asks the mount whether it is dead by opening its root. A kernel
+//! that was told to open directories by itself does that for a dead mount too, and older kernels ask as
+//! a user without access. The shell asks nothing: the number and the device of the mount in
 //! `/proc/self/mountinfo` say whether it still is where it was.
 //!
-//! The shell leaves a mount alone that was moved, on which or in which another one is mounted, or whose
+//! The shell leaves a mount alone if it was moved, if another one is mounted on it or in it, or if its
 //! path leads elsewhere by now: umount(8) would take the other one.
 
 use std::fs::File;
@@ -86,7 +86,7 @@ impl Guardian {
         }
     }
 
-    /// Gives the pipe away: what ends it is the end of its new holder.
+    /// Hands over the pipe, which then ends with its new holder.
     pub fn into_pipe(mut self) -> Option<OwnedFd> {
         // Not waited for: it ends after this process.
         self.process = None;

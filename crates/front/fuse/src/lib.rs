@@ -1,15 +1,15 @@
 //! The FUSE front end: an open [`Image`] as a directory of the system.
 //!
-//! [`mount`] attaches the image and returns once it answers; [`Mount`] waits for its end or brings
-//! it about; [`umount`] takes down a mount that another process serves, dead ones included.
-//! [`MountOptions`] is what `-o` and `/etc/fstab` can say. A [`Giver`] hands a live mount to another
-//! process, which [`take_over`]s.
+//! [`mount`] attaches the image and returns once it answers; [`Mount`] waits for its end or ends it;
+//! [`umount`] takes down a mount that another process serves, dead ones included. [`MountOptions`] is
+//! what `-o` and `/etc/fstab` can say. A [`Giver`] hands a live mount to another process, which
+//! [`take_over`]s.
 //!
-//! This is the only crate that knows the FUSE protocol (through `fuser`, behind an adapter) and
-//! errno. It knows no format and moves no file data: that is the engine's. Images do not change, so
-//! the kernel is told to keep all it learns, and to skip the messages that only exist for files that
-//! do: OPEN, RELEASE, FLUSH, and questions for attributes that no node has. [`mount_volume`] is for
-//! volumes that do change, through an adapter of their own.
+//! This is the only crate that knows the FUSE protocol (through `fuser`, behind an adapter) and errno.
+//! It knows no format and moves no file data: the engine does. Images do not change, so the kernel is
+//! told to cache all it learns, and to skip the requests that only exist for files that change: OPEN,
+//! RELEASE, FLUSH, and requests for attributes that no node has. [`mount_volume`] is for volumes that
+//! do change, through an adapter of their own.
 
 mod adapter;
 mod adapter_mut;

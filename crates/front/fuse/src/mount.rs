@@ -26,7 +26,7 @@ use crate::unmounter::{Unmounted, Unmounter};
 use crate::workers::{Waiting, Workers};
 use crate::{MountOptions, bdi};
 
-/// Threads that answer requests on the spot where `threads=` does not say: enough to keep two CPUs
+/// Threads that answer requests on the spot unless `threads=` says otherwise: enough to keep two CPUs
 /// and a disk busy, few enough not to matter. One more takes requests while these wait.
 const MIN_TAKERS: usize = 4;
 const MAX_TAKERS: usize = 16;
@@ -71,7 +71,7 @@ impl Served {
     }
 }
 
-/// Tells of a mount as long as it lasts, without keeping it.
+/// A monitor that reports on a mount as long as it lasts, without keeping it alive.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     served: Watched,

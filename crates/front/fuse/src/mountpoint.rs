@@ -1,7 +1,7 @@
 //! Directories to mount on: which they are, and which mount is there already.
 //!
-//! The mount that is there may be dead, or its server may answer nothing. It is opened without a
-//! question to it, and asked once, in another thread, for a limited time.
+//! The mount that is there may be dead, or its server may answer nothing. Opening it sends no request;
+//! one request follows, from another thread and with a limit of time.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -48,7 +48,7 @@ pub fn prepare(dir: &Path) -> Result<Mountpoint, MountError> {
     }
 }
 
-/// Opens a directory, without a question to the mount that is there.
+/// Opens a directory, without a request to the mount that is there.
 pub fn open(dir: &Path) -> Result<Mountpoint, MountError> {
     let path = dir.to_path_buf();
     Mountpoint::open(dir).map_err(|source| match source.kind() {
@@ -85,15 +85,15 @@ fn tell_of_files(place: &Mountpoint) {
     }
 }
 
-/// Returns whether it is of a kind that can be dead. Others are better not asked: a network filesystem may
+/// Returns whether it is of a kind that can be dead. Others get no request: a network filesystem may
 /// not answer for a long time.
 pub fn is_fuse(entry: &MountEntry) -> bool {
     entry.fstype == "fuse" || entry.fstype.starts_with("fuse.")
 }
 
-/// Returns whether the server of an opened mount has died. Asks for the statistics of the filesystem: unlike
-/// attributes, these are never in a cache that outlives the server. A server that does not answer in
-/// time lives.
+/// Returns whether the server of an opened mount has died. Requests the statistics of the filesystem:
+/// unlike attributes, these are never in a cache that outlives the server. A server that does not
+/// answer in time counts as alive.
 pub fn is_dead(opened: io::Result<OwnedFd>) -> bool {
     let Ok(opened) = opened else { return false };
     let (answer, answered) = sync_channel(1);

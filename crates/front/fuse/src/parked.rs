@@ -1,11 +1,11 @@
 //! Requests that were handed over, and that may be answered before their thread is done.
 //!
-//! A request that waits for a source need not wait for its end. Where its reader was killed, or the
-//! mount is to end, it is answered with an error, whether a thread works on it, waits in the source,
-//! or has not begun. Its thread is told to stop waiting, and finds nothing left to answer.
+//! A request that waits for a source need not wait to its end. If its reader was killed, or the mount
+//! is to end, it is answered with an error, whether a thread works on it, waits in the source, or has
+//! not begun. Its thread is told to stop waiting, and finds nothing left to answer.
 //!
-//! One thread watches all of them. It is started by the first, and ends when none has been there for
-//! a while.
+//! One thread watches all of them. The first request starts it, and it ends when there has been none
+//! for a while.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,9 +17,9 @@ use fuser::Errno;
 use crate::given_up::has_given_up;
 use crate::workers::guarded;
 
-/// Pause between two looks at what waits. A request younger than this is left alone.
+/// Pause between two looks at waiting requests. A request younger than this is left alone.
 const LOOK: Duration = Duration::from_millis(100);
-/// How much longer than a look the pause is at the least: thousands of requests must not cost a CPU.
+/// The least ratio of a pause to the look before it: thousands of requests must not take a CPU.
 const PAUSE: u32 = 20;
 /// How long the watching thread waits for more requests.
 const IDLE: Duration = Duration::from_secs(10);
@@ -150,10 +150,10 @@ impl Watch {
         }
     }
 
-    /// Fails all that waits longer than a second from now on.
+    /// Fails all requests that wait longer than a second from now on.
     pub fn end(&self) {
         self.ending.get_or_init(Instant::now);
-        // The lock is for a thread that is about to wait.
+        // Taken so that a thread that is about to wait does not miss the notification.
         drop(lock(&self.state));
         self.changed.notify_all();
     }
@@ -214,7 +214,7 @@ impl Watch {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What panics while it is held is the answer of one request.
+    // A panic while it is held affects the answer of one request only.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -10,8 +10,9 @@ use crate::attach::flags;
 use crate::mountpoint::{is_fuse, open};
 use crate::{MountError, MountOptions, UmountError};
 
-/// Gives the FUSE mount on `dir` the flags of `options`: `suid`, `dev`, `exec`, and `ro` or `rw` where
-/// one is given. Everything that was written is on the device when a mount has become read-only.
+/// Sets the flags of the FUSE mount on `dir` to those of `options`: `suid`, `dev`, `exec`, and `ro` or
+/// `rw` where one is given. Everything that was written is on the device when a mount has become
+/// read-only.
 ///
 /// # Errors
 /// [`MountError`]: no FUSE mount is there, a file is open for writing, it is not permitted, the device
@@ -36,7 +37,7 @@ pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
         }
     })?;
     if read_only && !entry.is_read_only() {
-        // The kernel does not ask for this. Of the root it makes all of a volume durable.
+        // The kernel does not request this. fsync(2) of the root makes all of a volume durable.
         let synced = File::open(place.by_descriptor()).and_then(|root| root.sync_all());
         synced.map_err(|source| MountError::Remount { path, source })?;
     }

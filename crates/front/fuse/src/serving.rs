@@ -26,8 +26,8 @@ const LAST_LOOK: Timespec = Timespec {
 };
 /// How long threads that take requests of an image may go on after the mount has ended.
 pub const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a device that is written to may give no sign of life before it is given up: what was
-/// changed last is lost then.
+/// How long a device that is written to may show no sign of life before it is given up: the last
+/// changes are lost then.
 pub const DEVICE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Added to a patience before a verdict, for a request that had just begun.
@@ -120,7 +120,7 @@ impl Ending {
         self.workers.end();
     }
 
-    /// Waits for a moment, and gives whether the source kept a thread that takes requests all the
+    /// Waits for a moment, and returns whether the source kept a thread that takes requests all that
     /// time. Then nothing but the end of the process ends its request. The moment is a bit more than a
     /// second, or than ten for a volume, whose last changes would be lost.
     #[must_use]

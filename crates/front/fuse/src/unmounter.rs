@@ -1,7 +1,7 @@
-//! The end of a mount, brought about by its own process.
+//! Unmounting by the process that serves the mount.
 //!
-//! umount(2) takes a path, and a path can come to lead to another mount while the process serves: its
-//! own mount may have been unmounted or covered. So the number and the device of the mount decide.
+//! umount(2) takes a path, and that may lead to another mount by now: our own may have been unmounted
+//! or covered. So the number and the device of the mount decide.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -157,7 +157,7 @@ impl Unmounter {
         self.device
     }
 
-    /// Takes the mount down; detaches it if it is in use. Done already is done.
+    /// Takes the mount down; detaches it if it is in use. Succeeds if the mount has ended already.
     ///
     /// # Errors
     /// [`UmountError`].
@@ -194,7 +194,7 @@ impl Unmounter {
 
     /// Ends the guardian: there is nothing left to unmount when this process dies.
     pub(crate) fn dismiss_guardian(&self) {
-        // Not under the lock: the guardian is waited for.
+        // Not under the lock: this waits for the guardian.
         let guardian = self.lock().guardian.take();
         drop(guardian);
     }

@@ -1,10 +1,11 @@
 //! `fuser`'s trait in terms of [`Core`]: takes requests apart, picks the reply.
 //!
-//! What makes a read-only filesystem cheap is mostly what is *not* answered here: ENOSYS to OPEN and
-//! OPENDIR makes the kernel open files by itself from then on, with the page cache and the listing
-//! cache kept; likewise ACCESS, FLUSH and, where the format has none, extended attributes. Names
-//! and attributes, missing names too, hold without end. Only where files have their data outside the
-//! image is each OPEN answered: it may fail, and the kernel may take the data from there itself.
+//! A read-only filesystem is cheap mostly because of the requests that the kernel does not send. After
+//! ENOSYS to OPEN and OPENDIR the kernel opens files by itself, and keeps the page cache and listings.
+//! ENOSYS also ends ACCESS, FLUSH and, where the format has none, requests for extended attributes.
+//! Names and attributes, missing names too, are cached without a limit of time. Only where files have
+//! their data outside the image is each OPEN answered: it may fail, and the kernel may read the data
+//! there itself.
 //!
 //! Writes reach this file only if root remounts read-write: they are refused.
 
@@ -34,14 +35,14 @@ use refused::refused;
 
 mod refused;
 
-/// How long the kernel may keep what it was told: longer than any machine is up. (The kernel adds
-/// it to its clock, so the very largest number would not do on all versions.)
+/// How long the kernel may cache answers: longer than any machine is up. (The kernel adds it to its
+/// clock, so the very largest number would not do on all versions.)
 const ENDLESS: Duration = Duration::from_secs(1 << 31);
-/// A name that does not change its meaning needs no generations.
+/// A name never changes its meaning, so generations are not needed.
 const GENERATION: Generation = Generation(0);
-/// The longest read that is about as quick as a question for metadata.
+/// The longest read that is about as quick as a request for metadata.
 const MAX_LITTLE: u32 = 64 << 10;
-/// Background requests (readahead) that the kernel may have under way.
+/// Background requests (readahead) that the kernel may have in flight.
 const MAX_BACKGROUND: u16 = 64;
 
 /// The filesystem that `fuser` calls.
@@ -78,8 +79,8 @@ impl Adapter {
         self.workers.clone()
     }
 
-    /// Counts, has `find` find the answer on some thread, and `reply` give it. `find` may run twice:
-    /// without a wait at first, where the image is slow.
+    /// Counts the request, runs `find` on some thread for the answer, and passes that to `reply`. Where
+    /// the image is slow, `find` may run twice: first without waiting.
     fn serve<T: 'static>(
         &self,
         request: &Request,
@@ -121,10 +122,10 @@ impl Adapter {
     }
 }
 
-/// A reply to a listing, which is filled before it is given.
+/// A reply to a listing, which is filled before it is sent.
 type Filled<R> = Arc<Mutex<Option<R>>>;
 
-/// Adds to a listing; gives whether it is full, or was answered meanwhile.
+/// Adds to a listing; returns whether it is full, or was answered meanwhile.
 fn add<R>(filled: &Filled<R>, add: impl FnOnce(&mut R) -> bool) -> bool {
     let mut reply = filled.lock().unwrap_or_else(PoisonError::into_inner);
     reply.as_mut().is_none_or(add)
@@ -145,7 +146,7 @@ enum Bytes {
 impl Filesystem for Adapter {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let mut asked = InitFlags::empty();
-        // Each on its own: an old kernel may lack some, and works without.
+        // Each one separately: an old kernel may lack some, and works without.
         for wanted in [
             InitFlags::FUSE_ASYNC_READ,
             InitFlags::FUSE_PARALLEL_DIROPS,
@@ -170,9 +171,8 @@ impl Filesystem for Adapter {
             }
         }
         let _is_set_once = self.core.negotiated.set(Negotiated::new(config, asked));
-        // The largest requests that the kernel's limit allows come of `fuser`'s largest write size;
-        // readahead stays at the most that the kernel offers unless it is to be off. One byte means
-        // no page.
+        // The largest requests that the kernel's limit allows follow from `fuser`'s largest write size.
+        // Readahead stays at the kernel's maximum unless it is to be off: one byte means no page.
         if !self.kernel_readahead && config.set_max_readahead(1).is_err() {
             tracing::warn!("the kernel's readahead cannot be turned off");
         }
@@ -193,7 +193,7 @@ impl Filesystem for Adapter {
         let asked = (Operation::Lookup, parent.0);
         self.serve(req, asked, find, move |_, found| match found {
             Ok(Some(attr)) => reply.entry(&ENDLESS, &attr, GENERATION),
-            // Number 0 is a name that is known not to exist.
+            // Number 0 stands for a name that is known not to exist.
             Ok(None) => {
                 let missing = attr::unknown(0, fuser::FileType::RegularFile);
                 reply.entry(&ENDLESS, &missing, GENERATION);

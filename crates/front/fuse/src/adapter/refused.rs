@@ -25,8 +25,8 @@ macro_rules! refused {
         refused!(@ Releasedir ENOSYS:
             releasedir(INodeNo, FileHandle, OpenFlags) -> ReplyEmpty;
         );
-        // Answered with ENOSYS the kernel takes fsync(2) for done, which it is; locks it then keeps
-        // itself, and copies it does by reading.
+        // ENOSYS makes the kernel treat fsync(2) as done, which is right here. It then handles locks
+        // itself, and copies by reading.
         refused!(@ Other ENOSYS:
             fsync(INodeNo, FileHandle, bool) -> ReplyEmpty;
             fsyncdir(INodeNo, FileHandle, bool) -> ReplyEmpty;

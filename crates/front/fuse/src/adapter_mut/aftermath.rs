@@ -1,15 +1,15 @@
 //! Errors and invalidations that are due after a server has died with changes that were not durable.
 //!
-//! Openings that had changed a file, and what was synced by none, report it as after an error of the
-//! device: their writes and fsync(2) fail. Openings by this server do not. Directories have no
-//! openings that the server knows of, so the first fsync(2) of one that lost changes fails, and of the
-//! root the first if anything was lost.
+//! Openings of a file that lost changes report an error of the device: their writes and fsync(2) fail.
+//! Openings by this server do not. The server knows of no openings of directories, so the first
+//! fsync(2) of a directory that lost changes fails, and the first one of the root if anything was lost.
 //!
-//! The kernel keeps names, attributes and listings as they were before, and is told to drop them before
-//! any request is answered. No message may wait then for what a request has locked: a thread that waits
-//! in the kernel keeps its process from dying, and the requests from being answered by the next one. So
-//! names go by the epoch of the connection (Linux 6.16; on older kernels a thread that holds no file of the
-//! process tells them one by one), and pages of files when the file is opened.
+//! The kernel still caches names, attributes and listings from before, and is told to drop them before
+//! any request is answered. That message must not wait for anything that a request has locked: a thread
+//! that waits in the kernel keeps its process from dying, and then the next process cannot answer the
+//! requests. So names are dropped by the epoch of the connection (Linux 6.16). On older kernels a
+//! thread that holds no file of the process drops them one by one. Pages of a file are dropped when the
+//! file is opened.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
@@ -30,7 +30,7 @@ pub struct Aftermath {
     server: u64,
     lost: Mutex<HashMap<u64, u64>>,
     is_any_lost: AtomicBool,
-    /// Files of those that were opened since: the kernel has dropped their pages.
+    /// Inodes among them that were opened since: the kernel has dropped their pages.
     opened: Mutex<HashSet<u64>>,
 }
 
@@ -48,7 +48,7 @@ pub struct Outdated {
 impl Outdated {
     /// Has the kernel drop it.
     pub fn tell(self, notifier: &Notifier, connection: impl AsFd) {
-        // Errors say that the kernel had dropped it by itself.
+        // An error says that the kernel had dropped it already.
         for number in self.files {
             let _gone = notifier.inval_inode(INodeNo(number), -1, 0);
         }

@@ -1,7 +1,8 @@
 //! The system call that a thread is in.
 //!
-//! A request does not say which system call it belongs to. `/proc/TID/syscall` does, to a server that
-//! may trace the thread: as root, and as the same user unless `kernel.yama.ptrace_scope` forbids it.
+//! A request does not say which system call it belongs to. `/proc/TID/syscall` does, but only to a
+//! server that may trace the thread: as root, and as the same user unless `kernel.yama.ptrace_scope`
+//! forbids it.
 
 use std::fs;
 use std::io;

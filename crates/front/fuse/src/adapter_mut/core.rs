@@ -24,7 +24,7 @@ use crate::failures::Failures;
 use crate::handover::Negotiated;
 use crate::outside::Outside;
 
-/// How long the kernel may keep what it was told: only this mount changes the volume.
+/// How long the kernel may cache answers: only this mount changes the volume.
 const ENDLESS: Duration = Duration::from_secs(1 << 31);
 
 /// A volume as the kernel sees it.
@@ -49,9 +49,10 @@ pub struct CoreMut {
     pub journal: Arc<Journal>,
     /// The changes that earlier servers have lost.
     pub aftermath: Aftermath,
-    /// The version and capabilities agreed with the kernel, once they were.
+    /// The version and capabilities agreed with the kernel, once that has happened.
     pub negotiated: OnceLock<Negotiated>,
-    /// Held while a request is answered; taken alone by a server that makes place for another.
+    /// Held shared while a request is answered; taken exclusively by a server that makes way for
+    /// another.
     pub gate: RwLock<()>,
     /// Names, and data as well, are durable when they are changed.
     pub durable: (bool, bool),
@@ -60,7 +61,7 @@ pub struct CoreMut {
     outside: Option<Outside>,
 }
 
-/// A node for the kernel, and for how long attributes and name may be kept.
+/// A node for the kernel, and for how long its attributes and name may be cached.
 pub struct Entry {
     pub attr: FileAttr,
     pub attr_ttl: Duration,
@@ -72,7 +73,7 @@ pub enum Lookup {
     Entry(Entry),
     /// No such name.
     Missing,
-    /// The kernel is to begin the system call again.
+    /// The kernel is to restart the system call.
     Again,
 }
 
@@ -119,7 +120,7 @@ impl CoreMut {
         self.numbers.number(node).ok_or(Error::StaleNode(node))
     }
 
-    /// Passes `result` on as the kernel has it, and its error to the log.
+    /// Converts an error to errno for the kernel, and logs it.
     pub fn noted<T>(
         &self,
         operation: Operation,
@@ -211,7 +212,7 @@ impl CoreMut {
     }
 
     /// Waits until the kernel has dropped this alias, if it is being told to and is not waiting for the
-    /// answer to an earlier question.
+    /// answer to an earlier LOOKUP.
     fn wait_for_alias(&self, thread: u32, dir: NodeId, name: &[u8]) {
         if !self.known.is_dropping() || self.respelling.is_asking(thread) {
             return;
@@ -245,7 +246,7 @@ impl CoreMut {
                     self.respelling.requested(thread);
                     return Answer::Node;
                 }
-                // mkdir(2) would pass the question on to its caller.
+                // mkdir(2) would return the ESTALE to its caller.
                 Call::Unknown if is_directory || spelling == Spelling::Open => alias = Alias::No,
                 Call::Unknown => {}
             }
@@ -271,7 +272,7 @@ impl CoreMut {
             is_stored = *entry.name == *name.name;
             ControlFlow::Break(())
         });
-        // Damage before the entry: the kernel is asked about the name like about any other.
+        // Damage before the entry: the name is treated like any other.
         listed.is_ok() && is_stored
     }
 
@@ -295,7 +296,7 @@ impl CoreMut {
         }
     }
 
-    /// Has the kernel drop the aliases of a file that no open file came by, so that one of them can
+    /// Has the kernel drop the aliases of a file by which no file is open, so that one of them can
     /// become its name.
     pub fn drop_aliases(&self, node: NodeId) {
         if let Some(stale) = self.stale.get() {
@@ -336,7 +337,7 @@ impl CoreMut {
         })
     }
 
-    /// Writes; gives how many bytes, fewer than there are only where the volume is full then.
+    /// Writes, and returns how many bytes: fewer than given only where the volume is full then.
     pub fn write(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<usize> {
         match self.volume.write(node, offset, data, now()) {
             Ok(()) => Ok(data.len()),

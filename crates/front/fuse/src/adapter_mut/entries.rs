@@ -15,10 +15,10 @@ use crate::attr;
 use crate::counts::Operation;
 use crate::directory;
 
-/// Ids are not given out again while the kernel knows them.
+/// Ids are not reused while the kernel knows them.
 pub const GENERATION: Generation = Generation(0);
 
-/// Returns the attributes that a request gives to a new node.
+/// Returns the attributes that a request sets for a new node.
 pub fn new_node(req: &Request, kind: FileType, mode: u32, umask: u32) -> NewNode {
     NewNode {
         kind,
@@ -130,7 +130,7 @@ fn list(
     directory::list(core.fs(), &number_of, dir, cookie, add)
 }
 
-/// Adds an entry with attributes; gives whether there was no room for it.
+/// Adds an entry with attributes; returns whether there was no room for it.
 fn plus(
     core: &CoreMut,
     dir: NodeId,
@@ -141,7 +141,7 @@ fn plus(
     let child = entry.node.filter(|_| entry.is_child());
     let attr = child.map(|node| core.attr(node));
     let (Some(node), Some(Ok(attr))) = (child, attr) else {
-        // Number 0: nothing is told of the node, and nothing counts.
+        // Number 0: the kernel learns nothing of the node, and nothing is counted.
         let unknown = attr::unknown(entry.number, entry.kind);
         let (ino, ttl) = (INodeNo(0), Duration::ZERO);
         return reply.add(ino, entry.cookie, name, &ttl, &unknown, GENERATION);

@@ -17,7 +17,7 @@ use super::setattr::{Wanted, setattr};
 use crate::counts::Operation;
 use crate::handover::Negotiated;
 
-/// Background requests (readahead) that the kernel may have under way.
+/// Background requests (readahead) that the kernel may have in flight.
 const MAX_BACKGROUND: u16 = 64;
 /// Bytes of the largest read or write: what the kernel's limit of pages allows.
 const MAX_REQUEST: u32 = 1 << 20;
@@ -37,7 +37,7 @@ thread_local! {
 /// Negotiates the capabilities with the kernel, at the start.
 pub fn configure(config: &mut KernelConfig) -> Negotiated {
     let mut asked = InitFlags::empty();
-    // Each on its own: an old kernel may lack some, and works without.
+    // Each one separately: an old kernel may lack some, and works without.
     for wanted in [
         InitFlags::FUSE_ASYNC_READ,
         InitFlags::FUSE_PARALLEL_DIROPS,
@@ -110,7 +110,7 @@ pub fn release(core: &CoreMut, number: u64) -> forerun_vfs::Result<()> {
 /// Answers READ.
 pub fn read(core: &CoreMut, number: u64, offset: u64, size: u32, reply: ReplyData) {
     BUFFER.with_borrow_mut(|buffer| {
-        // The kernel was told the limit. The buffer does not depend on whether it keeps to it.
+        // The kernel was told the limit, but the buffer does not rely on it.
         let size = usize::try_from(size.min(MAX_REQUEST)).unwrap_or_default();
         buffer.reserve(size);
         let room = buffer.get_mut(..size).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Periodic writeback: makes changes durable when no program asks for it.
 //!
-//! A program that wants its bytes on the device says fsync(2). For all others there is this: some
-//! seconds after a change everything is made durable, so that a machine that loses power later
-//! loses seconds, and a medium that is pulled out is marked clean.
+//! A program that wants its bytes on the device calls fsync(2). For all others, everything is made
+//! durable some seconds after a change. A machine that loses power later then loses seconds, and a
+//! medium that is pulled out is marked clean.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -15,7 +15,7 @@ use super::journal::Journal;
 /// How long a change may wait.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The thread that does it, and what it is told.
+/// The writeback thread and its state.
 pub struct Flusher {
     volume: Arc<Volume>,
     journal: Arc<Journal>,
@@ -75,7 +75,7 @@ impl Flusher {
         }
     }
 
-    /// Ends every use that is left and makes everything durable, for the last time.
+    /// Stops the thread, then makes everything durable for the last time.
     pub fn end(&self) {
         *self.shared.state() = State::Ended;
         self.shared.told.notify_one();

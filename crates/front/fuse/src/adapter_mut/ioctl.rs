@@ -8,7 +8,7 @@ use fuser::Errno;
 use super::core::CoreMut;
 use crate::counts::Operation;
 
-/// `FITRIM`: a range and a least length in, what was trimmed out.
+/// `FITRIM`: a range and a least length in, the trimmed length out.
 const FITRIM: u32 = 0xC018_5879;
 /// `FS_IOC_GETFSLABEL`: 256 bytes out.
 const GET_LABEL: u32 = 0x8100_9431;
@@ -29,7 +29,7 @@ pub struct Ioctl {
     pub input: Vec<u8>,
 }
 
-/// Carries out an ioctl. Gives the bytes that go back to the caller.
+/// Carries out an ioctl, and returns the bytes for the caller.
 pub fn ioctl(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
     let is_allowed = match asked.command {
         GET_LABEL => {
@@ -57,7 +57,7 @@ const fn may_administer(caller: u32, mounted_by: u32) -> bool {
     caller == 0 || caller == mounted_by
 }
 
-/// Discards what is free in a range. The argument is three numbers of 64 bits: start, length, least
+/// Discards free space in a range. The argument is three numbers of 64 bits: start, length, least
 /// length. The answer is the same with the bytes discarded in place of the length.
 fn trim(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
     let mut numbers = asked.input.chunks_exact(8).map(|chunk| {
@@ -71,7 +71,7 @@ fn trim(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
     };
     let space = core.noted(Operation::Other, asked.number, core.fs().space())?;
     let (block, size) = (u64::from(space.block_size), core.info.image_len);
-    // As the kernel's drivers have it. A range that goes on behind the end is cut there.
+    // As in the kernel's drivers, a range that extends beyond the end is cut there.
     if start >= size || len < block || min_len > size {
         return Err(Errno::EINVAL);
     }

@@ -1,9 +1,9 @@
-//! Records the state that is to outlast this process, as requests are answered. Where no keeper holds
-//! the mount, nothing is recorded.
+//! Records the state that is to outlast this process, while requests are answered. Nothing is recorded
+//! where no keeper holds the mount.
 //!
-//! A record is in the ledger before the answer that it belongs to is given. What is done to names is
-//! recorded after the driver has done it, with the epoch of that moment: a commit that begins later
-//! has it. A rename is recorded before, too, since the commit of another thread may take it along.
+//! A record is in the ledger before the answer that it belongs to is sent. A change of names is
+//! recorded after the driver has made it, with the epoch of that moment: a commit that begins later
+//! includes it. A rename is also recorded before, since the commit of another thread may include it.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,14 +41,14 @@ impl Journal {
         self.ledger().map(|ledger| ledger.share())
     }
 
-    /// Brings what waits to the ledger, before an answer is given.
+    /// Writes pending records to the ledger, before an answer is sent.
     pub fn flush(&self) {
         if let Some(mut ledger) = self.ledger() {
             ledger.flush();
         }
     }
 
-    /// Records that an answer names an inode. `form` is asked for where changes are under way.
+    /// Records that an answer names an inode. `form` is called only while changes are not durable.
     pub fn told(
         &self,
         number: u64,
@@ -81,7 +81,7 @@ impl Journal {
         });
     }
 
-    /// Records that the kernel has forgotten an inode, when there is more to record.
+    /// Records, together with the next record, that the kernel has forgotten an inode.
     pub fn forgot(&self, number: u64, times: u64) {
         if let Some(mut ledger) = self.ledger() {
             ledger.add(&Record::Forgot { number, times });
@@ -95,8 +95,8 @@ impl Journal {
         }
     }
 
-    /// Records the end of an opening, when there is more to record. To be called after the answer: a
-    /// request that was not answered comes again.
+    /// Records the end of an opening, together with the next record. Call it after the answer: a
+    /// request that was not answered is sent again.
     pub fn closed(&self, number: u64) {
         if let Some(mut ledger) = self.ledger() {
             ledger.add(&Record::Closed { number });

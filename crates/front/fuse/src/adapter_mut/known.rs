@@ -25,7 +25,7 @@ use std::time::Duration;
 use forerun_vfs::{NodeId, Timestamp};
 use fuser::FileAttr;
 
-/// Aliases that the kernel may keep of one file. When it has more it is told to drop them.
+/// Aliases of one file that the kernel may keep. Beyond that it is told to drop them.
 const MAX_ALIASES: usize = 16;
 /// How long a request waits for the kernel to drop aliases. The kernel takes longer only while another
 /// request, or the one that waits, holds the directory.
@@ -162,7 +162,7 @@ impl Known {
         nodes.values().filter(nameless).count()
     }
 
-    /// Returns whether telling of a file by this name would give `true`.
+    /// Returns whether [`told`](Self::told) would return `true` for a file by this name.
     pub fn is_alias(&self, node: NodeId, name: Option<&Name>) -> bool {
         name.is_some_and(|name| self.spelling(node, name) != Spelling::Kept)
     }
@@ -201,8 +201,8 @@ impl Known {
         }
     }
 
-    /// Returns the aliases of `node` that the kernel is now to be told to drop: those that no open file
-    /// came by. A file whose alias the kernel has dropped would be shown as deleted in `/proc/PID/fd`.
+    /// Returns the aliases of `node` that the kernel is to drop now: those by which no file is open. A
+    /// file whose alias the kernel has dropped would be shown as deleted in `/proc/PID/fd`.
     pub fn drop_aliases(&self, node: NodeId) -> Vec<Name> {
         let mut nodes = self.nodes();
         let Some(told) = nodes.get_mut(&node) else {
@@ -283,9 +283,9 @@ impl Known {
         nodes.get(&node)?.removed.as_deref().copied()
     }
 
-    /// Records that the kernel has forgotten `node`, so many times. When it was the last time, calls
-    /// `forget` while no lookup can find the node, with the number of openings that were counted and
-    /// cannot be there any more: an earlier server may have counted too many.
+    /// Subtracts `times` from the references of the kernel to `node`. After the last one, calls
+    /// `forget` while no lookup can find the node, with the number of counted openings that cannot
+    /// exist any more: an earlier server may have counted too many.
     pub fn forgotten(&self, node: NodeId, times: u64, forget: impl FnOnce(u64)) {
         if self.count_down(node, times) {
             let _nobody_looks = self

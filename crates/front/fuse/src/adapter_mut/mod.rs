@@ -1,13 +1,13 @@
 //! `fuser`'s trait in terms of [`CoreMut`], for volumes that change.
 //!
-//! Only this mount changes the volume, so names and attributes hold without end here too: the
-//! kernel knows what it did itself. It does the same with the pages it wrote, and with listings.
-//! What differs from images is what has to be told: files that are open (they outlive their names),
-//! what has been forgotten, and what is to be durable.
+//! Only this mount changes the volume, so names and attributes may be cached without a limit of time
+//! here too: the kernel knows its own changes. The same holds for pages that it wrote, and for
+//! listings. Unlike an image, a volume must know which files are open (they outlive their names), which
+//! nodes are forgotten, and what is to be durable.
 //!
-//! Writes are not kept back in the kernel (FUSE_WRITEBACK_CACHE): lengths and times are the driver's
-//! alone then, errors such as a full volume come to the write that met them, and requests of up to
-//! 1 MiB arrive in order, so that files grow without gaps.
+//! The kernel's writeback cache (FUSE_WRITEBACK_CACHE) is off. Lengths and times are the driver's alone
+//! then, an error such as a full volume goes to the write that met it, and requests of up to 1 MiB
+//! arrive in order, so that files grow without gaps.
 
 mod aftermath;
 mod caller;
@@ -53,7 +53,7 @@ use refused::refused;
 use setattr::{Wanted, setattr};
 pub use stale::Stale;
 
-/// The kernel keeps the pages from one opening to the next, and need not say that one has ended.
+/// The kernel keeps the pages from one opening to the next, and sends no FLUSH on close(2).
 const OPENED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
 /// The kind of a mode.
 const S_IFMT: u32 = 0o170_000;

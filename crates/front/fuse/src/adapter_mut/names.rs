@@ -67,7 +67,7 @@ impl CoreMut {
             FileType::Directory => self.is_empty(node)?,
             _ => metadata.size == 0,
         };
-        // The kernel does not know what it has had no answer about.
+        // The kernel cannot know a node that no answer has named.
         if metadata.kind == new.kind && is_empty && !self.known.knows(node) {
             return Ok(node);
         }
@@ -145,7 +145,7 @@ impl CoreMut {
         Ok(())
     }
 
-    /// Returns the node of a name, if it can be told.
+    /// Returns the node of a name, if the lookup succeeds.
     pub fn named(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
         self.fs().lookup(dir, name).ok()?
     }
@@ -180,7 +180,7 @@ impl CoreMut {
         }
     }
 
-    /// Notes that a commit begins, where a change of names is one.
+    /// Notes that a commit begins, where each change of names is one.
     fn begin_names(&self) -> Option<Commit> {
         match self.durable.0 {
             true => self.journal.begin(),

@@ -1,4 +1,4 @@
-//! From the ledger of a server that has died to one that answers as that did.
+//! Restores a server's state from the ledger of one that has died.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -19,8 +19,8 @@ use crate::ledger::{Found, Inherited, Table, resolve};
 const ROOT: u64 = 1;
 
 impl CoreMut {
-    /// Answers for `volume`, which was opened anew, in the place of the server that has written the
-    /// ledger. Returns what the kernel is to be told, too.
+    /// Creates the core for `volume`, which was opened anew, in place of the server that wrote the
+    /// ledger. Also returns the entries that the kernel is to drop.
     ///
     /// # Errors
     /// Those of the ledger.

@@ -16,7 +16,7 @@ macro_rules! refused {
         refused!(@ Access ENOSYS:
             access(INodeNo, fuser::AccessFlags) -> ReplyEmpty;
         );
-        // What a write has to say it says at once; the kernel need not ask on close(2).
+        // A write reports its errors at once; the kernel need not ask on close(2).
         refused!(@ Flush ENOSYS:
             flush(INodeNo, FileHandle, LockOwner) -> ReplyEmpty;
         );
@@ -31,7 +31,7 @@ macro_rules! refused {
         refused!(@ Getxattr ENOSYS:
             getxattr(INodeNo, &OsStr, u32) -> ReplyXattr;
         );
-        // Locks the kernel then keeps itself, and copies it does by reading and writing.
+        // The kernel then handles locks itself, and copies by reading and writing.
         refused!(@ Other ENOSYS:
             setxattr(INodeNo, &OsStr, &[u8], i32, u32) -> ReplyEmpty;
             removexattr(INodeNo, &OsStr) -> ReplyEmpty;

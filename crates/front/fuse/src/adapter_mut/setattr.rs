@@ -22,7 +22,7 @@ pub struct Wanted {
     pub created: Option<SystemTime>,
 }
 
-/// Changes what is wanted and gives what stat(2) tells after.
+/// Makes the changes that are asked for, and returns the attributes after them.
 pub fn setattr(core: &CoreMut, number: u64, wanted: &Wanted) -> Result<FileAttr, Errno> {
     let node = core.node(number);
     if !core.info.has_owners && (wanted.uid.is_some() || wanted.gid.is_some()) {

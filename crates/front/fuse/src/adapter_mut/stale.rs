@@ -1,8 +1,8 @@
-//! Telling the kernel to drop names: names that have gone without its knowing, and aliases.
+//! Tells the kernel to drop names: names that have gone without its knowledge, and aliases.
 //!
-//! A thread of its own does it. The kernel takes the message only when it has let go of the directory,
-//! which it has not before the request that removed the name is answered. So the thread that sends it
-//! may hang when the process is killed, and holds none of its files (see [`Apart`]).
+//! This takes a thread of its own. The kernel takes the message only once it has released the
+//! directory, which is after the answer to the request that removed the name. So the thread that sends
+//! it may hang when the process is killed, and it holds none of the process's files (see [`Apart`]).
 
 use std::sync::Weak;
 use std::sync::mpsc::{Sender, channel};
@@ -13,7 +13,7 @@ use super::core::CoreMut;
 use super::known::Name;
 use crate::apart::Apart;
 
-/// The way to that thread. The thread ends when this is dropped.
+/// The channel to that thread, which ends when this is dropped.
 pub struct Stale {
     names: Sender<Gone>,
 }

@@ -46,7 +46,7 @@ pub enum HandoverError {
     /// The socket between the processes failed.
     #[error("the other process: {0}")]
     Socket(#[source] io::Error),
-    /// The other process is of a version that says other things.
+    /// The other process has a version with other messages.
     #[error("the other process is of another version of forerun, which takes nothing over")]
     Version,
     /// The keeper lets another process serve the mount.

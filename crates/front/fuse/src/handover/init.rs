@@ -1,15 +1,15 @@
-//! The handshake of a connection that has long had it.
+//! The INIT handshake of a connection on which it took place long ago.
 //!
-//! `fuser` begins every session by answering the INIT request, which the kernel sends once in the
-//! life of a connection. So the session is made on a socket on which an INIT request lies, offering
-//! what was agreed before and nothing else; its answer is dropped, and the connection is put in the
-//! socket's place under the same descriptor number before anything else is read.
+//! `fuser` begins every session by answering the INIT request, which the kernel sends once in the life
+//! of a connection. So the session is created on a socket that holds an INIT request, which offers what
+//! was agreed before and nothing else. Its answer is dropped, and the connection replaces the socket
+//! under the same descriptor number before anything else is read.
 //!
 //! That takes dup3(2) onto a descriptor that `fuser` owns and keeps to itself, which only a function
 //! that takes plain numbers can do. Version 0.29 of nix is the last to have one that is not `unsafe`.
-//! It is sound here: the session exists, no thread uses the descriptor meanwhile, and the owner of
-//! the number stays the owner, of another file. No other way was found: the descriptor that `fuser`
-//! is given cannot be seen again as one that rustix or the standard library would replace.
+//! It is sound here: the session exists, no thread uses the descriptor meanwhile, and the owner of the
+//! number stays the owner, of another file. No other way was found: `fuser` does not return the
+//! descriptor in a form that rustix or the standard library could replace.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -37,8 +37,8 @@ const BY_FUSER: InitFlags = InitFlags::FUSE_ASYNC_READ
 pub struct Negotiated {
     /// Minor version of the kernel's protocol.
     pub abi: u32,
-    /// The capabilities that both sides have, and that of sending requests again, which need not be
-    /// asked for.
+    /// The capabilities that both sides have, and the one to resend requests, which need not be asked
+    /// for.
     pub flags: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::{UmountError, Unmounted};
 /// Number of the notification that has requests sent again.
 const NOTIFY_RESEND: u32 = 7;
 
-/// A mount whose connection this process holds and does not serve.
+/// A mount whose connection this process holds without serving it.
 #[derive(Debug)]
 pub struct Kept {
     descriptors: Descriptors,

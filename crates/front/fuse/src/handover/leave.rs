@@ -116,7 +116,7 @@ impl Giver {
             .map_err(HandoverError::Socket)
     }
 
-    /// Makes place for a successor that is ready. Calls `end` when nothing is left to be done, while no
+    /// Makes way for a successor that is ready. Calls `end` when nothing is left to be done, while no
     /// request is answered: it must end this process, and must not unmount.
     ///
     /// # Errors

@@ -7,20 +7,20 @@
 //! a new process needs the descriptor, what was agreed when the mount began, and the same image.
 //!
 //! Three processes take part. The **keeper** ([`Kept`]) holds the connection and serves nothing, so it
-//! parses nothing and hardly dies. The **server** answers the requests; the keeper has started it.
-//! When it ends without saying that it is done, or is asked to make place, the keeper starts a
-//! **successor**, offers it the mount, and has the kernel send again what the old server had taken
-//! and not answered (FUSE_NOTIFY_RESEND, Linux 6.9). Without a kernel that can do so nothing is kept.
+//! parses nothing and hardly dies. The **server** answers the requests; the keeper has started it. When
+//! it ends without saying that it is done, or is asked to make way, the keeper starts a **successor**,
+//! offers it the mount, and has the kernel resend the requests that the old server had taken and not
+//! answered (FUSE_NOTIFY_RESEND, Linux 6.9). Without a kernel that can do so no mount is kept.
 //!
-//! The keeper has a [`Channel`] to each of the others; [`FromServer`] and [`FromKeeper`] are what is
-//! said there. Nothing is said by words alone: the end of a channel is the end of a process.
+//! The keeper has a [`Channel`] to each of the others; [`FromServer`] and [`FromKeeper`] are the
+//! messages. A channel ends when its process ends, so no message is needed for that.
 //!
-//! A volume that is mounted for writing has state in its server. What the kernel goes by is written
-//! down in a [ledger](crate::ledger), which the keeper holds as well, and the successor opens the
-//! volume when the old server has ended, not before: that has its lock.
+//! A volume that is mounted for writing has state in its server. The facts that the kernel relies on
+//! are written to a [ledger](crate::ledger), which the keeper holds as well. The successor opens the
+//! volume only when the old server has ended, because that has its lock.
 //!
-//! Files that the kernel reads by itself are registered with the connection. Their numbers are written
-//! down in the same way, and the successor goes on with them.
+//! Files that the kernel reads by itself are registered with the connection. Their numbers are recorded
+//! in the same way, and the successor continues with them.
 //!
 //! Not handed over while their server lives: volumes with open files that have no name.
 

@@ -92,8 +92,8 @@ impl Inherited {
 }
 
 impl Turn {
-    /// Returns whether there was nothing wrong with the volume when it was mounted: what is now was
-    /// left by servers that died.
+    /// Returns whether the volume was sound when it was mounted: its damage now was left by servers
+    /// that died.
     #[must_use]
     pub const fn was_clean(&self) -> bool {
         matches!(self.0.offer.kind, Kind::Volume { was_clean: true })
@@ -114,9 +114,9 @@ fn wait_to_serve(keeper: &Channel, connection: &OwnedFd) -> Result<(), HandoverE
     }
 }
 
-/// Takes over a mount of `image`, and returns when it is served here. `identity` is the caller's word
-/// for what the image is, to be compared with the word of the process that made the mount.
-/// `when_ready` is done when nothing is left that is likely to fail, and errors can still be told.
+/// Takes over a mount of `image`, and returns when it is served here. `identity` is the caller's
+/// identity of the image, to be compared with the one from the process that made the mount.
+/// `when_ready` runs when nothing is left that is likely to fail, and errors can still be reported.
 ///
 /// # Errors
 /// [`MountError`]. The keeper then still has the mount.
@@ -218,8 +218,8 @@ fn serve(
     let session = init::session(adapter, connection, offer.negotiated, config(options));
     let session = session.map_err(MountError::Handshake)?;
     let notifier = session.notifier();
-    // Until the keeper lets this process serve, nothing of this may unmount when it is dropped, nor
-    // tell the guardian that all is well.
+    // Until the keeper lets this process serve, dropping any of this must neither unmount nor tell the
+    // guardian that all is well.
     let (path, outside) = (offer.path.clone(), options.outside.clone());
     let unmounter = Unmounter::inherited(path, offer.device, connection, outside);
     let unmounter = unmounter.map_err(MountError::Serve)?;

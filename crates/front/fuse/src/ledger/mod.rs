@@ -1,18 +1,17 @@
-//! The ledger: what a server has told the kernel of a volume, kept where its death does not reach.
+//! The ledger: what a server has told the kernel of a volume, kept where it survives the server.
 //!
 //! A volume that is written to has state in its server: which inode number is which file, which files
 //! are open, and which changes are not on the device. The ledger is a file in memory that the keeper
-//! holds too. The server appends a record before it gives an answer that the kernel goes by, and the
-//! next server reads what they add up to. A change that comes too late to matter to that (an end of an
-//! opening, a forgotten inode) waits for the next record that does not: the ledger may count too many,
-//! never too few.
+//! holds too. The server appends a record before it sends an answer that the kernel relies on, and the
+//! next server reads the sum of the records. A record that may be missing (the end of an opening, a
+//! forgotten inode) waits for the next one that may not: the ledger may count too many, never too few.
 //!
-//! Records have checksums, so one that was cut short when the server was killed is the end. When the
-//! file has grown to several times what it says, the sum is appended and the first page made to point
-//! there: two places take turns in that, so that one of them is always whole.
+//! Records have checksums, so one that was cut short when the server was killed marks the end. When the
+//! file has grown to several times its contents, the sum is appended and the first page made to point
+//! there. Two pointers take turns in that, so that one of them is always whole.
 //!
-//! A mount of an image that keeps data in files of the host has a [table](Registered) of fixed slots instead:
-//! all that its next server needs is which of these files the kernel reads by itself.
+//! A mount of an image that keeps data in files of the host has a [table](Registered) of fixed slots
+//! instead: its next server only needs to know which of these files the kernel reads by itself.
 //!
 //! Nothing here knows FUSE or a driver.
 
@@ -40,10 +39,10 @@ const HEAD: u64 = 4096;
 const POINTER: u64 = 64;
 /// Bytes of records below which they are not summed up.
 const SMALL: u64 = 1 << 20;
-/// Sum up when there is so many times what the last sum took.
+/// Sum up when the records take so many times the length of the last sum.
 const GROWTH: u64 = 4;
 
-/// The file of a ledger that is to be begun. A process in a sandbox can make no such file.
+/// The file of a new ledger. A process in a sandbox can create no such file.
 #[derive(Clone, Debug)]
 pub struct LedgerFile(Arc<OwnedFd>);
 
@@ -144,8 +143,8 @@ impl Ledger {
         record.encode(&mut self.waiting);
     }
 
-    /// Brings what waits to the file. Where that fails, the ledger is emptied, so that no process goes
-    /// by it.
+    /// Writes pending records to the file. If that fails, the ledger is emptied, so that no process
+    /// relies on it.
     pub fn flush(&mut self) {
         if self.waiting.is_empty() || self.has_failed {
             self.waiting.clear();
@@ -169,7 +168,7 @@ impl Ledger {
         }
     }
 
-    /// Appends what the records add up to, and forgets them.
+    /// Appends the sum of the records, and drops the records.
     fn sum_up(&mut self) -> io::Result<()> {
         let mut bytes = Vec::new();
         let records = self.table.records();

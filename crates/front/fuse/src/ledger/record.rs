@@ -9,7 +9,7 @@ const FRAME: usize = 12;
 /// Longest record: far more than any name takes.
 const MAX: usize = 64 << 10;
 
-/// Something that the kernel has to be able to rely on after the server has died.
+/// A fact that the kernel relies on after the server has died.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// The kernel is told of an inode by this name, so many times more.

@@ -108,7 +108,7 @@ impl Search<'_> {
         changing.map_or(0, |changing| changing.occupants.len())
     }
 
-    /// Looks a name up. What another inode was found to be is not found again.
+    /// Looks a name up. A node that was found for another inode is not found again.
     fn take(&mut self, name: &Slot) -> Option<Found> {
         let directory = match name.0 == self.root.0 {
             true => self.root.1,

@@ -1,7 +1,7 @@
-//! A process outside of the sandbox, which does for a server what that may no longer do.
+//! A process outside of the sandbox, which mounts and unmounts for its server.
 //!
-//! A process in a sandbox can neither mount nor unmount, nor run fusermount3. So a server that is to
-//! be confined starts another process first, and asks it. The requests are few and name no path: the
+//! A process in a sandbox can neither mount nor unmount, nor run fusermount3. So a server that is to be
+//! confined starts another process first, and sends it requests. These are few and name no path: the
 //! other process has the command line of the mount. It reads no byte of an image.
 
 mod packet;

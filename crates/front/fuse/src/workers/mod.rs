@@ -142,7 +142,7 @@ impl Workers {
         }
     }
 
-    /// Has `work` find the answer, and `answer` give it, now or later. `work` may be done twice. A
+    /// Runs `work` for the answer and passes that to `answer`, now or later. `work` may run twice. A
     /// panic ends this request and nothing else: where `answer` is dropped, the reply that it holds
     /// answers with an error.
     pub fn run<T: 'static>(
@@ -245,7 +245,7 @@ impl Workers {
             let thread = std::thread::Builder::new().name(name.to_string());
             match thread.spawn(move || shared.queue(lane).work()) {
                 Ok(_) => state.threads += 1,
-                // Without another thread those that there are must do; without any, this one.
+                // If no thread can be started, the existing ones must do; if there are none, this one.
                 Err(_) if state.threads > 0 => {}
                 Err(_) => {
                     drop(state);

@@ -1,4 +1,4 @@
-//! exFAT through real mounts: what POSIX asks of files, and what system calls are refused with.
+//! exFAT through real mounts: what POSIX asks of files, and the errors of refused system calls.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -118,7 +118,7 @@ fn within<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + Send
     }
 }
 
-/// Looks at files that the kernel has not heard of, and lists; gives how long each took.
+/// Looks at files that the kernel has not heard of, and lists; returns how long each took.
 fn look_around(mnt: &Path) -> Vec<Duration> {
     let timed = |look: &dyn Fn()| {
         let begin = Instant::now();
@@ -161,9 +161,9 @@ fn metadata_is_answered_while_readers_wait_for_a_server() {
         assert_quick(&within(PATIENCE, move || look_around(&mnt)));
         let waiting = scene.mount().waiting();
         assert_eq!(waiting.now, readers, "{waiting:?}");
-        // What needs no server is answered on the spot, whatever waits.
+        // A request that needs no server is answered on the spot, whatever else waits.
         assert_eq!((waiting.metadata, waiting.data), (0, readers as u64));
-        // Data that is here waits for none that is not.
+        // Data that is here does not wait for data that is not.
         let file = scene.path("file3");
         assert_eq!(within(PATIENCE, move || fs::read(file)).unwrap(), b"small");
     }

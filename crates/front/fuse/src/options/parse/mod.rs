@@ -45,7 +45,8 @@ pub enum OptionError {
 /// The effect of a word.
 enum Action {
     Flag(fn(&mut MountOptions)),
-    /// Name of the value for messages, and what sets it; false where it cannot be.
+    /// Name of the value for messages, and the function that sets it, which returns false for a bad
+    /// one.
     Value(&'static str, fn(&mut MountOptions, &str) -> bool),
     /// As `Value`, for a value that may be empty.
     Text(&'static str, fn(&mut MountOptions, &str) -> bool),

@@ -110,7 +110,7 @@ pub fn romfs(dir: &Path, image: &Path, options: &[&str]) -> bool {
     forerun_testkit::genromfs(dir, image, options)
 }
 
-/// Runs to the end; gives whether it succeeded, and all it said.
+/// Runs the command to its end; returns whether it succeeded, and all its output.
 pub fn run(command: &mut Command) -> (bool, String) {
     let output = children::output(command).expect("it starts");
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -126,8 +126,8 @@ pub fn is_mounted(path: &Path) -> bool {
         .any(|entry| entry.mount_point == path)
 }
 
-/// Repeats what may be disturbed by another process that drops the machine's caches in between;
-/// what is wrong is wrong every time.
+/// Repeats a check that another process may disturb by dropping the machine's caches in between. A
+/// defect fails every time.
 pub fn undisturbed(mut attempt: impl FnMut() -> Result<(), String>) {
     let mut complaints = Vec::new();
     for _ in 0..5 {

@@ -1,7 +1,7 @@
-//! Where the blocks of a file are: its table of pointers, resolved to extents.
+//! The blocks of a file: its table of pointers, resolved to extents.
 //!
 //! A pointer holds the end of its block, which is the start of the next one. With the flag
-//! `EXT_BLOCK_POINTERS` a pointer may say besides that its block is not compressed, and may hold the start
+//! `EXT_BLOCK_POINTERS` a pointer may also mark its block as not compressed, and may hold the start
 //! of the block instead of its end.
 
 use std::ops::{ControlFlow, Range};
@@ -25,7 +25,7 @@ pub struct Table<'a> {
     end: u64,
 }
 
-/// Where a block is stored.
+/// The place of a block.
 struct Stored {
     range: Range<u64>,
     compressed: bool,
@@ -71,7 +71,7 @@ impl<'a> Table<'a> {
         }
         let (first, behind) = (range.start / BLOCK, end.div_ceil(BLOCK));
         let mut pointers = self.pointers(first.saturating_sub(1)..behind)?;
-        // The end of the block before. Its own start does not matter.
+        // The end of the previous block. Its own start does not matter.
         let mut previous = match first.checked_sub(1) {
             None => self.end,
             Some(before) => match pointers.next() {
@@ -103,8 +103,8 @@ impl<'a> Table<'a> {
         self.start + block * POINTER_LEN
     }
 
-    /// Returns where the block is that `pointer` leads to. `previous` is the end of the block before it;
-    /// where only the end is wanted, the block is taken as empty without it.
+    /// Returns the place of the block that `pointer` leads to. `previous` is the end of the block
+    /// before it. Without it the block is taken as empty, for callers that need only its end.
     fn resolve(&self, block: u64, pointer: u32, previous: Option<u64>) -> Result<Stored> {
         let fail = |check: Check| Err(check.at(Some(self.node), self.pointer_at(block)));
         let extended = self.image.superblock.has_pointer_flags();

@@ -61,8 +61,8 @@ fn checksum(image: &Image) -> Result<u32> {
     Ok(sum.sum())
 }
 
-/// Checks one node; of a directory, the order of its entries as well. The caller lists directories and
-/// reads files, which tells of all other damage.
+/// Checks one node; of a directory, the order of its entries as well. The caller lists directories
+/// and reads files, which reports all other damage.
 ///
 /// # Errors
 /// Those of [`Image::inode`], `Io`.

@@ -1,4 +1,4 @@
-//! Directories: the entries of one, read together and put in the order of their names.
+//! Reads the entries of a directory together, and puts them in the order of their names.
 //!
 //! A directory is a run of bytes: inodes, each with its name behind it. Entries can only be found one
 //! after the other, so a lookup in the bytes would pass over half of them. Images say whether entries are
@@ -16,8 +16,8 @@ use crate::ondisk::{INODE_LEN, Order};
 
 /// Bytes read at once, so that the entries before an unreadable place can be shown.
 const PIECE: u64 = 64 << 10;
-/// Damaged entries after which the rest of a directory is not read. Directories of a hostile image may
-/// lie over each other, and each of a million could hold a million such entries.
+/// Most damaged entries, after which the rest of a directory is not read. Directories of a hostile
+/// image may overlap, and each of a million could hold a million such entries.
 const DAMAGED_MAX: usize = 256;
 
 /// An entry and the node it names.
@@ -28,7 +28,7 @@ pub struct Entry<'a> {
     pub kind: FileType,
 }
 
-/// The entries of a directory that can be used.
+/// The usable entries of a directory.
 #[derive(Debug)]
 pub struct Directory {
     /// Offset in the image of the first entry.
@@ -83,7 +83,8 @@ impl Directory {
             let len = PIECE.min(size - done);
             match scan.image.read(self.start + done, len) {
                 Ok(piece) => self.bytes.extend_from_slice(&piece),
-                // Rather than damage that was found before: it tells that the directory may be read again.
+                // It replaces damage that was found before, because it means that the directory may
+                // be read again.
                 Err(error) => {
                     self.damage = Some(error);
                     return;
@@ -185,7 +186,7 @@ impl Directory {
     }
 }
 
-/// How far the entries of a directory have been found.
+/// The progress of finding entries in a directory.
 struct Scan<'a> {
     image: &'a Image,
     dir: NodeId,
@@ -203,8 +204,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Finds the entries whose bytes have been read; breaks where no more can be used. An entry that
-    /// cannot be used is left out, and its name still tells where the next one begins.
+    /// Finds the entries whose bytes have been read. Breaks when no more can be used. An unusable
+    /// entry is left out; the length of its name still gives the start of the next one.
     fn entries(&mut self, directory: &mut Directory, is_all: bool) -> ControlFlow<()> {
         let limits = &self.image.limits;
         while self.at < directory.bytes.len() {

@@ -1,4 +1,4 @@
-//! cramfs behind the seam.
+//! The cramfs driver: implements the seam.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -93,13 +93,13 @@ impl FileSystem for Cramfs {
         let directory = self.indexes.get(&self.image, dir)?;
         match (directory.find(name), &directory.damage) {
             (Some(entry), _) => Ok(Some(entry.node)),
-            // The name may be that of a damaged entry, or lie behind it.
+            // The name may belong to a damaged entry, or lie behind it.
             (None, Some(damage)) => Err(damage.clone()),
             (None, None) => Ok(None),
         }
     }
 
-    /// The cursor is the number of entries before it.
+    /// Visits the entries. The cursor is the number of entries before it.
     fn read_dir(
         &self,
         dir: NodeId,

@@ -3,8 +3,8 @@
 use forerun_codec::DecodeError;
 use forerun_vfs::{Corrupt, Error, NameError, NodeId};
 
-/// A failed check, with the numbers it takes to find the bytes. The offset of the structure that fails
-/// is given along with this.
+/// A failed check, with the numbers needed to find the bytes. The offset of the structure is stored
+/// beside it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
     #[error("the image is {len} bytes long; a superblock takes {need}")]

@@ -1,4 +1,4 @@
-//! From the twelve bytes of an inode to what they say.
+//! Parses the twelve bytes of an inode.
 
 use forerun_vfs::{Device, FileType};
 
@@ -72,7 +72,7 @@ impl Inode {
         }
     }
 
-    /// Returns fields that have no effect and should be 0. The root's inode has an offset also where
+    /// Returns fields that have no effect and should be 0. The root's inode has an offset even if
     /// the root is empty.
     pub fn deviations(&self, is_root: bool) -> Vec<Check> {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! From the first bytes of an image to what they say.
+//! Parses the superblock from the first bytes of an image.
 
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Error, FileType, NodeId, Result};

@@ -23,7 +23,7 @@ pub enum Blocks {
     DirectStored,
     /// zlib streams, with the start of each block in its pointer.
     DirectCompressed,
-    /// Each block in another of these ways.
+    /// Each block in a different one of these ways.
     Mixed,
 }
 
@@ -49,7 +49,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// An entry of a usual mode.
+    /// Creates an entry with the usual mode of its kind.
     #[must_use]
     pub fn new(name: &[u8], kind: Kind) -> Self {
         let mode = match &kind {
@@ -62,7 +62,7 @@ impl Node {
         Self { name, mode, kind }
     }
 
-    /// A compressed file.
+    /// Creates a compressed file.
     #[must_use]
     pub fn file(name: &[u8], bytes: &[u8]) -> Self {
         Self::new(name, Kind::File(bytes.to_vec(), Blocks::Compressed))
@@ -91,7 +91,7 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// With holes, and with flags in block pointers.
+    /// Creates a layout with holes, and with flags in block pointers.
     #[must_use]
     pub const fn extended() -> Self {
         Self {
@@ -127,7 +127,7 @@ impl Layout {
         };
         let at = self.start() + ROOT;
         let (offset, size) = maker.directory(root);
-        // As mkfs.cramfs does it, also where the root is empty.
+        // As mkfs.cramfs does it, even if the root is empty.
         let offset = offset.max(self.start() + SUPERBLOCK_LEN);
         maker.inode(at, (0o40_755, size, 0, offset));
         for (inode, node) in std::mem::take(&mut maker.data) {
@@ -322,7 +322,7 @@ fn put(image: &mut [u8], at: usize, order: Order, words: &[u32]) {
     }
 }
 
-/// A zlib stream (RFC 1950) of one stored block (RFC 1951): the bytes as they are.
+/// Creates a zlib stream (RFC 1950) of one stored block (RFC 1951): the bytes as they are.
 fn zlib(bytes: &[u8]) -> Vec<u8> {
     let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
     let mut stream = vec![0x78, 0x01, 0x01];

@@ -84,8 +84,8 @@ fn walk_with_size(image: &mut [u8], layout: Layout) -> Vec<Error> {
     walk(image)
 }
 
-/// Opens `bytes` as an image and does everything with every node that the driver can do; returns what
-/// went wrong and what `check` reports.
+/// Opens `bytes` as an image and calls every method of the driver on every node. Returns the
+/// errors, and the problems that `check` reports.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
     let mut errors = Vec::new();
     // Without room for indexes, each directory is read at each use.
@@ -100,7 +100,7 @@ pub fn walk(bytes: &[u8]) -> Vec<Error> {
     errors
 }
 
-/// Small images that together hold everything the format can say: where fuzzing starts.
+/// Creates small images that together cover the whole format, as seeds.
 #[must_use]
 pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let plain = Layout::default();
@@ -132,7 +132,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Seeds for [`directory`]: the entries of a root, without what they lead to.
+/// Creates seeds for [`directory`]: the entries of a root, without what they lead to.
 #[must_use]
 pub fn entries() -> Vec<u8> {
     let image = Layout::default().image(&everything(Blocks::Compressed));
@@ -141,7 +141,7 @@ pub fn entries() -> Vec<u8> {
     image.get(SUPERBLOCK_LEN..end).unwrap_or_default().to_vec()
 }
 
-/// Seeds for [`blocks`]: a size, pointers of all kinds and their blocks.
+/// Creates seeds for [`blocks`]: a size, pointers of all kinds and their blocks.
 #[must_use]
 pub fn pointers() -> Vec<u8> {
     let mut bytes = vec![b'x'; 5 * 4096 + 7];
@@ -154,7 +154,7 @@ pub fn pointers() -> Vec<u8> {
     [&[low, middle, high], data].concat()
 }
 
-/// A tree of every kind of node, with names of all paddings.
+/// Creates a tree with every kind of node, and names of all paddings.
 #[must_use]
 pub fn everything(ways: Blocks) -> Vec<Node> {
     let odd: Vec<u8> = (0..4096 * 5 + 9_u32)

@@ -53,7 +53,7 @@ fn a_directory_is_read_once_and_no_file_data_at_all() {
     map(0..u64::MAX).unwrap();
     let whole = table..table + 4 * FILE_BLOCKS as u64;
     assert_eq!(counting.take_log(), [inode.clone(), whole]);
-    // Of a part only its pointers are read, and the one before.
+    // For a part of the file, only its pointers and the one before are read.
     map(8192..8193).unwrap();
     assert_eq!(counting.take_log(), [inode, table + 4..table + 12]);
 }
@@ -124,7 +124,7 @@ fn directories_that_share_their_entries_do_not_multiply() {
         level = vec![Node::new(b"a", Kind::Directory(level)), empty];
     }
     let mut image = Layout::default().image(&level);
-    // An inode of 12 bytes and a name of 4: the second leads where the first does.
+    // An inode of 12 bytes and a name of 4: the second leads to the same place as the first.
     for at in (76..76 + 29 * 32).step_by(32) {
         image.copy_within(at + 4..at + 12, at + 20);
     }
@@ -156,7 +156,7 @@ fn damaged_entries_do_not_keep_a_directory_busy() {
         error.contains("offset 0x4c: the entry has no name"),
         "{error}"
     );
-    // One piece is enough to tell.
+    // One piece is enough to detect it.
     assert_eq!(counting.take_log(), [0..588, 76..76 + (64 << 10)]);
 }
 

@@ -51,12 +51,12 @@ pub const FILE_TABLE: usize = 172;
 pub const FILE_BLOCKS: usize = 4;
 pub const LINK_TABLE: usize = 12_528;
 
-/// dir/inner, file, link.
+/// Creates an image with `dir/inner`, `file` and `link`.
 pub fn sample() -> Vec<u8> {
     sample_of(Layout::default(), Blocks::Compressed)
 }
 
-/// The same with block pointers that have flags.
+/// Creates the same image with block pointers that have flags.
 pub fn extended(ways: Blocks) -> Vec<u8> {
     sample_of(Layout::extended(), ways)
 }
@@ -78,7 +78,7 @@ pub fn set_word(image: &mut [u8], at: usize, word: u32) {
     image[at..at + 4].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Changes the sample and leaves its checksum right.
+/// Changes the sample, and corrects its checksum.
 pub fn with(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut image = sample();
     change(&mut image);

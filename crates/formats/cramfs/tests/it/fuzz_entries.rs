@@ -57,7 +57,7 @@ fn cramfs_walk() {
             }
         });
     }
-    // Or the mutations have become too tame.
+    // Otherwise the mutations have become too tame.
     for kind in ["corrupt", "directory_loop", "unsupported"] {
         assert!(kinds.contains(kind), "{kinds:?}");
     }

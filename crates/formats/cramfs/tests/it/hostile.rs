@@ -1,4 +1,4 @@
-//! Images that lie: a clear error that says where, never a panic, a hang or runaway memory.
+//! Images that lie: an error that names the place, never a panic, a hang or unbounded memory.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +26,8 @@ fn the_sample_is_laid_out_as_the_tests_assume() {
     assert_eq!(errors(&image), Vec::<String>::new());
 }
 
-/// The low 6 bits count the units of a name, the others those of an offset.
+/// Encodes a word of an inode: the low 6 bits count the units of a name, the others the units of an
+/// offset.
 fn place(name: usize, offset: usize) -> u32 {
     name.div_ceil(4) as u32 | (offset as u32 / 4) << 6
 }
@@ -360,18 +361,18 @@ fn damage_stays_where_it_is() {
         (names.join(" "), outcome.is_ok())
     };
     let listed = |names: &str, ok| (names.to_string(), ok);
-    // A file whose data is gone is still listed, and so are those behind it.
+    // A file whose data is missing is still listed, and so are the entries behind it.
     assert_eq!(
         names(with_word(FILE + 8, !63 | 1)),
         listed("dir file link", true)
     );
-    // An entry that cannot be used is not listed, but does not hide those behind it.
+    // An unusable entry is not listed, but does not hide the entries behind it.
     assert_eq!(
         names(with(|image| image[FILE + 13] = b'/')),
         listed("dir link", false)
     );
     assert_eq!(names(with_word(FILE, 0)), listed("dir link", false));
-    // A name that reaches past the end does.
+    // A name that reaches past the end does hide them.
     assert_eq!(
         names(with_word(FILE + 8, place(252, FILE_TABLE))),
         listed("dir", false)

@@ -1,4 +1,4 @@
-//! Images made by hand: what mkfs.cramfs makes no images of.
+//! Images made by hand, of kinds that mkfs.cramfs does not make.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -47,7 +47,7 @@ fn an_image_without_version_2_ends_with_its_source() {
         ..Layout::default()
     };
     let mut image = layout.image(&everything(Blocks::Compressed));
-    // Neither the size nor the checksum of such an image says anything.
+    // Size and checksum of such an image are meaningless.
     image[4..8].fill(0xff);
     let expected = tree(&Layout::default().image(&everything(Blocks::Compressed)));
     expected.assert_same(&tree(&image), &KEEPS);
@@ -116,7 +116,7 @@ fn an_extended_image_says_that_blocks_may_be_shared() {
     assert!(!open(&crate::common::sample()).volume().shares_blocks);
 }
 
-/// The reference reader judges the maker of the images above, as far as it knows the flags.
+/// Checks the maker of the images above with the reference reader, as far as that knows the flags.
 #[test]
 fn fsck_extracts_what_was_made_by_hand() {
     if !require::root() {

@@ -1,4 +1,4 @@
-//! Images made by the reference tool read back as the trees they were made of.
+//! Images made by the reference tool read back as their trees.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -97,7 +97,7 @@ fn mixed() {
     shape(Shape::Mixed, &[LITTLE, BIG, &["-z"], &["-p"], padded_big]);
 }
 
-/// The entries of the root begin behind the file, which SHIFTED_ROOT_OFFSET allows.
+/// Checks a root whose entries begin behind the inserted file, which SHIFTED_ROOT_OFFSET allows.
 #[test]
 fn a_file_between_the_superblock_and_the_entries() {
     let dir = temp_dir("cramfs");
@@ -207,7 +207,7 @@ fn the_volume_is_described_as_it_was_made() {
     }
 }
 
-/// Another reader extracts the same tree from the same image.
+/// Checks that another reader extracts the same tree from the same image.
 #[test]
 fn fsck_extracts_the_same_tree() {
     if !require::root() {
@@ -290,8 +290,8 @@ fn any_changed_byte_of_an_image_is_found_by_its_checksum() {
     }
 }
 
-/// The image does not say how large its blocks are. Where they are not 4096 bytes, a read fails and
-/// returns no wrong bytes.
+/// Checks that a read fails and returns no wrong bytes if the blocks do not have 4096 bytes. The
+/// image does not store the size of its blocks.
 #[test]
 fn blocks_of_another_size_are_errors() {
     let dir = temp_dir("cramfs");

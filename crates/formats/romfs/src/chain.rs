@@ -1,9 +1,9 @@
 //! The chain of headers that a directory is.
 //!
-//! The format lets `next` point anywhere, backwards too, so a chain can be tied into a loop. One walk
-//! notices that (Brent's algorithm: the offset met at each power of two is kept, and a loop comes
-//! back to it). A walk that is taken up again at a cursor has forgotten; that is why it is told how
-//! many headers came before: there is an end to what an image has room for.
+//! The format lets `next` point anywhere, backwards too, so a chain can be tied into a loop. A
+//! single walk detects that (Brent's algorithm: it remembers the offset met at each power of two,
+//! and a loop returns to it). A walk that resumes at a cursor does not remember; it is therefore
+//! given the number of headers before it, which the length of the image bounds.
 
 use forerun_vfs::{Bound, Error, NodeId, Result};
 
@@ -11,25 +11,25 @@ use crate::error::Check;
 use crate::header::{self, Header};
 use crate::image::Image;
 
-/// The headers of a directory, in the image's order, `.` and `..` among them. Ends after an error.
+/// The headers of a directory, in the image's order, including `.` and `..`. Ends after an error.
 pub struct Chain<'a> {
     image: &'a Image,
     dir: NodeId,
     next: Option<u64>,
     done: u64,
-    /// The header that a loop will come back to, and how many more steps to wait for that.
+    /// The header that a loop would return to, and the number of steps left to wait for that.
     mark: Option<u64>,
     patience: u64,
     power: u64,
 }
 
 impl<'a> Chain<'a> {
-    /// From the first header on, 0 where there is none.
+    /// Starts at the first header, 0 for none.
     pub fn new(image: &'a Image, dir: NodeId, first: u64) -> Self {
         Self::resume(image, dir, first, 0)
     }
 
-    /// Goes on at the header at `next` after `done` others.
+    /// Resumes at the header at `next` after `done` others.
     pub fn resume(image: &'a Image, dir: NodeId, next: u64, done: u64) -> Self {
         Self {
             image,
@@ -42,12 +42,12 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Offset of the header that comes next.
+    /// Returns the offset of the next header.
     pub const fn position(&self) -> Option<u64> {
         self.next
     }
 
-    /// Headers so far, those before a resumed walk included.
+    /// Returns the number of headers so far, including those before a resumed walk.
     pub const fn done(&self) -> u64 {
         self.done
     }

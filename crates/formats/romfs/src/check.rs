@@ -1,7 +1,7 @@
 //! Checks that reading does not need: checksums of headers, reserved fields, `.` and `..`.
 //!
-//! A walk asks for every node once. Headers that are no nodes - hard links,
-//! `.` and `..` among them - are checked along with the directory they are in.
+//! A walk checks every node once. Headers that are no nodes, such as hard links, `.` and `..`, are
+//! checked along with their directory.
 
 use forerun_vfs::{Error, NodeId, Problem, Result};
 
@@ -25,11 +25,11 @@ pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) {
     }
 }
 
-/// Checks the header of a node; of a directory, also those headers in it that are no nodes. Where
-/// its chain is damaged, the listing of the directory reports it.
+/// Checks the header of a node. For a directory, also checks the headers in it that are no nodes.
+/// If its chain is damaged, the listing of the directory reports that.
 ///
 /// # Errors
-/// Those of [`Image::node`], and `Io`.
+/// The errors of [`Image::node`], and `Io`.
 pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let header = image.node(node)?;
     check_header(node, &header, report);
@@ -80,7 +80,7 @@ fn check_dot(
         Ok(target) => target,
         Err(error @ Error::Io { .. }) => return Err(error),
         Err(error) => {
-            // Only this check follows these.
+            // No other check follows these.
             report(Problem {
                 node: Some(node),
                 fatal: false,
@@ -104,8 +104,8 @@ fn check_dot(
     Ok(())
 }
 
-/// A wrong checksum means that some byte of the header is not what was written; the rest are fields
-/// that have no effect.
+/// Creates a problem. A wrong checksum is fatal, because some byte of the header has changed; the
+/// other checks are of fields without effect.
 fn problem(node: Option<NodeId>, offset: u64, check: Check) -> Problem {
     Problem {
         node,

@@ -7,18 +7,18 @@ use crate::superblock::Superblock;
 
 type Fields = Vec<(&'static str, String)>;
 
-/// The fields of the superblock, in the image's order, and where it leads.
+/// Returns the fields of the superblock, in the image's order, and the place of the root.
 pub fn superblock(superblock: &Superblock) -> Fields {
     vec![
         ("full_size", superblock.full_size.to_string()),
-        // A wrong one does not open.
+        // An image with a wrong one does not open.
         ("checksum", format!("{:#010x} (right)", superblock.checksum)),
         ("volume_name", name(&superblock.volume_name)),
         ("root", format!("{:#x}", superblock.root)),
     ]
 }
 
-/// The fields of a header, in the image's order, and where it leads.
+/// Returns the fields of a header, in the image's order, and the place it leads to.
 pub fn header(header: &Header) -> Fields {
     let spec_info = match header.kind {
         Kind::HardLink { target } => format!(" (target {target:#x})"),

@@ -1,4 +1,4 @@
-//! Directories: walked once, then looked up in an index.
+//! Directories: read once, then looked up in an index.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,11 @@ use crate::error::Check;
 use crate::header::Header;
 use crate::image::Image;
 
-/// An entry and the node it names, hard links followed.
+/// An entry and its node, with hard links followed.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub name: Box<[u8]>,
-    /// Offset of the header that bears the name.
+    /// Offset of the header with the name.
     pub header: u64,
     pub node: NodeId,
     pub kind: FileType,
@@ -30,7 +30,7 @@ pub fn entry(image: &Image, dir: NodeId, header: Header) -> Result<Option<Entry>
     let (name, at) = (header.name.clone().into_boxed_slice(), header.offset);
     let file = image.follow(header)?;
     let node = NodeId(file.offset);
-    // `follow` ends at what is no hard link.
+    // `follow` ends at a header that is no hard link.
     Ok(file.file_type().map(|kind| Entry {
         name,
         header: at,
@@ -39,23 +39,23 @@ pub fn entry(image: &Image, dir: NodeId, header: Header) -> Result<Option<Entry>
     }))
 }
 
-/// A directory that was walked to its end, or to where its chain is broken.
+/// A directory that was read to its end, or to the break in its chain.
 #[derive(Debug, Default)]
 pub struct Index {
     pub entries: Vec<Entry>,
     /// Positions in `entries`, by name.
     by_name: Vec<u32>,
-    /// The first thing that is wrong with the directory. Entries behind it are there as far as the
-    /// chain leads to them; one that cannot be used itself is not.
+    /// The first defect of the directory. Entries behind it are included as far as the chain leads
+    /// to them; an unusable entry is not.
     pub damage: Option<Error>,
-    /// Rough bytes in memory.
+    /// Approximate bytes in memory.
     pub bytes: usize,
 }
 
 impl Index {
-    /// The index of the directory whose first header is at `first`; nothing where it takes more
-    /// than `budget` bytes. Damage is kept in the index; a source that fails is an error now and may
-    /// work the next time.
+    /// Builds the index of the directory whose first header is at `first`. Returns nothing if it
+    /// takes more than `budget` bytes. Damage is kept in the index. A failure of the source is an
+    /// error, and may not recur.
     ///
     /// # Errors
     /// `Io` only.
@@ -94,7 +94,7 @@ impl Index {
         Ok(Some(index))
     }
 
-    /// The entry of that name.
+    /// Returns the entry with that name.
     pub fn find(&self, name: &[u8]) -> Option<&Entry> {
         let at = self
             .by_name
@@ -111,8 +111,8 @@ impl Index {
         self.entry(at).map_or(b"", |entry| &entry.name)
     }
 
-    /// Puts the names in order. Of several entries with one name only the first is kept, and the
-    /// second is damage.
+    /// Sorts the names. Of several entries with one name only the first is kept, and the second is
+    /// damage.
     fn sort(&mut self, dir: NodeId) {
         let mut by_name: Vec<u32> = (0..).take(self.entries.len()).collect();
         by_name.sort_by(|&a, &b| self.name(a).cmp(self.name(b)).then(a.cmp(&b)));
@@ -145,10 +145,10 @@ impl Index {
     }
 }
 
-/// Bytes of memory for each header that the walk remembers.
+/// Bytes of memory for each header that the loop detection remembers.
 const SEEN_BYTES: usize = 24;
 
-/// Rough bytes of an entry in memory, with what the allocator adds to the name.
+/// Estimates the bytes of an entry in memory, including the allocator's overhead for the name.
 fn entry_bytes(name: &[u8]) -> usize {
     name.len() + 16 + size_of::<Entry>() + size_of::<u32>()
 }

@@ -1,4 +1,4 @@
-//! romfs behind the seam.
+//! The romfs driver: implements the seam.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -28,8 +28,7 @@ impl Romfs {
     /// Opens the image at the start of `metadata`; it may end before the source does.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where superblock or root fail a check, [`Error::Io`] where they cannot be
-    /// read.
+    /// [`Error::Corrupt`] if superblock or root fail a check, [`Error::Io`] if they cannot be read.
     pub fn open(metadata: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {
         let image = Image::open(metadata, limits)?;
         Ok(Self {
@@ -83,8 +82,8 @@ impl FileSystem for Romfs {
                 FileType::Directory => header.data.saturating_sub(header.offset),
                 _ => 0,
             },
-            // The format keeps no count. 1 is also what tells `find` that a directory's count says
-            // nothing about its subdirectories.
+            // The format keeps no count. To `find`, 1 also means that a directory's count does not
+            // count its subdirectories.
             nlink: 1,
             mtime: Timestamp::default(),
             device,
@@ -95,7 +94,7 @@ impl FileSystem for Romfs {
         match self.indexes.get(&self.image, dir)? {
             Slot::Index(index) => match (index.find(name), &index.damage) {
                 (Some(entry), _) => Ok(Some(entry.node)),
-                // It may be what is damaged, or lie behind it.
+                // The name may belong to the damage, or lie behind it.
                 (None, Some(damage)) => Err(damage.clone()),
                 (None, None) => Ok(None),
             },
@@ -111,7 +110,7 @@ impl FileSystem for Romfs {
     ) -> Result<()> {
         match self.indexes.get(&self.image, dir)? {
             Slot::Index(index) if from.0 < LARGE_CURSOR => read_index(&index, from, visit),
-            // Where it goes on is all in the cursor.
+            // The cursor holds all that is needed to resume.
             Slot::Index(_) => read_large(&self.image, dir, 0, from, visit),
             Slot::Large { first } => read_large(&self.image, dir, first, from, visit),
         }
@@ -176,7 +175,7 @@ impl FileSystem for Romfs {
     }
 }
 
-/// The cursor is the number of entries before.
+/// Visits the entries of an index. The cursor is the number of entries before it.
 fn read_index(
     index: &Index,
     from: DirCursor,
@@ -191,13 +190,13 @@ fn read_index(
     index.damage.clone().map_or(Ok(()), Err)
 }
 
-/// Cursors from here on are those of [`read_large`], which counts at least one header. Those of an
-/// index count entries, and 4 GiB have room for fewer than this.
+/// Cursors from here on are those of [`read_large`], which counts at least one header. Cursors of
+/// an index count entries, and 4 GiB have room for fewer than this.
 const LARGE_CURSOR: u64 = 1 << 28;
 
-/// Walks the chain of a directory that has no index. The cursor is the next header and how many
-/// came before it. Ends at the first damage, as nothing remembers it for later; duplicate names are
-/// not noticed.
+/// Walks the chain of a directory that has no index. The cursor holds the next header and the
+/// number of headers before it. Ends at the first damage, which is not remembered for later. Does
+/// not detect duplicate names.
 fn read_large(
     image: &Image,
     dir: NodeId,
@@ -215,7 +214,7 @@ fn read_large(
         let Some(entry) = dir::entry(image, dir, header?)? else {
             continue;
         };
-        // Not START, as at least one header is done.
+        // Not START, because at least one header is done.
         let next = DirCursor(chain.done() << 28 | chain.position().unwrap_or(0) >> 4);
         if show(&entry, next, visit).is_break() {
             break;
@@ -247,7 +246,7 @@ fn show(
     })
 }
 
-/// Permission bits as the Linux driver gives them: the format keeps only one bit.
+/// Returns the permission bits as the Linux driver reports them: the format keeps only one bit.
 const fn mode(kind: FileType, executable: bool) -> u16 {
     let base = match kind {
         FileType::Symlink => 0o777,

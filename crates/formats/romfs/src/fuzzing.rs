@@ -11,7 +11,7 @@ use crate::header::{self, Header};
 use crate::superblock::Superblock;
 use crate::{Romfs, RomfsOptions, ondisk, write};
 
-/// Bounds under which every input takes milliseconds.
+/// Returns limits under which every input takes milliseconds.
 #[must_use]
 pub fn limits() -> Limits {
     let mut limits = Limits::default();
@@ -22,7 +22,7 @@ pub fn limits() -> Limits {
     limits
 }
 
-/// Parses `bytes` as the start of an image, as they are and with the checksum put right.
+/// Parses `bytes` as the start of an image, as they are and with a corrected checksum.
 pub fn superblock(bytes: &[u8]) {
     for head in [bytes.to_vec(), with_checksum(bytes)] {
         for source_len in [u64_from(head.len()), u64::from(u32::MAX), u64::MAX] {
@@ -58,8 +58,8 @@ pub fn header(bytes: &[u8]) {
     }
 }
 
-/// Opens `bytes` as an image, as they are and with the superblock's checksum put right, and does
-/// everything with every node that the driver can do; gives the errors.
+/// Opens `bytes` as an image, as they are and with a corrected checksum of the superblock, and
+/// calls every method of the driver on every node. Returns the errors.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
     let mut errors = Vec::new();
     for image in [bytes.to_vec(), with_checksum(bytes)] {
@@ -101,7 +101,7 @@ fn use_node(romfs: &Romfs, node: NodeId) -> Result<()> {
         FileType::Directory => {
             romfs.read_dir(node, DirCursor::START, &mut |entry| {
                 assert!(entry.next != DirCursor::START);
-                // A small step for each cursor, as a mount does it.
+                // Makes a short call for each cursor, as a mount does.
                 let mut next = None;
                 let _outcome = romfs.read_dir(node, entry.next, &mut |entry| {
                     next = Some(entry.node);
@@ -127,7 +127,8 @@ fn use_node(romfs: &Romfs, node: NodeId) -> Result<()> {
     }
 }
 
-/// The image with the superblock's checksum put right: without that, no mutation gets further.
+/// Returns the image with a corrected checksum of the superblock: without it, no mutation gets
+/// further.
 #[must_use]
 pub fn with_checksum(image: &[u8]) -> Vec<u8> {
     let mut image = image.to_vec();
@@ -146,10 +147,10 @@ pub fn with_checksum(image: &[u8]) -> Vec<u8> {
     image
 }
 
-/// Small images that together hold everything the format can say: where fuzzing starts.
+/// Creates small images that together cover the whole format, as seeds.
 ///
 /// # Errors
-/// None, as they are all in memory and small.
+/// None, because they are all in memory and small.
 pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     let image = |tree: &Tree, align| {
         let options = RomfsOptions {

@@ -1,8 +1,8 @@
-//! From the bytes of a file header to what they say.
+//! Parses the bytes of a file header.
 //!
-//! Parsing demands only what finding the next header takes. What concerns the file alone - data
-//! past the end of the image - is checked when the file is used, so that it spoils no other entry
-//! of its directory; what reading does not need at all is left to [`Header::deviations`].
+//! Parsing checks only what is needed to find the next header. Data past the end of the image
+//! concerns the file alone, and is checked when the file is used, so that it spoils no other entry
+//! of its directory. [`Header::deviations`] checks what reading does not need.
 
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Device, FileType, check_name};
@@ -11,7 +11,7 @@ use zerocopy::FromBytes;
 use crate::error::Check;
 use crate::ondisk::{self, ALIGN, EXECUTABLE, HEADER_LEN, OFFSET_MASK, TYPE_MASK};
 
-/// The kind of node that a header stands for.
+/// The kind of node of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Another name for the file whose header is at `target`.
@@ -30,7 +30,7 @@ pub enum Kind {
     Fifo,
 }
 
-/// A header that passed the checks that reading it safely takes.
+/// A header that passed the checks needed to read it safely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     pub offset: u64,
@@ -44,11 +44,11 @@ pub struct Header {
     pub name: Vec<u8>,
     /// Offset of the data.
     pub data: u64,
-    /// Sum of the words of header and name; 0 where the checksum is right.
+    /// Sum of the words of header and name; 0 if the checksum is right.
     pub sum: u32,
 }
 
-/// Most bytes that a header takes whose name has at most `name_limit` bytes.
+/// Returns the largest length of a header whose name has at most `name_limit` bytes.
 pub fn max_len(name_limit: usize) -> u64 {
     HEADER_LEN.saturating_add(padded(name_limit))
 }
@@ -60,8 +60,8 @@ pub fn has_name_end(bytes: &[u8]) -> bool {
 }
 
 impl Header {
-    /// `bytes` are those from `offset` on, [`max_len`] of them, or all that the image of `full_size`
-    /// bytes has, or fewer with the end of the name among them.
+    /// Parses a header. `bytes` are the bytes from `offset` on: [`max_len`] of them, or all up to
+    /// the end of the image of `full_size` bytes, or fewer if they include the end of the name.
     ///
     /// # Errors
     /// The check that failed.
@@ -115,12 +115,12 @@ impl Header {
         Ok(())
     }
 
-    /// Returns whether this is one of the two entries that stand for a directory itself and its parent.
+    /// Returns whether this is one of the two entries for a directory itself and its parent.
     pub fn is_dot(&self) -> bool {
         self.name == b"." || self.name == b".."
     }
 
-    /// Holds the name against the rules for entries.
+    /// Checks the name by the rules for entries.
     ///
     /// # Errors
     /// The check that failed.
@@ -131,12 +131,12 @@ impl Header {
         })
     }
 
-    /// The name for messages.
+    /// Returns the name for messages.
     pub fn lossy_name(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
-    /// The type of the file; a hard link has none of its own.
+    /// Returns the type of the file; a hard link has none of its own.
     pub const fn file_type(&self) -> Option<FileType> {
         match self.kind {
             Kind::HardLink { .. } => None,
@@ -150,7 +150,7 @@ impl Header {
         }
     }
 
-    /// Returns the breaches of the format that reading does not mind.
+    /// Returns the breaches of the format that reading tolerates.
     pub fn deviations(&self) -> Vec<Check> {
         let mut found = Vec::new();
         if self.sum != 0 {
@@ -181,7 +181,7 @@ impl Header {
     }
 }
 
-/// Bytes of a name with its NUL, padded.
+/// Returns the number of bytes of a name with its NUL, padded.
 pub fn padded(name_len: usize) -> u64 {
     u64_from(name_len)
         .saturating_add(1)

@@ -10,11 +10,11 @@ use crate::header::{self, Header, Kind};
 use crate::ondisk::{ALIGN, HEADER_LEN};
 use crate::superblock::{HEAD_LEN, Superblock};
 
-/// Bytes read of a header at first: those that nearly all take, with names up to 15 bytes. More
-/// would often reach into another block, and that one may be file data that no reader asked for.
+/// Bytes of the first read of a header: enough for nearly all, with names up to 15 bytes. A longer
+/// read would often reach into another block, which may be file data that no reader asked for.
 const FIRST_READ: u64 = 2 * HEADER_LEN;
 
-/// The bytes, what the superblock says of them, and the bounds.
+/// The bytes of an image, its superblock, and the limits.
 pub struct Image {
     source: Arc<dyn ReadAt>,
     pub superblock: Superblock,
@@ -39,17 +39,17 @@ impl Image {
         }
     }
 
-    /// Length of the source; the image may be shorter.
+    /// Returns the length of the source; the image may be shorter.
     pub fn source_len(&self) -> u64 {
         self.source.len()
     }
 
-    /// Returns the header at `offset`, whatever it is. `node` is the node that leads there: the directory whose
-    /// chain it is in, the hard link that points to it.
+    /// Returns the header at `offset`, of any kind. `node` is the node that leads there: the
+    /// directory whose chain contains it, or the hard link that points to it.
     pub fn header(&self, node: NodeId, offset: u64) -> Result<Header> {
         let full_size = self.superblock.full_size;
         let fail = |check: Check| check.at(Some(node), offset);
-        // Nothing that comes before the root's is a header.
+        // No header lies before the root's.
         if offset >= full_size || offset < self.superblock.root {
             return Err(fail(Check::HeaderOutside { full_size }));
         }
@@ -63,8 +63,8 @@ impl Image {
         Header::parse(&bytes, offset, full_size, name_limit).map_err(fail)
     }
 
-    /// The header of the file that `header` names: itself, or where its hard links lead. Only `.`
-    /// and `..` may lead to a directory.
+    /// Returns the header of the file that `header` names: itself, or the end of its hard links.
+    /// Only `.` and `..` may lead to a directory.
     pub fn follow(&self, header: Header) -> Result<Header> {
         let (named, is_dot) = (header.offset, header.is_dot());
         let (mut hops, mut header) = (0, header);
@@ -83,8 +83,8 @@ impl Image {
         Ok(header)
     }
 
-    /// The header of a node. Nodes are never hard links, since these are followed before an id is
-    /// given out.
+    /// Returns the header of a node. Nodes are never hard links, since these are followed before an
+    /// id is returned.
     pub fn node(&self, node: NodeId) -> Result<Header> {
         let Superblock {
             root, full_size, ..
@@ -99,7 +99,7 @@ impl Image {
         }
     }
 
-    /// The header of a node whose data, where it has any, lies in the image.
+    /// Returns the header of a node whose data, if it has any, lies in the image.
     pub fn sound_node(&self, node: NodeId) -> Result<Header> {
         let header = self.node(node)?;
         header
@@ -108,13 +108,13 @@ impl Image {
         Ok(header)
     }
 
-    /// Bytes inside the image.
+    /// Reads bytes inside the image.
     pub fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         read(&*self.source, offset, len)
     }
 }
 
-/// `len` was checked against the image, and is at most a few kilobytes.
+/// Reads `len` bytes. The caller checked `len` against the image; it is at most a few kilobytes.
 fn read(source: &dyn ReadAt, offset: u64, len: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; saturating_usize(len)];
     source

@@ -1,4 +1,4 @@
-//! The indexes of the directories used last, bounded in bytes.
+//! The indexes of recently used directories, bounded in bytes.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::image::Image;
 /// The state of a directory's index.
 #[derive(Clone, Debug)]
 pub enum Slot {
-    /// All of it.
+    /// The whole index.
     Index(Arc<Index>),
-    /// It is too large to index, or could not be read to its end; its first header.
+    /// The directory is too large to index, or could not be read to its end; its first header.
     Large { first: u64 },
 }
 
@@ -33,7 +33,7 @@ impl Weighter<NodeId, Slot> for ByBytes {
 }
 
 /// Indexes by directory, together within [`Limits::dir_index_bytes`](forerun_vfs::Limits). An index
-/// that is being built comes on top until it is kept.
+/// that is being built is not counted until it is kept.
 pub struct Indexes {
     /// Most bytes of one index.
     most: usize,
@@ -44,8 +44,8 @@ impl Indexes {
     pub fn new(budget: usize) -> Self {
         let items = (budget / 4096).max(16);
         let weight = u64_from(budget);
-        // One shard: a shard refuses what is heavier than its part of the budget, and a directory
-        // that is refused would be walked at each lookup.
+        // One shard: a shard refuses an entry heavier than its share of the budget, and a refused
+        // directory would be read at each lookup.
         let options = OptionsBuilder::new()
             .shards(1)
             .estimated_items_capacity(items)
@@ -61,15 +61,15 @@ impl Indexes {
             // Only a missing capacity is an error, and both are there.
             Err(_) => Cache::with_weighter(items, weight, ByBytes),
         };
-        // A quarter: one directory must not drive out all others.
+        // A quarter: one directory must not evict all others.
         let most = budget / 4;
         Self { most, cache }
     }
 
-    /// Returns the index of `dir`, and reads the directory if it has none.
+    /// Returns the index of `dir`. Reads the directory if it has none.
     ///
     /// # Errors
-    /// `NotADirectory`, those of [`Image::node`].
+    /// `NotADirectory`, and the errors of [`Image::node`].
     pub fn get(&self, image: &Image, dir: NodeId) -> Result<Slot> {
         if let Some(slot) = self.cache.get(&dir) {
             return Ok(slot);
@@ -80,8 +80,8 @@ impl Indexes {
         let slot = match Index::build(image, dir, first, self.most) {
             Ok(Some(index)) => Slot::Index(Arc::new(index)),
             Ok(None) => Slot::Large { first },
-            // Walked without an index, the entries before the unreadable one can still be had. Not
-            // remembered: it may be readable the next time.
+            // Without an index, the entries before the unreadable one can still be listed. The
+            // failure is not remembered, because it may not recur.
             Err(Error::Io { .. }) => return Ok(Slot::Large { first }),
             Err(error) => return Err(error),
         };
@@ -106,7 +106,7 @@ mod tests {
             indexes.cache.insert(NodeId(dir), index(indexes.most));
         }
         assert!((0..3).all(|dir| indexes.cache.get(&NodeId(dir)).is_some()));
-        // More of them than the budget holds push others out.
+        // More indexes than the budget holds evict others.
         for dir in 0..100 {
             indexes.cache.insert(NodeId(dir), index(indexes.most));
         }

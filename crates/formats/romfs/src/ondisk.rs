@@ -49,7 +49,7 @@ pub const TYPE_MASK: u32 = 0x7;
 /// Bit of `next` that makes a file executable.
 pub const EXECUTABLE: u32 = 0x8;
 
-/// Sum of the big-endian words of `bytes`, the last one padded with zeros.
+/// Sums the big-endian words of `bytes`, the last one padded with zeros.
 pub fn checksum(bytes: &[u8]) -> u32 {
     bytes.chunks(4).fold(0, |sum: u32, chunk| {
         let mut word = [0; 4];

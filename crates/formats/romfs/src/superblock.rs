@@ -1,4 +1,4 @@
-//! From the first bytes of an image to what they say.
+//! Parses the superblock from the first bytes of an image.
 
 use forerun_io::u64_from;
 use forerun_vfs::Result;
@@ -7,8 +7,7 @@ use zerocopy::FromBytes;
 use crate::error::Check;
 use crate::ondisk::{self, ALIGN, CHECKSUMMED, HEADER_LEN, MAGIC, SUPERBLOCK_LEN};
 
-/// Bytes to read before [`Superblock::parse`]: whatever the checksum covers and a volume name can
-/// take.
+/// Bytes to read before [`Superblock::parse`]: the checksummed ones, which include any volume name.
 pub const HEAD_LEN: u64 = CHECKSUMMED;
 
 /// Volume names longer than this are refused; tools write a few words.
@@ -28,8 +27,8 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// `head` is the start of the image, [`HEAD_LEN`] bytes or all there are; `source_len` the
-    /// length of the source.
+    /// Parses the superblock. `head` is the start of the image, [`HEAD_LEN`] bytes or all there
+    /// are; `source_len` is the length of the source.
     ///
     /// # Errors
     /// `Corrupt` at offset 0.

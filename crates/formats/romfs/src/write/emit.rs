@@ -92,7 +92,7 @@ fn push_name(bytes: &mut Vec<u8>, name: &[u8]) {
     bytes.resize(end, 0);
 }
 
-/// The layout has checked that everything is below 4 GiB.
+/// Converts a value that the layout has checked to be below 4 GiB.
 fn word(value: u64) -> zerocopy::byteorder::big_endian::U32 {
     u32::try_from(value).unwrap_or(u32::MAX).into()
 }

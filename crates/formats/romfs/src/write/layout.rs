@@ -1,8 +1,8 @@
-//! Where everything goes.
+//! The layout of an image.
 //!
-//! Headers in depth-first order, each with its data behind it, as the format wants it; the entries
-//! `.` and `..` of each directory as the reference tool writes them: in the root `.` is the
-//! directory itself, elsewhere both are hard links.
+//! Headers come in depth-first order, each with its data behind it, as the format requires. The
+//! entries `.` and `..` of each directory are as the reference tool writes them: in the root `.` is
+//! the directory itself, elsewhere both are hard links.
 
 use std::collections::HashMap;
 
@@ -33,9 +33,9 @@ pub struct Item {
     pub bits: u32,
     pub spec_info: u64,
     pub size: u64,
-    /// The node with the data, where there is any.
+    /// The node with the data, if there is any.
     pub data: Option<NodeIndex>,
-    /// Item of the directory it is in, for messages.
+    /// Item of its directory, for messages.
     parent: Option<usize>,
 }
 
@@ -43,18 +43,18 @@ pub struct Item {
 #[derive(Debug)]
 pub struct Layout {
     pub items: Vec<Item>,
-    /// Bytes that the superblock says.
+    /// The length that the superblock declares.
     pub full_size: u64,
 }
 
 impl Layout {
-    /// The path of an item in the tree.
+    /// Returns the path of an item in the tree.
     pub fn path(&self, item: &Item) -> Vec<u8> {
         path(&self.items, &item.name, item.parent)
     }
 }
 
-/// The path of `name` in the directory of item `parent`.
+/// Returns the path of `name` in the directory of item `parent`.
 fn path(items: &[Item], name: &[u8], mut parent: Option<usize>) -> Vec<u8> {
     let mut names = vec![name];
     while let Some(item) = parent.and_then(|at| items.get(at)) {
@@ -211,7 +211,7 @@ impl<'t> Placer<'t> {
         let len = HEADER_LEN
             .saturating_add(padded(name.len()))
             .saturating_add(size);
-        // Saturates far above the limit that the end is held against.
+        // Saturates far above the limit that is checked for the end.
         self.end = offset
             .saturating_add(len)
             .min(u64::MAX / 2)

@@ -1,6 +1,6 @@
 //! The writer: lays the whole image out, then streams it from its first byte to its last.
 //!
-//! Nothing is written before everything is known to fit, and no output needs to be seekable.
+//! Writing starts only once everything is known to fit, and the output need not be seekable.
 
 mod emit;
 mod layout;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use forerun_build::{BuildError, Tree};
 use forerun_io::Observer;
 
-/// How a romfs image is made.
+/// The options of a romfs image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RomfsOptions {
     /// Volume name, at most 127 bytes without NUL: the Linux driver cannot mount longer ones. The same input gives the same image, so the
@@ -31,13 +31,13 @@ impl Default for RomfsOptions {
     }
 }
 
-/// Writes `tree` as a romfs image, and gives its length. Owners, times, permissions other than the
-/// executable bit and extended attributes have no place in the format and are left out.
+/// Writes `tree` as a romfs image, and returns its length. Owners, times, permissions other than
+/// the executable bit and extended attributes have no place in the format and are left out.
 ///
 /// # Errors
 /// [`BuildError::Format`], before anything is written, for an image over 4 GiB, a file of 4 GiB or
 /// more, names over 127 bytes (the Linux driver cuts them off), links over 4095 bytes, and options
-/// out of their ranges. [`BuildError::Content`] where a file has changed since it was scanned, and
+/// out of their ranges. [`BuildError::Content`] if a file has changed since it was scanned, and
 /// [`BuildError::Output`].
 pub fn write(
     tree: &Tree,

@@ -1,4 +1,4 @@
-//! Images without end, and sources that fail: bounded time, and errors that are over when they are.
+//! Endless images and failing sources: bounded time, and errors that do not persist.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn headers_are_read_in_small_pieces() {
     let at = |offset: usize| offset as u64..offset as u64 + 32;
     romfs.metadata(NodeId(FILE as u64)).unwrap();
     assert_eq!(counting.take_log(), [at(FILE)]);
-    // The directory, its chain, and where the hard link leads; from then on nothing.
+    // The directory, its chain, and the target of the hard link; no request after that.
     romfs.lookup(romfs.root(), b"hard").unwrap();
     assert_eq!(
         counting.take_log(),
@@ -81,7 +81,7 @@ fn a_chain_with_no_end_is_bounded_without_an_index_too() {
     let romfs = Romfs::open(source(image), &limits).unwrap();
     let mut seen = 0;
     let mut cursor = DirCursor::START;
-    // As a mount does it: a few entries at a time.
+    // As a mount does: a few entries at a time.
     let error = loop {
         let mut left = 3;
         let result = romfs.read_dir(romfs.root(), cursor, &mut |entry| {
@@ -117,7 +117,7 @@ fn a_directory_too_large_for_the_index_reads_the_same() {
 #[test]
 fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
     type Fault = FaultSource<MemorySource>;
-    // How many reads using the sample takes.
+    // The number of reads that using the sample takes.
     let sound = Arc::new(Fault::fail_nth(MemorySource::new(sample()), u64::MAX));
     assert!(use_it(Arc::<Fault>::clone(&sound)).is_empty());
     assert!(sound.reads() > 30);
@@ -137,7 +137,7 @@ fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
             assert!(use_it(fault).is_empty(), "read {n} fails only once");
         }
     }
-    // The others were reads for an index, after which the directory is walked without one.
+    // The others were reads for an index, after which the directory is read without one.
     assert!(failed > 20, "{failed}");
 }
 

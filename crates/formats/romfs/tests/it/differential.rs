@@ -1,4 +1,4 @@
-//! The same directory packed by genromfs and by the writer: two images, one meaning.
+//! The same directory packed by genromfs and by the writer gives two equivalent images.
 
 use std::fs;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn same(shape: Shape, align: u32) {
     }
     pack(&tree, &ours, align);
     let (mine, reference) = (read(&ours), read(&theirs));
-    // All that either shows of a node is compared, so that no mode or size differs.
+    // All properties of a node are compared, so that no mode or size differs.
     reference.assert_same(&mine, &Keeps::EVERYTHING);
     let host = TreeModel::of_host(&tree).unwrap();
     host.assert_same(&mine, &Keeps::ROMFS);

@@ -1,5 +1,5 @@
-//! The entry points of the fuzz targets, over their seeds and some thousand mutations that are the same each
-//! time: so that it runs without a nightly compiler.
+//! The entry points of the fuzz targets, over their seeds and some thousand mutations that are the
+//! same each time. They need no nightly compiler.
 
 use forerun_romfs::fuzzing;
 use forerun_testkit::mutate::in_time;
@@ -8,7 +8,7 @@ use forerun_vfs::Error;
 
 const ROUNDS: usize = 1500;
 
-/// Some bytes changed, in the ways that bring most about: single bits, plausible offsets, bytes
+/// Changes some bytes, in the ways that reach the most code: single bits, plausible offsets, bytes
 /// copied from elsewhere, a shorter image.
 fn mutate(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
@@ -83,7 +83,7 @@ fn romfs_walk() {
             assert!(located, "{name}: {error}");
         }
     });
-    // Or the mutations have become too tame.
+    // Otherwise the mutations have become too tame.
     assert!(
         kinds.contains("corrupt") && kinds.contains("directory_loop"),
         "{kinds:?}"

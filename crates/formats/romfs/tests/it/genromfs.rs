@@ -1,4 +1,4 @@
-//! Images made by the reference tool read back as the trees they were made of.
+//! Images made by the reference tool read back as their trees.
 
 use std::fs;
 use std::io::Write;
@@ -35,14 +35,14 @@ fn compare(tree: &Path, image: &Path) {
     }
     romfs
         .check(None, &mut |problem| {
-            // Where a test cut the padding off, that is a warning.
+            // If a test cut the padding off, that is a warning.
             let padded = source.len() >= romfs.volume().image_len.next_multiple_of(1024);
             assert!(!padded && !problem.fatal, "{problem:?}");
         })
         .unwrap();
 }
 
-/// All shapes but the large ones, with the tree already made in `tree`.
+/// Packs a shape and compares the image with its tree.
 fn shape(shape: Shape, options: &[&str]) {
     let dir = temp_dir("romfs");
     let (tree, image) = (dir.path().join("tree"), dir.path().join("image"));

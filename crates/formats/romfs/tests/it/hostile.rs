@@ -1,4 +1,4 @@
-//! Images that lie: a clear error that says where, never a panic, a hang or runaway memory.
+//! Images that lie: an error that names the place, never a panic, a hang or unbounded memory.
 
 use std::ops::ControlFlow;
 
@@ -171,7 +171,7 @@ fn check_reports_what_reading_does_not_mind() {
         (flipped(ROOT + 12), ROOT, true, ROOT, sum),
         (flipped(FILE + 12), FILE, true, FILE, sum),
         (flipped(INNER + 12), INNER, true, INNER, sum),
-        // Hard links and dots are no nodes: the directory they are in reports them.
+        // Hard links and dots are no nodes: their directory reports them.
         (flipped(HARD + 12), ROOT, true, HARD, sum),
         (flipped(DIR_DOT + 12), DIR, true, DIR_DOT, sum),
         (
@@ -271,12 +271,12 @@ fn damage_stays_where_it_is() {
         (names.join(" "), outcome.is_ok())
     };
     let sorted = |names: &str, ok| (names.to_string(), ok);
-    // A file whose data is gone is still listed, and so are those behind it.
+    // A file whose data is missing is still listed, and so are the entries behind it.
     assert_eq!(
         names(with_word(FILE + 8, u32::MAX)),
         sorted("dir file hard link", true)
     );
-    // An entry that cannot be used is not, but does not hide those behind it.
+    // An unusable entry is not listed, but does not hide the entries behind it.
     assert_eq!(
         names(with_word(HARD + 4, 0x8000)),
         sorted("dir file link", false)
@@ -285,7 +285,7 @@ fn damage_stays_where_it_is() {
         names(with(|image| image[FILE + 16] = b'/')),
         sorted("dir hard link", false)
     );
-    // A broken chain does.
+    // A broken chain does hide them.
     assert_eq!(names(with_word(FILE, 0x4002)), sorted("dir file", false));
     let romfs = Romfs::open(source(with_word(FILE, 0x4002)), &Limits::default()).unwrap();
     let error = romfs.lookup(romfs.root(), b"link").unwrap_err().to_string();
@@ -341,8 +341,8 @@ fn any_byte_can_be_any_other() {
                 continue;
             }
             mutated[at] = value;
-            // As it is, nearly all of them fail the first check; with the checksum right, they get
-            // to the others.
+            // Unchanged, nearly all of them fail the first check; with a corrected checksum they
+            // reach the others.
             let refused = use_it(source(mutated.clone()));
             assert!(
                 !refused.is_empty(),

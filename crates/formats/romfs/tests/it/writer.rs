@@ -1,4 +1,4 @@
-//! Images of the writer read back as the tree they were made of; trees that do not fit are refused.
+//! Images of the writer read back as their trees; trees that do not fit are refused.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn file(bytes: &[u8], mode: u16) -> NewNode {
     NewNode::new(kind, mode)
 }
 
-/// One of each kind, with hard links into another directory.
+/// Creates a tree with each kind of node, and hard links into another directory.
 fn tree() -> Tree {
     let mut tree = Tree::default();
     let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory()).unwrap();

@@ -18,7 +18,7 @@ pub const FILE: usize = 0xF0;
 pub const HARD: usize = 0x120;
 pub const LINK: usize = 0x140;
 
-/// dir/inner, file, hard (to file), link.
+/// Creates an image with `dir/inner`, `file`, `hard` (a link to `file`) and `link`.
 pub fn sample() -> Vec<u8> {
     let mut tree = Tree::default();
     let file = |bytes: &'static [u8]| {
@@ -46,7 +46,7 @@ pub fn sample() -> Vec<u8> {
     out
 }
 
-/// Changes a word of a header, leaving the superblock's checksum right.
+/// Changes a word of a header, and corrects the superblock's checksum.
 pub fn with_word(offset: usize, word: u32) -> Vec<u8> {
     with(|image| image[offset..offset + 4].copy_from_slice(&word.to_be_bytes()))
 }
@@ -75,7 +75,7 @@ pub fn sum(bytes: &[u8]) -> u32 {
     words.fold(0, u32::wrapping_add)
 }
 
-/// Everything a user can do with an image, in bounded time; gives what went wrong.
+/// Calls every operation on an image, in bounded time. Returns the errors.
 pub fn use_it(source: Arc<dyn ReadAt>) -> Vec<Error> {
     let limits = Limits::default();
     let romfs = match Romfs::open(source, &limits) {

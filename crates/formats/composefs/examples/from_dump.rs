@@ -1,5 +1,5 @@
-//! Makes a composefs image of a text in the format of composefs-dump(5), to compare it with what
-//! `mkcomposefs --from-file` makes: `from_dump DUMP IMAGE [MIN_VERSION MAX_VERSION]`.
+//! Makes a composefs image from a text in the format of composefs-dump(5), for comparison with the
+//! image of `mkcomposefs --from-file`: `from_dump DUMP IMAGE [MIN_VERSION MAX_VERSION]`.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Digests, and the names of objects, which are digests.
+//! Digests, which are also the names of objects.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ const PATH_LEN: usize = 2 * DIGEST_LEN + 1;
 pub struct Digest(pub [u8; DIGEST_LEN]);
 
 impl Digest {
-    /// The digest of which `text` is the 64 lower-case hexadecimal digits.
+    /// Parses a digest from its 64 lower-case hexadecimal digits.
     #[must_use]
     pub fn from_hex(text: &[u8]) -> Option<Self> {
         if text.len() != 2 * DIGEST_LEN {
@@ -26,8 +26,9 @@ impl Digest {
         Some(Self(bytes))
     }
 
-    /// The digest that `path` names, as in `ab/cdef...`, with or without a slash before it. Nothing
-    /// for every other path: a name in an image must not lead anywhere but to an object.
+    /// Returns the digest that `path` names, as in `ab/cdef...`, with or without a slash before it.
+    /// Returns nothing for every other path: a name in an image must not lead anywhere but to an
+    /// object.
     #[must_use]
     pub fn from_object_path(path: &[u8]) -> Option<Self> {
         let path = path.strip_prefix(b"/").unwrap_or(path);
@@ -37,7 +38,7 @@ impl Digest {
         Self::from_hex(&[&path[..2], &path[3..]].concat())
     }
 
-    /// Path of the object in a store: `ab/cdef...`.
+    /// Returns the path of the object in a store: `ab/cdef...`.
     #[must_use]
     pub fn object_path(&self) -> String {
         let hex = self.to_string();

@@ -1,7 +1,8 @@
-//! composefs behind the seam: an EROFS image as overlayfs would show it over a layer of objects.
+//! The composefs driver: an EROFS image as overlayfs would show it over a layer of objects.
 //!
-//! An object is looked up when its bytes are first wanted or the file is opened, never for lookup,
-//! stat or listings. Everything else is the inner driver's answer, without what is overlayfs's own.
+//! An object is looked up when its bytes are first needed or the file is opened, never for lookup,
+//! stat or listings. All else comes from the inner driver, without the attributes that belong to
+//! overlayfs.
 
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
@@ -23,7 +24,7 @@ use crate::overlay::{METACOPY, Metacopy, REDIRECT, Shown, read_metacopy, shown};
 pub struct Composefs {
     metadata: Arc<dyn FileSystem>,
     objects: ObjectTable,
-    /// Nothing for an EROFS image that was not made as composefs.
+    /// `None` for an EROFS image that was not made as composefs.
     header: Option<Header>,
 }
 
@@ -31,11 +32,11 @@ impl Composefs {
     /// Opens the image at the start of `with.metadata`; `with.blobs` opens its objects.
     ///
     /// # Errors
-    /// Those of EROFS.
+    /// The errors of EROFS.
     pub fn open(with: OpenWith) -> Result<Self> {
         let source = Arc::clone(&with.metadata);
         let objects = ObjectTable::new(Arc::clone(&with.blobs), with.verity);
-        // First, since it says what is wrong with an image that is too short for any header.
+        // First, because it reports what is wrong with an image that is too short for any header.
         let metadata = Arc::new(forerun_erofs::Erofs::open(with)?);
         let mut head = [0; HEADER_LEN];
         let read = source.read_exact_at(0, &mut head);
@@ -47,7 +48,7 @@ impl Composefs {
         })
     }
 
-    /// The object with the contents of a regular file; nothing where the image has them.
+    /// Returns the object with the contents of a regular file, or nothing if the image holds them.
     fn object(&self, node: NodeId) -> Result<Option<Wanted>> {
         let (mut redirect, mut metacopy) = (None, None);
         self.metadata.xattrs(node, &mut |name, value| match name {
@@ -59,7 +60,7 @@ impl Composefs {
             return Ok(None);
         };
         let path = redirect.ok_or_else(|| Check::NoRedirect.at(node))?;
-        // From the top of the store, as overlayfs has it for layers of data.
+        // From the top of the store, as overlayfs requires for layers of data.
         let name = path.starts_with(b"/").then(|| ObjectName::parse(&path));
         let name = name
             .flatten()

@@ -19,9 +19,9 @@ pub enum Check {
 }
 
 impl Check {
-    /// As a failure of `node`.
+    /// Creates the error of this check failed on `node`.
     pub fn at(self, node: NodeId) -> Error {
-        // The node says where: attributes have no offset of their own behind the seam.
+        // The node identifies the place: attributes have no offset of their own behind the seam.
         Corrupt::new("composefs", Some(node), 0, self).into()
     }
 }

@@ -1,8 +1,8 @@
 //! Entry points for fuzz targets, and images to start from. Not for users.
 //!
-//! Plain functions over bytes, so that the same code runs under a fuzzer and, over mutated seeds, in
-//! ordinary tests. They panic only where the driver broke its contract; that nothing but an object of
-//! the store is ever asked for is a part of it.
+//! Plain functions over bytes, so that the same code runs under a fuzzer and, over mutated seeds,
+//! in ordinary tests. They panic only if the driver breaks its contract, which includes that it
+//! opens nothing but objects of the store.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -20,8 +20,8 @@ use crate::overlay::{Metacopy, Shown, escape, metacopy, read_metacopy, shown};
 use crate::write::{ComposefsOptions, FileData, Files, write, write_metadata};
 use crate::{Composefs, Digest, ObjectName, digest_of, referenced};
 
-/// Takes `bytes` as what says where the contents of a file are: a redirect, a digest, the name of an
-/// attribute.
+/// Parses `bytes` as the attributes that locate the contents of a file: a redirect, a digest, the
+/// name of an attribute.
 pub fn attributes(bytes: &[u8]) {
     if let Some(name) = ObjectName::parse(bytes) {
         let path = name.path();
@@ -39,7 +39,7 @@ pub fn attributes(bytes: &[u8]) {
     }
 }
 
-/// The path of an object does not lead out of a store, nor to anything else in it.
+/// Checks that the path of an object leads neither out of a store nor to another file in it.
 fn stays(path: &[u8]) {
     let is_hex = |part: &[u8]| {
         let mut digits = part.iter();
@@ -64,7 +64,7 @@ impl ResolveBlob for Anything {
     fn open(&self, blob: &BlobName) -> io::Result<Arc<dyn ReadAt>> {
         match blob {
             BlobName::Object { path } => stays(path),
-            // Devices are the metadata's own affair.
+            // Devices belong to the inner driver.
             other @ BlobName::Device { .. } => {
                 return Err(io::Error::new(io::ErrorKind::NotFound, other.to_string()));
             }
@@ -76,8 +76,8 @@ impl ResolveBlob for Anything {
 /// The bytes of the objects.
 const OBJECT: &[u8] = &[7; 300];
 
-/// Opens `bytes` as an image and does everything with every node; gives what went wrong and what
-/// `check` reports.
+/// Opens `bytes` as an image and calls every method on every node. Returns the errors, and the
+/// problems that `check` reports.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
     let mut errors = Vec::new();
     for verity in [Verity::Off, Verity::Require] {
@@ -126,7 +126,7 @@ fn open_all(fs: &Composefs) -> Vec<Error> {
     errors
 }
 
-/// Attributes as images have them.
+/// Creates attributes as images have them, as seeds.
 #[must_use]
 pub fn attribute_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let digest = digest_of(OBJECT);
@@ -142,10 +142,10 @@ pub fn attribute_seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Small images that together hold what the format can say: where fuzzing starts.
+/// Creates small images that together cover the whole format, as seeds.
 ///
 /// # Errors
-/// None, as they are all in memory and small.
+/// None, because they are all in memory and small.
 pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     let (tree, files) = everything()?;
     let mut seeds = Vec::new();
@@ -174,8 +174,8 @@ pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     Ok(seeds)
 }
 
-/// Files inside the image and outside it, with and without a digest, and what overlayfs would take
-/// for its own.
+/// Creates files inside the image and outside it, with and without a digest, and attributes that
+/// overlayfs would interpret.
 fn everything() -> Result<(Tree, Files), BuildError> {
     let (mut tree, mut files) = (Tree::default(), Files::default());
     let file = |len| {

@@ -1,4 +1,4 @@
-//! Objects that no image needs any more.
+//! Removes objects that no image needs any more.
 
 use std::collections::HashSet;
 use std::io;
@@ -11,20 +11,20 @@ use crate::objects::ObjectName;
 use crate::overlay::REDIRECT;
 use crate::store::{ObjectStore, Stored};
 
-/// Files without a name are taken for left behind when they are this old.
+/// Age from which files without a name count as left behind.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Bytes that the name of an object takes in the set, while it grows.
+/// Bytes of the name of an object in the set, while it grows.
 const NAME: usize = 4 * size_of::<ObjectName>();
 
 /// Adds the names of the objects that an image refers to. The limits in `with` hold.
 ///
 /// # Errors
-/// What opening and walking the image reports. Nothing may be collected then: what the rest of the
-/// image refers to is not known.
+/// The errors of opening and walking the image. No object may be collected then: the references of
+/// the rest of the image are unknown.
 pub fn referenced(with: OpenWith, names: &mut HashSet<ObjectName>) -> Result<()> {
     let limits = with.limits.clone();
-    // As EROFS: what composefs hides is what is wanted.
+    // Opened as EROFS, because composefs hides the attributes that are needed here.
     let metadata = forerun_erofs::Erofs::open(with)?;
     let mut held = Held::new(&limits);
     for entry in Walk::new(&metadata, metadata.root(), &limits) {
@@ -42,7 +42,7 @@ pub fn referenced(with: OpenWith, names: &mut HashSet<ObjectName>) -> Result<()>
     Ok(())
 }
 
-/// Something that is not needed.
+/// A file of the store that is not needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Garbage {
     /// An object that no image refers to.
@@ -56,17 +56,17 @@ pub enum Garbage {
 pub struct Collected {
     /// Objects that are needed.
     pub kept: u64,
-    /// Objects and other files that are not, and were removed unless it was a dry run.
+    /// Objects and other files that are not needed. They were removed unless it was a dry run.
     pub removed: u64,
-    /// Bytes on the disk of those.
+    /// Bytes of the removed files on the disk.
     pub bytes: u64,
 }
 
-/// Removes whatever in `store` is not in `needed`; with `dry_run` only tells of it. No process may add
-/// objects for other images meanwhile.
+/// Removes the files in `store` that are not in `needed`. With `dry_run` only reports them. No
+/// process may add objects for other images meanwhile.
 ///
 /// # Errors
-/// What reading or changing the store reports; what was removed before stays so.
+/// The errors of reading or changing the store; files removed before stay removed.
 pub fn collect(
     store: &ObjectStore,
     needed: &HashSet<ObjectName>,
@@ -77,7 +77,7 @@ pub fn collect(
     let mut collected = Collected::default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let stale = now.unwrap_or_default().saturating_sub(STALE).as_secs();
-    // All names first: a directory that is read must not change meanwhile.
+    // All names first: a directory must not change while it is read.
     store.list(&mut |stored| match stored {
         Stored::Object { digest, .. } if needed.contains(&digest.into()) => collected.kept += 1,
         Stored::Object { digest, disk, .. } => {

@@ -1,10 +1,10 @@
 //! composefs: EROFS metadata over a content-addressed object store.
 //!
-//! A composefs image is an EROFS image of metadata. Files longer than some bytes have theirs in a
-//! store of objects that many images share, named by their fs-verity digests. [`write`](mod@write)
-//! makes both; its images are those of the reference implementation, byte for byte. [`Composefs`]
-//! reads them, with [`Objects`] as the store. The format is described in
-//! `docs/formats/composefs.md`. Nothing here moves file data but into the store.
+//! A composefs image is an EROFS image of metadata. Files above a certain length have their bytes
+//! in a store of objects that many images share, named by their fs-verity digests.
+//! [`write`](mod@write) makes both; its images are those of the reference implementation, byte for
+//! byte. [`Composefs`] reads them, with [`Objects`] as the store. The format is described in
+//! `docs/formats/composefs.md`. Nothing here moves file data, except into the store.
 
 mod digest;
 mod driver;
@@ -35,7 +35,8 @@ pub use objects::{ObjectName, Objects};
 pub use store::{Additions, ObjectStore, Source, Stored, measure_file, measure_path};
 pub use verity::{VerityHasher, digest_of, measure};
 
-/// composefs in the registry. Probed before EROFS, which these images are as well.
+/// composefs in the registry. Probed before EROFS, since these images are valid EROFS images as
+/// well.
 pub const FORMAT: Format = Format {
     name: "composefs",
     probe_len: ondisk::PROBE_LEN,

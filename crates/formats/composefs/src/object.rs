@@ -1,4 +1,4 @@
-//! The objects of one open image: numbered as they are met, checked as they are opened.
+//! The objects of one open image: numbered when they are first met, checked when they are opened.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -40,12 +40,12 @@ impl Wanted {
     }
 }
 
-/// How old the last change of a file must be for its identity to be trusted. The clock of a filesystem
-/// has ticks of some milliseconds (of two seconds on some), and two changes within one look the same.
+/// Age of a file's last change from which its identity is trusted. The clock of a filesystem has
+/// ticks of some milliseconds (two seconds on some), and two changes within one tick look the same.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// The file that was found to have the right digest: a file that was changed or replaced since is
-/// another one.
+/// The file that was found to have the right digest: a file that was changed or replaced since has
+/// another identity.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -66,7 +66,8 @@ impl Identity {
         }
     }
 
-    /// Returns whether a change from now on would show: the last one is not too recent, nor in the future.
+    /// Returns whether a later change would be visible: the last one is neither too recent nor in
+    /// the future.
     fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let changed = u64::try_from(self.changed.0).map(Duration::from_secs);
@@ -100,7 +101,7 @@ struct Known {
 pub enum Opened {
     /// A file of the host.
     File(File),
-    /// Something else to be read.
+    /// Any other source.
     Source(Arc<dyn ReadAt>),
 }
 
@@ -126,7 +127,7 @@ impl ObjectTable {
         self.verity
     }
 
-    /// The number of an object. Opens nothing.
+    /// Returns the number of an object. Opens nothing.
     pub fn number(&self, wanted: Wanted) -> Result<BlobId> {
         let mut known = self.known();
         if let Some(&number) = known.numbers.get(&wanted) {
@@ -144,8 +145,8 @@ impl ObjectTable {
         Ok(BlobId(number))
     }
 
-    /// Opens an object to be read, after a check of its length, and of its digest where that is
-    /// asked for and was not done before.
+    /// Opens an object for reading. Checks its length, and its digest if that is required and was
+    /// not verified before.
     pub fn open(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
         let object = self.object(blob)?;
         let opened = self.open_checked(&object)?;
@@ -155,7 +156,7 @@ impl ObjectTable {
             .map_err(|error| Error::blob(wanted.blob_name(), error))
     }
 
-    /// As [`open`](Self::open), where the object is a file of the host.
+    /// Opens an object as [`open`](Self::open) does, if it is a file of the host.
     pub fn open_file(&self, blob: BlobId) -> Result<Option<File>> {
         match self.open_checked(&*self.object(blob)?)? {
             Opened::File(file) => Ok(Some(file)),
@@ -175,8 +176,8 @@ impl ObjectTable {
         }
     }
 
-    /// Returns whether the file that an object is now is the one that was found to have the right digest, not
-    /// changed since. Always so where digests do not count.
+    /// Returns whether an object is still the file that was found to have the right digest,
+    /// unchanged. Always true if digests are not checked.
     pub fn is_current(&self, blob: BlobId) -> bool {
         let Ok(object) = self.object(blob) else {
             return false;
@@ -187,7 +188,7 @@ impl ObjectTable {
         let file = self.resolver.open_file(&object.wanted.blob_name());
         let identity = match file.and_then(|file| file.map(|file| file.metadata()).transpose()) {
             Ok(Some(metadata)) => Some(Identity::of(&metadata)),
-            // What is no file cannot be compared: it is opened and verified again.
+            // A source that is no file cannot be compared: it is opened and verified again.
             Ok(None) | Err(_) => None,
         };
         identity.is_some() && *lock(&object.verified) == identity
@@ -220,7 +221,7 @@ impl ObjectTable {
         let mut verified = lock(&object.verified);
         if identity.is_none() || *verified != identity {
             *verified = None;
-            // Before the bytes are read: a change meanwhile must not hide in the same tick.
+            // Taken before the bytes are read: a change meanwhile must not hide in the same tick.
             let settled = identity.filter(Identity::is_settled);
             let source = match &opened {
                 Opened::File(file) => {

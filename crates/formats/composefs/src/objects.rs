@@ -1,4 +1,4 @@
-//! A store as a filesystem driver asks for it.
+//! An object store as the resolver of blobs for drivers.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Returns the objects of `store`.
+    /// Creates a resolver for the objects of `store`.
     #[must_use]
     pub const fn new(store: ObjectStore) -> Self {
         Self { store }
@@ -46,9 +46,9 @@ impl ResolveBlob for Objects {
     }
 }
 
-/// The name of an object, as an image may have it: `ab/cdef...` with 64 hexadecimal digits, with or
-/// without a slash before it. OSTree's objects have `.file` behind that, and a digest in their names
-/// that is not fs-verity's.
+/// The name of an object as an image may spell it: `ab/cdef...` with 64 hexadecimal digits, with or
+/// without a slash before it. Objects of OSTree end with `.file`, and the digest in their names is
+/// not that of fs-verity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectName {
     digits: Digest,
@@ -56,8 +56,8 @@ pub struct ObjectName {
 }
 
 impl ObjectName {
-    /// The name that `path` is; nothing for every other path: a name in an image must not lead
-    /// anywhere but to an object.
+    /// Parses `path` as a name. Returns nothing for every other path: a name in an image must not
+    /// lead anywhere but to an object.
     #[must_use]
     pub fn parse(path: &[u8]) -> Option<Self> {
         let (path, ostree) = match path.strip_suffix(b".file") {
@@ -68,7 +68,7 @@ impl ObjectName {
         Some(Self { digits, ostree })
     }
 
-    /// Its path in a store.
+    /// Returns its path in a store.
     #[must_use]
     pub fn path(&self) -> String {
         let mut path = self.digits.object_path();

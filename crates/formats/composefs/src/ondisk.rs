@@ -1,25 +1,25 @@
-//! Numbers of the image's first bytes.
+//! Numbers of an image's first bytes.
 
-/// The header's first word. EROFS leaves the first kilobyte to others.
+/// The header's first word. EROFS does not use the first kilobyte.
 pub const HEADER_MAGIC: u32 = 0xD078_629A;
 /// The header's second word: version of the format as a whole.
 #[cfg(feature = "write")]
 pub const HEADER_VERSION: u32 = 1;
 
-/// Where the superblock of EROFS starts.
+/// Offset of the superblock of EROFS.
 #[cfg(feature = "write")]
 pub const SUPERBLOCK_START: u64 = 1024;
 /// Its first word.
 pub const EROFS_MAGIC: u32 = 0xE0F5_E1E2;
-/// Times are times of modification (2), and attributes have a filter of names (4).
+/// Times are modification times (2), and attributes have a filter of names (4).
 #[cfg(feature = "write")]
 pub const FEATURE_COMPAT: u32 = 6;
 
-/// Where inodes may start: behind the superblock.
+/// Offset of the first inode: behind the superblock.
 #[cfg(feature = "write")]
 pub const INODES_START: u64 = SUPERBLOCK_START + 128;
 
-/// Bytes of the header that mean something.
+/// Bytes of the header that are used.
 pub const HEADER_LEN: usize = 16;
 
 /// The header.
@@ -30,7 +30,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header at the start of an image; nothing where there is none.
+    /// Parses the header at the start of an image. Returns nothing if there is none.
     pub fn parse(head: &[u8]) -> Option<Self> {
         let mut words = head.get(..HEADER_LEN)?.chunks_exact(4).map(|word| {
             word.iter()
@@ -40,13 +40,13 @@ impl Header {
         if words.next() != Some(HEADER_MAGIC) {
             return None;
         }
-        // The version of the format and the flags are for those who write.
+        // Only writers need the version of the format and the flags.
         let composefs_version = words.nth(2)?;
         Some(Self { composefs_version })
     }
 }
 
-/// Bytes that tell a composefs image: up to the magic number of EROFS.
+/// Bytes that identify a composefs image: up to the magic number of EROFS.
 pub const PROBE_LEN: usize = 1028;
 
 /// Returns whether the image has the header of composefs and the superblock of EROFS.

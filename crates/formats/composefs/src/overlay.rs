@@ -1,23 +1,23 @@
-//! The extended attributes by which overlayfs is told things, and their escaping.
+//! The extended attributes that control overlayfs, and their escaping.
 //!
-//! composefs images are written to be the metadata layer of an overlayfs mount. A regular file whose
-//! bytes are in the store has `trusted.overlay.redirect`, the path of its object, and
-//! `trusted.overlay.metacopy`, the digest the object must have. Attributes of the packed tree itself
-//! that would mean something to overlayfs are escaped by one more `overlay.`, which overlayfs takes
-//! off again when it shows them.
+//! composefs images are written to be the metadata layer of an overlayfs mount. A regular file
+//! whose bytes are in the store has `trusted.overlay.redirect`, the path of its object, and
+//! `trusted.overlay.metacopy`, the digest the object must have. Attributes of the packed tree that
+//! overlayfs would interpret are escaped by one more `overlay.`, which overlayfs removes when it
+//! shows them.
 
 use crate::digest::{DIGEST_LEN, Digest};
 
-/// The prefix of names that overlayfs keeps for itself.
+/// The prefix of names that overlayfs reserves for itself.
 const RESERVED: &[u8] = b"trusted.overlay.";
 /// The infix that makes a reserved name an ordinary one.
 const ESCAPE: &[u8] = b"overlay.";
 
 /// Path of the object with a file's bytes.
 pub const REDIRECT: &[u8] = b"trusted.overlay.redirect";
-/// Says that the file has metadata only, and what its object's digest is.
+/// Marks a file as having only metadata, and holds the digest of its object.
 pub const METACOPY: &[u8] = b"trusted.overlay.metacopy";
-/// Says that a directory hides what layers below have there.
+/// Marks a directory that hides the entries of lower layers.
 #[cfg(feature = "write")]
 pub const OPAQUE: &[u8] = b"trusted.overlay.opaque";
 
@@ -27,17 +27,17 @@ pub const WHITEOUTS: [&[u8]; 2] = [
     b"trusted.overlay.overlay.whiteouts",
     b"user.overlay.whiteouts",
 ];
-/// As [`WHITEOUTS`], in the form Linux 6.8 wants: opaque with the value `x`.
+/// As [`WHITEOUTS`], in the form that Linux 6.8 requires: opaque with the value `x`.
 #[cfg(feature = "write")]
 pub const HAS_WHITEOUTS: [&[u8]; 2] = [b"trusted.overlay.overlay.opaque", b"user.overlay.opaque"];
-/// On the empty file that stands for a whiteout.
+/// On the empty file that represents a whiteout.
 #[cfg(feature = "write")]
 pub const WHITEOUT: [&[u8]; 2] = [
     b"trusted.overlay.overlay.whiteout",
     b"user.overlay.whiteout",
 ];
 
-/// `name` as it goes into an image.
+/// Escapes `name` for an image.
 #[cfg(feature = "write")]
 pub fn escape(name: &[u8]) -> Vec<u8> {
     match name.strip_prefix(RESERVED) {
@@ -46,18 +46,18 @@ pub fn escape(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The name under which an attribute of an image is shown.
+/// How an attribute of an image is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown<'n> {
-    /// As it is.
+    /// Unchanged.
     Plain(&'n [u8]),
     /// Without one `overlay.`.
     Unescaped(Vec<u8>),
-    /// Not at all: it is overlayfs's own.
+    /// Not at all: it belongs to overlayfs.
     Hidden,
 }
 
-/// How overlayfs shows a name of its lower layer.
+/// Returns how overlayfs shows a name of its lower layer.
 pub fn shown(name: &[u8]) -> Shown<'_> {
     let Some(rest) = name.strip_prefix(RESERVED) else {
         return Shown::Plain(name);
@@ -68,10 +68,10 @@ pub fn shown(name: &[u8]) -> Shown<'_> {
     }
 }
 
-/// Version 0, then the length of it all, then flags (none), then the algorithm (1 is SHA-256).
+/// Version 0, the total length, flags (none), and the algorithm (1 is SHA-256).
 const METACOPY_HEAD: [u8; 4] = [0, 36, 0, 1];
 
-/// The value of [`METACOPY`] for an object with that digest; empty where none is known.
+/// Returns the value of [`METACOPY`] for an object with that digest; empty if none is known.
 #[cfg(feature = "write")]
 pub fn metacopy(digest: Option<&Digest>) -> Vec<u8> {
     digest.map_or_else(Vec::new, |digest| [&METACOPY_HEAD[..], &digest.0].concat())
@@ -80,11 +80,11 @@ pub fn metacopy(digest: Option<&Digest>) -> Vec<u8> {
 /// A parsed value of [`METACOPY`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metacopy {
-    /// Nothing of a digest.
+    /// No digest.
     Plain,
     /// The digest of the object.
     Digest(Digest),
-    /// Something else than what is known.
+    /// An unknown value.
     Unknown,
 }
 

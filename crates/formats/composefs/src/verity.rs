@@ -1,12 +1,12 @@
 //! fs-verity digests, computed in userspace.
 //!
 //! The file is cut into blocks of 4 KiB, the last one filled up with zeros. Their SHA-256 hashes,
-//! one behind the other, are again cut into blocks, and so on until there is a single hash. The
-//! digest is that of a descriptor of 256 bytes which holds this root hash and the file's length.
-//! No salt. Described in the kernel's Documentation/filesystems/fsverity.rst.
+//! concatenated, are again cut into blocks, and so on until there is a single hash. The digest is
+//! the hash of a descriptor of 256 bytes, which holds this root hash and the file's length. There
+//! is no salt. The method is described in the kernel's Documentation/filesystems/fsverity.rst.
 //!
-//! Computed here even where the kernel could be asked for the digest of a file that it protects:
-//! that takes an ioctl no safe library wraps.
+//! It is computed here even if the kernel protects a file and knows its digest: asking for that
+//! takes an ioctl that no safe library wraps.
 
 use std::io::{self, Read};
 
@@ -20,10 +20,10 @@ pub const BLOCK: usize = 4096;
 /// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
 
-/// Length of the descriptor that the digest is made of.
+/// Length of the descriptor that is hashed.
 const DESCRIPTOR_LEN: usize = 256;
 
-/// A digest in the making. Memory grows with the depth of the tree only.
+/// A digest being computed. Its memory grows only with the depth of the tree.
 pub struct VerityHasher {
     /// The data block being filled.
     block: Block,
@@ -43,7 +43,7 @@ impl Default for VerityHasher {
 }
 
 impl VerityHasher {
-    /// Takes the next bytes of the file.
+    /// Adds the next bytes of the file.
     pub fn update(&mut self, mut bytes: &[u8]) {
         self.len = self.len.saturating_add(forerun_io::u64_from(bytes.len()));
         if self.block.len > 0 {
@@ -61,7 +61,7 @@ impl VerityHasher {
         self.block.fill(blocks.remainder());
     }
 
-    /// The digest of all bytes taken.
+    /// Returns the digest of all bytes added.
     #[must_use]
     pub fn finish(mut self) -> Digest {
         if self.block.len > 0 {
@@ -77,7 +77,8 @@ impl VerityHasher {
         Digest(Sha256::digest(descriptor).into())
     }
 
-    /// Zeros for an empty file; for others, level by level, what is left in the unfinished blocks.
+    /// Returns the root hash: zeros for an empty file; for others, completes the unfinished blocks
+    /// level by level.
     fn root(&mut self) -> [u8; DIGEST_LEN] {
         let mut level = 0;
         loop {
@@ -97,7 +98,7 @@ impl VerityHasher {
         }
     }
 
-    /// Adds a hash to a level; a block of them that is full becomes one of the next level.
+    /// Adds a hash to a level. A full block of hashes becomes one hash of the next level.
     fn add(&mut self, mut level: usize, mut hash: [u8; DIGEST_LEN]) {
         loop {
             if level == self.levels.len() {
@@ -132,7 +133,7 @@ impl Block {
         self.len == BLOCK
     }
 
-    /// Takes as many bytes as there is room for, and gives back the rest.
+    /// Takes as many bytes as there is room for, and returns the rest.
     fn fill<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let (now, rest) = bytes.split_at(bytes.len().min(BLOCK - self.len));
         self.bytes[self.len..self.len + now.len()].copy_from_slice(now);
@@ -140,7 +141,7 @@ impl Block {
         rest
     }
 
-    /// The hash of the block, filled up with zeros; empties it.
+    /// Returns the hash of the block, filled up with zeros, and empties it.
     fn take_hash(&mut self) -> [u8; DIGEST_LEN] {
         self.bytes[self.len..].fill(0);
         self.len = 0;
@@ -154,10 +155,10 @@ impl Block {
     }
 }
 
-/// The digest of a stream, and its length.
+/// Computes the digest and the length of a stream.
 ///
 /// # Errors
-/// Those of the stream.
+/// The errors of the stream.
 pub fn measure(mut stream: impl Read) -> io::Result<(Digest, u64)> {
     let mut hasher = VerityHasher::default();
     let mut buffer = vec![0; CHUNK];
@@ -173,7 +174,7 @@ pub fn measure(mut stream: impl Read) -> io::Result<(Digest, u64)> {
     Ok((hasher.finish(), len))
 }
 
-/// The digest of bytes in memory.
+/// Computes the digest of bytes in memory.
 #[must_use]
 pub fn digest_of(bytes: &[u8]) -> Digest {
     let mut hasher = VerityHasher::default();

@@ -9,7 +9,7 @@ const P3: u32 = 0xC2B2_AE3D;
 const P4: u32 = 0x27D4_EB2F;
 const P5: u32 = 0x1656_67B1;
 
-/// The hash of `bytes` under `seed`.
+/// Computes the hash of `bytes` with `seed`.
 pub fn xxh32(bytes: &[u8], seed: u32) -> u32 {
     let mut stripes = bytes.chunks_exact(16);
     let mut hash = if bytes.len() < 16 {

@@ -1,9 +1,9 @@
-//! New objects: written under another name, brought to the disk, then named.
+//! Adds new objects: written under a temporary name, flushed to the disk, then renamed.
 //!
-//! A name appears only after its bytes are on the disk. To have the disk wait not for each object
-//! but for many together, objects are collected, the file system is synchronized, and then they get
-//! their names. An object that is there already, of the right length, is left as it is: another
-//! image may have it mapped, and the kernel may protect it.
+//! A name appears only after its bytes are on the disk. To flush many objects together, objects are
+//! collected, the file system is synchronized, and then they get their names. An existing object of
+//! the right length is left as it is: another image may have it mapped, and the kernel may protect
+//! it.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -21,26 +21,26 @@ use super::{ObjectStore, TEMPORARY};
 use crate::digest::Digest;
 use crate::verity::{VerityHasher, measure};
 
-/// Objects that get their names together at the most.
+/// Most objects that get their names together.
 const BATCH: usize = 2048;
-/// Bytes of them: what the disk then has to take at once.
+/// Most bytes of these objects: the amount that the disk has to write at once.
 const BATCH_BYTES: u64 = 256 << 20;
 
 /// Bytes copied at a time.
 const CHUNK: usize = 256 << 10;
 
-/// Numbers of temporary files, for all stores of this process.
+/// Number of the next temporary file, for all stores of this process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Where the bytes of a new object come from.
+/// The source of the bytes of a new object.
 pub enum Source<'s> {
     /// Memory.
     Bytes(&'s [u8]),
-    /// A file of the host, of which blocks are shared where the file system can do that.
+    /// A file of the host. Its blocks are shared if the file system supports that.
     File {
         /// The file.
         file: &'s File,
-        /// Whether it may become an object itself, under one more name. A later change of the file
+        /// Whether it may become an object itself, by a hard link. A later change of the file
         /// changes the object.
         link: bool,
     },
@@ -48,8 +48,8 @@ pub enum Source<'s> {
     Stream(Box<dyn Read + Send + 's>),
 }
 
-/// A number of objects on their way into a store. [`finish`](Self::finish) gives the last of them
-/// their names; dropped without it, they vanish.
+/// Objects that are being added to a store. [`finish`](Self::finish) gives the last of them their
+/// names; if it is dropped without that, they vanish.
 pub struct Additions<'s> {
     store: &'s ObjectStore,
     pending: Mutex<Pending>,
@@ -58,13 +58,13 @@ pub struct Additions<'s> {
 #[derive(Default)]
 struct Pending {
     files: Vec<(String, Digest)>,
-    /// Digests that a thread is about to add, or has added.
+    /// Digests that a thread is adding or has added.
     claimed: HashSet<Digest>,
     bytes: u64,
 }
 
 impl<'s> Additions<'s> {
-    /// None yet.
+    /// Starts without any objects.
     #[must_use]
     pub fn new(store: &'s ObjectStore) -> Self {
         Self {
@@ -73,10 +73,10 @@ impl<'s> Additions<'s> {
         }
     }
 
-    /// Adds an object unless it is there. Gives whether it was not.
+    /// Adds an object unless the store has it. Returns whether it was added.
     ///
     /// # Errors
-    /// What writing reports, and [`io::ErrorKind::InvalidData`] where the bytes have another digest
+    /// The errors of writing, and [`io::ErrorKind::InvalidData`] if the bytes have another digest
     /// than `digest`: they have changed since it was computed.
     pub fn add(&self, digest: &Digest, len: u64, source: Source<'_>) -> io::Result<bool> {
         if !self.lock().claimed.insert(*digest) {
@@ -114,10 +114,10 @@ impl<'s> Additions<'s> {
         Ok(true)
     }
 
-    /// Gives all objects their names, and waits until those are on the disk.
+    /// Gives all objects their names, and waits until the names are on the disk.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The errors of the system.
     pub fn finish(self) -> io::Result<()> {
         let mut pending = self.lock();
         self.name_all(&mut pending)?;
@@ -148,7 +148,7 @@ impl<'s> Additions<'s> {
             rustix::fs::renameat_with(dir, temporary, dir, &*path, RenameFlags::NOREPLACE);
         match renamed {
             Ok(()) => return Ok(()),
-            // Another writer was faster, or the object is one that was cut off.
+            // Another writer was faster, or the object is a truncated one.
             Err(Errno::EXIST) => {
                 let old = self.store.object_len(digest)?;
                 let new = rustix::fs::statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -156,7 +156,7 @@ impl<'s> Additions<'s> {
                     return Ok(rustix::fs::unlinkat(dir, temporary, AtFlags::empty())?);
                 }
             }
-            // A file system that knows no flags.
+            // A file system that supports no flags.
             Err(Errno::INVAL | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
         }
@@ -177,7 +177,7 @@ impl Drop for Additions<'_> {
     }
 }
 
-/// A file without its name; vanishes unless it is kept.
+/// A file with a temporary name, removed when dropped unless it is kept.
 struct Temporary<'s> {
     store: &'s ObjectStore,
     name: Option<String>,
@@ -208,19 +208,19 @@ impl<'s> Temporary<'s> {
                         file: Unnamed(File::from(file)),
                     });
                 }
-                // Left behind by a process that had our number.
+                // Left behind by a process with the same number.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// The name, for good.
+    /// Returns the name, and no longer removes the file.
     fn keep(mut self) -> String {
         self.name.take().unwrap_or_default()
     }
 
-    /// Makes this the file, by a link, by shared blocks or by copying it.
+    /// Makes this file a copy of `file`, by a link, by shared blocks or by copying the bytes.
     fn take(mut self, file: &File, digest: &Digest, link: bool) -> io::Result<String> {
         if link && self.link(file, digest)? {
             return Ok(self.keep());
@@ -232,7 +232,7 @@ impl<'s> Temporary<'s> {
         Ok(self.keep())
     }
 
-    /// Puts a link to `file` in the place of the temporary file. Gives whether that could be done.
+    /// Replaces the temporary file by a link to `file`. Returns whether that was possible.
     fn link(&mut self, file: &File, digest: &Digest) -> io::Result<bool> {
         let Some(name) = &self.name else {
             return Ok(false);
@@ -291,7 +291,7 @@ impl Read for Positioned<'_> {
     }
 }
 
-/// The digest of a file, from its start.
+/// Computes the digest of a file, from its start.
 pub fn measure_file(file: &File) -> io::Result<(Digest, u64)> {
     measure(Positioned { file, at: 0 })
 }
@@ -310,10 +310,10 @@ fn expect(found: &Digest, wanted: &Digest) -> io::Result<()> {
     ))
 }
 
-/// The digest of the file at `path`.
+/// Computes the digest of the file at `path`.
 ///
 /// # Errors
-/// Those of opening and reading it.
+/// The errors of opening and reading it.
 pub fn measure_path(path: &Path) -> io::Result<(Digest, u64)> {
     measure_file(&File::open(path)?)
 }

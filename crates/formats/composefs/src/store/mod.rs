@@ -1,8 +1,8 @@
 //! A directory of objects: files named by their fs-verity digests, as `ab/cdef...`.
 //!
-//! All names are looked up from one directory descriptor, kept beneath it by the kernel, and never
-//! through a symbolic link. What is in the store is not trusted to be what its name says: readers
-//! that care compute its digest.
+//! All names are looked up from one directory descriptor. The kernel keeps lookups beneath it, and
+//! follows no symbolic link. An object's name is not trusted to match its contents: readers that
+//! need that compute the digest.
 
 mod add;
 
@@ -19,7 +19,7 @@ pub use add::{Additions, Source, measure_file, measure_path};
 use crate::digest::Digest;
 use crate::objects::ObjectName;
 
-/// How a file that is being made is called until it has its name.
+/// Prefix and suffix of the name of a file that is being written.
 const TEMPORARY: (&str, &str) = (".forerun-", ".tmp");
 
 /// An open store.
@@ -28,19 +28,19 @@ pub struct ObjectStore {
     dir: OwnedFd,
 }
 
-/// Something in a store.
+/// A file in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// An object.
     Object {
-        /// By its name.
+        /// Its name.
         digest: Digest,
-        /// Bytes.
+        /// Its length in bytes.
         len: u64,
         /// Bytes that it takes on the disk.
         disk: u64,
     },
-    /// A file that a writer which was stopped has left behind, or that one makes just now.
+    /// A temporary file: left behind by a writer that was stopped, or being written now.
     Temporary {
         /// Its name.
         name: String,
@@ -53,17 +53,17 @@ impl ObjectStore {
     /// Opens the store at `path`.
     ///
     /// # Errors
-    /// What `open` reports.
+    /// The errors of `open`.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::open(path, flags, Mode::empty())?;
         Ok(Self { dir })
     }
 
-    /// Opens the store at `path`, after making the directory where there is none.
+    /// Opens the store at `path`, and creates the directory if there is none.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and what making it reports.
+    /// The errors of [`open`](Self::open), and of creating the directory.
     pub fn create(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
         Self::open(path)
@@ -72,18 +72,19 @@ impl ObjectStore {
     /// Opens an object for reading.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] where there is none, what `openat2` reports, and
-    /// [`io::ErrorKind::InvalidInput`] for what is no regular file.
+    /// [`io::ErrorKind::NotFound`] if there is none, the errors of `openat2`, and
+    /// [`io::ErrorKind::InvalidInput`] if it is not a regular file.
     pub fn open_object(&self, digest: &Digest) -> io::Result<File> {
         self.open_named(&ObjectName::from(*digest))
     }
 
-    /// As [`open_object`](Self::open_object), for names that are not made of the digest.
+    /// Opens an object as [`open_object`](Self::open_object) does, by a name that need not be a
+    /// digest alone.
     ///
     /// # Errors
-    /// Those of [`open_object`](Self::open_object).
+    /// The errors of [`open_object`](Self::open_object).
     pub fn open_named(&self, name: &ObjectName) -> io::Result<File> {
-        // Not to hang on a pipe that was put in an object's place.
+        // So as not to hang on a pipe in an object's place.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = File::from(self.open_at(name.path().as_bytes(), flags)?);
         if !file.metadata()?.is_file() {
@@ -93,10 +94,10 @@ impl ObjectStore {
         Ok(file)
     }
 
-    /// Length of an object in bytes; nothing where there is none.
+    /// Returns the length of an object in bytes, or nothing if there is no such object.
     ///
     /// # Errors
-    /// What the system reports, other than that there is none.
+    /// The errors of the system, except that there is none.
     pub fn object_len(&self, digest: &Digest) -> io::Result<Option<u64>> {
         match self.open_at(
             digest.object_path().as_bytes(),
@@ -112,10 +113,10 @@ impl ObjectStore {
         }
     }
 
-    /// Takes an object away.
+    /// Removes an object.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The errors of the system.
     pub fn remove(&self, digest: &Digest) -> io::Result<()> {
         let path = digest.object_path();
         let (shelf, name) = path.split_at(2);
@@ -127,11 +128,11 @@ impl ObjectStore {
         )?)
     }
 
-    /// Takes a temporary file away.
+    /// Removes a temporary file.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a name that is not one of theirs, and what the system
-    /// reports.
+    /// [`io::ErrorKind::InvalidInput`] for a name that no temporary file has, and the errors of the
+    /// system.
     pub fn remove_temporary(&self, name: &str) -> io::Result<()> {
         if !is_temporary(name) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -139,11 +140,10 @@ impl ObjectStore {
         Ok(rustix::fs::unlinkat(&self.dir, name, AtFlags::empty())?)
     }
 
-    /// Visits what is in the store; other names than those of objects and temporary files are left
-    /// out. In no order.
+    /// Visits the objects and temporary files of the store, in no order. Other names are left out.
     ///
     /// # Errors
-    /// What reading the directories reports.
+    /// The errors of reading the directories.
     pub fn list(&self, visit: &mut dyn FnMut(Stored)) -> io::Result<()> {
         for entry in Dir::read_from(&self.dir)? {
             let entry = entry?;
@@ -166,7 +166,7 @@ impl ObjectStore {
     fn list_shelf(&self, shelf: &str, visit: &mut dyn FnMut(Stored)) -> io::Result<()> {
         let dir = match self.shelf(shelf) {
             Ok(dir) => dir,
-            // A file, or a link, of two letters: none of ours.
+            // A file, or a link, with a name of two letters: not ours.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -189,7 +189,7 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// One of the 256 directories that objects are in.
+    /// Opens one of the 256 directories that hold objects.
     fn shelf(&self, name: &str) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         self.open_at(name.as_bytes(), flags)
@@ -209,7 +209,7 @@ impl ObjectStore {
     }
 }
 
-/// Two digits of a digest.
+/// Returns whether a name is two digits of a digest.
 fn is_shelf(name: &str) -> bool {
     let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     name.len() == 2 && name.bytes().all(digit)

@@ -1,5 +1,5 @@
 //! Directories and other contents that the image itself holds: full blocks, and a tail that lies
-//! behind its inode where it is short.
+//! behind its inode if it is short.
 
 use super::flat::{Body, Entry, Flat, FlatTree, kind};
 use crate::verity::BLOCK;
@@ -10,7 +10,8 @@ const DIRENT: usize = 12;
 /// Longest tail that lies behind its inode.
 const TAIL: usize = BLOCK / 2;
 
-/// log2 of the largest chunk: so many blocks of the hole that stands for an object's contents.
+/// log2 of the largest chunk, in blocks: chunks make up the hole that stands for an object's
+/// contents.
 const CHUNK_BITS_MAX: u32 = 31;
 
 /// Inodes start at multiples of this.
@@ -19,7 +20,7 @@ pub const SLOT: usize = 32;
 /// A hole, where the address of a chunk would be.
 const NO_BLOCK: [u8; 4] = [0xff; 4];
 
-/// How an inode keeps its contents.
+/// How an inode stores its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     Plain,
@@ -28,7 +29,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// The number in the inode.
+    /// Returns the number in the inode.
     pub const fn number(self) -> u16 {
         match self {
             Self::Plain => 0,
@@ -38,7 +39,7 @@ impl Layout {
     }
 }
 
-/// Sizes of what an inode holds.
+/// Sizes of an inode's contents.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub layout: Layout,
@@ -48,10 +49,10 @@ pub struct Shape {
     pub tail: usize,
     /// Blocks elsewhere.
     pub blocks: usize,
-    /// Where the inode keeps neither block address nor device: log2 of the chunk size in blocks.
+    /// log2 of the chunk size in blocks, for an inode that stores neither block address nor device.
     pub chunk_bits: u32,
-    /// Bytes from the start of the inode that must not cross a block border; 0 where only the tail
-    /// must not. Some kernels read the target of a symbolic link only where it is in the inode's
+    /// Bytes from the start of the inode that must not cross a block border; 0 if only the tail
+    /// must not. Some kernels read the target of a symbolic link only if it is in the inode's
     /// block.
     pub whole: usize,
 }
@@ -66,8 +67,8 @@ impl Shape {
         whole: 0,
     };
 
-    /// The shape of an inode which with its attributes takes `meta` bytes. Nothing for a file that
-    /// is too large.
+    /// Computes the shape of an inode that takes `meta` bytes with its attributes. Returns nothing
+    /// for a file that is too large.
     pub fn new(inode: &Flat, meta: usize) -> Option<Self> {
         Some(match &inode.body {
             Body::Inline(bytes) if inode.mode & kind::MASK == kind::SYMLINK => {
@@ -110,8 +111,8 @@ impl Shape {
         }
     }
 
-    /// The target of a link lies behind its inode, however long it is, if that leaves both in one
-    /// block. A longer one makes the inode start a block all the same.
+    /// Computes the shape of a link. Its target lies behind its inode, however long it is, if both
+    /// fit into one block. A longer target also makes the inode start at a block.
     fn of_link(len: usize, meta: usize) -> Self {
         let fits = meta + len <= BLOCK;
         Self {
@@ -124,14 +125,14 @@ impl Shape {
         }
     }
 
-    /// A hole of the object's size, in as few chunks as the format allows. Nothing where the
-    /// addresses of the chunks cannot be had in one block.
+    /// Computes the shape of an object: a hole of its size, in as few chunks as the format allows.
+    /// Returns nothing if the addresses of the chunks do not fit into one block.
     fn of_object(size: u64, meta: usize) -> Option<Self> {
         let log2 = u64::BITS - size.saturating_sub(1).leading_zeros();
         let chunk_bits = log2.saturating_sub(BLOCK.ilog2()).min(CHUNK_BITS_MAX);
         let chunks = size.div_ceil(1 << (chunk_bits + BLOCK.ilog2()));
         let tail = forerun_io::saturating_usize(chunks).checked_mul(NO_BLOCK.len())?;
-        // As far on as the attributes reach into that block.
+        // The attributes reach this far into that block.
         let used = if chunks == 1 { 0 } else { meta % SLOT };
         (used + tail <= BLOCK).then_some(Self {
             layout: Layout::Chunks,
@@ -143,7 +144,7 @@ impl Shape {
     }
 }
 
-/// Length of a directory: all blocks but the last one are filled up.
+/// Computes the length of a directory: all blocks but the last one are filled up.
 fn directory_len(entries: &[Entry]) -> usize {
     let mut full = 0;
     let mut len = 0;
@@ -158,7 +159,7 @@ fn directory_len(entries: &[Entry]) -> usize {
     full + len
 }
 
-/// The bytes of an inode's contents, blocks and tail together.
+/// Returns the bytes of an inode's contents, blocks and tail together.
 pub fn bytes(inode: &Flat, shape: &Shape, tree: &FlatTree, nids: &[u64]) -> Vec<u8> {
     match &inode.body {
         Body::Directory(entries) => directory_bytes(entries, tree, nids),
@@ -201,7 +202,7 @@ fn directory_block(entries: &[Entry], tree: &FlatTree, nids: &[u64], bytes: &mut
     }
 }
 
-/// The type in a directory entry.
+/// Returns the type in a directory entry.
 const fn file_type(mode: u16) -> u8 {
     match mode & kind::MASK {
         kind::REGULAR => 1,

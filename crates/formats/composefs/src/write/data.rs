@@ -6,7 +6,7 @@ use forerun_build::NodeIndex;
 
 use crate::digest::Digest;
 
-/// Where the bytes of a file are to be found.
+/// Where the bytes of a file are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileData {
     /// In the image.
@@ -21,7 +21,7 @@ pub enum FileData {
 }
 
 impl FileData {
-    /// An object under its own name.
+    /// Creates an object under its own name.
     #[must_use]
     pub fn object(digest: Digest) -> Self {
         Self::Object {
@@ -39,12 +39,12 @@ pub struct Files {
 }
 
 impl Files {
-    /// Says where the bytes of a file are.
+    /// Sets where the bytes of a file are stored.
     pub fn insert(&mut self, node: NodeIndex, data: FileData) {
         self.data.insert(node, data);
     }
 
-    /// Says how many names a node has, where some are outside the tree.
+    /// Sets how many names a node has, if some are outside the tree.
     pub fn set_nlink(&mut self, node: NodeIndex, nlink: u32) {
         self.nlinks.insert(node, nlink);
     }

@@ -1,8 +1,8 @@
 //! The tree as a list of inodes in the order of the image: breadth first, names in byte order.
 //!
-//! A node with several names stands where a walk in depth meets it first. Overlayfs gets its due
-//! here: escaped names, redirects, whiteouts as empty files, and the 256 whiteouts in the root that
-//! hide the store from kernels which cannot hide it themselves.
+//! A node with several names stands where a depth-first walk meets it first. The entries for
+//! overlayfs are added here: escaped names, redirects, whiteouts as empty files, and the 256
+//! whiteouts in the root that hide the store from users of kernels which cannot hide it.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -32,7 +32,7 @@ pub struct Flat {
 }
 
 pub enum Body {
-    /// Names and positions in the list, `.` and `..` among them.
+    /// Names and positions in the list, including `.` and `..`.
     Directory(Vec<Entry>),
     /// Contents that the image holds: a small file, the target of a link.
     Inline(Vec<u8>),
@@ -49,7 +49,7 @@ pub struct Entry {
     pub inode: usize,
 }
 
-/// The list, and what the image's head says of it.
+/// The list, and the facts for the image's header.
 pub struct FlatTree {
     pub inodes: Vec<Flat>,
     /// Whether whiteouts are among the nodes.
@@ -73,13 +73,13 @@ pub mod kind {
 /// Mode of the whiteouts that hide the store.
 const STUB_MODE: u16 = kind::CHAR | 0o644;
 
-/// The attribute that the whiteouts in the root have from the root.
+/// The attribute that the whiteouts in the root take from the root.
 const SELINUX: &[u8] = b"security.selinux";
 
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-/// Puts the tree in order. `mark_opaque` says, given whether there are whiteouts, whether
-/// directories with some are marked in the newer way as well.
+/// Puts the tree in order. `mark_opaque` gets whether there are whiteouts, and returns whether
+/// their directories are also marked in the newer way.
 pub fn flatten(
     tree: &Tree,
     files: &Files,
@@ -134,7 +134,7 @@ struct Flatten<'t> {
     homes: &'t Homes<'t>,
     mark_opaque: bool,
     inodes: Vec<Flat>,
-    /// Where each node is in the list.
+    /// Position of each node in the list.
     places: HashMap<NodeIndex, usize>,
     queue: VecDeque<(NodeIndex, Vec<u8>)>,
     acls: bool,
@@ -192,7 +192,7 @@ impl Flatten<'_> {
         Ok(())
     }
 
-    /// Names of the whiteouts in the root: those that the tree does not take itself.
+    /// Returns names of the whiteouts in the root, except names that the tree uses itself.
     fn stub_names(&self) -> VecDeque<Vec<u8>> {
         let names = (0..=u8::MAX).map(|byte| format!("{byte:02x}").into_bytes());
         names
@@ -200,7 +200,7 @@ impl Flatten<'_> {
             .collect()
     }
 
-    /// A whiteout of our own, and where it is.
+    /// Adds a whiteout of our own, and returns its entry.
     fn stub(&mut self, name: Vec<u8>) -> Entry {
         let root = &self.inodes[0];
         let label = root.xattrs.get_key_value(SELINUX);
@@ -282,7 +282,7 @@ impl Flatten<'_> {
             }
             NodeKind::File { len, .. } => (kind::REGULAR, self.file(node, *len, path, xattrs)?),
             NodeKind::Symlink(target) => {
-                // The kernel's limit on a path, which takes a NUL at its end.
+                // The kernel's limit on a path, which includes a NUL at its end.
                 if target.is_empty() || target.len() >= 4096 {
                     return Err(failed(format!(
                         "the target of the symbolic link {} has {} bytes; from 1 to 4095 are allowed",
@@ -329,7 +329,7 @@ impl Flatten<'_> {
         }
     }
 
-    /// Names of each directory, once all inodes have their places.
+    /// Fills in the names of each directory, once all inodes have their places.
     fn fill_directories(&mut self, stubs: Vec<Entry>) {
         let mut stubs = Some(stubs);
         let mut seen = HashSet::new();
@@ -367,7 +367,7 @@ fn mark(xattrs: &mut Xattrs, names: [&[u8]; 2], value: &[u8]) {
     }
 }
 
-/// The kernel's 32-bit form of a device number.
+/// Returns the kernel's 32-bit form of a device number.
 fn rdev(device: Device, path: &[u8]) -> Result<u32, BuildError> {
     let Device { major, minor } = device;
     device.pack().ok_or_else(|| {

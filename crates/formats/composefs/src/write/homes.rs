@@ -1,13 +1,14 @@
-//! Which of its names a node with several stands at.
+//! Chooses the place of a node with several names.
 //!
-//! The first one that a walk in depth meets, names in byte order: where the reference
-//! implementation's dumps have it, the others being links to it.
+//! It is the first name that a depth-first walk meets, with names in byte order. The reference
+//! implementation's dumps have the node there, and links to it elsewhere.
 
 use std::collections::HashMap;
 
 use forerun_build::{NodeIndex, Tree};
 
-/// For each node, the directory and name it stands at, and how many it has. The root has none.
+/// For each node, the directory and name of its place, and the number of its names. The root has
+/// none.
 pub struct Homes<'t> {
     nodes: HashMap<NodeIndex, Home<'t>>,
 }
@@ -36,13 +37,13 @@ impl<'t> Homes<'t> {
         Self { nodes }
     }
 
-    /// Returns whether that is the name the node stands at.
+    /// Returns whether this name is the place of the node.
     pub fn is_home(&self, dir: NodeIndex, name: &[u8], node: NodeIndex) -> bool {
         let home = self.nodes.get(&node);
         home.is_some_and(|home| home.dir == dir && home.name == name)
     }
 
-    /// How many names the node has.
+    /// Returns how many names the node has.
     pub fn names(&self, node: NodeIndex) -> u32 {
         self.nodes.get(&node).map_or(1, |home| home.names)
     }

@@ -1,6 +1,6 @@
-//! Where each inode goes, and the bytes of the image.
+//! The places of the inodes, and the bytes of the image.
 //!
-//! Header, superblock, the inodes one behind the other, the shared attributes, then whole blocks.
+//! The order is: header, superblock, inodes, shared attributes, whole blocks.
 
 use forerun_build::BuildError;
 use forerun_io::u64_from;
@@ -14,7 +14,7 @@ use super::xattr::{self, Shared};
 use crate::ondisk::{FEATURE_COMPAT, HEADER_MAGIC, HEADER_VERSION, INODES_START, SUPERBLOCK_START};
 use crate::verity::BLOCK;
 
-/// Inodes are numbered by where they start.
+/// Inodes are numbered by their offset in units of this.
 const SLOT_64: u64 = 32;
 
 const BLOCK_64: u64 = 4096;
@@ -38,7 +38,7 @@ pub struct Image<'t> {
     tree: &'t FlatTree,
     shared: Shared,
     placed: Vec<Placed>,
-    /// Time of the inodes that have none of their own.
+    /// Time of the inodes in the short form, which holds none.
     epoch: Timestamp,
     shared_at: u64,
     blocks_at: u64,
@@ -96,7 +96,7 @@ impl<'t> Image<'t> {
         Ok(())
     }
 
-    /// Writes the image. `version` is that of the layout's rules.
+    /// Writes the image. `version` is the version of the layout's rules.
     pub fn write(&self, version: u32, out: &mut Output<'_>) -> Result<(), BuildError> {
         let flags = if self.tree.acls { FLAG_ACLS } else { 0 };
         for word in [HEADER_MAGIC, HEADER_VERSION, flags, version] {
@@ -199,8 +199,8 @@ impl<'t> Image<'t> {
     }
 }
 
-/// Returns whether the short form cannot hold it: it has 16 bits for owners and links, 32 for the size, and
-/// no time.
+/// Returns whether the short form cannot hold an inode: it has 16 bits for owners and links, 32 for
+/// the size, and no time.
 fn needs_extended(inode: &Flat, epoch: Timestamp) -> bool {
     let max = u32::from(u16::MAX);
     let size = match inode.body {
@@ -218,9 +218,10 @@ const fn inode_len(extended: bool) -> usize {
     if extended { 64 } else { 32 }
 }
 
-/// Where an inode goes that could start at `at`: there, unless what lies behind it would then cross
-/// a block border. Then so far on that it starts behind that border, with the inode itself before it
-/// as far as slots allow; and where that does not help either, at the border.
+/// Returns the place of an inode that could start at `at`. That is `at`, unless the tail would then
+/// cross a block border. Otherwise the inode moves so far that its tail starts behind that border,
+/// with the inode itself before it as far as slots allow; if that does not help either, it starts
+/// at the border.
 fn place(at: u64, meta: u64, shape: &Shape) -> u64 {
     let one_block =
         |from: u64, len: u64| len == 0 || from / BLOCK_64 == (from + len - 1) / BLOCK_64;
@@ -241,7 +242,7 @@ fn place(at: u64, meta: u64, shape: &Shape) -> u64 {
     }
 }
 
-/// Values that were checked to fit, or that only statfs shows.
+/// Converts values that were checked to fit, or that only statfs shows.
 fn low_32(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }

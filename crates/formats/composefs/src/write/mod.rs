@@ -1,10 +1,10 @@
 //! Makes composefs images.
 //!
-//! First all contents: files up to [`ComposefsOptions::inline`] bytes are kept in the image, others
-//! become objects of a store, each once. Then the metadata, as an EROFS image whose every byte
-//! follows from the tree: the layout is that of the reference implementation's format versions 0
-//! and 1, so that the same tree has the same digest from every writer. The rules are described
-//! in `docs/formats/composefs.md`.
+//! First the contents are stored: files up to [`ComposefsOptions::inline`] bytes are kept in the
+//! image, others become objects of a store, each once. Then the metadata is written as an EROFS
+//! image whose every byte follows from the tree: the layout is that of the reference
+//! implementation's format versions 0 and 1, so that the same tree has the same digest from every
+//! writer. The rules are described in `docs/formats/composefs.md`.
 
 mod contents;
 mod data;
@@ -37,19 +37,19 @@ pub const VERSION_MAX: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ComposefsOptions {
-    /// The object store; made where it does not exist. With none, nothing is stored, and the image
-    /// is of use only where its objects are known to be in some store.
+    /// The object store, created if it does not exist. Without one nothing is stored, and the image
+    /// is useful only if its objects are in some store.
     pub objects: Option<PathBuf>,
-    /// Files up to so many bytes are kept in the image. The digest depends on it; 64 is what the
-    /// reference implementation takes.
+    /// Largest file that is kept in the image, in bytes. The digest depends on it; the reference
+    /// implementation uses 64.
     pub inline: usize,
-    /// Lowest format version to make: 0 or 1.
+    /// Lowest format version to use: 0 or 1.
     pub min_version: u32,
-    /// Highest format version to make. Version 1 is taken where the tree has whiteouts and this
-    /// allows it.
+    /// Highest format version to use. Version 1 is used if the tree has whiteouts and this allows
+    /// it.
     pub max_version: u32,
-    /// Makes files of the host objects by one more name where that is possible, instead of copying
-    /// them or sharing their blocks. A later change of such a file changes the object.
+    /// Whether files of the host become objects by a hard link where possible, instead of a copy or
+    /// shared blocks. A later change of such a file changes the object.
     pub hard_links: bool,
     /// Threads that read and measure; 0 means one for each CPU.
     pub threads: usize,
@@ -69,10 +69,10 @@ impl Default for ComposefsOptions {
 }
 
 impl ComposefsOptions {
-    /// Returns whether the values are in their ranges.
+    /// Checks that the values are in their ranges.
     ///
     /// # Errors
-    /// [`BuildError::Format`] with the one that is not.
+    /// [`BuildError::Format`] with the first that is not.
     pub fn validate(&self) -> Result<(), BuildError> {
         if self.inline > INLINE_MAX {
             let most = INLINE_MAX;
@@ -91,22 +91,22 @@ impl ComposefsOptions {
     }
 }
 
-/// An image that was made.
+/// The result of writing an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Its length in bytes.
     pub len: u64,
-    /// Its fs-verity digest, by which composefs images are known.
+    /// Its fs-verity digest, which identifies composefs images.
     pub digest: Digest,
 }
 
 /// Stores the contents of `tree` and writes its metadata.
 ///
 /// # Errors
-/// [`BuildError::Format`] for options out of their ranges and for what the format cannot hold:
-/// names over 255 bytes, link targets over 4095, files over 8 PiB, device numbers over 12 and 20
-/// bits. [`BuildError::Content`] where a file cannot be read or has changed since it was scanned,
-/// [`BuildError::Host`] where the store cannot be made, [`BuildError::Output`],
+/// [`BuildError::Format`] for options out of their ranges and for trees that the format cannot
+/// hold: names over 255 bytes, link targets over 4095, files over 8 PiB, device numbers over 12 and
+/// 20 bits. [`BuildError::Content`] if a file cannot be read or has changed since it was scanned,
+/// [`BuildError::Host`] if the store cannot be created, [`BuildError::Output`],
 /// [`BuildError::Thread`].
 pub fn write(
     tree: &Tree,
@@ -119,10 +119,10 @@ pub fn write(
     write_metadata(tree, &files, options, out, observer)
 }
 
-/// Writes the metadata of a tree whose files are where `files` says. Reads none of them.
+/// Writes the metadata of a tree whose contents are stored as `files` describes. Reads no contents.
 ///
 /// # Errors
-/// As [`write()`].
+/// The errors of [`write()`].
 pub fn write_metadata(
     tree: &Tree,
     files: &Files,
@@ -143,7 +143,7 @@ pub fn write_metadata(
     Ok(Written { len, digest })
 }
 
-/// The format cannot hold it.
+/// Creates the error of a tree that the format cannot hold.
 fn failed(reason: String) -> BuildError {
     BuildError::Format {
         format: "composefs",

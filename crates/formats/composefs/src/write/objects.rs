@@ -1,7 +1,7 @@
 //! The contents of all files: read, measured and stored by several threads.
 //!
-//! A file is read once where it is short or in the store already; a long one that is new is read
-//! again when it is copied, so that nothing is written before it is known to be wanted.
+//! A file is read once if it is short or in the store already. A long new file is read again when
+//! it is copied, so that only needed objects are written.
 
 use std::collections::HashSet;
 use std::io;
@@ -17,9 +17,9 @@ use super::data::{FileData, Files};
 use crate::store::{Additions, ObjectStore, Source};
 use crate::verity::{digest_of, measure};
 
-/// Files up to this are held in memory between being measured and being stored.
+/// Files up to this length stay in memory between being measured and being stored.
 const WHOLE: u64 = 1 << 20;
-/// A file to be taken.
+/// A file to be read.
 struct Job<'t> {
     node: NodeIndex,
     path: Vec<u8>,
@@ -27,7 +27,7 @@ struct Job<'t> {
     content: &'t Content,
 }
 
-/// Reads all files of the tree and stores those that are no inline files.
+/// Reads all files of the tree, and stores all but the inline files.
 pub fn take_all(tree: &Tree, options: &ComposefsOptions) -> Result<Files, BuildError> {
     let store = match &options.objects {
         Some(path) => Some(
@@ -75,7 +75,7 @@ pub fn take_all(tree: &Tree, options: &ComposefsOptions) -> Result<Files, BuildE
     Ok(files)
 }
 
-/// Each file that is not empty, once.
+/// Sends each file that is not empty, once.
 fn each_file<'t, E>(
     tree: &'t Tree,
     send: &mut dyn FnMut(Job<'t>) -> Result<(), E>,

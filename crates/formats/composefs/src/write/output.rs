@@ -1,4 +1,4 @@
-//! The image as it grows, and its digest.
+//! The image while it is written, and its digest.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::verity::VerityHasher;
 /// Zeros written at a time.
 const ZEROS: [u8; 4096] = [0; 4096];
 
-/// Writes, and measures what is written.
+/// Writes, and computes the digest of the written bytes.
 pub struct Output<'o> {
     out: ImageWriter<'o>,
     hasher: VerityHasher,
@@ -31,7 +31,7 @@ impl<'o> Output<'o> {
         Ok(())
     }
 
-    /// Zeros up to `position`.
+    /// Writes zeros up to `position`.
     pub fn zeros_to(&mut self, position: u64) -> Result<(), BuildError> {
         while self.out.position() < position {
             let left = forerun_io::saturating_usize(position - self.out.position());
@@ -40,7 +40,7 @@ impl<'o> Output<'o> {
         Ok(())
     }
 
-    /// Writes out what is buffered; gives length and digest of the image.
+    /// Writes the buffered bytes. Returns length and digest of the image.
     pub fn finish(self) -> Result<(u64, Digest), BuildError> {
         let len = self.out.finish()?.end()?;
         Ok((len, self.hasher.finish()))

@@ -1,4 +1,4 @@
-//! Extended attributes as EROFS keeps them: in the inode, or once for all inodes that have them.
+//! Extended attributes as EROFS stores them: in the inode, or once for all inodes that share them.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::failed;
 use super::flat::{FlatTree, Xattrs};
 use crate::xxh32::xxh32;
 
-/// Names by the number that stands for their beginning. The longest come first.
+/// Prefixes of names and their numbers, the longest first.
 const PREFIXES: [(u8, &[u8]); 5] = [
     (2, b"system.posix_acl_access"),
     (3, b"system.posix_acl_default"),
@@ -26,7 +26,7 @@ const HEAD: usize = 12;
 /// An attribute, ready to be written; padded to four bytes.
 pub type Encoded = Vec<u8>;
 
-/// The attributes that several inodes have.
+/// The attributes that several inodes share.
 pub struct Shared {
     /// In the order of the image.
     pub entries: Vec<Encoded>,
@@ -35,8 +35,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Finds them: whatever more than one inode has. The image has them from the last to the first,
-    /// by name, then length, then value.
+    /// Finds the attributes that more than one inode has. The image holds them from the last to the
+    /// first, by name, then length, then value.
     pub fn new(tree: &FlatTree) -> Result<Self, BuildError> {
         let mut counts: HashMap<(&[u8], &[u8]), u32> = HashMap::new();
         for inode in &tree.inodes {
@@ -70,9 +70,9 @@ impl Shared {
 
 /// The attributes of one inode.
 pub struct Body {
-    /// Bit by bit, which names are surely not among them.
+    /// The name filter: each set bit rules out some names.
     filter: u32,
-    /// Positions of the shared ones.
+    /// Positions of the shared attributes.
     shared: Vec<u32>,
     inline: Vec<u8>,
 }
@@ -103,7 +103,7 @@ impl Body {
         Ok(body)
     }
 
-    /// Bytes between the inode and its contents.
+    /// Returns the number of bytes between the inode and its contents.
     pub fn len(&self) -> usize {
         match self.words() {
             0 => 0,
@@ -111,7 +111,8 @@ impl Body {
         }
     }
 
-    /// The length as the inode has it: in words of four bytes, and the head counts as one.
+    /// Returns the length as the inode stores it: in words of four bytes, with the head counted as
+    /// one.
     fn words(&self) -> usize {
         match self.shared.len() + self.inline.len() / 4 {
             0 => 0,
@@ -119,14 +120,14 @@ impl Body {
         }
     }
 
-    /// Returns the field of the inode that counts them.
+    /// Returns the field of the inode that holds this length.
     pub fn icount(&self) -> u16 {
-        // Checked when it was made.
+        // Checked when it was created.
         u16::try_from(self.words()).unwrap_or(u16::MAX)
     }
 
-    /// The bytes; `base` is the position of the first shared one from where the superblock says
-    /// they start.
+    /// Writes the bytes. `base` is the position of the first shared attribute from the start in the
+    /// superblock.
     pub fn write(&self, base: u32, out: &mut Vec<u8>) {
         if self.words() == 0 {
             return;
@@ -141,7 +142,7 @@ impl Body {
     }
 }
 
-/// Number of the prefix and the rest of the name.
+/// Splits a name into the number of its prefix and the rest.
 fn split(name: &[u8]) -> (u8, &[u8]) {
     let mut known = PREFIXES.iter();
     known

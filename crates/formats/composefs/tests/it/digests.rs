@@ -1,5 +1,5 @@
-//! Images are those of the reference implementation, byte for byte: their digests are compared with
-//! those that mkcomposefs 1.0.8 made of the same trees.
+//! Images equal those of the reference implementation byte for byte: their digests are compared
+//! with the digests that mkcomposefs 1.0.8 made for the same trees.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use forerun_composefs::{ObjectStore, Stored, digest_of, measure};
 
 use crate::common::{self, dump};
 
-/// Contents that nearly fill blocks, in files and in links.
+/// Creates contents that nearly fill blocks, in files and in links.
 fn borders() -> String {
     let mut text = "/ 4096 40755 2 0 0 0 5.0 - - -\n".to_string();
     let lens = [
@@ -36,7 +36,7 @@ fn borders() -> String {
     text
 }
 
-/// Directories of several blocks, and names that take the places of whiteouts in the root.
+/// Creates directories of several blocks, and names that take the places of whiteouts in the root.
 fn large_directories() -> String {
     let mut text = "/ 4096 40755 2 0 0 0 5.0 - - -\n".to_string();
     let dirs = [
@@ -117,7 +117,7 @@ fn a_directory_of_the_host_has_the_digest_and_the_objects_of_the_reference() {
         options.objects = Some(store.clone());
         options.hard_links = hard_links;
         options.threads = threads;
-        // Twice: the second time all objects are there.
+        // Twice: the second time all objects exist.
         for _ in 0..2 {
             let written = write(&tree, &options, &mut Vec::new(), &Arc::default()).unwrap();
             assert_eq!(written.digest.to_string(), HOST_DIGEST);
@@ -141,9 +141,9 @@ fn a_directory_of_the_host_has_the_digest_and_the_objects_of_the_reference() {
 
 #[test]
 fn digests_of_files() {
-    // The others are names that mkcomposefs gave to objects of that contents. Empty files are no
-    // objects; the digest of one is that of `fsverity digest`, where `composefs-info measure-file`
-    // gives another, as if there were a block of zeros.
+    // The others are names that mkcomposefs gave to objects with these contents. Empty files are no
+    // objects; their digest is the one of `fsverity digest`. `composefs-info measure-file` reports
+    // another, as if there were a block of zeros.
     let empty = "3d248ca542a24fc62d1c43b916eae5016878e2533c88238480b26128a1f1af95";
     assert_eq!(digest_of(b"").to_string(), empty);
     for (len, object) in [(4095, ""), (65, ""), ((1 << 20) + 1, HOST_OBJECTS[3])] {

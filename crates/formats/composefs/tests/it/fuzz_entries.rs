@@ -1,5 +1,5 @@
-//! The entry points of the fuzz targets, over their seeds and some thousand mutations that are the same each
-//! time: so that it runs without a nightly compiler.
+//! The entry points of the fuzz targets, over their seeds and some thousand mutations that are the
+//! same each time. They need no nightly compiler.
 
 use forerun_composefs::fuzzing;
 use forerun_testkit::mutate::{each, is_located};
@@ -10,7 +10,7 @@ const ROUNDS: usize = 400;
 fn seeds_are_sound() {
     for (name, seed) in fuzzing::seeds().unwrap() {
         for error in fuzzing::walk(&seed) {
-            // Files whose digest is not known, and bytes that are not those of the digest.
+            // Files of unknown digest, and bytes that do not match their digest.
             let told = error.to_string();
             let expected = told.contains("no digest") || told.contains("5a/5a5a");
             assert!(expected, "{name}: {error}");
@@ -36,6 +36,6 @@ fn composefs_walk() {
             }
         });
     }
-    // Or the mutations have become too tame.
+    // Otherwise the mutations have become too tame.
     assert!(kinds.contains("corrupt"), "{kinds:?}");
 }

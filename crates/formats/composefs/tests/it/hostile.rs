@@ -1,5 +1,5 @@
-//! Images with one byte changed, anywhere: an error or another tree, never a panic or an endless walk,
-//! and no file but objects of the store is opened.
+//! Images with any one byte changed: an error or another tree, never a panic or an endless walk,
+//! and only objects of the store are opened.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use forerun_vfs::{FileType, OpenWith, Verity};
 
 use crate::common::{content, open, pack, tree_of};
 
-/// Looks at everything, whatever it gives.
+/// Reads everything, whatever the results.
 fn look(image: &[u8], store: &std::path::Path) {
     let objects = Objects::new(ObjectStore::open(store).unwrap());
     let Ok(reader) = open(image, Arc::new(objects), Verity::On) else {

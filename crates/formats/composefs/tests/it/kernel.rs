@@ -1,5 +1,5 @@
-//! Linux as the oracle: our image, mounted as EROFS with overlayfs and a layer of data over it, reads
-//! as the source and as our own reading.
+//! Linux as the oracle: our image, mounted as EROFS under overlayfs with a data layer, reads like
+//! the source and like our own reader.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Reading through redirects: when objects are looked up, what is checked of them, and what happens
+//! Reading through redirects: when objects are looked up, which checks they get, and what happens
 //! when they are missing, changed, or not objects at all.
 
 use std::fs::File;
@@ -20,7 +20,7 @@ use forerun_vfs::{
 
 use crate::common::{self, content, open, pack, tree_of};
 
-/// Counts what is opened.
+/// Counts the opened blobs.
 struct Counting {
     objects: Objects,
     opened: AtomicU64,
@@ -139,7 +139,7 @@ fn no_object_is_opened_by_lookup_stat_listings_and_attributes() {
     let first = node(&reader, "file-7");
     reader.open(first).unwrap();
     assert_eq!(counting.opened(), 1);
-    // Once open it stays so.
+    // Once open it stays open.
     reader.open(first).unwrap();
     assert_eq!(read(&reader, "file-7").unwrap(), files[7].1);
     assert!(counting.opened() >= 1);
@@ -187,20 +187,20 @@ fn a_changed_object_is_refused_where_digests_count() {
         assert!(is_blob(&error), "{error}");
         assert!(reader.open(file).is_err());
         assert!(reader.fs().backing(file).is_err());
-        // Put right, it is read again.
+        // A corrected object is read again.
         std::fs::write(&path, &good).unwrap();
         assert_eq!(read(&reader, "file").unwrap(), good);
         std::fs::write(&path, &bad).unwrap();
-        // Opened anew, it is checked anew, since it is another file by all signs.
+        // Opened again, it is checked again, since its identity differs.
         assert!(reader.fs().backing(file).is_err());
     }
-    // Another length is seen without a digest.
+    // Another length is detected without a digest.
     std::fs::write(&path, &good[1..]).unwrap();
     let off = open(&image, objects(&store), Verity::Off).unwrap();
     assert!(is_blob(&read(&off, "file").unwrap_err()));
 }
 
-/// An image with one file, whose redirect and digest are as given.
+/// Creates an image with one file, with this redirect and digest.
 fn redirected(path: Option<&[u8]>, digest: Option<Digest>) -> Vec<u8> {
     let mut tree = tree_of(&[("file", content(1000))]);
     let file = tree.child(Tree::ROOT, b"file").unwrap();
@@ -240,7 +240,7 @@ fn redirects_that_lead_elsewhere_are_refused_before_anything_is_opened() {
         let reader = open(&image, blobs, Verity::Off).unwrap();
         let error = read(&reader, "file").unwrap_err();
         assert!(matches!(error, Error::Corrupt(_)), "{path:?}: {error}");
-        // What a writer has put before it makes it absolute.
+        // The writer's prefix makes it absolute.
         let told = format!(
             "{}\" is no name of an object",
             String::from_utf8_lossy(path)
@@ -300,7 +300,7 @@ fn objects_without_a_digest_are_for_off_and_on_only() {
         let reader = open(&image, objects(&store), verity).unwrap();
         assert_eq!(read(&reader, "file").is_ok(), allowed, "{verity:?}");
     }
-    // The names of OSTree's objects are digests of something else.
+    // The names of OSTree's objects are digests of other data.
     std::fs::rename(store.join(&path), store.join(format!("{path}.file"))).unwrap();
     let image = redirected(Some(format!("{path}.file").as_bytes()), None);
     let reader = open(&image, objects(&store), Verity::On).unwrap();
@@ -368,13 +368,13 @@ fn an_object_that_was_changed_after_it_was_verified_is_refused_when_it_is_opened
         let file = node(&reader, "file");
         reader.open(file).unwrap();
         assert_eq!(reader.read(file, 0, 1).unwrap().to_vec(), &good[..1]);
-        // In place, at once, in the same tick: same file, same length.
+        // A change in place, at once, in the same tick: same file, same length.
         let object = File::options().write(true).open(&path).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&object, b"altered", 200_000).unwrap();
         assert!(is_blob(&reader.open(file).unwrap_err()));
         assert!(reader.fs().backing(file).is_err());
         assert!(is_blob(&reader.read(file, 200_000, 7).unwrap_err()));
-        // Even where its times are put back.
+        // Even if its times are restored.
         age();
         assert!(is_blob(&reader.open(file).unwrap_err()));
         std::fs::write(&path, &good).unwrap();

@@ -1,5 +1,5 @@
-//! Every option of the writer, judged by Linux: the image mounted as EROFS, below overlayfs with the
-//! objects. `digests.rs` compares images with those of the reference implementation.
+//! Every option of the writer, judged by Linux: the image is mounted as EROFS, below overlayfs with
+//! the objects. `digests.rs` compares images with the reference implementation's.
 
 use std::fs;
 use std::path::Path;
@@ -99,8 +99,8 @@ impl Sample {
     }
 }
 
-/// Holds a whiteout, which decides the version of the format. In an image it becomes an empty file, and
-/// the directory gets attributes.
+/// Contains a whiteout, which decides the version of the format. In an image it becomes an empty
+/// file, and the directory gets attributes.
 const WHITEOUTS: &str = "whiteouts";
 
 /// Returns a tree without the nodes that an image changes on purpose.

@@ -1,5 +1,5 @@
 //! Trees from text in the format of composefs-dump(5), which the reference implementation reads and
-//! writes: how trees come into these tests and into the reference alike.
+//! writes. Both sides of a comparison start from it.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use forerun_composefs::Digest;
 use forerun_composefs::write::{FileData, Files};
 use forerun_vfs::{Device, Timestamp};
 
-/// The tree of a dump, and where its files have their bytes.
+/// Parses a dump into a tree, and the places of its files' contents.
 pub fn parse(text: &[u8]) -> (Tree, Files) {
     let (mut tree, mut files) = (Tree::default(), Files::default());
     let mut paths: HashMap<Vec<u8>, NodeIndex> = HashMap::new();

@@ -16,7 +16,7 @@ use forerun_io::{BlobId, Counted, MemorySource};
 use forerun_vfs::{Limits, OpenWith, ResolveBlob, Result, Verity};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 
-/// Bytes that differ from file to file and from block to block.
+/// Creates bytes that differ from file to file and from block to block.
 pub fn content(len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 7 + len) & 0xff) as u8).collect()
 }
@@ -37,7 +37,7 @@ pub const LENGTHS: [usize; 12] = [
     (1 << 20) + 1,
 ];
 
-/// A small directory of the host, the same whenever and wherever it is made.
+/// Creates a small directory of the host that is always the same.
 pub fn make_host_tree(path: &Path) {
     let sub = path.join("sub");
     std::fs::create_dir_all(sub.join("deep")).unwrap();
@@ -73,7 +73,7 @@ fn date(path: &Path) {
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-/// A mount, for as long as this lives.
+/// A mount, unmounted on drop.
 pub struct Mounted(pub PathBuf);
 
 impl Mounted {
@@ -99,7 +99,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Names of the objects in a store.
+/// Returns the names of the objects in a store.
 pub fn objects(store: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let store = ObjectStore::open(store).unwrap();
@@ -114,7 +114,7 @@ pub fn objects(store: &Path) -> BTreeSet<String> {
     names
 }
 
-/// An image of `tree` with its objects in `store`.
+/// Creates an image of `tree` with its objects in `store`.
 pub fn pack(tree: &Tree, store: &Path) -> Vec<u8> {
     let mut options = ComposefsOptions::default();
     options.objects = Some(store.to_path_buf());
@@ -123,7 +123,7 @@ pub fn pack(tree: &Tree, store: &Path) -> Vec<u8> {
     image
 }
 
-/// Files of the names and contents given.
+/// Creates a tree with files of these names and contents.
 pub fn tree_of(files: &[(&str, Vec<u8>)]) -> Tree {
     let mut tree = Tree::default();
     for (name, bytes) in files {
@@ -137,7 +137,7 @@ pub fn tree_of(files: &[(&str, Vec<u8>)]) -> Tree {
     tree
 }
 
-/// An image in memory, opened through the engine.
+/// Opens an image in memory through the engine.
 pub fn open(image: &[u8], blobs: Arc<dyn ResolveBlob>, verity: Verity) -> Result<Reader> {
     let source = Arc::new(MemorySource::new(image.to_vec()));
     let counted = Counted::new(source, BlobId::IMAGE, Arc::default());

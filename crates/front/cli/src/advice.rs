@@ -1,4 +1,4 @@
-//! From the libraries' errors to what a user is told: the exit code, and what to try.
+//! Turns the libraries' errors into advice for the user: the exit code, and what to try.
 
 use std::io;
 

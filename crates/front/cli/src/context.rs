@@ -76,14 +76,14 @@ impl Context {
         Ok(image)
     }
 
-    /// Tells what the user of an image should know before using it.
+    /// Warns of what the user of an image should know before using it.
     pub fn warn_of(&self, image: &Path, info: &VolumeInfo) {
         for warning in &info.warnings {
             self.note(&format!("{}: {warning}", crate::remote::shown(image)));
         }
     }
 
-    /// Has its counters printed at the end, with `--stats`.
+    /// Has the counters of `observer` printed at the end, with `--stats`.
     pub fn observe(&self, observer: &Arc<Observer>) {
         self.observers.borrow_mut().push(Arc::clone(observer));
     }
@@ -98,8 +98,8 @@ impl Context {
         self.remotes.borrow().clone()
     }
 
-    /// Writes down what images that are fetched would when dropped: threads that serve until the
-    /// process ends hold them too, and nothing is dropped then.
+    /// Saves for images that are fetched what dropping them would save: threads that serve until the
+    /// process ends hold them too, so that they are not dropped.
     pub fn finish_remotes(&self) {
         for image in self.remotes.borrow().iter() {
             if let Err(error) = image.save_accesses() {
@@ -125,7 +125,7 @@ impl Context {
         }
     }
 
-    /// Tells of a failure at once, for a command that goes on with the rest. Gives its exit code.
+    /// Reports a failure at once, for a command that continues with the rest. Returns its exit code.
     pub fn report(&self, failure: &Failure) -> Exit {
         if failure.exit != Exit::BrokenPipe {
             let text = if self.global.json {
@@ -139,7 +139,7 @@ impl Context {
         failure.exit
     }
 
-    /// Tells of many failures, with each different hint once, at the end.
+    /// Reports many failures, with each different hint once, at the end.
     pub fn report_all(&self, failures: Vec<Failure>) {
         let mut hints = Vec::new();
         for mut failure in failures {
@@ -158,7 +158,7 @@ impl Context {
         }
     }
 
-    /// Tells something that is no failure, unless `--quiet` or `--json`.
+    /// Prints a message that is no failure, unless `--quiet` or `--json`.
     pub fn note(&self, text: &str) {
         if !self.global.quiet && !self.global.json {
             let text = crate::escape::printable(text);

@@ -1,7 +1,7 @@
 //! Failures as the user sees them: what failed, where in the image, and what to try.
 //!
-//! The libraries' errors say what failed and where. [`advice`](crate::advice) adds the exit code and
-//! a hint, commands the names. They give a [`Failure`] up, or report it and go on.
+//! The libraries' errors say what failed and where. [`advice`](crate::advice) adds the exit code and a
+//! hint, commands the names. Commands return a [`Failure`], or report it and continue.
 
 use std::fmt;
 use std::io;

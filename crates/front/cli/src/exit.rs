@@ -7,12 +7,11 @@
 pub enum Exit {
     /// Everything was done.
     Ok,
-    /// Something in the image stood in the way: no such path, damage, a limit; `check` found
-    /// problems.
+    /// A problem of the image: no such path, damage, a limit; or `check` found problems.
     Image,
     /// The command line cannot be meant.
     Usage,
-    /// Not an image of a known format, or one that uses what is not supported.
+    /// Not an image of a known format, or one with an unsupported feature.
     Format,
     /// The source (the file or device with the image, or what `pack` reads) could not be read.
     Source,

@@ -20,7 +20,7 @@ enum Deferred {
     Signals(Signals),
 }
 
-/// Has no thread started until [`resume`]: one that runs before the process enters its sandbox would
+/// Defers the thread until [`resume`]: a thread that begins before the process enters its sandbox would
 /// not be in it.
 pub fn defer() {
     *DEFERRED.lock().unwrap_or_else(PoisonError::into_inner) = Deferred::Asked;
@@ -34,15 +34,15 @@ pub fn resume() {
     }
 }
 
-/// As long as it lives, its action is done when the program is interrupted.
+/// A guard. While it exists, its action runs when the program is interrupted.
 #[derive(Debug)]
 pub struct OnInterrupt {
     id: u64,
 }
 
 impl OnInterrupt {
-    /// Has `action` done on SIGINT, SIGTERM or SIGHUP; the newest action first. Must not wait for
-    /// what the interrupted work holds.
+    /// Runs `action` on SIGINT, SIGTERM or SIGHUP; the newest action first. It must not wait for
+    /// anything that the interrupted work holds.
     pub fn new(action: impl FnOnce() + Send + 'static) -> Self {
         WATCH.call_once(|| {
             // A signal that comes before the thread runs is kept for it.

@@ -1,8 +1,8 @@
 //! The `forerun` command: parses, calls the library, prints.
 //!
-//! One file per subcommand under `commands`, mounting beside this file. What belongs to none of
-//! them: `args` is the command line, `error` and `exit` how failures are told, `output` and
-//! `json` how results are. Nothing here knows a format or reads a byte of an image itself.
+//! One file per subcommand under `commands`, mounting beside this file. They share `args` for the
+//! command line, `error` and `exit` for failures, and `output` and `json` for results. Nothing here
+//! knows a format or reads a byte of an image itself.
 
 mod advice;
 mod args;

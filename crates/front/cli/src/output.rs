@@ -1,5 +1,5 @@
-//! Standard output as a program must write it: errors are told, except that a reader who has enough
-//! (`forerun ls ... | head`) is no error; and the counters of `--stats`.
+//! Standard output as a program must write it: errors are reported, but a reader may stop early
+//! (`forerun ls ... | head`). Also the counters of `--stats`.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};

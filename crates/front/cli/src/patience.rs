@@ -1,8 +1,8 @@
-//! Volumes that another process is about to let go of.
+//! Volumes that another process is about to release.
 //!
-//! umount(8) returns before the process of that mount has written the last of it and ends its lock. A
-//! short command reads a volume, and is gone. Such a process is waited for; a mount that is visible is
-//! not about to end, so the volume is refused at once.
+//! umount(8) returns before the process of that mount has written the last data and released its lock;
+//! a short command holds a volume only while it reads it. Such a process is waited for. A mount that is
+//! visible is not about to end, so its volume is refused at once.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ pub fn after_the_end<T>(open: impl FnMut() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Opens until that succeeds, or `patience` with the error is at an end.
+/// Retries until opening succeeds, or until `patience` with the error runs out.
 fn again<T>(
     mut open: impl FnMut() -> Result<T>,
     patience: impl Fn(&Error) -> Duration,

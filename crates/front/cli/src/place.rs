@@ -1,5 +1,5 @@
-//! Directories that are made for a result before the process enters its sandbox, and are taken back
-//! where there is none. Landlock makes rules of directories, so those must be there.
+//! Directories that are made for a result before the process enters its sandbox, and are removed if
+//! there is none. Landlock makes rules of directories, so these must exist.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const TEMPLATE: &str =
     "{msg} {bar:28} {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
 
-/// Counts bytes, and shows them once that is worth it. Gone from the screen when dropped.
+/// A counter of bytes, which shows them once that is worth it. It leaves the screen when dropped.
 pub struct Progress {
     bar: Option<ProgressBar>,
     start: Instant,

@@ -1,6 +1,6 @@
-//! Images that are at servers: their options, how they are opened, and what is told of them.
+//! Images at servers: their options, opening them, and reports about them.
 //!
-//! Nothing is fetched here; that is the library's work.
+//! Nothing is fetched here; the library does that.
 
 use std::fs::DirBuilder;
 use std::io::Write as _;
@@ -255,7 +255,7 @@ pub fn access_list(path: &Path) -> Result<AccessList> {
     forerun::remote::access_list(path).map_err(|error| failure(&error))
 }
 
-/// Says that the image is as its server had it before, unless it can be no other.
+/// Reports that the image is as its server had it before, unless it cannot have changed.
 fn tell_of_memory(context: &Context, image: &RemoteImage) {
     let Some(memory) = image.from_memory().filter(|memory| !memory.by_digest) else {
         return;

@@ -1,4 +1,4 @@
-//! `forerun cache`: what was fetched of images at servers, on this disk.
+//! `forerun cache`: the local cache of images at servers.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -252,7 +252,7 @@ fn prefetch(context: &Context, args: &PrefetchArgs) -> Result {
         Prefetch::List(path) => Some(remote::access_list(&path)?),
         Prefetch::None | Prefetch::All => None,
     };
-    // What a list names was asked for when the image was opened.
+    // The chunks that a list names were requested when the image was opened.
     if list.is_none() {
         image.prefetch_all();
     }
@@ -306,7 +306,7 @@ fn missing(
         Some(list) => list.runs_for(&geometry),
         None => std::iter::once(0..geometry.chunks()).collect(),
     };
-    // A list that was made with other chunks may come to the same one twice.
+    // A list that was made with another chunk size may name a chunk twice.
     wanted.sort_by_key(|run| run.start);
     let mut end = 0;
     for run in &mut wanted {

@@ -1,7 +1,7 @@
 //! `forerun cat`: files to standard output.
 //!
-//! A file that cannot be read to its end gives all that is readable before the damage, then the
-//! error with its position: a user who rescues data wants every byte of it.
+//! A damaged file is written up to the damage, and the error with its position follows: a user who
+//! rescues data wants every byte of it.
 
 use std::ffi::OsString;
 use std::fs::File;

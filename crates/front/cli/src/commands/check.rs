@@ -177,7 +177,8 @@ fn as_json(
     Ok(summary)
 }
 
-/// Checks, and hands each finding on; after a failed `show`, which means a failed output, none.
+/// Checks, and passes each finding to `show`. If that fails, the output has failed, and no more
+/// findings are passed.
 fn look(
     context: &Context,
     args: &CheckArgs,

@@ -1,4 +1,4 @@
-//! `forerun completions`: what a shell completes the command line with.
+//! `forerun completions`: completions of the command line, for a shell.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;

@@ -1,5 +1,5 @@
-//! `forerun dump`: the structures of an image in its format's own terms, for those who look for the
-//! reason why. The text is stable for a given image, so that it can be compared with diff(1).
+//! `forerun dump`: the structures of an image in its format's own terms, for finding the cause of a
+//! problem. The text is stable for a given image, so that it can be compared with diff(1).
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! `forerun man`: the man pages, for those who make packages. Hidden: users read them with man(1).
+//! `forerun man`: the man pages, for packagers. Hidden: users read them with man(1).
 //!
 //! Made from the definitions of the command line. The usage line and the examples are put in here,
 //! since the generator orders operands by definition and fills examples like prose.

@@ -1,4 +1,4 @@
-//! Whose files become on the way out: the same arguments for `extract` and `tar`.
+//! New owners for files on the way out: the same arguments for `extract` and `tar`.
 
 use clap::Args;
 use forerun_export::IdMap;

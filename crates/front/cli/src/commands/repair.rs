@@ -1,4 +1,4 @@
-//! `forerun check --repair`: who is asked, what is told, and with which status it ends.
+//! `forerun check --repair`: its questions, its messages, and its exit status.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -135,7 +135,7 @@ fn sandbox(args: &CheckArgs, place: Option<&UndoPlace>) -> Sandbox {
         .keep(Capabilities::DAC_READ_SEARCH);
     match place {
         Some(place) => {
-            // What stands in the way is reported when the file is made.
+            // If something prevents this, making the file reports it.
             let _made = place.make_dir();
             sandbox
                 .write_below(place.dir())

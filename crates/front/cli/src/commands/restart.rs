@@ -1,4 +1,4 @@
-//! `forerun restart`: another process goes on serving a mount.
+//! `forerun restart`: replaces the process that serves a mount.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `forerun trace`: what a recorded trace comes to.
+//! `forerun trace`: sums up a recorded trace.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! `forerun check --undo`: takes a repair back; and what a repair says of its undo file.
+//! `forerun check --undo`: takes a repair back. Also the messages of a repair about its undo file.
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -107,7 +107,7 @@ pub struct Told<'c> {
     _interrupted: Option<OnInterrupt>,
 }
 
-/// Has the undo file told of once what this returns is dropped.
+/// Reports the undo file when the returned value is dropped.
 pub fn tell_at_end<'c>(context: &'c Context, args: &CheckArgs, place: Arc<UndoPlace>) -> Told<'c> {
     let target = Target::of(args);
     let is_silent = context.global.quiet || context.global.json;

@@ -95,7 +95,7 @@ pub fn for_server(name: &Path, options: &RemoteOptions, mut sandbox: Sandbox) ->
 fn for_cache(args: &RemoteArgs, mut sandbox: Sandbox) -> Sandbox {
     let options = args.options();
     if let Some(dir) = options.cache_dir() {
-        // A rule needs a directory. What stands in the way is reported when the cache is opened.
+        // A rule needs a directory. If it cannot be made, opening the cache reports that.
         let _made = crate::remote::make_cache_dir(&dir);
         sandbox = sandbox.write_below(dir);
     }

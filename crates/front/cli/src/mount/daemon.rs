@@ -19,10 +19,10 @@ use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::{inherited, secrets};
 
-/// Says to the new process whose child it is. A variable left over from elsewhere names another.
+/// Names the parent to the new process. A variable left over from elsewhere names another one.
 const PARENT: &str = "FORERUN_MOUNT_PARENT";
-/// Says to a keeper whose child it is, how many deaths in a minute it makes good, and how much it
-/// is to log.
+/// Names the parent to a keeper, with the number of deaths in a minute that it makes good, and how much
+/// it is to log.
 const KEEP: &str = "FORERUN_MOUNT_KEEP";
 /// Names a keeper's log.
 const LOG: &str = "FORERUN_MOUNT_LOG";
@@ -40,7 +40,7 @@ pub fn is_server() -> bool {
     names_parent(KEEPER)
 }
 
-/// Returns whether this process has no caller any more to whom more than errors is of use.
+/// Returns whether no caller is left that needs more than errors.
 pub fn is_in_background() -> bool {
     is_child() || is_server()
 }
@@ -67,7 +67,7 @@ pub struct KeeperArgs {
 }
 
 impl KeeperArgs {
-    /// Returns what this process is told, where it is to be a keeper.
+    /// Returns the arguments from the environment, if this process is to be a keeper.
     pub fn of_this_process() -> Option<Self> {
         let told = std::env::var(KEEP).ok()?;
         let mut words = told.split(' ');
@@ -188,8 +188,8 @@ pub fn become_session_leader() -> Result<()> {
     Ok(())
 }
 
-/// Tells the caller that the mount answers, and lets go of whatever could be in its way: the
-/// directory we were started in, and the three standard files.
+/// Tells the caller that the mount answers, and releases what could be in its way: the directory this
+/// process was started in, and the three standard files.
 pub fn ready(log: Option<File>) -> Result<()> {
     settle(log, true)
 }
@@ -200,7 +200,8 @@ pub fn ready_to_go_on(log: Option<File>) -> Result<()> {
     settle(log, false)
 }
 
-/// Lets go of the old process's pipe, which ends with it.
+/// Redirects standard error to the log or to `/dev/null`: the old process's pipe ends with that
+/// process.
 pub fn settle_stderr(log: Option<&File>) {
     let null = File::options().write(true).open("/dev/null");
     let redirected = match (log, &null) {
@@ -212,7 +213,7 @@ pub fn settle_stderr(log: Option<&File>) {
     }
 }
 
-/// Ends this process's hold on the caller's pipe.
+/// Redirects standard output to `/dev/null`, so that the caller's pipe can end.
 pub fn close_stdout() -> Result<()> {
     let null = File::options().write(true).open("/dev/null");
     let null = null.map_err(|error| failed("/dev/null", &error))?;
@@ -220,7 +221,7 @@ pub fn close_stdout() -> Result<()> {
     redirected.map_err(|error| failed("redirecting output", &error.into()))
 }
 
-/// Lets a keeper go of the directory it was started in, and of the caller's standard error.
+/// Releases the directory that a keeper was started in, and the caller's standard error.
 pub fn settle_keeper(log: Option<File>) -> Result<()> {
     let changed = std::env::set_current_dir("/");
     changed.map_err(|error| failed("changing to /", &error))?;

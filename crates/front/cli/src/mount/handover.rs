@@ -62,9 +62,9 @@ pub fn kept() -> Result<Option<Kept>> {
 /// Starts a thread that does nothing and ends with this process, and has the keeper watch it. The
 /// caller has entered the sandbox: earlier threads would be outside.
 ///
-/// When this process is killed while a thread of it stores pages in the kernel, that thread may wait for
-/// a page until the next server has answered another request, and the process ends only then. Linux
-/// tells of the end of the main thread as late.
+/// When this process is killed while a thread of it stores pages in the kernel, that thread may wait
+/// for a page until the next server has answered another request, and the process ends only then. Linux
+/// reports the end of the main thread just as late.
 pub fn be_watched(keeper: &Channel) -> Result<()> {
     let watched = start_watched(keeper);
     watched.map_err(|error| super::failed("a thread for the keeper to watch", &error))
@@ -90,10 +90,10 @@ fn start_watched(keeper: &Channel) -> io::Result<()> {
     }
 }
 
-/// How the mount of this process goes over to another.
+/// The handover of this process's mount to another process.
 pub struct Succession {
     giver: Giver,
-    /// Nothing where the mount is not kept, and why.
+    /// The channel to the keeper, or the reason why the mount is not kept.
     keeper: std::result::Result<Arc<Channel>, String>,
     /// Where `forerun status` asks this process.
     socket: OnceLock<PathBuf>,
@@ -167,7 +167,7 @@ impl Succession {
             },
         };
         if let Err(why) = asked {
-            // A caller that has gone away does not want to know.
+            // A caller that has gone away needs no answer.
             let _gone = (&*asker).write_all(why.as_bytes());
             tracing::warn!("not restarted: {why}");
         }

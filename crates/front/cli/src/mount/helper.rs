@@ -1,10 +1,9 @@
 //! The ways in which mount(8) calls its helpers.
 //!
-//! `mount -t fuse.forerun IMAGE DIR` and fstab lines run `/sbin/mount.fuse.forerun` where there is
-//! one: a link to this program, told by its name. Where there is none, `mount.fuse3` runs
-//! `forerun IMAGE DIR -o OPTIONS` through a shell. The first form is the better one: the second adds
-//! `suid,dev` to the options unless told otherwise, which is why these two words are not believed
-//! there.
+//! `mount -t fuse.forerun IMAGE DIR` and fstab lines run `/sbin/mount.fuse.forerun` if it exists: a
+//! link to this program, recognised by its name. Otherwise `mount.fuse3` runs `forerun IMAGE DIR -o
+//! OPTIONS` through a shell. The first form is the better one: the second adds `suid,dev` to the
+//! options unless told otherwise, so these two words are ignored there.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,7 @@
 //! `forerun mount`, also as the helper that mount(8) calls.
 //!
-//! Without `-f` the work is done by a second process (see [`daemon`]); this one returns when the
-//! mount answers, or with what went wrong.
+//! Without `-f` a second process does the work (see [`daemon`]); this one returns when the mount
+//! answers, or with the error.
 
 mod daemon;
 mod handover;
@@ -339,7 +339,7 @@ fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, V
     Ok((options, via))
 }
 
-/// Returns what the options say of the image, in the terms of the other commands.
+/// Converts the mount options about the image into the arguments of the other commands.
 fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
     ImageArgs {
         image: args.image.clone(),
@@ -401,7 +401,7 @@ fn mount_failure(error: &MountError, args: &MountArgs) -> Failure {
 /// out of sight, until its last user is gone, but no request waits longer than a second for the source
 /// from then on. The second signal ends the process at once.
 ///
-/// SIGHUP is another matter where the image is at a server: it has mirrors and credentials read again.
+/// On SIGHUP, mirrors and credentials of an image at a server are read again.
 fn watch(
     mut signals: Signals,
     unmounter: Unmounter,

@@ -154,7 +154,7 @@ fn guard_args(args: &MountArgs, options: &MountOptions) -> Result<GuardArgs> {
     })
 }
 
-/// Gives what is to be told of the mount, where a process stays.
+/// Returns the report of the mount, where a process stays.
 fn mount(
     context: &Context,
     args: &MountArgs,

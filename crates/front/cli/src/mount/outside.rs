@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::exit::Exit;
 use crate::inherited;
 
-/// Says to the process whose it is. A variable left over from elsewhere names another.
+/// Names the parent to the process. A variable left over from elsewhere names another one.
 const SERVER: &str = "FORERUN_MOUNT_SERVER";
 
 /// Returns whether this is the process beside a server. The socket on standard input tells, also where the

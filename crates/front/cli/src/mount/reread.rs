@@ -1,8 +1,8 @@
 //! SIGHUP has mirrors and credentials read again, and servers asked for the image anew.
 //!
-//! They may not answer, and the thread that takes signals must go on to take others: so this has a
-//! thread of its own, which is started by the first SIGHUP. It does one thing at a time; signals
-//! that come meanwhile have it done once more, however many they are.
+//! Servers may not answer, and the thread that takes signals must be free for others. So this has a
+//! thread of its own, which the first SIGHUP starts. It does one thing at a time; signals that arrive
+//! meanwhile make it run once more, however many they are.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};

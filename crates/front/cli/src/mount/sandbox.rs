@@ -106,7 +106,7 @@ pub fn open(
     open_image(context, image, trace, inherited)
 }
 
-/// Makes the file in which the next server finds what it needs, where there can be one.
+/// Makes the ledger for the next server, where there can be one.
 fn begin_ledger(is_kept: bool, options: &mut MountOptions) -> Result<()> {
     if is_kept {
         let ledger = LedgerFile::new();

@@ -34,7 +34,7 @@ use super::handover::Succession;
 use super::report::Report;
 use crate::confine::directory_of;
 
-/// A program that asks and does not listen is not waited for, nor one that does not answer.
+/// Limit for a program that asks and does not read, and for one that does not answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// By then a socket has its name, unless its process has died: it is made before the image is opened,
 /// which may be at a slow server.
@@ -109,12 +109,12 @@ pub struct Telling {
 
 impl Drop for Telling {
     fn drop(&mut self) {
-        // What is left behind is taken away by the next who asks.
+        // The next process that asks removes what is left behind.
         let _ = std::fs::remove_file(&self.socket);
     }
 }
 
-/// A socket that is listened at, before it has its name.
+/// A listening socket that does not have its name yet.
 pub struct Unnamed {
     listener: UnixListener,
     path: TempPath,

@@ -54,7 +54,7 @@ impl Via {
     }
 }
 
-/// Has the kernel mount the image. Nothing where it is FUSE's turn.
+/// Has the kernel mount the image. Returns nothing where FUSE is to do that.
 pub fn by_kernel(
     context: &Context,
     args: &MountArgs,
@@ -155,7 +155,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
         (options.fsname.is_some(), "fsname="),
         (options.subtype != default.subtype, "subtype="),
     ];
-    // Whatever else there may be: what is not in the kernel's options is none it honours.
+    // The kernel honours no option that is not among its own.
     let mut rest = options.clone();
     rest.offset = default.offset;
     rest.size = default.size;

@@ -1,7 +1,7 @@
 //! Whether a mount is for reading and writing, and what it is mounted from then.
 //!
-//! Formats whose volumes change are mounted read-write as everywhere, unless `ro` says otherwise or
-//! the file may not be written. All others are read-only; who asked for `rw` is told.
+//! Formats whose volumes change are mounted read-write as everywhere, unless `ro` says otherwise or the
+//! file may not be written. All others are read-only; a user that asked for `rw` is told.
 
 use std::fs::File;
 use std::io;
@@ -40,7 +40,7 @@ pub fn prepare(
     let mut open = options.open_options();
     open.format.clone_from(&args.format);
     open.events = trace.map(as_sink);
-    // What keeps it from being known keeps it from being opened as an image, which tells of it.
+    // If this fails, opening it as an image fails too, and reports the error.
     let Ok(possible) = VolumeMut::is_possible(&args.image, &open) else {
         return Ok(None);
     };

@@ -95,7 +95,7 @@ impl Place {
         });
     }
 
-    /// Runs everything on the file `image`. Gives whether `check` found nothing.
+    /// Runs everything on the file `image`. Returns whether `check` found nothing.
     fn suffer(&self, what: &str, script: &str) -> bool {
         let mut is_clean = false;
         for args in COMMANDS {

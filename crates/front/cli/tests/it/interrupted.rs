@@ -1,5 +1,5 @@
-//! Servers that are gone, or go on the way: what is here is used, what came is kept, and what is missing
-//! is told.
+//! Servers that are gone, or disappear during a transfer: local chunks are used, received ones are
+//! kept, and missing ones are reported.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `mount --via`: what the kernel takes, what it leaves to FUSE, who is told what, and `umount` for
+//! `mount --via`: the mounts that the kernel serves, those left to FUSE, the messages, and `umount` for
 //! both.
 
 use std::fs;

@@ -1,5 +1,4 @@
-//! Images at servers that the kernel mounts while they are being fetched: what is told of them, and
-//! what signals do.
+//! Images at servers that the kernel mounts while they are being fetched: their status, and signals.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! Standard input and output: pipes, readers that have enough, full disks.
+//! Standard input and output: pipes, readers that stop early, full disks.
 
 use std::fs::File;
 use std::io::Read;

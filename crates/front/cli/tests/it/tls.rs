@@ -11,7 +11,7 @@ use crate::common::{Ran, ran};
 
 const NOT_TRUSTED: &str = "its certificate is not trusted: its issuer is not known";
 
-/// Runs with the authority, by the variable that all of OpenSSL's kin know.
+/// Runs with the authority, by the variable that OpenSSL and its relatives read.
 fn trusting(place: &Place, ca: &Path, args: &[&str]) -> Ran {
     let mut command = place.command(args);
     ran(command.env("SSL_CERT_FILE", ca).output().unwrap())

@@ -1,4 +1,4 @@
-//! Tests of what users without privileges get, and of what they are told they do not.
+//! Tests of the rights that users without privileges have, and of the messages about those they lack.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,4 +1,4 @@
-//! The files that the demo packs: real ones, so that what is measured is real too.
+//! The files that the demo packs: real ones, so that the measurements are realistic.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -21,7 +21,7 @@ const PLACES: &[&str] = &[
     "/usr/bin",
     "/proc/self/exe",
 ];
-/// How far below these is looked, and at how many directories.
+/// How deep below these is searched, and in how many directories.
 const DEPTH: usize = 4;
 const DIRECTORIES: usize = 4000;
 /// Bytes of the smallest file that is worth opening.

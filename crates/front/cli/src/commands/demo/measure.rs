@@ -1,8 +1,7 @@
 //! The measurements: the same md5 over the image itself and over the file in it.
 //!
-//! The page cache is dropped before each: as root for the whole machine, else for the image. The
-//! legacy mode can take very long on a slow disk, so it is given some seconds and the rest is
-//! extrapolated.
+//! The page cache is dropped before each: as root for the whole machine, else for the image. The legacy
+//! mode can take very long on a slow disk, so it gets some seconds and the rest is extrapolated.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -27,9 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(6);
 
 /// All lines of the table.
 pub struct Measured {
-    /// In the order they were first measured; the first is what the others are held against.
+    /// In the order of their first measurement; the others are compared with the first.
     pub rows: Vec<Row>,
-    /// Why there are none of the mount, where there are none.
+    /// The reason why there are no measurements of the mount, where there are none.
     pub no_mount: Option<String>,
     /// Whether the caches of the whole machine were dropped.
     pub dropped_all: bool,
@@ -81,8 +80,8 @@ fn ratio(a: u64, b: u64) -> f64 {
     a as f64 / b.max(1) as f64
 }
 
-/// Runs of what is fast, of which the better one counts: one hiccup of the disk would decide the
-/// comparison otherwise.
+/// Runs of a fast measurement, of which the better one counts: a single hiccup of the disk would decide
+/// the comparison otherwise.
 const RUNS: usize = 2;
 
 /// Measures everything that this machine can do. `md5` is that of the large file.
@@ -286,7 +285,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes the next read of the image come from the disk. Tells whether all caches were dropped.
+/// Makes the next read of the image come from the disk. Returns whether all caches were dropped.
 fn drop_caches(image: &Path) -> Result<bool> {
     let failed = |error: io::Error| Failure::source(&error).of(image.display());
     let file = File::open(image).map_err(failed)?;

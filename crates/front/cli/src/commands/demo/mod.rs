@@ -1,8 +1,8 @@
-//! `forerun demo`: what the program is for, shown on an image made of this machine's own files.
+//! `forerun demo`: shows what the program is for, on an image made of this machine's own files.
 //!
-//! Every step runs the command it shows. The last one measures: reading a large file through the
-//! filesystem against reading the image itself, in both block modes, with cold caches. Nothing is
-//! left behind, also after Ctrl-C.
+//! Every step runs the command it shows. The last one measures: it compares reading a large file
+//! through the filesystem with reading the image itself, in both block modes, with cold caches. Nothing
+//! is left behind, also after Ctrl-C.
 
 mod files;
 mod measure;
@@ -57,7 +57,7 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-/// The directory that everything is in, and goes with.
+/// The directory of all files, which are removed with it.
 pub struct Place {
     dir: TempDir,
     _guard: OnInterrupt,
@@ -166,7 +166,7 @@ impl Demo<'_> {
         let output = self.program(args)?.stdin(Stdio::null()).output();
         let output = output.map_err(|error| cannot_run(&error))?;
         if !output.status.success() {
-            // It has said why on standard error, which was caught.
+            // Its standard error, which was captured, says why.
             let _ = std::io::stderr().write_all(&output.stderr);
             let message = format!("forerun {} failed: {}", args.join(" "), output.status);
             return Err(Failure::new(Exit::Image, "demo", message));

@@ -1,4 +1,4 @@
-//! `forerun diff`: what tells two images apart, or an image and a directory.
+//! `forerun diff`: the differences of two images, or of an image and a directory.
 
 mod show;
 

@@ -1,5 +1,5 @@
-//! Reports of extractions for the user: each entry that is missing, and of the properties that were
-//! lost of others the number and the first names.
+//! Reports of extractions for the user: each entry that is missing, and for each kind of lost property
+//! the number of entries and the first names.
 
 use forerun_export::{ExtractReport, Loss, Shortfall};
 use serde_json::{Map, Value, json};

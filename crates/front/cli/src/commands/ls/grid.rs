@@ -8,7 +8,7 @@ const GAP: usize = 2;
 /// Arranges `names` in as many columns as fit into `width`, and returns the lines.
 pub fn lines(names: &[String], width: usize) -> Vec<String> {
     let widths: Vec<_> = names.iter().map(|name| name.width()).collect();
-    // More columns than names of one letter fill the line are never worth trying.
+    // More columns than fit names of one letter are never worth trying.
     let most = (width / (1 + GAP)).clamp(1, names.len().max(1));
     let columns = (1..=most).rev().find_map(|columns| {
         let rows = names.len().div_ceil(columns);

@@ -1,8 +1,8 @@
-//! `forerun ls`: what is in an image.
+//! `forerun ls`: lists an image.
 //!
-//! As ls(1) does it where that makes sense: sorted, aligned, names escaped on a terminal and raw in
-//! a pipe. Names that start with a dot are always shown: an image is looked into to see what is
-//! there. Owners are numbers, since their names are the image's affair, not this machine's.
+//! The output is that of ls(1) where that makes sense: sorted, aligned, names escaped on a terminal and
+//! raw in a pipe. Names that start with a dot are always shown: a user looks into an image to see what
+//! is there. Owners are numbers, since their names belong to the image, not to this machine.
 
 mod grid;
 mod long;
@@ -245,8 +245,8 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// Shows the entries of a directory, a part of them at a time, and adds to `pending` the directories
-    /// among them that are to be listed. Gives the error where these are too many.
+    /// Shows the entries of a directory, a part of them at a time, and adds to `pending` the
+    /// directories among them that are to be listed. Returns the error if these are too many.
     fn directory(
         &mut self,
         view: &mut View,

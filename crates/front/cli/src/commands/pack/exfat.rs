@@ -1,4 +1,4 @@
-//! The options of exFAT, and what is said of a tree that an exFAT volume cannot hold all of.
+//! The options of exFAT, and reports of entries that an exFAT volume cannot hold.
 
 use clap::Args;
 use forerun::build::Tree;
@@ -121,7 +121,7 @@ fn parse_serial(text: &str) -> std::result::Result<u32, String> {
     number.ok_or_else(|| "not a serial number such as 1234-ABCD".to_string())
 }
 
-/// Tells of what the image will not have. Entries left out make it partial.
+/// Reports what the image will lack. It is partial if entries are left out.
 pub fn tell_losses(context: &Context, writer: &Writer, tree: &Tree, image: &str) -> Exit {
     let mut exit = Exit::Ok;
     for lost in writer.not_kept(tree) {

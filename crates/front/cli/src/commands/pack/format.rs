@@ -173,13 +173,13 @@ impl FormatArgs {
         self.composefs.link_objects
     }
 
-    /// Adds to `sandbox` what writing the image takes besides its own file: temporary files, and the
+    /// Allows in `sandbox` what writing the image takes besides its own file: temporary files, and the
     /// store of objects.
     pub fn sandbox(&self, sandbox: Sandbox) -> Sandbox {
         let sandbox = sandbox.write_below(spool_dir());
         match &self.composefs.objects {
             Some(store) => {
-                // A rule needs a directory. What stands in the way is reported by the writer.
+                // A rule needs a directory. If it cannot be made, the writer reports that.
                 let _made = std::fs::create_dir_all(store);
                 sandbox.write_below(store).keep(NAMES)
             }

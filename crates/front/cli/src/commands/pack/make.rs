@@ -1,4 +1,4 @@
-//! From a tree to an image under its name: what `pack` and `convert` end with.
+//! Writes a tree as an image under its name: the last step of `pack` and `convert`.
 
 use std::fs::File;
 use std::io::{self, Seek};
@@ -30,7 +30,7 @@ pub struct OutputArgs {
     pub force: bool,
 }
 
-/// Writes the image, gives it and the file with data besides it their names, and says so where that
+/// Writes the image, gives it and the file with data besides it their names, and reports that where it
 /// is wanted.
 pub fn make(
     context: &Context,
@@ -63,7 +63,7 @@ pub fn make(
     Ok(exit)
 }
 
-/// Says what was made, where that is wanted, and by what it is known.
+/// Reports the image that was made, where that is wanted, with its digest if it has one.
 fn tell(
     context: &Context,
     written: &Written,

@@ -1,11 +1,12 @@
 //! The keeper of a mount: the process in the background that `forerun mount` starts.
 //!
 //! It starts the process that serves the mount, holds the connection to the kernel beside it, and
-//! starts another when that one dies: programs that read see a pause, and the kernel sends again what
-//! was not answered. It opens no image and parses nothing, so what kills a server does not kill it.
+//! starts another when that one dies: programs that read see a pause, and the kernel resends the
+//! requests that were not answered. It opens no image and parses nothing, so what kills a server does
+//! not kill it.
 //!
-//! A server that dies too often takes the mount with it: that is an image, or a machine, which no new
-//! process will serve better. On `forerun restart` the server asks the keeper for a successor.
+//! If servers die too often, the mount ends: a new process would serve that image, or on that machine,
+//! no better. On `forerun restart` the server asks the keeper for a successor.
 
 mod server;
 mod successor;
@@ -34,7 +35,7 @@ use successor::{Asker, Successor};
 
 /// Deaths that are longer ago do not count.
 const MEMORY: Duration = Duration::from_secs(60);
-/// How long a server that leaves may take to end before its successor is let go: a thread of it may
+/// How long a server that leaves may take to end before its successor may begin: a thread of it may
 /// hang in a source.
 const PARTING: Duration = Duration::from_secs(10);
 
@@ -247,9 +248,9 @@ impl Keeper {
             }
             return Next::End;
         }
-        // A thread of it may wait in the kernel for the answer to a request that it had taken: only when
-        // another process has answered that, all of it can end. The other threads may take requests
-        // until then, so that there is more to be sent again.
+        // A thread of it may wait in the kernel for the answer to a request that it had taken. All of
+        // the process can end only when another process has answered that request. Its other threads
+        // may take requests until then, so that there is more to resend.
         self.resend();
         let ended = process.ended();
         if ended.is_some() {

@@ -55,8 +55,8 @@ impl Process {
         })
     }
 
-    /// Returns what is readable when something has happened: when it says something, and then when it
-    /// ends. One that `lingers` is waited for to the last: its socket may have ended before.
+    /// Returns the descriptors to poll: they are readable when it sends a message or ends. One that
+    /// `lingers` is watched until all of it has ended, as its socket may have ended before.
     pub fn signs(&self, lingers: bool) -> Vec<BorrowedFd<'_>> {
         let channel = self.channel.as_fd();
         match (lingers, &self.whole) {
@@ -69,7 +69,7 @@ impl Process {
         }
     }
 
-    /// Returns what has happened where one of the [`signs`](Self::signs) is readable.
+    /// Returns the event, when one of the [`signs`](Self::signs) is readable.
     pub fn happened(&self, lingers: bool, sign: usize) -> FromServer {
         match (lingers, sign) {
             (false, 0) => self.said(),
@@ -77,7 +77,7 @@ impl Process {
         }
     }
 
-    /// Returns what it says next; what cannot be understood is its end, which is brought about.
+    /// Returns its next message. One that is not understood counts as the end, and kills the process.
     fn said(&self) -> FromServer {
         FromServer::receive(&self.channel).unwrap_or_else(|error| {
             tracing::error!("the process that serves the mount: {error}");

@@ -32,7 +32,7 @@ impl Asker {
 
     /// Says why there is no new process.
     pub fn tell(mut self, words: &str) {
-        // A caller that has gone away does not want to know.
+        // A caller that has gone away needs no answer.
         let _gone = self.0.write_all(words.trim_end().as_bytes());
     }
 }
@@ -53,11 +53,11 @@ pub struct Successor {
 }
 
 impl Successor {
-    /// Starts a process and offers it the mount. The byte on its standard output, which is the
-    /// asker's socket, says that it serves the mount; what goes wrong before that it says on its
-    /// standard error. Without an asker, that is the keeper's log.
+    /// Starts a process and offers it the mount. The byte on its standard output, which is the asker's
+    /// socket, says that it serves the mount; it reports earlier errors on its standard error. Without
+    /// an asker, that is the keeper's log.
     ///
-    /// Fails with words for the log, which the asker has been told.
+    /// Fails with a message for the log, which the asker has received.
     pub fn start(kept: &Kept, directory: &Path, asker: Option<Asker>) -> Result<Self, String> {
         let started = Self::try_start(kept, directory, asker.as_ref());
         match started {
@@ -149,8 +149,8 @@ fn end(process: Process) {
     }
 }
 
-/// Returns what a process said before it ended, or else `else_said`. Waits for its end, and brings it
-/// about if it takes long: the socket to it may have ended before it has said why.
+/// Returns what a process printed before it ended, or else `else_said`. Waits for its end, and ends it
+/// if that takes long: the socket to it may have ended before it has reported why.
 fn last_words(process: Process, words: Words, else_said: &str) -> String {
     let by_itself = words
         .as_ref()

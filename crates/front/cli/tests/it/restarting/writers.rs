@@ -40,7 +40,7 @@ struct Writer {
     failures: u64,
 }
 
-/// Returns whether a change did not come about, as may be after the death of a server.
+/// Returns whether a change failed as it may after the death of a server.
 fn failed(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let expected = [Errno::IO, Errno::STALE, Errno::NOENT].map(Errno::raw_os_error);

@@ -92,7 +92,7 @@ fn connection_options(device: &File) -> [(&'static str, String); 4] {
     ]
 }
 
-/// Options of the mount without a value.
+/// Lists the options of the mount without a value.
 fn words(options: &MountOptions) -> impl Iterator<Item = &'static str> {
     let words = [
         (options.kernel_checks(), "default_permissions"),

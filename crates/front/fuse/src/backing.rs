@@ -94,7 +94,7 @@ impl Backings {
         }
     }
 
-    /// Goes on with the registrations of earlier servers, which have ended.
+    /// Continues with the registrations of earlier servers, which have ended.
     ///
     /// # Errors
     /// Those of the ledger.

@@ -74,7 +74,7 @@ const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
 impl Core {
-    /// Answers for the image that `reader` reads.
+    /// Creates the core for the image that `reader` reads.
     pub fn new(reader: Reader, options: &MountOptions) -> Self {
         let volume = reader.fs().volume();
         reader.set_kept_above();

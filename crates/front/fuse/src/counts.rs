@@ -94,13 +94,13 @@ pub struct RequestCounts {
 }
 
 impl RequestCounts {
-    /// Requests of one kind.
+    /// Returns the number of requests of one kind.
     #[must_use]
     pub fn get(&self, operation: Operation) -> u64 {
         self.values.get(index(operation)).copied().unwrap_or(0)
     }
 
-    /// Kinds and counts, without the kinds that have none.
+    /// Iterates over kinds and counts, without the kinds that have none.
     pub fn iter(&self) -> impl Iterator<Item = (Operation, u64)> + '_ {
         let all = Operation::ALL.iter().map(|&kind| (kind, self.get(kind)));
         all.filter(|(_, count)| *count > 0)

@@ -147,7 +147,7 @@ pub fn ledger_seed() -> Vec<u8> {
     written().unwrap_or_default()
 }
 
-/// Messages for [`messages`] to start from: number of descriptors, and the text.
+/// Returns messages for [`messages`] to start from: number of descriptors, and the text.
 #[must_use]
 pub fn message_seeds() -> Vec<Vec<u8>> {
     let take = b"\x01take\nforerun handover 2\n0 77 45 5 1\nromfs 32 1024\nid\n/mnt/a";

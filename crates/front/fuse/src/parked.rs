@@ -158,14 +158,14 @@ impl Watch {
         self.changed.notify_all();
     }
 
-    /// Requests that wait or are being worked on.
+    /// Counts the requests that wait or are being worked on.
     pub fn waiting(&self) -> usize {
         let state = lock(&self.state);
         let waits = |parked: &&Arc<Parked>| !parked.is_answered();
         state.parked.iter().filter(waits).count()
     }
 
-    /// Requests that were answered with an error because they waited.
+    /// Counts the requests that were answered with an error because they waited.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }

@@ -78,7 +78,7 @@ pub enum Lookup {
 }
 
 impl CoreMut {
-    /// Answers for `volume`.
+    /// Creates the core for `volume`.
     pub fn new(volume: Arc<Volume>, options: &MountOptions, journal: Journal) -> Self {
         let info = volume.fs().volume();
         let journal = Arc::new(journal);

@@ -26,7 +26,7 @@ pub struct Spelled<'a> {
 }
 
 impl Journal {
-    /// Goes on with this ledger.
+    /// Creates a journal that continues this ledger.
     pub const fn new(ledger: Ledger) -> Self {
         Self(Some(Mutex::new(ledger)))
     }

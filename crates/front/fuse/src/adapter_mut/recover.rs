@@ -59,8 +59,7 @@ impl CoreMut {
     }
 }
 
-/// Gives each node that was found the spelling of its name that the kernel knows, if both fold to the
-/// same form.
+/// Replaces each found name by the spelling that the kernel knows, if both fold to the same form.
 fn spell(old: &Table, found: &mut HashMap<u64, Found>, fs: &dyn FileSystemMut) {
     for (number, found) in found {
         let entry = old.entries.get(number);

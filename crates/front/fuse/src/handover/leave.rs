@@ -77,7 +77,7 @@ impl Giver {
         }
     }
 
-    /// Gives the connection to the keeper, with the caller's word for what the image is.
+    /// Hands the connection to the keeper, with the caller's word for what the image is.
     ///
     /// # Errors
     /// As [`can_be_kept`](Self::can_be_kept), and those of the system.

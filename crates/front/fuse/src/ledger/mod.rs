@@ -207,7 +207,7 @@ impl Inherited {
         &self.table
     }
 
-    /// Goes on with it, from `table`. Until that is in the file, it says what it did.
+    /// Continues the ledger from `table`. Until that is in the file, the file keeps its old contents.
     ///
     /// # Errors
     /// Those of the file.

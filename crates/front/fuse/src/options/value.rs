@@ -21,7 +21,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number::<u64>(digits)?.checked_mul(1 << shift)
 }
 
-/// Digits only: no sign, no blanks.
+/// Parses digits only: no sign, no blanks.
 pub fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok())?
@@ -34,7 +34,7 @@ pub fn mask(text: &str) -> Option<u16> {
     (bits <= 0o777).then_some(bits)
 }
 
-/// Minutes between UTC and a zone: a day at the most, either way.
+/// Parses the minutes between UTC and a zone: a day at the most, either way.
 pub fn minutes(text: &str) -> Option<i16> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -44,7 +44,7 @@ pub fn minutes(text: &str) -> Option<i16> {
     Some(if negative { -minutes } else { minutes })
 }
 
-/// Minutes east of UTC of this system's zone, now.
+/// Returns the minutes east of UTC of this system's zone, now.
 pub fn local_offset() -> i16 {
     let seconds = jiff::Zoned::now().offset().seconds();
     i16::try_from(seconds / 60).unwrap_or(0)

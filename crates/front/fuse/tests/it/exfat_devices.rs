@@ -422,7 +422,7 @@ fn the_label_by_ioctl() {
     test.judge();
 }
 
-/// Users that may read and write, but did not mount, rename no volume and discard nothing.
+/// Checks that users that may read and write, but did not mount, rename no volume and discard nothing.
 #[test]
 fn ioctls_that_change_the_volume_are_for_root_and_the_mounting_user() {
     let Some(perl) = require::program("perl") else {

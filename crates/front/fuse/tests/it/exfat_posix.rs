@@ -50,7 +50,7 @@ fn a_file_that_the_volume_cannot_hold_is_refused_as_a_full_volume() {
     volume.done(mount);
 }
 
-/// Seconds and nanoseconds of the last change of the inode.
+/// Returns the last change of the inode, in seconds and nanoseconds.
 fn changed(path: &Path) -> SystemTime {
     let metadata = fs::symlink_metadata(path).unwrap();
     let (seconds, nanoseconds) = (metadata.ctime(), metadata.ctime_nsec());

@@ -78,13 +78,13 @@ impl Scene {
         self.mount.as_ref().unwrap()
     }
 
-    /// Readers of `big` that wait for it.
+    /// Starts readers of `big` that wait for it.
     fn readers(&self, count: usize) -> DirectReaders {
         DirectReaders::waiting(&self.path("big"), PAGE, count)
     }
 
-    /// Readers whose requests have all come, and wait for the server. A reader can be asleep before the
-    /// mount has taken its request.
+    /// Starts readers, and returns when the requests of all have come and wait for the server. A reader
+    /// can be asleep before the mount has taken its request.
     fn waiting(&self, count: usize) -> DirectReaders {
         let readers = self.readers(count);
         eventually("all requests wait", || self.mount().waiting().now == count);

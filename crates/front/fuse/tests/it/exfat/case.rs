@@ -247,7 +247,7 @@ fn respelled(name: &str, rng: &mut Rng) -> String {
     name.chars().map(change).collect()
 }
 
-/// Programs never see the ESTALE that asks the kernel to begin again.
+/// Checks that programs never see the ESTALE that asks the kernel to begin again.
 #[test]
 fn random_spellings_are_found_by_many_threads() {
     let Some(volume) = Volume::new("exfat_case_random", 16, &[]) else {

@@ -258,7 +258,7 @@ fn a_dead_mount_is_not_removed_with_a_mount_inside() {
     assert!(run(Command::new("umount").arg(&inner)).0);
 }
 
-/// Numbers of the processes that have a file open.
+/// Returns the numbers of the processes that have a file open.
 fn holders(path: &Path) -> Vec<i32> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -129,7 +129,7 @@ impl From<UndoError> for Failure {
     }
 }
 
-/// Paths of the libraries start below the root; users know them with a slash.
+/// Returns a path from the root: the libraries' paths start below it, and users know them with a slash.
 pub fn absolute(path: &[u8]) -> Vec<u8> {
     match path {
         [b'/', ..] => path.to_vec(),

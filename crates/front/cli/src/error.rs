@@ -42,7 +42,7 @@ impl Failure {
         }
     }
 
-    /// Options that cannot be meant.
+    /// Creates the failure for a command line that makes no sense.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, "usage", message)
     }

@@ -125,7 +125,7 @@ pub fn print_stats(context: &Context, stats: &StatsSnapshot) {
     }
 }
 
-/// Columns of the terminal that standard output is.
+/// Returns the number of columns of the terminal that standard output is.
 pub fn terminal_width() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stdout());
     match size {

@@ -357,7 +357,7 @@ pub fn to_json(status: &RemoteStatus) -> Value {
     })
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

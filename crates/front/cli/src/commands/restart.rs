@@ -56,7 +56,7 @@ pub fn run(context: &Context, args: &RestartArgs) -> Result {
     Ok(exit)
 }
 
-/// Gives the number of the new process.
+/// Restarts the mount on `dir`, and returns the number of the new process.
 fn restart(dir: &Path) -> Result<u64> {
     let entry = entry(dir)?;
     let path = entry.mount_point.display().to_string();

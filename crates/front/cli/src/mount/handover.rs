@@ -143,7 +143,7 @@ impl Succession {
         self.giver.device()
     }
 
-    /// Process number of the keeper, where there is one.
+    /// Returns the process number of the keeper, where there is one.
     pub fn keeper(&self) -> Option<i32> {
         let is_kept = self.keeper.is_ok();
         let parent = rustix::process::getppid().filter(|_| is_kept);

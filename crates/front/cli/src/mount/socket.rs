@@ -244,7 +244,7 @@ fn connect(socket: &Path, until: Instant) -> io::Result<UnixStream> {
     }
 }
 
-/// Reads to the end: `most` bytes, until then.
+/// Reads to the end, at most `most` bytes and no longer than `until`.
 fn read_all(mut stream: &UnixStream, most: usize, until: Instant) -> io::Result<String> {
     let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
     loop {

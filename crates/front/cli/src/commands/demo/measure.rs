@@ -51,7 +51,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Seconds for all bytes, at the speed that was seen.
+    /// Returns the seconds for all bytes, at the speed that was seen.
     pub fn seconds(&self) -> f64 {
         self.time.as_secs_f64() * ratio(self.total, self.bytes)
     }
@@ -66,7 +66,7 @@ impl Row {
         ratio(self.bytes, 1 << 20) / self.time.as_secs_f64().max(1e-9)
     }
 
-    /// Requests for all bytes, extrapolated likewise.
+    /// Returns the requests for all bytes, extrapolated likewise.
     pub fn requests(&self) -> Option<u64> {
         let stats = self.stats.as_ref()?;
         let requests = stats.get(Counter::SourceRequests);

@@ -110,7 +110,7 @@ fn how(change: &Change) -> String {
     }
 }
 
-/// Seconds since the epoch, as `stat -c %Y` and `date -d @` have them.
+/// Formats seconds since the epoch, as `stat -c %Y` and `date -d @` have them.
 fn time(time: Timestamp) -> String {
     match time.nanoseconds {
         0 => format!("@{}", time.seconds),

@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::json::put_bytes;
 use crate::output::Output;
 
-/// Tells of everything. Gives the exit code.
+/// Reports everything. Returns the exit code.
 pub fn finish(context: &Context, name: &str, mut report: ExtractReport) -> Result {
     let complete = report.is_complete();
     let (failed, unlisted) = (report.failed(), report.more_failures);

@@ -120,7 +120,7 @@ impl ErofsArgs {
         })
     }
 
-    /// Options that mean something with a compressor only.
+    /// Lists the options that have no meaning without a compressor.
     const fn of_compressed(&self) -> [(bool, &'static str); 5] {
         [
             (self.clusters.cluster_size.is_some(), "--cluster-size"),

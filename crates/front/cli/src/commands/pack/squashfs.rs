@@ -169,7 +169,7 @@ impl SquashfsArgs {
         own.or_else(|| first(&of_codecs()))
     }
 
-    /// Options that only some compressors have.
+    /// Lists the options that only some compressors have.
     const fn of_compressors(
         &self,
         level: bool,

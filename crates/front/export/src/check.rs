@@ -1,4 +1,4 @@
-//! The verdict on an image: everything is read, and all that is wrong is told.
+//! Checks an image: reads everything, and reports all findings.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

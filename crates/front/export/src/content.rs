@@ -21,11 +21,11 @@ pub struct Piece {
     pub extent: Option<Extent>,
 }
 
-/// Visits the data of a file of `size` bytes in order: pieces of at most [`CHUNK`] bytes, none of
-/// which reaches over the border of an encoded block, so that reading it copies nothing.
+/// Visits the data of a file of `size` bytes in order: pieces of at most [`CHUNK`] bytes, none of which
+/// reaches over the border of an encoded block, so that reading it copies nothing.
 ///
 /// # Errors
-/// What the visitor gives, and those of [`FileSystem::map`](forerun_vfs::FileSystem::map).
+/// Those of the visitor, and those of [`FileSystem::map`](forerun_vfs::FileSystem::map).
 pub fn visit_data<E>(
     reader: &Reader,
     node: NodeId,

@@ -12,7 +12,7 @@ pub struct DumpRecord {
     pub path: Option<Vec<u8>>,
     /// The node, where it is about one.
     pub node: Option<NodeId>,
-    /// Names and values in the format's order, or why they cannot be told.
+    /// Names and values in the format's order, or the reason why they cannot be read.
     pub fields: Result<Vec<(&'static str, String)>, Error>,
 }
 

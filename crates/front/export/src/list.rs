@@ -92,9 +92,9 @@ impl Listing {
     }
 }
 
-/// Reads the names of a directory. Gives with them the error that kept the rest of them from being
-/// read: damage, more than [`Limits::dir_entries`](forerun_vfs::Limits::dir_entries), or more than
-/// `held` has room for.
+/// Reads the names of a directory. Also returns the error that kept the rest of them from being read:
+/// damage, more than [`Limits::dir_entries`](forerun_vfs::Limits::dir_entries), or more than `held` has
+/// room for.
 #[must_use]
 pub fn list(reader: &Reader, dir: NodeId, held: &mut Held) -> (Listing, Option<Error>) {
     let (mut listing, limit) = (Listing::default(), reader.limits().dir_entries);

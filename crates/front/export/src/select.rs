@@ -1,4 +1,4 @@
-//! Which part of an image is wanted, and under which names.
+//! The part of an image that is wanted, and its names in the output.
 
 use std::collections::HashSet;
 
@@ -99,11 +99,11 @@ pub fn hold_failure(held: &mut Held, failed: &ExportError) -> Result<(), ExportE
     counted.map_err(|error| ExportError::image(path, error))
 }
 
-/// Walks the image and hands over what is chosen.
+/// Walks the image and passes on the chosen entries.
 ///
 /// # Errors
-/// A path of the selection that is not there, and what the visitor gives. Damage further down is a
-/// failure that is handed over.
+/// A path of the selection that is not there, and those of the visitor. Damage further down is passed on
+/// as a failure.
 pub fn visit(
     reader: &Reader,
     selection: &Selection,
@@ -141,7 +141,7 @@ impl Scan<'_> {
         for path in ends.into_iter().filter_map(|end| start.get(..end)) {
             let fs = self.reader.fs();
             let node = resolve(fs, path, FollowLast::Yes, self.reader.limits());
-            // What cannot be looked at is made with the system's defaults.
+            // A directory that cannot be read is made with the system's defaults.
             if let Ok((node, metadata)) = node.and_then(|node| Ok((node, fs.metadata(node)?))) {
                 self.imply(path, node, metadata);
             }
@@ -250,13 +250,13 @@ impl Chosen {
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// Holds the bytes to be written against the limit.
+    /// Checks the bytes to be written against the limit.
     pub fn check_limit(&self, limit: u64) -> Result<u64, ExportError> {
         within(self.content_bytes(), limit)
     }
 }
 
-/// Holds the bytes to be written against the limit.
+/// Checks the bytes to be written against the limit.
 pub const fn within(count: u64, limit: u64) -> Result<u64, ExportError> {
     if count > limit {
         return Err(ExportError::Limit {

@@ -1,7 +1,7 @@
 //! Sets the attributes of a node once it is there, with as few calls as possible.
 //!
-//! A new node has an owner and a mode already: the system's defaults, which one probe tells. Only
-//! what differs from them is set. The owner comes first, since changing it clears special bits and
+//! A new node already has an owner and a mode: the system's defaults, which one probe finds. Only what
+//! differs from them is set. The owner comes first, since changing it clears special bits and
 //! capabilities; the time comes last.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -27,10 +27,10 @@ pub fn is_privileged(name: &[u8]) -> bool {
     name.starts_with(b"security.") || name.starts_with(b"trusted.")
 }
 
-/// Told of each attribute that could not be set.
+/// A callback for each attribute that could not be set.
 pub type Lost<'l> = dyn FnMut(Loss, Errno) + 'l;
 
-/// While they are being filled, only the owner gets at what will change hands.
+/// The mode of a node that is still being filled: only its owner has access.
 const PRIVATE: u16 = 0o600;
 
 /// The attributes that the system gives to new nodes in the target.

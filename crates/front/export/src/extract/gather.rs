@@ -67,7 +67,7 @@ impl<'f> Gather<'f> {
     }
 }
 
-/// Writes all of the slices, in as many calls as it takes. Gives where they end.
+/// Writes all of the slices, in as many calls as it takes. Returns where they end.
 fn write_all(
     mut slices: Vec<IoSlice<'_>>,
     mut at: u64,

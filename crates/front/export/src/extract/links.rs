@@ -70,7 +70,7 @@ const fn identity(stat: &Stat) -> Identity {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Gives what is open one more name.
+/// Links an open file under one more name.
 fn link_open(file: &OwnedFd, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     match rustix::fs::linkat(file, "", dir, name, AtFlags::EMPTY_PATH) {
         // Kernels before 6.10 let only root link an open file directly; /proc is the other way.

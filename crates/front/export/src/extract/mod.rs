@@ -1,11 +1,11 @@
 //! Files to disk: in parallel, in the order of the image, and never outside of the target.
 //!
 //! In four steps: directories, links and special files in the order of the walk; regular files in
-//! physical order on several threads; further names of files; modes and times of directories,
-//! deepest first, so that a read-only directory can still be filled.
+//! physical order on several threads; further names of files; modes and times of directories, deepest
+//! first, so that a read-only directory can still be filled.
 //!
-//! What costs is making many small files, so each takes four calls where nothing is out of the
-//! ordinary: open, write, set the time, close.
+//! The main cost is making many small files, so an ordinary one takes four calls: open, write, set the
+//! time, close.
 
 mod attributes;
 mod collisions;
@@ -70,7 +70,7 @@ pub struct ExtractOptions {
     pub threads: usize,
 }
 
-/// Whose files become, where the format has owners.
+/// The owners that files get, where the format has owners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owners {
     /// The owners of the image as root; else the caller's, which the report tells.
@@ -211,7 +211,7 @@ impl Job<'_> {
         }
     }
 
-    /// Links and special files: everything that has no data.
+    /// Makes a link or special file: a node without data.
     fn other(&self, item: &Item<'_>, report: &mut ExtractReport) {
         self.progress.advance(0, 1);
         let kind = item.entry.metadata.kind;

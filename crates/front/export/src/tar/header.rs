@@ -222,7 +222,7 @@ const fn entry_type(kind: FileType, hard_link: bool) -> EntryType {
     }
 }
 
-/// Seconds and their fraction; before the epoch the fraction counts away from it.
+/// Formats seconds and their fraction; before the epoch the fraction counts away from it.
 fn decimal(time: Timestamp) -> String {
     let Timestamp {
         seconds,

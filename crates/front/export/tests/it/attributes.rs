@@ -1,4 +1,4 @@
-//! Owners, modes, attributes: what is set, what is left, and what is told of what could not be.
+//! Owners, modes, attributes: those that are set, those that are left out, and the report of failures.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

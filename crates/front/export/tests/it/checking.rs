@@ -1,4 +1,4 @@
-//! The findings of `check` for drivers that answer nonsense: extents and names that cannot be.
+//! The findings of `check` for drivers that answer nonsense: impossible extents and names.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;

@@ -19,7 +19,7 @@ fn by(route: Route) -> Options {
     options
 }
 
-/// Compares in every way there is. Gives whether it was mounted from the file.
+/// Compares in every way there is. Returns whether it was mounted from the file.
 fn compare(place: &Place, path: &Path) -> bool {
     let image = open(path);
     let ours = Seen::of_image(&image);

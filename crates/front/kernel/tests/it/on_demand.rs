@@ -81,7 +81,7 @@ fn all_kinds_of_images_show_the_same() {
     compare(&served, "plain");
     place.erofs("lz4", lz4);
     compare(&served, "lz4");
-    // Debian's mkfs.erofs cannot take names this long; it strews metadata among the data.
+    // Debian's mkfs.erofs cannot take names this long; it interleaves metadata with the data.
     fs::remove_dir(place.path("tree").join("d".repeat(255))).unwrap();
     fs::remove_file(place.path("tree").join("n".repeat(255))).unwrap();
     let tree = place.path("tree");
@@ -348,7 +348,7 @@ fn the_end_of_the_cgroup_of_the_filler_shows_no_zeros() {
     served.place.nothing_left();
 }
 
-/// Reads that wait when a filler dies are answered by the next one.
+/// Checks that reads that wait when a filler dies are answered by the next one.
 #[test]
 fn a_filler_that_dies_is_replaced() {
     if !can_mount("erofs") {

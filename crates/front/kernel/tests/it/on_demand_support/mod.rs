@@ -251,8 +251,8 @@ impl Filler {
         }
     }
 
-    /// Readers read all over the place; after so many reads it is killed, and they go on. Gives the
-    /// reads that were right and those that failed.
+    /// Kills it after so many reads by readers that read all over the place and go on afterwards. Returns
+    /// the reads that were right and those that failed.
     pub fn read_and_kill(&mut self, mnt: &Path, reads: usize) -> (usize, usize) {
         under_readers(mnt, |right| {
             while right.load(Ordering::Acquire) < reads {

@@ -98,7 +98,7 @@ fn allow(sockets: Sockets, programs: bool, writes: bool) -> Result<Rules, Backen
     rules.insert(libc::SYS_prctl, prctl.collect::<Result<_, _>>()?);
     // For the second filter, which refuses it from then on.
     rules.insert(libc::SYS_seccomp, Vec::new());
-    // Whatever the terminal's input is not put in by: see `refuse`.
+    // Any request but the one that puts characters into a terminal's input: see `refuse`.
     rules.insert(libc::SYS_ioctl, Vec::new());
     // clone3 has its flags in memory, where no filter sees them. The C library makes threads by clone
     // where it is missing.

@@ -194,7 +194,7 @@ fn blobs_with_files_missing_or_cut_are_made_anew() {
     }
 }
 
-/// Images in the cache.
+/// Returns the number of images in the cache.
 fn blobs(cache: &Cache) -> usize {
     fs::read_dir(cache.layout().blobs()).unwrap().count()
 }

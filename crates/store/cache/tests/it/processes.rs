@@ -17,7 +17,7 @@ const CHUNKS: u64 = 64;
 const LEN: usize = 64 * CHUNK_LEN - 500;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Makes `run` present as a scheduler does, and gives the number of chunks that it fetched.
+/// Makes `run` present as a scheduler does, and returns the number of chunks that it fetched.
 fn fetch(blob: &Arc<CachedBlob>, bytes: &[u8], run: std::ops::Range<u64>) -> u64 {
     let mut fetched = 0;
     loop {
@@ -85,7 +85,7 @@ fn child() {
     println!("\nfetched {fetched}");
 }
 
-/// Runs so many children and gives what they fetched together.
+/// Runs so many children, and returns the number of chunks that they fetched together.
 fn run(children: u64, images: u64, rounds: u64, dir: &Path) -> u64 {
     let start = |number| {
         let mut child = Command::new(std::env::current_exe().unwrap());

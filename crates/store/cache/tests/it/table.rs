@@ -1,4 +1,4 @@
-//! Chunk tables: those of `fsverity`, and nothing is believed of a table that is damaged.
+//! Chunk tables: they equal those of `fsverity`, and a damaged table is never trusted.
 
 use std::fs;
 use std::io;
@@ -25,7 +25,7 @@ fn parts(bytes: &[u8], chunk: u32) -> (Vec<u8>, Geometry, Digest) {
     (table.into_bytes(), geometry, root)
 }
 
-/// Lengths around chunks, hash blocks and levels.
+/// Returns lengths around chunks, hash blocks and levels.
 fn lengths(chunk: usize) -> Vec<usize> {
     let full = chunk * chunk / 32;
     let mut lens = vec![0, 1];

@@ -197,7 +197,7 @@ pub fn digest(text: &str) -> Result<Digest, BadFacts> {
         .map_err(|_| BadFacts::Digest(text.chars().take(100).collect()))
 }
 
-/// Facts about an image in parts and about a plain file, for tests and fuzzers to start from.
+/// Returns facts about an image in parts and about a plain file, for tests and fuzzers to start from.
 #[must_use]
 pub fn examples() -> [Vec<u8>; 3] {
     let digest = Digest::of(b"x").to_string();

@@ -61,7 +61,7 @@ fn faults() -> Vec<(Fault, Mends)> {
     ]
 }
 
-/// Opens `text` and reads some of it, then all. What it could not do.
+/// Opens `text` and reads some of it, then all. Returns the text of the error.
 fn scenario(text: &str, options: &RemoteOptions, bytes: &[u8]) -> Result<(), String> {
     let image = try_open(text, options)?;
     if image.len() != bytes.len() as u64 {

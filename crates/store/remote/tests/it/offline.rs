@@ -15,7 +15,7 @@ use crate::support::{
 
 const LEN: usize = 1_000_001;
 
-/// Options that give up soon, and fetch nothing ahead.
+/// Returns options that give up soon, and fetch nothing ahead.
 fn brief(mut options: RemoteOptions) -> RemoteOptions {
     options.retries = 1;
     options.registry.attempts = 2;

@@ -1,4 +1,4 @@
-//! An HTTP server that answers as a closure has it, and keeps what it was asked.
+//! An HTTP server that answers with a closure, and keeps the requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

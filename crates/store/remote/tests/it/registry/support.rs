@@ -16,7 +16,7 @@ pub const CHUNK: u32 = 4096;
 /// Parts of the tests' images.
 pub const PART: u64 = 64 << 10;
 
-/// Options that ask no file of the user and do not wait long.
+/// Returns options that read no file of the user and do not wait long.
 pub fn options() -> RegistryOptions {
     RegistryOptions {
         auth_files: Some(Vec::new()),
@@ -101,7 +101,7 @@ pub fn auth_file(dir: &Path, authority: &str, password: &str) -> PathBuf {
     path
 }
 
-/// Options with the right credentials for `authority`.
+/// Returns options with the right credentials for `authority`.
 pub fn logged_in(dir: &Path, authority: &str) -> RegistryOptions {
     RegistryOptions {
         auth_files: Some(vec![auth_file(dir, authority, PASSWORD)]),

@@ -1,8 +1,8 @@
-//! Time as this process has it. A machine that runs others for minutes lets no time pass here.
+//! Time as this process has it: none passes here while the machine runs others for minutes.
 //!
-//! Limits of the tests are about what the library does, not about how long it is kept from doing it.
-//! The library's own patience is by the clock on the wall, as it must be: where the process did not
-//! run for longer than that, what came of it says nothing and is tried again.
+//! Limits of the tests are about the library's work, not about how long it is kept from running. The
+//! library's own time limits go by the wall clock, as they must. If the process did not run for longer
+//! than such a limit, the result says nothing and the attempt is repeated.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

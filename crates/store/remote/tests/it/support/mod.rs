@@ -35,7 +35,7 @@ pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Options with a cache of the test's own.
+/// Returns options with a cache of the test's own.
 pub fn options(cache: &Path) -> RemoteOptions {
     let mut options = RemoteOptions {
         cache_dir: Some(cache.to_path_buf()),
@@ -50,7 +50,7 @@ pub fn options(cache: &Path) -> RemoteOptions {
     options
 }
 
-/// Opens, in no more than the time that opening may take. The text of the error where it fails.
+/// Opens, in no more than the time that opening may take. Returns the text of the error where it fails.
 pub fn try_open(text: &str, options: &RemoteOptions) -> Result<Arc<RemoteImage>, String> {
     let start = worked();
     let reference = Reference::parse(text).map_err(|error| error.to_string())?;
@@ -60,8 +60,8 @@ pub fn try_open(text: &str, options: &RemoteOptions) -> Result<Arc<RemoteImage>,
     opened
 }
 
-/// Reads and compares. The text of the error where that fails; wrong bytes and readers that wait for
-/// too long fail the test.
+/// Reads and compares. Returns the text of the error where that fails; wrong bytes and readers that wait
+/// for too long fail the test.
 pub fn try_read(
     image: &RemoteImage,
     bytes: &[u8],

@@ -100,7 +100,7 @@ pub fn pushed(bytes: &[u8]) -> Option<DockerRegistry> {
     Some(registry)
 }
 
-/// Stores `bytes` as `some/image:v1`; gives the digest of the manifest.
+/// Stores `bytes` as `some/image:v1`, and returns the digest of the manifest.
 pub fn push_to(authority: &str, bytes: &[u8]) -> String {
     let client = client::build(&client::ClientOptions::default()).unwrap();
     let mut settings = options(Path::new("/")).registry;

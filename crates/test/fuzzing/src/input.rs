@@ -64,7 +64,7 @@ impl<'b> Input<'b> {
         array
     }
 
-    /// Contents of a file, of up to `most` bytes: given byte by byte, or described in a few.
+    /// Takes the contents of a file, of up to `most` bytes: given byte by byte, or described in a few.
     pub fn contents(&mut self, most: usize) -> Vec<u8> {
         let len = usize::from(self.word()) % (most + 1);
         match self.byte() % 5 {
@@ -100,7 +100,7 @@ fn random(seed: u8, len: usize) -> Vec<u8> {
     words.flatten().take(len).collect()
 }
 
-/// Inputs of random bytes to start from, for targets that take any bytes as decisions.
+/// Returns inputs of random bytes to start from, for targets that take any bytes as decisions.
 pub fn random_seeds(count: u8, len: usize) -> Vec<(String, Vec<u8>)> {
     let seeds = (0..count).map(|seed| (format!("random-{seed}"), random(seed, len)));
     seeds.collect()

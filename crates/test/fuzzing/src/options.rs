@@ -68,7 +68,7 @@ pub fn fill_encoding(input: &mut Input<'_>) -> FillEncoding {
     }
 }
 
-/// Options of the SquashFS writer.
+/// Chooses options of the SquashFS writer.
 pub fn squashfs(input: &mut Input<'_>) -> SquashfsOptions {
     let flags = input.word();
     let is = |bit: u16| flags & (1 << bit) == 0;
@@ -93,7 +93,7 @@ pub fn squashfs(input: &mut Input<'_>) -> SquashfsOptions {
     }
 }
 
-/// Options of the EROFS writer.
+/// Chooses options of the EROFS writer.
 pub fn erofs(input: &mut Input<'_>) -> ErofsOptions {
     let block_size = input.one_of(&[512, 1024, 4096, 4096, 65_536]);
     let flags = input.word();

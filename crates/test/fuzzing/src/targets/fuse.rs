@@ -17,7 +17,7 @@ pub use fuzzing::{ledger, messages};
 /// Bytes that `rename`, `mknod` and others begin with, as fuse(4) numbers them, and what follows a name.
 const NAMES: [&[u8]; 3] = [b"dir\0", b"pieces\0new\0", b"n\0"];
 
-/// Requests to an image.
+/// Sends requests to an image.
 ///
 /// # Panics
 /// Where a request is not answered as the kernel takes it.
@@ -28,7 +28,7 @@ pub fn image(bytes: &[u8]) {
     }
 }
 
-/// Requests to a volume, which is sound afterwards.
+/// Sends requests to a volume, which is sound afterwards.
 ///
 /// # Panics
 /// As [`image`], and where `check` finds something.
@@ -124,7 +124,8 @@ fn request(requests: &mut Vec<u8>, opcode: u8, node: u8, arguments: &[u8]) {
     requests.extend_from_slice(arguments);
 }
 
-/// Reads that the kernel announces to a filler, and those that one that died has left.
+/// Takes bytes as the reads that the kernel announces to a filler, and as those that a dead filler has
+/// left.
 pub fn kernel_reads(bytes: &[u8]) {
     forerun_kernel::fuzzing::reads(bytes);
 }

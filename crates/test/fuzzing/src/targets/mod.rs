@@ -111,7 +111,7 @@ fn one(bytes: impl Into<Vec<u8>>) -> Made {
     Ok(vec![("everything".to_string(), bytes.into())])
 }
 
-/// Seeds with names of their own.
+/// Gives seeds the names that come with them.
 fn named<N: Into<String>>(seeds: impl IntoIterator<Item = (N, Vec<u8>)>) -> Seeds {
     let own = seeds.into_iter().map(|(name, bytes)| (name.into(), bytes));
     own.collect()

@@ -23,7 +23,7 @@ fn program() -> Option<&'static Path> {
     found.as_deref()
 }
 
-/// Reads an image with both.
+/// Reads an image with both readers, and compares the trees.
 ///
 /// # Panics
 /// Where `check` and both readers find no error, and the trees differ.

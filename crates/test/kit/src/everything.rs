@@ -111,7 +111,7 @@ fn nodes(dir: &Path) {
     lchown(dir.join("link"), Some(7), Some(8)).unwrap();
 }
 
-/// Lengths around the borders of blocks of every size tried.
+/// Creates files of lengths around the borders of blocks of every size tried.
 fn sizes(dir: &Path) {
     fs::create_dir(dir).unwrap();
     let around = |block: usize| [block - 1, block, block + 1];
@@ -240,7 +240,7 @@ fn times(dir: &Path) {
     }
 }
 
-/// Runs a command; gives what it printed.
+/// Runs a command, and returns its output.
 ///
 /// # Panics
 /// Where it fails.

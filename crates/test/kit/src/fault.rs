@@ -60,7 +60,7 @@ impl<S: ReadAt> FaultSource<S> {
         Self::new(inner, Fault::BadRange(range))
     }
 
-    /// Reads that arrived so far.
+    /// Returns the number of reads that arrived so far.
     pub fn reads(&self) -> u64 {
         self.reads.load(Ordering::SeqCst)
     }
@@ -171,7 +171,7 @@ impl Gate {
     }
 }
 
-/// A source that remembers what was asked of it. Clones share the record.
+/// A source that records the ranges asked for. Clones share the record.
 #[derive(Debug)]
 pub struct CountingSource<S> {
     inner: S,

@@ -111,7 +111,7 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// Writes what [`bytes`] gives, without holding it.
+/// Writes the bytes that [`bytes`] returns, without holding them.
 ///
 /// # Errors
 /// Those of `out`.
@@ -177,7 +177,7 @@ pub fn spread(dir: &Path, files: u64, mean: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Directories inside each other, with a file in each.
+/// Creates directories inside each other, with a file in each.
 ///
 /// # Errors
 /// Those of the host.

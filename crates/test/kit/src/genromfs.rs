@@ -5,8 +5,8 @@ use std::process::Command;
 
 use crate::{children, require};
 
-/// Makes `image` of `dir` with genromfs; `options` such as `["-a", "4096", "-V", "name"]` go before
-/// the rest. Gives false where genromfs is not installed.
+/// Makes `image` of `dir` with genromfs; `options` such as `["-a", "4096", "-V", "name"]` go before the
+/// rest. Returns false where genromfs is not installed.
 ///
 /// # Panics
 /// If genromfs fails; in CI, if it is not there.

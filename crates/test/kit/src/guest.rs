@@ -24,7 +24,7 @@ impl Guest {
         Self::default()
     }
 
-    /// Attaches an image as the next disk. Gives the device's path in the guest.
+    /// Attaches an image as the next disk. Returns the device's path in the guest.
     ///
     /// # Panics
     /// After 26 images.

@@ -1,4 +1,4 @@
-//! Bytes changed in the ways that bring most about, the same each time: fuzzing without a fuzzer.
+//! Bytes changed in the ways that have the most effect, the same each time: fuzzing without a fuzzer.
 
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ pub fn each(seed: &[u8], rounds: usize, mut check: impl FnMut(&[u8])) {
     }
 }
 
-/// Returns whether an error of a hostile image says what it is about: where, or which node, or which limit.
+/// Returns whether an error of a hostile image names its place, or a node, or a limit.
 #[must_use]
 pub fn is_located(error: &Error) -> bool {
     match error {

@@ -1,4 +1,4 @@
-//! Processes that read a file past the page cache, each another part of it.
+//! Processes that each read another part of a file past the page cache.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ impl DirectReaders {
         }
     }
 
-    /// Waits until all have ended; gives how many of them have read their block.
+    /// Waits until all have ended; returns how many of them have read their block.
     ///
     /// # Panics
     /// If one does not end within half a minute.

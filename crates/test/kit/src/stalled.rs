@@ -1,4 +1,4 @@
-//! A source of which one part does not come, as from a server that has stopped answering.
+//! A source of which one part does not arrive, as from a server that has stopped answering.
 
 use std::io;
 use std::ops::Range;

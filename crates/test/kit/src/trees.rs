@@ -45,7 +45,7 @@ pub fn tree_of_one(name: &[u8], node: NewNode) -> Tree {
     tree
 }
 
-/// Directories of small files, files of some blocks, one of `long` bytes, twins of all, holes.
+/// Creates directories of small files, files of some blocks, one of `long` bytes, twins of all, holes.
 ///
 /// # Panics
 /// Never: the names differ.
@@ -80,8 +80,8 @@ pub fn mixed(dirs: u64, long: usize) -> Tree {
     tree
 }
 
-/// Trees with `dir/file`, which has fewer or more bytes than it had, some with a twin it had; and
-/// what the error must say.
+/// Creates trees with `dir/file`, which has fewer or more bytes than it had, some with a twin as it was;
+/// each with the text that the error must have.
 #[must_use]
 pub fn changed(len: u32) -> Vec<(Tree, &'static str)> {
     let bytes = |len: u32| vec![7; usize::try_from(len).unwrap()];

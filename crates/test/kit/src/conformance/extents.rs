@@ -15,7 +15,7 @@ pub fn map(fs: &dyn FileSystem, node: NodeId, range: Range<u64>) -> Result<Vec<E
     Ok(extents)
 }
 
-/// Holds the map of one regular file against the contract.
+/// Checks the map of one regular file against the contract.
 pub fn check_file(fs: &dyn FileSystem, node: NodeId, size: u64) {
     let whole = map(fs, node, 0..size).expect("the map of a file");
     covers(node, &whole, &(0..size), size);
@@ -102,7 +102,7 @@ fn check_place(node: NodeId, extent: &Extent) {
     }
 }
 
-/// Where one byte of the file comes from, so that clamped and whole extents compare equal.
+/// The source of one byte of the file, so that clamped and whole extents compare equal.
 #[derive(Debug, PartialEq, Eq)]
 enum Origin {
     Zero,
@@ -126,7 +126,7 @@ fn place_at(extents: &[Extent], position: u64) -> Option<Origin> {
     })
 }
 
-/// Ranges at and across borders of extents, at the end of the file, and past it.
+/// Returns ranges at and across borders of extents, at the end of the file, and past it.
 fn ranges(whole: &[Extent], size: u64) -> Vec<Range<u64>> {
     let mut ranges = vec![
         0..0,

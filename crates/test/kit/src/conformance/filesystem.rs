@@ -10,7 +10,7 @@ use forerun_vfs::{
 
 use super::{extents, names};
 
-/// Holds a driver, opened on a sound image, against the contract of [`FileSystem`].
+/// Checks a driver, opened on a sound image, against the contract of [`FileSystem`].
 ///
 /// # Panics
 /// At the first breach.

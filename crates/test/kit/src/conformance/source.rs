@@ -7,8 +7,8 @@ use forerun_io::{ReadAt, saturating_usize, u64_from};
 
 use crate::rng::Rng;
 
-/// Holds sources against the contract of [`ReadAt`]. `make` gives a source of exactly these bytes;
-/// it is called with several lengths, 0 among them.
+/// Checks sources against the contract of [`ReadAt`]. `make` returns a source of exactly these bytes; it
+/// is called with several lengths, 0 among them.
 ///
 /// # Panics
 /// At the first breach.

@@ -15,8 +15,8 @@ pub(super) const THEN: Timestamp = Timestamp {
     nanoseconds: 0,
 };
 
-/// Holds a driver, open on an empty volume of at least 2 MiB and at most 64 MiB with clusters of at
-/// most 64 KiB, against the contract of [`FileSystemMut`]. Leaves the volume as empty as it was.
+/// Checks a driver, open on an empty volume of at least 2 MiB and at most 64 MiB with clusters of at most
+/// 64 KiB, against the contract of [`FileSystemMut`]. Leaves the volume as empty as it was.
 ///
 /// # Panics
 /// At the first breach.

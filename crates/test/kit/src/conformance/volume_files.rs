@@ -1,4 +1,4 @@
-//! The same, for what files hold and what they are called.
+//! The same suite, for the contents of files and their names.
 
 use forerun_io::u64_from;
 use forerun_vfs::{Changes, Error, FileType, Timestamp};

@@ -71,7 +71,7 @@ fn only(entries: &[u8], kind: u8) -> Result<&[u8], Finding> {
     }
 }
 
-/// Entries before the end of the directory.
+/// Returns the entries before the end of the directory.
 fn live(entries: &[u8]) -> impl Iterator<Item = &[u8]> {
     entries
         .chunks_exact(ENTRY)

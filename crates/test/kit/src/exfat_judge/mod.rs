@@ -180,18 +180,18 @@ pub fn judge(device: &dyn ReadAt) -> Result<Report, Finding> {
 }
 
 impl Report {
-    /// Findings of a class.
+    /// Returns the findings of a class.
     pub fn of(&self, class: Class) -> impl Iterator<Item = &Finding> {
         let of_class = move |finding: &&Finding| finding.what.class() == class;
         self.findings.iter().filter(of_class)
     }
 
-    /// Checks that a crash may leave the volume so: nothing contradicts itself, and clusters are lost,
-    /// on no chain or behind the end of one, and name entries are left over only while VolumeDirty
-    /// says that they may be.
+    /// Checks that a crash may leave the volume like this. Nothing may contradict itself. Only while
+    /// VolumeDirty is set may clusters be lost, on no chain or behind the end of one, and name entries be
+    /// left over.
     ///
     /// # Errors
-    /// What may not be.
+    /// The findings that a crash does not explain.
     pub fn after_crash(&self) -> Result<(), String> {
         let repair: Vec<String> = self
             .of(Class::Repair)
@@ -212,11 +212,11 @@ impl Report {
         }
     }
 
-    /// Checks that the volume may be so once its driver has opened it after a crash and synced: as
+    /// Checks that the volume may be like this once its driver has opened it after a crash and synced: as
     /// [`after_crash`](Self::after_crash), and without name entries left over.
     ///
     /// # Errors
-    /// What may not be.
+    /// The findings that a crash does not explain.
     pub fn after_recovery(&self) -> Result<(), String> {
         self.after_crash()?;
         let mut findings = self.findings.iter();

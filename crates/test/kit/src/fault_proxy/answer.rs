@@ -71,7 +71,7 @@ impl Answer<'_> {
         })
     }
 
-    /// Changes the head as the fault wants it. Gives how much of the body is to be sent.
+    /// Changes the head as the fault wants it. Returns how much of the body is to be sent.
     fn spoil_head(&mut self, announced: u64) -> u64 {
         let range = self.head.content_range();
         match (&self.request.fault, range) {
@@ -106,7 +106,7 @@ impl Answer<'_> {
         }
     }
 
-    /// Sends the body, or its first `wanted` bytes and no more than `stop`. Gives how many.
+    /// Sends the body, or its first `wanted` bytes and no more than `stop`. Returns how many.
     fn body(
         &self,
         reader: &mut Reader<'_>,

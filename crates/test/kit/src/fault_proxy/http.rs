@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as it takes to know where messages end.
+//! As much of HTTP/1.1 as finding the ends of messages takes.
 
 use std::io::{self, BufRead, Read};
 

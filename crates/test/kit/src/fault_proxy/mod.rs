@@ -131,7 +131,7 @@ impl FaultProxy {
         self.shared.forget();
     }
 
-    /// Waits until so many requests have come, answered or not. Gives whether they have.
+    /// Waits until so many requests have come, answered or not. Returns whether they have.
     #[must_use]
     pub fn wait_for_requests(&self, requests: usize, at_most: Duration) -> bool {
         self.shared.wait_for_requests(requests, at_most)

@@ -29,7 +29,7 @@ struct State {
     /// Open connections, to clients and to the server.
     streams: Vec<Weak<TcpStream>>,
     log: Log,
-    /// Grows when the log is forgotten: what began before is not of the new one.
+    /// Grows when the log is emptied: a request that began before does not belong to the new one.
     generation: usize,
 }
 
@@ -74,7 +74,7 @@ impl Shared {
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the network, and waits until the port is closed or open as that wants it.
+    /// Changes the network, and waits until the port is closed or open accordingly.
     pub fn set_network(&self, network: Network, port: u16) {
         let mut state = self.state();
         state.network = network;
@@ -124,7 +124,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Takes note of an open connection; `None` where it is to be closed at once.
+    /// Records an open connection; `None` where it is to be closed at once.
     pub fn keep(&self, stream: TcpStream) -> Option<Arc<TcpStream>> {
         let stream = Arc::new(stream);
         let mut state = self.state();
@@ -136,7 +136,7 @@ impl Shared {
         Some(stream)
     }
 
-    /// Waits while nothing moves. `false` if connections are cut meanwhile.
+    /// Waits while nothing moves. Returns `false` if connections are cut meanwhile.
     pub fn moves(&self) -> bool {
         let mut state = self.state();
         while state.network == Network::Silent && !state.is_stopped {
@@ -145,7 +145,7 @@ impl Shared {
         !state.is_stopped && state.network == Network::Up
     }
 
-    /// Waits for `time`, or until there is no network. Gives whether there is.
+    /// Waits for `time`, or until there is no network. Returns whether there is.
     pub fn pause(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         let mut state = self.state();

@@ -1,5 +1,5 @@
-//! Images that lie, made of sound ones by changing bytes: of each format the attacks that filesystem
-//! code has fallen for. What is known of the formats is written down here anew; nothing of a driver is
+//! Images that lie, made from sound ones by changing bytes: for each format the attacks that filesystem
+//! code has fallen for. The facts about the formats are written down here anew. Nothing of a driver is
 //! used, so that a driver's mistake is not repeated.
 //!
 //! The sound image is made of [`populate`]'s tree with metadata that is not compressed.
@@ -61,7 +61,7 @@ pub fn populate(dir: &Path) -> io::Result<()> {
     symlink("loopdir/deeper", dir.join("linkk"))
 }
 
-/// Gives the lies of a sound image of that format.
+/// Returns the lies of a sound image of that format.
 ///
 /// # Panics
 /// Where the image is not one of [`populate`]'s tree with metadata as it is.

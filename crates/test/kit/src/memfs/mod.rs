@@ -152,7 +152,7 @@ impl MemFs {
         (1..=u64_from(self.nodes.len())).map(NodeId)
     }
 
-    /// Ids count from 1, so that no id is an index by accident.
+    /// Finds a node. Ids count from 1, so that no id is an index by accident.
     fn node(&self, id: NodeId) -> Option<&Node> {
         let index = id.0.checked_sub(1)?;
         self.nodes.get(usize::try_from(index).ok()?)

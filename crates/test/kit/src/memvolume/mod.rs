@@ -113,7 +113,7 @@ impl MemVolume {
         self.state().broken = true;
     }
 
-    /// Nodes that take up memory: those with a name, and those in use.
+    /// Counts the nodes that take up memory: those with a name, and those in use.
     pub fn nodes(&self) -> usize {
         self.state().nodes.len()
     }

@@ -24,7 +24,8 @@ pub enum Moment {
     Recovered,
 }
 
-/// Says what is wrong with a volume as it lies on the device; where it can read the tree, that too.
+/// A check that reports what is wrong with a volume as it lies on the device. It returns the tree where
+/// it can read that.
 pub type Check<'a> = dyn Fn(&Snapshot, Moment) -> Result<Option<Found>, String> + Sync + 'a;
 
 /// The driver under test, and its judge.

@@ -1,9 +1,8 @@
-//! From a trace to the states that a crash may leave.
+//! Computes from a trace the states that a crash may leave.
 //!
-//! Between two flushes a device may keep any part of what was written, torn at any sector. All of it
-//! is tried where the writes are few; where they are many, the states that writers get wrong: every
-//! prefix, all but one, one torn, and a sample. Which are tried depends on the trace and the seed
-//! only.
+//! Between two flushes a device may keep any part of the writes, torn at any sector. All combinations are
+//! tried where the writes are few. Where they are many, only the states that writers get wrong are: every
+//! prefix, all but one, one torn, and a sample. The selection depends on the trace and the seed only.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -69,9 +68,9 @@ impl fmt::Debug for Crash {
     }
 }
 
-/// Visits the states that a crash during `trace` may leave on `start`. States that are equal come
-/// once as long as the same operations are begun and acknowledged. Gives how many were built,
-/// equal ones included.
+/// Visits the states that a crash during `trace` may leave on `start`. States that are equal come once as
+/// long as the same operations are begun and acknowledged. Returns how many were built, equal ones
+/// included.
 pub fn crashes(
     start: &Snapshot,
     trace: &Trace,

@@ -1,11 +1,11 @@
-//! Which trees a crash may show.
+//! The trees that a crash may show.
 //!
-//! Every node has a window of states: from the one in which it was last made durable to the last
-//! that had begun. It must show a name that it had in some state of its window; it may be missing
-//! only if it was in one of them; its length is one of those in the window, and each of its bytes
-//! stood there in one of them. So a rename shows the old or the new name and never both or none,
-//! what was synced is there with its bytes, and bytes of others are found out. Nodes are told by
-//! their contents where a name could be that of several.
+//! Every node has a window of states: from the one in which it was last made durable to the last that had
+//! begun. It must show a name that it had in some state of its window; it may be missing only if it was
+//! in one of them; its length is one of those in the window, and each of its bytes stood there in one of
+//! them. So a rename shows the old or the new name and never both or none, synced files are there with
+//! their bytes, and bytes of others are noticed. Nodes are identified by their contents where a name
+//! could belong to several.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -16,11 +16,11 @@ use super::model::{Id, Model, Node, Promise};
 use super::{Found, FoundNode};
 
 impl Model {
-    /// Checks that a crash may show `found` once `begun` operations had begun and `acknowledged` of
-    /// them had returned.
+    /// Checks that a crash may show `found` once `begun` operations had begun and `acknowledged` of them
+    /// had returned.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it may not.
     pub fn allows(&self, found: &Found, begun: usize, acknowledged: usize) -> Result<(), String> {
         let mut search = Search {
             model: self,
@@ -79,7 +79,7 @@ impl Windows {
     }
 }
 
-/// Gives each name that was found a node of the model, by trying.
+/// Assigns a node of the model to each name that was found, by trying.
 struct Search<'a> {
     model: &'a Model,
     found: &'a Found,
@@ -131,7 +131,7 @@ impl Search<'_> {
         }
     }
 
-    /// Nodes that had this name in their window.
+    /// Returns the nodes that had this name in their window.
     fn named(&self, parent: Id, name: &[u8]) -> BTreeSet<Id> {
         let mut ids = BTreeSet::new();
         for (number, state) in self.model.states.iter().enumerate() {
@@ -180,7 +180,7 @@ impl Search<'_> {
         }
     }
 
-    /// Nodes that are in every state of their window must have been found.
+    /// Checks that all nodes were found that are in every state of their window.
     fn all_there(&mut self) -> bool {
         let last = &self.model.states[self.windows.last];
         for (&id, node) in last {

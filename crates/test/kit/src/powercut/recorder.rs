@@ -1,4 +1,4 @@
-//! A device that remembers what was written to it, in order.
+//! A device that records the writes to it, in order.
 
 use std::fmt;
 use std::io;
@@ -100,8 +100,8 @@ impl Trace {
     }
 }
 
-/// A device that hands everything on and keeps it as a [`Trace`]. Writes that are not whole sectors
-/// are recorded as the sectors they change.
+/// A device that passes all requests on and records them as a [`Trace`]. Writes that are not whole
+/// sectors are recorded as the sectors they change.
 #[derive(Debug)]
 pub struct Recorder<D> {
     inner: D,
@@ -146,7 +146,7 @@ impl<D: BlockDevice> Recorder<D> {
         result
     }
 
-    /// Takes what was recorded so far; the record starts anew.
+    /// Takes the record so far; a new one begins.
     pub fn take(&self) -> Trace {
         Trace {
             events: std::mem::take(&mut self.log().events),

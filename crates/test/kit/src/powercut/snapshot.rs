@@ -114,7 +114,7 @@ impl Snapshot {
         &self.base
     }
 
-    /// Sectors in which it differs from the bytes it was made of, in order.
+    /// Iterates over the sectors in which it differs from the bytes it was made of, in order.
     pub fn changed(&self) -> impl Iterator<Item = (u64, &[u8; SECTOR])> {
         self.layer.iter().map(|(&index, at)| (index, &*at.bytes))
     }

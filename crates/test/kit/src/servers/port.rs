@@ -33,7 +33,7 @@ pub fn listen() -> (TcpListener, u16) {
     found.expect("a free port")
 }
 
-/// Ports in turn, from where no other process is likely to have begun.
+/// Returns ports in turn, from a start that no other process is likely to have chosen.
 fn next() -> u16 {
     static TURN: AtomicU32 = AtomicU32::new(0);
     let turn = TURN.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! docker-registry, the reference implementation of what OCI registries speak.
+//! docker-registry, the reference implementation of the OCI registry protocol.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! The token service of a registry: what a client is sent to with `Bearer realm="..."`.
+//! The token service of a registry, to which `Bearer realm="..."` sends a client.
 //!
-//! Tokens are JSON Web Tokens as docker-registry checks them (RS256, the certificate in the header).
-//! The service answers `GET /token?service=...&scope=repository:NAME:ACTIONS` and nothing else.
+//! Tokens are JSON Web Tokens as docker-registry checks them (RS256, the certificate in the header). The
+//! service answers `GET /token?service=...&scope=repository:NAME:ACTIONS` and nothing else.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -11,11 +11,11 @@ use tar::{Archive, Entry, EntryType};
 use super::{ContentHash, ModelNode, TreeModel};
 
 impl TreeModel {
-    /// Reads the tree in a tar stream. A leading `./` is taken off the names.
+    /// Reads the tree in a tar stream. A leading `./` is removed from the names.
     ///
     /// # Errors
-    /// What reading the stream gives; [`io::ErrorKind::InvalidData`] for a hard link to a name that
-    /// did not come before it.
+    /// Those of reading the stream; [`io::ErrorKind::InvalidData`] for a hard link to a name that did not
+    /// come before it.
     pub fn of_tar(stream: impl Read) -> io::Result<Self> {
         let mut model = Self::default();
         let mut links = std::collections::BTreeMap::new();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use forerun_testkit::servers::{Auth, DockerRegistry, Nginx, NginxOptions, S3Server};
 use forerun_testkit::temp_dir;
 
-/// Status line, head and body of an answer.
+/// Returns status line, head and body of an answer.
 fn get(authority: &str, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(authority).unwrap();
     stream

@@ -1,8 +1,8 @@
-//! A volume that survives power cuts, and does not where it is told to do something wrong.
+//! A volume that survives power cuts, unless it is told to make a mistake.
 //!
-//! All metadata is one record. A commit writes it to the older of two slots, after the data is
-//! durable; the newer whole record is the volume. Contents are overwritten in place, and what is
-//! freed is not given out before the commit that frees it.
+//! All metadata is one record. A commit writes it to the older of two slots, after the data is durable;
+//! the newer whole record is the volume. Contents are overwritten in place, and freed space is not reused
+//! before the commit that frees it.
 
 mod driver;
 

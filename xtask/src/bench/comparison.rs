@@ -1,4 +1,5 @@
-//! Rows of a table: what is measured, against whom, and how much of their time it may take.
+//! Rows of a table: the measured work, the programs to compare with, and how much of their time it may
+//! take.
 
 use std::fmt;
 

@@ -137,7 +137,7 @@ impl Mounted {
         peak_of(self.daemon.id()).context("the daemon is gone")
     }
 
-    /// Unmounts, waits for the daemon's end and gives what it counted.
+    /// Unmounts, waits for the daemon's end and returns its counters.
     pub fn finish(mut self) -> Result<Counters> {
         self.unmount()?;
         let status = self.daemon.wait()?;
@@ -207,7 +207,7 @@ pub fn peak_of(pid: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Lines of a name and a number.
+/// Parses lines of a name and a number.
 pub fn parse(log: &str) -> Counters {
     log.lines()
         .filter_map(|line| {

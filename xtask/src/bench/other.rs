@@ -1,4 +1,4 @@
-//! Images mounted by the drivers that forerun is held against, and by the kernel at its request.
+//! Images mounted by the drivers that forerun is compared with, and by the kernel at its request.
 //!
 //! mount(2) and not mount(8), which puts a loop device under every regular file that the kernel could
 //! read by itself. Loop devices are set up by losetup(8).
@@ -33,7 +33,7 @@ impl Mount {
         }
     }
 
-    /// Unmounts, and gives what the driver counted and the most memory it had.
+    /// Unmounts, and returns what the driver counted and the most memory it had.
     pub fn finish(self) -> Result<(Counters, Option<u64>)> {
         match self {
             Self::Forerun(mounted) => {
@@ -54,7 +54,7 @@ impl Mount {
 pub enum Reader {
     /// Through a loop device, and the page cache of the image under it.
     Loop,
-    /// Through a loop device that passes the page cache of the image by.
+    /// Through a loop device that bypasses the page cache of the image.
     DirectLoop,
     /// From the file.
     File,

@@ -148,7 +148,7 @@ impl Report {
         format!("{report:#}")
     }
 
-    /// Requests of 1 MiB on average, and ten more for what is not the file.
+    /// Returns the bound on requests: 1 MiB each on average, and ten more for metadata.
     const fn request_bound(&self) -> u64 {
         self.image_len.div_ceil(1 << 20) + 10
     }

@@ -1,9 +1,9 @@
 //! Three tests: the image itself, the one large file in it, and a walk over many files.
 //!
-//! What is compared is what the user waits for: `md5sum IMAGE` against `md5sum MOUNT/FILE`, with
-//! large blocks and with the legacy ones, and `find`. Page cache, dentries and inodes are dropped
-//! before each; each mount is fresh, so that its daemon's cache is empty too. Runs are interleaved,
-//! so that a slow minute of the machine meets all of them.
+//! Each compares work that users wait for: `md5sum IMAGE` with `md5sum MOUNT/FILE`, with large blocks and
+//! with the legacy ones, and `find`. Page cache, dentries and inodes are dropped before each; each mount
+//! is fresh, so that its daemon's cache is empty too. Runs are interleaved, so that a slow minute of the
+//! machine affects all of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

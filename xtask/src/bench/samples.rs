@@ -55,7 +55,7 @@ impl<T> Samples<T> {
         bytes.checked_div(self.counter(&of, "source_requests")?)
     }
 
-    /// Errors, for programs.
+    /// Returns the errors, for programs.
     pub fn errors(&self) -> Vec<String> {
         self.failures.iter().map(|e| format!("{e:#}")).collect()
     }

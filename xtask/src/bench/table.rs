@@ -45,7 +45,7 @@ impl<R: Row> Series<R> {
         self.samples.request_len(|run| &run.counters)
     }
 
-    /// Messages of the FUSE protocol.
+    /// Returns the number of messages of the FUSE protocol.
     fn messages(&self) -> Option<u64> {
         let of = |run: &Run| {
             let named = run
@@ -177,7 +177,7 @@ impl<R: Row> Report<R> {
         lines
     }
 
-    /// Lengths of the images that were made, in MB, as if they were seconds.
+    /// Returns a line with the lengths of the images that were made, in MB, as if they were seconds.
     #[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Lengths far below 2^53.
     fn sizes(&self, row: R) -> Option<Line<R>> {
         let target = row.size_target()?;

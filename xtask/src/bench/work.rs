@@ -1,7 +1,7 @@
 //! The work of the measured processes, as a hidden command of this program: the same code for every
 //! driver, in processes of its own as a user's would be.
 //!
-//! Each prints what it read, so that runs over different drivers can be held against each other.
+//! Each prints what it read, so that runs over different drivers can be compared.
 
 use std::fs::{self, File};
 use std::io::Read;

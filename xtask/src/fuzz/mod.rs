@@ -137,8 +137,8 @@ const C_FLAGS: &str = "-fno-sanitize-address-use-after-scope";
 /// Freed memory that AddressSanitizer holds back. By default it is 256 MiB, half of what a target may take.
 const SANITIZER: &str = "quarantine_size_mb=32";
 
-/// Sanitizers and coverage are features of a nightly compiler, which this variable makes the stable one
-/// accept: no second toolchain is needed.
+/// Returns the command for cargo-fuzz. Sanitizers and coverage are features of a nightly compiler, which
+/// a variable makes the stable one accept: no second toolchain is needed.
 fn cargo_fuzz(root: &Path) -> Command {
     let mut cargo = process::cargo(root);
     cargo.env("RUSTC_BOOTSTRAP", "1").arg("fuzz");

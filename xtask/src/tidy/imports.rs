@@ -1,5 +1,5 @@
-//! Which crate names which in its source: what a manifest could hide behind a rename or a
-//! re-export would still be written down there.
+//! Names of crates in the source of others: a rename or a re-export can hide them in a manifest, but not
+//! here.
 
 use super::Violation;
 use super::arrows::driver_arrow;

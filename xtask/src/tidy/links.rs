@@ -68,7 +68,7 @@ fn join(from: &str, to: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Targets of `[text](target)` and `[name]: target`, with their lines, code aside.
+/// Finds the targets of `[text](target)` and `[name]: target`, with their lines, code aside.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut links = Vec::new();
     for (index, line) in prose(text) {
@@ -114,7 +114,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// Lines outside fenced code, counted from 1.
+/// Returns the lines outside fenced code, counted from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(index, line)| {

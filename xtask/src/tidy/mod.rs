@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Creates a workspace on disk in which a front end depends on a driver and imports it.
+    /// Creates a workspace on disk with a front end, which may depend on a driver and import it.
     fn workspace(imports_driver: bool) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

@@ -93,7 +93,7 @@ fn undeclared(path: &str, it: &str, files: &[SourceFile]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Places of the violations in a crate whose files are these.
+    /// Returns the places of the violations in a crate whose files are these.
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let packages = [Package::new("crates/a", &[])];
         let files: Vec<_> = files

@@ -94,7 +94,7 @@ fn mounted(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
     })
 }
 
-/// Seconds of many reads of a file that has been read before, and what was found.
+/// Measures many reads of a file that has been read before, in seconds, and returns what was found too.
 fn pages(row: Row, file: &Path) -> Result<(f64, String)> {
     let work: &[&str] = match row {
         Row::ObjectRandom => &["pages", "--random"],

@@ -1,8 +1,8 @@
-//! EROFS and composefs against those who read and make them already.
+//! EROFS and composefs compared with the programs that read and make them already.
 //!
-//! Each row of the table is a piece of work that users wait for, done by forerun and by the others
-//! that can do it, on the same images, in one run. All caches are dropped before each, but where
-//! caches are what is measured; each mount is fresh, so that its daemon's cache is empty too.
+//! Each row of the table is a piece of work that users wait for, done by forerun and by the other
+//! programs that can do it, on the same images, in one run. All caches are dropped before each, except
+//! where caches are measured. Each mount is fresh, so that its daemon's cache is empty too.
 
 mod drivers;
 mod inputs;

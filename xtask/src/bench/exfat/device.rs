@@ -111,7 +111,7 @@ impl Mounted {
         self.dir.path().join("mnt")
     }
 
-    /// Unmounts; gives what forerun counted and the most memory that the daemon had.
+    /// Unmounts; returns what forerun counted and the most memory that the daemon had.
     pub fn finish(mut self) -> Result<(Counters, Option<u64>)> {
         let peak = peak_of(match &self.server {
             Server::Forerun(daemon) => daemon.id(),

@@ -1,12 +1,12 @@
-//! exFAT against Debian's exfat-fuse: volumes that are changed.
+//! exFAT compared with Debian's exfat-fuse: volumes that are changed.
 //!
-//! Both are mounted from loop devices, since exfat-fuse takes no files, unless `--file` says
-//! otherwise of forerun. Each run has a volume of its own, made by mkfs.exfat and filled by forerun,
-//! so that both find the same; all caches are dropped before.
+//! Both are mounted from loop devices, since exfat-fuse takes no files, unless `--file` says otherwise of
+//! forerun. Each run has a volume of its own, made by mkfs.exfat and filled by forerun, so that both find
+//! the same; all caches are dropped before.
 //!
-//! exfat-fuse accepts `dirsync` and flushes nothing, ever. So what forerun makes durable is held
-//! against two things: exfat-fuse as it is, which promises nothing, and exfat-fuse followed by a
-//! flush of the device after each removal, which is what it takes to promise the same.
+//! exfat-fuse accepts `dirsync` and never flushes anything. So forerun's durable changes are compared
+//! with two things: exfat-fuse as it is, which promises nothing, and exfat-fuse followed by a flush of
+//! the device after each removal, which makes the same promise.
 
 mod device;
 mod measure;

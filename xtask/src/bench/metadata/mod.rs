@@ -1,8 +1,8 @@
-//! How fast a read-only tree is walked: `ls -lR`, uncached and cached, in every way that the
-//! metadata of an EROFS image, or of a composefs image with its objects elsewhere, can be read.
+//! How fast a read-only tree is walked: `ls -lR`, uncached and cached, in every way that the metadata of
+//! an EROFS image, or of a composefs image with its objects elsewhere, can be read.
 //!
-//! Time starts before the mount, since what is read ahead is read ahead then; what the mounting takes
-//! is told apart too.
+//! Time starts before the mount, since that is when metadata is read ahead; the time of the mount is
+//! shown separately too.
 
 mod table;
 mod ways;

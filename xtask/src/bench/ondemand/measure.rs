@@ -95,8 +95,8 @@ fn pages(row: Row, who: Who, file: &Path) -> Result<Run> {
     Ok(run_of(seconds, format!("{bytes} bytes")))
 }
 
-/// Reads a file to its end, as one whose reader jumps about: the kernel then takes memory for it page
-/// by page, and not in the large pieces in which readahead takes it.
+/// Reads a file to its end, like a reader that jumps about: the kernel then takes memory for it page by
+/// page, and not in the large pieces in which readahead takes it.
 fn read_in_single_pages(path: &Path) -> Result<()> {
     let mut file = File::open(path).with_context(|| path.display().to_string())?;
     fadvise(&file, 0, None, Advice::Random)?;

@@ -1,9 +1,8 @@
-//! Images at servers, read on demand: against local files once they are here, against the link while
-//! they come.
+//! Images at servers, read on demand: compared with local files once they are here, and with the link
+//! while they are fetched.
 //!
-//! A web server on this machine has the images. For what is measured as they come, a proxy stands
-//! before it and plays a link of 100 MB/s and 20 ms; both take CPU time of this machine, as a kernel's
-//! network stack would.
+//! A web server on this machine has the images. While they are fetched, a proxy before the server plays a
+//! link of 100 MB/s and 20 ms. Both take CPU time of this machine, as a kernel's network stack would.
 
 mod inputs;
 mod interpreter;

@@ -1,9 +1,9 @@
-//! SquashFS against those who read and make it already.
+//! SquashFS compared with the programs that read and make it already.
 //!
-//! Each row of the table is a piece of work that users wait for, done by forerun and by the others
-//! that can do it, on the same images, in one run. All caches are dropped before each; each mount
-//! is fresh, so that its daemon's cache is empty too. The order of the drivers changes from round to
-//! round, so that a slow minute of the machine meets all of them.
+//! Each row of the table is a piece of work that users wait for, done by forerun and by the other
+//! programs that can do it, on the same images, in one run. All caches are dropped before each; each
+//! mount is fresh, so that its daemon's cache is empty too. The order of the drivers changes from round
+//! to round, so that a slow minute of the machine affects all of them.
 
 mod drivers;
 mod inputs;

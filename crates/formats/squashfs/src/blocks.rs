@@ -1,7 +1,7 @@
 //! Metadata blocks: read, decoded once, kept.
 //!
-//! Inodes, listings and all tables lie in blocks of 8 KiB that are compressed each for itself. Many
-//! inodes share one, so a decoded block is kept; the budget is the caller's.
+//! Inodes, listings and all tables lie in blocks of 8 KiB, each compressed by itself. Many inodes
+//! share a block, so decoded blocks are cached; the caller sets the budget.
 
 use std::sync::Arc;
 
@@ -28,13 +28,13 @@ pub struct Blocks {
 pub struct Block(Arc<[u8]>);
 
 impl Block {
-    /// The decoded bytes: 8 KiB, or fewer for the last block of a table.
+    /// Returns the decoded bytes: 8 KiB, or fewer for the last block of a table.
     pub fn data(&self) -> &[u8] {
         let end = self.0.len().saturating_sub(2);
         self.0.get(..end).unwrap_or_default()
     }
 
-    /// Bytes of the image that the block takes, with its header.
+    /// Returns the number of bytes that the block takes in the image, with its header.
     pub fn stored_len(&self) -> u64 {
         let header = self.0.last_chunk().copied().unwrap_or_default();
         HEADER + u64::from(u16::from_le_bytes(header) & !METADATA_STORED)
@@ -51,8 +51,8 @@ impl Blocks {
         }
     }
 
-    /// The block whose header is at `offset` of the image and which must end by `end`. `node` is
-    /// the node that is read, for errors.
+    /// Returns the block whose header is at `offset` of the image and which must end by `end`.
+    /// `node` is the node being read, for errors.
     pub fn get(&self, offset: u64, end: u64, node: Option<NodeId>) -> Result<Block> {
         let key = BlockKey::at(BlobId::IMAGE, offset);
         if let Some(bytes) = self.cache.get(key) {

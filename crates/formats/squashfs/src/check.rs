@@ -8,12 +8,12 @@ use crate::image::Image;
 use crate::inode::Body;
 use crate::xattr;
 
-/// The inode's number, the export table's word for it, a link count of 0, xattrs that readers pass over,
-/// the directory indexes, and whether entries lead where they say.
+/// Checks the inode's number, its entry in the export table, a link count of 0, xattrs that readers
+/// ignore, the directory indexes, and whether entries lead to inodes of their type.
 pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let inode = match image.inode(node) {
         Ok(inode) => inode,
-        // Reading the node says the same.
+        // Reading the node reports the same error.
         Err(error) => return left_to_the_reader(error),
     };
     let mut problem = |fatal: bool, error: Error| {
@@ -67,7 +67,7 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
     Ok(())
 }
 
-/// Every id and every fragment can be found.
+/// Checks that every id and every fragment can be found.
 pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let root = NodeId(image.superblock.root.raw());
     let mut problem = |result: Result<()>| match result {

@@ -1,4 +1,4 @@
-//! Reads on through a run of metadata blocks, across their borders.
+//! Reads through a run of metadata blocks, across their borders.
 
 use forerun_vfs::{NodeId, Result};
 use zerocopy::{FromBytes, IntoBytes};
@@ -17,12 +17,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// Bytes that its blocks take in the image.
+    /// Returns the number of bytes that its blocks take in the image.
     pub const fn len(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
-    /// The most bytes its blocks can decode to: each takes three at least.
+    /// Returns the most bytes that its blocks can decode to: each block takes at least three.
     pub fn max_decoded(&self) -> u64 {
         (self.len() / 3).saturating_mul(forerun_io::u64_from(METADATA_BLOCK))
     }
@@ -34,14 +34,14 @@ pub struct Cursor<'b> {
     blocks: &'b Blocks,
     table: Table,
     node: Option<NodeId>,
-    /// Of the current block, from the start of the table.
+    /// Offset of the current block from the start of the table.
     at: u64,
     pos: usize,
     block: Option<Block>,
 }
 
 impl<'b> Cursor<'b> {
-    /// At `reference`, on behalf of `node`.
+    /// Creates a cursor at `reference`, on behalf of `node`.
     pub fn new(
         blocks: &'b Blocks,
         table: Table,
@@ -66,18 +66,19 @@ impl<'b> Cursor<'b> {
         })
     }
 
-    /// Offset in the image of the block that the last read was in, for errors.
+    /// Returns the offset in the image of the block of the last read, for errors.
     pub const fn offset(&self) -> u64 {
         self.table.start.saturating_add(self.at)
     }
 
-    /// Where the next byte is. At the end of a block this is behind its last byte.
+    /// Returns the place of the next byte. At the end of a block it is behind the last byte of that
+    /// block.
     pub fn reference(&self) -> Reference {
         let pos = u64::try_from(self.pos).unwrap_or(u64::MAX);
         Reference::from_raw(self.at << 16 | pos)
     }
 
-    /// The next structure.
+    /// Reads the next structure.
     pub fn read<T: FromBytes + IntoBytes>(&mut self) -> Result<T> {
         let mut value = T::new_zeroed();
         self.read_into(value.as_mut_bytes())?;
@@ -98,7 +99,7 @@ impl<'b> Cursor<'b> {
         Ok(())
     }
 
-    /// Passes over `len` bytes. Costs a look at each block on the way.
+    /// Skips `len` bytes. Decodes each block on the way.
     pub fn skip(&mut self, mut len: u64) -> Result<()> {
         while len > 0 {
             let here = forerun_io::u64_from(self.chunk()?.len()).min(len);
@@ -108,7 +109,7 @@ impl<'b> Cursor<'b> {
         Ok(())
     }
 
-    /// The rest of the current block, or all of the next; never empty.
+    /// Returns the rest of the current block, or all of the next; never empty.
     fn chunk(&mut self) -> Result<&[u8]> {
         let mut block = match self.block.take() {
             Some(block) => block,

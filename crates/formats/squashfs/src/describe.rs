@@ -31,7 +31,7 @@ pub fn details(image: &Image) -> Fields {
     ]
 }
 
-/// The superblock and the compressor options.
+/// Returns the fields of the superblock, and the compressor options.
 pub fn superblock(image: &Image) -> Result<Fields> {
     let superblock = &image.superblock;
     let optional = |start: Option<u64>| start.map_or("none".into(), |start| format!("{start:#x}"));
@@ -64,7 +64,7 @@ pub fn superblock(image: &Image) -> Result<Fields> {
     Ok(fields)
 }
 
-/// An inode, and the sizes of a file's blocks.
+/// Returns the fields of an inode, and the sizes of a file's blocks.
 pub fn inode(image: &Image, node: NodeId) -> Result<Fields> {
     let inode = image.inode(node)?;
     let form = if inode.is_extended {

@@ -14,11 +14,11 @@ use crate::reference::Reference;
 
 /// Bytes of a name as the format can hold; the header has 16 bits for it.
 pub const NAME_MAX: usize = 256;
-/// Bytes of a listing between two places that are remembered.
+/// Bytes of a listing between two remembered places.
 const MARK_EVERY: u64 = 8192;
 
-/// Visits the entries after `from`. The cursor is how far into the listing the header of the entry's
-/// run is, and how many entries of the run came before, plus one.
+/// Visits the entries after `from`. The cursor holds the offset in the listing of the run's header,
+/// and the number of entries of the run before the entry, plus one.
 pub fn read(
     image: &Image,
     node: NodeId,
@@ -49,7 +49,7 @@ pub fn read(
     Ok(())
 }
 
-/// The node of that name; the indexes of a long directory lead near it.
+/// Returns the node with that name. The indexes of a long directory lead near it.
 pub fn lookup(image: &Image, node: NodeId, wanted: &[u8]) -> Result<Option<NodeId>> {
     let dir = image.dir(node)?;
     let mut listing = Listing::by_index(image, node, &dir, wanted)?;
@@ -58,7 +58,7 @@ pub fn lookup(image: &Image, node: NodeId, wanted: &[u8]) -> Result<Option<NodeI
             match listing.name().cmp(wanted) {
                 std::cmp::Ordering::Less => {}
                 std::cmp::Ordering::Equal => return Ok(Some(entry.node)),
-                // Names are in order, and that is checked on the way here.
+                // Names are in order, which is checked on the way here.
                 std::cmp::Ordering::Greater => return Ok(None),
             }
         }
@@ -66,7 +66,7 @@ pub fn lookup(image: &Image, node: NodeId, wanted: &[u8]) -> Result<Option<NodeI
     Ok(None)
 }
 
-/// Reports directory indexes that lead astray, for `check`.
+/// Reports directory indexes that lead to wrong places, for `check`.
 pub fn check_indexes(image: &Image, node: NodeId, dir: &Dir) -> Result<()> {
     let mut indexes = Indexes::new(image, node, dir)?;
     while let Some(at) = indexes.next()? {
@@ -84,8 +84,8 @@ pub fn check_indexes(image: &Image, node: NodeId, dir: &Dir) -> Result<()> {
     Ok(())
 }
 
-/// Reports entries that lead out of the inode table, or to an inode of another type than they say,
-/// for `check`. What cannot be read is left to the reader.
+/// Reports entries that lead out of the inode table, or to an inode of another type than their own,
+/// for `check`. Unreadable entries are left to the reader.
 pub fn check_entries(image: &Image, node: NodeId, report: &mut dyn FnMut(Check)) -> Result<()> {
     read(image, node, DirCursor::START, &mut |entry| {
         let name = || text(entry.name);
@@ -117,15 +117,15 @@ struct Listing<'i> {
     image: &'i Image,
     node: NodeId,
     cursor: Cursor<'i>,
-    /// Bytes of the listing behind the cursor.
+    /// Bytes of the listing before the cursor.
     at: u64,
     len: u64,
-    /// Where the current run's header is.
+    /// Offset of the current run's header.
     run: u64,
-    /// Whether it was come by from the listing's start, so that its places are worth remembering.
+    /// Whether it was reached from the listing's start, so that its places are worth remembering.
     is_sure: bool,
     block: u32,
-    /// Entries of the run: passed, and in all.
+    /// Entries of the run: passed, and in total.
     done: u64,
     count: u64,
     name: [u8; NAME_MAX],
@@ -135,7 +135,7 @@ struct Listing<'i> {
 }
 
 impl<'i> Listing<'i> {
-    /// At the run whose header is `run` bytes into the listing.
+    /// Opens the listing at the run whose header is `run` bytes into it.
     fn open(image: &'i Image, node: NodeId, dir: &Dir, run: u64) -> Result<Self> {
         let len = u64::from(dir.len());
         let mut at = Mark {
@@ -155,7 +155,7 @@ impl<'i> Listing<'i> {
         Ok(listing)
     }
 
-    /// At the last run that an index says starts at or before `wanted`.
+    /// Opens the listing at the last run that, by an index, starts at or before `wanted`.
     fn by_index(image: &'i Image, node: NodeId, dir: &Dir, wanted: &[u8]) -> Result<Self> {
         let mut indexes = Indexes::new(image, node, dir)?;
         let mut found = None;
@@ -214,7 +214,7 @@ impl<'i> Listing<'i> {
         Ok(())
     }
 
-    /// Goes on to the next header, from behind the last entry of a run.
+    /// Advances to the next header, from behind the last entry of a run.
     fn next_run(&mut self) -> Result<bool> {
         if self.at >= self.len {
             return Ok(false);
@@ -242,7 +242,7 @@ impl<'i> Listing<'i> {
         Ok(true)
     }
 
-    /// The next entry of the run; its name is then in [`name`](Self::name).
+    /// Reads the next entry of the run. Its name is then in [`name`](Self::name).
     fn next_entry(&mut self) -> Result<Option<Entry>> {
         if self.done >= self.count {
             return Ok(None);
@@ -295,7 +295,7 @@ struct Indexes<'i> {
     name_len: usize,
 }
 
-/// Where an index points.
+/// The place that an index points to.
 #[derive(Clone, Copy)]
 struct IndexAt {
     at: u32,
@@ -345,8 +345,8 @@ impl<'i> Indexes<'i> {
 }
 
 impl IndexAt {
-    /// The listing from here on. A listing that started in the middle of a metadata block has each
-    /// index point as far into its block.
+    /// Opens the listing from here on. If the listing starts in the middle of a metadata block, an
+    /// index points as far into its own block.
     fn listing<'i>(self, image: &'i Image, node: NodeId, dir: &Dir) -> Result<Listing<'i>> {
         let within = (dir.start.offset() + forerun_io::saturating_usize(u64::from(self.at)))
             % ondisk::METADATA_BLOCK;

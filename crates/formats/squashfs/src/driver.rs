@@ -1,4 +1,4 @@
-//! SquashFS behind the seam.
+//! The SquashFS driver: implements the seam.
 
 use std::ops::{ControlFlow, Range};
 
@@ -22,8 +22,8 @@ impl Squashfs {
     /// Opens the image at the start of `with.metadata`; it may end before the source does.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for other versions, variants and compressors, [`Error::Corrupt`] where
-    /// superblock, tables or root fail a check, [`Error::Io`] where they cannot be read.
+    /// [`Error::Unsupported`] for other versions, variants and compressors, [`Error::Corrupt`] if
+    /// superblock, tables or root fail a check, [`Error::Io`] if they cannot be read.
     pub fn open(with: OpenWith) -> Result<Self> {
         let image = Image::open(with)?;
         Ok(Self { image })

@@ -5,8 +5,8 @@ use forerun_vfs::{Corrupt, Error, NameError, NodeId};
 
 use crate::reference::Reference;
 
-/// A failed check, with the numbers it takes to find the bytes. The offset is that of the structure
-/// that fails, or of the metadata block it is in, and is given along with this.
+/// A failed check, with the numbers needed to find the bytes. The offset of the structure, or of
+/// its metadata block, is stored beside it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
     #[error("the image is {len} bytes long; a superblock takes 96")]
@@ -157,7 +157,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// This check failed on the structure at `offset`.
+    /// Creates the error of this check, failed on the structure at `offset`.
     pub fn at(self, node: Option<NodeId>, offset: u64) -> Error {
         Corrupt::new("squashfs", node, offset, self).into()
     }

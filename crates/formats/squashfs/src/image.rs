@@ -1,4 +1,4 @@
-//! One open image: superblock, tables, and what is remembered of them.
+//! One open image: superblock, tables, and caches.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::superblock::{self, Superblock};
 use crate::tables::Indexed;
 use crate::xattr::Xattrs;
 
-/// Everything the driver's parts share.
+/// The state that all parts of the driver share.
 pub struct Image {
     pub superblock: Superblock,
     pub limits: Limits,
@@ -96,7 +96,7 @@ impl Image {
         }
     }
 
-    /// The inode that `node` refers to.
+    /// Reads the inode that `node` refers to.
     pub fn inode(&self, node: NodeId) -> Result<Inode> {
         let reference = Reference::from_raw(node.0);
         if reference.block() >= self.inodes.len() || reference.offset() >= METADATA_BLOCK {
@@ -106,7 +106,7 @@ impl Image {
         Inode::read(&mut cursor, &self.inodes, node, self.superblock.block_size)
     }
 
-    /// The regular file that `node` is.
+    /// Reads the inode of `node`, which must be a regular file.
     pub fn file(&self, node: NodeId) -> Result<File> {
         match self.inode(node)?.body {
             Body::File(file) => Ok(file),
@@ -115,7 +115,7 @@ impl Image {
         }
     }
 
-    /// The directory that `node` is.
+    /// Reads the inode of `node`, which must be a directory.
     pub fn dir(&self, node: NodeId) -> Result<Dir> {
         match self.inode(node)?.body {
             Body::Dir(dir) => Ok(dir),
@@ -123,17 +123,17 @@ impl Image {
         }
     }
 
-    /// Reads in the inode table.
+    /// Returns a cursor in the inode table.
     pub fn inodes_at(&self, reference: Reference, node: NodeId) -> Result<Cursor<'_>> {
         Cursor::new(&self.blocks, self.inodes, reference, Some(node))
     }
 
-    /// Reads in the directory table.
+    /// Returns a cursor in the directory table.
     pub fn directories_at(&self, reference: Reference, node: NodeId) -> Result<Cursor<'_>> {
         Cursor::new(&self.blocks, self.directories, reference, Some(node))
     }
 
-    /// The user or group number at a position of the id table.
+    /// Returns the user or group number at a position of the id table.
     pub fn id(&self, index: u16, node: NodeId) -> Result<u32> {
         let id: U32 = self.ids.get(&self.blocks, u64::from(index), Some(node))?;
         Ok(id.get())
@@ -152,7 +152,7 @@ impl Image {
         }
     }
 
-    /// Where the export table says an inode is; nothing where there is no such table.
+    /// Returns the place of an inode by the export table, or nothing if there is no such table.
     pub fn exported(&self, number: u32, node: NodeId) -> Result<Option<Reference>> {
         let Some(table) = &self.export else {
             return Ok(None);
@@ -166,7 +166,7 @@ impl Image {
         Ok(Some(Reference::from_raw(raw.get())))
     }
 
-    /// The most names that listings can hold: an entry takes nine bytes at least.
+    /// Returns the most names that listings can hold: an entry takes at least nine bytes.
     pub fn names_max(&self) -> u64 {
         self.directories.max_decoded() / (u64_from(size_of::<crate::ondisk::DirEntry>()) + 1)
     }

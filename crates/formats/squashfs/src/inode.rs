@@ -10,7 +10,7 @@ use crate::ondisk::{
 };
 use crate::reference::Reference;
 
-/// Larger files are refused, so that offsets in them can be added without a thought.
+/// Larger files are refused, so that offsets in them can be added without overflow.
 const MAX_FILE: u64 = 1 << 62;
 
 /// An inode. Ids are still positions in the id table.
@@ -33,7 +33,7 @@ pub struct Inode {
 pub enum Body {
     File(File),
     Dir(Dir),
-    /// Length of the target, and where it is.
+    /// Length and place of the target.
     Symlink {
         len: u32,
         target: Reference,
@@ -49,12 +49,12 @@ pub struct File {
     pub size: u64,
     /// Offset in the image of the first stored block.
     pub start: u64,
-    /// Blocks with a size of their own; what is left is in the fragment.
+    /// Blocks with a size of their own; the rest is in the fragment.
     pub blocks: u64,
     pub fragment: Option<Fragment>,
-    /// Where the sizes of the blocks are.
+    /// Place of the sizes of the blocks.
     pub sizes: Reference,
-    /// Bytes said not to be stored; 0 where the inode does not say.
+    /// Bytes declared as not stored; 0 if the inode does not have the field.
     pub sparse: u64,
 }
 
@@ -68,17 +68,17 @@ pub struct Fragment {
 /// A listing.
 #[derive(Clone, Debug)]
 pub struct Dir {
-    /// As `stat` tells: three more than the bytes of the listing.
+    /// As `stat` reports it: three more than the bytes of the listing.
     pub size: u32,
     pub start: Reference,
     pub parent: u32,
     pub indexes: u16,
-    /// Where the indexes are.
+    /// Place of the indexes.
     pub index_at: Reference,
 }
 
 impl Dir {
-    /// Bytes of the listing.
+    /// Returns the number of bytes of the listing.
     pub const fn len(&self) -> u32 {
         self.size.saturating_sub(3)
     }
@@ -186,7 +186,7 @@ impl Parser<'_> {
             Some(_) => size / block_size,
             None => size.div_ceil(block_size),
         };
-        // What the rest of the table can hold at the very most.
+        // The most that the rest of the table can hold.
         let room = self.table.max_decoded() / 4;
         if blocks > room {
             return fail(Check::FileSize {
@@ -247,7 +247,7 @@ impl Parser<'_> {
     fn symlink(&self, cursor: &mut Cursor<'_>) -> Result<Parsed> {
         let raw: Symlink = cursor.read()?;
         let (len, target) = (raw.symlink_size.get(), cursor.reference());
-        // Longer ones are refused when the target is wanted; no need to walk over them here.
+        // Longer targets are refused when they are read, so their blocks need not be decoded here.
         let xattrs = if self.is_extended && len <= 65536 {
             cursor.skip(u64::from(len))?;
             self.xattr(cursor)?

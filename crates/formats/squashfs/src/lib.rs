@@ -1,7 +1,7 @@
 //! SquashFS 4.0: the driver that maps it and the writer that makes it.
 //!
 //! The format is described in `docs/formats/squashfs.md`. Older versions and vendor variants are
-//! told apart and refused by name. Nothing here moves file data: [`Squashfs`] says where it is.
+//! recognised and refused by name. Nothing here moves file data: [`Squashfs`] only maps it.
 
 mod blocks;
 mod check;

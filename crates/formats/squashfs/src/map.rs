@@ -1,4 +1,4 @@
-//! Where the bytes of a file are.
+//! Maps the bytes of a file to blocks.
 
 use std::ops::{ControlFlow, Range};
 
@@ -10,7 +10,7 @@ use crate::inode::{File, Fragment};
 use crate::ondisk::{BLOCK_STORED, FragmentEntry};
 use crate::positions::Mark;
 
-/// Block sizes between two places that are remembered: those of a metadata block.
+/// Block sizes between two remembered places: as many as a metadata block holds.
 const MARK_EVERY: u64 = 2048;
 
 /// Visits the extents of `range`, which is inside the file and not empty.
@@ -151,7 +151,7 @@ impl Block {
     }
 }
 
-/// The end of a file: `len` bytes of a fragment block.
+/// Returns the place of the end of a file: `len` bytes of a fragment block.
 fn tail(image: &Image, node: NodeId, fragment: Fragment, len: u64) -> Result<Place> {
     let Fragment { index, offset } = fragment;
     let entry: FragmentEntry = image.fragment(index, node)?;

@@ -12,15 +12,15 @@ pub const MAGIC: u32 = 0x7371_7368;
 pub const VERSION: (u16, u16) = (4, 0);
 /// Decoded length of a metadata block, in bytes; the last of a table may be shorter.
 pub const METADATA_BLOCK: usize = 8192;
-/// In the header of a metadata block: it is stored as it is.
+/// Flag in the header of a metadata block: it is stored as it is.
 pub const METADATA_STORED: u16 = 0x8000;
-/// In the size of a data or fragment block: it is stored as it is.
+/// Flag in the size of a data or fragment block: it is stored as it is.
 pub const BLOCK_STORED: u32 = 1 << 24;
 /// In place of a table's offset, a fragment's or an xattr's number: there is none.
 pub const NONE_64: u64 = u64::MAX;
 /// As [`NONE_64`], in 32 bits.
 pub const NONE_32: u32 = u32::MAX;
-/// Entries behind one directory header at the most.
+/// Most entries behind one directory header.
 pub const DIR_RUN: u32 = 256;
 
 macro_rules! on_disk {
@@ -70,7 +70,7 @@ pub mod flags {
     pub const NO_FRAGMENTS: u16 = 0x0010;
     /// The ends of large files are in fragments too.
     pub const ALWAYS_FRAGMENTS: u16 = 0x0020;
-    /// Files of the same contents share them.
+    /// Files with equal contents share blocks.
     pub const DUPLICATES: u16 = 0x0040;
     /// There is an export table.
     pub const EXPORTABLE: u16 = 0x0080;
@@ -116,7 +116,7 @@ pub mod kind {
     pub const FIFO: u16 = 6;
     /// Socket.
     pub const SOCKET: u16 = 7;
-    /// Between a basic type and its extended form.
+    /// Difference between a basic type and its extended form.
     pub const EXTENDED: u16 = 7;
 }
 
@@ -137,7 +137,7 @@ on_disk! {
     BasicDir, 16 {
         start_block: U32,
         nlink: U32,
-        /// Three more than the listing is long.
+        /// Three more than the length of the listing.
         file_size: U16,
         offset: U16,
         parent_inode: U32,
@@ -148,7 +148,7 @@ on_disk! {
     /// An extended directory, behind the header; `i_count` [`DirIndex`]es follow.
     ExtendedDir, 24 {
         nlink: U32,
-        /// Three more than the listing is long.
+        /// Three more than the length of the listing.
         file_size: U32,
         start_block: U32,
         parent_inode: U32,
@@ -222,7 +222,7 @@ on_disk! {
     DirHeader, 12 {
         /// One less than the entries of the run.
         count: U32,
-        /// The metadata block of their inodes, from the start of the inode table.
+        /// The metadata block of their inodes, as an offset from the start of the inode table.
         start_block: U32,
         inode_number: U32,
     }
@@ -232,7 +232,7 @@ on_disk! {
     /// A directory entry; `size` + 1 bytes of name follow.
     DirEntry, 8 {
         offset: U16,
-        /// To the inode number of the header.
+        /// Difference to the inode number of the header.
         inode_number: I16,
         /// The basic type, also of an extended inode.
         kind: U16,
@@ -264,7 +264,7 @@ on_disk! {
         /// Where they are, as a metadata reference from the start of the xattr keys and values.
         xattr: U64,
         count: U32,
-        /// Bytes of them, as `getfattr` counts.
+        /// Their length in bytes, as `getfattr` counts.
         size: U32,
     }
 }
@@ -279,9 +279,9 @@ on_disk! {
 
 /// Bits of [`XattrName::kind`].
 pub mod xattr {
-    /// The part that tells the prefix.
+    /// The bits for the prefix.
     pub const PREFIX: u16 = 0x00ff;
-    /// The value is elsewhere: what follows is a reference of 8 bytes to it.
+    /// The value is elsewhere: an 8-byte reference to it follows.
     pub const OUT_OF_LINE: u16 = 0x0100;
     /// The prefixes, by their number.
     pub const PREFIXES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];

@@ -1,5 +1,5 @@
-//! The compressor options behind the superblock. Reading needs none of them: streams say for
-//! themselves what they were made with. They are shown by `dump`.
+//! The compressor options behind the superblock. Reading needs none of them, because streams hold
+//! their own parameters. `dump` shows them.
 
 use forerun_codec::Codec;
 use forerun_vfs::Result;
@@ -10,7 +10,7 @@ use crate::image::Image;
 use crate::reference::Reference;
 use crate::superblock::HEAD;
 
-/// The options as text, as far as they are known.
+/// Returns the options as text, as far as they are known.
 pub fn describe(image: &Image) -> Result<String> {
     let table = Table {
         name: "compressor options",

@@ -10,17 +10,17 @@ use quick_cache::sync::Cache;
 
 use crate::reference::Reference;
 
-/// Runs remembered.
+/// Number of runs remembered.
 const RUNS: usize = 512;
-/// Positions remembered of a run; of longer ones only the first so many.
+/// Positions remembered of a run; of longer runs only the first ones.
 const MARKS: usize = 1 << 16;
 
-/// A place that was come by.
+/// A place that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// How far into the run it is, in the run's own unit.
+    /// Distance from the start of the run, in the run's own unit.
     pub at: u64,
-    /// Where that is.
+    /// The place.
     pub reference: Reference,
     /// Bytes of file data before it; 0 for a listing.
     pub data: u64,
@@ -38,7 +38,7 @@ impl Positions {
         }
     }
 
-    /// The last mark at or before `at`.
+    /// Returns the last mark at or before `at`.
     pub fn before(&self, node: NodeId, at: u64) -> Option<Mark> {
         let marks = self.runs.get(&node)?;
         let marks = marks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +46,7 @@ impl Positions {
         marks.get(after.checked_sub(1)?).copied()
     }
 
-    /// Notes a place behind all that were noted before; others are left out.
+    /// Remembers a place if it is behind all that are remembered.
     pub fn note(&self, node: NodeId, mark: Mark) {
         let marks = match self.runs.get(&node) {
             Some(marks) => marks,

@@ -1,4 +1,4 @@
-//! Where something is in a table of metadata blocks.
+//! A place in a table of metadata blocks.
 
 use std::fmt;
 
@@ -8,12 +8,13 @@ use std::fmt;
 pub struct Reference(u64);
 
 impl Reference {
-    /// As it lies in the image. Bits above the 48th are kept and never inside a table.
+    /// Creates a reference from its form in the image. Bits above the 48th are kept, and are never
+    /// inside a table.
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// Of its parts, as inodes and directories keep them.
+    /// Creates a reference from its parts, as inodes and directories store them.
     pub fn new(block: u32, offset: u16) -> Self {
         Self(u64::from(block) << 16 | u64::from(offset))
     }
@@ -22,12 +23,12 @@ impl Reference {
         self.0
     }
 
-    /// Bytes from the start of the table to the block.
+    /// Returns the number of bytes from the start of the table to the block.
     pub const fn block(self) -> u64 {
         self.0 >> 16
     }
 
-    /// Bytes from the start of the decoded block.
+    /// Returns the number of bytes from the start of the decoded block.
     pub fn offset(self) -> usize {
         usize::try_from(self.0 & 0xffff).unwrap_or(usize::MAX)
     }

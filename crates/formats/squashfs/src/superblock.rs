@@ -36,7 +36,7 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// Takes the first bytes of an image in a source of `source_len` bytes.
+    /// Parses the first bytes of an image in a source of `source_len` bytes.
     ///
     /// # Errors
     /// `UnknownFormat`, `Unsupported` for other versions and variants, `Corrupt`.
@@ -95,7 +95,8 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// Where what starts at `from` must have ended: at the next table, or the end of the image.
+    /// Returns the end of a structure that starts at `from`: the next table, or the end of the
+    /// image.
     pub fn end_of(&self, from: u64) -> u64 {
         let starts = self.tables();
         let later = starts.filter_map(|(_, start)| start);
@@ -103,8 +104,8 @@ impl Superblock {
         next.unwrap_or(self.bytes_used).min(self.bytes_used)
     }
 
-    /// Where the directory table must have ended: what follows are the blocks of the first table
-    /// with pointers, which lie before these, so this is as late as can be.
+    /// Returns the latest end of the directory table. It is followed by the blocks of the first
+    /// table with pointers, which lie before these pointers.
     pub fn end_of_directories(&self) -> u64 {
         self.end_of(self.directory_table)
     }
@@ -171,7 +172,7 @@ fn codec(id: u16) -> Result<Codec> {
     }
 }
 
-/// The name `mksquashfs -comp` has for a codec.
+/// Returns the name that `mksquashfs -comp` uses for a codec.
 pub const fn compressor(codec: Codec) -> &'static str {
     match codec {
         Codec::Zlib => "gzip",

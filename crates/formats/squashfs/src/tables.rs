@@ -1,7 +1,7 @@
 //! Tables found through pointers: ids, fragments, export.
 //!
-//! Entries of one size lie in metadata blocks, full ones but for the last; a list of pointers to
-//! those blocks follows. Nothing of it is read before an entry is wanted.
+//! Entries of one size lie in metadata blocks, all full but the last; a list of pointers to these
+//! blocks follows. Nothing is read before an entry is needed.
 
 use forerun_vfs::{NodeId, Result};
 use zerocopy::{FromBytes, IntoBytes};
@@ -19,7 +19,7 @@ const POINTER: u64 = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct Indexed {
     name: &'static str,
-    /// Of the pointers.
+    /// Offset of the pointers.
     start: u64,
     count: u64,
     entry: u64,
@@ -27,8 +27,8 @@ pub struct Indexed {
 }
 
 impl Indexed {
-    /// `count` entries of `entry` bytes each, which divides 8192, with pointers at `start`. The
-    /// pointers end by `end`, the blocks lie between `first` and the pointers.
+    /// Opens a table of `count` entries of `entry` bytes each, which divides 8192, with pointers at
+    /// `start`. The pointers end by `end`, and the blocks lie between `first` and the pointers.
     pub fn new(
         name: &'static str,
         pointers: std::ops::Range<u64>,
@@ -58,7 +58,7 @@ impl Indexed {
         })
     }
 
-    /// An entry, wanted on behalf of `node`.
+    /// Reads an entry on behalf of `node`.
     pub fn get<T: FromBytes + IntoBytes>(
         &self,
         blocks: &Blocks,
@@ -92,7 +92,7 @@ impl Indexed {
         Cursor::new(blocks, whole, Reference::new(0, offset), node)?.read()
     }
 
-    /// Entries.
+    /// Returns the number of entries.
     pub const fn count(&self) -> u64 {
         self.count
     }

@@ -1,8 +1,9 @@
-//! Images that look like SquashFS and are not 4.0: told apart by magic and version, and refused by name.
+//! Recognises images that look like SquashFS and are not 4.0, by magic and version, and refuses
+//! them by name.
 
 use forerun_vfs::Error;
 
-/// Magics that a SquashFS-like image may start with, and what they stand for.
+/// Magics that a SquashFS-like image may start with, and their meaning.
 const MAGICS: &[(&[u8; 4], &str)] = &[
     (b"sqsh", "a big-endian SquashFS image of version 1.x to 3.x"),
     (
@@ -31,17 +32,17 @@ const MAGICS: &[(&[u8; 4], &str)] = &[
     ),
 ];
 
-/// Returns whether the first bytes are those of any SquashFS, so that this crate has something to say.
+/// Returns whether the first bytes are those of any SquashFS, so that this crate can report on it.
 pub fn is_any(head: &[u8]) -> bool {
     head.starts_with(b"hsqs") || find(head).is_some()
 }
 
-/// Why the image cannot be read, where the magic or version already tells.
+/// Returns why the image cannot be read, if the magic or version already shows it.
 pub fn refuse(head: &[u8]) -> Option<Error> {
     if let Some(what) = find(head) {
         return Some(Error::Unsupported(format!("{what}; this reads 4.0")));
     }
-    // In 1.x to 3.x the version lies at the same place, as two words of 16 bits.
+    // In 1.x to 3.x the version lies at the same place, as two 16-bit words.
     let version = head
         .starts_with(b"hsqs")
         .then(|| head.get(28..32))

@@ -1,4 +1,4 @@
-//! Extended attributes: shared sets of names and values, in line or elsewhere.
+//! Reads extended attributes: shared sets of names and values, inline or elsewhere.
 
 use forerun_vfs::{Bound, Error, NodeId, Result, check_xattr_name};
 use zerocopy::little_endian::{U32, U64};
@@ -22,7 +22,7 @@ const NAME_MAX: usize = 255;
 pub enum Found<'x> {
     /// Name and value.
     Pair(&'x [u8], &'x [u8]),
-    /// One whose name starts with a prefix that does not exist: the check that fails.
+    /// An xattr whose name starts with an unknown prefix, with the failed check.
     Unknown(Error),
 }
 
@@ -35,7 +35,7 @@ pub struct Xattrs {
 }
 
 impl Xattrs {
-    /// The table whose head is at `start` and whose pointers end by `end`.
+    /// Opens the table whose head is at `start` and whose pointers end by `end`.
     pub fn open(blocks: &Blocks, start: u64, end: u64) -> Result<Self> {
         let table = "xattr table";
         let outside = || Check::TableOutside { table, start, end }.at(None, start);
@@ -58,7 +58,7 @@ impl Xattrs {
         Ok(Self { pairs, sets })
     }
 
-    /// Sets of xattrs.
+    /// Returns the number of sets of xattrs.
     pub const fn count(&self) -> u64 {
         self.sets.count()
     }
@@ -85,8 +85,8 @@ impl Xattrs {
         let (mut name, mut value) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let unknown = self.pair(blocks, &mut cursor, node, &mut name, &mut value)?;
-            // A pair counts for its name with prefix and NUL, and its value; a set that is longer
-            // than it says would let a small table show without end.
+            // A pair counts for its name with prefix and NUL, and its value; a set longer than it
+            // declares would let a small table produce endless output.
             let here = forerun_io::u64_from(name.len() + 1 + value.len());
             let Some(rest) = left.checked_sub(here) else {
                 let check = Check::XattrSize { index, count, size };
@@ -101,7 +101,7 @@ impl Xattrs {
         Ok(())
     }
 
-    /// Reads a name and a value. Gives the failed check where the name's prefix does not exist.
+    /// Reads a name and a value. Returns the failed check if the name's prefix is unknown.
     fn pair(
         &self,
         blocks: &Blocks,
@@ -150,7 +150,7 @@ impl Xattrs {
     }
 }
 
-/// Visits the names and values of `inode`. Passes over xattrs of unknown prefix, as Linux does.
+/// Visits the names and values of `inode`. Ignores xattrs of unknown prefix, as Linux does.
 pub fn visit(
     image: &Image,
     inode: &Inode,
@@ -163,7 +163,7 @@ pub fn visit(
     })
 }
 
-/// Reports what [`visit`] passes over.
+/// Reports the xattrs that [`visit`] ignores.
 pub fn check(
     image: &Image,
     inode: &Inode,

@@ -29,7 +29,7 @@ pub fn superblock(bytes: &[u8]) {
     }
 }
 
-/// Takes `bytes` as inodes that the root's entries lead to, one at each even byte.
+/// Parses `bytes` as inodes that the root's entries lead to, one at each even byte.
 pub fn inodes(bytes: &[u8]) {
     let mut parts = Parts::default();
     let first = parts.inodes.len();
@@ -43,8 +43,8 @@ pub fn inodes(bytes: &[u8]) {
     }
 }
 
-/// Takes `bytes` as the listing of the root; what it leads to is the root itself, so that the walk
-/// must find the loop, or nothing.
+/// Parses `bytes` as the listing of the root. Entries lead to the root itself, so that the walk
+/// must detect the loop, or to nothing.
 pub fn directories(bytes: &[u8]) {
     let parts = Parts {
         inodes: inode::root(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
@@ -54,7 +54,7 @@ pub fn directories(bytes: &[u8]) {
     walk(&parts.image());
 }
 
-/// Takes the first 16 bytes as the head of a set of xattrs, and the others as names and values.
+/// Parses the first 16 bytes as the head of a set of xattrs, and the others as names and values.
 pub fn xattrs(bytes: &[u8]) {
     let (head, pairs) = bytes.split_at(bytes.len().min(16));
     let len = u32::try_from(pairs.len()).unwrap_or(u32::MAX);
@@ -72,13 +72,13 @@ pub fn xattrs(bytes: &[u8]) {
     }
 }
 
-/// Opens `bytes` as an image and does everything with every node that the driver can do; gives
-/// what went wrong and what `check` reports.
+/// Opens `bytes` as an image and calls every method of the driver on every node. Returns the
+/// errors, and the problems that `check` reports.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
     walk_source(Arc::new(MemorySource::new(bytes)))
 }
 
-/// As [`walk`].
+/// Walks the image in `source` as [`walk`] does.
 pub fn walk_source(source: Arc<dyn ReadAt>) -> Vec<Error> {
     match open_source(source) {
         Ok(fs) => exercise::all(&fs, &limits()),
@@ -96,10 +96,10 @@ fn open_source(source: Arc<dyn ReadAt>) -> Result<Squashfs> {
     Squashfs::open(with)
 }
 
-/// Small images that together hold everything the format can say: where fuzzing starts.
+/// Creates small images that together cover the whole format, as seeds.
 ///
 /// # Errors
-/// None, as they are all in memory and small.
+/// None, because they are all in memory and small.
 pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     let image = |tree: &Tree, options: SquashfsOptions| {
         let options = SquashfsOptions {

@@ -1,5 +1,5 @@
-//! An image put together from its parts as they are: what no writer would write. Nothing is
-//! compressed, every table is one metadata block, so that each field is at a known place.
+//! Builds an image from its parts, in ways that no writer would. Nothing is compressed and every
+//! table is one metadata block, so that each field is at a known place.
 
 use forerun_io::u64_from;
 use zerocopy::IntoBytes;
@@ -19,7 +19,7 @@ pub struct Parts {
     pub listings: Vec<u8>,
     /// Start and size of each fragment.
     pub fragments: Vec<(u64, u32)>,
-    /// Where the inodes are, by number.
+    /// Places of the inodes, by number.
     pub export: Vec<u64>,
     /// Decoded names and values of xattrs.
     pub pairs: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct Parts {
 }
 
 impl Default for Parts {
-    /// An empty root.
+    /// Creates an image with an empty root.
     fn default() -> Self {
         Self {
             data: Vec::new(),
@@ -43,8 +43,9 @@ impl Default for Parts {
 }
 
 impl Parts {
-    /// A file of one block `data`, a sparse one with its end in a fragment and with xattrs `tail`,
-    /// a directory with an index `dir` that holds an empty file, a link and a device.
+    /// Creates an image with: a file of one block `data`; a sparse file `tail` with its end in a
+    /// fragment and with xattrs; a directory `dir` with an index, which holds an empty file; a
+    /// link; and a device.
     #[must_use]
     pub fn everything() -> Self {
         let mut parts = Self {
@@ -87,7 +88,7 @@ impl Parts {
         parts
     }
 
-    /// The image.
+    /// Returns the image.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         let mut superblock = empty_superblock();
@@ -134,7 +135,7 @@ impl Parts {
     }
 }
 
-/// Blocks that hold `bytes`, stored as they are.
+/// Appends blocks that hold `bytes`, stored as they are.
 fn metadata(out: &mut Vec<u8>, bytes: &[u8]) {
     for block in bytes.chunks(8192) {
         let len = u16::try_from(block.len()).unwrap_or(0) | METADATA_STORED;
@@ -143,7 +144,7 @@ fn metadata(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// One block with a pointer to it; gives where the pointer is.
+/// Appends one block with a pointer to it. Returns the offset of the pointer.
 fn table(out: &mut Vec<u8>, bytes: &[u8]) -> u64 {
     let block = u64_from(out.len());
     metadata(out, bytes);
@@ -152,7 +153,7 @@ fn table(out: &mut Vec<u8>, bytes: &[u8]) -> u64 {
     pointer
 }
 
-/// A superblock without tables, of gzip and blocks of 4 KiB.
+/// Creates a superblock without tables, for gzip and blocks of 4 KiB.
 fn empty_superblock() -> Superblock {
     Superblock {
         s_magic: crate::ondisk::MAGIC.into(),
@@ -177,7 +178,7 @@ fn empty_superblock() -> Superblock {
     }
 }
 
-/// A set of xattrs: reference, pairs, bytes.
+/// Creates a set of xattrs: reference, pairs, bytes.
 #[must_use]
 pub fn set(at: u64, count: u32, size: u32) -> Vec<u8> {
     let id = XattrId {
@@ -188,7 +189,7 @@ pub fn set(at: u64, count: u32, size: u32) -> Vec<u8> {
     id.as_bytes().to_vec()
 }
 
-/// The header of a run of entries.
+/// Creates the header of a run of entries.
 fn run(entries: u32, inode_number: u32) -> Vec<u8> {
     let header = DirHeader {
         count: entries.saturating_sub(1).into(),
@@ -231,7 +232,7 @@ pub mod inode {
         header.as_bytes().to_vec()
     }
 
-    /// The root, whose listing is the first and has `len` bytes; number 1.
+    /// Creates the root, whose listing is the first and has `len` bytes; number 1.
     #[must_use]
     pub fn root(len: u32) -> Vec<u8> {
         let body = ExtendedDir {
@@ -246,7 +247,7 @@ pub mod inode {
         [&header(kind::DIR + kind::EXTENDED, 1), body.as_bytes()].concat()
     }
 
-    /// A directory whose listing, of one entry, follows the root's; with an index of its own.
+    /// Creates a directory with an index, whose listing of one entry follows the root's.
     pub(super) fn dir_with_index(number: u32, name: &[u8]) -> Vec<u8> {
         let body = ExtendedDir {
             nlink: 2.into(),
@@ -271,7 +272,7 @@ pub mod inode {
         .concat()
     }
 
-    /// A file of at most one block.
+    /// Creates a file of at most one block.
     pub(super) fn file(number: u32, start: u32, len: u32, block: u32) -> Vec<u8> {
         let body = BasicFile {
             start_block: start.into(),
@@ -283,7 +284,7 @@ pub mod inode {
         [&header(kind::REG, number), body.as_bytes(), sizes].concat()
     }
 
-    /// A file of a block of zeros and ten bytes of the fragment, with xattrs.
+    /// Creates a file of a block of zeros and ten bytes of the fragment, with xattrs.
     pub(super) fn tail(number: u32) -> Vec<u8> {
         let body = ExtendedFile {
             start_block: 96.into(),
@@ -314,7 +315,7 @@ pub mod inode {
         [&header(kind::CHRDEV, number), body.as_bytes()].concat()
     }
 
-    /// A pipe with the set of xattrs of that number.
+    /// Creates a pipe with the set of xattrs of that number.
     #[must_use]
     pub fn fifo_with_xattrs(set: u32) -> Vec<u8> {
         let header = header(kind::FIFO + kind::EXTENDED, 2);

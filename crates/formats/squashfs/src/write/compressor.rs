@@ -5,13 +5,13 @@ use forerun_codec::{Encoding, LzoAlgorithm};
 use super::metadata::METADATA_BLOCK_SIZE;
 use crate::ondisk::compression;
 
-/// In the options of LZ4: the bare block format, which is the only one there is.
+/// LZ4 option: the bare block format, which is the only one.
 const LZ4_LEGACY: u32 = 1;
-/// In the flags of LZ4: made by the slow compressor.
+/// LZ4 flag: made by the slow compressor.
 const LZ4_HC: u32 = 1;
 
-/// The codec's number, and its options where they must be in the image: without any, readers go by
-/// the defaults. Only LZ4 always has some.
+/// Returns the codec's number, and its options if they must be in the image: without options,
+/// readers use the defaults. Only LZ4 always has options.
 pub fn compressor(encoding: &Encoding, block_size: u32) -> (u16, Option<Vec<u8>>) {
     match encoding {
         Encoding::Zlib {

@@ -1,7 +1,7 @@
-//! Data blocks and fragment blocks, read, encoded and written side by side.
+//! Reads, encodes and writes data blocks and fragment blocks concurrently.
 //!
-//! Two maps in a row: files are fetched, the packer cuts them into blocks, the blocks are encoded,
-//! and this thread writes them in order.
+//! Two parallel maps form a pipeline: files are fetched, the packer cuts them into blocks, the
+//! blocks are encoded, and this thread writes them in order.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::ondisk::{BLOCK_STORED, FragmentEntry};
 /// Threads that read small files: one waits for the disk while the other copies and hashes.
 const FETCHERS: usize = 2;
 
-/// Where everything went.
+/// The places of all contents.
 pub struct Data {
     files: HashMap<NodeIndex, FileData>,
     bodies: Vec<Body>,
@@ -29,16 +29,16 @@ pub struct Data {
 /// The blocks of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
-    /// Where the first is in the image.
+    /// Offset of the first block in the image.
     pub start: u64,
-    /// Their sizes as inodes have them.
+    /// Their sizes as inodes store them.
     pub sizes: Vec<u32>,
     /// Bytes of zeros that are not stored.
     pub sparse: u64,
 }
 
 impl Data {
-    /// The blocks of a file and its fragment and offset there.
+    /// Returns the blocks of a file, and its fragment with the offset in it.
     pub fn of(&self, file: NodeIndex) -> (Option<&Body>, Option<(u32, u32)>) {
         let data = self.files.get(&file).copied().unwrap_or_default();
         let body = data.body.and_then(|body| self.bodies.get(body));
@@ -130,7 +130,8 @@ impl<'o> Worker<'o> {
         };
         let shorter = compress && self.encoder.encode(&bytes, &mut self.scratch);
         Encoded {
-            // A copy of its own length: what waits for its turn should not hold a whole block.
+            // A copy of its exact length: a result that waits should not hold a whole block's
+            // memory.
             bytes: if shorter { self.scratch.clone() } else { bytes },
             stored: !shorter,
             role,

@@ -9,7 +9,7 @@ use super::cannot;
 use super::metadata::{MetadataWriter, Place};
 use crate::ondisk::{DIR_RUN, DirEntry, DirHeader, DirIndex, METADATA_BLOCK};
 
-/// A name and its inode.
+/// A name with its inode.
 pub struct Entry<'n> {
     pub name: &'n [u8],
     pub inode: Place,
@@ -18,11 +18,11 @@ pub struct Entry<'n> {
     pub kind: u16,
 }
 
-/// A listing that was written.
+/// A written listing.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     pub place: Place,
-    /// Bytes, without the three that the format adds.
+    /// Bytes without the three that the format adds.
     pub len: u32,
     /// [`DirIndex`]es with their names, as they follow the inode.
     pub indexes: Vec<u8>,
@@ -70,10 +70,10 @@ struct Writer<'t> {
     table: &'t mut MetadataWriter,
     /// Offset of the listing in its first metadata block.
     base: u64,
-    /// Bytes of the runs that have ended.
+    /// Bytes of the completed runs.
     len: u64,
     run: Run,
-    /// Metadata blocks that the last index, or the start, is away from the first one.
+    /// Metadata blocks between the first one and that of the last index, or of the start.
     indexed: u64,
     indexes: Vec<u8>,
     index_count: u16,
@@ -119,8 +119,8 @@ impl Run {
 }
 
 impl Writer<'_> {
-    /// Returns whether an entry may go behind the header of the current run. A run also ends where its
-    /// metadata block does, so that there is a header for an index as early as can be.
+    /// Returns whether an entry may go behind the header of the current run. A run also ends with
+    /// its metadata block, so that a header for an index comes as early as possible.
     fn continues(&self, entry: &Entry<'_>) -> bool {
         let run = &self.run;
         let at = self.len + u64_from(size_of::<DirHeader>() + run.bytes.len());
@@ -131,7 +131,7 @@ impl Writer<'_> {
             && self.block_of(at) == self.block_of(self.len)
     }
 
-    /// Metadata blocks between the first and that of a place in the listing.
+    /// Counts the metadata blocks between the first one and that of a place in the listing.
     fn block_of(&self, at: u64) -> u64 {
         (self.base + at) / u64_from(METADATA_BLOCK)
     }
@@ -184,7 +184,8 @@ mod tests {
 
     use super::*;
 
-    /// The runs of a listing as (entries, block, number), with metadata stored as they are.
+    /// Writes a listing, with metadata stored as they are. Returns its runs as (entries, block,
+    /// number).
     fn runs(entries: &[(&str, u32, u32)], before: usize) -> (Vec<(u32, u32, u32)>, Listing) {
         let mut table = MetadataWriter::new(&Encoding::Lz4 { high: false }, false).unwrap();
         table.write(&vec![0; before]);

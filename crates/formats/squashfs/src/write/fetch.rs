@@ -1,4 +1,4 @@
-//! Files read, and hashed where they may have a twin.
+//! Reads files, and hashes those that may have a duplicate.
 //!
 //! Small files are read whole, several at a time by several threads. Long ones are only passed on:
 //! the packer reads them block by block.
@@ -11,31 +11,31 @@ use forerun_io::saturating_usize;
 use super::options::SquashfsOptions;
 use super::plan::{Plan, PlannedFile};
 
-/// Files up to this are read whole.
+/// Files up to this length are read whole.
 pub const WHOLE: u64 = 1 << 20;
-/// Files handed over together, and bytes of them.
+/// Most files handed over together, and most bytes of them.
 const BATCH: usize = 32;
 const BATCH_BYTES: u64 = 256 << 10;
 
-/// BLAKE3, for which no collision can be made: equal hashes of equally long contents are equal contents,
-/// so no byte needs to be read back to be sure.
+/// BLAKE3, for which no collision is feasible: equal hashes of equally long contents mean equal
+/// contents, so no byte needs to be read back.
 pub type Hash = [u8; 32];
 
-/// A file and what is to be done with it.
+/// A file and how to process it.
 #[derive(Clone, Copy)]
 pub struct Wanted<'t> {
     pub file: PlannedFile<'t>,
     /// Bytes in blocks of its own; the rest goes to a fragment.
     pub body_len: u64,
-    /// Whether another file's blocks are as long.
+    /// Whether the blocks of another file have the same length.
     pub hash_body: bool,
-    /// Whether another file's rest is as long.
+    /// Whether the rest of another file has the same length.
     pub hash_tail: bool,
 }
 
 pub struct Fetched<'t> {
     pub wanted: Wanted<'t>,
-    /// All of it; nothing for a long file.
+    /// The whole contents; nothing for a long file.
     pub whole: Option<Whole>,
 }
 
@@ -46,7 +46,7 @@ pub struct Whole {
     pub tail_hash: Option<Hash>,
 }
 
-/// All files in their order, in batches.
+/// Sends all files in their order, in batches.
 pub fn batches<'t>(
     plan: &Plan<'t>,
     options: &SquashfsOptions,
@@ -72,8 +72,8 @@ pub fn batches<'t>(
     }
 }
 
-/// How many files have parts of a length: what is as long as nothing else has no twin, and need not
-/// be hashed.
+/// Counts files by the length of their parts: a part of unique length has no duplicate, and need
+/// not be hashed.
 #[derive(Default)]
 struct Lens {
     bodies: HashMap<u64, bool>,
@@ -119,7 +119,7 @@ pub fn fetch<'t>(plan: &Plan<'t>, wanted: Wanted<'t>) -> Result<Fetched<'t>, Bui
     let mut body = read_whole(wanted.file.content, wanted.file.len)
         .map_err(|reason| plan.unreadable(&wanted.file, reason))?;
     let tail = match saturating_usize(wanted.body_len) {
-        // Most files: nothing is copied.
+        // Most files: no bytes are copied.
         0 => std::mem::take(&mut body),
         len => body.split_off(len.min(body.len())),
     };

@@ -1,4 +1,4 @@
-//! Inodes: the basic form where it holds everything, the extended one where it does not.
+//! Encodes inodes: in the basic form if it holds everything, in the extended form otherwise.
 
 use forerun_build::BuildError;
 use forerun_vfs::{Device, Timestamp};
@@ -37,14 +37,14 @@ pub enum Kind<'a> {
         fragment: Option<(u32, u32)>,
     },
     Symlink(&'a [u8]),
-    /// With the basic type.
+    /// A device, with the basic type.
     Device(u16, Device),
-    /// With the basic type: a pipe or a socket.
+    /// A pipe or a socket, with the basic type.
     Ipc(u16),
 }
 
 impl Kind<'_> {
-    /// As directory entries have it.
+    /// Returns the basic type, as directory entries store it.
     pub const fn basic_type(&self) -> u16 {
         match self {
             Self::Dir { .. } => kind::DIR,
@@ -55,7 +55,7 @@ impl Kind<'_> {
     }
 }
 
-/// The bytes of an inode.
+/// Returns the bytes of an inode.
 pub fn encode(common: &Common, kind: &Kind<'_>) -> Result<Vec<u8>, BuildError> {
     let mut out = Bytes(Vec::with_capacity(64));
     match kind {
@@ -117,7 +117,7 @@ impl Bytes {
         });
     }
 
-    /// The number that ends the extended forms of small inodes.
+    /// Appends the number that ends the extended forms of small inodes.
     fn xattr(&mut self, common: &Common) {
         if let Some(xattr) = common.xattr {
             self.0.extend_from_slice(&xattr.to_le_bytes());
@@ -125,7 +125,7 @@ impl Bytes {
     }
 }
 
-/// Whole seconds; times outside of 1970 to 2106 become the nearest in it.
+/// Returns whole seconds. Times outside of 1970 to 2106 become the nearest inside.
 pub fn seconds(time: Timestamp) -> u32 {
     u32::try_from(time.seconds.max(0)).unwrap_or(u32::MAX)
 }
@@ -187,7 +187,7 @@ fn file(out: &mut Bytes, common: &Common, len: u64, body: &Body, fragment: Optio
     }
 }
 
-/// As the Linux kernel encodes device numbers.
+/// Returns a device number as the Linux kernel encodes it.
 fn rdev(device: Device) -> Result<u32, BuildError> {
     let Device { major, minor } = device;
     device.pack().ok_or_else(|| {

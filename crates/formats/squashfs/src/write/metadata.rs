@@ -1,8 +1,7 @@
 //! Metadata blocks: 8 KiB of inodes, listings or tables, each encoded by itself.
 //!
-//! References into them name the encoded start of a block, so blocks are encoded one after the other
-//! and as soon as they are full: what refers to a place must know how long everything before it
-//! became.
+//! References into them name the encoded start of a block, so each block is encoded in order as
+//! soon as it is full: a reference depends on the encoded length of everything before its target.
 
 use forerun_build::BuildError;
 use forerun_codec::{BcjSet, Encoder, Encoding, ZlibStrategies};
@@ -14,7 +13,7 @@ use crate::ondisk::{METADATA_BLOCK, METADATA_STORED};
 /// [`METADATA_BLOCK`] as encoders take it.
 pub const METADATA_BLOCK_SIZE: u32 = 8192;
 
-/// A place in metadata: a block, from the start of its table, and an offset in it.
+/// A place in metadata: a block, by its offset from the start of its table, and an offset in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     pub block: u32,
@@ -22,7 +21,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// As inode references and xattr references have it.
+    /// Returns the place as inode references and xattr references store it.
     pub fn reference(self) -> u64 {
         u64::from(self.block) << 16 | u64::from(self.offset)
     }
@@ -30,16 +29,16 @@ impl Place {
 
 /// One table of metadata blocks.
 pub struct MetadataWriter {
-    /// Nothing where blocks are stored as they are.
+    /// `None` if blocks are stored as they are.
     encoder: Option<Encoder>,
-    /// Not yet a whole block.
+    /// The block that is not full yet.
     open: Vec<u8>,
     encoded: Vec<u8>,
     /// Encoded blocks that were not taken yet.
     done: Vec<u8>,
     /// Bytes of encoded blocks so far.
     len: u64,
-    /// Where each block starts.
+    /// Start of each block.
     pub starts: Vec<u64>,
 }
 
@@ -59,7 +58,7 @@ impl MetadataWriter {
         })
     }
 
-    /// Where the next byte goes.
+    /// Returns the place of the next byte.
     pub fn place(&self) -> Result<Place, BuildError> {
         match (u32::try_from(self.len), u16::try_from(self.open.len())) {
             (Ok(block), Ok(offset)) => Ok(Place { block, offset }),
@@ -79,7 +78,7 @@ impl MetadataWriter {
         }
     }
 
-    /// Encoded blocks since the last call.
+    /// Returns the encoded blocks since the last call.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.done)
     }
@@ -109,7 +108,8 @@ impl MetadataWriter {
     }
 }
 
-/// Trying several ways is for data; metadata take the plain one, with a dictionary of their size.
+/// Creates the encoder of metadata. Only data blocks try several ways; metadata uses the plain one,
+/// with a dictionary of its block size.
 fn metadata_encoder(encoding: &Encoding) -> Result<Encoder, BuildError> {
     let plain = match encoding {
         &Encoding::Zlib {

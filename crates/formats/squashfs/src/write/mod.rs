@@ -1,8 +1,8 @@
 //! Makes SquashFS images.
 //!
-//! First all contents in one go, read and encoded in parallel; then inodes and listings from the
-//! bottom of the tree up; then the tables; the superblock last, over the room that was left for it.
-//! The image depends on the tree and the options alone, not on the threads.
+//! First come all contents, read and encoded in parallel; then inodes and listings, from the bottom
+//! of the tree up; then the tables. The superblock is written last, into the space left for it. The
+//! image depends only on the tree and the options, not on the threads.
 
 mod compressor;
 mod data;
@@ -35,17 +35,17 @@ use crate::ondisk::{MAGIC, METADATA_STORED, NONE_64, Superblock, VERSION, flags}
 /// Images are padded to a multiple of this.
 const PADDING: u64 = 4096;
 
-/// Writes `tree` as a SquashFS 4.0 image, and gives its length with the padding.
+/// Writes `tree` as a SquashFS 4.0 image, and returns its length with the padding.
 ///
-/// Times are kept in whole seconds from 1970 to 2106; those outside become the nearest inside.
-/// Extended attributes of other name spaces than `user`, `trusted` and `security` have no place in
+/// Times are kept in whole seconds from 1970 to 2106; times outside become the nearest inside.
+/// Extended attributes of other namespaces than `user`, `trusted` and `security` have no place in
 /// the format and are left out.
 ///
 /// # Errors
 /// [`BuildError::Format`] for options out of their ranges and, before anything is written, for
 /// names over 255 bytes, links over 4095 bytes and device numbers over 12 and 20 bits; while
 /// writing, for over 65535 owners or more metadata than the format can address.
-/// [`BuildError::Content`] where a file cannot be read or has changed since it was scanned,
+/// [`BuildError::Content`] if a file cannot be read or has changed since it was scanned,
 /// [`BuildError::Output`], [`BuildError::Thread`], and [`BuildError::Memory`] before anything is
 /// written.
 pub fn write(
@@ -104,7 +104,8 @@ pub fn write(
     image.end()
 }
 
-/// Everything behind the data. Readers count on this order, and on no gaps between the tables.
+/// Writes everything behind the data. Readers rely on this order, and on the absence of gaps
+/// between the tables.
 fn write_metadata(
     mut nodes: Nodes<'_>,
     data: &Data,
@@ -156,7 +157,7 @@ fn superblock_flags(options: &SquashfsOptions, codec_options: bool) -> u16 {
     set.fold(0, |all, (_, bit)| all | bit)
 }
 
-/// The latest time of modification in the tree.
+/// Returns the latest modification time in the tree.
 fn latest(tree: &Tree, plan: &Plan<'_>) -> u32 {
     let times = plan.nodes.keys().map(|&node| tree.node(node).mtime);
     times.map(inode::seconds).max().unwrap_or(0)

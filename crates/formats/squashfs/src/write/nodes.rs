@@ -1,7 +1,7 @@
-//! Inodes and listings, directory by directory from the bottom up.
+//! Writes inodes and listings, directory by directory from the bottom up.
 //!
-//! An inode holds where its listing is, a listing where its inodes are, both as places in encoded
-//! blocks: so what is below comes first.
+//! An inode holds the place of its listing, and a listing the places of its inodes, both in encoded
+//! blocks. So lower directories come first.
 
 use std::collections::HashMap;
 
@@ -32,13 +32,13 @@ pub struct Nodes<'a> {
     pub listings: MetadataWriter,
     pub ids: Ids,
     pub xattrs: Xattrs,
-    /// Where inodes are that were written.
+    /// Places of the inodes written so far.
     places: HashMap<NodeIndex, (Place, u16)>,
-    /// Listings whose directories were not.
+    /// Listings of directories whose inodes are not written yet.
     listed: HashMap<NodeIndex, Listing>,
 }
 
-/// Refuses what the format, or every reader of it, cannot hold, before anything is written.
+/// Refuses a tree that the format, or every reader of it, cannot hold, before anything is written.
 pub fn check(tree: &Tree, plan: &Plan<'_>) -> Result<(), BuildError> {
     for &dir in &plan.listings {
         for (name, node) in tree.children(plan.dir(dir).0) {
@@ -91,7 +91,8 @@ impl<'a> Nodes<'a> {
         })
     }
 
-    /// Writes the inode table to `out`, keeps the listings, and gives where the root's inode is.
+    /// Writes the inode table to `out`, and keeps the listings. Returns the place of the root's
+    /// inode.
     pub fn write(&mut self, out: &mut ImageWriter<'_>) -> Result<Place, BuildError> {
         let plan = self.plan;
         for &dir in &plan.listings {
@@ -125,7 +126,7 @@ impl<'a> Nodes<'a> {
         Ok(self.places.get(&Tree::ROOT).copied().unwrap_or_default().0)
     }
 
-    /// Where the inodes are, in the order of their numbers.
+    /// Returns the places of the inodes, in the order of their numbers.
     pub fn export_table(&self) -> Vec<u8> {
         let mut references = vec![0; self.places.len()];
         for (node, (place, _)) in &self.places {

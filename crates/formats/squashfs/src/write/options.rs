@@ -12,13 +12,13 @@ const BLOCK_SIZES: std::ops::RangeInclusive<u32> = 4 << 10..=1 << 20;
 #[derive(Clone, Debug)]
 pub struct SquashfsOptions {
     /// The codec and its options. The default is zlib (gzip) at level 9. LZMA is for old readers:
-    /// Linux does not know it. The Itanium filter of XZ is refused: Linux 6.7 removed it.
+    /// Linux does not support it. The Itanium filter of XZ is refused: Linux 6.7 removed it.
     pub encoding: Encoding,
     /// Bytes of a data block: a power of two from 4 KiB to 1 MiB; 128 KiB is the default.
     pub block_size: u32,
-    /// Which ends of files share blocks.
+    /// Which ends of files share blocks with others.
     pub fragments: Fragments,
-    /// Whether files of the same contents share them.
+    /// Whether files with equal contents share blocks.
     pub duplicates: bool,
     /// Whether blocks of zeros are left out.
     pub sparse: bool,
@@ -28,18 +28,19 @@ pub struct SquashfsOptions {
     pub xattrs: bool,
     /// The parts that are compressed.
     pub compress: Compress,
-    /// Time in the superblock, in seconds since the epoch. Nothing means the latest time of
-    /// modification in the tree, so that the same tree gives the same image.
+    /// Time in the superblock, in seconds since the epoch. `None` means the latest modification
+    /// time in the tree, so that the same tree gives the same image.
     pub mkfs_time: Option<u32>,
-    /// Whether the image is padded to 4 KiB, as loop devices need it.
+    /// Whether the image is padded to 4 KiB, as loop devices require.
     pub pad: bool,
-    /// Threads that encode; 0 means one for each CPU, or fewer where memory is scarce. The image does
+    /// Threads that encode; 0 means one for each CPU, or fewer if memory is scarce. The image does
     /// not depend on it.
     pub threads: usize,
-    /// Bytes of contents in memory at a time, about; 0 means 64 MiB, or less where memory is scarce.
+    /// Approximate bytes of contents in memory at a time; 0 means 64 MiB, or less if memory is
+    /// scarce.
     pub memory: usize,
-    /// Files whose data come first, or last; among those of one priority the order is that of a
-    /// walk.
+    /// Priorities of files; a higher one puts their data earlier. Files of equal priority keep the
+    /// order of a walk.
     pub priorities: Priorities,
 }
 
@@ -51,12 +52,12 @@ pub enum Fragments {
     Yes,
     /// None: every file has its own blocks.
     No,
-    /// Files shorter than a block, and what is left of longer ones after their last whole block.
+    /// Files shorter than a block, and the remainder of longer ones after their last whole block.
     Always,
 }
 
-/// The parts that are compressed; the others are stored as they are. Block by block, what does not get shorter is
-/// stored as it is in any case.
+/// The parts that are compressed; the others are stored as they are. A block that does not get
+/// shorter is stored as it is in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compress {
     /// Inodes and directories.
@@ -108,7 +109,7 @@ impl Default for SquashfsOptions {
 }
 
 impl SquashfsOptions {
-    /// Returns whether an image can be made with these.
+    /// Checks that the options are valid.
     ///
     /// # Errors
     /// [`BuildError::Format`] that names the option and its range.
@@ -131,8 +132,8 @@ impl SquashfsOptions {
             .map_err(|error| cannot(error.to_string()))
     }
 
-    /// Returns the threads that encode the contents of `tree`, and the bytes of contents under way. Each
-    /// thread has an encoder, a block, the encoded block, and a candidate for that.
+    /// Returns the number of threads that encode the contents of `tree`, and the bytes of contents
+    /// in flight. Each thread has an encoder, a block, the encoded block, and a candidate for that.
     pub(super) fn bounds(&self, tree: &Tree) -> Result<ParallelBounds, BuildError> {
         let needs = WriterNeeds {
             codec: Some(self.encoding.codec().name()),
@@ -145,13 +146,13 @@ impl SquashfsOptions {
         })
     }
 
-    /// The block size as a length.
+    /// Returns the block size as a length.
     pub(super) fn block(&self) -> usize {
         forerun_io::saturating_usize(self.block_size.into())
     }
 
-    /// How many bytes of a file of `len` bytes are in blocks of its own; the others are in a
-    /// fragment.
+    /// Returns how many bytes of a file of `len` bytes are in blocks of its own; the others are in
+    /// a fragment.
     pub(super) fn body_len(&self, len: u64) -> u64 {
         let block = u64::from(self.block_size);
         match self.fragments {

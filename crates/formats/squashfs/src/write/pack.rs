@@ -1,9 +1,9 @@
-//! Which bytes become which block: fragments are filled, twins are found.
+//! Assigns bytes to blocks: fills fragments and finds duplicates.
 //!
 //! Everything is decided here, by one thread in the order of the files, before anything is encoded;
-//! so the image does not depend on the threads that encode. A file of the same contents as an earlier
-//! one costs no block at all. The blocks of a file and its end in a fragment are looked up each by
-//! itself.
+//! so the image does not depend on the threads that encode. A file with the contents of an earlier
+//! one costs no block at all. The blocks of a file and its end in a fragment are looked up
+//! separately.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,21 +22,21 @@ pub struct Job {
 
 #[derive(Clone, Copy)]
 pub enum Role {
-    /// Of a file's own.
+    /// A block of one file.
     Block {
         /// Whether a new body starts here.
         first: bool,
     },
-    /// As a block, of zeros that are not stored; there are no bytes.
+    /// A block of zeros that are not stored; there are no bytes.
     Hole { first: bool, len: u64 },
-    /// Of the ends of several files.
+    /// A block of the ends of several files.
     Fragment,
 }
 
-/// Where the data of a file are.
+/// The places of a file's data.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileData {
-    /// Number of the body, in the order they were written.
+    /// Number of the body, in the order of writing.
     pub body: Option<usize>,
     /// Number of the fragment block, and offset in it.
     pub fragment: Option<(u32, u32)>,
@@ -48,7 +48,7 @@ pub struct Packer<'p, 't> {
     jobs: Jobs<'p, Job>,
     files: HashMap<NodeIndex, FileData>,
     bodies: HashMap<(u64, Hash), usize>,
-    /// First bytes of long files that may have a twin.
+    /// First bytes of long files that may have a duplicate.
     starts: HashSet<(u64, Hash)>,
     tails: HashMap<(usize, Hash), (u32, u32)>,
     next_body: usize,
@@ -118,9 +118,9 @@ impl<'p, 't> Packer<'p, 't> {
         body
     }
 
-    /// A long file whose start was not seen before has no twin: it goes through block by block while
-    /// it is hashed. Otherwise it is hashed to its end first; only where it then turns out not to be
-    /// a twin after all is it read a second time.
+    /// Adds a long file. If its start was not seen before, it has no duplicate: it is cut into
+    /// blocks while it is hashed. Otherwise it is hashed to its end first, and read a second time
+    /// only if it is no duplicate after all.
     fn add_long(&mut self, wanted: &Wanted<'_>) -> Outcome<FileData> {
         let mut stream = self.open(wanted)?;
         let mut start = None;
@@ -169,7 +169,7 @@ impl<'p, 't> Packer<'p, 't> {
         }))
     }
 
-    /// `start` is what was read of it already.
+    /// Adds the blocks of a file from a stream. `start` holds the bytes that were read already.
     fn stream_body(
         &mut self,
         wanted: &Wanted<'_>,

@@ -1,9 +1,9 @@
 //! The plan of an image: the order of everything, before anything is written.
 //!
-//! Data lie in the order of a walk that takes the names of each directory in byte order and enters
-//! directories where it meets them, unless priorities say otherwise: what is read together lies
-//! together. Inodes lie directory by directory, those of one directory side by side, so that a
-//! listing with details touches few blocks and few runs of entries are cut.
+//! Unless priorities change it, data lie in the order of a walk that takes the names of each
+//! directory in byte order and enters directories where it meets them: files that are read together
+//! lie together. Inodes lie directory by directory, so that a listing with details touches few
+//! blocks and few runs of entries are cut.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,14 +16,14 @@ use super::options::SquashfsOptions;
 pub struct Plan<'t> {
     /// Directories; the root is the first.
     dirs: Vec<Dir<'t>>,
-    /// Directories by their index above, in the order of their listings: what is below one comes
-    /// before it, so that the inodes a listing names are all placed.
+    /// Directories by their index above, in the order of their listings: lower directories come
+    /// first, so that all inodes named by a listing have their places.
     pub listings: Vec<usize>,
     /// Regular files in the order of their data, each once.
     pub files: Vec<PlannedFile<'t>>,
     /// Numbers and link counts.
     pub nodes: HashMap<NodeIndex, PlannedNode>,
-    /// Number of inodes; that of the root, too.
+    /// Number of inodes, which is also the number of the root.
     pub inodes: u32,
 }
 
@@ -44,9 +44,9 @@ pub struct PlannedFile<'t> {
 
 #[derive(Clone, Copy, Default)]
 pub struct PlannedNode {
-    /// From 1; 0 until it is known.
+    /// Number from 1; 0 until it is known.
     pub number: u32,
-    /// Names, or for a directory two and those of its directories.
+    /// Number of names; for a directory two, and one for each of its subdirectories.
     pub nlink: u32,
 }
 
@@ -65,7 +65,7 @@ impl<'t> Plan<'t> {
         Ok(plan)
     }
 
-    /// A directory and its parent; the root is its own.
+    /// Returns a directory and its parent; the root is its own parent.
     pub fn dir(&self, dir: usize) -> (NodeIndex, NodeIndex) {
         let node = |dir: usize| self.dirs.get(dir).map_or(Tree::ROOT, |dir| dir.node);
         let parent = self.dirs.get(dir).map_or(0, |dir| dir.parent);
@@ -77,17 +77,17 @@ impl<'t> Plan<'t> {
         self.nodes.get(&node).copied().unwrap_or_default()
     }
 
-    /// The path of a file, by the name it was met under.
+    /// Returns the path of a file, by the name under which it was met first.
     pub fn file_path(&self, file: &PlannedFile<'_>) -> Vec<u8> {
         self.path(file.dir, file.name)
     }
 
-    /// The error about a file that is not as it was scanned.
+    /// Creates the error about a file that differs from its scan.
     pub fn unreadable(&self, file: &PlannedFile<'_>, reason: Unreadable) -> BuildError {
         reason.of(self.file_path(file), file.len)
     }
 
-    /// The path of what is called `name` in a directory.
+    /// Returns the path of `name` in a directory.
     pub fn path(&self, dir: usize, name: &[u8]) -> Vec<u8> {
         let mut names = vec![name];
         let mut at = dir;
@@ -99,7 +99,7 @@ impl<'t> Plan<'t> {
         names.join(&b'/')
     }
 
-    /// Finds directories, files and link counts. No recursion: a tree may be as deep as it likes.
+    /// Finds directories, files and link counts. It does not recurse: a tree may have any depth.
     fn walk(&mut self, tree: &'t Tree) {
         self.dirs.push(Dir {
             node: Tree::ROOT,
@@ -145,7 +145,7 @@ impl<'t> Plan<'t> {
         }
     }
 
-    /// Returns whether this is the first time.
+    /// Counts a link. Returns whether it is the first of its node.
     fn count_link(&mut self, node: NodeIndex, links: u32) -> bool {
         match self.nodes.entry(node) {
             Entry::Occupied(mut node) => {

@@ -1,5 +1,5 @@
-//! Tables behind the directories: fragments, export, ids. Each is metadata blocks and, behind them,
-//! where each of those starts.
+//! Tables behind the directories: fragments, export, ids. Each consists of metadata blocks,
+//! followed by the start of each block.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use forerun_build::{BuildError, ImageWriter};
 use super::cannot;
 use super::metadata::MetadataWriter;
 
-/// Writes `bytes` as metadata blocks; gives their starts, as the list behind them has them.
+/// Writes `bytes` as metadata blocks. Returns their starts, as the list behind them stores them.
 pub fn write_blocks(
     mut table: MetadataWriter,
     bytes: &[u8],
@@ -23,7 +23,7 @@ pub fn write_blocks(
     Ok(starts.flatten().collect())
 }
 
-/// Writes a table and gives where its list of blocks is, which is what the superblock holds.
+/// Writes a table. Returns the offset of its list of blocks, which is what the superblock stores.
 pub fn write_table(
     table: MetadataWriter,
     bytes: &[u8],
@@ -43,12 +43,13 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// The index of a user or group.
+    /// Returns the index of a user or group. Adds it if it is new.
     pub fn index(&mut self, id: u32) -> Result<u16, BuildError> {
         if let Some(&index) = self.indexes.get(&id) {
             return Ok(index);
         }
-        // One less than there are indexes, because the superblock holds their number in 16 bits.
+        // One less than the number of indexes, because the superblock stores their count in 16
+        // bits.
         let index = u16::try_from(self.ids.len());
         let Some(index) = index.ok().filter(|index| *index < u16::MAX) else {
             return Err(cannot("more than 65535 users and groups".to_string()));
@@ -58,12 +59,12 @@ impl Ids {
         Ok(index)
     }
 
-    /// How many there are.
+    /// Returns the number of ids.
     pub fn len(&self) -> u16 {
         u16::try_from(self.ids.len()).unwrap_or(u16::MAX)
     }
 
-    /// The table's contents.
+    /// Returns the table's contents.
     pub fn bytes(&self) -> Vec<u8> {
         self.ids.iter().flat_map(|id| id.to_le_bytes()).collect()
     }

@@ -11,8 +11,8 @@ use super::metadata::{MetadataWriter, Place};
 use super::tables::write_blocks;
 use crate::ondisk::{XattrId, XattrName, XattrTable, xattr};
 
-/// From this length on, a value that was written before is referred to. Shorter ones cost less
-/// where they are, once encoded, than one more metadata block does to read.
+/// From this length on, a value that was written before is stored as a reference. Repeating shorter
+/// ones, encoded, costs less than reading another metadata block.
 const SHARED_VALUE: usize = 128;
 /// The longest value Linux reads.
 const LONGEST_VALUE: usize = 65536;
@@ -22,7 +22,7 @@ pub struct Xattrs {
     ids: Vec<XattrId>,
     /// Numbers of the sets, by all their bytes.
     sets: HashMap<Vec<u8>, u32>,
-    /// Where long values are.
+    /// Places of long values.
     values: HashMap<Vec<u8>, Place>,
 }
 
@@ -44,9 +44,10 @@ impl Xattrs {
         }
     }
 
-    /// The number of a set of attributes; nothing for an empty one.
+    /// Returns the number of a set of attributes, which is written if it is new. Returns nothing
+    /// for an empty set.
     ///
-    /// Attributes of other name spaces than `user`, `trusted` and `security` have no place in the
+    /// Attributes of other namespaces than `user`, `trusted` and `security` have no place in the
     /// format and are left out: POSIX ACLs, for example.
     pub fn id(
         &mut self,
@@ -58,7 +59,7 @@ impl Xattrs {
             let Some(attribute) = attribute(name, value)? else {
                 continue;
             };
-            // Lengths keep apart what would run together.
+            // Lengths keep concatenated parts apart.
             for part in [name, value] {
                 key.extend_from_slice(&u64_from(part.len()).to_le_bytes());
                 key.extend_from_slice(part);
@@ -124,7 +125,7 @@ impl Xattrs {
         Ok(())
     }
 
-    /// Writes the table; gives where it is, if there is one.
+    /// Writes the table. Returns its offset, if there is one.
     pub fn finish(
         mut self,
         ids: MetadataWriter,

@@ -31,7 +31,7 @@ fn dump(image: Vec<u8>) -> String {
 #[test]
 fn every_kind() {
     let seeds = fuzzing::seeds().unwrap();
-    // Without a codec's own choices in it.
+    // A seed that does not depend on a codec's own choices.
     let (_, image) = seeds
         .into_iter()
         .find(|(name, _)| *name == "parts")

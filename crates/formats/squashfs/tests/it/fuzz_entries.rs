@@ -1,5 +1,5 @@
-//! The entry points of the fuzz targets, over their seeds and some thousand mutations that are the same each
-//! time: so that it runs without a nightly compiler.
+//! The entry points of the fuzz targets, over their seeds and some thousand mutations that are the
+//! same each time. They need no nightly compiler.
 
 use forerun_squashfs::fuzzing::{self, Parts};
 use forerun_testkit::mutate::{each, is_located};
@@ -53,7 +53,7 @@ fn squashfs_walk() {
             }
         });
     }
-    // Or the mutations have become too tame.
+    // Otherwise the mutations have become too tame.
     for kind in ["corrupt", "directory_loop", "unsupported"] {
         assert!(kinds.contains(kind), "{kinds:?}");
     }

@@ -1,4 +1,4 @@
-//! Images that lie: a clear error that says where, never a panic, a hang or runaway memory.
+//! Images that lie: an error that names the place, never a panic, a hang or unbounded memory.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, exercise};
 
 use crate::common::*;
 
-/// Returns the errors of each image, as a user reads them.
+/// Returns the errors of each image, as users read them.
 fn told(images: Vec<(&str, Vec<u8>)>) -> String {
     let mut out = String::new();
     for (what, image) in images {
         writeln!(out, "{what}").unwrap();
         let errors = fuzzing::walk(&image);
-        // Some lies cannot be told from the truth: another owner, another name.
+        // Some lies cannot be detected: another owner, another name.
         if errors.is_empty() {
             writeln!(out, "    nothing is wrong").unwrap();
         }
@@ -350,7 +350,7 @@ fn every_truncation_is_refused() {
                 "{len}: {error}"
             );
         }
-        // What follows an image is no part of it.
+        // Bytes behind an image are no part of it.
         assert!(fuzzing::walk(&[&image[..], &[0xff; 5000]].concat()).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Images made by mksquashfs read back as the trees they were made of.
+//! Images made by mksquashfs read back as their trees.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,14 +15,14 @@ use forerun_vfs::{DirCursor, FileSystem, OpenWith, Walk};
 
 use crate::writer_common::{everything, run, xattrs_of};
 
-/// A tree of the host, and what there is to know of it.
+/// A tree of the host, and its model.
 struct Sample {
     dir: TempDir,
     model: TreeModel,
 }
 
 impl Sample {
-    /// Nothing where mksquashfs or root is missing.
+    /// Creates a sample. Returns nothing if mksquashfs or root is missing.
     fn new(populate: impl FnOnce(&Path)) -> Option<Self> {
         if !require::root() || require::program("mksquashfs").is_none() {
             return None;
@@ -51,7 +51,7 @@ impl Sample {
 
     /// Makes an image with these options, and reads all of it.
     fn check(&self, options: &[&str]) {
-        // Shown where the test fails.
+        // Shown if the test fails.
         eprintln!("{options:?}");
         let (fs, source) = open(&self.make(options));
         let actual = TreeModel::of_image(&fs, &*source).unwrap();
@@ -77,7 +77,8 @@ impl Sample {
     }
 }
 
-/// Everything but a symbolic link of two names, which mksquashfs makes two links of.
+/// Creates every kind of file except a symbolic link with two names, which mksquashfs turns into
+/// two links.
 fn all(tree: &Path) {
     everything(tree);
     fs::remove_file(tree.join("a/link too")).unwrap();
@@ -89,7 +90,7 @@ fn open(image: &Path) -> (Squashfs, Arc<FileSource>) {
     (Squashfs::open(with).unwrap(), source)
 }
 
-/// Which compressors this mksquashfs has; where one is missing, CI fails.
+/// Returns the compressors that this mksquashfs has. A missing one fails in CI.
 fn compressors() -> Vec<&'static str> {
     let Ok(help) = Command::new("mksquashfs").arg("-help").output() else {
         return Vec::new();
@@ -192,8 +193,8 @@ fn an_empty_tree() {
     assert_eq!(fs.lookup(fs.root(), b"missing").unwrap(), None);
 }
 
-/// `count` files in `many`, with names of different lengths, behind a listing of another length
-/// so that it starts in the middle of a metadata block.
+/// Checks a directory of `count` files in `many`, with names of different lengths. A listing of
+/// another length comes before it, so that it starts in the middle of a metadata block.
 fn long_directory(count: usize) {
     let names = |n: usize| format!("{n:x}-{}", "y".repeat(n % 90));
     let populate = |tree: &Path| {
@@ -215,7 +216,7 @@ fn long_directory(count: usize) {
         let dir = fs.lookup(fs.root(), b"many").unwrap().unwrap();
         fs.check(Some(dir), &mut |problem| panic!("{problem:?}"))
             .unwrap();
-        // Lookups before any listing, so that nothing but the indexes leads to a name.
+        // Lookups before any listing, so that only the indexes lead to a name.
         let mut expected: Vec<_> = (0..count).map(names).collect();
         for name in &expected {
             assert!(fs.lookup(dir, name.as_bytes()).unwrap().is_some(), "{name}");
@@ -238,7 +239,7 @@ fn long_directory(count: usize) {
                 .map(|(name, ..)| &name[..])
                 .eq(expected.iter().map(String::as_bytes))
         );
-        // From every cursor, in an image that has seen nothing yet and in one that has.
+        // From every cursor, in a newly opened image and in one with remembered places.
         for fs in [&open(&image).0, &fs] {
             for (n, (_, _, cursor)) in listed.iter().enumerate() {
                 let mut next = None;

@@ -1,5 +1,4 @@
-//! Decisions of the writer: what it shares, what it refuses, and that nothing else than
-//! tree and options has a say.
+//! Decisions of the writer: what it shares and refuses, and that only tree and options matter.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use forerun_testkit::generate;
 use forerun_testkit::trees::{Full, changed, tree_of, tree_of_one};
 use forerun_vfs::{Device, Timestamp};
 
-/// Small files, files of some blocks, twins of both, holes.
+/// Creates small files, files of several blocks, duplicates of both, and holes.
 fn mixed() -> Tree {
     forerun_testkit::trees::mixed(5, 3_000_000)
 }
@@ -63,7 +62,7 @@ fn equal_contents_are_stored_once() {
         (3_000_001, Fragments::Yes),
         (3_000_001, Fragments::Always),
     ] {
-        // Stored as it is, what is there twice takes twice the room.
+        // Stored as it is, duplicate data takes twice the space.
         let compress = Compress {
             data: false,
             fragments: false,
@@ -83,7 +82,7 @@ fn equal_contents_are_stored_once() {
         assert!(three <= one + 4096, "{len} {fragments:?}: {one} {three}");
         let differing = tree_of(&[("a", &bytes), ("b", &other)]);
         let two = image(&differing, &options).unwrap().len();
-        // Where the ends are apart, the whole blocks before them may still be shared.
+        // If the ends differ, the whole blocks before them may still be shared.
         let shared = fragments == Fragments::Always && len > 128 << 10;
         assert_eq!(
             two > one + len / 2,
@@ -190,7 +189,8 @@ fn the_superblock_says_what_was_asked() {
     );
 }
 
-/// Linux refused metadata blocks with a larger dictionary than the options declare.
+/// Checks the declared dictionary: Linux refused metadata blocks with a larger one than the options
+/// declare.
 #[test]
 fn xz_options_declare_a_dictionary_that_metadata_fit() {
     let tree = tree_of(&[("a", b"x")]);

@@ -1,8 +1,8 @@
 //! Every option of the writer, judged by the Linux kernel and by unsquashfs.
 //!
-//! The table has every value of every option, and combinations where one option changes what another
-//! does. `FORERUN_MATRIX=all` adds each encoding in each size of blocks with each kind of fragments,
-//! which takes minutes.
+//! The table has every value of every option, and combinations where one option changes the effect
+//! of another. `FORERUN_MATRIX=all` adds each encoding in each size of blocks with each kind of
+//! fragments, which takes minutes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -41,7 +41,7 @@ fn xz(dictionary: Option<u32>, filters: &[Bcj]) -> Encoding {
     }
 }
 
-/// Returns the filters that the writer takes.
+/// Returns the filters that the writer accepts.
 fn filters() -> Vec<Bcj> {
     let all = Bcj::ALL.iter().copied();
     all.filter(|&filter| filter != Bcj::Ia64).collect()
@@ -85,7 +85,7 @@ fn encodings() -> Vec<(String, Encoding)> {
 const SIZES: [u32; 3] = [4 << 10, 8 << 10, 1 << 20];
 const WAYS: [Fragments; 3] = [Fragments::Always, Fragments::No, Fragments::Yes];
 
-/// Adds rows for sizes of blocks, which change the layout and what encoders get.
+/// Adds rows for block sizes, which change the layout and the input of encoders.
 fn layouts(rows: &mut Vec<Row<SquashfsOptions>>) {
     let mut add = |name: &str, encoding: &Encoding, block_size, fragments| {
         rows.push(Row::new(
@@ -175,7 +175,7 @@ fn rows(priorities: &Priorities) -> Vec<Row<SquashfsOptions>> {
 fn judge(sample: &Sample, row: &Row<SquashfsOptions>, dir: &Path) -> Judged {
     let (path, options) = (dir.join("image"), &row.options);
     let bytes = image(&sample.tree, options).unwrap();
-    // A larger block holds code of several machines, and one filter makes it the shortest.
+    // A larger block holds code for several machines, and one filter makes it the shortest.
     if options.block_size == SquashfsOptions::default().block_size {
         uses_filters(&bytes, options);
     }
@@ -231,7 +231,8 @@ fn unreadable(encoding: &Encoding) -> Option<String> {
     missing.map(|name| format!("it was built without {name}"))
 }
 
-/// Fails if a filter of the options made no block the shortest: the judges would not see that filter.
+/// Fails if a filter of the options made no block the shortest, since the oracles would then not
+/// test that filter.
 fn uses_filters(image: &[u8], options: &SquashfsOptions) {
     let Encoding::Xz { filters, .. } = &options.encoding else {
         return;
@@ -254,7 +255,7 @@ fn uses_filters(image: &[u8], options: &SquashfsOptions) {
     }
 }
 
-/// Returns a number for each codec. A new codec does not compile until it has one.
+/// Returns a number for each codec. A new codec does not compile without one.
 const fn number(encoding: &Encoding) -> usize {
     match encoding {
         Encoding::Zlib { .. } => 0,

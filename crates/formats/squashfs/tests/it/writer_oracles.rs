@@ -1,4 +1,4 @@
-//! Images of the writer, as the Linux kernel and unsquashfs read them.
+//! The Linux kernel and unsquashfs read images of the writer.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -13,7 +13,7 @@ use forerun_testkit::{Keeps, TempDir, TreeModel, temp_dir};
 
 use crate::writer_common::{Mounted, everything, image, oracles, run, xattrs_of};
 
-/// A tree of the host, and what there is to know of it.
+/// A tree of the host, and its model.
 struct Sample {
     dir: TempDir,
     tree: Tree,
@@ -33,11 +33,11 @@ impl Sample {
         }
     }
 
-    /// Writes an image, and has the kernel and unsquashfs read all of it.
+    /// Writes an image, and lets the kernel and unsquashfs read all of it.
     fn check(&self, options: &SquashfsOptions) {
         let path = self.dir.path().join("image");
         fs::write(&path, image(&self.tree, options).unwrap()).unwrap();
-        // The kernel never learned LZMA.
+        // The kernel does not support LZMA.
         if options.encoding != Encoding::Lzma {
             let mounted = Mounted::new(&path, self.dir.path().join("mnt"));
             self.same(&mounted.path);
@@ -68,7 +68,8 @@ const CODECS: [Codec; 6] = [
     Codec::Zstd,
 ];
 
-/// Files a byte shorter and longer than blocks, for sizes of blocks. `writer_matrix.rs` has every option.
+/// Checks files a byte shorter and longer than blocks, for several block sizes. `writer_matrix.rs`
+/// covers every option.
 #[test]
 fn files_around_the_borders_of_blocks() {
     if !oracles() {
@@ -103,7 +104,7 @@ fn long_directories() {
             }
         }
     });
-    // Stored metadata too: there every block crossed is a whole one.
+    // Stored metadata too: each block that is crossed there is a whole one.
     for inodes in [true, false] {
         let compress = Compress {
             inodes,
@@ -131,7 +132,7 @@ fn an_empty_tree() {
     }
 }
 
-/// Over 4 GiB, almost all of it holes.
+/// Checks a file of over 4 GiB, almost all of it holes.
 #[test]
 fn a_file_longer_than_32_bits() {
     if !oracles() {

@@ -43,7 +43,7 @@ pub fn sample() -> Vec<u8> {
     Parts::everything().image()
 }
 
-/// The sample with bytes changed.
+/// Returns the sample with bytes changed.
 pub fn with(at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut image = sample();
     image[at..at + bytes.len()].copy_from_slice(bytes);

@@ -1,5 +1,5 @@
-//! Trees that hold everything the format can, images of them, and what the kernel and unsquashfs
-//! make of those.
+//! Trees with everything that the format can hold, their images, and how the kernel and unsquashfs
+//! read these.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use forerun_testkit::{require, unmount};
 
 pub use forerun_testkit::everything::{everything, run, xattrs_of};
 
-/// Returns whether the machine can make such trees and look at the images.
+/// Returns whether the machine can create such trees and inspect the images.
 pub fn oracles() -> bool {
     let tools = ["mount", "umount", "unsquashfs"];
     require::root()
@@ -28,7 +28,7 @@ pub fn image(tree: &Tree, options: &SquashfsOptions) -> Result<Vec<u8>, BuildErr
     Ok(out)
 }
 
-/// An image that the kernel has mounted.
+/// An image mounted by the kernel.
 pub struct Mounted {
     pub path: PathBuf,
 }

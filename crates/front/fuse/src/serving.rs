@@ -70,7 +70,7 @@ impl Serving {
         is_connected: impl Fn() -> bool,
         progress: impl Fn() -> P,
     ) -> Ended {
-        // Tells of each mount and unmount.
+        // Reports each mount and unmount.
         let mounts = File::open("/proc/self/mountinfo").ok();
         let mut gone: Option<(Instant, P)> = None;
         // At first only a look: the mount may have ended before there was anything to tell of it.

@@ -179,7 +179,7 @@ fn would_be_errors(summary: &Summary) -> u64 {
         .sum()
 }
 
-/// Tells findings, and gets answers.
+/// A desk that reports findings, and asks the user about them.
 struct Desk<'o> {
     mode: Mode,
     json: bool,

@@ -20,7 +20,7 @@ use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::remote;
 
-/// A mount, as it is told of.
+/// A mount, as it is reported.
 pub struct Report {
     /// Where it is.
     pub dir: PathBuf,

@@ -186,7 +186,7 @@ fn listen(dir: &Path) -> io::Result<Unnamed> {
 }
 
 impl Unnamed {
-    /// Gives it the name by which it is found.
+    /// Moves it to the name by which it is found.
     fn name(self) -> io::Result<(UnixListener, PathBuf)> {
         let socket = self.path.with_extension(NAMED);
         self.path.persist(&socket).map_err(|error| error.error)?;

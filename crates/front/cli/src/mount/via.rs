@@ -65,7 +65,7 @@ pub fn by_kernel(
         return Ok(None);
     }
     if via == Via::Auto && crate::remote::is_remote(&args.image) {
-        // By the kernel it is not the same: what is not here yet has to be asked for.
+        // By the kernel it is not the same: missing chunks have to be requested.
         context.note("mounting through FUSE: the image is at a server");
         return Ok(None);
     }

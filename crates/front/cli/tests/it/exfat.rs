@@ -1,4 +1,4 @@
-//! exFAT on the command line: made, told of, named, read.
+//! exFAT on the command line: made, described, labelled, read.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};

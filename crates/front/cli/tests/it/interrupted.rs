@@ -11,7 +11,7 @@ use forerun_testkit::servers::{Auth, DockerRegistry, Nginx};
 use crate::common;
 use crate::common::place::{Place, name_at, noise};
 
-/// Options of one who gives up soon.
+/// Options with short time limits.
 const BRIEF: [&str; 4] = ["--timeout", "3", "--retries", "1"];
 
 #[test]
@@ -46,7 +46,7 @@ fn what_is_in_the_cache_is_opened_without_its_server() {
     );
     place.run(&["cat", "-q", "--offline", &url, "small"]).ok();
 
-    // A mount tells of it too, and goes on with the server when that is back.
+    // A mount reports it too, and uses the server again when that is back.
     let mounted = place.mount(&BRIEF, &url);
     assert!(fs::read(place.path("mnt/big")).unwrap() == noise(3 << 20));
     let log = fs::read_to_string(place.path("log")).unwrap();

@@ -125,7 +125,7 @@ fn what_was_not_synced_is_lost_with_its_openings_and_nothing_else() {
 /// directory is under way; a server that waits for that must be replaced all the same.
 #[test]
 fn names_that_are_being_dropped_hold_up_no_new_server() {
-    // The sandbox of a server that also tells of itself by HTTP is another one.
+    // A server that also serves its status by HTTP has another sandbox.
     drops_and_kills(&["-o", "restarts=1000"], 5);
     drops_and_kills(&["-o", "restarts=1000", "--metrics", "127.0.0.1:0"], 1);
 }

@@ -65,7 +65,7 @@ impl Scene {
         ran(self.command(args).output().unwrap())
     }
 
-    /// Mounts, and gives what is told until it answers.
+    /// Mounts, and returns the messages until it answers.
     #[track_caller]
     fn mounted(&self, args: &[&str]) -> String {
         let told = self.mount(args);

@@ -143,7 +143,7 @@ fn a_mount_fetches_what_is_read_and_tells_of_itself() {
         &name,
     );
     assert_eq!(fs::read(place.path("mnt/small")).unwrap(), b"small\n");
-    // The mount answers before its process tells of it.
+    // The mount answers before its process reports it.
     mounted.wait_for("the process to tell of itself", || {
         place.run(&["status", "--json"]).ok().json()[0].is_object()
     });

@@ -48,7 +48,7 @@ pub fn compare(
     });
     let [left, right] = [(left, &quiet[0]), (right, &quiet[1])]
         .map(|(side, quiet)| quiet.as_ref().map_or(side, Side::Image));
-    // Several names of the same two files: read once, told of the first.
+    // Several names of the same two files: read once, reported for the first.
     let mut seen = HashSet::new();
     pairs.retain(|pair| seen.insert((pair.old.id, pair.new.id)));
     let bytes = pairs.iter().map(|pair| pair.old.metadata.size);

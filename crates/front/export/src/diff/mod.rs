@@ -149,7 +149,7 @@ pub struct DiffReport {
     pub failures: (Vec<ExportError>, Vec<ExportError>),
 }
 
-/// Compares two trees and tells of each difference.
+/// Compares two trees and reports each difference.
 ///
 /// # Errors
 /// A directory that cannot be opened; entries and differences that take more memory than

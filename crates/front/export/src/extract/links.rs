@@ -83,7 +83,7 @@ fn link_open(file: &OwnedFd, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
 }
 
 impl Job<'_> {
-    /// Gives a file that this run made one more name.
+    /// Links a file that this run made under one more name.
     pub(super) fn link(&self, first: &Item<'_>, item: &Item<'_>, report: &mut ExtractReport) {
         self.progress.advance(0, 1);
         let is_device = matches!(

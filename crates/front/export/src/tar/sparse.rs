@@ -61,7 +61,7 @@ impl SparseMap {
         // By extents and not by pieces of a bounded length: an image can give a file any size.
         let mapped = reader.fs().map(entry.node, 0..size, &mut |extent| {
             let Range { start, end } = extent.logical;
-            // A gap counts as data: reading it gives the error.
+            // A gap counts as data: reading it returns the error.
             parts.add(at..start.min(size));
             if !matches!(extent.place, Place::Zero) {
                 parts.add(start.max(at)..end.min(size));

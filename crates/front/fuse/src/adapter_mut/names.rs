@@ -108,7 +108,7 @@ impl CoreMut {
         Ok(())
     }
 
-    /// Gives a node another name.
+    /// Renames a node.
     pub fn rename(
         &self,
         from: Place<'_>,

@@ -28,7 +28,7 @@ pub struct Numbers {
 struct Inherited {
     nodes: HashMap<u64, NodeId>,
     numbers: HashMap<NodeId, u64>,
-    /// Times that the kernel was told of numbers that lead to nothing.
+    /// References of the kernel to numbers that lead to nothing.
     lost: HashMap<u64, u64>,
     next: u64,
 }

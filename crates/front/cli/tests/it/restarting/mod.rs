@@ -132,7 +132,7 @@ impl Scene {
     /// Returns the process that serves, as it says itself. A new one serves before it can be asked.
     pub fn server(&self) -> Pid {
         let mut served = None;
-        // A process serves before it tells of it, and one that is ending may not answer.
+        // A process serves before it reports that, and one that is ending may not answer.
         eventually("one process tells of the mount", || {
             let mounts = self.run(&["status", "--json"]).json();
             let mounts = mounts.as_array().unwrap();

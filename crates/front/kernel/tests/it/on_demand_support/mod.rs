@@ -236,7 +236,7 @@ pub struct Filler {
 }
 
 impl Filler {
-    /// Waits until it tells of a guard.
+    /// Waits until it reports a guard.
     pub fn await_other_guard(&mut self) {
         loop {
             let mut line = String::new();

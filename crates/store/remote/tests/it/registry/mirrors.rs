@@ -42,7 +42,7 @@ fn a_mirror_is_asked_first_and_replaced_when_it_fails() {
     };
     all("through the mirror");
     let of_parts = mirror.log().sent();
-    // But for the zeros, which the table tells of.
+    // But for the zeros, which the table shows.
     assert!(
         of_parts >= image.len() as u64 - 3 * PART - PART,
         "{of_parts}"

@@ -19,7 +19,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Adds a blob, and gives how a manifest names it.
+    /// Adds a blob, and returns its descriptor for a manifest.
     pub fn blob(&mut self, media_type: &str, bytes: &[u8]) -> Value {
         let digest = Digest::of(bytes);
         self.blobs.insert(digest, bytes.to_vec());

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum Fault {
     /// The n-th read fails with EIO.
     Fail(u64),
-    /// The n-th read gives only the first half of its bytes.
+    /// The n-th read returns only the first half of its bytes.
     Short(u64),
     /// The n-th read waits for the gate and then works.
     Slow(u64, Gate),

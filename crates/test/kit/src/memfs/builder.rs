@@ -114,7 +114,7 @@ impl MemFsBuilder {
         self.insert(path, node)
     }
 
-    /// Gives a node one more name.
+    /// Links a node under one more name.
     pub fn hard_link(&mut self, path: &str, target: NodeId) {
         let (dir, name) = self.parent(path);
         self.raw_entry(dir, name.as_bytes(), target);
@@ -142,7 +142,7 @@ impl MemFsBuilder {
         self
     }
 
-    /// Puts bytes into the image. Gives their offset.
+    /// Puts bytes into the image. Returns their offset.
     pub fn store(&mut self, bytes: &[u8]) -> u64 {
         self.image
             .resize(self.image.len().next_multiple_of(self.align), 0xEE);

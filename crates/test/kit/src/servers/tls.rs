@@ -45,7 +45,7 @@ impl Certificates {
     }
 }
 
-/// Runs openssl and gives what it prints.
+/// Runs openssl and returns its output.
 pub fn run(command: &mut Command) -> Vec<u8> {
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));

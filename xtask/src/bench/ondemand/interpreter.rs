@@ -46,7 +46,7 @@ pub fn copy_to(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the interpreter of `dir`. Gives what it said.
+/// Runs the interpreter of `dir`. Returns its output.
 pub fn start(dir: &Path, options: &[&str]) -> Result<String> {
     let mut command = Command::new(dir.join("bin/python3"));
     command.env_clear().env("PYTHONHOME", dir);

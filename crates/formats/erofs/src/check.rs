@@ -1,5 +1,5 @@
-//! Checks beyond reading everything: reserved fields, and whether entries lead where
-//! they say. The superblock's checksum is checked when the image is opened.
+//! Checks that reading does not run: reserved fields, and whether entries lead to the right inodes.
+//! The superblock's checksum is checked when the image is opened.
 
 use std::ops::ControlFlow;
 
@@ -13,12 +13,12 @@ use crate::image::{Address, Image, Space};
 use crate::ondisk::{DEVICE_SLOT, DeviceSlot, SUPERBLOCK_AT, Superblock, compat, incompat};
 use crate::xattr;
 
-/// Reserved fields of the inode, its link count, and xattrs that readers pass over; of a directory, its
-/// entries for itself and its parent, and the kinds its entries give.
+/// Checks the reserved fields of an inode, its link count, and xattrs that readers ignore. For a
+/// directory, also checks its entries for itself and its parent, and the kinds in its entries.
 pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let inode = match image.inode(node) {
         Ok(inode) => inode,
-        // Reading the node says the same.
+        // Reading the node reports the same error.
         Err(error) => return left_to_the_reader(error),
     };
     xattr::check(image, &inode, report).or_else(left_to_the_reader)?;
@@ -49,7 +49,7 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
                 let found = image.inode(NodeId(entry.nid));
                 let found = found.map_or(says, |inode| Some(inode.file_type));
                 links.below += u64::from(found == Some(FileType::Directory));
-                // Where the inode cannot be read, reading it says so.
+                // If the inode cannot be read, reading it reports that.
                 if let (Some(says), Some(found)) = (says, found)
                     && says != found
                 {
@@ -97,7 +97,7 @@ impl Links {
         }
         let is_root = inode.node == image.root();
         match self.parent {
-            // The parent of another directory can only be told from the whole tree.
+            // The parent of another directory is known only from the whole tree.
             Some(_) if !is_root => {}
             found => dot("..", found, node),
         }
@@ -110,7 +110,7 @@ impl Links {
     }
 }
 
-/// Fields of the superblock and of the device table that nothing else is read by.
+/// Checks fields of the superblock and of the device table that reading does not use.
 pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let at = Address {
         space: Space::Image,
@@ -176,7 +176,8 @@ fn named(image: &Image, raw: &Superblock, problem: &mut dyn FnMut(bool, Check)) 
     }
 }
 
-/// Entries of the device table that are none: mounts fail that give fewer devices than it counts.
+/// Checks the device table for invalid entries: a mount fails if it gives fewer devices than the
+/// table counts.
 fn devices(image: &Image, problem: &mut dyn FnMut(u64, Check)) -> Result<()> {
     let superblock = &image.superblock;
     for number in 1..=image.devices.list().len() {

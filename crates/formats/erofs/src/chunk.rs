@@ -1,4 +1,4 @@
-//! Files in chunks: a list of where each is, next to the inode.
+//! Files in chunks: a list of the places of chunks, next to the inode.
 
 use std::ops::{ControlFlow, Range};
 
@@ -12,7 +12,7 @@ use crate::inode::{self, Inode};
 use crate::map::{self, Visit};
 use crate::ondisk::{ChunkIndex, chunk};
 
-/// Entries read at once: a page of them.
+/// Entries read at a time: a page of them.
 const BATCH: u64 = 512;
 /// Neighbouring chunks become extents of up to this many bytes.
 const MERGED: u64 = 8 << 20;
@@ -24,21 +24,21 @@ pub struct Chunks {
     pub bits: u32,
     pub has_indexes: bool,
     pub is_48: bool,
-    /// Where the entries are, and how many.
+    /// Place of the entries, and their number.
     pub at: Address,
     pub count: u64,
 }
 
-/// Where a chunk is.
+/// The place of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub device: u16,
-    /// Nothing where it consists of zeros.
+    /// `None` if it consists of zeros.
     pub block: Option<u64>,
 }
 
 impl Chunks {
-    /// Parses the chunk format of `inode`, whose layout this is.
+    /// Parses the chunk format of `inode`, which must have this layout.
     pub fn of(image: &Image, inode: &Inode) -> Result<Self> {
         let word = inode.word;
         if word & !chunk::KNOWN != 0 {
@@ -53,7 +53,7 @@ impl Chunks {
         let has_indexes = word & chunk::INDEXES != 0;
         let mut at = inode.end();
         at.offset = at.offset.next_multiple_of(if has_indexes { 8 } else { 4 });
-        // 31 blocks' bits and 16 bytes' bits at the most.
+        // At most 31 bits of blocks and 16 bits of bytes.
         let count = inode.size.div_ceil(1 << bits);
         let chunks = Self {
             bits,
@@ -67,12 +67,12 @@ impl Chunks {
         Ok(chunks)
     }
 
-    /// Bytes of an entry.
+    /// Returns the length of an entry in bytes.
     pub const fn entry_len(&self) -> u64 {
         if self.has_indexes { 8 } else { 4 }
     }
 
-    /// The entries from `first` on, as many as are read at once.
+    /// Reads the entries from `first` on, as many as one read takes.
     pub fn read(&self, image: &Image, inode: &Inode, first: u64, end: u64) -> Result<Vec<Entry>> {
         let count = end.min(self.count).saturating_sub(first).min(BATCH);
         let at = self.at.plus(first.saturating_mul(self.entry_len()));
@@ -102,12 +102,12 @@ impl Chunks {
 /// A run of neighbouring chunks.
 struct Run {
     logical: Range<u64>,
-    /// Device and first byte; nothing for zeros.
+    /// Device and first byte; `None` for zeros.
     place: Option<(u16, u64)>,
 }
 
 impl Run {
-    /// Takes `next` in, where it goes on with this.
+    /// Extends this run by `next` if that continues it.
     fn join(&mut self, next: &Self) -> bool {
         let len = self.logical.end - self.logical.start;
         let goes_on = match (self.place, next.place) {

@@ -7,21 +7,21 @@ use crate::error::Check;
 use crate::image::{Address, Image, Space};
 use crate::superblock::ALGORITHMS;
 
-/// The settings of a compressor: fields of the format's own names and their values.
+/// The settings of a compressor: names of fields as in the format, and their values.
 pub type Settings = Vec<(&'static str, String)>;
 
-/// Holds the settings of all compressors against the room they need.
+/// Checks that the settings of all compressors are long enough.
 ///
 /// # Errors
-/// `Corrupt` where they are cut off.
+/// `Corrupt` if they are cut off.
 pub fn check(image: &Image) -> Result<()> {
     settings(image).map(|_| ())
 }
 
-/// The settings of all compressors that the image lists.
+/// Reads the settings of all compressors that the image lists.
 ///
 /// # Errors
-/// As [`check`].
+/// The errors of [`check`].
 pub fn settings(image: &Image) -> Result<Settings> {
     let superblock = &image.superblock;
     let mut at = Address {
@@ -43,14 +43,14 @@ pub fn settings(image: &Image) -> Result<Settings> {
     Ok(out)
 }
 
-/// Reads a length of two bytes and as many bytes, and moves on to the next multiple of four.
+/// Reads a length of two bytes and as many bytes. Advances to the next multiple of four.
 pub fn record(image: &Image, at: &mut Address, what: &'static str) -> Result<Vec<u8>> {
     let mut len = [0; 2];
     image.read(*at, &mut len, what, None)?;
     let len = u64::from(u16::from_le_bytes(len));
     let start = at.plus(2);
     image.inside(start, len, what, None)?;
-    // 64 KiB at the most.
+    // At most 64 KiB.
     let mut bytes = vec![0; saturating_usize(len)];
     image.read(start, &mut bytes, what, None)?;
     at.offset = start.plus(len).offset.next_multiple_of(4);

@@ -1,7 +1,7 @@
-//! Data of inodes that the driver itself needs: directories, targets of links, the metabox.
+//! Reads data that the driver itself needs: directories, targets of links, the metabox.
 //!
 //! Flat data, which is nearly all of it, is one read of the metadata source. Compressed data is
-//! decoded here and kept, in the budget that the driver was opened with.
+//! decoded here and cached, within the driver's budget.
 
 use std::ops::{ControlFlow, Range};
 
@@ -53,11 +53,11 @@ pub fn read(image: &Image, inode: &Inode, offset: u64, out: &mut [u8]) -> Result
     Ok(())
 }
 
-/// Reads a length of two bytes and as many bytes, and moves on to the next multiple of four.
+/// Reads a length of two bytes and as many bytes. Advances to the next multiple of four.
 pub fn record(image: &Image, inode: &Inode, at: &mut u64) -> Result<Vec<u8>> {
     let mut len = [0; 2];
     read(image, inode, *at, &mut len)?;
-    // 64 KiB at the most.
+    // At most 64 KiB.
     let mut bytes = vec![0; usize::from(u16::from_le_bytes(len))];
     let start = at.saturating_add(2);
     read(image, inode, start, &mut bytes)?;
@@ -67,7 +67,7 @@ pub fn record(image: &Image, inode: &Inode, at: &mut u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Copies what `extent` has of `range` from `at` on; gives where it ends.
+/// Copies the part of `range` that `extent` holds, from `at` on. Returns where that part ends.
 fn copy(
     image: &Image,
     inode: &Inode,
@@ -120,7 +120,7 @@ fn stored(image: &Image, blob: BlobId, offset: u64, out: &mut [u8]) -> Result<()
         let read = image.source.read_exact_at(offset, out);
         return read.map_err(|error| Error::io(offset, out.len(), error));
     }
-    // Directories on other devices: no writer makes them, so they need not be fast.
+    // Directories on other devices: no writer creates them, so they need not be fast.
     let source = image.blob(blob)?;
     forerun_io::past_end(offset, out.len(), source.len()).map_err(failed)?;
     let read = source.read_exact_at(offset, out);

@@ -11,7 +11,7 @@ use crate::map;
 
 type Fields = Vec<(&'static str, String)>;
 
-/// Extents of a compressed file that are listed.
+/// Most extents of a compressed file that are listed.
 const EXTENTS: usize = 10_000;
 
 /// Returns the fields of `info` that only this format has.
@@ -29,7 +29,7 @@ pub fn details(image: &Image) -> Fields {
     fields
 }
 
-/// The superblock, and the tables it leads to.
+/// Returns the fields of the superblock, and of the tables it leads to.
 pub fn superblock(image: &Image) -> Result<Fields> {
     let superblock = &image.superblock;
     let hex = |value: u32| format!("{value:#x}");
@@ -74,7 +74,7 @@ pub fn superblock(image: &Image) -> Result<Fields> {
     Ok(fields)
 }
 
-/// An inode, and where its data is.
+/// Returns the fields of an inode, and the places of its data.
 pub fn inode(image: &Image, node: NodeId) -> Result<Fields> {
     let inode = image.inode(node)?;
     let form = if inode.is_extended {

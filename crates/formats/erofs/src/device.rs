@@ -1,4 +1,4 @@
-//! The devices besides the image, and which of them an address means.
+//! The devices besides the image, and the resolution of addresses to devices.
 
 use std::ops::Range;
 
@@ -14,9 +14,9 @@ use crate::superblock::Superblock;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     pub tag: Vec<u8>,
-    /// Blocks, as the image says; 0 where it does not.
+    /// Number of blocks according to the image; 0 if it does not say.
     pub blocks: u64,
-    /// First block in the address space that all devices share; 0 where it has no place there.
+    /// First block in the address space that all devices share; 0 if it has no place there.
     pub first: u64,
 }
 
@@ -43,7 +43,7 @@ impl Devices {
             }
             .at(None, SUPERBLOCK_AT));
         }
-        // 8 MiB at the most, and no more than the image has.
+        // At most 8 MiB, and at most the length of the image.
         let mut bytes = vec![0; saturating_usize(len)];
         let read = source.read_exact_at(start, &mut bytes);
         read.map_err(|error| Error::io(start, bytes.len(), error))?;
@@ -67,7 +67,7 @@ impl Devices {
         Ok(Self { list, block_bits })
     }
 
-    /// All of them.
+    /// Returns all devices.
     pub fn list(&self) -> &[Device] {
         &self.list
     }
@@ -79,8 +79,8 @@ impl Devices {
         Some(BlobName::Device { index: blob.0, tag })
     }
 
-    /// Where the bytes at `offset` are, which `device` is said to have, and how many of them are
-    /// there one after the other. Device 0 is the address space that all share.
+    /// Resolves `offset` on `device`: returns the blob, the offset in it, and how many contiguous
+    /// bytes it holds from there on. Device 0 is the address space that all devices share.
     pub fn resolve(&self, device: u16, offset: u64) -> Result<(BlobId, u64, u64), Check> {
         let position = usize::from(device);
         if position > self.list.len() {
@@ -90,7 +90,7 @@ impl Devices {
         if position > 0 {
             return Ok((BlobId(u32::from(device)), offset, u64::MAX));
         }
-        // Where the next device's part begins.
+        // Start of the next device's part.
         let mut next = u64::MAX;
         for (number, device) in (1..).zip(&self.list) {
             if device.first == 0 {
@@ -107,14 +107,14 @@ impl Devices {
         Ok((BlobId::IMAGE, offset, next - offset))
     }
 
-    /// The part of the shared address space that a device takes.
+    /// Returns the part of the shared address space that a device takes.
     fn part(&self, device: &Device) -> Range<u64> {
         let at = |block: u64| block.saturating_mul(1 << self.block_bits);
         at(device.first)..at(device.first.saturating_add(device.blocks))
     }
 }
 
-/// A failed check of where data is.
+/// Creates the error of data outside the image.
 pub fn outside(start: u64, len: u64, image: u64, node: NodeId, at: u64) -> Error {
     let (what, end) = ("file data", start.saturating_add(len));
     Check::Outside {

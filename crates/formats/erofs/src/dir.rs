@@ -1,4 +1,4 @@
-//! Directories: blocks of sorted names, searched by halves.
+//! Directories: blocks of sorted names, found by binary search.
 //!
 //! Each block begins with its entries and ends with their names. The name of an entry ends where the
 //! next begins; the last one ends with the block, or before its first NUL.
@@ -17,7 +17,7 @@ use crate::ondisk::Dirent;
 
 const ENTRY: usize = size_of::<Dirent>();
 
-/// Bits of a cursor that count entries in a block: a block has fewer than 2^16 bytes of them.
+/// Bits of a cursor that count entries in a block: a block has fewer than 2^16 of them.
 const CURSOR_BITS: u32 = 16;
 
 /// An entry as it is stored.
@@ -25,30 +25,30 @@ const CURSOR_BITS: u32 = 16;
 pub struct Entry<'b> {
     pub name: &'b [u8],
     pub nid: u64,
-    /// As stored: see [`kind`].
+    /// As stored; see [`kind`].
     pub file_type: u8,
 }
 
-/// A directory that is being read.
+/// A directory being read.
 pub struct Dir<'i> {
     image: &'i Image,
     inode: Inode,
 }
 
-/// A block of it.
+/// A block of a directory.
 pub struct Block<'d> {
     dir: &'d Dir<'d>,
     bytes: Vec<u8>,
     count: usize,
 }
 
-/// Finds the node that `name` means.
+/// Finds the node that `name` names.
 pub fn lookup(image: &Image, node: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
     let dir = Dir::open(image, node)?;
     if check_name(name, image.limits.name_len).is_err() {
         return Ok(None);
     }
-    // The last block whose first name is not behind the one that is looked for.
+    // The last block whose first name is not behind the wanted one.
     let (mut low, mut high) = (0, dir.blocks());
     let mut candidate = None;
     while low < high {
@@ -83,7 +83,7 @@ pub fn read(
         let node = NodeId(entry.nid);
         let kind = match kind(entry.file_type) {
             Some(kind) => kind,
-            // 0: the image leaves it to the inode.
+            // 0: only the inode has the kind.
             None => image.inode(node)?.file_type,
         };
         Ok(visit(DirEntry {
@@ -95,8 +95,8 @@ pub fn read(
     })
 }
 
-/// Visits the entries after `from` as they are stored, the directory itself and its parent
-/// included, and holds them against the rules.
+/// Visits the entries after `from` as they are stored, including those for the directory itself and
+/// its parent, and checks them against the rules.
 pub fn each(
     dir: &Dir<'_>,
     from: DirCursor,
@@ -128,7 +128,7 @@ pub fn each(
 }
 
 impl<'i> Dir<'i> {
-    /// The directory that `node` is.
+    /// Opens `node`, which must be a directory.
     pub fn open(image: &'i Image, node: NodeId) -> Result<Self> {
         let inode = image.inode(node)?;
         match inode.file_type {
@@ -137,7 +137,7 @@ impl<'i> Dir<'i> {
         }
     }
 
-    /// Its inode.
+    /// Returns the inode.
     pub const fn inode(&self) -> &Inode {
         &self.inode
     }
@@ -150,7 +150,7 @@ impl<'i> Dir<'i> {
         let block_size = self.image.superblock.block_size();
         let start = index.saturating_mul(block_size);
         let len = self.inode.size.saturating_sub(start).min(block_size);
-        // A block at the most.
+        // At most a block.
         let mut bytes = vec![0; saturating_usize(len)];
         data::read(self.image, &self.inode, start, &mut bytes)?;
         let mut block = Block {
@@ -182,7 +182,7 @@ impl Block<'_> {
         Some(Dirent::read_from_prefix(bytes).ok()?.0)
     }
 
-    /// An entry whose name may be any bytes.
+    /// Parses an entry whose name may be any bytes.
     fn raw(&self, index: usize) -> Result<Entry<'_>> {
         let len = self.bytes.len();
         let Some(head) = self.head(index).filter(|_| index < self.count) else {
@@ -219,7 +219,7 @@ impl Block<'_> {
         })
     }
 
-    /// An entry whose name follows the rules.
+    /// Parses an entry and checks its name, type and node.
     fn entry(&self, index: usize) -> Result<Entry<'_>> {
         let entry = self.raw(index)?;
         let is_dots = matches!(entry.name, b"." | b"..");
@@ -264,7 +264,8 @@ impl Block<'_> {
     }
 }
 
-/// Returns the kind of file of an entry's type; nothing for 0, which leaves it to the inode.
+/// Returns the kind of file of an entry's type; nothing for 0, for which only the inode has the
+/// kind.
 pub const fn kind(file_type: u8) -> Option<FileType> {
     Some(match file_type {
         1 => FileType::Regular,

@@ -1,4 +1,4 @@
-//! EROFS behind the seam.
+//! The EROFS driver: implements the seam.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -14,19 +14,18 @@ use crate::image::{Image, Space};
 use crate::ondisk::incompat;
 use crate::{check, data, describe, dir, layout, map, xattr};
 
-/// An open EROFS image. Nodes are what the format calls nids: where the inode is, in units of 32
-/// bytes.
+/// An open EROFS image. Nodes are the format's nids: the place of the inode, in units of 32 bytes.
 pub struct Erofs {
     image: Image,
 }
 
 impl Erofs {
     /// Opens the image at the start of `with.metadata`; it may end before the source does. Devices
-    /// are opened through `with.blobs` when their data is wanted.
+    /// are opened through `with.blobs` when their data is needed.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for features that this does not know, [`Error::Corrupt`] where
-    /// superblock, tables or root fail a check, [`Error::Io`] where they cannot be read.
+    /// [`Error::Unsupported`] for unknown features, [`Error::Corrupt`] if superblock, tables or
+    /// root fail a check, [`Error::Io`] if they cannot be read.
     pub fn open(with: OpenWith) -> Result<Self> {
         let image = Image::open(with)?;
         Ok(Self { image })
@@ -49,7 +48,7 @@ impl FileSystem for Erofs {
         info.names_max = is_plain.then(|| self.image.source.len() / 13);
         info.has_xattrs = true;
         info.devices = u32::try_from(self.image.devices.list().len()).unwrap_or(u32::MAX);
-        // The bit of deduplicated extents is that of the packed inode.
+        // Deduplicated extents share a feature bit with the packed inode.
         info.shares_blocks = superblock.has(incompat::FRAGMENTS);
         info.details = describe::details(&self.image);
         info

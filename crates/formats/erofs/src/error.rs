@@ -3,8 +3,8 @@
 use forerun_codec::DecodeError;
 use forerun_vfs::{Corrupt, Error, NameError, NodeId};
 
-/// A failed check, with the numbers it takes to find the bytes. The offset is that of the structure
-/// that fails, and is given along with this.
+/// A failed check, with the numbers needed to find the bytes. The offset of the structure is stored
+/// beside it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
     #[error("the image is {len} bytes long; a superblock ends at {need}")]
@@ -128,7 +128,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// This check failed on the structure at `offset`.
+    /// Creates the error of this check, failed on the structure at `offset`.
     pub fn at(self, node: Option<NodeId>, offset: u64) -> Error {
         Corrupt::new("erofs", node, offset, self).into()
     }

@@ -1,4 +1,4 @@
-//! One open image: superblock, devices, the inodes with a task, and reading of metadata.
+//! One open image: superblock, devices, the special inodes, and reads of metadata.
 //!
 //! Metadata is in the image as it is, or in the data of the metabox inode, which may be compressed.
 //! An [`Address`] says in which of the two.
@@ -21,14 +21,14 @@ use crate::zmap::Sums;
 /// The typical length of decoded blocks of metadata.
 const TYPICAL_BLOCK: u64 = 16 << 10;
 
-/// A place of metadata.
+/// A place in the metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     pub space: Space,
     pub offset: u64,
 }
 
-/// Where metadata is.
+/// The space that holds a piece of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// In the image.
@@ -38,7 +38,7 @@ pub enum Space {
 }
 
 impl Address {
-    /// So many bytes on.
+    /// Returns the place `len` bytes further on.
     pub const fn plus(self, len: u64) -> Self {
         Self {
             space: self.space,
@@ -47,7 +47,7 @@ impl Address {
     }
 }
 
-/// Everything the driver's parts share.
+/// The state that all parts of the driver share.
 pub struct Image {
     pub superblock: Superblock,
     pub limits: Limits,
@@ -55,14 +55,14 @@ pub struct Image {
     pub observer: Arc<Observer>,
     pub blobs: Arc<dyn ResolveBlob>,
     pub devices: Devices,
-    /// Blocks of metadata that is compressed.
+    /// Decoded blocks of compressed metadata.
     pub decoded: BlockCache<Error>,
     /// The inode that holds the ends of many files.
     pub packed: Option<Inode>,
     /// The inode that holds metadata.
     pub metabox: Option<Inode>,
     pub prefixes: Vec<Prefix>,
-    /// Addresses of compressed data that took summing.
+    /// Addresses of compressed data that were computed by summing.
     pub sums: Sums,
 }
 
@@ -94,7 +94,7 @@ impl Image {
         };
         image.check_sum()?;
         compressor::check(&image)?;
-        // In this order: the packed inode may be in the metabox, never the other way round.
+        // In this order: the packed inode may be in the metabox, but not the other way round.
         if let Some(nid) = image.superblock.metabox {
             if nid & NID_METABOX != 0 {
                 let check = Check::SpecialInItself {
@@ -119,7 +119,7 @@ impl Image {
         if !self.superblock.has_compat(compat::SB_CHKSUM) {
             return Ok(());
         }
-        // Blocks that end before the superblock begins are counted from there.
+        // Blocks that end before the superblock are checksummed from the superblock on.
         let len = match self.superblock.block_size() {
             len if len > SUPERBLOCK_AT => len - SUPERBLOCK_AT,
             len => len,
@@ -128,7 +128,7 @@ impl Image {
             space: Space::Image,
             offset: SUPERBLOCK_AT,
         };
-        // A block at the most.
+        // At most a block.
         let mut bytes = vec![0; saturating_usize(len)];
         self.read(at, &mut bytes, "block of the superblock", None)?;
         let (found, actual) = (self.superblock.checksum, superblock::checksum(&bytes));
@@ -138,12 +138,12 @@ impl Image {
         Ok(())
     }
 
-    /// The root directory.
+    /// Returns the root directory.
     pub const fn root(&self) -> NodeId {
         NodeId(self.superblock.root)
     }
 
-    /// An inode that the superblock names.
+    /// Reads an inode that the superblock names.
     fn named(&self, nid: u64, what: &'static str) -> Result<Inode> {
         match self.inode(NodeId(nid)) {
             Err(Error::StaleNode(_)) => {
@@ -161,7 +161,7 @@ impl Image {
         Ok(inode)
     }
 
-    /// Where the inode of `node` is.
+    /// Returns the place of the inode of `node`.
     pub fn address(&self, node: NodeId) -> Result<Address> {
         let (space, start, len) = match (node.0 & NID_METABOX, &self.metabox) {
             (0, _) => {
@@ -181,7 +181,7 @@ impl Image {
         }
     }
 
-    /// The inode that `node` is.
+    /// Reads the inode of `node`.
     pub fn inode(&self, node: NodeId) -> Result<Inode> {
         let at = self.address(node)?;
         let mut bytes = [0; inode::MAX_LEN];
@@ -192,7 +192,7 @@ impl Image {
         Inode::parse(bytes, at, node, &self.superblock)
     }
 
-    /// A device.
+    /// Opens a device.
     pub fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
         let Some(name) = self.devices.name(blob) else {
             let what = format!(
@@ -206,7 +206,7 @@ impl Image {
         opened.map_err(|error| Error::blob(name, error))
     }
 
-    /// Bytes of all metadata, and what lies between it.
+    /// Returns the length of a space, including bytes between pieces of metadata.
     pub fn space_len(&self, space: Space) -> u64 {
         match (space, &self.metabox) {
             (Space::Image, _) => self.source.len(),
@@ -215,7 +215,7 @@ impl Image {
         }
     }
 
-    /// Fails where `len` bytes from `at` on are not there; `what` they are goes into the error.
+    /// Fails if `len` bytes from `at` on are not there. `what` names them in the error.
     pub fn inside(
         &self,
         at: Address,

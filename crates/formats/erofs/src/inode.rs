@@ -8,7 +8,7 @@ use crate::image::Address;
 use crate::ondisk::{InodeCompact, InodeExtended, format, incompat};
 use crate::superblock::Superblock;
 
-/// Bytes of the long form: what [`Inode::parse`] wants to see, where there are as many.
+/// Bytes of the long form, which [`Inode::parse`] needs if the space holds that many.
 pub const MAX_LEN: usize = 64;
 
 /// Largest file: two bits below what offsets can hold, so that sums of a few of them cannot
@@ -19,7 +19,7 @@ const MAX_FILE: u64 = 1 << 62;
 #[derive(Clone, Debug)]
 pub struct Inode {
     pub node: NodeId,
-    /// Where it is.
+    /// Its place.
     pub at: Address,
     pub is_extended: bool,
     /// Whether its entries begin without one for itself.
@@ -34,7 +34,7 @@ pub struct Inode {
     pub mtime: Timestamp,
     /// The number that `stat` shows on systems where it has 32 bits.
     pub number: u32,
-    /// Bytes of xattrs behind it.
+    /// Bytes of its own xattrs, behind it.
     pub xattr_len: u64,
     /// A block number, chunk format or device number, by its layout.
     pub word: u32,
@@ -42,22 +42,22 @@ pub struct Inode {
     pub high: u16,
     /// Whether block numbers of this inode have 48 bits.
     pub is_48: bool,
-    /// Bits that must be zero, and are not.
+    /// Reserved bits that are set.
     pub reserved: Vec<(&'static str, u64)>,
 }
 
-/// The ways in which an inode keeps its data.
+/// The ways in which an inode stores its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// In blocks, one after the other.
     Plain,
     /// Compressed, with an index of 8 bytes for each cluster.
     CompressedFull,
-    /// In blocks, but for the end, which follows the inode.
+    /// In blocks, except the end, which follows the inode.
     Inline,
     /// Compressed, with short indexes or a list of extents.
     CompressedCompact,
-    /// In chunks, each anywhere.
+    /// In chunks, each at any place.
     Chunks,
 }
 
@@ -70,7 +70,7 @@ impl Layout {
         Self::Chunks,
     ];
 
-    /// Name in the terms of the format.
+    /// Returns the name in the terms of the format.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plain => "flat_plain",
@@ -83,7 +83,7 @@ impl Layout {
 }
 
 impl Inode {
-    /// Takes the bytes of an inode at `at`: [`MAX_LEN`] of them, or as many as are left.
+    /// Parses the bytes of an inode at `at`: [`MAX_LEN`] of them, or as many as are left.
     pub fn parse(bytes: &[u8], at: Address, node: NodeId, superblock: &Superblock) -> Result<Self> {
         let fail = |check: Check| Err(check.at(Some(node), at.offset));
         let need = |len: u64| {
@@ -214,12 +214,12 @@ impl Inode {
         }
     }
 
-    /// Bytes of the inode itself.
+    /// Returns the number of bytes of the inode itself.
     pub const fn len(&self) -> u64 {
         if self.is_extended { 64 } else { 32 }
     }
 
-    /// Where its xattrs are.
+    /// Returns the place of its xattrs.
     pub const fn xattrs(&self) -> Address {
         self.at.plus(self.len())
     }
@@ -229,12 +229,13 @@ impl Inode {
         self.xattrs().plus(self.xattr_len)
     }
 
-    /// First block of a flat file; nothing where it consists of zeros that are not stored.
+    /// Returns the first block of a flat file, or nothing if it consists of zeros that are not
+    /// stored.
     pub fn start_block(&self) -> Option<u64> {
         block(self.word, self.high, self.is_48)
     }
 
-    /// Number of a device; 0:0 for other nodes.
+    /// Returns the number of a device; 0:0 for other nodes.
     pub const fn device(&self) -> Device {
         match self.file_type {
             FileType::BlockDevice | FileType::CharDevice => Device::unpack(self.word),
@@ -243,7 +244,8 @@ impl Inode {
     }
 }
 
-/// A block number of 32 or 48 bits; nothing where all of them are set, which means zeros.
+/// Combines a block number of 32 or 48 bits. Returns nothing if all bits are set, which means
+/// zeros.
 pub fn block(low: u32, high: u16, is_48: bool) -> Option<u64> {
     if is_48 {
         let block = u64::from(high) << 32 | u64::from(low);

@@ -1,9 +1,10 @@
-//! Where an image has its metadata, as far as can be told cheaply.
+//! Finds the metadata of an image, as far as that is cheap.
 //!
 //! The format has no table of inodes: they may lie anywhere behind `meta_blkaddr`, with data in
-//! between. Three layouts can be told: metadata in front and data behind it, in the order of a walk;
-//! data in front and metadata from `meta_blkaddr` to the end; and metadata alone, with the data on
-//! other devices. What is told here is only read ahead, so a wrong guess costs time, not sense.
+//! between. Three layouts are recognised: metadata in front and data behind it, in the order of a
+//! walk; data in front and metadata from `meta_blkaddr` to the end; and metadata alone, with the
+//! data on other devices. The result is used only for prefetch, so a wrong guess costs time, not
+//! correctness.
 
 use std::ops::{ControlFlow, Range};
 
@@ -13,14 +14,15 @@ use crate::driver::Erofs;
 use crate::image::{Image, Space};
 use crate::map;
 
-/// Nodes that are looked at for the first of the data.
+/// Nodes examined to find the first data.
 const PROBED: usize = 64;
 /// Bytes of the smallest inode.
 const COMPACT: u64 = 32;
-/// Bytes of metadata to an inode at the most, with its entry, xattrs, and an end of data.
+/// Most bytes of metadata for each inode, with its entry, xattrs, and an end of data.
 const PER_INODE: u64 = 4096;
 
-/// Returns the ranges that a walk reads, and little besides; empty where the two cannot be told apart.
+/// Returns ranges that hold the metadata that a walk reads, and little else; empty if metadata and
+/// data cannot be told apart.
 pub fn metadata_ranges(fs: &Erofs, image: &Image) -> Vec<Range<u64>> {
     let superblock = &image.superblock;
     let end = match superblock.blocks {
@@ -29,7 +31,7 @@ pub fn metadata_ranges(fs: &Erofs, image: &Image) -> Vec<Range<u64>> {
     };
     if let Some(metabox) = &image.metabox {
         let mut ranges = Vec::new();
-        // What cannot be mapped is told when it is read.
+        // If it cannot be mapped, reading it reports that.
         let _hint = map::map(image, metabox, 0..metabox.size, &mut |extent| {
             let range = match extent.place {
                 Place::Stored { offset, .. } => {
@@ -61,14 +63,14 @@ pub fn metadata_ranges(fs: &Erofs, image: &Image) -> Vec<Range<u64>> {
         false => return Vec::new(),
     };
     let range = range.start..range.end.min(range.start.saturating_add(most)).min(end);
-    // A part too small for all inodes is only the first of many.
+    // A part too small for all inodes is only the first of several.
     let least = superblock.inodes.saturating_mul(COMPACT);
     std::iter::once(range)
         .filter(|range| range.start < range.end && range.end - range.start >= least)
         .collect()
 }
 
-/// Where the first data lies that a walk comes to.
+/// Returns the offset of the first data in the order of a walk.
 fn first_data(fs: &Erofs, image: &Image) -> Option<u64> {
     let limits = Limits::default();
     let mut first: Option<u64> = None;
@@ -93,7 +95,7 @@ fn first_data(fs: &Erofs, image: &Image) -> Option<u64> {
     first
 }
 
-/// In order, and one of those that touch.
+/// Sorts ranges, and merges those that touch.
 fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.retain(|range| range.start < range.end);
     ranges.sort_by_key(|range| range.start);

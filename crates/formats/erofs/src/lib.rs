@@ -1,7 +1,7 @@
 //! EROFS: the driver that maps it and the writer that makes it.
 //!
-//! The format is described in `docs/formats/erofs.md`. Nothing here moves file data: the driver says
-//! where it is.
+//! The format is described in `docs/formats/erofs.md`. Nothing here moves file data: the driver
+//! only maps it.
 
 mod check;
 mod chunk;

@@ -1,4 +1,4 @@
-//! Where the bytes of an inode are.
+//! Maps the bytes of an inode.
 
 use std::ops::{ControlFlow, Range};
 
@@ -32,7 +32,7 @@ pub fn map(image: &Image, inode: &Inode, range: Range<u64>, visit: &mut Visit<'_
     }
 }
 
-/// The part of the file in blocks, which is `blocks` of it.
+/// Visits the part of `range` that lies in the file's blocks, whose range in the file is `blocks`.
 fn flat(
     image: &Image,
     inode: &Inode,
@@ -61,7 +61,7 @@ fn flat(
 
 fn inline(image: &Image, inode: &Inode, range: &Range<u64>, visit: &mut Visit<'_>) -> Result<()> {
     let block_size = image.superblock.block_size();
-    // A whole block would have to follow the inode, which only fits where that ends with a block.
+    // A whole block would have to follow the inode, which fits only if the inode ends with a block.
     let behind = match inode.size % block_size {
         0 => block_size.min(inode.size),
         len => len,
@@ -96,8 +96,8 @@ fn inline(image: &Image, inode: &Inode, range: &Range<u64>, visit: &mut Visit<'_
     Ok(())
 }
 
-/// Bytes as they are, `start` bytes into `device`; more than one extent where they go on to another
-/// device.
+/// Visits stored bytes, `start` bytes into `device`. Visits several extents if the bytes continue
+/// on another device.
 pub fn stored(
     image: &Image,
     inode: &Inode,
@@ -192,7 +192,8 @@ fn compressed(
     result
 }
 
-/// The extents of a part of the file that is in the packed inode, `offset` bytes into its data.
+/// Visits the extents of a part of the file that is in the packed inode, `offset` bytes into its
+/// data.
 fn fragment(
     image: &Image,
     inode: &Inode,
@@ -256,7 +257,7 @@ fn moved(extent: Extent, part: &Range<u64>, to: u64) -> Option<Extent> {
     })
 }
 
-/// The driver's own error, where zmap had it from reading metadata as a source.
+/// Returns the driver's own error, if zmap received it from reading metadata as a source.
 fn original(error: Error) -> Error {
     if let Error::Io { source, .. } = &error
         && let Some(inner) = source.get_ref()

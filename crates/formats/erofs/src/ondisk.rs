@@ -1,22 +1,22 @@
 //! The bytes of EROFS as they lie in the image: little-endian, without padding.
 //!
 //! Field names are those of the format's documentation; meaning and checks are elsewhere. See
-//! `docs/formats/erofs.md`. What compressed files keep is in `zmap`.
+//! `docs/formats/erofs.md`. The structures of compressed files are in `zmap`.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Where the superblock is, whatever the block size.
+/// Offset of the superblock, whatever the block size.
 pub const SUPERBLOCK_AT: u64 = 1024;
 /// `0xE0F5E1E2`.
 pub const MAGIC: u32 = 0xE0F5_E1E2;
 /// Unit of node numbers, in bytes.
 pub const SLOT: u64 = 32;
-/// Bytes of a device's entry, and the unit its table's place is counted in.
+/// Bytes of a device's entry, and the unit of the table's offset.
 pub const DEVICE_SLOT: u64 = 128;
-/// Bytes that each extension slot makes the superblock longer.
+/// Bytes that each extension slot adds to the superblock.
 pub const EXTENSION_SLOT: u64 = 16;
-/// In a node number: the inode is in the metadata that the metabox inode holds.
+/// Flag in a node number: the inode is in the metadata that the metabox inode holds.
 pub const NID_METABOX: u64 = 1 << 63;
 
 macro_rules! on_disk {
@@ -70,9 +70,9 @@ on_disk! {
 pub mod compat {
     /// There is a checksum.
     pub const SB_CHKSUM: u32 = 0x01;
-    /// Inodes keep times of modification.
+    /// Inodes have modification times.
     pub const MTIME: u32 = 0x02;
-    /// Inodes keep filters of xattr names.
+    /// Inodes have filters of xattr names.
     pub const XATTR_FILTER: u32 = 0x04;
     /// Shared xattrs are in the metabox.
     pub const SHARED_EA_IN_METABOX: u32 = 0x08;
@@ -103,7 +103,7 @@ pub mod incompat {
     pub const BITS_48: u32 = 0x80;
     /// Inodes may be in the metabox inode.
     pub const METABOX: u32 = 0x100;
-    /// All that this crate reads.
+    /// All features that this crate supports.
     pub const KNOWN: u32 = 0x1ff;
 }
 
@@ -157,24 +157,24 @@ pub mod format {
     /// With 48-bit addresses: a directory without an entry for itself; a node of any other kind has
     /// one link, and its `i_nb` is part of a block number.
     pub const NLINK_1: u16 = 1 << 4;
-    /// Everything that means something.
+    /// All bits with a meaning.
     pub const KNOWN: u16 = 0x1f;
 }
 
 /// Bits of `i_u` of a file in chunks.
 pub mod chunk {
-    /// Log of blocks to a chunk.
+    /// log2 of the number of blocks in a chunk.
     pub const BITS: u32 = 0x1f;
     /// Entries are [`ChunkIndex`](super::ChunkIndex)es.
     pub const INDEXES: u32 = 0x20;
     /// Block numbers have 48 bits.
     pub const BITS_48: u32 = 0x40;
-    /// Everything that means something.
+    /// All bits with a meaning.
     pub const KNOWN: u32 = 0x7f;
 }
 
 on_disk! {
-    /// Where a chunk is.
+    /// The place of a chunk.
     ChunkIndex, 8 {
         startblk_hi: U16,
         device_id: U16,
@@ -214,7 +214,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// An xattr; name and value follow, and what it takes to a multiple of four.
+    /// An xattr; name and value follow, padded to a multiple of four.
     XattrEntry, 4 {
         e_name_len: u8,
         e_name_index: u8,
@@ -222,5 +222,5 @@ on_disk! {
     }
 }
 
-/// In [`XattrEntry::e_name_index`]: the rest is the number of a long prefix.
+/// Flag in [`XattrEntry::e_name_index`]: the rest is the number of a long prefix.
 pub const XATTR_LONG_PREFIX: u8 = 0x80;

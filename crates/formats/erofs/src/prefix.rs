@@ -1,4 +1,4 @@
-//! The prefixes of xattr names: those that every image has, and those of its own.
+//! The prefixes of xattr names: the predefined ones, and the image's own.
 
 use forerun_vfs::{NodeId, Result};
 
@@ -15,8 +15,8 @@ pub struct Prefix {
     base: u8,
     /// The bytes that follow the base.
     infix: Vec<u8>,
-    /// Both as text. Nothing where the base is not the number of a short prefix: names with this
-    /// prefix are in no name space that a reader can ask for.
+    /// Both as text. `None` if the base is not the number of a short prefix: names with this prefix
+    /// are in no namespace that a reader can name.
     name: Option<Vec<u8>>,
 }
 
@@ -25,7 +25,7 @@ pub struct Prefix {
 pub enum Meaning<'p> {
     /// Names start with this.
     Name(&'p [u8]),
-    /// The image keeps these to itself, such as digests of its files.
+    /// The image keeps such attributes to itself, such as digests of its files.
     Hidden,
     /// No prefix has this number.
     Unknown,
@@ -52,7 +52,7 @@ impl Prefix {
     }
 }
 
-/// The prefixes with numbers from 1 on; the empty ones mean nothing.
+/// The prefixes with numbers from 1 on; empty ones are unused.
 const SHORT: [&[u8]; 7] = [
     b"",
     b"user.",
@@ -66,7 +66,7 @@ const SHORT: [&[u8]; 7] = [
 /// Bytes of a long prefix besides the short one: the length of a name.
 const MOST: usize = 255;
 
-/// The prefix of that number, if it is one of those that every image has.
+/// Returns the predefined prefix with that number, if there is one.
 pub fn short(index: u8) -> Option<&'static [u8]> {
     let prefix = SHORT.get(usize::from(index)).copied();
     prefix.filter(|prefix| !prefix.is_empty())
@@ -98,7 +98,7 @@ pub fn read(image: &Image) -> Result<Vec<Prefix>> {
         },
         offset: start,
     };
-    // In the packed inode, where there is one and no metabox.
+    // In the packed inode, if there is one and no metabox.
     let packed = image.packed.as_ref();
     let packed = packed.filter(|_| !is_plain && at.space == Space::Image);
     let mut prefixes = Vec::new();

@@ -1,6 +1,6 @@
 //! The superblock: bytes to a validated value.
 //!
-//! The field `blocks` is not held against the image: it is for `statfs`, and may be 0.
+//! The field `blocks` is not checked against the image: it is for `statfs`, and may be 0.
 
 use forerun_io::saturating_usize;
 use forerun_vfs::{Error, Result};
@@ -12,10 +12,10 @@ use crate::ondisk::{self, EXTENSION_SLOT, MAGIC, SUPERBLOCK_AT, compat, incompat
 /// Bytes from the start of the image to the end of a superblock without extensions.
 pub const LEN: u64 = SUPERBLOCK_AT + 128;
 
-/// [`LEN`] and the extension slot that is known.
+/// [`LEN`] and the known extension slot.
 pub const HEAD: usize = 1168;
 
-/// Names of the incompatible features, by bit; where a bit has two meanings, both.
+/// Names of the incompatible features, by bit; both names if a bit has two meanings.
 const INCOMPATIBLE: [(u32, &str); 9] = [
     (incompat::ZERO_PADDING, "0padding"),
     (incompat::COMPR_CFGS, "compr_cfgs/big_pcluster"),
@@ -35,7 +35,7 @@ const COMPATIBLE: [(u32, &str); 6] = [
     (compat::PLAIN_XATTR_PFX, "plain_xattr_pfx"),
     (compat::ISHARE_XATTRS, "ishare_xattrs"),
 ];
-/// The compressors by their bit in `is_compressed`, and how long their settings are at least. Linux
+/// The compressors by their bit in `is_compressed`, with the least length of their settings. Linux
 /// refuses shorter ones, though it reads only the first bytes.
 pub const ALGORITHMS: [(&str, usize); 4] = [("lz4", 14), ("lzma", 14), ("deflate", 6), ("zstd", 6)];
 
@@ -55,16 +55,16 @@ pub struct Superblock {
     pub inodes: u64,
     pub epoch: i64,
     pub nanoseconds: u32,
-    /// Seconds at which the image was made.
+    /// Time of the image in seconds.
     pub build_time: i64,
     pub blocks: u64,
     pub meta_block: u32,
     pub xattr_block: u32,
     pub uuid: [u8; 16],
     pub label: Vec<u8>,
-    /// Bits of [`ALGORITHMS`]; all zero where the image does not list them.
+    /// Bits of [`ALGORITHMS`]; zero if the image does not list them.
     pub algorithms: u16,
-    /// As it is stored: the bits above, or the farthest match of LZ4.
+    /// As stored: the bits above, or the farthest match of LZ4.
     pub is_compressed: u16,
     pub devices: u16,
     pub device_slot: u16,
@@ -75,10 +75,10 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// Takes the first [`HEAD`] bytes of a source of `source_len`, or all of them.
+    /// Parses the first [`HEAD`] bytes of a source of `source_len`, or all of them.
     ///
     /// # Errors
-    /// `UnknownFormat`, `Unsupported` for features that this does not know, `Corrupt`.
+    /// `UnknownFormat`, `Unsupported` for unknown features, `Corrupt`.
     pub fn parse(head: &[u8], source_len: u64) -> Result<Self> {
         let short = |need| {
             Check::ShortSuperblock {
@@ -165,17 +165,17 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// The bytes that settings of compressors, if any, follow.
+    /// Returns the offset behind the superblock, where settings of compressors follow, if any.
     pub fn end(&self) -> u64 {
         LEN + u64::from(self.extension_slots) * EXTENSION_SLOT
     }
 
-    /// Bytes of a block.
+    /// Returns the number of bytes of a block.
     pub const fn block_size(&self) -> u64 {
         1 << self.block_bits
     }
 
-    /// Where a block starts. Block numbers have 48 bits at the most, so nothing is lost.
+    /// Returns the offset of a block. Block numbers have at most 48 bits, so nothing is lost.
     pub const fn block_at(&self, block: u64) -> u64 {
         block.saturating_mul(1 << self.block_bits)
     }
@@ -190,12 +190,12 @@ impl Superblock {
         self.feature_compat & bit != 0
     }
 
-    /// Returns whether anything may be compressed. Not so where the image says it is not.
+    /// Returns whether anything may be compressed, according to the image.
     pub const fn may_be_compressed(&self) -> bool {
         self.is_compressed != 0 || self.has(incompat::ZERO_PADDING)
     }
 
-    /// Names of the features in use.
+    /// Returns the names of the features in use.
     pub fn features(&self) -> String {
         let compatible = names(self.feature_compat, &COMPATIBLE);
         let names: Vec<_> = compatible
@@ -209,7 +209,7 @@ impl Superblock {
         }
     }
 
-    /// Names of the compressors that the image lists.
+    /// Returns the names of the compressors that the image lists.
     pub fn compressors(&self) -> String {
         let names: Vec<_> = (0..)
             .zip(ALGORITHMS)
@@ -224,8 +224,8 @@ impl Superblock {
     }
 }
 
-/// The checksum over `block`, the bytes from the superblock to the end of the block it starts in,
-/// with the field itself as zeros. The last of CRC-32C's steps, the inversion, is left out.
+/// Computes the checksum over `block`, the bytes from the superblock to the end of its block, with
+/// the field itself as zeros. The last step of CRC-32C, the inversion, is left out.
 pub fn checksum(block: &[u8]) -> u32 {
     let (before, rest) = block.split_at(block.len().min(4));
     let crc = crc32c::crc32c(before);
@@ -244,7 +244,7 @@ fn names(word: u32, table: &[(u32, &'static str)]) -> Vec<&'static str> {
     set.map(|&(_, name)| name).collect()
 }
 
-/// Refuses by name what this crate does not read.
+/// Refuses, by name, features that this crate does not support.
 fn unsupported(raw: &ondisk::Superblock) -> Result<()> {
     let refuse = |what: String| Err(Error::Unsupported(format!("EROFS image with {what}")));
     let unknown = raw.feature_incompat.get() & !incompat::KNOWN;

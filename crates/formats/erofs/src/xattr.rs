@@ -1,7 +1,7 @@
 //! Extended attributes: an inode's own, behind it, and those it shares with others.
 //!
-//! The filter of names that an inode may keep is not used: it saves a kernel the search for one
-//! name, and here all are visited.
+//! The filter of names that an inode may have is not used: it saves the search for one name, and
+//! here all are visited.
 
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Bound, Error, Problem, Result, check_xattr_name};
@@ -22,11 +22,11 @@ const ENTRY: usize = size_of::<XattrEntry>();
 pub enum Found<'x> {
     /// Name and value.
     Pair(&'x [u8], &'x [u8]),
-    /// One whose name starts with a prefix that does not exist: the check that fails.
+    /// An xattr whose name starts with an unknown prefix, with the failed check.
     Unknown(Error),
 }
 
-/// Visits the names and values of `inode`. Passes over xattrs of unknown prefix, as Linux does.
+/// Visits the names and values of `inode`. Ignores xattrs of unknown prefix, as Linux does.
 pub fn visit(image: &Image, inode: &Inode, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
     each(image, inode, &mut |found| match found {
         Found::Pair(name, value) => visit(name, value),
@@ -34,7 +34,7 @@ pub fn visit(image: &Image, inode: &Inode, visit: &mut dyn FnMut(&[u8], &[u8])) 
     })
 }
 
-/// Reports what [`visit`] passes over.
+/// Reports the xattrs that [`visit`] ignores.
 pub fn check(image: &Image, inode: &Inode, report: &mut dyn FnMut(Problem)) -> Result<()> {
     each(image, inode, &mut |found| {
         if let Found::Unknown(error) = found {
@@ -54,7 +54,7 @@ fn each(image: &Image, inode: &Inode, visit: &mut dyn FnMut(Found<'_>)) -> Resul
     let at = inode.xattrs();
     let node = Some(inode.node);
     image.inside(at, inode.xattr_len, "xattrs", node)?;
-    // 256 KiB and no more than the image has.
+    // At most 256 KiB, and at most the length of the image.
     let mut bytes = vec![0; saturating_usize(inode.xattr_len)];
     image.read(at, &mut bytes, "xattrs", node)?;
     let room = |what| {
@@ -85,13 +85,13 @@ fn each(image: &Image, inode: &Inode, visit: &mut dyn FnMut(Found<'_>)) -> Resul
 struct Visitor<'v> {
     image: &'v Image,
     inode: &'v Inode,
-    /// Bytes of names and values that may still come.
+    /// Bytes of names and values that may still follow.
     left: u64,
     visit: &'v mut dyn FnMut(Found<'_>),
 }
 
 impl Visitor<'_> {
-    /// An xattr that is kept once for many inodes.
+    /// Visits an xattr that is stored once for many inodes.
     fn shared(&mut self, number: u32) -> Result<()> {
         let superblock = &self.image.superblock;
         let in_metabox = superblock.has_compat(compat::SHARED_EA_IN_METABOX);
@@ -110,20 +110,20 @@ impl Visitor<'_> {
         let len = usize::from(entry.e_name_len) + usize::from(entry.e_value_size.get());
         let at = at.plus(u64_from(ENTRY));
         self.image.inside(at, u64_from(len), what, node)?;
-        // 64 KiB and a name.
+        // At most 64 KiB and a name.
         let mut bytes = vec![0; len];
         self.image.read(at, &mut bytes, what, node)?;
         self.pair(at, &entry, &bytes)
     }
 
-    /// The inode's own xattrs, which are `bytes`.
+    /// Visits the inode's own xattrs in `bytes`.
     fn own(&mut self, mut at: Address, mut bytes: &[u8]) -> Result<()> {
         let (len, node) = (self.inode.xattr_len, self.inode.node);
         while let Ok((entry, rest)) = XattrEntry::read_from_prefix(bytes) {
             let (name, value) = (usize::from(entry.e_name_len), entry.e_value_size.get());
             let pair = name + usize::from(value);
             if entry.e_name_index == 0 && pair == 0 {
-                // Room that was left for later.
+                // Space left for later.
                 (bytes, at) = (rest, at.plus(u64_from(ENTRY)));
                 continue;
             }
@@ -157,7 +157,7 @@ impl Visitor<'_> {
             let name = String::from_utf8_lossy(&name).into_owned();
             return Err(error(Check::XattrName { name, source }));
         }
-        // Many inodes may share one long value, and one may list it often.
+        // Many inodes may share one long value, and one inode may list it often.
         let here = u64_from(name.len() + value.len());
         let Some(left) = self.left.checked_sub(here) else {
             let limit = self.image.limits.xattr_bytes;

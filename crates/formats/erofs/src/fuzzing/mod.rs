@@ -1,7 +1,7 @@
 //! Entry points for fuzz targets, and images to start from. Not for users.
 //!
-//! Plain functions over bytes, so that the same code runs under a fuzzer and, over mutated seeds, in
-//! ordinary tests. They panic only where the driver broke its contract.
+//! Plain functions over bytes, so that the same code runs under a fuzzer and, over mutated seeds,
+//! in ordinary tests. They panic only if the driver breaks its contract.
 
 mod parts;
 
@@ -20,14 +20,14 @@ use crate::write::{Compression, ErofsOptions, write};
 pub use forerun_vfs::exercise::limits;
 pub use parts::{DATA, LEN, META, at, image, nid, with_inodes, with_root, with_xattrs};
 
-/// Parts of [`image`]: its inodes but for the root, the root's entries, the xattrs of an inode.
+/// Parts of [`image`]: its inodes except the root, the root's entries, the xattrs of an inode.
 pub const PIECES: (Range<usize>, Range<usize>, Range<usize>) = (
     META + 256..DATA,
     META + 64..META + 242,
     META + 672..META + 700,
 );
 
-/// Takes `bytes` as the part of an image from its superblock on.
+/// Parses `bytes` as the part of an image from its superblock on.
 pub fn superblock(bytes: &[u8]) {
     let head = [&[0; 1024], bytes].concat();
     for source_len in [
@@ -48,7 +48,7 @@ pub fn superblock(bytes: &[u8]) {
     walk(&whole);
 }
 
-/// Takes `bytes` as inodes.
+/// Parses `bytes` as inodes.
 pub fn inodes(bytes: &[u8]) {
     let Ok(fs) = open(with_inodes(bytes)) else {
         return;
@@ -58,25 +58,25 @@ pub fn inodes(bytes: &[u8]) {
     }
 }
 
-/// Takes `bytes` as the entries of the root.
+/// Parses `bytes` as the entries of the root.
 pub fn directories(bytes: &[u8]) {
     walk(&with_root(bytes));
 }
 
-/// Takes `bytes` as the xattrs of an inode.
+/// Parses `bytes` as the xattrs of an inode.
 pub fn xattrs(bytes: &[u8]) {
     if let Ok(fs) = open(with_xattrs(bytes)) {
         let _outcome = exercise::node(&fs, NodeId(nid::XATTRS), &limits());
     }
 }
 
-/// Opens `bytes` as an image and does everything with every node that the driver can do; gives
-/// what went wrong and what `check` reports.
+/// Opens `bytes` as an image and calls every method of the driver on every node. Returns the
+/// errors, and the problems that `check` reports.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
     walk_source(Arc::new(MemorySource::new(bytes)))
 }
 
-/// As [`walk`].
+/// Walks the image in `source` as [`walk`] does.
 pub fn walk_source(source: Arc<dyn ReadAt>) -> Vec<Error> {
     match open_source(source) {
         Ok(fs) => exercise::all(&fs, &limits()),
@@ -94,10 +94,10 @@ fn open_source(source: Arc<dyn ReadAt>) -> Result<Erofs> {
     Erofs::open(with)
 }
 
-/// Small images that together hold what the format can say: where fuzzing starts.
+/// Creates small images that together cover the whole format, as seeds.
 ///
 /// # Errors
-/// None, as they are all in memory and small.
+/// None, because they are all in memory and small.
 pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     let mut sound = image();
     sound.splice(1024 + 8..1024 + 12, 0x13_u32.to_le_bytes());
@@ -108,7 +108,7 @@ pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
         let mut image = Vec::new();
         let observer = Arc::new(Observer::default());
         write(&sample()?, &options, &mut image, &observer)?;
-        // Or no change to the first block would get past it.
+        // Otherwise the checksum would catch every change of the first block.
         if let Some(features) = image.get_mut(1024 + 8) {
             *features &= !1;
         }
@@ -117,7 +117,7 @@ pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     Ok(seeds)
 }
 
-/// Options under which the writer uses every kind of index and every codec.
+/// Returns options under which the writer uses every kind of index and every codec.
 fn written() -> Vec<(&'static str, ErofsOptions)> {
     let options = |compression| ErofsOptions {
         block_size: 512,
@@ -158,7 +158,7 @@ fn written() -> Vec<(&'static str, ErofsOptions)> {
     ]
 }
 
-/// Files that are worth compressing, twins, and other nodes.
+/// Creates a tree with compressible files, duplicates, and other nodes.
 fn sample() -> Result<Tree, BuildError> {
     let mut tree = Tree::default();
     let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory())?;

@@ -1,5 +1,5 @@
-//! An image put together by hand, with every structure that is not compressed at a known place: what
-//! no writer would write. Blocks have 512 bytes, so that it is small.
+//! Builds an image by hand, with every uncompressed structure at a known place, in ways that no
+//! writer would. Blocks have 512 bytes, so that it is small.
 
 use forerun_io::u64_from;
 use zerocopy::{IntoBytes, little_endian::U16};
@@ -9,7 +9,7 @@ use crate::ondisk::{
     XattrHeader, compat, incompat,
 };
 
-/// Log of the block size.
+/// log2 of the block size.
 pub const BLOCK_BITS: u8 = 9;
 /// First inode.
 pub const META: usize = 2048;
@@ -44,7 +44,7 @@ pub mod nid {
     pub const HOLES: u64 = 25;
 }
 
-/// Where an inode is.
+/// Returns the offset of an inode.
 #[must_use]
 pub fn at(nid: u64) -> usize {
     META + forerun_io::saturating_usize(nid) * 32
@@ -65,7 +65,7 @@ const ROOT: [(&[u8], u64, u8); 11] = [
     (b"xattrs", nid::XATTRS, 1),
 ];
 
-/// The image.
+/// Creates the image.
 #[must_use]
 pub fn image() -> Vec<u8> {
     let mut image = vec![0; LEN];
@@ -140,7 +140,7 @@ fn files(image: &mut [u8]) {
     put(image, at(nid::PLAIN), node.as_bytes());
 }
 
-/// Copies bytes; what does not fit is left out.
+/// Copies bytes. Leaves out any that do not fit.
 fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     let part = image.get_mut(at..).unwrap_or_default();
     for (out, byte) in part.iter_mut().zip(bytes) {
@@ -154,7 +154,7 @@ mod layout {
     pub const CHUNKS: u16 = 4;
 }
 
-/// The superblock.
+/// Returns the superblock.
 #[must_use]
 pub fn superblock() -> Superblock {
     Superblock {
@@ -239,7 +239,7 @@ fn extended(mode: u16, layout: u16, size: usize) -> InodeExtended {
     }
 }
 
-/// An xattr, padded.
+/// Encodes an xattr, padded.
 fn pair(index: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
     let entry = XattrEntry {
         e_name_len: u8::try_from(name.len()).unwrap_or(0),
@@ -251,7 +251,7 @@ fn pair(index: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A directory block of these entries, which are in order.
+/// Encodes a directory block of these entries, which are in order.
 fn listing(entries: &[(&[u8], u64, u8)]) -> Vec<u8> {
     let mut nameoff = entries.len() * size_of::<Dirent>();
     let (mut out, mut names) = (Vec::new(), Vec::new());
@@ -270,11 +270,11 @@ fn listing(entries: &[(&[u8], u64, u8)]) -> Vec<u8> {
     out
 }
 
-/// The image with `bytes` as the entries of its root, and nothing else of it changed.
+/// Creates the image with `bytes` as the entries of its root, otherwise unchanged.
 #[must_use]
 pub fn with_root(bytes: &[u8]) -> Vec<u8> {
     let mut image = image();
-    // In blocks of their own, behind everything.
+    // In blocks of their own, behind all others.
     let mut root = extended(0o040_755, layout::PLAIN, bytes.len());
     root.i_u = 8.into();
     put(&mut image, at(nid::ROOT), root.as_bytes());
@@ -282,7 +282,7 @@ pub fn with_root(bytes: &[u8]) -> Vec<u8> {
     image
 }
 
-/// The image with `bytes` from its first inode on, but for the root.
+/// Creates the image with `bytes` in place of its inodes, except the root.
 #[must_use]
 pub fn with_inodes(bytes: &[u8]) -> Vec<u8> {
     let mut image = image();
@@ -290,7 +290,7 @@ pub fn with_inodes(bytes: &[u8]) -> Vec<u8> {
     image
 }
 
-/// The image with `bytes` as the xattrs of one inode, in front of what is left of the image.
+/// Creates the image with `bytes` as the xattrs of one inode, over the bytes that follow it.
 #[must_use]
 pub fn with_xattrs(bytes: &[u8]) -> Vec<u8> {
     let mut image = image();

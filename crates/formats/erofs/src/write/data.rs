@@ -1,8 +1,8 @@
-//! The contents of files, read, encoded and stored side by side.
+//! Reads, encodes and stores the contents of files concurrently.
 //!
-//! Two maps in a row: files are fetched, the packer cuts them into parts, the parts are encoded, and
-//! this thread stores them in order. Places of data count from the first block of the data: where
-//! that lies is not known before all inodes are.
+//! Two parallel maps form a pipeline: files are fetched, the packer cuts them into parts, the parts
+//! are encoded, and this thread stores them in order. Places of data count from the first block of
+//! the data, because its place is not known before all inodes are placed.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ const FETCHERS: usize = 2;
 /// A chunk of zeros, which is not stored.
 pub const HOLE: u32 = u32::MAX;
 
-/// Where everything went.
+/// The places of all contents.
 pub struct Data {
     pub files: HashMap<NodeIndex, FileData>,
     pub bodies: Vec<Body>,
@@ -33,24 +33,24 @@ pub struct Data {
     pub tails: Spool,
     /// Blocks in the image.
     pub blocks: u64,
-    /// Whether some extent is stored once for several places.
+    /// Whether some extent is stored once for several files or places.
     pub shared: bool,
-    /// The packed inode, where anything is in it.
+    /// The packed inode, if it holds any data.
     pub packed: Option<PackedInode>,
 }
 
-/// Data of many files, one behind the other.
+/// Data of many files, concatenated.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedInode {
     pub len: u64,
-    /// Number of the body they are.
+    /// Number of the body with these data.
     pub body: usize,
 }
 
 /// The parts of a file's data.
 #[derive(Clone, Debug)]
 pub enum FileData {
-    /// A body, by its number in the order they were stored.
+    /// A body, by its number in the order of storing.
     Body(usize),
     /// Chunks, by their first blocks.
     Chunks(Vec<u32>),
@@ -59,7 +59,7 @@ pub enum FileData {
 /// Data of a file, or of several equal ones.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// Whole blocks, and what lies behind the inode.
+    /// Whole blocks, and the bytes behind the inode.
     Flat {
         start: u32,
         tail: Option<Spooled>,
@@ -71,19 +71,19 @@ pub enum Body {
 #[derive(Clone, Debug, Default)]
 pub struct Packed {
     pub extents: Vec<Extent>,
-    /// Blocks they take.
+    /// Number of blocks.
     pub blocks: u32,
-    /// The last extent, where it lies behind the inode.
+    /// The last extent, if it lies behind the inode.
     pub inline: Option<Spooled>,
-    /// Whether full indexes are needed: some extent is another's too, so that they do not follow each
-    /// other, or a fragment is too far behind for the others.
+    /// Whether full indexes are needed: an extent is shared with other data, so that extents do not
+    /// follow each other, or a fragment's offset is too large for compacted ones.
     pub scattered: bool,
-    /// Where the last extent is in the packed inode, if it is there.
+    /// Offset of the last extent in the packed inode, if it is there.
     pub fragment: Option<u64>,
 }
 
 impl Packed {
-    /// Where all of the file is in the packed inode.
+    /// Returns the offset in the packed inode if it holds the whole file.
     pub fn whole_fragment(&self) -> Option<u64> {
         match self.extents.as_slice() {
             [only] if only.kind == ExtentKind::Fragment => self.fragment,
@@ -92,7 +92,7 @@ impl Packed {
     }
 }
 
-/// Data from one place of a file to the next extent's.
+/// Data of a file, up to the start of the next extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Offset in the file.
@@ -100,7 +100,7 @@ pub struct Extent {
     pub kind: ExtentKind,
     /// The first block.
     pub block: u32,
-    /// None where it lies behind the inode or in the packed one.
+    /// Number of blocks; none if it lies behind the inode or in the packed inode.
     pub blocks: u32,
 }
 
@@ -109,20 +109,20 @@ pub enum ExtentKind {
     Compressed,
     /// At most one block, stored as it is.
     Plain,
-    /// As many blocks as in the file, stored as they are.
+    /// Whole blocks stored as they are, as many as in the file.
     Run,
     /// In the packed inode; it has no blocks.
     Fragment,
 }
 
 impl Data {
-    /// The packed inode and its data.
+    /// Returns the packed inode and its data.
     pub fn packed(&self) -> Option<(PackedInode, &Body)> {
         let packed = self.packed?;
         Some((packed, self.bodies.get(packed.body)?))
     }
 
-    /// Chunks and body of a file; neither of an empty one.
+    /// Returns chunks and body of a file; neither for an empty one.
     pub fn of(&self, file: NodeIndex) -> (Option<&[u32]>, Option<&Body>) {
         match self.files.get(&file) {
             None => (None, None),

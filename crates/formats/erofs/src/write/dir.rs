@@ -8,19 +8,19 @@ use super::plan::{Dir, Plan};
 /// Bytes of an entry without its name.
 const ENTRY: usize = 12;
 
-/// How a listing is cut into blocks.
+/// The division of a listing into blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     /// Entries in each block.
     blocks: Vec<usize>,
-    /// Bytes used of the last one.
+    /// Bytes used in the last block.
     pub last: u64,
-    /// Bytes in all.
+    /// Bytes in total.
     pub len: u64,
 }
 
 impl Listing {
-    /// Of a directory, in blocks of `block` bytes.
+    /// Creates the listing of a directory, in blocks of `block` bytes.
     pub fn new(tree: &Tree, plan: &Plan<'_>, dir: &Dir<'_>, block: usize) -> Self {
         let mut listing = Self::default();
         let (mut count, mut used) = (0, 0);
@@ -40,7 +40,7 @@ impl Listing {
         listing
     }
 
-    /// The bytes, `len` of them. `nid` gives the number of an inode.
+    /// Returns the bytes, `len` of them. `nid` maps a node to the number of its inode.
     pub fn encode(
         &self,
         tree: &Tree,
@@ -73,7 +73,8 @@ impl Listing {
     }
 }
 
-/// The entries of a directory in byte order, with itself and its parent. Names may come before those.
+/// Returns the entries of a directory in byte order, including those for itself and its parent.
+/// Some names sort before these.
 fn entries<'t>(tree: &'t Tree, plan: &Plan<'_>, dir: &Dir<'_>) -> Vec<(&'t [u8], NodeIndex)> {
     let parent = plan.dirs.get(dir.parent).map_or(Tree::ROOT, |dir| dir.node);
     let mut entries: Vec<_> = tree.children(dir.node).collect();

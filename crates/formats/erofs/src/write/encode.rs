@@ -1,8 +1,8 @@
-//! Parts of files, compressed.
+//! Compresses parts of files.
 //!
-//! A part becomes extents one after the other, each filling a physical cluster as far as it goes.
-//! What does not get shorter by at least a block stays as it is, block by block; so does a whole
-//! part of which nothing is gained.
+//! A part becomes consecutive extents, each of which fills a physical cluster as far as possible.
+//! Data that does not shrink by at least a block is stored as it is, block by block; so is a whole
+//! part without any gain.
 
 use forerun_build::BuildError;
 use forerun_codec::{FillEncoder, Filled};
@@ -13,7 +13,7 @@ use super::data::{Extent, ExtentKind};
 use super::options::{Compression, ErofsOptions, Fragments};
 use super::pack::{Part, Role, Room};
 
-/// Blocks of a file that one extent covers at most: indexes count them with eleven bits.
+/// Most blocks of a file that one extent covers: indexes count them with eleven bits.
 const LONGEST: usize = 1024;
 
 /// A part as it is to be stored.
@@ -22,12 +22,12 @@ pub struct Encoded {
     /// Bytes of the file that it holds.
     pub len: u64,
     pub role: Role,
-    /// The extents of a compressed part, offsets and blocks counted from its start; none where it is
-    /// stored as it is.
+    /// The extents of a compressed part, with offsets and blocks counted from its start; none if it
+    /// is stored as it is.
     pub extents: Option<Vec<Extent>>,
-    /// The last extent, where it goes behind the inode.
+    /// The last extent, if it goes behind the inode.
     pub inline: Option<Vec<u8>>,
-    /// The bytes of the last extent, where it goes into the packed inode.
+    /// The bytes of the last extent, if it goes into the packed inode.
     pub fragment: Option<Vec<u8>>,
 }
 
@@ -94,7 +94,7 @@ impl<'o> Worker<'o> {
         as_is
     }
 
-    /// Bytes that a part takes as it is.
+    /// Returns the number of bytes that a part takes when stored as it is.
     fn flat_cost(&self, len: usize, last: bool, room: Room) -> usize {
         match last && room.tail {
             true => len,
@@ -130,7 +130,7 @@ impl<'o> Worker<'o> {
         packing
     }
 
-    /// The next extent in the cluster, and where it goes.
+    /// Encodes the next extent into the cluster, and chooses its place.
     fn extent(&mut self, rest: &[u8], at: usize, ends: Ends) -> Option<(Filled, End)> {
         let block = self.block;
         if rest.len() <= block && !ends.somewhere() {
@@ -153,7 +153,7 @@ impl<'o> Worker<'o> {
             return Some((filled, End::Inline));
         }
         let filled = match is_last && ends.inline > 0 && filled.produced > block {
-            // Whole blocks, so that what is left can go behind the inode.
+            // Whole blocks, so that the rest can go behind the inode.
             true => {
                 let whole = filled.produced - filled.produced % block;
                 encoder.fill(input, self.cluster.get_mut(..whole)?)?
@@ -165,7 +165,8 @@ impl<'o> Worker<'o> {
     }
 }
 
-/// The end of a file as a fragment, if that is worth its while: it must not nearly fill its blocks.
+/// Returns the end of a file as a fragment if that saves enough: if it does not nearly fill its
+/// blocks.
 fn filled_fragment(rest: &[u8], filled: Option<Filled>, block: usize) -> Option<Filled> {
     let whole = Filled {
         consumed: rest.len(),
@@ -188,10 +189,10 @@ const FRAGMENT: Extent = Extent {
     blocks: 0,
 };
 
-/// The places for the end of a file besides blocks.
+/// The places for the end of a file, besides blocks.
 #[derive(Clone, Copy)]
 struct Ends {
-    /// Bytes of it that can lie behind the inode.
+    /// Most bytes of it that fit behind the inode.
     inline: usize,
     /// Whether it can go into the packed inode.
     fragment: bool,
@@ -210,7 +211,7 @@ enum End {
     Fragment,
 }
 
-/// A part as it is compressed.
+/// A part that is being compressed.
 #[derive(Default)]
 struct Packing {
     block: usize,
@@ -219,12 +220,12 @@ struct Packing {
     extents: Vec<Extent>,
     inline: Option<Vec<u8>>,
     fragment: Option<Vec<u8>>,
-    /// Bytes that the fragment takes, about.
+    /// Approximate bytes that the fragment takes.
     fragment_cost: usize,
 }
 
 impl Packing {
-    /// Bytes that it takes, with indexes.
+    /// Returns the number of bytes that the part takes, with indexes.
     fn cost(&self) -> usize {
         let inline = self.inline.as_ref().map_or(0, Vec::len);
         let indexes = match self.extents.as_slice() {
@@ -234,12 +235,12 @@ impl Packing {
         self.blocks.len() + inline + self.fragment_cost + 8 + indexes
     }
 
-    /// `cost` is what it takes when it is compressed alone.
+    /// Records a fragment. `cost` is its length when it is compressed alone.
     fn fragment(&mut self, at: usize, bytes: &[u8], cost: usize) {
         let at = u64_from(at);
         self.extents.push(Extent { at, ..FRAGMENT });
         self.fragment = Some(bytes.to_vec());
-        // What compresses at all takes less in company.
+        // Compressible data takes less together with other data.
         self.fragment_cost = match cost < bytes.len() {
             true => cost / 2,
             false => cost,
@@ -262,7 +263,7 @@ impl Packing {
         self.extents.push(Extent { blocks, ..extent });
     }
 
-    /// Stores blocks as they are, and gives how many bytes of the part they hold.
+    /// Stores blocks as they are. Returns how many bytes of the part they hold.
     fn plain(&mut self, at: usize, rest: &[u8], blocks: usize) -> usize {
         let mut stored = 0;
         for bytes in rest.chunks(self.block).take(blocks.max(1)) {
@@ -290,6 +291,6 @@ impl Packing {
 }
 
 fn count(blocks: usize) -> u32 {
-    // A part is not that long.
+    // Parts are shorter than that.
     u32::try_from(blocks).unwrap_or(u32::MAX)
 }

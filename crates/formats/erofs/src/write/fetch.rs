@@ -1,4 +1,4 @@
-//! Files read, and hashed where they may have a twin.
+//! Reads files, and hashes those that may have a duplicate.
 //!
 //! Small files are read whole, several at a time by several threads. Long ones are only passed on:
 //! the packer reads them part by part.
@@ -10,31 +10,31 @@ use forerun_io::saturating_usize;
 
 use super::plan::{Plan, PlannedFile};
 
-/// Files up to this are read whole.
+/// Files up to this length are read whole.
 pub const WHOLE: u64 = 1 << 20;
-/// Files handed over together, and bytes of them.
+/// Most files handed over together, and most bytes of them.
 const BATCH: usize = 32;
 const BATCH_BYTES: u64 = 256 << 10;
 
-/// BLAKE3, for which no collision can be made: equal hashes of equally long contents are equal contents,
-/// so no byte needs to be read back to be sure.
+/// BLAKE3, for which no collision is feasible: equal hashes of equally long contents mean equal
+/// contents, so no byte needs to be read back.
 pub type Hash = [u8; 32];
 
-/// A file and what is to be done with it.
+/// A file and how to process it.
 #[derive(Clone, Copy)]
 pub struct Wanted<'t> {
     pub file: PlannedFile<'t>,
-    /// Whether another file is as long.
+    /// Whether another file has the same length.
     pub hash: bool,
 }
 
 pub struct Fetched<'t> {
     pub wanted: Wanted<'t>,
-    /// All of it, and its hash; nothing for a long file.
+    /// The whole contents and their hash; nothing for a long file.
     pub whole: Option<(Vec<u8>, Option<Hash>)>,
 }
 
-/// All files in their order, in batches.
+/// Sends all files in their order, in batches.
 pub fn batches<'t>(
     plan: &Plan<'t>,
     find_twins: bool,

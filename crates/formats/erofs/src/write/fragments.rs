@@ -1,7 +1,7 @@
-//! The packed inode: what files have given to it, compressed as the data of one file.
+//! The packed inode: fragments of many files, compressed as the data of one file.
 //!
-//! The encoders say what goes into it, so it is complete only when all files are encoded; until then
-//! it waits in a spool. Equal fragments are kept once.
+//! The encoders choose the fragments, so it is complete only when all files are encoded; until then
+//! it is kept in a spool. Equal fragments are stored once.
 
 use std::collections::HashMap;
 
@@ -20,12 +20,12 @@ use super::store::Store;
 #[derive(Default)]
 pub struct Collected {
     bytes: Spool,
-    /// Where those are that are there already.
+    /// Offsets of the fragments that it has already.
     known: HashMap<(usize, Hash), u64>,
 }
 
 impl Collected {
-    /// Where the fragment is, which is new or known.
+    /// Adds a fragment unless it is there. Returns its offset.
     pub fn add(&mut self, fragment: &[u8]) -> Result<u64, BuildError> {
         let key = (fragment.len(), *blake3::hash(fragment).as_bytes());
         if let Some(&offset) = self.known.get(&key) {
@@ -36,13 +36,13 @@ impl Collected {
         Ok(offset)
     }
 
-    /// Puts bytes at the end: those of a fragment that comes in parts.
+    /// Appends bytes of a fragment that comes in parts.
     pub fn append(&mut self, bytes: &[u8]) -> Result<u64, BuildError> {
         Ok(self.bytes.append(bytes)?.offset)
     }
 }
 
-/// Compresses and stores what was collected.
+/// Compresses and stores the collected bytes.
 pub fn write_packed(
     store: &mut Store<'_, '_, '_>,
     options: &ErofsOptions,

@@ -1,9 +1,9 @@
-//! Indexes of compressed files: for each block of the file, where the extent starts that it is in.
+//! Indexes of compressed files: for each block of the file, the start of its extent.
 //!
-//! A block in which an extent starts is a head, with the offset where; the others count how far back
-//! the head is and how far ahead the next. An end of file within a block makes a head of its own, so
-//! that the last extent has an end. Compacted indexes hold two or sixteen blocks in a pack with one
-//! address, from which those of its heads follow, since extents lie one behind the other.
+//! A block in which an extent starts is a head, with the offset of the start; the others hold the
+//! distance back to the head and ahead to the next one. An end of file within a block adds a head,
+//! so that the last extent has an end. Compacted indexes hold two or sixteen blocks in a pack with
+//! one address, from which the addresses of its heads follow, because extents are consecutive.
 
 use forerun_io::{saturating_usize, u64_from};
 
@@ -11,9 +11,9 @@ use super::data::{ExtentKind, Packed};
 
 /// The bytes before the indexes.
 pub const HEADER: u64 = 8;
-/// Before full indexes there is room for another header.
+/// Space for another header before full indexes.
 const FULL_GAP: u64 = 8;
-/// In place of the distance to the head: the number of the extent's blocks.
+/// Flag in place of the distance to the head: the value is the number of the extent's blocks.
 const COUNT: u16 = 0x0800;
 /// Bits of an entry below its kind.
 const LOW_BITS: u32 = 12;
@@ -30,10 +30,10 @@ mod advise {
     pub const FRAGMENT: u16 = 0x0020;
 }
 
-/// In place of all that the header has else: the file is in the packed inode.
+/// In place of all other fields of the header: the file is in the packed inode.
 const WHOLE_FRAGMENT: u64 = 1 << 63;
 
-/// How the indexes of an image are written.
+/// The format of an image's indexes.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     pub block_bits: u32,
@@ -55,7 +55,8 @@ pub fn is_full(format: Format, packed: &Packed) -> bool {
     format.full || packed.scattered || packed.whole_fragment().is_some()
 }
 
-/// Bytes from the end of the attributes of an inode, which is at `head`, to the end of its indexes.
+/// Returns the number of bytes from the end of an inode's attributes, which is at `head`, to the
+/// end of its indexes.
 pub fn len(format: Format, packed: &Packed, head: u64, size: u64) -> u64 {
     let start = head.next_multiple_of(8) + HEADER;
     if packed.whole_fragment().is_some() {
@@ -115,7 +116,7 @@ pub fn encode(format: Format, packed: &Packed, head: u64, size: u64, base: u32) 
     bytes
 }
 
-/// One entry for each block of the file.
+/// Creates one entry for each block of the file.
 fn entries(format: Format, packed: &Packed, size: u64, base: u32) -> Vec<Entry> {
     let mut entries = Vec::new();
     let ends = packed.extents.iter().skip(1).map(|extent| extent.at);
@@ -152,7 +153,7 @@ fn entries(format: Format, packed: &Packed, size: u64, base: u32) -> Vec<Entry> 
             }
         }
     }
-    // The end of the file, where no extent starts in its last block.
+    // The end of the file, if no extent starts in its last block.
     if u64_from(entries.len()) < size.div_ceil(1 << format.block_bits) {
         let offset = low(size % (1 << format.block_bits));
         let block = 0;
@@ -191,7 +192,7 @@ fn push(
     }
 }
 
-/// Distances and offsets are bounded by the longest extent and block.
+/// Converts a distance or offset, which the longest extent and block bound.
 fn low(value: u64) -> u16 {
     u16::try_from(value).unwrap_or(u16::MAX)
 }
@@ -231,12 +232,12 @@ fn full_entry(entry: Entry, big: bool, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Sixteen blocks fit into 32 bytes only while offsets have twelve bits.
+/// Returns whether sixteen blocks fit into 32 bytes, which needs offsets of twelve bits.
 const fn two_bytes(format: Format) -> bool {
     format.block_bits <= LOW_BITS
 }
 
-/// How many blocks are indexed by four bytes each, by two, and by four again.
+/// The numbers of blocks indexed by four bytes each, by two, and by four again.
 struct Cut {
     first: u64,
     middle: u64,
@@ -284,8 +285,9 @@ fn split(entries: &[Entry], at: u64) -> (&[Entry], &[Entry]) {
     entries.split_at_checked(at).unwrap_or((entries, &[]))
 }
 
-/// The address of a pack, which is one before that of its first head, or with big clusters that of
-/// it, less the blocks of the extent before where its count is in the pack.
+/// The address of a pack. It is one less than the address of its first head. With big clusters it
+/// is the address of that head, less the blocks of the previous extent if their count is in the
+/// pack.
 #[derive(Default)]
 struct Base {
     value: u32,
@@ -351,7 +353,7 @@ fn low_bits(format: Format) -> u32 {
     format.block_bits.max(LOW_BITS)
 }
 
-/// Puts a value that has at most 16 bits over zeros.
+/// Writes a value of at most 16 bits over zeros.
 fn put_bits(bytes: &mut [u8], at: usize, value: u32) {
     let value = value << (at % 8);
     let there = bytes.iter_mut().skip(at / 8);
@@ -360,7 +362,7 @@ fn put_bits(bytes: &mut [u8], at: usize, value: u32) {
     }
 }
 
-/// Returns whether a file can have compacted indexes: their packs are of up to 14 bits of offset.
+/// Returns whether a file can have compacted indexes, whose offsets have up to 14 bits.
 pub const fn can_compact(block_bits: u32) -> bool {
     block_bits <= 14
 }

@@ -1,11 +1,11 @@
-//! Inodes as bytes.
+//! Encodes inodes.
 
 use forerun_build::{NewNode, NodeKind};
 use forerun_vfs::Timestamp;
 
 use super::plan::PlannedNode;
 
-/// How the data of an inode lie.
+/// The layout of an inode's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// In consecutive blocks.
@@ -33,7 +33,7 @@ impl Layout {
     }
 }
 
-/// Everything in an inode but its attributes and what the node says itself.
+/// The fields of an inode besides its attributes and the properties of its node.
 pub struct Fields {
     pub planned: PlannedNode,
     pub size: u64,
@@ -52,12 +52,12 @@ pub fn is_extended(node: &NewNode, planned: PlannedNode, size: u64, epoch: Times
     !small || node.mtime != epoch
 }
 
-/// Length of an inode.
+/// Returns the length of an inode.
 pub const fn core_len(extended: bool) -> u64 {
     if extended { 64 } else { 32 }
 }
 
-/// The short or the long form.
+/// Encodes the short or the long form.
 pub fn encode(node: &NewNode, fields: &Fields, extended: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64);
     let format = fields.layout.bits() | u16::from(extended);

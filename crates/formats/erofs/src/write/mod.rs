@@ -1,10 +1,10 @@
 //! Makes EROFS images.
 //!
-//! The superblock first, then inodes and listings without gaps in the order of a walk, then data. So
-//! a walk reads forward through one part of the image, and only that. Where the lengths of inodes
-//! follow from the tree, room is left for them and data are written at once; compressed data wait in
-//! a temporary file until it is known how long the inodes are. The image depends on the tree and the
-//! options alone, not on the threads.
+//! The superblock comes first, then inodes and listings without gaps in the order of a walk, then
+//! data. So a walk reads one part of the image, sequentially. If the lengths of inodes follow from
+//! the tree, space is left for them and data are written at once. Compressed data wait in a
+//! temporary file until the lengths of the inodes are known. The image depends only on the tree and
+//! the options, not on the threads.
 
 mod data;
 mod dir;
@@ -46,17 +46,17 @@ use self::spool::Spool;
 use self::superblock::{Facts, Head};
 use self::xattr::Xattrs;
 
-/// Writes `tree` as an EROFS image, and gives its length.
+/// Writes `tree` as an EROFS image, and returns its length.
 ///
-/// Extended attributes of other name spaces than `user`, `trusted` and `security`, POSIX ACLs aside,
-/// have no place in the format and are left out.
+/// Extended attributes of other namespaces than `user`, `trusted` and `security` have no place in
+/// the format and are left out, except POSIX ACLs.
 ///
 /// # Errors
 /// [`BuildError::Format`] for options out of their ranges and, before anything is written, for
 /// names over 255 bytes, links over 4095 bytes, device numbers over 12 and 20 bits, and too much of
 /// extended attributes; while writing, for more blocks than the format can address.
-/// [`BuildError::Content`] where a file cannot be read or has changed since it was scanned,
-/// [`BuildError::Output`], [`BuildError::Host`] where temporary files fail, and
+/// [`BuildError::Content`] if a file cannot be read or has changed since it was scanned,
+/// [`BuildError::Output`], [`BuildError::Host`] if temporary files fail, and
 /// [`BuildError::Thread`]; [`BuildError::Memory`] before anything is written.
 pub fn write(
     tree: &Tree,
@@ -124,9 +124,9 @@ fn format(options: &ErofsOptions) -> Format {
 struct Image<'a> {
     parts: Parts<'a>,
     head: Head,
-    /// Where inodes start.
+    /// Offset of the first inode.
     inodes_at: u64,
-    /// Threads that encode, and contents under way.
+    /// Encoding threads, and contents in flight.
     bounds: ParallelBounds,
 }
 
@@ -141,7 +141,8 @@ impl Image<'_> {
         write_data(plan, shapes, options, self.bounds, sink)
     }
 
-    /// The lengths of inodes are known: data go where they stay, inodes into the room before them.
+    /// Writes an image whose inodes have known lengths: the data in their final place, then the
+    /// inodes into the space before them.
     fn write_data_first(&self, mut out: ImageWriter<'_>) -> Result<u64, BuildError> {
         let options = self.parts.options;
         let nodes = Nodes::place(self.parts, None, self.inodes_at);
@@ -160,7 +161,7 @@ impl Image<'_> {
         self.write_head(&nodes, &data, seen, patches)
     }
 
-    /// The lengths of inodes depend on the data, which wait.
+    /// Writes an image whose inodes depend on the data, which wait until the inodes are written.
     fn write_inodes_first(&self, mut out: ImageWriter<'_>) -> Result<u64, BuildError> {
         let mut spool = Spool::default();
         let mut sink = Sink::Spool(&mut spool);
@@ -177,7 +178,7 @@ impl Image<'_> {
         self.write_head(&nodes, &data, seen, Patches::of(out.finish()?))
     }
 
-    /// Number of the first block of data.
+    /// Returns the number of the first block of data.
     fn base(&self, end: u64) -> Result<u32, BuildError> {
         if self.parts.options.blob.is_some() {
             return Ok(0);
@@ -220,7 +221,7 @@ impl Image<'_> {
     }
 }
 
-/// Inodes and listings as they were written.
+/// The written inodes and listings.
 #[derive(Default)]
 struct Seen {
     hasher: blake3::Hasher,
@@ -239,7 +240,7 @@ impl Seen {
         }
     }
 
-    /// Returns the bytes under the checksum of the superblock: all from it to the end of its block.
+    /// Returns the bytes under the checksum of the superblock: from it to the end of its block.
     fn first_block(mut self, head: &[u8], block: u64) -> Vec<u8> {
         let len = match block > superblock::START {
             true => block - superblock::START,
@@ -256,7 +257,7 @@ impl Seen {
     }
 }
 
-/// An UUID of version 8: made from the metadata, in a way of this crate's own.
+/// Returns a UUID of version 8, derived from the metadata by this crate's own method.
 fn uuid(hasher: &blake3::Hasher) -> [u8; 16] {
     let mut uuid = [0; 16];
     hasher.finalize_xof().fill(&mut uuid);

@@ -1,4 +1,4 @@
-//! Inodes and listings: first all are placed, then all are written, in the order of their places.
+//! Inodes and listings: first all get their places, then all are written in that order.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use super::shape::{Shapes, size};
 use super::stored::{self, Stored, body_behind, body_stored, chunks_stored, predict};
 use super::xattr::{self, Xattrs};
 
-/// Everything that inodes are made from.
+/// The inputs of inodes.
 #[derive(Clone, Copy)]
 pub struct Parts<'a> {
     pub tree: &'a Tree,
@@ -30,20 +30,20 @@ pub struct Parts<'a> {
     pub epoch: Timestamp,
 }
 
-/// Takes bytes and where they go.
+/// Receives an offset and the bytes to write there.
 type Write<'w> = dyn FnMut(u64, &[u8]) -> Result<(), BuildError> + 'w;
 
-/// Where everything is.
+/// The places of all metadata.
 pub struct Nodes<'a> {
     parts: Parts<'a>,
-    /// Bytes from the start of the block of the first inode.
+    /// Offsets of inodes from the start of the first inode's block.
     places: HashMap<NodeIndex, u64>,
     /// Listings and targets that are not behind their inodes.
     blocks: HashMap<NodeIndex, u64>,
     /// The pieces of metadata by their offset in the image.
     pieces: Vec<(u64, Piece)>,
     dirs: HashMap<NodeIndex, usize>,
-    /// The packed inode, from where the others are counted.
+    /// The packed inode, in the unit of the other inodes.
     packed: Option<u64>,
     base: u64,
     pub end: u64,
@@ -59,8 +59,8 @@ enum Piece {
 }
 
 impl<'a> Nodes<'a> {
-    /// Places everything from `start` on. Without data, only where the length of every inode follows
-    /// from the tree and the options.
+    /// Places everything from `start` on. `data` may be missing only if the length of every inode
+    /// follows from the tree and the options.
     pub fn place(parts: Parts<'a>, data: Option<&Data>, start: u64) -> Self {
         let block = u64::from(parts.options.block_size);
         let plan = parts.plan;
@@ -96,17 +96,17 @@ impl<'a> Nodes<'a> {
         nodes
     }
 
-    /// Number of an inode.
+    /// Returns the number of an inode.
     pub fn nid(&self, node: NodeIndex) -> u64 {
         self.places.get(&node).copied().unwrap_or(0) / SLOT
     }
 
-    /// Number of the packed inode.
+    /// Returns the number of the packed inode.
     pub fn packed_nid(&self) -> Option<u64> {
         self.packed.map(|at| at / SLOT)
     }
 
-    /// The bytes of all inodes, listings and targets, in order. Blocks of data count from `base`.
+    /// Writes all inodes, listings and targets, in order. Blocks of data count from `base`.
     pub fn write(&self, data: &Data, base: u32, out: &mut Write<'_>) -> Result<(), BuildError> {
         for &(at, piece) in &self.pieces {
             let bytes = match piece {
@@ -145,7 +145,7 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// Length of a listing or target, and of its last block; nothing of other nodes.
+    /// Returns the length of a listing or target, and of its last block; nothing for other nodes.
     fn contents_len(&self, node: NodeIndex) -> Option<(u64, u64)> {
         let block = u64::from(self.parts.options.block_size);
         match &self.parts.tree.node(node).kind {
@@ -161,12 +161,12 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// How much of a listing or target lies behind its inode.
+    /// Returns the number of bytes of a listing or target behind its inode.
     fn contents_inline(&self, node: NodeIndex) -> u64 {
         let block = u64::from(self.parts.options.block_size);
         let head = self.parts.shapes.head(node);
         match self.contents_len(node) {
-            // A target is all there or not at all.
+            // A target lies there as a whole or not at all.
             Some((len, last)) if head + last <= block && self.is_whole(node, len, last) => last,
             _ => 0,
         }
@@ -176,7 +176,7 @@ impl<'a> Nodes<'a> {
         len == last || matches!(self.parts.tree.node(node).kind, NodeKind::Directory(_))
     }
 
-    /// How much of it lies in blocks.
+    /// Returns the number of bytes of a listing or target in blocks.
     fn in_blocks(&self, node: NodeIndex) -> u64 {
         let len = self.contents_len(node).map_or(0, |(len, _)| len);
         len - self.contents_inline(node)
@@ -199,7 +199,7 @@ impl<'a> Nodes<'a> {
         })
     }
 
-    /// Lengths of what lies behind an inode: indexes, and data.
+    /// Returns the lengths of the indexes and the data behind an inode.
     fn behind(&self, node: NodeIndex, data: Option<&Data>) -> (u64, u64) {
         let Parts {
             tree,
@@ -232,7 +232,7 @@ impl<'a> Nodes<'a> {
             NodeKind::File { len, .. } => self.file(index, *len, data, base)?,
             NodeKind::Directory(_) | NodeKind::Symlink(_) => self.listed(index)?,
             NodeKind::BlockDevice(number) | NodeKind::CharDevice(number) => {
-                // The plan has refused those that do not fit.
+                // The plan has refused numbers that do not fit.
                 Stored::plain(number.pack().unwrap_or(0))
             }
             NodeKind::Fifo | NodeKind::Socket => Stored::plain(0),
@@ -309,7 +309,7 @@ impl<'a> Nodes<'a> {
         self.pieces.push((at, Piece::Packed));
     }
 
-    /// The inode that no listing names.
+    /// Encodes the packed inode, which no listing names.
     fn packed_inode(&self, data: &Data, base: u32) -> Result<Vec<u8>, BuildError> {
         let Some((packed, body)) = data.packed() else {
             return Ok(Vec::new());

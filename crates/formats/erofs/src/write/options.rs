@@ -11,11 +11,11 @@ use super::pack::PART;
 
 /// log2 of the block sizes of the format.
 const BLOCK_BITS: std::ops::RangeInclusive<u32> = 9..=16;
-/// The largest physical cluster that readers take.
+/// The largest physical cluster that readers support.
 const LARGEST_PCLUSTER: u32 = 1 << 20;
 /// The longest label.
 const LABEL: usize = 16;
-/// The most prefixes that an attribute's name can choose from.
+/// The most prefixes for attributes' names.
 const PREFIXES: usize = 128;
 
 /// How an EROFS image is laid out and encoded. The defaults are those of `mkfs.erofs`.
@@ -24,37 +24,38 @@ pub struct ErofsOptions {
     /// Bytes of a block: a power of two from 512 to 64 KiB; 4 KiB is the default. Linux mounts
     /// images of blocks up to its page size.
     pub block_size: u32,
-    /// The codec of files; nothing stores them as they are.
+    /// The codec of files; `None` stores them as they are.
     pub compression: Option<Compression>,
     /// Stores files in chunks of this many bytes, a power of two of at least a block. Equal chunks
-    /// are stored once, and those of zeros not at all. Not together with compression.
+    /// are stored once, and chunks of zeros not at all. Cannot be combined with compression.
     pub chunk_size: Option<u32>,
-    /// Takes the chunks, from its first byte; the image then holds none, and is mounted with this
-    /// as its one device. Only with `chunk_size`.
+    /// Receives the chunks, from its first byte on. The image then holds none, and is mounted with
+    /// this file as its one device. Only with `chunk_size`.
     pub blob: Option<Arc<File>>,
-    /// Whether the ends of files lie behind their inodes where there is room.
+    /// Whether the ends of files lie behind their inodes if they fit.
     pub inline_tails: bool,
-    /// Whether files of the same contents share them.
+    /// Whether files with equal contents share blocks.
     pub duplicates: bool,
     /// Whether extended attributes are kept.
     pub xattrs: bool,
     /// An attribute in more inodes than this is stored once for all of them; the default is 2.
     pub share_xattrs_above: u32,
-    /// Starts of names of extended attributes, such as `trusted.overlay.`, that are stored once.
+    /// Prefixes of extended attributes' names, such as `trusted.overlay.`, that are stored once.
     pub xattr_prefixes: Vec<Vec<u8>>,
-    /// Time of the image, which inodes of that very time need not store. Nothing means the most
-    /// frequent one of the tree, so that the same tree gives the same image.
+    /// Time of the image. Inodes with exactly this time need not store it. `None` means the most
+    /// frequent time of the tree, so that the same tree gives the same image.
     pub mkfs_time: Option<i64>,
-    /// Nothing means one that is made from the image's own metadata.
+    /// `None` means a UUID derived from the image's own metadata.
     pub uuid: Option<[u8; 16]>,
     /// At most 16 bytes.
     pub label: Vec<u8>,
     /// Files whose data come first. The others follow in the order of a walk.
     pub order: Order,
-    /// Threads that encode; 0 means one for each CPU, or fewer where memory is scarce. The image does
+    /// Threads that encode; 0 means one for each CPU, or fewer if memory is scarce. The image does
     /// not depend on it.
     pub threads: usize,
-    /// Bytes of contents in memory at a time, about; 0 means 64 MiB, or less where memory is scarce.
+    /// Approximate bytes of contents in memory at a time; 0 means 64 MiB, or less if memory is
+    /// scarce.
     pub memory: usize,
 }
 
@@ -63,37 +64,38 @@ pub struct ErofsOptions {
 pub struct Compression {
     /// The codec and its options.
     pub encoding: FillEncoding,
-    /// Bytes that a physical cluster has at most: a power of two from a block to 1 MiB. One block
-    /// is the default of `mkfs.erofs`.
+    /// Largest length of a physical cluster in bytes: a power of two from a block to 1 MiB. One
+    /// block is the default of `mkfs.erofs`.
     pub cluster_size: u32,
-    /// Whether the compressed ends of files lie behind their inodes where there is room
-    /// (`ztailpacking`). Linux knows that from 5.17 on.
+    /// Whether the compressed ends of files lie behind their inodes if they fit (`ztailpacking`).
+    /// Linux supports that since 5.17.
     pub inline_tails: bool,
-    /// Writes the indexes that Linux reads from 5.4 on, in place of compacted ones (5.5).
+    /// Writes the indexes that Linux supports since 5.4, instead of compacted ones (5.5).
     pub full_indexes: bool,
-    /// Whether equal extents of different files are stored once. Linux knows that from 6.1 on; such
-    /// images have full indexes.
+    /// Whether equal extents of different files are stored once. Linux supports that since 6.1;
+    /// such images have full indexes.
     pub share_extents: bool,
-    /// The data that is compressed together with the data of other files. Not together with `inline_tails`,
-    /// which is another home for the same bytes. Linux knows that from 6.1 on.
+    /// The data that is compressed together with the data of other files. Cannot be combined with
+    /// `inline_tails`, which is another place for the same bytes. Linux supports that since 6.1.
     pub fragments: Fragments,
 }
 
-/// The data that goes into the packed inode: data of many files one behind the other, which are compressed as
-/// those of one file. That takes least room, and a reader decodes what it did not ask for.
+/// The data that goes into the packed inode: data of many files, concatenated and compressed as one
+/// file. That takes the least space, but a reader decodes data that it did not ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fragments {
-    /// Nothing.
+    /// None.
     #[default]
     None,
-    /// The ends of files, as far as they do not fill a physical cluster; of small files that is all.
+    /// The ends of files, if they do not fill a physical cluster; for small files that is all of
+    /// the data.
     Tails,
     /// All data.
     All,
 }
 
 impl Compression {
-    /// With the defaults of `mkfs.erofs` for everything else.
+    /// Creates options with the defaults of `mkfs.erofs` for all others.
     #[must_use]
     pub const fn new(encoding: FillEncoding) -> Self {
         Self {
@@ -130,7 +132,7 @@ impl Default for ErofsOptions {
 }
 
 impl ErofsOptions {
-    /// Returns whether an image can be made with these.
+    /// Checks that the options are valid.
     ///
     /// # Errors
     /// [`BuildError::Format`] that names the option and its range.
@@ -181,8 +183,8 @@ impl ErofsOptions {
             .map_err(|error| cannot(error.to_string()))
     }
 
-    /// Returns the threads that encode the contents of `tree`, and the bytes of contents under way. Each
-    /// thread has an encoder and a cluster, or a chunk.
+    /// Returns the number of threads that encode the contents of `tree`, and the bytes of contents
+    /// in flight. Each thread has an encoder and a cluster, or a chunk.
     pub(super) fn bounds(&self, tree: &Tree) -> Result<ParallelBounds, BuildError> {
         let part = u32::try_from(PART).unwrap_or(u32::MAX);
         let (codec, each) = match &self.compression {
@@ -206,12 +208,12 @@ impl ErofsOptions {
         })
     }
 
-    /// The block size as a length.
+    /// Returns the block size as a length.
     pub(super) fn block(&self) -> usize {
         forerun_io::saturating_usize(self.block_size.into())
     }
 
-    /// log2 of the block size.
+    /// Returns log2 of the block size.
     pub(super) const fn block_bits(&self) -> u32 {
         self.block_size.ilog2()
     }

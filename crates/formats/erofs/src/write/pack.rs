@@ -1,4 +1,4 @@
-//! Which bytes are stored where: files are cut into parts, twins and equal chunks are found.
+//! Assigns bytes to places: cuts files into parts, finds duplicates and equal chunks.
 //!
 //! Everything is decided here, by one thread in the order of the files, before anything is encoded;
 //! so the image does not depend on the threads that encode.
@@ -15,8 +15,8 @@ use super::options::{ErofsOptions, Fragments};
 use super::plan::Plan;
 use super::shape::Shapes;
 
-/// Large files are encoded in parts of this, each for itself. It is a multiple of every block size,
-/// so no part starts within a block.
+/// Large files are encoded in parts of this length, each by itself. It is a multiple of every block
+/// size, so no part starts within a block.
 pub const PART: u64 = 4 << 20;
 
 /// Bytes to be encoded and stored.
@@ -27,7 +27,7 @@ pub struct Part {
 
 #[derive(Clone, Copy)]
 pub enum Role {
-    /// Of a body.
+    /// A part of a body.
     Body { first: bool, last: bool, room: Room },
     /// A chunk.
     Chunk,
@@ -36,7 +36,7 @@ pub enum Role {
 /// The bytes that may lie behind the inode, or in the packed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
-    /// The end of the file, where it is not compressed.
+    /// The end of the file, if it is not compressed.
     pub tail: bool,
     /// The most bytes of a compressed end.
     pub extent: u16,
@@ -45,7 +45,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// For data that stay where they are.
+    /// For data that stay in blocks.
     pub const NONE: Self = Self {
         tail: false,
         extent: 0,
@@ -60,7 +60,7 @@ pub struct Packer<'p, 't> {
     jobs: Jobs<'p, Part>,
     files: HashMap<NodeIndex, FileData>,
     bodies: HashMap<Key, usize>,
-    /// First bytes of long files that may have a twin.
+    /// First bytes of long files that may have a duplicate.
     starts: HashSet<(u64, Hash)>,
     next_body: usize,
     chunks: HashMap<(u32, Hash), u32>,
@@ -68,7 +68,7 @@ pub struct Packer<'p, 't> {
     chunk_blocks: u64,
 }
 
-/// The key by which bodies are told apart.
+/// The key that identifies a body.
 type Key = (u64, Hash, Room);
 type Outcome<T> = Result<T, ParallelError<BuildError>>;
 
@@ -128,7 +128,7 @@ impl<'p, 't> Packer<'p, 't> {
         body
     }
 
-    /// Returns the room behind the inode of a file.
+    /// Returns the space behind the inode of a file.
     fn room(&self, wanted: &Wanted<'_>) -> Room {
         let block = u64::from(self.options.block_size);
         let head = self.shapes.head(wanted.file.node);
@@ -138,7 +138,7 @@ impl<'p, 't> Packer<'p, 't> {
         let extent = match packed.is_some_and(|packed| packed.inline_tails) {
             // The inode, its indexes and the extent in one block.
             true if head <= 128 && len <= 8 * block && block >= 1024 => block - 256,
-            // Inodes can always be placed so that half of a block lies behind them.
+            // Inodes can always be placed so that half a block is free behind them.
             true => block / 2,
             false => 0,
         };
@@ -149,9 +149,9 @@ impl<'p, 't> Packer<'p, 't> {
         }
     }
 
-    /// A long file whose start was not seen before has no twin: it goes through part by part while it
-    /// is hashed. Otherwise it is hashed to its end first; only where it then turns out not to be a
-    /// twin after all is it read a second time.
+    /// Adds a long file. If its start was not seen before, it has no duplicate: it is cut into
+    /// parts while it is hashed. Otherwise it is hashed to its end first, and read a second time
+    /// only if it is no duplicate after all.
     fn add_long(&mut self, wanted: &Wanted<'_>) -> Outcome<usize> {
         let room = self.room(wanted);
         let mut stream = self.open(wanted)?;
@@ -191,7 +191,8 @@ impl<'p, 't> Packer<'p, 't> {
         Ok(self.end_body(hash.map(|hash| (wanted.file.len, hash, room))))
     }
 
-    /// Of files that are stored in chunks: small ones go behind their inodes where they can.
+    /// Returns the chunk size of a file stored in chunks. Small files go behind their inodes
+    /// instead if possible.
     fn chunk_size(&self, wanted: &Wanted<'_>) -> Option<u64> {
         let chunk = self.options.chunk_size?;
         let inline = self.room(wanted).tail && wanted.file.len < u64::from(self.options.block_size);

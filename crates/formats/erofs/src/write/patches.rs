@@ -5,13 +5,13 @@ use forerun_io::{saturating_usize, u64_from};
 
 /// Bytes written at a time.
 const CHUNK: usize = 1 << 20;
-/// Zeros between two patches that are written along.
+/// Most zeros between two patches that are written along.
 const GAP: u64 = 4096;
 
-/// An image that is complete but for bytes that are replaced.
+/// An image that is complete except for bytes that will be replaced.
 pub struct Patches<'o> {
     out: Complete<'o>,
-    /// Where the bytes go that wait.
+    /// Offset of the pending bytes.
     start: u64,
     bytes: Vec<u8>,
 }
@@ -25,8 +25,8 @@ impl<'o> Patches<'o> {
         }
     }
 
-    /// Replaces bytes. What follows what was replaced before, or almost so, goes with it: the room
-    /// between is of zeros.
+    /// Replaces bytes. Bytes that follow the previous ones closely are written together with them:
+    /// the space between is zeros.
     pub fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<(), BuildError> {
         let end = self.start + u64_from(self.bytes.len());
         let goes_on = at >= end && at - end <= GAP && self.bytes.len() < CHUNK;
@@ -41,7 +41,7 @@ impl<'o> Patches<'o> {
         Ok(())
     }
 
-    /// The length of the image.
+    /// Writes the pending bytes. Returns the length of the image.
     pub fn end(mut self) -> Result<u64, BuildError> {
         self.flush()?;
         self.out.end()

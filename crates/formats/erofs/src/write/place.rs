@@ -1,15 +1,15 @@
-//! Where inodes and listings lie.
+//! The places of inodes and listings.
 //!
-//! Everything goes forward, in the order it is asked for. The end of a file that lies behind its
-//! inode must not cross the end of a block, so some blocks have room left when the next is begun:
-//! inodes that come up to 128 KiB later may still go there. That is what readers read ahead at a
-//! time, so it costs no request, and it keeps the waste small.
+//! Places are assigned in ascending order. The end of a file that lies behind its inode must not
+//! cross the end of a block, so some blocks have space left when the next one is begun. Inodes up
+//! to 128 KiB later may still fill it: readers read that much ahead at a time, so it costs no
+//! request, and it keeps the waste small.
 
 use std::collections::VecDeque;
 
 /// Inodes start at a multiple of this; their numbers count it.
 pub const SLOT: u64 = 32;
-/// How far back room is used.
+/// How far back space is reused.
 const BACK: u64 = 128 << 10;
 
 /// The bytes of an inode.
@@ -17,9 +17,9 @@ const BACK: u64 = 128 << 10;
 pub struct Item {
     /// The inode itself, which must not cross the end of a block.
     pub core: u64,
-    /// With attributes and indexes.
+    /// Length with attributes and indexes.
     pub head: u64,
-    /// Behind them, and must not cross the end of a block.
+    /// Length of the data behind them, which must not cross the end of a block.
     pub inline: u64,
 }
 
@@ -27,12 +27,12 @@ pub struct Placer {
     block: u64,
     /// End of the blocks in use.
     end: u64,
-    /// Where the room of blocks that are not full starts, in their order.
+    /// Start of the free space in blocks that are not full, in order.
     open: VecDeque<u64>,
 }
 
 impl Placer {
-    /// From `start` on, which is a multiple of [`SLOT`].
+    /// Creates a placer that starts at `start`, a multiple of [`SLOT`].
     pub fn new(start: u64, block: u64) -> Self {
         let mut placer = Self {
             block,
@@ -43,19 +43,19 @@ impl Placer {
         placer
     }
 
-    /// End of all blocks.
+    /// Returns the end of all blocks.
     pub const fn end(&self) -> u64 {
         self.end
     }
 
-    /// A place for whole blocks.
+    /// Returns a place for whole blocks.
     pub fn blocks(&mut self, len: u64) -> u64 {
         let start = self.end;
         self.end = start + len.next_multiple_of(self.block);
         start
     }
 
-    /// A place for an inode.
+    /// Returns a place for an inode.
     pub fn item(&mut self, item: Item) -> u64 {
         let len = item.head + item.inline;
         if len > self.block {
@@ -64,7 +64,7 @@ impl Placer {
         let room = |start: &u64| start.next_multiple_of(self.block) - start;
         let fitting = self.open.iter().enumerate();
         let fitting = fitting.filter(|(_, start)| room(start) >= len);
-        // Of equally good ones the first.
+        // Of equally good ones, the first.
         let best = fitting.min_by_key(|(_, start)| room(start));
         let start = match best.map(|(at, _)| at).and_then(|at| self.open.remove(at)) {
             Some(start) => start,
@@ -74,7 +74,7 @@ impl Placer {
         start
     }
 
-    /// More than a block: at the end, as early as it goes.
+    /// Places an inode longer than a block: at the end, as early as it fits.
     fn long_item(&mut self, item: Item) -> u64 {
         let last = self.open.back().copied();
         let last = last.filter(|start| start.next_multiple_of(self.block) == self.end);
@@ -99,7 +99,7 @@ impl Placer {
         within(start, item.core) && within(start + item.head, item.inline)
     }
 
-    /// The rest of a block is free from `start` on.
+    /// Records that the rest of a block is free from `start` on.
     fn leave(&mut self, start: u64) {
         let far = self.end.saturating_sub(BACK);
         while self.open.front().is_some_and(|&front| front < far) {

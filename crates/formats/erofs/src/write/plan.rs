@@ -1,8 +1,8 @@
 //! The plan of an image: the order of everything, before anything is written.
 //!
-//! Directories are entered where a walk meets them, names in byte order: what `ls -lR` and `find` ask
-//! for. Inodes lie directory by directory in that order, so that such a walk reads forward; so do
-//! data, unless another order is given.
+//! Directories are entered where a walk meets them, with names in byte order, as `ls -lR` and
+//! `find` do. Inodes lie directory by directory in that order, so that such a walk reads
+//! sequentially. Data lie in the same order unless another one is given.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -29,7 +29,7 @@ pub struct Plan<'t> {
 
 pub struct Dir<'t> {
     pub node: NodeIndex,
-    /// Index of its parent; the root is its own.
+    /// Index of its parent; the root is its own parent.
     pub parent: usize,
     name: &'t [u8],
 }
@@ -45,9 +45,9 @@ pub struct PlannedFile<'t> {
 
 #[derive(Clone, Copy, Default)]
 pub struct PlannedNode {
-    /// From 1, in the order of the inodes.
+    /// Number from 1, in the order of the inodes.
     pub number: u32,
-    /// Names, or for a directory two and those of its directories.
+    /// Number of names; for a directory two, and one for each of its subdirectories.
     pub nlink: u32,
 }
 
@@ -75,12 +75,12 @@ impl<'t> Plan<'t> {
         self.nodes.get(&node).copied().unwrap_or_default()
     }
 
-    /// The path of a file, by the name it was met under.
+    /// Returns the path of a file, by the name under which it was met first.
     pub fn file_path(&self, file: &PlannedFile<'_>) -> Vec<u8> {
         self.path(file.dir, file.name)
     }
 
-    /// The error about a file that is not as it was scanned.
+    /// Creates the error about a file that differs from its scan.
     pub fn unreadable(&self, file: &PlannedFile<'_>, reason: Unreadable) -> BuildError {
         reason.of(self.file_path(file), file.len)
     }
@@ -96,7 +96,7 @@ impl<'t> Plan<'t> {
         names.join(&b'/')
     }
 
-    /// Finds directories, files and link counts. No recursion: a tree may be as deep as it likes.
+    /// Finds directories, files and link counts. It does not recurse: a tree may have any depth.
     fn walk(&mut self, tree: &'t Tree) {
         self.enter(Tree::ROOT, 0, b"");
         let mut pending = vec![(0, tree.children(Tree::ROOT))];
@@ -136,7 +136,7 @@ impl<'t> Plan<'t> {
         self.dirs.push(Dir { node, parent, name });
     }
 
-    /// Returns whether this is the first time.
+    /// Counts a link. Returns whether it is the first of its node.
     fn count_link(&mut self, node: NodeIndex, links: u32) -> bool {
         match self.nodes.entry(node) {
             Entry::Occupied(mut node) => {
@@ -171,7 +171,8 @@ impl<'t> Plan<'t> {
         Ok(())
     }
 
-    /// Refuses what the format, or every reader of it, cannot hold, before anything is written.
+    /// Refuses a tree that the format, or every reader of it, cannot hold, before anything is
+    /// written.
     fn check(&self, tree: &Tree) -> Result<(), BuildError> {
         for (at, dir) in self.dirs.iter().enumerate() {
             for (name, node) in tree.children(dir.node) {

@@ -1,4 +1,4 @@
-//! The shape of each inode before its data are known: how long it and its attributes are.
+//! The shape of each inode before its data are known: the length of the inode with its attributes.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use super::xattr::Xattrs;
 pub struct Shapes {
     extended: HashMap<NodeIndex, bool>,
     heads: HashMap<NodeIndex, u64>,
-    /// Of each directory, in the order of the plan.
+    /// Listing of each directory, in the order of the plan.
     pub listings: Vec<Listing>,
 }
 
@@ -54,13 +54,13 @@ impl Shapes {
         self.extended.get(&node).copied().unwrap_or(true)
     }
 
-    /// Bytes of the inode and its attributes.
+    /// Returns the number of bytes of the inode and its attributes.
     pub fn head(&self, node: NodeIndex) -> u64 {
         self.heads.get(&node).copied().unwrap_or(0)
     }
 }
 
-/// Bytes in anything but a directory.
+/// Returns the number of bytes in a node other than a directory.
 pub fn size(node: &NewNode) -> u64 {
     match &node.kind {
         NodeKind::File { len, .. } => *len,
@@ -69,7 +69,7 @@ pub fn size(node: &NewNode) -> u64 {
     }
 }
 
-/// The time that most nodes have; of several the latest.
+/// Returns the time that most nodes have; the latest of several equally frequent ones.
 pub fn most_frequent_time(tree: &Tree, plan: &Plan<'_>) -> Timestamp {
     let mut counts: HashMap<Timestamp, u64> = HashMap::new();
     for &node in &plan.inodes {

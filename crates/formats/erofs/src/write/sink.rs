@@ -1,4 +1,5 @@
-//! Where data blocks go: into the image, to wait until the inodes are placed, or to another device.
+//! The destination of data blocks: the image, a spool until the inodes are placed, or another
+//! device.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

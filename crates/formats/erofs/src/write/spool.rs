@@ -1,7 +1,7 @@
-//! Bytes that wait until it is known where they go.
+//! Bytes that wait until their place is known.
 //!
-//! Inodes come first in an image, and how long they are depends on how well the data compress; so
-//! data that are compressed, and the ends of files that lie behind their inodes, wait. A little waits
+//! Inodes come first in an image, and their lengths depend on how well the data compress. So
+//! compressed data, and the ends of files that lie behind their inodes, have to wait: a few bytes
 //! in memory, more in a temporary file without a name.
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use forerun_build::{BuildError, spool_dir, spool_file};
 use forerun_io::{MemoryLimit, saturating_usize, u64_from};
 
-/// Bytes kept in memory, where that is not scarce.
+/// Bytes kept in memory if it is not scarce.
 const MEMORY: u64 = 8 << 20;
 /// Bytes copied at a time.
 const CHUNK: usize = 1 << 20;
@@ -23,13 +23,13 @@ pub struct Spooled {
     pub len: usize,
 }
 
-/// Takes bytes at its end, gives them anywhere.
+/// Bytes that are appended at the end and read anywhere.
 pub struct Spool {
-    /// Bytes kept in memory.
+    /// Most bytes kept in memory.
     most: usize,
-    /// The file and the bytes in it.
+    /// The file, and the number of bytes in it.
     file: Option<(File, u64)>,
-    /// The bytes after those.
+    /// The bytes behind those of the file.
     recent: Vec<u8>,
 }
 
@@ -42,7 +42,7 @@ impl Default for Spool {
 }
 
 impl Spool {
-    /// Keeps at most so many bytes in memory.
+    /// Creates a spool that keeps at most `most` bytes in memory.
     const fn keeping(most: usize) -> Self {
         Self {
             most,
@@ -63,7 +63,7 @@ impl Spool {
         match len > self.most {
             true => self.append_to_file(bytes).map_err(failed)?,
             false => {
-                // At once what it may need in all, so that it does not double past that.
+                // All that it may need at once, so that it does not grow beyond that by doubling.
                 self.recent.reserve_exact(self.most - self.recent.len());
                 self.recent.extend_from_slice(bytes);
             }
@@ -77,7 +77,7 @@ impl Spool {
         Ok(bytes)
     }
 
-    /// All of it, in order.
+    /// Passes all bytes to `take`, in order.
     pub fn drain<E: From<BuildError>>(
         self,
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
@@ -98,7 +98,7 @@ impl Spool {
         self.file.as_ref().map_or(0, |(_, len)| *len)
     }
 
-    /// Moves what is in memory to the file.
+    /// Moves the bytes in memory to the file.
     fn spill(&mut self) -> io::Result<()> {
         let mut recent = std::mem::take(&mut self.recent);
         if !recent.is_empty() {
@@ -109,7 +109,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Puts bytes at the end of the file; there are none in memory that come before.
+    /// Appends bytes to the file. No earlier bytes may be in memory.
     fn append_to_file(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (file, len) = match &mut self.file {
             Some(there) => there,
@@ -120,7 +120,8 @@ impl Spool {
         Ok(())
     }
 
-    /// No part lies over the border: only whole ones are spilt.
+    /// Reads bytes of one part. No part crosses the border between file and memory, since only
+    /// whole parts are spilled.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         match &self.file {
             Some((file, len)) if offset < *len => file.read_exact_at(out, offset),

@@ -1,4 +1,4 @@
-//! Encoded parts, put where they stay, in the order of the files.
+//! Stores encoded parts in their final places, in the order of the files.
 
 use std::collections::HashMap;
 
@@ -20,10 +20,10 @@ pub struct Store<'s, 'k, 'o> {
     sink: &'s mut Sink<'k, 'o>,
     tails: Spool,
     bodies: Vec<Body>,
-    /// The body that is being stored.
+    /// The body being stored.
     current: Current,
     blocks: u64,
-    /// First blocks of extents by what they are made of and into.
+    /// First blocks of extents, by contents and encoded form.
     extents: Option<HashMap<(u64, Hash), u32>>,
     shared: bool,
     fragments: Collected,
@@ -34,14 +34,14 @@ struct Current {
     start: u32,
     /// Bytes before the next part.
     len: u64,
-    /// Nothing while all of it is stored as it is.
+    /// `None` while all of it is stored as it is.
     packed: Option<Packed>,
-    /// The bytes that are stored as they are, up to the next part.
+    /// The bytes stored as they are, up to the next part.
     run: Option<Extent>,
 }
 
 impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
-    /// For the data of so many files.
+    /// Creates a store for the data of `files` files.
     pub fn new(options: &ErofsOptions, files: usize, sink: &'s mut Sink<'k, 'o>) -> Self {
         let packed = options.compression.as_ref();
         let share = packed.is_some_and(|packed| packed.share_extents);
@@ -49,7 +49,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             block: options.block(),
             sink,
             tails: Spool::default(),
-            // What is not needed of it is never touched.
+            // Unneeded memory is never touched.
             bodies: Vec::with_capacity(files),
             current: Current::default(),
             blocks: 0,
@@ -72,7 +72,8 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         }
         match part.extents {
             Some(extents) => match part.fragment {
-                // All of the file so far is stored as it is: an index would take more than is gained.
+                // All of the file so far is stored as it is: an index would cost more than it
+                // saves.
                 Some(end) if extents.len() == 1 && self.is_raw() => self.raw(&end, last, room)?,
                 fragment => {
                     self.packed(extents, &part.bytes, part.inline)?;
@@ -86,7 +87,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         }
         if last {
             let current = std::mem::take(&mut self.current);
-            // A flat body has ended itself.
+            // A flat body has already ended.
             if let Some(mut packed) = current.packed {
                 packed.extents.shrink_to_fit();
                 self.bodies.push(Body::Packed(packed));
@@ -95,12 +96,12 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         Ok(())
     }
 
-    /// Returns the bytes of the packed inode to be.
+    /// Returns the bytes of the future packed inode.
     pub fn take_fragments(&mut self) -> Collected {
         std::mem::take(&mut self.fragments)
     }
 
-    /// Number of the body that was stored last.
+    /// Returns the number of the last stored body.
     pub fn last_body(&self) -> usize {
         self.bodies.len().saturating_sub(1)
     }
@@ -116,7 +117,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         }
     }
 
-    /// Number of the next block.
+    /// Returns the number of the next block.
     fn here(&self) -> Result<u32, BuildError> {
         // The last address means that there are no data.
         let block = u32::try_from(self.blocks).ok();
@@ -124,7 +125,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         block.ok_or_else(|| cannot(format!("{} blocks of data", self.blocks)))
     }
 
-    /// Stores whole blocks; the last is filled with zeros.
+    /// Stores whole blocks, the last one padded with zeros.
     fn blocks(&mut self, bytes: &[u8]) -> Result<(), BuildError> {
         self.sink.append(bytes)?;
         let rest = bytes.len().next_multiple_of(self.block) - bytes.len();
@@ -135,12 +136,12 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         Ok(())
     }
 
-    /// Returns whether there is some of the file, and none of it is compressed.
+    /// Returns whether a part of the file was stored, and none of it is compressed.
     fn is_raw(&self) -> bool {
         self.current.packed.is_none() && self.current.run.is_some()
     }
 
-    /// Collects a fragment, or what comes next of one.
+    /// Collects a fragment, or the next part of one.
     fn fragment(&mut self, bytes: &[u8], last: bool) -> Result<(), BuildError> {
         let Some(packed) = &mut self.current.packed else {
             return Ok(());
@@ -178,7 +179,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             packed.extents.push(extent);
             return self.blocks(bytes);
         }
-        // What comes first of it, should it become a compressed file later.
+        // The start of the file, in case it becomes compressed later.
         let run = self.current.run.get_or_insert(Extent {
             blocks: 0,
             ..extent
@@ -227,7 +228,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             if extent.kind == ExtentKind::Fragment && packed.fragment.is_some() {
                 continue;
             }
-            // The last of a part may be longer than its twin, and is not looked for.
+            // The last extent of a part may be longer than its duplicate, and is not looked up.
             let len = decoded.next().map(|end| end - extent.at);
             let placed = self.store_extent(placed, extent, bytes, len, &mut packed)?;
             packed.blocks = packed.blocks.saturating_add(placed.blocks);
@@ -243,7 +244,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         Ok(())
     }
 
-    /// With extents that are shared: stores one unless it is there, and gives where it is.
+    /// Stores an extent, unless extents are shared and it is there already. Returns its place.
     fn store_extent(
         &mut self,
         placed: Extent,

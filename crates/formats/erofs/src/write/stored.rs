@@ -9,12 +9,12 @@ use super::index::{self, Format};
 use super::inode::Layout;
 use super::options::ErofsOptions;
 
-/// In the description of chunks: their places have eight bytes, with a device.
+/// Flag in the description of chunks: their entries have eight bytes, with a device.
 const WIDE_CHUNKS: u32 = 0x20;
 /// The one device besides the image.
 const DEVICE: u16 = 1;
 
-/// How the data of an inode lie in it.
+/// The stored form of an inode's data.
 pub struct Stored {
     pub layout: Layout,
     pub union: u32,
@@ -39,7 +39,7 @@ pub fn is_long(len: u64) -> bool {
     u32::try_from(len).is_err()
 }
 
-/// Lengths of what lies behind an inode with these data: indexes, and data.
+/// Returns the lengths of the indexes and the data behind an inode with these data.
 pub fn body_behind(format: Format, body: &Body, head: u64, len: u64) -> (u64, u64) {
     match body {
         Body::Packed(packed) => {
@@ -88,7 +88,8 @@ pub fn block(block: u64) -> Result<u32, BuildError> {
     u32::try_from(block).map_err(|_| cannot(format!("{block} blocks")))
 }
 
-/// Lengths of what lies behind the inode of a file that is not compressed: indexes, and data.
+/// Returns the lengths of the indexes and the data behind the inode of a file that is not
+/// compressed.
 pub fn predict(options: &ErofsOptions, head: u64, len: u64) -> (u64, u64) {
     let block = u64::from(options.block_size);
     let tail = len % block;
@@ -104,7 +105,7 @@ pub fn predict(options: &ErofsOptions, head: u64, len: u64) -> (u64, u64) {
     }
 }
 
-/// The chunks of a file.
+/// Returns the stored form of a file in chunks.
 pub fn chunks_stored(options: &ErofsOptions, chunks: &[u32], head: u64, base: u32) -> Stored {
     let wide = options.blob.is_some();
     Stored {
@@ -115,7 +116,7 @@ pub fn chunks_stored(options: &ErofsOptions, chunks: &[u32], head: u64, base: u3
     }
 }
 
-/// log2 of the blocks in a chunk.
+/// Returns log2 of the number of blocks in a chunk.
 const fn chunk_bits(options: &ErofsOptions) -> u32 {
     match options.chunk_size {
         Some(chunk) => chunk.ilog2() - options.block_bits(),

@@ -1,4 +1,4 @@
-//! The superblock and what follows it before the first inode.
+//! The superblock, and the structures between it and the first inode.
 
 use forerun_build::BuildError;
 use forerun_codec::FillEncoding;
@@ -10,20 +10,20 @@ use super::options::{Compression, ErofsOptions};
 use super::place::SLOT;
 use super::xattr::prefix_table;
 
-/// Where the superblock is.
+/// Offset of the superblock.
 pub const START: u64 = 1024;
 const MAGIC: u32 = 0xE0F5_E1E2;
 const LEN: usize = 128;
-/// Where its checksum is.
+/// Place of its checksum.
 pub const CHECKSUM: std::ops::Range<usize> = 4..8;
-/// Bytes of an entry in the table of devices, and what its place is counted in.
+/// Bytes of an entry in the table of devices, and the unit of the table's offset.
 const DEVICE: u64 = 128;
 
 /// Bits of `feature_compat`.
 mod compat {
     pub const CHECKSUM: u32 = 0x01;
     pub const MTIME: u32 = 0x02;
-    /// Prefixes of names are where the superblock says, in the image itself.
+    /// The prefixes of names are in the image itself, at the superblock's offset.
     pub const PLAIN_PREFIXES: u32 = 0x10;
 }
 
@@ -45,12 +45,12 @@ pub struct Head {
     devices_at: u64,
     prefixes: Vec<u8>,
     prefixes_at: u64,
-    /// Where shared attributes start.
+    /// Offset of the shared attributes.
     pub shared_at: u64,
     block: u64,
 }
 
-/// The fields that are known at the end.
+/// The fields that are known only at the end.
 pub struct Facts {
     pub root: u64,
     pub inodes: u64,
@@ -90,17 +90,18 @@ impl Head {
         }
     }
 
-    /// Number of the first shared attribute: they are counted from the block it is in.
+    /// Returns the number of the first shared attribute, counted from the start of its block.
     pub const fn first_shared(&self) -> u64 {
         self.shared_at % self.block / 4
     }
 
-    /// Where inodes can start behind `shared` bytes of attributes.
+    /// Returns where inodes can start behind `shared` bytes of attributes.
     pub fn inodes_at(&self, shared: &[u8]) -> u64 {
         (self.shared_at + u64_from(shared.len())).next_multiple_of(SLOT)
     }
 
-    /// Everything from the superblock to the shared attributes; the checksum is not there yet.
+    /// Encodes the bytes from the superblock to the shared attributes. The checksum is still
+    /// missing.
     pub fn encode(&self, options: &ErofsOptions, facts: &Facts) -> Result<Vec<u8>, BuildError> {
         let (compat, incompat) = self.features(options, facts);
         let blocks =
@@ -167,7 +168,7 @@ impl Head {
             let blocks = u32::try_from(blocks).map_err(|_| cannot(format!("{blocks} blocks")))?;
             to(bytes, self.devices_at + 64);
             bytes.extend_from_slice(&blocks.to_le_bytes());
-            // Where it would be if all devices were one.
+            // Its place if all devices were one.
             let at = u32::try_from(facts.blocks).unwrap_or(0);
             bytes.extend_from_slice(&at.to_le_bytes());
             to(bytes, self.devices_at + DEVICE);
@@ -211,12 +212,13 @@ impl Head {
     }
 }
 
-/// Images of LZ4 in single blocks say nothing of their codec: the oldest readers know no other.
+/// Returns whether an image describes its codec. Images of LZ4 in single blocks do not: the oldest
+/// readers support no other codec.
 fn is_configured(options: &ErofsOptions, with: &Compression) -> bool {
     with.cluster_size > options.block_size || algorithm(with) != 0
 }
 
-/// Number of the codec.
+/// Returns the number of the codec.
 pub const fn algorithm(with: &Compression) -> u8 {
     match with.encoding {
         FillEncoding::MicroLzma { .. } => 1,
@@ -226,7 +228,7 @@ pub const fn algorithm(with: &Compression) -> u8 {
     }
 }
 
-/// The description of the codec, with its length before it.
+/// Returns the description of the codec, with its length before it.
 fn configuration(with: &Compression, options: &ErofsOptions) -> Vec<u8> {
     let (len, bytes): (u16, Vec<u8>) = match with.encoding {
         FillEncoding::MicroLzma { dictionary, .. } => (14, dictionary.to_le_bytes().to_vec()),
@@ -246,7 +248,7 @@ fn configuration(with: &Compression, options: &ErofsOptions) -> Vec<u8> {
     record
 }
 
-/// CRC-32C without the final inversion, as the superblock has it.
+/// Computes CRC-32C without the final inversion, as in the superblock.
 pub fn checksum(bytes: &[u8]) -> u32 {
     !crc32c::crc32c(bytes)
 }

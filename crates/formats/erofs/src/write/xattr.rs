@@ -1,4 +1,4 @@
-//! Extended attributes: behind their inodes, or once for all inodes that have them.
+//! Extended attributes: behind their inodes, or once for all inodes that share them.
 
 use std::collections::HashMap;
 
@@ -8,20 +8,20 @@ use forerun_io::u64_from;
 use super::cannot;
 use super::plan::Plan;
 
-/// Name spaces that names start with, and their numbers.
+/// Namespaces that names start with, and their numbers.
 const NAME_SPACES: [(&[u8], u8); 3] = [(b"user.", 1), (b"trusted.", 4), (b"security.", 6)];
-/// Whole names that have numbers.
+/// Whole names with numbers of their own.
 const NAMES: [(&[u8], u8); 2] = [
     (b"system.posix_acl_access", 2),
     (b"system.posix_acl_default", 3),
 ];
-/// In a number: it counts the image's own prefixes.
+/// Flag in a number: it refers to the image's own prefixes.
 const LONG_PREFIX: u8 = 0x80;
 /// The length of the header of an inode's attributes.
 const HEADER: usize = 12;
 /// The most shared attributes of an inode.
 const MOST_SHARED: usize = 255;
-/// The longest value that inodes can hold: as long as Linux takes any.
+/// The longest value that inodes can hold, which is also Linux's limit.
 const LONGEST_VALUE: usize = 65_535;
 
 /// Refuses prefixes that the format cannot hold.
@@ -41,7 +41,7 @@ pub fn check_prefixes(prefixes: &[Vec<u8>], most: usize) -> Result<(), BuildErro
     Ok(())
 }
 
-/// The table of prefixes as it is in the image.
+/// Returns the table of prefixes as it is in the image.
 pub fn prefix_table(prefixes: &[Vec<u8>]) -> Vec<u8> {
     let mut table = Vec::new();
     for prefix in prefixes {
@@ -59,7 +59,7 @@ pub fn prefix_table(prefixes: &[Vec<u8>]) -> Vec<u8> {
 #[derive(Default)]
 pub struct Xattrs {
     nodes: HashMap<NodeIndex, Vec<u8>>,
-    /// The attributes that several inodes have.
+    /// The attributes that several inodes share.
     pub shared: Vec<u8>,
 }
 
@@ -67,7 +67,8 @@ pub struct Xattrs {
 type Record = Vec<u8>;
 
 impl Xattrs {
-    /// `shared_at` is the number of the first shared attribute, in units of four bytes.
+    /// Encodes the attributes of a tree. `shared_at` is the number of the first shared attribute,
+    /// in units of four bytes.
     pub fn new(
         tree: &Tree,
         plan: &Plan<'_>,
@@ -132,7 +133,7 @@ impl Xattrs {
     }
 }
 
-/// The length of what lies behind an inode, as the inode has it.
+/// Returns the length of the attributes behind an inode, as the inode stores it.
 pub fn count(len: usize) -> Option<u16> {
     match len {
         0 => Some(0),
@@ -152,7 +153,8 @@ fn encode(shared: &[u32], own: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The attributes of a node, in order of their names; those without a place in the format left out.
+/// Returns the attributes of a node, in order of their names, without those that have no place in
+/// the format.
 fn records(tree: &Tree, node: NodeIndex, prefixes: &[Vec<u8>]) -> Result<Vec<Record>, BuildError> {
     let named = tree.node(node).xattrs.iter();
     let named = named.filter_map(|(name, value)| Some((split(name, prefixes)?, name, value)));
@@ -178,7 +180,7 @@ fn record(number: u8, suffix: &[u8], value: &[u8]) -> Option<Record> {
     Some(record)
 }
 
-/// The number of a name's start, and the rest. The longest prefix counts.
+/// Splits a name into the number of its prefix and the rest. The longest prefix wins.
 fn split<'n>(name: &'n [u8], prefixes: &[Vec<u8>]) -> Option<(u8, &'n [u8])> {
     let own = (0_u8..).zip(prefixes);
     let own = own.filter_map(|(at, prefix)| Some((at, name.strip_prefix(prefix.as_slice())?)));

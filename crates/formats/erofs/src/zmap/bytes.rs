@@ -1,10 +1,10 @@
-//! The bytes of an index, read in pieces.
+//! Reads the bytes of an index in pieces.
 
 use forerun_io::{ReadAt, saturating_usize, u64_from};
 use forerun_vfs::{Error, Result};
 
-/// Bytes read at once. Pieces are aligned to this, so nothing that is aligned to its own length, as
-/// all parts of an index are, lies in two of them.
+/// Bytes read at a time. Pieces are aligned to this length, so a structure that is aligned to its
+/// own length, as all parts of an index are, never lies in two of them.
 const PIECE: u64 = 2048;
 
 /// A view of `start..end` of the metadata.
@@ -13,13 +13,13 @@ pub struct Bytes<'m> {
     start: u64,
     end: u64,
     piece: [u8; 2048],
-    /// Where the piece at hand is; the length is zero before the first.
+    /// Offset of the current piece; its length is zero before the first.
     at: u64,
     len: u64,
 }
 
 impl<'m> Bytes<'m> {
-    /// The range is inside the metadata.
+    /// Creates a view of a range, which must be inside the metadata.
     pub const fn new(meta: &'m dyn ReadAt, start: u64, end: u64) -> Self {
         Self {
             meta,
@@ -31,7 +31,7 @@ impl<'m> Bytes<'m> {
         }
     }
 
-    /// Reads what is at `offset`, aligned to its length and inside the view.
+    /// Reads the bytes at `offset`, which is aligned to their length and inside the view.
     pub fn get<const N: usize>(&mut self, offset: u64) -> Result<[u8; N]> {
         let end = offset.saturating_add(u64_from(N));
         if offset < self.at || end > self.at.saturating_add(self.len) {

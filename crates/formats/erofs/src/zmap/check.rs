@@ -5,8 +5,8 @@ use std::ops::Range;
 use forerun_codec::DecodeError;
 use forerun_vfs::{Corrupt, Error, NodeId};
 
-/// A failed check, with the numbers it takes to find the bytes. The offset, of the header, the index
-/// entry or the record that fails, is given along with this.
+/// A failed check, with the numbers needed to find the bytes. The offset of the header, index entry
+/// or record is stored beside it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
     #[error("the compression header ends at {end:#x}; the metadata at {len:#x}")]
@@ -56,7 +56,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// This check failed on what is at `offset` of the metadata.
+    /// Creates the error of this check, failed on the structure at `offset` of the metadata.
     pub fn at(self, node: NodeId, offset: u64) -> Error {
         Corrupt::new("erofs", Some(node), offset, self).into()
     }

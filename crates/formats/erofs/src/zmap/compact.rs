@@ -1,13 +1,12 @@
 //! The compact index: packs of clusters, each pack with one block address.
 //!
-//! A pack holds 2 clusters in 8 bytes or 16 in 32. The last four bytes are the address that the
-//! blocks of its heads are counted from. The rest is a string of bits, a codeword for each cluster:
-//! two bits of kind above an offset or a distance. The packs of 16 need an alignment that the first
-//! clusters are kept in packs of 2 to reach, and a whole pack's worth of clusters, so that the last
-//! ones are in packs of 2 again.
+//! A pack holds 2 clusters in 8 bytes or 16 in 32. The last four bytes are the address from which
+//! the blocks of its heads are counted. The rest is a string of bits, a codeword for each cluster:
+//! two bits of kind above an offset or a distance. The packs of 16 are aligned and always full. So
+//! the first clusters, up to that alignment, and the last ones are in packs of 2.
 //!
-//! A cluster inside an extent keeps the distance back to its head; the last one of a pack keeps the
-//! distance to the next head instead, so that its way back follows from the one before it.
+//! A cluster inside an extent stores the distance back to its head. The last one of a pack stores
+//! the distance to the next head instead, so its distance back follows from the previous cluster.
 
 use super::index::{CBLKCNT, Entry, Head, Kind};
 
@@ -26,7 +25,7 @@ struct Shape {
     clusters: u64,
 }
 
-/// Where the packs are.
+/// The places of the packs.
 #[derive(Clone, Copy, Debug)]
 pub struct Packs {
     start: u64,
@@ -36,7 +35,8 @@ pub struct Packs {
     large: u64,
     /// log2 of the length of a cluster.
     bits: u8,
-    /// Whether each extent's blocks are counted; else each takes one, and addresses start one before.
+    /// Whether each extent's blocks are counted; otherwise each takes one, and addresses start one
+    /// before.
     counted: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Packs {
 pub struct Place {
     pub offset: u64,
     pub large: bool,
-    /// Which of its clusters was asked for.
+    /// The index of that cluster in the pack.
     index: u32,
 }
 
@@ -68,7 +68,7 @@ impl Packs {
         }
     }
 
-    /// Where the packs of `clusters` end; nothing where that is past all offsets.
+    /// Returns the end of the packs of `clusters`, or nothing if it overflows.
     pub fn end(&self, clusters: u64) -> Option<u64> {
         match clusters.checked_sub(1) {
             None => Some(self.start),
@@ -80,7 +80,7 @@ impl Packs {
         }
     }
 
-    /// The pack of a cluster.
+    /// Finds the pack of a cluster.
     pub fn find(&self, cluster: u64) -> Option<Place> {
         let front = self.front / SMALL.clusters * SMALL.len;
         let in_large = cluster.checked_sub(self.front);
@@ -135,7 +135,8 @@ impl Packs {
         Entry::Inner { back, blocks: None }
     }
 
-    /// The block of a head: what the extents of the pack before it take up, after the pack's address.
+    /// Returns the block of a head: the pack's address plus the blocks of the extents before it in
+    /// the pack.
     pub fn block(&self, place: &Place, pack: &[u8]) -> u64 {
         let base = pack
             .last_chunk()
@@ -145,7 +146,7 @@ impl Packs {
             let heads = (0..=place.index).filter(|&at| self.code(pack, at).kind.is_some());
             return heads.fold(block, |block, _| block + 1);
         }
-        // A head is known to have one block until the cluster behind it says how many.
+        // A head counts as one block until the next cluster holds the real number.
         let mut after_head = false;
         for at in 0..place.index {
             let code = self.code(pack, at);
@@ -162,8 +163,8 @@ impl Packs {
         let width = if pack.len() > 8 { 14 } else { 16 };
         let bit = index * width;
         let byte = usize::try_from(bit / 8).unwrap_or(usize::MAX);
-        // Four bytes hold the codeword wherever it starts in the first of them; the address behind
-        // the codewords makes sure that they are there.
+        // Four bytes hold the codeword wherever it starts in the first of them. They always exist,
+        // because the address follows the codewords.
         let four = pack.get(byte..).and_then(|rest| rest.first_chunk());
         let word = four.map_or(0, |&four| u32::from_le_bytes(four)) >> (bit % 8);
         let low_bits = u32::from(self.bits.max(12));
@@ -180,13 +181,14 @@ fn pack_clusters(pack: &[u8]) -> u32 {
 
 /// A codeword.
 struct Code {
-    /// Nothing for a cluster inside an extent.
+    /// `None` for a cluster inside an extent.
     kind: Option<Kind>,
     low: u32,
 }
 
 impl Code {
-    /// The number of blocks of the extent that started in the cluster before.
+    /// Returns the number of blocks of the extent that started in the previous cluster, if it is
+    /// stored here.
     fn blocks(&self) -> Option<u32> {
         let flag = u32::from(CBLKCNT);
         (self.kind.is_none() && self.low & flag != 0).then_some(self.low & !flag)

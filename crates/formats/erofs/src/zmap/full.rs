@@ -1,6 +1,6 @@
-//! The full index: eight bytes a cluster.
+//! The full index: eight bytes for each cluster.
 //!
-//! Between the map header and the first entry lie eight more bytes, which are of no use.
+//! Between the map header and the first entry lie eight more bytes, which are unused.
 
 use super::check::Check;
 use super::index::{CBLKCNT, Entry, Head, Kind};
@@ -14,7 +14,7 @@ pub const GAP: u64 = 8;
 const KIND: u16 = 0x0003;
 const PARTIAL: u16 = 0x8000;
 
-/// The entry of `cluster`.
+/// Parses the entry of `cluster`.
 pub fn entry(raw: [u8; 8], cluster: u64) -> Result<Entry, Check> {
     let [a0, a1, o0, o1, d0, d1, _, _] = raw;
     let advice = u16::from_le_bytes([a0, a1]);
@@ -43,7 +43,7 @@ pub fn entry(raw: [u8; 8], cluster: u64) -> Result<Entry, Check> {
     }))
 }
 
-/// The block of a head.
+/// Returns the block of a head.
 pub const fn block(raw: [u8; 8]) -> u32 {
     let [_, _, _, _, b0, b1, b2, b3] = raw;
     u32::from_le_bytes([b0, b1, b2, b3])

@@ -36,13 +36,13 @@ pub enum Header {
 
 /// Encoded extents.
 pub struct Records {
-    /// Where the header ends.
+    /// Offset behind the header.
     pub end: u64,
     /// Length of a record.
     pub len: u64,
-    /// How many there are, where they name their start.
+    /// Number of records, if they hold their starts.
     pub count: u64,
-    /// log2 of the length of an extent, where they do not.
+    /// log2 of the length of an extent, if they do not.
     pub bits: u8,
     pub interlaced: bool,
     pub fragment: bool,
@@ -50,11 +50,11 @@ pub struct Records {
 
 /// An index of clusters.
 pub struct Index {
-    /// Where the header ends.
+    /// Offset behind the header.
     pub end: u64,
     /// log2 of the length of a cluster.
     pub bits: u8,
-    /// Whether there are packs at two bytes a cluster.
+    /// Whether there are packs of two bytes a cluster.
     pub packs_of_16: bool,
     /// Algorithms of the two kinds of heads.
     pub algorithms: [u8; 2],
@@ -64,14 +64,14 @@ pub struct Index {
     pub tail: Tail,
 }
 
-/// The special treatment of the last extent.
+/// The place of the last extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// Nothing.
+    /// In blocks, as others.
     None,
-    /// It is so many bytes behind the index.
+    /// This many bytes behind the index.
     Inline { len: u16 },
-    /// It is in the packed inode; a full index may have more bits of the offset.
+    /// In the packed inode; a full index may hold more bits of the offset.
     Fragment { offset: u32 },
 }
 
@@ -87,7 +87,7 @@ impl Header {
         let mut bytes = [0; 8];
         let read = meta.read_exact_at(at, &mut bytes);
         read.map_err(|error| Error::io(at, bytes.len(), error))?;
-        // Before there was anything to say, the full layout kept the place and wrote nothing.
+        // Before the header had a meaning, the full layout reserved its place and wrote nothing.
         let is_new =
             feature::BIG_PCLUSTER | feature::ZTAILPACKING | feature::FRAGMENTS | feature::BITS_48;
         if inode.layout == Layout::Full && config.features & is_new == 0 {

@@ -1,4 +1,4 @@
-//! An index of clusters, whichever way it is packed, and the walk along it.
+//! An index of clusters in either layout, and the walk along it.
 
 use std::ops::{ControlFlow, Range};
 
@@ -12,17 +12,17 @@ use super::place::Placing;
 use super::span::{self, Span};
 use super::{Layout, Piece, full};
 
-/// The bit of a distance that says it is the number of blocks of the extent.
+/// Flag of a distance: it is the number of blocks of the extent.
 pub const CBLKCNT: u16 = 0x0800;
 
-/// Clusters looked at for one extent at the most. Only extents in the packed inode get anywhere near:
-/// this many clusters of 4 KiB are 4 GiB.
+/// Most clusters examined for one extent. Only extents in the packed inode come near it: this many
+/// clusters of 4 KiB are 4 GiB.
 const MAX_CLUSTERS: u64 = 1 << 20;
 
 /// The kind of extent that a cluster starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes as they are.
+    /// Bytes stored as they are.
     Plain,
     /// Compressed with the first algorithm.
     First,
@@ -31,7 +31,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// By its two bits; nothing for a cluster inside an extent.
+    /// Returns the kind for two bits; nothing for a cluster inside an extent.
     pub const fn of(bits: u32) -> Option<Self> {
         match bits {
             0 => Some(Self::Plain),
@@ -46,9 +46,9 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     pub kind: Kind,
-    /// Where in the cluster the extent starts.
+    /// Offset of the extent's start in the cluster.
     pub offset: u64,
-    /// Whether the stream goes on past the extent.
+    /// Whether the stream continues past the extent.
     pub partial: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct Clusters<'m> {
     packing: Packing,
     pub bits: u8,
     pub count: u64,
-    /// Where the index ends, and an inline tail starts.
+    /// End of the index, where an inline tail starts.
     pub end: u64,
 }
 
@@ -91,7 +91,7 @@ impl<'m> Clusters<'m> {
                 (Packing::Full { start }, start, end)
             }
             Layout::Compact => {
-                // One rule holds for both kinds of heads here, or blocks could not be counted.
+                // Both kinds of heads must agree here, or blocks could not be counted.
                 let [counted, second] = header.big;
                 if counted != second && (second || uses_second(header)) {
                     let what = "a compact index that counts blocks for one of two algorithms";
@@ -119,7 +119,7 @@ impl<'m> Clusters<'m> {
         })
     }
 
-    /// Where a cluster's entry, or its pack, is.
+    /// Returns the offset of a cluster's entry, or of its pack.
     pub fn offset(&self, cluster: u64) -> u64 {
         match &self.packing {
             Packing::Full { start } => start.saturating_add(cluster.saturating_mul(full::LEN)),
@@ -127,7 +127,7 @@ impl<'m> Clusters<'m> {
         }
     }
 
-    /// The entry of a cluster below the count.
+    /// Reads the entry of a cluster below the count.
     pub fn entry(&mut self, cluster: u64) -> Result<Result<Entry, Check>> {
         Ok(match &self.packing {
             Packing::Full { .. } => {
@@ -141,7 +141,7 @@ impl<'m> Clusters<'m> {
         })
     }
 
-    /// The block of a head.
+    /// Reads the block of a head.
     pub fn block(&mut self, cluster: u64) -> Result<u64> {
         match &self.packing {
             Packing::Full { .. } => {
@@ -176,7 +176,7 @@ impl<'m> Clusters<'m> {
     }
 }
 
-/// Returns whether the second algorithm is named at all.
+/// Returns whether the header names the second algorithm at all.
 const fn uses_second(header: &header::Index) -> bool {
     let [_, second] = header.algorithms;
     second != 0
@@ -233,7 +233,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// A cluster in which an extent starts at or before `position`.
+    /// Finds a cluster in which an extent starts at or before `position`.
     fn head_before(&mut self, position: u64) -> Result<u64> {
         let bits = self.clusters.bits;
         let first = position >> bits;
@@ -264,7 +264,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The extent that starts in a cluster.
+    /// Returns the extent that starts in a cluster.
     fn span(&mut self, cluster: u64) -> Result<Span> {
         let (bits, count) = (self.clusters.bits, self.clusters.count);
         let Entry::Head(head) = self.entry(cluster)? else {
@@ -311,7 +311,7 @@ impl Walk<'_, '_> {
         })
     }
 
-    /// Where the extent of a head starts in the file.
+    /// Returns where the extent of a head starts in the file.
     fn start(&self, cluster: u64, head: Head) -> Result<u64> {
         let (bits, size) = (self.clusters.bits, self.placing.inode.size);
         let len = 1 << bits;
@@ -325,7 +325,7 @@ impl Walk<'_, '_> {
             return self.fail(check, cluster);
         }
         let start = (cluster << bits).saturating_add(offset);
-        // One at the very end of the file marks where the last extent ends.
+        // A head at the very end of the file marks the end of the last extent.
         if start > size {
             return self.fail(Check::Start { start, size }, cluster);
         }

@@ -1,13 +1,13 @@
-//! Where the compressed data of a file is: cluster indexes, encoded extents, inline tails.
+//! Maps the compressed data of a file: cluster indexes, encoded extents, inline tails.
 //!
-//! [`map`] turns what an inode says about its compressed data into extents of the seam. It reads the
-//! map header and as much of the index as the range takes, in pieces, and decodes nothing, except for
-//! an inline tail that lies in metadata which is not a part of the image itself.
+//! [`map`] turns an inode's description of its compressed data into extents of the seam. It reads
+//! the map header and as much of the index as the range takes, in pieces, and decodes nothing,
+//! except for an inline tail that lies in metadata which is not a part of the image itself.
 //!
-//! An extent given is always the whole one, whatever the range: what the engine caches blocks under
-//! must not depend on who asks. It goes from one head in the index to the next, and the only use made
-//! of the distances that the index keeps for looking back is to find some head before the range; the
-//! extents follow from the heads alone. So distances that contradict each other change nothing.
+//! A visited extent is always whole, whatever the range: the keys under which the engine caches
+//! blocks must not depend on the request. An extent goes from one head in the index to the next.
+//! The distances back that the index stores are used only to find some head before the range; the
+//! extents follow from the heads alone. So contradictory distances change nothing.
 //!
 //! Data in the packed inode is named, not mapped: that takes another inode.
 
@@ -36,7 +36,7 @@ use place::Placing;
 
 /// Bits of the superblock's incompatible features that the maps depend on.
 pub mod feature {
-    /// Streams end with their block and zeros stand before them.
+    /// Streams end with their block, and zeros come before them.
     pub const ZERO_PADDING: u32 = 0x0000_0001;
     /// There are large physical clusters, and records of the algorithms.
     pub const BIG_PCLUSTER: u32 = 0x0000_0002;
@@ -55,12 +55,13 @@ pub struct Config<'c> {
     pub block_bits: u8,
     /// The superblock's incompatible features.
     pub features: u32,
-    /// The algorithms the image says it uses, one bit each: bit 0 alone where it does not say.
+    /// The algorithms in use according to the image, one bit each: bit 0 alone if it does not list
+    /// them.
     pub algorithms: u16,
-    /// Where the byte at a physical address is, and how many bytes there are from it on; nothing
-    /// where there is no data.
+    /// Resolves a physical address: the blob, the offset in it, and the number of bytes from there
+    /// on; nothing if there is no data.
     pub locate: &'c dyn Fn(u64) -> Option<(BlobId, u64, u64)>,
-    /// The sums that were found before.
+    /// The sums computed before.
     pub sums: &'c Sums,
 }
 
@@ -71,11 +72,11 @@ pub struct Inode {
     pub node: NodeId,
     /// Bytes of data.
     pub size: u64,
-    /// Where the inode and its inline attributes end, in the metadata.
+    /// Offset in the metadata behind the inode and its inline attributes.
     pub end: u64,
     /// How the index is kept.
     pub layout: Layout,
-    /// Whether offsets in the metadata are offsets in the image; not so in a metabox.
+    /// Whether offsets in the metadata are offsets in the image; false in a metabox.
     pub in_image: bool,
 }
 
@@ -91,19 +92,19 @@ pub enum Layout {
 /// A piece of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// It has extents of its own.
+    /// A piece with extents of its own.
     Extent(Extent),
-    /// It lies in the packed inode.
+    /// A piece in the packed inode.
     Fragment {
         /// Byte range in the file.
         logical: Range<u64>,
-        /// Where it starts in the data of the packed inode.
+        /// Its offset in the data of the packed inode.
         offset: u64,
     },
 }
 
 impl Piece {
-    /// Byte range in the file.
+    /// Returns the byte range in the file.
     const fn logical(&self) -> &Range<u64> {
         match self {
             Self::Extent(extent) => &extent.logical,

@@ -1,4 +1,4 @@
-//! From an extent of the index or the records to the extents of the seam.
+//! Turns an extent of the index or the records into extents of the seam.
 
 use std::ops::{ControlFlow, Range};
 
@@ -16,7 +16,7 @@ pub struct Placing<'m> {
     pub inode: &'m Inode,
 }
 
-/// Where stored bytes are.
+/// The place of stored bytes.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// At physical addresses.
@@ -28,9 +28,9 @@ pub enum Source {
 /// How bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// As they are, from the start of the blocks.
+    /// As they are, from the start of the blocks on.
     Plain,
-    /// As they are, but rotated: each byte where the file's blocks would have it.
+    /// As they are, but rotated: each byte at its offset in the file's blocks.
     Interlaced,
     /// Compressed, by its number.
     Id(u8),
@@ -43,7 +43,7 @@ pub enum Failed {
 }
 
 impl Failed {
-    /// As an error about what is at `offset` of the metadata.
+    /// Converts to an error about the structure at `offset` of the metadata.
     pub fn at(self, node: NodeId, offset: u64) -> Error {
         match self {
             Self::Check(check) => check.at(node, offset),
@@ -71,8 +71,8 @@ impl Placing<'_> {
         match algorithm {
             Algorithm::Plain => self.plain(logical, source, None, visit),
             Algorithm::Interlaced => {
-                // The first byte of the extent is where the first block of the file that it has a
-                // part of would have it, in the last of the stored blocks.
+                // The first byte of the extent lies in the last of the stored blocks, at its offset
+                // in its block of the file.
                 let block = 1 << self.config.block_bits;
                 let head = block - logical.start % block;
                 self.plain(logical, source, Some(head), visit)
@@ -84,8 +84,8 @@ impl Placing<'_> {
         }
     }
 
-    /// Bytes as they are. With `head`, so many of them are at the end of what is stored and the rest
-    /// is at its start.
+    /// Visits bytes stored as they are. With `head`, that many of them are at the end of the stored
+    /// bytes, and the rest at the start.
     fn plain(
         &self,
         logical: Range<u64>,
@@ -162,7 +162,7 @@ impl Placing<'_> {
             offset,
             len: stored,
             codec,
-            // Without zeros in front, where a stream of LZ4 ends is known by its decoded length only.
+            // Without zeros in front, only the decoded length gives the end of a stream of LZ4.
             decoded_len: if partial || !padded {
                 DecodedLen::Prefix(decoded)
             } else {
@@ -214,7 +214,7 @@ impl Placing<'_> {
         Err(Check::TailOutside { range, len })
     }
 
-    /// The store that has all of a range of addresses, and where.
+    /// Resolves a range of addresses to the blob that holds all of it, and the offset there.
     fn locate(&self, range: &Range<u64>) -> Result<(BlobId, u64), Check> {
         let len = range.end.saturating_sub(range.start);
         match (self.config.locate)(range.start) {
@@ -244,5 +244,5 @@ impl Placing<'_> {
     }
 }
 
-/// The longest tail that is decoded for its metadata: an extent of the largest kind.
+/// The longest tail in the metadata that is decoded: an extent of the largest kind.
 const MAX_TAIL: u32 = 16 << 20;

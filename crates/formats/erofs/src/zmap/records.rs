@@ -1,9 +1,9 @@
 //! Encoded extents: a record for each, with addresses and lengths in bytes.
 //!
-//! Records of 4 bytes hold the stored length; extents are stored one after the other from one address
-//! in front of the records. Those of 8 bytes hold an address too. In both, extents of one fixed length
-//! follow each other in the file. Longer records also say where in the file they start, and are
-//! searched.
+//! Records of 4 bytes hold the stored length; extents are stored one after the other from one
+//! address in front of the records. Those of 8 bytes hold an address too. In both, extents of one
+//! fixed length follow each other in the file. Longer records also hold the start of the extent in
+//! the file, and are searched.
 
 use std::ops::{ControlFlow, Range};
 
@@ -16,12 +16,12 @@ use super::header;
 use super::place::{Algorithm, Placing, Source};
 use super::sums;
 
-/// Parts of a stored length.
+/// The length in a stored length field, below its flags.
 const LEN: u32 = (1 << 24) - 1;
 const PARTIAL: u32 = 1 << 27;
 const FORMAT_SHIFT: u32 = 28;
 
-/// The length of the address in front of records of 4 bytes.
+/// The length of the address before records of 4 bytes.
 const BASE: u64 = 8;
 
 /// One record.
@@ -30,7 +30,7 @@ struct Record {
     /// Stored length with its flags.
     len: u32,
     address: u64,
-    /// Where it starts in the file.
+    /// Start of the extent in the file.
     start: u64,
 }
 
@@ -103,7 +103,7 @@ fn give(
     visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>, super::place::Failed> {
     if is_last && header.fragment {
-        // The stored length is the lower half of the offset in the packed inode, all of it.
+        // The stored length field is the lower half of the offset in the packed inode.
         let high = if header.len > 4 {
             record.address << 32
         } else {
@@ -176,7 +176,8 @@ impl<'m> Table<'m> {
             .saturating_add(index.saturating_mul(self.record_len()))
     }
 
-    /// A record below the count. Where lengths alone are kept, the one before it says where it is.
+    /// Reads a record below the count. If records hold only lengths, its address follows from the
+    /// record `before`.
     fn record(&mut self, index: u64, before: Option<Record>) -> Result<Record> {
         let offset = self.offset(index);
         let fixed = index << self.bits;
@@ -216,7 +217,8 @@ impl<'m> Table<'m> {
         })
     }
 
-    /// A record whose address is the sum of what comes before it, from the last one that is known.
+    /// Reads a record whose address is the sum of the lengths before it, starting at the last known
+    /// one.
     fn summed(&mut self, placing: &Placing<'_>, wanted: u64) -> Result<(u64, Record)> {
         let (sums, node) = (placing.config.sums, placing.inode.node);
         let step = sums::step(self.count);
@@ -233,7 +235,7 @@ impl<'m> Table<'m> {
         Ok((index, record))
     }
 
-    /// A record that is a length alone, at an address.
+    /// Reads a record that is only a length, for an address.
     fn length(&mut self, index: u64, address: u64) -> Result<Record> {
         Ok(Record {
             len: u32::from_le_bytes(self.bytes.get(self.offset(index))?),
@@ -242,7 +244,7 @@ impl<'m> Table<'m> {
         })
     }
 
-    /// The record of the extent that holds `position`.
+    /// Finds the record of the extent that holds `position`.
     fn before(&mut self, placing: &Placing<'_>, position: u64) -> Result<(u64, Record)> {
         match self.shape {
             Shape::Address => {
@@ -272,7 +274,7 @@ impl<'m> Table<'m> {
     }
 }
 
-/// Little-endian words.
+/// Splits bytes into little-endian words.
 fn words<const N: usize, const B: usize>(bytes: [u8; B]) -> [u32; N] {
     let mut words = [0; N];
     for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(4)) {

@@ -1,4 +1,4 @@
-//! An extent of an index: from its head to the next one, with the blocks it is stored in.
+//! An extent of an index: from its head to the next one, with its blocks.
 
 use std::ops::{ControlFlow, Range};
 
@@ -11,19 +11,19 @@ use super::place::{Algorithm, Failed, Placing, Source};
 /// One extent.
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// The cluster it starts in.
+    /// The cluster in which it starts.
     pub cluster: u64,
     pub head: Head,
     /// Byte range in the file.
     pub logical: Range<u64>,
-    /// Blocks it is stored in.
+    /// Number of its blocks.
     pub blocks: u64,
     /// The next cluster with a head, or the number of clusters.
     pub next: u64,
 }
 
-/// How many blocks an extent has: one, unless the cluster behind its head says otherwise. A tail that
-/// is kept elsewhere has none.
+/// Returns the number of blocks of an extent: one, unless the cluster behind its head holds another
+/// number. A tail that is stored elsewhere has none.
 pub fn blocks(
     header: &header::Index,
     kind: Kind,
@@ -39,15 +39,16 @@ pub fn blocks(
     match counted {
         Some(_) if !big => Err("extents of this file have one block"),
         Some(blocks) => Ok(blocks),
-        // An extent inside one cluster has nowhere to count, and plain ones are not obliged to.
+        // An extent inside one cluster has no place for a count, and plain extents need not have
+        // one.
         None if big && inner && kind != Kind::Plain => Err("they are not counted"),
         None => Ok(1),
     }
 }
 
 impl Span {
-    /// Visits the pieces of the extent, whose first block is `block`. `tail` is where an inline tail
-    /// starts, and whether this is the last extent.
+    /// Visits the pieces of the extent, whose first block is `block`. `tail` is the start of an
+    /// inline tail, and whether this is the last extent.
     pub fn give(
         &self,
         placing: &Placing<'_>,
@@ -64,7 +65,7 @@ impl Span {
         let source = match header.tail {
             Tail::Fragment { offset } if is_last => {
                 let high = match placing.inode.layout {
-                    // The block of an extent without one: the upper half of the offset.
+                    // The block field of an extent without blocks: the upper half of the offset.
                     super::Layout::Full => block << 32,
                     super::Layout::Compact => 0,
                 };

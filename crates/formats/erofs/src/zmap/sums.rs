@@ -1,10 +1,10 @@
-//! Addresses that took summing: where records hold lengths alone, an extent lies behind all those
-//! before it.
+//! Addresses computed by summing: if records hold only lengths, an extent lies behind all earlier
+//! ones.
 //!
-//! Each file is mapped piece by piece, and each piece would sum from the start: a file of n extents
-//! that is read from end to end would take n * n / 2 additions. So every so many records the address is
-//! kept, of the files that were mapped last. The sums follow from the image alone, so nothing here can
-//! go stale.
+//! Each file is mapped piece by piece, and each piece would sum from the start: a sequential read
+//! of a file of n extents would take n * n / 2 additions. So the address of every n-th record is
+//! remembered, for recently mapped files. The sums follow from the image alone, so they never
+//! become stale.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,28 +12,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::NodeId;
 
-/// Records between two addresses that are kept, in files that are not too long for that.
+/// Records between two remembered addresses, in files that are not too long for that.
 const STEP: u64 = 64;
-/// Addresses kept of one file at the most: with the number of files half a MiB.
+/// Most addresses remembered of one file: together with the number of files, half a MiB.
 const ADDRESSES: u64 = 4096;
-/// Files of which addresses are kept.
+/// Most files with remembered addresses.
 const FILES: usize = 16;
 
 /// The addresses of some files.
 #[derive(Debug, Default)]
 pub struct Sums {
-    /// The file that was mapped last comes last.
+    /// The most recently mapped file comes last.
     files: Mutex<VecDeque<(NodeId, Vec<u64>)>>,
 }
 
-/// Records between two addresses that are kept, in a file of `count`.
+/// Returns the number of records between two remembered addresses, in a file of `count` records.
 pub fn step(count: u64) -> u64 {
     count.div_ceil(ADDRESSES).max(STEP)
 }
 
 impl Sums {
-    /// The last record up to `index` whose address is known, and that address. `step` is always the
-    /// same for a node.
+    /// Returns the last record up to `index` whose address is known, with that address. `step` is
+    /// always the same for a node.
     pub fn before(&self, node: NodeId, step: u64, index: u64) -> Option<(u64, u64)> {
         let mut files = self.files();
         let position = files.iter().position(|(other, _)| *other == node)?;
@@ -47,7 +47,7 @@ impl Sums {
         known
     }
 
-    /// Keeps the address of a record, if it is the next to be kept.
+    /// Remembers the address of a record, if it is the next one to remember.
     pub fn learn(&self, node: NodeId, step: u64, index: u64, address: u64) {
         if !index.is_multiple_of(step) {
             return;
@@ -70,7 +70,7 @@ impl Sums {
     }
 
     fn files(&self) -> MutexGuard<'_, VecDeque<(NodeId, Vec<u64>)>> {
-        // Nothing is half done while it is locked.
+        // No thread panics while it holds the lock, so the state is consistent.
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -91,7 +91,7 @@ mod tests {
         }
         assert_eq!(sums.before(node, 64, 63), Some((0, 0)));
         assert_eq!(sums.before(node, 64, 64), Some((64, 640)));
-        // 192 came before its turn.
+        // 192 was learned out of turn.
         assert_eq!(sums.before(node, 64, 1000), Some((128, 1280)));
         for other in 2..18 {
             sums.learn(NodeId(other), 64, 0, 0);

@@ -1,4 +1,4 @@
-//! Compressed images by Debian's mkfs.erofs: the same as the tree they were made of, each cluster
+//! Compressed images by Debian's mkfs.erofs: they read back as their trees, and each cluster is
 //! decoded once.
 
 use std::collections::BTreeSet;
@@ -13,13 +13,14 @@ use forerun_vfs::Place;
 
 use crate::common::{Sample, model_of, reader};
 
-/// Lines that compress about as source code does, different for each seed.
+/// Creates lines that compress about as well as source code, different for each seed.
 fn text(len: usize, seed: usize) -> Vec<u8> {
     let line = |n: usize| format!("{:x} line {n} of {seed}\n", (n * 7919 + seed) % 65_521);
     (0..).flat_map(|n| line(n).into_bytes()).take(len).collect()
 }
 
-/// Files whose clusters are of every kind: text, noise between text, zeros, ends of every length.
+/// Creates files with clusters of every kind: text, noise between text, zeros, ends of every
+/// length.
 fn populate(tree: &Path) {
     let file = |name: &str, bytes: Vec<u8>| fs::write(tree.join(name), bytes).unwrap();
     file("text", text(700_001, 1));

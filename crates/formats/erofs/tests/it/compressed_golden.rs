@@ -62,7 +62,7 @@ fn open(image: Vec<u8>) -> Result<Erofs> {
     Erofs::open(OpenWith::new(Arc::new(MemorySource::new(image))))
 }
 
-/// The regular files, as far as a walk gets.
+/// Returns the regular files, as far as a walk gets.
 fn files(fs: &dyn FileSystem) -> Vec<(String, NodeId, u64)> {
     let mut files = Vec::new();
     for entry in Walk::new(fs, fs.root(), &Limits::default()) {
@@ -136,13 +136,13 @@ fn the_goldens_have_every_codec_whole_and_in_part() {
     assert!(seen.contains("stored"), "{seen:?}");
 }
 
-/// Every byte of an image with other values: whatever the index then says, extents follow each other
-/// without end or overlap, or there is an error.
+/// Checks images with every byte changed: whatever the index then says, extents follow each other
+/// without gap or overlap, or there is an error.
 #[test]
 fn no_byte_makes_a_map_break_its_contract() {
     let mut failed = BTreeSet::new();
     for (name, image) in goldens() {
-        // The data of files is not looked at: indexes are in front of it, or close to the end.
+        // The data of files is not changed: indexes are in front of it, or close to the end.
         for at in 1024..image.len() {
             if image[at] == 0 && at % 16 != 0 {
                 continue;
@@ -196,7 +196,7 @@ fn no_byte_makes_a_map_break_its_contract() {
     }
 }
 
-/// The same for bytes that are decoded: whatever they decode to, it is as much as was promised.
+/// Checks the same for decoded bytes: whatever they decode to, the length is as declared.
 #[test]
 fn no_byte_makes_a_read_panic() {
     for (name, image) in goldens() {

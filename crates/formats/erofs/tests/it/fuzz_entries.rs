@@ -1,5 +1,5 @@
-//! The entry points of the fuzz targets, over their seeds and some thousand mutations that are the same each
-//! time: so that it runs without a nightly compiler.
+//! The entry points of the fuzz targets, over their seeds and some thousand mutations that are the
+//! same each time. They need no nightly compiler.
 
 use forerun_erofs::fuzzing;
 use forerun_testkit::mutate::{each, is_located};
@@ -60,7 +60,7 @@ fn erofs_walk() {
             }
         });
     }
-    // Or the mutations have become too tame.
+    // Otherwise the mutations have become too tame.
     for kind in ["corrupt", "unsupported"] {
         assert!(kinds.contains(kind), "{kinds:?}");
     }

@@ -1,4 +1,4 @@
-//! Images that lie: a clear error that says where, never a panic, a hang or runaway memory.
+//! Images that lie: an error that names the place, never a panic, a hang or unbounded memory.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, Result, exercise};
 
 use crate::golden;
 
-/// The superblock, and what it leads to.
+/// The superblock, and the places it leads to.
 const SB: usize = 1024;
 const DEVICE: usize = 1152;
 const PREFIX: usize = 1280;
@@ -39,13 +39,13 @@ fn open(image: Vec<u8>) -> Result<Erofs> {
     Erofs::open(OpenWith::new(Arc::new(MemorySource::new(image))))
 }
 
-/// Returns the errors of each image, as a user reads them.
+/// Returns the errors of each image, as users read them.
 fn told(images: Vec<(&str, Vec<u8>)>) -> String {
     let mut out = String::new();
     for (what, image) in images {
         writeln!(out, "{what}").unwrap();
         let errors = fuzzing::walk(&image);
-        // Some lies cannot be told from the truth: another owner, another name.
+        // Some lies cannot be detected: another owner, another name.
         if errors.is_empty() {
             writeln!(out, "    nothing is wrong").unwrap();
         }
@@ -301,7 +301,7 @@ fn xattrs_that_lie() {
     insta::assert_snapshot!("xattrs", told(images));
 }
 
-/// Names and values of all xattrs of a node.
+/// Returns names and values of all xattrs of a node.
 fn xattrs_of(fs: &Erofs, node: NodeId) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut all = Vec::new();
@@ -347,7 +347,8 @@ fn an_xattr_whose_name_ends_with_a_dot_is_shown() {
     assert!(fuzzing::walk(&image).is_empty());
 }
 
-/// mkfs.erofs keeps digests of files so: under a long prefix that is in no name space.
+/// Checks xattrs as mkfs.erofs stores digests of files: under a long prefix that is in no
+/// namespace.
 #[test]
 fn xattrs_outside_of_all_name_spaces_are_hidden() {
     let image = with(PREFIX + 2, &[0]);
@@ -408,7 +409,7 @@ fn every_truncation_is_noticed() {
             assert!(known, "{len}: {error}");
         }
     }
-    // What follows an image is no part of it.
+    // Bytes behind an image are no part of it.
     assert!(fuzzing::walk(&[&image[..], &[0xff; 5000]].concat()).is_empty());
 }
 

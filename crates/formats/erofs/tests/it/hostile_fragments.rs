@@ -1,4 +1,4 @@
-//! Images whose packed inode, or what is said to be in it, lies.
+//! Images that lie about the packed inode or its contents.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const SB: usize = 1024;
 const CHECKSUM_FLAG: usize = SB + 8;
 const FEATURES: usize = SB + 80;
 const PACKED: usize = SB + 96;
-/// Of a header: the whole file is in the packed inode.
+/// Flag of a header: the whole file is in the packed inode.
 const WHOLE: u64 = 1 << 63;
 
 /// An image with blocks of 512 bytes in which `a` is a fragment, and `b` ends with one.
@@ -62,7 +62,8 @@ impl Sample {
         (inode - self.inode(0)) as u64 / 32
     }
 
-    /// The inode with a name in the root, which lies behind it.
+    /// Returns the offset of the inode with this name in the root, whose entries lie behind its
+    /// inode.
     fn named(&self, name: u8) -> usize {
         let root = u16::from_le_bytes(self.image[SB + 14..SB + 16].try_into().unwrap());
         let entries = self.inode(root.into()) + 32;

@@ -1,5 +1,5 @@
-//! Images with blocks of more than 4 KiB, which Linux mounts on machines with larger pages only and
-//! fsck.erofs reads there only: as the driver reads them.
+//! Images with blocks above 4 KiB, read by the driver. Linux mounts them, and fsck.erofs reads
+//! them, only on machines with larger pages.
 
 use std::fs;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use forerun_testkit::{generate, temp_dir};
 
 use crate::common;
 
-/// Lengths around the borders of blocks and clusters, of what compresses and what does not.
+/// Creates contents with lengths around the borders of blocks and clusters, compressible and not.
 fn contents() -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for size in [1, 8192, 16_384, 65_536, 131_072, 300_000, 1_100_000_usize] {

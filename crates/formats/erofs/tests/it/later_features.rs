@@ -71,7 +71,7 @@ fn metadata_that_lies_apart_is_named() {
     }
 }
 
-/// A packed inode that refers to itself has no end.
+/// Checks a packed inode that refers to itself, which would never end.
 #[test]
 fn a_packed_inode_in_itself() {
     let (_, mixed) = golden::images()
@@ -96,7 +96,7 @@ fn a_packed_inode_in_itself() {
         text.contains("part of the packed inode is in the packed inode"),
         "{text}"
     );
-    // None at all.
+    // No packed inode at all.
     image[1024 + 0x60..1024 + 0x68].fill(0);
     fs::write(&path, &image).unwrap();
     let error = reader(&path, &[]).read(forerun_vfs::NodeId(text_node(&sound)), 0, 10);

@@ -1,4 +1,4 @@
-//! Images made by mkfs.erofs read back as the trees they were made of, and as the kernel reads them.
+//! Images made by mkfs.erofs read back as their trees, and as the kernel reads them.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -22,7 +22,7 @@ struct Expect {
 
 /// Makes an image with these options, reads all of it, and compares it with the tree and the kernel.
 fn check(sample: &Sample, options: &[&str], expect: Expect) {
-    // Shown where the test fails.
+    // Shown if the test fails.
     eprintln!("{options:?}");
     let image = sample.make(options);
     check_image(sample, &image, &[], expect);
@@ -140,7 +140,7 @@ fn times_and_owners_that_are_not_the_tree_s() {
     check(&sample, &["--all-root"], no_owners);
 }
 
-/// Short inodes hold neither large owners nor times.
+/// Checks short inodes, which hold neither large owners nor times.
 #[test]
 fn short_inodes() {
     let populate = |tree: &Path| {
@@ -198,7 +198,7 @@ fn data_on_another_device() {
     let options = ["--chunksize", "4096", &option];
     eprintln!("{options:?}");
     let image = sample.make(&options);
-    // What a loop device rounds down belongs to the data.
+    // The bytes that a loop device cuts off belong to the data.
     let len = fs::metadata(&device).unwrap().len();
     assert!(len > 0 && len % 4096 == 0);
     check_image(&sample, &image, &[device], AS_IS);
@@ -248,7 +248,7 @@ fn an_empty_tree() {
     assert_eq!(fs.lookup(fs.root(), b"missing").unwrap(), None);
 }
 
-/// A window, and bytes behind the end.
+/// Checks an image in a window, with bytes behind its end.
 #[test]
 fn what_lies_around_an_image_does_not_matter() {
     let Some(sample) = Sample::new(|tree| fs::write(tree.join("a"), "a").unwrap()) else {

@@ -1,5 +1,4 @@
-//! Decisions of the writer: what it shares, what it refuses, and that nothing else than
-//! tree and options has a say.
+//! Decisions of the writer: what it shares and refuses, and that only tree and options matter.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use forerun_vfs::{Device, Timestamp};
 
 const LZ4: FillEncoding = FillEncoding::Lz4;
 
-/// Small files, files of some blocks, long ones, twins of all, holes.
+/// Creates small files, files of several blocks, long ones, duplicates of all, and holes.
 fn mixed() -> Tree {
     forerun_testkit::trees::mixed(4, 9_000_000)
 }
@@ -134,7 +133,7 @@ fn packed(fragments: Fragments, cluster_size: u32) -> ErofsOptions {
 
 #[test]
 fn ends_of_files_share_blocks_in_the_packed_inode() {
-    // Each by itself takes a block, the last of the long ones almost none.
+    // Each alone takes a block, together the ends of the long ones take almost none.
     let names: Vec<String> = (0..200).map(|n| n.to_string()).collect();
     let contents: Vec<Vec<u8>> = (0..200).map(|n| generate::bytes(n, 3000)).collect();
     let files = names.iter().zip(&contents);
@@ -155,7 +154,7 @@ fn ends_of_files_share_blocks_in_the_packed_inode() {
     );
     assert!(tails < apart - 100 * 4096, "{apart} {tails}");
     assert!(all.abs_diff(tails) < tails / 20, "{tails} {all}");
-    // Equal ends of files that are not equal are there once.
+    // Equal ends of different files are stored once.
     let twins = |n: u8| {
         let end = generate::bytes(1, 3000);
         let files = (0..n).map(|n| {

@@ -51,7 +51,7 @@ impl Rows {
         self.add(name, |to| to.compression = Some(compression));
     }
 
-    /// Adds each codec with the limits of its options.
+    /// Adds each codec at the limits of its options.
     fn codecs(&mut self) {
         self.compressed("lz4", FillEncoding::Lz4, |_| {});
         for level in [1, 9, 12] {
@@ -260,7 +260,7 @@ fn extractable(mut model: TreeModel, holes: bool) -> TreeModel {
     model
 }
 
-/// Returns why the kernel does not read such an image, if so.
+/// Returns why the kernel does not read such an image, if it does not.
 fn unreadable(options: &ErofsOptions) -> Option<String> {
     let option = match options.compression.as_ref()?.encoding {
         FillEncoding::Lz4 | FillEncoding::Lz4Hc { .. } => "CONFIG_EROFS_FS_ZIP",
@@ -276,7 +276,7 @@ fn is_old_fsck() -> bool {
     run(Command::new("fsck.erofs").arg("-V")).contains("fsck.erofs 1.5")
 }
 
-/// Returns what fsck.erofs 1.5 does not know of such an image, if anything.
+/// Returns what fsck.erofs 1.5 does not support in such an image, if anything.
 fn unknown_to_old_fsck(options: &ErofsOptions) -> Option<&'static str> {
     if let Some(with) = &options.compression {
         match with.encoding {
@@ -299,7 +299,7 @@ fn unknown_to_old_fsck(options: &ErofsOptions) -> Option<&'static str> {
     prefixes.then_some("version 1.5 does not know prefixes of names")
 }
 
-/// Returns a number for each codec. A new codec does not compile until it has one.
+/// Returns a number for each codec. A new codec does not compile without one.
 const fn number(encoding: &FillEncoding) -> usize {
     match encoding {
         FillEncoding::Lz4 => 0,

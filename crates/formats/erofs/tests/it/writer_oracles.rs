@@ -1,4 +1,4 @@
-//! Images of the writer, as the Linux kernel and fsck.erofs read them.
+//! The Linux kernel and fsck.erofs read images of the writer.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,7 +13,7 @@ use forerun_testkit::{Keeps, TempDir, TreeModel, temp_dir, workspace_root};
 
 use crate::writer_common::{Mounted, Via, everything, image, oracles, run, xattrs_of};
 
-/// A tree of the host, and what there is to know of it.
+/// A tree of the host, and its model.
 struct Sample {
     dir: TempDir,
     tree: Tree,
@@ -33,7 +33,7 @@ impl Sample {
         }
     }
 
-    /// Writes an image, and has the kernel and fsck.erofs read all of it.
+    /// Writes an image, and lets the kernel and fsck.erofs read all of it.
     fn check(&self, options: &ErofsOptions) {
         let path = self.write(options);
         for via in [Via::File, Via::Loop] {
@@ -63,8 +63,9 @@ impl Sample {
     }
 }
 
-/// That of Debian 12, version 1.5, knows LZ4 alone, blocks of the page size alone, and neither
-/// prefixes of names nor shared extents nor fragments.
+/// Returns whether fsck.erofs supports such images. Version 1.5, that of Debian 12, supports only
+/// LZ4, only blocks of the page size, and neither prefixes of names nor shared extents nor
+/// fragments.
 fn fsck_knows(options: &ErofsOptions) -> bool {
     let codec = options.compression.as_ref().is_none_or(|with| {
         matches!(
@@ -266,7 +267,7 @@ fn attributes() {
     }
 }
 
-/// Program text and program code, in small files and in one large one.
+/// Creates program text and program code, in small files and in one large one.
 fn real(dir: &Path) {
     let sources = workspace_root().join("crates");
     run(Command::new("cp")
@@ -321,7 +322,7 @@ fn images_are_as_small_as_those_of_mkfs() {
     }
 }
 
-/// The walk order, as `find` sees it, is that of the inodes.
+/// Checks that the inodes lie in the order of a walk, as `find` sees it.
 #[test]
 fn inodes_lie_in_the_order_of_a_walk() {
     use std::os::unix::fs::MetadataExt;
@@ -348,7 +349,7 @@ fn inodes_lie_in_the_order_of_a_walk() {
             if metadata.nlink() > 1 && !metadata.is_dir() {
                 continue;
             }
-            // Numbers count 32 bytes.
+            // Numbers count units of 32 bytes.
             let at = metadata.ino() * 32;
             back = last.saturating_sub(at).max(back);
             last = last.max(at);

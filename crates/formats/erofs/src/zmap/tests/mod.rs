@@ -33,7 +33,7 @@ struct Crafted {
 }
 
 impl Crafted {
-    /// The header starts with `low`; with all else that it takes, up to the first entry.
+    /// Creates data whose header starts with `low`; with all bytes up to the first entry.
     fn new(layout: Layout, size: u64, low: u32, advice: u16, algorithms: u8, cluster: u8) -> Self {
         let mut meta = low.to_le_bytes().to_vec();
         meta.extend(advice.to_le_bytes());
@@ -58,7 +58,7 @@ impl Crafted {
         crafted
     }
 
-    /// Small packs only, each with its base.
+    /// Creates an index of small packs only, each with its base.
     fn compact(size: u64, advice: u16, packs: &[(Entry, Entry, u32)]) -> Self {
         let mut crafted = Self::new(Layout::Compact, size, 0, advice, 0x31, 0);
         for (first, second, base) in packs {
@@ -69,7 +69,7 @@ impl Crafted {
         crafted
     }
 
-    /// Records of words.
+    /// Creates records from words.
     fn records(size: u64, advice: u16, count: u32, cluster: u8, words: &[u32]) -> Self {
         let mut crafted = Self::new(Layout::Full, size, count, advice, 0, cluster);
         let len = 4 << (advice >> 1 & 3);
@@ -115,7 +115,7 @@ impl Crafted {
     #[track_caller]
     fn gives(&self, expected: &[Piece]) {
         assert_eq!(self.map(0..self.size).unwrap(), expected);
-        // A range inside of one piece gives that piece and no other.
+        // A range inside one piece visits that piece and no other.
         for piece in expected {
             let (Piece::Extent(Extent { logical, .. }) | Piece::Fragment { logical, .. }) = piece;
             for at in [logical.start, logical.end - 1] {
@@ -145,7 +145,7 @@ impl Crafted {
 enum Entry {
     /// Kind, offset in the cluster, block.
     Head(u16, u16, u32),
-    /// One whose stream goes on.
+    /// A head whose stream continues.
     Partial(u16, u16, u32),
     Inner(u16),
     Blocks(u16),

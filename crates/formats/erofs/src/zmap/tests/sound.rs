@@ -13,7 +13,7 @@ use crate::zmap::{Layout, Piece, Sums};
 
 #[test]
 fn heads_of_all_kinds_and_the_mark_at_the_end() {
-    // 0 lzma, 1 goes on, 2 plain from 100 on, 3 zstd from 96 on, 4 the mark.
+    // 0 lzma, 1 continues it, 2 plain from 100 on, 3 zstd from 96 on, 4 the end mark.
     let entries = [
         Head(LZMA, 0, 9),
         Inner(1),
@@ -27,8 +27,8 @@ fn heads_of_all_kinds_and_the_mark_at_the_end() {
         encoded(3 * K + 96..4 * K + 7, 12 * K, 4096, Codec::Zstd),
     ];
     Crafted::full(4 * K + 7, 0, &entries).gives(&expected);
-    // Packed, with one block for each head after the base; the last of a pack says nothing of where
-    // it starts, and the way back follows from the one before it.
+    // Packed, with one block for each head after the base. The last cluster of a pack holds no
+    // distance back, which follows from the previous one.
     let packs = [
         (entries[0], Inner(1), 8),
         (entries[2], entries[3], 10),
@@ -112,7 +112,7 @@ fn a_stream_that_goes_on_is_decoded_in_part() {
     };
     let wanted = DecodedLen::Prefix(4096);
     assert_eq!(decoded_len(&crafted), (wanted, Padding::Leading));
-    // So is one of LZ4 from before there were zeros in front; there was no header either.
+    // So is a stream of LZ4 from before there were zeros in front; there was no header either.
     crafted = Crafted::full(K, 0x55, &[Head(LZMA, 0, 3)]);
     (crafted.features, crafted.algorithms) = (0, 1);
     assert_eq!(decoded_len(&crafted), (wanted, Padding::None));
@@ -227,10 +227,10 @@ fn a_file_of_many_lengths_is_summed_once() {
         assert_eq!(found, [expected]);
         address += len;
     }
-    // The header, and the piece of the table that has the record; at times the one before.
+    // The header, and the piece of the table with the record; sometimes the previous piece.
     let reads = meta.reads();
     assert!(reads < COUNT * 3, "{reads} reads");
-    // From the middle of another file, all before it is summed, and only then.
+    // From the middle of another file, all lengths before it are summed, but only the first time.
     let reads_of = |at: u64, sums: &Sums| {
         let before = meta.reads();
         crafted.map_from(&meta, sums, at..at + 1).unwrap();

@@ -1,4 +1,4 @@
-//! Trees of the host, images that mkfs.erofs makes of them, and readers of those.
+//! Trees of the host, images that mkfs.erofs makes of them, and their readers.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, ut
 
 pub type Xattrs = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// A tree of the host, and what there is to know of it.
+/// A tree of the host, and its model.
 pub struct Sample {
     pub dir: TempDir,
     pub model: TreeModel,
@@ -29,7 +29,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Nothing where mkfs.erofs or root is missing.
+    /// Creates a sample. Returns nothing if mkfs.erofs or root is missing.
     pub fn new(populate: impl FnOnce(&Path)) -> Option<Self> {
         if !require::root() || require::program("mkfs.erofs").is_none() {
             return None;
@@ -65,7 +65,7 @@ impl Sample {
     }
 }
 
-/// An image as users read it: through the engine, with its devices.
+/// Opens an image as users do: through the engine, with its devices.
 pub fn reader(image: &Path, devices: &[PathBuf]) -> Reader {
     let source: Arc<dyn ReadAt> = Arc::new(FileSource::open(image).unwrap());
     let observer = Arc::new(Observer::default());
@@ -107,7 +107,7 @@ pub fn model_of(reader: &Reader) -> TreeModel {
     .unwrap()
 }
 
-/// All extended attributes of an image, by path.
+/// Returns all extended attributes of an image, by path.
 pub fn image_xattrs(fs: &dyn FileSystem) -> Xattrs {
     let mut all = Xattrs::new();
     for entry in Walk::new(fs, fs.root(), &Limits::default()) {
@@ -124,7 +124,7 @@ pub fn image_xattrs(fs: &dyn FileSystem) -> Xattrs {
     all
 }
 
-/// All extended attributes of a tree of the host, by path.
+/// Returns all extended attributes of a tree of the host, by path.
 pub fn xattrs_of(root: &Path, model: &TreeModel) -> Xattrs {
     let mut all = Xattrs::new();
     for path in model.nodes.keys() {
@@ -141,7 +141,7 @@ pub fn xattrs_of(root: &Path, model: &TreeModel) -> Xattrs {
     all
 }
 
-/// Every kind of node, and every kind of contents.
+/// Creates every kind of node and of contents.
 pub fn everything(dir: &Path) {
     nodes(dir);
     sizes(&dir.join("sizes"));
@@ -191,7 +191,7 @@ fn nodes(dir: &Path) {
     }
 }
 
-/// Lengths around the borders of blocks and clusters, of what compresses and what does not.
+/// Creates files with lengths around the borders of blocks and clusters, compressible and not.
 fn sizes(dir: &Path) {
     fs::create_dir(dir).unwrap();
     for len in [
@@ -255,7 +255,7 @@ fn with_xattrs(dir: &Path) {
     fs::hard_link(dir.join("file 1"), dir.join("linked")).unwrap();
 }
 
-/// `cap_net_raw+ep`, as version 2 of the attribute has it.
+/// `cap_net_raw+ep`, as version 2 of the attribute stores it.
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// `user::rw-,user:1000:r--,group::r--,mask::r--,other::---`.
@@ -264,7 +264,7 @@ const ACL: [u8; 44] = [
     255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
 ];
 
-/// Last, since everything else changes them.
+/// Sets times. Comes last, because all other changes modify them.
 fn times(dir: &Path) {
     for (path, seconds, nanoseconds) in [
         ("empty", 0, 0),
@@ -286,13 +286,13 @@ fn times(dir: &Path) {
     }
 }
 
-/// An image that the kernel has mounted.
+/// An image mounted by the kernel.
 pub struct Mounted {
     pub path: PathBuf,
 }
 
 impl Mounted {
-    /// Nothing where the kernel has no EROFS.
+    /// Mounts an image. Returns nothing if the kernel has no EROFS.
     pub fn new(image: &Path, path: PathBuf, options: &str) -> Option<Self> {
         if !require::kernel_filesystem("erofs") {
             return None;

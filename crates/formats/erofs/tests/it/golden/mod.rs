@@ -30,14 +30,14 @@ pub fn images() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The image with the feature bit of the checksum cleared, so that bytes can be changed.
+/// Returns the image with the feature bit of the checksum cleared, so that bytes can be changed.
 pub fn without_checksum(image: &[u8]) -> Vec<u8> {
     let mut image = image.to_vec();
     image[1024 + 8] &= !1;
     image
 }
 
-/// Contents of the regular files.
+/// Returns the contents of the regular files.
 pub fn files() -> BTreeMap<Vec<u8>, Vec<u8>> {
     let text: Vec<u8> = (0..150)
         .flat_map(|n| format!("line {n} of a text that compresses\n").into_bytes())

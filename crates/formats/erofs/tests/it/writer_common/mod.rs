@@ -1,5 +1,5 @@
-//! Trees that hold everything the format can, images of them, and what the kernel and fsck.erofs
-//! make of those.
+//! Trees with everything that the format can hold, their images, and how the kernel and fsck.erofs
+//! read these.
 
 use std::ffi::CString;
 use std::fs;
@@ -15,7 +15,7 @@ use rustix::mount::{MountFlags, mount};
 
 pub use forerun_testkit::everything::{run, xattrs_of};
 
-/// Returns whether the machine can make such trees and look at the images.
+/// Returns whether the machine can create such trees and inspect the images.
 pub fn oracles() -> bool {
     let tools = ["mount", "umount", "fsck.erofs", "mkfs.erofs"];
     require::root()
@@ -23,13 +23,13 @@ pub fn oracles() -> bool {
         && require::kernel_filesystem("erofs")
 }
 
-/// Every kind of node and content, and what EROFS keeps besides: access control lists.
+/// Creates every kind of node and content, and access control lists, which EROFS stores too.
 pub fn everything(dir: &Path) {
     forerun_testkit::everything::everything(dir);
     add_acls(&dir.join("xattrs"));
 }
 
-/// Adds what EROFS keeps besides to the directory of extended attributes.
+/// Adds access control lists to the directory of extended attributes.
 pub fn add_acls(dir: &Path) {
     xattr::set(dir.join("file 3"), "trusted.overlay.metacopy", b"m").unwrap();
     let access = acl(&[
@@ -54,7 +54,7 @@ pub fn add_acls(dir: &Path) {
 /// The id of entries that have none.
 const NOBODY: u32 = u32::MAX;
 
-/// An access control list as attributes hold it: kind, permissions and id of each entry.
+/// Encodes an access control list as attributes store it: kind, permissions and id of each entry.
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (kind, permissions, id) in entries {
@@ -72,12 +72,12 @@ pub fn image(tree: &Tree, options: &ErofsOptions) -> Result<Vec<u8>, BuildError>
     Ok(out)
 }
 
-/// An image that the kernel has mounted.
+/// An image mounted by the kernel.
 pub struct Mounted {
     pub path: PathBuf,
 }
 
-/// How the kernel gets at the bytes.
+/// How the kernel reads the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
     /// The file itself.
@@ -98,7 +98,7 @@ impl Mounted {
         Self { path }
     }
 
-    /// The file itself. mount(8) would make a loop device of it.
+    /// Mounts the file itself. mount(8) would create a loop device for it.
     pub fn with(image: &Path, path: PathBuf, options: &str) -> Self {
         fs::create_dir_all(&path).unwrap();
         let options = CString::new(options).unwrap();

@@ -1,4 +1,4 @@
-//! The allocation bitmap: which clusters are free.
+//! The allocation bitmap: one bit for each cluster, set if the cluster is in use.
 //!
 //! It is read a mebibyte at a time, when a part of it is first needed. Only the number of free clusters
 //! of each page stays in memory. A search starts where the last one ended.
@@ -18,7 +18,7 @@ const PAGE: u32 = 32_768;
 const PAGE_BYTES: u64 = 4096;
 /// Pages that are read at once.
 const BATCH: u32 = 256;
-/// Free runs that a search looks at before it takes the longest of them.
+/// Most free runs that a search examines before it takes the longest of them.
 const LOOKED_AT: usize = 512;
 
 /// Runs of clusters: first cluster and count.
@@ -125,7 +125,7 @@ impl Allocator<'_> {
         Ok(all)
     }
 
-    /// Returns the same as [`free`](Self::free) where no page has to be read for it.
+    /// Returns the number as [`free`](Self::free) does, but only if no page has to be read for it.
     pub fn known_free(&self) -> Option<u64> {
         let all = self.bitmap.free.iter().map(|free| free.map(u64::from));
         let whole = self.bitmap.free.len() == saturating_usize(self.pages().into());
@@ -279,7 +279,7 @@ impl Allocator<'_> {
     /// Marks clusters free.
     ///
     /// # Errors
-    /// `Corrupt` where one is free already; the others are marked nevertheless. `Io`.
+    /// `Corrupt` if one is free already; the others are still marked. `Io`.
     pub fn release(&mut self, cluster: u32, count: u32) -> Result<()> {
         let free = self.first_free_in(cluster, count)?;
         self.mark(cluster, count, false, group::FREE)?;

@@ -15,7 +15,7 @@ pub const REGION_SECTORS: u64 = 12;
 pub const FLAGS_AT: usize = 106;
 /// Offset of `PercentInUse` in the boot sector.
 pub const PERCENT_AT: usize = 112;
-/// `PercentInUse` where it is not known.
+/// `PercentInUse` if it is unknown.
 pub const PERCENT_UNKNOWN: u8 = 0xFF;
 
 /// The boot sector, checked. Offsets and lengths are in bytes.
@@ -109,7 +109,7 @@ impl Boot {
         REGION_SECTORS << self.sector_bits
     }
 
-    /// Returns whether the volume has a cluster of that number.
+    /// Returns whether the volume has a cluster with this number.
     pub const fn has_cluster(&self, cluster: u32) -> bool {
         cluster >= FIRST_CLUSTER && cluster - FIRST_CLUSTER < self.clusters
     }
@@ -120,7 +120,7 @@ impl Boot {
         self.heap_offset.saturating_add(index << self.cluster_bits)
     }
 
-    /// Returns the cluster that holds the byte at `offset`, where one does.
+    /// Returns the cluster that holds the byte at `offset`, if there is one.
     pub fn cluster_of(&self, offset: u64) -> Option<u32> {
         let index = offset.checked_sub(self.heap_offset)? >> self.cluster_bits;
         let cluster = u32::try_from(index).ok()?.checked_add(FIRST_CLUSTER)?;
@@ -166,7 +166,7 @@ fn regions(raw: &BootSector, cluster_bits: u8) -> Result<Boot, Check> {
             high,
         }),
     };
-    // Positions of bytes must fit 64 bits with room to spare.
+    // Offsets of bytes must fit 64 bits with space to spare.
     within("VolumeLength", volume, 1, u64::MAX >> 16)?;
     within("ClusterCount", clusters.into(), 1, MAX_CLUSTERS.into())?;
     let need = ((u64::from(clusters) + 2) * 4).div_ceil(1 << sector_bits);

@@ -26,19 +26,19 @@ pub mod group {
     pub const BEHIND: Group = Group(3);
     /// Sets, new, changed and removed.
     pub const ENTRIES: Group = Group(4);
-    /// Sets that go to another sector are marked as on their way, in the same step as the sets that stay.
+    /// Sets that move to another sector are marked as departed, in the same step as sets that stay.
     pub const DEPART: Group = ENTRIES;
-    /// Sets that went to another sector are written there.
+    /// Moved sets are written to their new sector.
     pub const ARRIVE: Group = Group(6);
-    /// Sets that others replaced; parts of removed sets behind their first sector.
+    /// Sets that were replaced; parts of removed sets behind their first sector.
     pub const LATE: Group = Group(7);
     /// Parts of these behind their first sector.
     pub const LAST: Group = Group(8);
-    /// The pointers of sets that went to another sector are cleared in their old places.
+    /// The pointers of moved sets are cleared in their old places.
     pub const LEFT: Group = Group(9);
-    /// Writes that may become durable at any time after the commit that allows them: chains are cut,
-    /// clusters are marked free, pointers are cleared in sets that arrived. They go along with the
-    /// next commit.
+    /// Writes that may become durable at any time after the commit that allows them: chains are
+    /// cut, clusters are marked free, pointers are cleared in sets that arrived. They are written
+    /// with the next commit.
     pub const FREE: Group = Group(10);
     /// `VolumeDirty` is cleared.
     pub const CLEAR: Group = Group(11);
@@ -100,10 +100,10 @@ impl Stopped {
     }
 }
 
-/// A set that goes to another sector.
+/// A set that moves to another sector.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
-    /// The directory it leaves.
+    /// The directory that it leaves.
     pub dir: NodeId,
     pub from: Place,
     pub to: Place,
@@ -120,11 +120,11 @@ pub struct Pending {
     /// Metadata has been changed since the last commit.
     pub touched: bool,
     pub bitmap: Bitmap,
-    /// Clusters that become free once no entry on the device leads to them.
+    /// Clusters that become free once no entry on the device refers to them.
     pub frees: Runs,
-    /// Clusters that were taken since the last commit and are not linked. Nothing on the device leads
-    /// to them, and no set that names them reaches it before another set in the same sector and step
-    /// replaces that one. So they can become free at once.
+    /// Clusters that were taken since the last commit and are not linked. Nothing on the device
+    /// refers to them. A set that names them is replaced by another one in the same sector and step
+    /// before it reaches the device. So they can become free at once.
     pub fresh: Runs,
     /// Clusters that become the last of their chain once no entry leads behind them.
     pub cuts: HashSet<u32>,
@@ -132,7 +132,7 @@ pub struct Pending {
     pub cut_nodes: HashSet<NodeId>,
     /// Slots that are free after the next commit: directory, first, number.
     pub late_slots: Vec<(NodeId, u32, u32)>,
-    /// Sets that go to another sector.
+    /// Sets that move to another sector.
     pub moves: Vec<Move>,
     opens: HashMap<NodeId, u32>,
     orphans: HashMap<NodeId, EntrySet>,
@@ -158,7 +158,7 @@ impl Pending {
         self.orphans.remove(&id)
     }
 
-    /// Returns the nodes without a name, and where their data is.
+    /// Returns the nodes without a name, and the places of their data.
     pub fn known_orphans(&self) -> Vec<(NodeId, crate::entry_set::Allocation)> {
         let orphans = self.orphans.iter();
         orphans.map(|(id, set)| (*id, set.data())).collect()

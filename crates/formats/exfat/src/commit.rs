@@ -13,11 +13,11 @@ use crate::session::Session;
 
 /// Dirty bytes in memory above which a change commits by itself.
 const MOST_DIRTY: u64 = 16 << 20;
-/// Clusters that are marked free between two looks at the number of dirty bytes: 8 MiB of the bitmap.
+/// Clusters that are marked free between two checks of the dirty bytes: 8 MiB of the bitmap.
 const FREED_AT_ONCE: u32 = 1 << 26;
 
 impl<'a> Session<'a> {
-    /// Returns the device, where the volume may be changed.
+    /// Returns the device if the volume may be changed.
     ///
     /// # Errors
     /// `ReadOnly`.
@@ -40,7 +40,7 @@ impl<'a> Session<'a> {
     ) -> Result<T> {
         let store = self.writable()?;
         if store.back.dirty_bytes() > MOST_DIRTY {
-            // The last commit found no room. Memory must not fill up instead.
+            // The last commit found no space. Memory must not fill up instead.
             self.commit_before()?;
         }
         let outcome = run(self);
@@ -87,13 +87,15 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Makes all changes durable, except those that only free space: these go along with the next
-    /// commit, so that a removal costs one flush. With `clear` they are written too, and `VolumeDirty` is
-    /// cleared, unless it was set when the volume was opened or a cluster in use belongs to no entry.
+    /// Makes all changes durable, except those that only free space: these are written with the
+    /// next commit, so that a removal costs one flush. With `clear` they are written too, and
+    /// `VolumeDirty` is cleared, unless it was set when the volume was opened or a cluster in use
+    /// belongs to no entry.
     ///
     /// # Errors
-    /// `Write` and `Io`: no more changes are taken then, and `VolumeDirty` stays. Where the filesystem
-    /// below the volume is full ([`Error::is_full`]), changes go on, and the next commit tries again.
+    /// `Write` and `Io`: no more changes are taken then, and `VolumeDirty` stays. If the filesystem
+    /// below the volume is full ([`Error::is_full`]), changes continue, and the next commit tries
+    /// again.
     pub fn commit(&mut self, clear: bool) -> Result<()> {
         let Some(store) = self.store else {
             return Ok(());
@@ -120,8 +122,8 @@ impl<'a> Session<'a> {
     /// Commits for a change that has changed nothing yet.
     ///
     /// # Errors
-    /// `NoSpace` where the filesystem below the volume is full: the change is refused, and others may
-    /// go on. Otherwise as [`commit`](Self::commit).
+    /// `NoSpace` if the filesystem below the volume is full: the change is refused, and others may
+    /// continue. Otherwise as [`commit`](Self::commit).
     pub fn commit_before(&mut self) -> Result<()> {
         self.commit(false).map_err(|error| match error.is_full() {
             true => Error::NoSpace,
@@ -165,8 +167,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Writes the changed metadata, then the changes that had to wait for it. Can be called again where
-    /// the filesystem below the volume was full.
+    /// Writes the changed metadata, then the changes that had to wait for it. Can be called again
+    /// if the filesystem below the volume was full.
     fn commit_changes(&mut self, store: &Store) -> Result<()> {
         if self.state.pending.touched && !is_dirty(self.state.pending.flags) {
             let flags = self.state.pending.flags | volume_flag::VOLUME_DIRTY;
@@ -276,8 +278,8 @@ impl<'a> Session<'a> {
         written.map_err(|error| Error::io(offset, bytes.len(), error))
     }
 
-    /// Frees clusters. Those that nothing on the device leads to are free at once, unless they belonged
-    /// to a directory: its metadata may still be written.
+    /// Frees clusters. Clusters that nothing on the device refers to are free at once, unless they
+    /// belonged to a directory: its metadata may still be written.
     ///
     /// # Errors
     /// `Io`.
@@ -299,9 +301,9 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Keeps the clusters that `set` names marked used until the next commit is done. To be called
-    /// where a later step than that of the set replaces it: between the two steps the set is on the
-    /// device, and after a power cut it leads to these clusters.
+    /// Keeps the clusters that `set` names marked used until the next commit is done. Call it if a
+    /// later step than the set's own replaces the set: between the two steps the set is on the
+    /// device, and after a power cut it refers to these clusters.
     pub fn keep_until_commit(&mut self, set: &EntrySet) {
         let data = set.data();
         // Clusters of a chain are not fresh: links on the device lead to them.
@@ -313,7 +315,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Takes clusters. Where there are too few, commits first, so that freed clusters can be used.
+    /// Takes clusters. If there are too few, commits first, so that freed clusters can be used.
     ///
     /// # Errors
     /// `NoSpace`, `Write`, `Io`.
@@ -355,8 +357,8 @@ const fn is_dirty(flags: u16) -> bool {
     flags & volume_flag::VOLUME_DIRTY != 0
 }
 
-/// Returns whether the device itself failed. Lack of room on the filesystem below, or of permission, is
-/// no failure of the device.
+/// Returns whether the device itself failed. Lack of space on the filesystem below, or of
+/// permission, is no failure of the device.
 fn is_of_device(error: &Error) -> bool {
     use std::io::ErrorKind as Kind;
     let (Error::Io { source, .. } | Error::Write { source, .. }) = error else {

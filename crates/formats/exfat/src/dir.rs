@@ -17,7 +17,7 @@ const WINDOW: u64 = 64 << 10;
 pub enum Found {
     /// A sound set of a file or directory.
     Set(EntrySet),
-    /// A sound set that was on its way to another sector when the power failed, and did not arrive.
+    /// A sound set that was departing to another sector when the power failed, and did not arrive.
     /// This is the live copy.
     Stranded(EntrySet),
     /// The start of such a set that did arrive.
@@ -30,12 +30,12 @@ pub enum Found {
     Damaged(Check),
 }
 
-/// The place of a set.
+/// Place of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Position of its file entry, in bytes of the volume.
     pub offset: u64,
-    /// It goes on in a cluster that is not adjacent: the FAT says which.
+    /// It continues in a cluster that is not adjacent and that the FAT names.
     pub far: bool,
 }
 

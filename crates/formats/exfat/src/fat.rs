@@ -1,4 +1,4 @@
-//! The FAT, which says for each cluster which one follows it.
+//! Reads the FAT, which names the next cluster of each cluster.
 
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{Bound, Error, NodeId, Result};
@@ -55,8 +55,8 @@ impl<'a> Fat<'a> {
     }
 }
 
-/// Returns the clusters of an allocation, as many as its length takes. The FAT of a contiguous one is
-/// not read. In a rescue, returns the clusters up to the first damage.
+/// Returns the clusters of an allocation, as many as its length takes. Does not read the FAT for a
+/// contiguous one. In a rescue, returns the clusters up to the first damage.
 ///
 /// # Errors
 /// `Corrupt` where it is not on the volume, the chain is too short or comes back to itself, `Limit`.

@@ -1,4 +1,4 @@
-//! Following of chains as far as they are sound.
+//! Follows chains as far as they are sound.
 
 use std::collections::BTreeMap;
 

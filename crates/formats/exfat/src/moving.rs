@@ -1,10 +1,10 @@
 //! Moves of sets from one sector to another.
 //!
-//! Two sectors cannot be written at once, and data must never have two owners or none. So the old set
-//! is marked unused first, with the place of the new one in a reserved field of its file entry; then
-//! the new set is written, with the place of the old one in the same field; then both fields are
-//! cleared. An unused set that points to a place where no set points back is still the live copy.
-//! After a power cut between these steps, other drivers see lost clusters and nothing worse.
+//! Two sectors cannot be written at once, and data must never have two owners or none. So the old
+//! set is marked unused first, with the place of the new one in a reserved field of its file entry;
+//! then the new set is written, with the place of the old one in the same field; then both fields
+//! are cleared. An unused set that points to a place where no set points back is still the live
+//! copy. After a power cut between these steps, other drivers see at worst lost clusters.
 //!
 //! The driver reads the fields only where `VolumeDirty` was set when the volume was opened.
 
@@ -25,7 +25,7 @@ pub fn may_be_stranded(volume: &Volume, entry: &[u8; ENTRY]) -> bool {
     volume.recovers && pointer(entry) != 0 && entry[1] >= 2
 }
 
-/// Returns the set as it was before it was marked unused.
+/// Returns the set with its entries marked in use again, and without its pointer.
 pub fn restored(mut bytes: Vec<u8>) -> Option<EntrySet> {
     for entry in bytes.chunks_exact_mut(ENTRY) {
         if let Some(kind) = entry.first_mut() {

@@ -1,5 +1,5 @@
 //! On-disk structures of exFAT, with the specification's own names for fields (section numbers in
-//! parentheses). Other modules know what they mean.
+//! parentheses). Their meaning is in other modules.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

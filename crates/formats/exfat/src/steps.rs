@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-/// A directory or file of a walk, with its way from the root.
+/// A directory or file of a walk, with its path from the root.
 pub struct Step {
     above: Option<Rc<Self>>,
     name: Vec<u8>,

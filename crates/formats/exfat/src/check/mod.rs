@@ -1,5 +1,5 @@
-//! Checks beyond reading everything: here whether the entries of a node are consistent, in [`whole`]
-//! the volume as a whole.
+//! Checks that reading does not run: here the entries of a node, in [`whole`] the volume as a
+//! whole.
 
 mod whole;
 
@@ -21,7 +21,7 @@ use crate::volume::Volume;
 
 pub use whole::{count_free, volume};
 
-/// Entries that are looked at behind the end of a directory: about as many as one read brings.
+/// Entries examined behind the end of a directory: about as many as one read returns.
 pub const LOOKED_BEHIND: u32 = 2048;
 
 /// A collector of problems, all of one node or of the volume.

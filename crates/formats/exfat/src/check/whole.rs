@@ -1,8 +1,8 @@
 //! Checks of the volume as a whole: boot regions and FAT, and the bitmap against everything that
 //! directories lead to.
 //!
-//! The check keeps one bit for each cluster. So it reports the second owner of a cluster, and does not
-//! know the first any more.
+//! The check keeps one bit for each cluster. So it reports the second owner of a cluster, but
+//! cannot name the first.
 
 use std::rc::Rc;
 
@@ -103,7 +103,7 @@ impl<'a> Used<'a> {
     fn new(volume: &'a Volume) -> Result<Self> {
         let len = volume.boot.clusters.div_ceil(8);
         let mut bits = Vec::new();
-        // As long as the volume's own bitmap, which may still be more than the memory.
+        // As large as the volume's own bitmap, which may still be more than the memory.
         if bits
             .try_reserve_exact(saturating_usize(len.into()))
             .is_err()
@@ -151,7 +151,7 @@ impl<'a> Used<'a> {
         Ok(double.is_none())
     }
 
-    /// Takes the clusters that the root directory leads to and that are no file's.
+    /// Takes the clusters of the root directory, and of the structures in it that are no files.
     fn system(&mut self, report: &mut Report<'_>) -> Result<()> {
         let volume = self.volume;
         let chain = fat::root_chain(volume)?;

@@ -398,8 +398,8 @@ impl FileSystemMut for Exfat {
 
     fn release(&self, node: NodeId) -> Result<()> {
         let durable = self.store.as_ref().is_some_and(|s| s.dirsync || s.sync);
-        // One session: a name that is removed between the decision and the release would leave a
-        // node that no later call frees.
+        // One session: if a name were removed between the decision and the release, no later call
+        // would free the node.
         self.session(|session| match session.frees_at_release(node) {
             true => session.change(durable, |session| session.release(node)),
             false => {

@@ -1,4 +1,4 @@
-//! Writes of file data: where it goes, and what they change in the set.
+//! Writes of file data: their places, and their changes of the set.
 
 use std::ops::Range;
 

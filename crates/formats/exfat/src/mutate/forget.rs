@@ -5,8 +5,8 @@ use forerun_vfs::NodeId;
 use crate::session::Session;
 
 impl Session<'_> {
-    /// Drops what is only remembered for a caller that holds the id of a node. Where pending changes
-    /// use the id, the next commit drops it.
+    /// Drops the state kept for a caller that holds the id of a node. If pending changes use the
+    /// id, the next commit drops it.
     pub fn forget_id(&mut self, id: NodeId) {
         let pending = &self.state.pending;
         if pending.is_open(id) || pending.orphan(id).is_some() {

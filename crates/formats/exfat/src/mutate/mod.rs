@@ -1,5 +1,5 @@
-//! Changes of a volume, one kind a file. Each takes the clusters and slots that it needs before it
-//! changes anything, so that a full volume is left as it was.
+//! Changes of a volume, one kind in each file. Each takes the clusters and slots that it needs
+//! before it changes anything, so that a full volume is left as it was.
 
 mod attributes;
 mod create;

@@ -186,7 +186,7 @@ impl Session<'_> {
         place.ok_or(Error::StaleNode(dir))
     }
 
-    /// Does the same as [`put_over`](Self::put_over) in the step `group`.
+    /// Writes a set over another one as [`put_over`](Self::put_over) does, in the step `group`.
     ///
     /// # Errors
     /// `Io`.

@@ -1,5 +1,5 @@
-//! Repair of volumes: it corrects what `check` finds as far as possible, and loses nothing that can be
-//! reached.
+//! Repairs volumes: corrects the findings of `check` as far as possible, and loses no reachable
+//! data.
 //!
 //! A repair works on bytes, not on the driver, which refuses damaged volumes. It goes through the volume
 //! in rounds. Each round finds damage, asks, and writes. The last round finds nothing that it may repair;

@@ -1,4 +1,4 @@
-//! Changes, one at a time: what they do to the volume, and what fsck.exfat says of it.
+//! Changes, one at a time: their effect on the volume, and the report of fsck.exfat.
 
 use forerun_io::MemorySource;
 use forerun_testkit::exfat_judge::{What, judge};
@@ -261,8 +261,8 @@ fn names_are_renamed_in_case_moved_and_refused() {
     assert_eq!(open(&device.to_vec()).volume().label, b"new label");
 }
 
-/// A volume that was not unmounted, with `kind` in the second sector behind the end of the directory
-/// `d`; and where that is.
+/// Creates a volume that was not unmounted, with `kind` in the second sector behind the end of the
+/// directory `d`. Returns it with the offset of that entry.
 fn with_entry_behind_the_end(image: &[u8], kind: u8) -> (Vec<u8>, usize) {
     let device = Recorder::new(image);
     let fs = open_mut(&device, |_| {});
@@ -325,6 +325,6 @@ fn names_that_come_and_go_leave_the_access_time_of_their_directory() {
     fs.rename((dir, b"f"), (dir, b"g"), true).unwrap();
     fs.unlink(dir, b"g").unwrap();
     assert_eq!(fs.usage(dir).unwrap().accessed, before);
-    // Renamed and removed now, long after the directory was made.
+    // Renamed and removed now, long after the directory was created.
     assert!(fs.metadata(dir).unwrap().mtime.seconds > common::TIME.seconds);
 }

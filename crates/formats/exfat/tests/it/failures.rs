@@ -1,5 +1,5 @@
 //! Devices that fail at one request: the volume takes no more changes, stays marked dirty, and is
-//! never worse than that.
+//! damaged no further.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::common::{
     Recorder, Request, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, read, write,
 };
 
-/// A workload that touches everything; gives the first error.
+/// Runs a workload with every kind of change. Returns the first error.
 fn work(fs: &Exfat, device: &dyn BlockDevice) -> Result<(), Error> {
     let root = fs.root();
     let a = create(fs, root, "a")?;
@@ -37,7 +37,7 @@ fn each_write_fails_once() {
         for n in 0..60 {
             let device = Recorder::new(&image);
             let fs = open_mut(&device, |with| with.dirsync = dirsync);
-            // Only metadata: the engine sees its own failures.
+            // Only metadata: the engine handles its own failures.
             *device.fail_write.lock().unwrap() = None;
             let outcome = {
                 let root = fs.root();
@@ -85,7 +85,7 @@ fn each_read_fails_once() {
             Ok(()) => break,
             Err(Error::Io { .. }) => {
                 let again = create(&fs, fs.root(), "more");
-                // A listing that failed is no change that failed.
+                // A listing that failed is not a failed change.
                 assert!(
                     matches!(again, Ok(_) | Err(Error::ReadOnly(_))),
                     "{again:?}"
@@ -111,7 +111,7 @@ fn damage_stops_changes_unless_told_otherwise() {
     assert!(matches!(outcome, Err(Error::Corrupt(_))), "{outcome:?}");
     let outcome = fs.unlink(fs.root(), b"vendor");
     assert!(matches!(outcome, Err(Error::ReadOnly(_))), "{outcome:?}");
-    // Nothing but that there is damage.
+    // Only the mark of damage is written.
     assert_eq!(device.take_log(), [Request::Write(0..512), Request::Flush]);
     assert_eq!(device.to_vec()[106] & 2, 2, "VolumeDirty");
 
@@ -121,7 +121,7 @@ fn damage_stops_changes_unless_told_otherwise() {
     fs.unlink(fs.root(), b"vendor").unwrap();
     fs.sync_all().unwrap();
     assert_eq!(fs.lookup(fs.root(), b"pieces").unwrap(), None);
-    // Of the damaged file nothing is free, of the other its own allocation.
+    // No cluster of the damaged file is free; those of the other file are.
     assert_eq!(fs.space().unwrap().free, before + 1);
     assert_eq!(device.to_vec()[106] & 2, 2, "VolumeDirty");
 }
@@ -158,7 +158,7 @@ fn fill(fs: &Exfat, device: &dyn BlockDevice) {
     }
 }
 
-/// Makes names and a directory, and renames files if `renames`, up to the first error.
+/// Creates names and a directory, and renames files if `renames`, up to the first error.
 fn changes(fs: &Exfat, device: &dyn BlockDevice, renames: bool) -> Result<(), Error> {
     let root = fs.root();
     let new = create(fs, root, "new")?;
@@ -197,11 +197,11 @@ fn a_full_disk_below_the_volume_loses_nothing_and_ends_nothing() {
                 break;
             };
             assert!(error.is_full(), "{n}: {error}");
-            // Parts of a long name may be there without their first.
+            // Parts of a long name may exist without the first part.
             if let Some(told) = fsck(&device.to_vec()) {
                 assert!(told.contains("image: clean"), "{n}: {told}");
             }
-            // What becomes free in memory is still in use on the device, where a power cut leaves it.
+            // Clusters that become free in memory are still in use on the device after a power cut.
             let _in_memory = [b"moved", &b"new"[..]].map(|name| fs.unlink(root, name));
             fill(&fs, &device.inner);
             let cut = device.to_vec();
@@ -300,7 +300,7 @@ fn clusters_stay_marked_while_an_entry_on_the_device_names_them() {
                 assert!(n > 3, "{what}");
                 break;
             }
-            // Opened again, the driver ends the move that was under way.
+            // Opened again, the driver completes the interrupted move.
             drop(fs);
             let fs = open_mut(&device, |_| {});
             for name in [&b"moved"[..], b"first"] {
@@ -314,7 +314,7 @@ fn clusters_stay_marked_while_an_entry_on_the_device_names_them() {
     }
 }
 
-/// Asserts that the error says what happened.
+/// Asserts that the error reports a panic.
 #[track_caller]
 fn says_panicked<T: std::fmt::Debug>(result: Result<T, Error>) {
     let error = result.expect_err("nothing may change after a panic");

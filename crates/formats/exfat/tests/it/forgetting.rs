@@ -1,4 +1,4 @@
-//! Ids that come and go: what is kept for them goes too.
+//! Ids that are created and forgotten: the state kept for them is dropped.
 
 use forerun_exfat::Exfat;
 use forerun_testkit::children;
@@ -6,7 +6,8 @@ use forerun_vfs::{FileSystem, FileSystemMut, NodeId};
 
 use crate::common::{Recorder, assert_sound, create, list, mkdir, mkfs, open_mut, write};
 
-/// Cycles; with `FORERUN_LONG` as many as show a leak in the memory of the process.
+/// Returns the number of cycles; with `FORERUN_LONG`, enough to show a leak in the process's
+/// memory.
 fn cycles() -> u32 {
     let long = std::env::var_os("FORERUN_LONG").is_some();
     if long { 200_000 } else { 20_000 }
@@ -39,7 +40,7 @@ fn cycle(fs: &Exfat, device: &Recorder, dir: NodeId, n: u32) -> Vec<NodeId> {
 
 #[test]
 fn ids_that_are_forgotten_are_given_out_again() {
-    // The memory of the process is measured.
+    // This test measures the memory of the process.
     if !children::alone("forgetting::ids_that_are_forgotten_are_given_out_again") {
         return;
     }
@@ -91,12 +92,12 @@ fn what_is_there_is_found_again_after_its_id_was_forgotten() {
     for n in 0..40 {
         create(&fs, a, &format!("{n}")).unwrap();
     }
-    // Directories, with what is below them, in places that are not their ids.
+    // Directories, and entries below them, in places that differ from their ids.
     fs.rename((a, b"held"), (b, b"held"), true).unwrap();
     fs.rename((root, b"a"), (b, b"a"), true).unwrap();
     let new = mkdir(&fs, root, "a").unwrap();
     create(&fs, new, "within").unwrap();
-    // Changes are under way: some wait for the commit, and are asked for before that.
+    // Changes are pending: some ids wait for the commit, and are used before it.
     for id in [a, new, held] {
         fs.forget(id);
     }

@@ -57,7 +57,7 @@ fn exfat_operations() {
     for _ in 0..1000 {
         run(&image);
     }
-    // Mutations of what is small and says much: FAT, bitmap, directories.
+    // Mutations of the small structures with the most meaning: FAT, bitmap, directories.
     let (from, to) = (fuzzing::FAT, fuzzing::cluster(10));
     each(&image[from..to], 2500, |bytes| {
         let mut image = image.clone();

@@ -24,7 +24,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n % 251) as u8 + 1).collect()
 }
 
-/// Fills the volume up to `tail` bytes, and uses what is behind.
+/// Fills the volume up to `tail` bytes, and uses the clusters behind them.
 fn use_the_end(path: &Path, tail: u64) {
     let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(path).unwrap());
     let fs = open(Arc::clone(&device));
@@ -109,7 +109,7 @@ fn volumes_beyond_2_tib() {
     use_the_end(&path, 64 << 20);
 }
 
-/// Sectors of 4 KiB: sets stay within them, on a device that writes these and on one that writes
+/// Checks sectors of 4 KiB: sets stay within them, on a device with such sectors and on one with
 /// smaller ones.
 #[test]
 fn large_sectors() {
@@ -143,13 +143,13 @@ fn large_sectors() {
     }
 }
 
-/// A volume of TexFAT: a second FAT and a second bitmap, of which either may be the active one.
+/// Creates a volume of TexFAT: a second FAT and a second bitmap, of which either may be active.
 fn texfat(second: bool) -> Option<Vec<u8>> {
     let mut image = mkfs(16 << 20, &["-c", "4K", "-b", "1M"])?;
     let number = |image: &[u8], at: usize| {
         u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize
     };
-    // Something to find.
+    // Files to find.
     let device = Arc::new(MemoryDevice::new(image));
     let fs = open(Arc::<MemoryDevice>::clone(&device));
     let (a, b) = (
@@ -173,10 +173,10 @@ fn texfat(second: bool) -> Option<Vec<u8>> {
     assert!(fat + 2 * len <= heap, "no room for a second FAT");
     image.copy_within(fat..fat + len, fat + len);
     if second {
-        // What is not active need not be right.
+        // The inactive FAT need not be right.
         image[fat + 20..fat + len].fill(0);
     }
-    // The second bitmap, in the last cluster, which it says is used.
+    // The second bitmap is in the last cluster, which it marks used.
     let clusters = number(&image, 92);
     let bits = clusters.div_ceil(8);
     let last = clusters + 1;

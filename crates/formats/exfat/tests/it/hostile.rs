@@ -1,4 +1,4 @@
-//! Volumes that lie: a clear error that says where, never a panic, a hang or runaway memory.
+//! Volumes that lie: an error that names the place, never a panic, a hang or unbounded memory.
 
 use forerun_exfat::fuzzing::{self, DIR, FAT, PIECES, ROOT, SLOTS, WHOLE, cluster};
 
@@ -38,7 +38,7 @@ fn fat(number: u32) -> usize {
     FAT + number as usize * 4
 }
 
-/// Makes the checksum of the three entries of a set right.
+/// Corrects the checksum of a set of three entries.
 fn seal_set(image: &mut [u8], at: usize) {
     let len = 32 * (usize::from(image[at + 1]) + 1);
     let sum = (0..len)

@@ -1,5 +1,5 @@
-//! Thousands of operations at random against a model in memory: the volume shows the same before and
-//! after it is opened anew, and fsck.exfat finds nothing.
+//! Thousands of random operations against a model in memory: the volume shows the same tree before
+//! and after it is opened again, and fsck.exfat finds nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Run {
         dirs[at].clone()
     }
 
-    /// Returns whether the volume did it; a full volume may refuse anything that takes room.
+    /// Returns whether the operation succeeded. A full volume may refuse any that takes space.
     fn did(&mut self, outcome: Result<(), Error>) -> bool {
         match outcome {
             Ok(()) => true,

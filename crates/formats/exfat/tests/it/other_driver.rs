@@ -1,4 +1,4 @@
-//! Debian's exfat-fuse, both ways: it fills volumes that we read, and reads what we wrote.
+//! Debian's exfat-fuse, both ways: it fills volumes that we read, and reads volumes that we wrote.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,8 +13,8 @@ use crate::common::{
     Recorder, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, problems, read, write,
 };
 
-/// Mounts an image with exfat-fuse while `run` has it; gives the image as it is after. Nothing where
-/// the machine cannot.
+/// Mounts an image with exfat-fuse while `run` uses it. Returns the image as it is afterwards, or
+/// nothing if the machine cannot mount it.
 fn mounted(image: &[u8], run: impl FnOnce(&Path)) -> Option<Vec<u8>> {
     if !require::root() || !require::fuse() {
         return None;
@@ -51,7 +51,7 @@ fn mounted(image: &[u8], run: impl FnOnce(&Path)) -> Option<Vec<u8>> {
         Some(Err(panic)) => std::panic::resume_unwind(panic),
         Some(Ok(())) => assert!(umounted && detached.success()),
     }
-    // The driver ends, and writes, a moment after the mount is gone; detaching waits for it.
+    // The driver ends, and writes, shortly after the mount is gone; detaching waits for that.
     Some(fs::read(&path).unwrap())
 }
 
@@ -69,7 +69,7 @@ fn expected() -> BTreeMap<String, usize> {
     files
 }
 
-/// All files below a directory, by path.
+/// Returns all files below a directory, by path.
 fn found(
     fs: &dyn FileSystem,
     image: &Recorder,
@@ -117,7 +117,7 @@ fn it_fills_volumes_that_we_read_and_change() {
                 .all(|(path, bytes)| *bytes == contents(expected[path]))
         );
 
-        // Its sets may lie across sectors: all of them change, and go.
+        // Its sets may lie across sectors: all of them are changed and removed.
         let device = Recorder::new(&filled);
         let volume = open_mut(&device, |_| {});
         let many = volume.lookup(volume.root(), b"many").unwrap().unwrap();

@@ -1,24 +1,24 @@
-//! Power cuts: every state that one may leave of volumes on which small workloads run.
+//! Power cuts: every state that one may leave on volumes with small workloads.
 //!
 //! All single operations on three volumes, files in pieces, clusters that are taken and given back in one
 //! commit, and pairs drawn by a seed, each with `dirsync` and without (the third without only); with
 //! `FORERUN_POWERCUT=full`, all pairs and 5,000 triples, which takes hours. Each state
 //! is judged three times.
 //!
-//! - As it lies there, by a checker that shares nothing with the driver, and by `fsck.exfat` where
-//!   that checker finds more than lost clusters and on a sample of the others. Besides lost clusters
+//! - As it is, by a checker that shares nothing with the driver, and by `fsck.exfat` if that
+//!   checker finds more than lost clusters, and on a sample of the others. Besides lost clusters
 //!   under `VolumeDirty` they may find two things only that no order of writes avoids: a chain that
-//!   goes on behind its length in clusters that nothing else has, which `fsck.exfat` calls corrupt and
-//!   cuts, and name entries of a set whose first sector is marked unused, which it calls clean.
+//!   goes on behind its length in clusters that nothing else has, which `fsck.exfat` calls corrupt
+//!   and cuts, and name entries of a set whose first sector is marked unused, which it calls clean.
 //! - Through the driver, opened for change: names and contents must be some that the model allows.
 //! - Synced by the driver, again by the checker: it must find the names and contents that the driver
 //!   found, and no name entries left over.
 //!
 //! The tree is not judged before the driver has opened the volume but for this: the checker may see
-//! nothing that the driver does not see, and miss no more names than were being changed. For a
-//! rename from one sector to another takes two writes; between them a reader that knows nothing of
-//! the field that leads from the one to the other finds neither name. `docs/formats/exfat.md` says
-//! what other systems make of these states.
+//! nothing that the driver does not see, and miss no more names than were being changed. The reason
+//! is that a rename from one sector to another takes two writes. Between them, a reader that does
+//! not know the pointer from the old place to the new one finds neither name.
+//! `docs/formats/exfat.md` describes how other systems read these states.
 
 use std::cell::RefCell;
 use std::process::Command;
@@ -37,10 +37,10 @@ use forerun_testkit::{require, temp_dir};
 use forerun_vfs::{FileSystemMut, OpenMutWith, Result};
 
 const VOLUME: usize = 4 << 20;
-/// The byte on clusters that were never written. The tests notice it where it shows in a file.
+/// The byte in clusters that were never written. The tests detect it if it shows in a file.
 const FOREIGN: u8 = 0xF0;
-/// `fsck.exfat` looks at one in so many states of which our checker finds nothing, and of those of
-/// which it finds no more than lost clusters, which `fsck.exfat` does not look for.
+/// `fsck.exfat` checks one of this many states without findings of our checker, and one of the next
+/// number with only lost clusters, which `fsck.exfat` does not detect.
 const FSCK_ONE_IN: u128 = 64;
 const FSCK_ONE_LEAK_IN: u128 = 8;
 const PAIRS: usize = 402;
@@ -66,9 +66,10 @@ fn empty(cluster: u64) -> Option<Snapshot> {
     Some(Snapshot::new(std::fs::read(&path).unwrap()))
 }
 
-/// Clusters of 512 bytes and of 4 KiB, and small clusters on a volume with ten left.
+/// Prepares volumes with clusters of 512 bytes and of 4 KiB, and a nearly full one with small
+/// clusters.
 fn scenes() -> Option<Vec<Scene>> {
-    // Entry sets of the fillers take three entries each: so the next set lies across the end of a
+    // Entry sets of the fillers take three entries each, so the next set lies across the end of a
     // cluster of 16 or 128 entries. Five sets fill a sector, and a directory with clusters of one
     // sector grows from one sector to nine.
     let mut scenes = Vec::new();
@@ -159,7 +160,8 @@ fn rename(from: &Place, to: &Place) -> Operation {
     }
 }
 
-/// Files in pieces that become longer and shorter: `A/one` and `B/cross` grow by turns.
+/// Returns workloads on files in pieces that become longer and shorter: `A/one` and `B/cross` grow
+/// by turns.
 fn in_pieces(cluster: u64) -> Vec<Vec<Operation>> {
     let (one, cross) = (Place::from("A/one"), Place::from("B/cross"));
     let len = 4 * cluster + 200;
@@ -191,8 +193,8 @@ fn in_pieces(cluster: u64) -> Vec<Vec<Operation>> {
     then.map(|then| [&before[..], &then].concat()).to_vec()
 }
 
-/// Names that take clusters and give them back within one commit, alone and before another file
-/// takes clusters.
+/// Returns workloads in which names take clusters and give them back within one commit, alone and
+/// before another file takes clusters.
 fn in_one_commit(scene: &Scene) -> Vec<Vec<Operation>> {
     let cluster = scene.cluster;
     let (new, moved, sparse) = ("A/new".into(), "B/moved".into(), "B/sparse".into());
@@ -226,7 +228,8 @@ fn in_one_commit(scene: &Scene) -> Vec<Vec<Operation>> {
     followed.chain(workloads.iter().cloned()).collect()
 }
 
-/// A directory that goes to another sector, and grows for a file that comes in the same commit.
+/// Returns a workload in which a directory moves to another sector, and grows for a file in the
+/// same commit.
 fn into_a_moved_directory(scene: &Scene) -> Vec<Operation> {
     let full = Place::from(if scene.has(&"D".into()) { "D" } else { "E" });
     let moved = Place::from("B/moved");
@@ -241,7 +244,8 @@ fn into_a_moved_directory(scene: &Scene) -> Vec<Operation> {
     operations
 }
 
-/// Names of two sectors in a directory that grows for them; none where the scene has no such.
+/// Returns workloads on names of two sectors, in a directory that grows for them; none if the scene
+/// lacks it.
 fn growing(scene: &Scene, dir: &str) -> Vec<Vec<Operation>> {
     let dir = Place::from(dir);
     let (long, short) = (dir.join(&long_name('N')), dir.join(b"short"));
@@ -273,7 +277,7 @@ static FSCKS: AtomicU64 = AtomicU64::new(0);
 static LONG_CHAINS: AtomicU64 = AtomicU64::new(0);
 static STRAY_NAMES: AtomicU64 = AtomicU64::new(0);
 
-/// Our checker, and `fsck.exfat` where the two could differ or the draw says so.
+/// Runs our checker, and `fsck.exfat` if the two could differ or the state is in the sample.
 fn check(state: &Snapshot, moment: Moment) -> std::result::Result<Option<Found>, String> {
     let report = judge(state).map_err(|finding| finding.to_string())?;
     let verdict = match moment {
@@ -301,8 +305,8 @@ fn check(state: &Snapshot, moment: Moment) -> std::result::Result<Option<Found>,
     found.map(Some).map_err(|error| error.to_string())
 }
 
-/// `fsck.exfat` finds the volume clean, but for the two things that an order of writes cannot avoid,
-/// and these only where our checker finds them.
+/// Checks that `fsck.exfat` finds the volume clean, except for the two findings that no order of
+/// writes avoids, and these only if our checker has them too.
 fn agrees(report: &Report, said: &Said) -> std::result::Result<(), String> {
     let has = |what| report.findings.iter().any(|finding| finding.what == what);
     let (long, stray) = (has(What::LongChain), has(What::StrayName));

@@ -1,5 +1,5 @@
-//! Each kind of damage to volumes that are really there: found for what it is, repaired, clean for all
-//! judges, and with every file as it was.
+//! Each kind of damage to real volumes: it is recognised and repaired, all checkers then find the
+//! volume clean, and every file is as it was.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::repairing::{
 enum Then {
     /// All are as they were.
     Same,
-    /// These are not as they were, and all others are.
+    /// These differ, and all others are as they were.
     But(&'static [&'static str]),
     /// These have other names now.
     Renamed(&'static [(&'static str, &'static str)]),
@@ -29,7 +29,7 @@ struct Damage {
     does: fn(&mut Vec<u8>, &Map),
     /// The kind of the expected finding.
     kind: Kind,
-    /// Part of what is said of it.
+    /// Part of the expected message.
     says: &'static str,
     then: Then,
 }
@@ -50,7 +50,7 @@ fn damage(
     }
 }
 
-/// Where the slot of the bitmap, and of the up-case table, is in the root directory.
+/// Finds the slot of the bitmap, or of the up-case table, in the root directory.
 fn system(image: &[u8], map: &Map, kind: u8) -> usize {
     let root = map.at(map.root);
     let mut slots = (root..root + map.cluster).step_by(32);
@@ -211,7 +211,7 @@ fn compare(before: &Files, after: &Files, then: &Then, what: &str) {
     }
 }
 
-/// Returns whether a path is this one, or below it where it ends with a slash.
+/// Returns whether a path is `changed`, or below it if that ends with a slash.
 fn is_of(path: &str, changed: &str) -> bool {
     path == changed || (changed.ends_with('/') && path.starts_with(changed))
 }
@@ -280,7 +280,7 @@ fn no_room_for_a_copy() {
     let (after, summary, findings) = mend(bytes.clone());
     assert!(kinds(&findings).contains(&Kind::CrossLinkCut));
     assert!(summary.remains() > 0);
-    // Nothing that could be read is gone.
+    // All data that could be read is still there.
     let (was, is) = (files(&bytes), files(&after));
     assert!(was == is);
 }
@@ -327,7 +327,7 @@ fn a_lost_directory_is_one_again() {
     let before = files(&image);
     let mut bytes = image.clone();
     let at = set_of(&bytes, "dir");
-    // The stream extension is gone, and with it where the directory is.
+    // The stream extension is lost, and with it the place of the directory.
     bytes.copy_within(at + 64..at + 96, at + 32);
     let (after, summary, _) = mend(bytes);
     assert_clean(&after, "a lost directory");
@@ -413,7 +413,7 @@ fn a_rescue_reads_a_file_up_to_where_its_chain_breaks() {
     let beyond = fs.map(node, 3 * 512..2000, &mut |_| ControlFlow::Continue(()));
     let beyond = beyond.unwrap_err().to_string();
     assert!(beyond.contains("ends after 3 of"), "{beyond}");
-    // All others are whole.
+    // All others are intact.
     let after = files_of(&fs, &image);
     compare(
         &before,

@@ -1,5 +1,5 @@
-//! Power cuts while a volume is repaired: whatever reached the device, another repair ends in a clean
-//! volume with the same files, and the undo file restores the volume as it was.
+//! Power cuts during a repair: whatever reached the device, another repair results in a clean
+//! volume with the same files, and the undo file restores the original volume.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -71,7 +71,7 @@ fn record(start: &Snapshot) -> (Trace, Vec<u8>) {
     (recorder.take(), all(&*device))
 }
 
-/// The files but for those that were lost, whose names depend on the round they were found in.
+/// Returns the files except recovered lost ones, whose names depend on the round that found them.
 fn kept(bytes: &[u8]) -> Files {
     let mut files = files(bytes);
     files.retain(|path, _| !path.starts_with("/FORERUN"));
@@ -133,7 +133,7 @@ fn another_repair_ends_it() {
     });
 }
 
-/// An undo file that marks in the trace of the volume when it was made durable.
+/// An undo file that marks, in the trace of the volume, when it was made durable.
 struct Log {
     file: UndoBytes,
     durable: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -152,7 +152,7 @@ impl UndoLog for Log {
     }
 }
 
-/// Repairs with an undo file: the trace of the volume, and the undo file at each of its marks.
+/// Repairs with an undo file. Returns the trace of the volume, and the undo file at each mark.
 fn record_with_undo(start: &Snapshot) -> (Trace, Vec<Vec<u8>>) {
     let volume = Arc::new(Recorder::new(start.device()));
     let durable = Arc::<Mutex<Vec<Vec<u8>>>>::default();

@@ -1,5 +1,5 @@
-//! Damage at random, the same each time: a repair comes to an end, leaves a volume that all judges call
-//! clean or says what it left, and loses nothing that could be read before.
+//! Random damage from a fixed seed: a repair ends, leaves a volume that all checkers find clean or
+//! reports what it left, and loses no data that could be read before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::repairing::{self, Files, Map, files, filled, fsck, mend_with, told};
 
 /// Mutations of each of two volumes.
 const ROUNDS: usize = 700;
-/// `fsck.exfat` looks at one in so many.
+/// `fsck.exfat` checks one of this many.
 const FSCK_ONE_IN: usize = 8;
 
-/// Where a byte says something: directories, bitmap and up-case table, and the part of the FAT that
-/// is in use.
+/// Places where a byte has a meaning: directories, bitmap and up-case table, and the used part of
+/// the FAT.
 struct Places {
     clusters: Vec<usize>,
     map: Map,
@@ -74,7 +74,7 @@ fn opens(bytes: &[u8]) -> bool {
     Exfat::open(OpenWith::new(Arc::new(MemorySource::new(bytes.to_vec())))).is_ok()
 }
 
-/// Everything that was as it should be is as it was.
+/// Asserts that every file that was intact before is unchanged.
 fn assert_kept(sound: &Files, before: &[u8], after: &[u8], what: &str) {
     if !opens(before) || !opens(after) {
         return;
@@ -107,7 +107,7 @@ fn nothing_that_can_be_read_is_lost() {
                 continue;
             }
             assert_eq!(told(&after), [""; 0], "{what}");
-            // Entries of other makers are none to the judges.
+            // Entries of vendors are none to the checkers.
             let said = match round % FSCK_ONE_IN {
                 0 => fsck(&after),
                 _ => None,
@@ -157,7 +157,7 @@ fn whatever_bytes_there_are() {
         assert!(errors.is_empty(), "{errors:?}");
     };
     each(&image, 1500, &mut run);
-    // What is small and says much: FAT, bitmap, directories.
+    // The small structures with the most meaning: FAT, bitmap, directories.
     let (from, to) = (fuzzing::FAT, fuzzing::cluster(10));
     each(&image[from..to], 2500, |bytes| {
         let mut image = image.clone();

@@ -1,4 +1,4 @@
-//! Requests that operations make to the device: counted, not timed.
+//! Requests of operations to the device: counted, not timed.
 
 use forerun_vfs::{Changes, FileSystem, FileSystemMut, NodeId};
 
@@ -16,8 +16,8 @@ fn writes(log: &[Request]) -> Vec<(u64, u64)> {
     writes.collect()
 }
 
-/// A volume of 128 MiB with clusters of 512 bytes: as many clusters to a file of 16 MiB as a file of
-/// 4 GiB has with clusters of 128 KiB.
+/// Creates a volume of 128 MiB with clusters of 512 bytes. A file of 16 MiB on it has as many
+/// clusters as a file of 4 GiB with clusters of 128 KiB.
 fn volume() -> Option<Vec<u8>> {
     mkfs(128 << 20, &["-c", "512"])
 }
@@ -35,14 +35,14 @@ fn a_long_contiguous_file_goes_in_four_writes() {
     device.take_log();
     device.reads.lock().unwrap().clear();
     fs.unlink(fs.root(), b"big").unwrap();
-    // It is gone for good already; VolumeDirty and what gives the space back follow.
+    // The removal is durable already; only VolumeDirty and the freeing of space remain.
     assert!(list(&open(&device.to_vec()), ROOT).is_empty());
     fs.sync_all().unwrap();
     let writes = writes(&device.take_log());
     let bytes: u64 = writes.iter().map(|(_, len)| len).sum();
     assert!(writes.len() <= 4, "{writes:?}");
     assert!(bytes <= 6 << 10, "{bytes} bytes: {writes:?}");
-    // The FAT was not read but for the chains of root, bitmap and up-case table.
+    // The FAT was read only for the chains of root, bitmap and up-case table.
     let fat = u64::from(u32::from_le_bytes(image[80..84].try_into().unwrap())) * 512;
     let behind = fat + 4096..fat + (256 << 10);
     let reads = device.reads.lock().unwrap().clone();
@@ -103,7 +103,7 @@ fn flushes(log: &[Request]) -> usize {
     log.iter().filter(|r| **r == Request::Flush).count()
 }
 
-/// With `dirsync`, what each operation asks for once `VolumeDirty` is set.
+/// Counts the requests of each operation with `dirsync`, once `VolumeDirty` is set.
 #[test]
 fn durable_operations_take_as_few_flushes_as_their_order_allows() {
     let Some(image) = mkfs(32 << 20, &["-c", "4K"]) else {
@@ -146,7 +146,7 @@ fn durable_operations_take_as_few_flushes_as_their_order_allows() {
         fs.unlink(dir, format!("file {n}").as_bytes()).unwrap();
     }
     let log = device.take_log();
-    // The set, the directory's own set in its parent, and the bitmap of the one before.
+    // The set, the directory's own set in its parent, and the bitmap of the previous removal.
     assert_eq!(flushes(&log), 50, "{log:?}");
     assert!(writes(&log).len() <= 150, "{log:?}");
     fs.rename((root, b"first"), (root, b"other"), true).unwrap();
@@ -227,7 +227,7 @@ fn a_directory_of_many_names() {
     for n in (0..130_000).step_by(2) {
         fs.unlink(dir, name(n).as_bytes()).unwrap();
     }
-    // Their slots are used again.
+    // Their slots are reused.
     let before = fs.metadata(dir).unwrap().size;
     for n in 0..50_000 {
         create(&fs, dir, &name(200_000 + n)).unwrap();

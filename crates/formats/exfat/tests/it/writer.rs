@@ -1,4 +1,4 @@
-//! The writer: what it makes is judged by a checker that shares nothing with this crate and by
+//! Volumes of the writer, checked by a checker that shares nothing with this crate and by
 //! `fsck.exfat`, and read by `exfat-fuse`.
 
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ fn file(bytes: impl Into<Vec<u8>>) -> NewNode {
     node
 }
 
-/// Directories, names of every length that matters, files around the size of a cluster.
+/// Creates directories, names of every relevant length, and files around the size of a cluster.
 fn tree() -> Tree {
     let mut tree = Tree::default();
     let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory()).unwrap();

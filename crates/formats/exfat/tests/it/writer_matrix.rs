@@ -1,5 +1,5 @@
-//! Every option of the writer, judged by `fsck.exfat`, by `exfat-fuse`, by Linux in a guest, and by a
-//! checker that shares nothing with this crate.
+//! Every option of the writer, checked by `fsck.exfat`, by `exfat-fuse`, by Linux in a guest, and
+//! by a checker that shares nothing with this crate.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, FileTimes};
@@ -57,7 +57,7 @@ fn rows() -> Vec<Row<ExfatOptions>> {
     rows
 }
 
-/// A tree of the host, in its directory and as writers take it.
+/// A tree of the host, as a directory and in the form for writers.
 struct Source {
     dir: TempDir,
     tree: Tree,
@@ -76,7 +76,7 @@ impl Source {
 
 struct Sample {
     plain: Source,
-    /// The same with a name that ends with a dot.
+    /// The same tree with a name that ends with a dot.
     dotted: Source,
 }
 
@@ -106,14 +106,14 @@ impl Sample {
         assert_eq!(len, image.metadata().unwrap().len());
     }
 
-    /// Compares a mounted volume with the tree that it was made of.
+    /// Compares a mounted volume with its tree.
     fn same(&self, options: &ExfatOptions, seen: &TreeModel) {
         let keeps = Keeps {
             times: true,
             ..Keeps::CONTENTS
         };
         let mut expected = TreeModel::of_host(self.source(options).dir.path()).unwrap();
-        // The root has no entry of its own, so no time.
+        // The root has no entry of its own, and so no time.
         expected.nodes.get_mut(&b""[..]).unwrap().mtime = seen.nodes[&b""[..]].mtime;
         expected.assert_same(seen, &keeps);
     }
@@ -157,7 +157,7 @@ impl Sample {
     }
 }
 
-/// Fills a directory: lengths around those of sectors and clusters, names around those of entries, zeros.
+/// Fills a directory: lengths around sectors and clusters, names around entries, zeros.
 fn populate(dir: &Path) {
     fs::create_dir_all(dir.join("dir/below/empty directory")).unwrap();
     for len in [0, 1, 511, 512, 513, 4095, 4096, 4097, 65_536, 100_000] {
@@ -233,7 +233,7 @@ const TABLE: Table<'_> = Table {
     fixed: &[],
 };
 
-/// One guest mounts all volumes: it takes longer to boot than to read them.
+/// Checks all volumes in one guest, which takes longer to boot than to read them.
 #[test]
 fn linux_reads_volumes_made_with_every_option() {
     if !guest::available() {
@@ -243,7 +243,7 @@ fn linux_reads_volumes_made_with_every_option() {
     let mut rows = rows();
     let options: Vec<_> = rows.iter().map(|row| &row.options).collect();
     assert_varied(TABLE, &options);
-    // Debian 12 has Linux 6.1, and Linux before 6.8 ends a file where its valid data end.
+    // Debian 12 has Linux 6.1, and Linux before 6.8 ends a file at the end of its valid data.
     rows.retain(|row| !row.options.sparse_tails);
     let dir = temp_dir("exfat-matrix-guest");
     let out = dir.path().join("out");

@@ -1,4 +1,4 @@
-//! Volumes to test with: made by mkfs.exfat, kept in memory, judged by fsck.exfat.
+//! Volumes for tests: made by mkfs.exfat, kept in memory, checked by fsck.exfat.
 
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -14,13 +14,13 @@ use forerun_vfs::{
     Place, Timestamp,
 };
 
-/// A moment that every test file is from.
+/// The time of every test file.
 pub const TIME: Timestamp = Timestamp {
     seconds: 1_700_000_000,
     nanoseconds: 120_000_000,
 };
 
-/// A new volume of `len` bytes by mkfs.exfat, or nothing where that is not there.
+/// Creates a volume of `len` bytes with mkfs.exfat. Returns nothing if that is missing.
 pub fn mkfs(len: u64, args: &[&str]) -> Option<Vec<u8>> {
     let program = require::program("mkfs.exfat")?;
     let dir = temp_dir("exfat");
@@ -35,7 +35,7 @@ pub fn mkfs(len: u64, args: &[&str]) -> Option<Vec<u8>> {
     Some(std::fs::read(&path).unwrap())
 }
 
-/// Returns what `fsck.exfat` says of an image, or nothing where it finds no error.
+/// Returns the report of `fsck.exfat` on an image, or nothing if it finds no error.
 pub fn fsck(image: &[u8]) -> Option<String> {
     let dir = temp_dir("exfat");
     let path = dir.path().join("image");
@@ -43,7 +43,7 @@ pub fn fsck(image: &[u8]) -> Option<String> {
     fsck_path(&path)
 }
 
-/// As [`fsck`].
+/// Runs [`fsck`] on a file.
 pub fn fsck_path(path: &Path) -> Option<String> {
     let program = require::program("fsck.exfat")?;
     let output = Command::new(program).arg("-n").arg(path).output().unwrap();
@@ -52,7 +52,7 @@ pub fn fsck_path(path: &Path) -> Option<String> {
     (!output.status.success() || text.contains("ERROR")).then_some(text)
 }
 
-/// Returns what our own check reports, warnings included.
+/// Returns the reports of our own check, including warnings.
 pub fn problems(fs: &dyn FileSystem) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![None, Some(fs.root())];
@@ -68,7 +68,7 @@ pub fn problems(fs: &dyn FileSystem) -> Vec<String> {
     found
 }
 
-/// Neither fsck.exfat nor we find anything.
+/// Asserts that neither fsck.exfat nor our own check finds anything.
 pub fn assert_sound(image: &[u8]) {
     assert_eq!(fsck(image), None);
     let found = problems(&open(image));
@@ -91,7 +91,7 @@ pub fn list(fs: &dyn FileSystem, dir: NodeId) -> Vec<(String, NodeId, FileType)>
     entries
 }
 
-/// The bytes of a file.
+/// Reads the bytes of a file.
 pub fn read(fs: &dyn FileSystem, source: &dyn ReadAt, node: NodeId) -> Vec<u8> {
     let size = fs.metadata(node).unwrap().size;
     let mut bytes = vec![0xEE; size as usize];
@@ -114,7 +114,7 @@ pub fn read(fs: &dyn FileSystem, source: &dyn ReadAt, node: NodeId) -> Vec<u8> {
     bytes
 }
 
-/// Writes as the engine does: where the driver says, zeros before what was never written.
+/// Writes as the engine does: where the driver maps, with zeros up to the start of the write.
 pub fn write(
     fs: &dyn FileSystemMut,
     device: &dyn BlockDevice,
@@ -173,15 +173,15 @@ pub enum Request {
     Flush,
 }
 
-/// A device that remembers what was asked of it, and fails where it is told to.
+/// A device that records its requests, and fails where it is told to.
 pub struct Recorder {
     pub inner: MemoryDevice,
     pub log: Mutex<Vec<Request>>,
     pub reads: Mutex<Vec<Range<u64>>>,
-    /// Requests of the kind that are left until one fails.
+    /// Number of requests of the kind until one fails.
     pub fail_read: Mutex<Option<u64>>,
     pub fail_write: Mutex<Option<u64>>,
-    /// Writes that are left until all fail for want of room.
+    /// Number of writes until all fail for lack of space.
     pub full_after: Mutex<Option<u64>>,
 }
 

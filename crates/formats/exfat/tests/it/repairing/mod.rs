@@ -1,5 +1,5 @@
-//! Volumes to be damaged, and the three checkers that say whether they are whole again: our check, one
-//! that shares nothing with the driver, and `fsck.exfat`.
+//! Volumes to damage, and three checkers of the result: our check, one that shares nothing with the
+//! driver, and `fsck.exfat`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +21,8 @@ use forerun_vfs::{
 
 pub use crate::common::{Recorder, create, fsck, mkdir, mkfs, open, open_mut, write};
 
-/// Repairs with the same answer to everything but what loses data; gives what was found, too.
+/// Repairs with the same answer to all findings except those that lose data. Also returns the
+/// findings.
 pub fn mend_with(
     bytes: Vec<u8>,
     options: &RepairOptions,
@@ -58,7 +59,7 @@ fn mend_how(
     (device.to_vec(), summary)
 }
 
-/// Repairs whatever can be repaired without loss.
+/// Repairs everything that can be repaired without loss.
 pub fn mend(bytes: Vec<u8>) -> (Vec<u8>, Summary, Vec<Finding>) {
     let options = RepairOptions::default();
     let (bytes, summary, findings) = mend_with(bytes, &options, Answer::Yes);
@@ -90,7 +91,7 @@ impl UndoLog for UndoBytes {
     }
 }
 
-/// Restores a volume, and gives its bytes.
+/// Restores a volume, and returns its bytes.
 pub fn undone(file: Vec<u8>, volume: Vec<u8>) -> Vec<u8> {
     let file = UndoFile::open(Arc::new(MemorySource::new(file))).unwrap();
     let device = Arc::new(MemoryDevice::new(volume));
@@ -100,7 +101,7 @@ pub fn undone(file: Vec<u8>, volume: Vec<u8>) -> Vec<u8> {
     device.to_vec()
 }
 
-/// Repairs as [`mend`] does, with an undo file: the volume then, and the file.
+/// Repairs as [`mend`] does, with an undo file. Returns the repaired volume, and the file.
 pub fn mend_with_undo(bytes: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     let undo = UndoBytes::default();
     let device = UndoDevice::new(MemoryDevice::new(bytes), Box::new(undo.clone()));
@@ -115,7 +116,7 @@ pub fn mend_with_undo(bytes: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     (device.inner().to_vec(), undo.bytes())
 }
 
-/// Kinds of findings, each once, in the order they were met.
+/// Returns the kinds of findings, each once, in the order in which they were met.
 pub fn kinds(findings: &[Finding]) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = Vec::new();
     for finding in findings {
@@ -126,7 +127,7 @@ pub fn kinds(findings: &[Finding]) -> Vec<Kind> {
     kinds
 }
 
-/// Returns what our own check says.
+/// Returns the findings of our own check.
 pub fn told(bytes: &[u8]) -> Vec<String> {
     let with = OpenWith::new(Arc::new(MemorySource::new(bytes.to_vec())));
     match Exfat::open(with) {
@@ -138,7 +139,7 @@ pub fn told(bytes: &[u8]) -> Vec<String> {
     }
 }
 
-/// Asserts that the three of them find nothing.
+/// Asserts that all three checkers find nothing.
 pub fn assert_clean(bytes: &[u8], what: &str) {
     assert_eq!(told(bytes), [""; 0], "{what}");
     let report = judge(&MemorySource::new(bytes.to_vec()));
@@ -157,14 +158,14 @@ pub fn files(bytes: &[u8]) -> Files {
     files_of(&fs, bytes)
 }
 
-/// The volume as a rescue opens it.
+/// Opens the volume as a rescue does.
 pub fn rescued(bytes: &[u8]) -> Result<Exfat> {
     let mut with = OpenWith::new(Arc::new(MemorySource::new(bytes.to_vec())));
     with.rescue = true;
     Exfat::open(with)
 }
 
-/// As [`files`], of an open volume.
+/// Returns the same as [`files`], for an open volume.
 pub fn files_of(fs: &Exfat, bytes: &[u8]) -> Files {
     let source = Arc::new(MemorySource::new(bytes.to_vec()));
     let mut files = Files::new();
@@ -174,7 +175,7 @@ pub fn files_of(fs: &Exfat, bytes: &[u8]) -> Files {
         steps += 1;
         assert!(steps < 100_000, "the tree has no end");
         let mut found = Vec::new();
-        // What is damaged is left out.
+        // Damaged entries are left out.
         let _damage = fs.read_dir(node, DirCursor::START, &mut |entry| {
             let name = String::from_utf8_lossy(entry.name).into_owned();
             found.push((format!("{path}/{name}"), entry.node, entry.kind));
@@ -211,8 +212,8 @@ fn content(fs: &Exfat, source: &dyn ReadAt, node: NodeId) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A volume that `mkfs.exfat` made and our driver filled: files whole and in pieces, names of every
-/// length that matters, directories of several clusters and in pieces.
+/// Creates a volume with `mkfs.exfat`, and fills it with our driver: files whole and in pieces,
+/// names of every relevant length, directories of several clusters and in pieces.
 pub fn filled(cluster: &str) -> Option<Vec<u8>> {
     let image = mkfs(4 << 20, &["-b", "4K", "-c", cluster, "-L", "label"])?;
     let device = Recorder::new(&image);
@@ -243,7 +244,7 @@ pub fn filled(cluster: &str) -> Option<Vec<u8>> {
                 &bytes(3, number * 100),
             );
         }
-        // The root grows between, too.
+        // The root grows in between, too.
         mkdir(&fs, root, &format!("directory {round} in the root")).unwrap();
     }
     put(below, &"n".repeat(255), b"long");
@@ -262,7 +263,7 @@ pub fn filled(cluster: &str) -> Option<Vec<u8>> {
     Some(image)
 }
 
-/// A volume that our writer made, with the paths that the table of damages names.
+/// Creates a volume with our writer, with the paths that the table of damages names.
 pub fn packed() -> Vec<u8> {
     let mut tree = Tree::default();
     let file = |len: usize| {
@@ -290,7 +291,7 @@ pub fn packed() -> Vec<u8> {
     image
 }
 
-/// Where things are in a volume with sectors of 512 bytes.
+/// Places in a volume with sectors of 512 bytes.
 pub struct Map {
     pub fat: usize,
     pub heap: usize,
@@ -312,12 +313,12 @@ impl Map {
         }
     }
 
-    /// Where a cluster begins.
+    /// Returns the offset of a cluster.
     pub fn at(&self, cluster: u32) -> usize {
         self.heap + (cluster as usize - 2) * self.cluster
     }
 
-    /// Where the word of a cluster is.
+    /// Returns the offset of the word of a cluster.
     pub fn word(&self, cluster: u32) -> usize {
         self.fat + cluster as usize * 4
     }
@@ -339,7 +340,7 @@ pub fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     image[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Where the set of a path is.
+/// Returns the offset of the set of a path.
 pub fn set_of(image: &[u8], path: &str) -> usize {
     let fs = open(image);
     let mut node = fs.root();
@@ -349,7 +350,7 @@ pub fn set_of(image: &[u8], path: &str) -> usize {
     (node.0 as usize & 0xFFFF_FFFF) * 32
 }
 
-/// Makes the checksum of a set right, which lies in one piece.
+/// Corrects the checksum of a set, which must be contiguous.
 pub fn seal_set(image: &mut [u8], at: usize) {
     let len = 32 * (usize::from(image[at + 1]) + 1);
     let sum = (0..len)
@@ -360,7 +361,7 @@ pub fn seal_set(image: &mut [u8], at: usize) {
     put(image, at + 2, &sum.to_le_bytes());
 }
 
-/// Makes the checksums of both boot regions right.
+/// Corrects the checksums of both boot regions.
 pub fn seal_boot(image: &mut [u8]) {
     forerun_exfat::fuzzing::seal(image);
 }

@@ -58,7 +58,7 @@ impl CountedDevice {
     /// Reads as [`ReadAt::read_exact_at`](crate::ReadAt::read_exact_at) does, and counts the read.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     pub fn read(
         &self,
         offset: u64,
@@ -77,7 +77,7 @@ impl CountedDevice {
     /// Writes as [`BlockDevice::write_all_at`] does, and counts the write.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     pub fn write(&self, offset: u64, data: &[u8], structure: Structure) -> io::Result<()> {
         let result = self.inner.write_all_at(offset, data);
         self.observer
@@ -89,7 +89,7 @@ impl CountedDevice {
     /// cannot do it.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     pub fn write_zeros(&self, range: Range<u64>, structure: Structure) -> io::Result<bool> {
         let result = self.inner.write_zeros(range.clone());
         if !matches!(result, Ok(false)) {
@@ -103,7 +103,7 @@ impl CountedDevice {
     /// Flushes as [`BlockDevice::flush`] does, and counts the flush.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     pub fn flush(&self) -> io::Result<()> {
         let result = self.inner.flush();
         self.observer.flush_ended(result.is_ok());
@@ -113,7 +113,7 @@ impl CountedDevice {
     /// Discards as [`BlockDevice::discard`] does. Counts it unless the device cannot do it.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     pub fn discard(&self, range: Range<u64>) -> io::Result<bool> {
         let result = self.inner.discard(range.clone());
         if !matches!(result, Ok(false)) {

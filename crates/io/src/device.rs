@@ -21,7 +21,7 @@ pub trait BlockDevice: ReadAt {
     /// Writes all of `data` at `offset`. Never grows the device.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] where the range reaches past [`len`](ReadAt::len); otherwise
+    /// [`io::ErrorKind::UnexpectedEof`] if the range reaches past [`len`](ReadAt::len); otherwise
     /// what the store reports. After an error any part of the range may have been written.
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
@@ -29,7 +29,7 @@ pub trait BlockDevice: ReadAt {
     /// if not, the caller has to write zeros.
     ///
     /// # Errors
-    /// As [`write_all_at`](Self::write_all_at).
+    /// The errors of [`write_all_at`](Self::write_all_at).
     fn write_zeros(&self, range: Range<u64>) -> io::Result<bool> {
         let _ = range;
         Ok(false)
@@ -38,14 +38,14 @@ pub trait BlockDevice: ReadAt {
     /// Returns once everything written before is durable.
     ///
     /// # Errors
-    /// What the store reports; nothing is known then of any write since the last flush.
+    /// The errors of the store; nothing is known then of any write since the last flush.
     fn flush(&self) -> io::Result<()>;
 
     /// Tells the store that the bytes of `range` are not needed any more. Reads of them return
     /// anything afterwards. Returns whether the store made use of the hint.
     ///
     /// # Errors
-    /// What the store reports, where it supports discarding at all.
+    /// The errors of the store, where it supports discarding at all.
     fn discard(&self, range: Range<u64>) -> io::Result<bool> {
         let _ = range;
         Ok(false)

@@ -63,7 +63,7 @@ impl Direct {
     /// through `file`, the descriptor that this one was made from.
     ///
     /// # Errors
-    /// As [`FileExt::read_exact_at`].
+    /// The errors of [`FileExt::read_exact_at`].
     pub fn fill(&self, file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let read = self.read(offset, out)?;
         let (before, after) = out.split_at_mut(read.start);

@@ -36,7 +36,7 @@ impl FileSource {
     /// Opens `path` read-only.
     ///
     /// # Errors
-    /// What `open` reports, and [`io::ErrorKind::InvalidInput`] for anything but a regular file or
+    /// The errors of `open`, and [`io::ErrorKind::InvalidInput`] for anything but a regular file or
     /// block device.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::from_file(File::open(path)?)
@@ -45,7 +45,7 @@ impl FileSource {
     /// Takes an open file. Moves its cursor once, to find the length of a block device.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn from_file(mut file: File) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let len = if metadata.is_file() {

@@ -31,7 +31,7 @@ impl FileDevice {
     /// mounted at the same time.
     ///
     /// # Errors
-    /// What `open` reports (`EBUSY` for a device in use), and [`io::ErrorKind::InvalidInput`] for
+    /// The errors of `open` (`EBUSY` for a device in use), and [`io::ErrorKind::InvalidInput`] for
     /// anything but a regular file or block device.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = File::options();
@@ -47,7 +47,7 @@ impl FileDevice {
     /// of a block device.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn from_file(mut file: File) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let (len, sector) = if metadata.is_file() {

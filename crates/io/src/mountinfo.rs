@@ -24,7 +24,7 @@ pub struct MountEntry {
     pub root: PathBuf,
     /// The path at which it is mounted.
     pub mount_point: PathBuf,
-    /// Type, with the subtype where there is one.
+    /// Type, with the subtype if there is one.
     pub fstype: String,
     /// The source, spelled as in the call that mounted it.
     pub source: OsString,

@@ -51,7 +51,7 @@ impl Mountpoint {
     /// Returns the absolute path that the directory has now.
     ///
     /// # Errors
-    /// Those of readlink(2).
+    /// The errors of readlink(2).
     pub fn current_path(&self) -> io::Result<PathBuf> {
         path_of(&self.dir)
     }
@@ -74,7 +74,7 @@ impl Mountpoint {
     /// mount that is there.
     ///
     /// # Errors
-    /// Those of move_mount(2).
+    /// The errors of move_mount(2).
     pub fn attach(&self, mount: impl AsFd) -> rustix::io::Result<()> {
         let flags =
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
@@ -92,7 +92,7 @@ impl AsFd for Mountpoint {
 /// filesystem.
 ///
 /// # Errors
-/// Those of open(2), and that the mounts cannot be read.
+/// The errors of open(2), and that the mounts cannot be read.
 pub fn mount_at(path: &Path) -> io::Result<Option<MountEntry>> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return mount_with_root(&open_path(CWD, path, OFlags::empty())?);
@@ -196,7 +196,7 @@ impl VisibleMount {
     /// Unmounts it. With `lazy` it disappears from the tree at once, and ends with its last user.
     ///
     /// # Errors
-    /// Those of umount(2).
+    /// The errors of umount(2).
     pub fn unmount(&self, lazy: bool) -> rustix::io::Result<()> {
         let mut flags = UnmountFlags::NOFOLLOW;
         flags.set(UnmountFlags::DETACH, lazy);

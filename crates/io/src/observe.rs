@@ -239,7 +239,7 @@ impl Counted {
     /// Reads as [`ReadAt::read_exact_at`] does, and counts the read as one for `purpose`.
     ///
     /// # Errors
-    /// Those of the source.
+    /// The errors of the source.
     pub fn read(&self, offset: u64, out: &mut [u8], purpose: Purpose) -> io::Result<()> {
         let result = self.inner.read_exact_at(offset, out);
         self.count(offset, out, purpose, result)
@@ -248,7 +248,7 @@ impl Counted {
     /// Reads ahead as [`ReadAt::read_ahead_at`] does, and counts the read.
     ///
     /// # Errors
-    /// Those of the source.
+    /// The errors of the source.
     pub fn read_ahead(&self, offset: u64, out: &mut [u8], pattern: Pattern) -> io::Result<()> {
         let result = self.inner.read_ahead_at(offset, out, pattern);
         self.count(offset, out, Purpose::Readahead, result)

@@ -39,7 +39,7 @@ pub trait ReadAt: Send + Sync {
     /// Fills `out` from `offset` on.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] where the range reaches past [`len`](Self::len) or the store
+    /// [`io::ErrorKind::UnexpectedEof`] if the range reaches past [`len`](Self::len) or the store
     /// has fewer bytes than it said; otherwise what the store reports. After an error the contents
     /// of `out` are unspecified and must not be used.
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
@@ -47,7 +47,7 @@ pub trait ReadAt: Send + Sync {
     /// Reads ahead like `read_exact_at`, in long requests, with the access pattern of the bytes.
     ///
     /// # Errors
-    /// As [`read_exact_at`](Self::read_exact_at).
+    /// The errors of [`read_exact_at`](Self::read_exact_at).
     fn read_ahead_at(&self, offset: u64, out: &mut [u8], pattern: Pattern) -> io::Result<()> {
         let _ = pattern;
         self.read_exact_at(offset, out)

@@ -19,13 +19,13 @@ pub trait UndoLog: Send {
     /// creates the file.
     ///
     /// # Errors
-    /// What the store reports.
+    /// The errors of the store.
     fn write_all_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
 
     /// Returns once everything written before is durable.
     ///
     /// # Errors
-    /// What the store reports.
+    /// The errors of the store.
     fn sync(&mut self) -> io::Result<()>;
 }
 

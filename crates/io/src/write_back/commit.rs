@@ -86,7 +86,7 @@ impl WriteBack {
     /// two lists of groups, and writes one group along with others.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit).
+    /// The errors of [`commit`](Self::commit).
     pub fn commit_ordered(&self, order: &CommitOrder<'_>) -> Result<(), CommitError> {
         let _one_at_a_time = self
             .committing

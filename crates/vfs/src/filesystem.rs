@@ -49,7 +49,7 @@ pub struct DirEntry<'a> {
 pub struct VolumeInfo {
     /// Name of the format.
     pub format: &'static str,
-    /// Volume name or label; empty where there is none.
+    /// Volume name or label; empty if there is none.
     pub label: Vec<u8>,
     /// Length that the image declares, in bytes; the source may be longer.
     pub image_len: u64,

@@ -61,7 +61,7 @@ impl VolumeMut {
     /// Returns a summary of that repair.
     ///
     /// # Errors
-    /// The errors of [`from_device`](Self::from_device), and those of the repair.
+    /// The errors of [`from_device`](Self::from_device), and the errors of the repair.
     pub fn recover(
         device: Arc<dyn BlockDevice>,
         options: &OpenOptions,

@@ -35,7 +35,7 @@ impl<'a> Table<'a> {
     /// Locates the table.
     ///
     /// # Errors
-    /// `Corrupt` where it does not lie in the image.
+    /// `Corrupt` if it does not lie in the image.
     pub fn new(image: &'a Image, node: NodeId, inode: &Inode) -> Result<Self> {
         let (start, blocks) = (inode.offset, inode.blocks());
         let len = blocks * POINTER_LEN;

@@ -65,7 +65,7 @@ fn checksum(image: &Image) -> Result<u32> {
 /// and reads files, which reports all other damage.
 ///
 /// # Errors
-/// Those of [`Image::inode`], `Io`.
+/// The errors of [`Image::inode`], `Io`.
 pub fn node(
     image: &Image,
     indexes: &Indexes,

@@ -48,7 +48,7 @@ impl Directory {
     /// kept in [`damage`](Self::damage).
     ///
     /// # Errors
-    /// `Corrupt` where the entries lie outside the image.
+    /// `Corrupt` if the entries lie outside the image.
     pub fn load(image: &Image, dir: NodeId, inode: &Inode) -> Result<Self> {
         let (start, size) = (inode.offset, u64::from(inode.size));
         let mut directory = Self {

@@ -30,8 +30,8 @@ impl Cramfs {
     /// Opens the image at the start of `metadata`; it may end before the source does.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where the superblock or the root's inode fails a check,
-    /// [`Error::Unsupported`] for unknown flags, [`Error::Io`] where the superblock cannot be read.
+    /// [`Error::Corrupt`] if the superblock or the root's inode fails a check,
+    /// [`Error::Unsupported`] for unknown flags, [`Error::Io`] if the superblock cannot be read.
     pub fn open(metadata: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {
         Ok(Self {
             image: Image::open(metadata, limits)?,

@@ -20,7 +20,7 @@ impl Image {
     /// Reads and checks the superblock.
     ///
     /// # Errors
-    /// Those of [`Superblock::parse`], `Io` where it cannot be read.
+    /// The errors of [`Superblock::parse`], `Io` if it cannot be read.
     pub fn open(source: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {
         let head = read(&*source, 0, source.len().min(HEAD_LEN))?;
         let superblock = Superblock::parse(&head, source.len())?;

@@ -51,7 +51,7 @@ impl Indexes {
     /// Returns the entries of `dir`, from memory or read now.
     ///
     /// # Errors
-    /// `NotADirectory`, those of [`Image::inode`] and [`Directory::load`].
+    /// `NotADirectory`, the errors of [`Image::inode`] and [`Directory::load`].
     pub fn get(&self, image: &Image, dir: NodeId) -> Result<Arc<Directory>> {
         if let Some(directory) = self.cache.get(&dir) {
             return Ok(directory);

@@ -28,7 +28,7 @@ pub fn mkcramfs(tree: &Path, image: &Path, options: &[&str]) -> bool {
     true
 }
 
-/// Runs fsck.cramfs. Returns nothing where it is not installed.
+/// Runs fsck.cramfs. Returns nothing if it is not installed.
 pub fn fsck(image: &Path, options: &[String]) -> Option<Output> {
     let program = require::program("fsck.cramfs")?;
     let mut command = Command::new(program);

@@ -23,7 +23,7 @@ pub struct Image {
 
 impl Image {
     /// # Errors
-    /// `Corrupt` where the superblock fails a check, `Io` where it cannot be read.
+    /// `Corrupt` if the superblock fails a check, `Io` if it cannot be read.
     pub fn open(source: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {
         let head = read(&*source, 0, source.len().min(HEAD_LEN))?;
         let superblock = Superblock::parse(&head, source.len())?;

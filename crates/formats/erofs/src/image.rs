@@ -68,8 +68,8 @@ pub struct Image {
 
 impl Image {
     /// # Errors
-    /// `UnknownFormat`, `Unsupported`, `Corrupt` where superblock, tables or root fail a check, `Io`
-    /// where they cannot be read.
+    /// `UnknownFormat`, `Unsupported`, `Corrupt` if superblock, tables or root fail a check, `Io`
+    /// if they cannot be read.
     pub fn open(with: OpenWith) -> Result<Self> {
         let source = with.metadata;
         let mut head = [0; superblock::HEAD];

@@ -251,7 +251,7 @@ impl Allocator<'_> {
     /// Visits the runs of free clusters within `clusters`, with first cluster and count.
     ///
     /// # Errors
-    /// `Io`, and those of the visitor.
+    /// `Io`, and the errors of the visitor.
     pub fn free_runs(
         &mut self,
         clusters: std::ops::Range<u32>,

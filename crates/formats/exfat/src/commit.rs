@@ -32,7 +32,7 @@ impl<'a> Session<'a> {
     /// Runs a change. After a failure of the device, or damage, no more changes are taken.
     ///
     /// # Errors
-    /// Those of the change, and of its commit where each change is `durable`.
+    /// The errors of the change, and of its commit where each change is `durable`.
     pub fn change<T>(
         &mut self,
         durable: bool,

@@ -236,7 +236,7 @@ pub fn place(volume: &Volume, chain: &Chain, slot: u32, entries: usize) -> Optio
 /// Returns offset and length of the contiguous pieces of a set of `entries` at `place`.
 ///
 /// # Errors
-/// `StaleNode` where the place is in no cluster, `Corrupt` where the set goes on in none, `Io`.
+/// `StaleNode` if the place is in no cluster, `Corrupt` if the set goes on in none, `Io`.
 pub fn set_pieces(
     volume: &Volume,
     node: NodeId,
@@ -274,7 +274,7 @@ pub fn set_pieces(
 /// Reads the set at `place`.
 ///
 /// # Errors
-/// `StaleNode` where none begins there, `Corrupt` where it fails a check, `Io`.
+/// `StaleNode` if none begins there, `Corrupt` if it fails a check, `Io`.
 pub fn read_set(volume: &Volume, node: NodeId, place: Place) -> Result<EntrySet> {
     let stale = || Error::StaleNode(node);
     if !place.offset.is_multiple_of(ENTRY_LEN) || volume.boot.cluster_of(place.offset).is_none() {

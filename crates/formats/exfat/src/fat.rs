@@ -59,7 +59,7 @@ impl<'a> Fat<'a> {
 /// contiguous one. In a rescue, returns the clusters up to the first damage.
 ///
 /// # Errors
-/// `Corrupt` where it is not on the volume, the chain is too short or comes back to itself, `Limit`.
+/// `Corrupt` if it is not on the volume, the chain is too short or comes back to itself, `Limit`.
 pub fn chain(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Result<Chain> {
     match whole(volume, node, at, data) {
         Err(Error::Corrupt(_)) if volume.rescue => to_damage(volume, data),
@@ -67,7 +67,7 @@ pub fn chain(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -
     }
 }
 
-/// Returns the clusters of an allocation up to the first damage; none where it does not begin on the
+/// Returns the clusters of an allocation up to the first damage; none if it does not begin on the
 /// volume.
 fn to_damage(volume: &Volume, data: Allocation) -> Result<Chain> {
     let boot = &volume.boot;
@@ -124,7 +124,7 @@ fn whole(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Re
 /// Returns the chain of the root directory, whose length is known from the chain only.
 ///
 /// # Errors
-/// Those of [`chain`].
+/// The errors of [`chain`].
 pub fn root_chain(volume: &Volume) -> Result<Chain> {
     match follow(volume, None, 0, volume.boot.root, None) {
         Err(Error::Corrupt(_)) if volume.rescue => Ok(root_chain_to_damage(volume)?.0),
@@ -135,7 +135,7 @@ pub fn root_chain(volume: &Volume) -> Result<Chain> {
 /// Returns the chain of the root directory up to the first damage, and this damage.
 ///
 /// # Errors
-/// `Io`; `Corrupt` where it does not begin on the volume.
+/// `Io`; `Corrupt` if it does not begin on the volume.
 pub fn root_chain_to_damage(volume: &Volume) -> Result<(Chain, Option<Error>)> {
     let first = volume.boot.root;
     if !volume.boot.has_cluster(first) {

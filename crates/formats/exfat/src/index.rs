@@ -235,7 +235,7 @@ impl Index {
 }
 
 /// Returns the slots of `range`, behind the end of a directory, in which a power cut left parts of sets.
-/// Returns none where an entry may be the start of a set, which only a repair can judge, and where there
+/// Returns none if an entry may be the start of a set, which only a repair can judge, and if there
 /// are more entries than a power cut leaves.
 fn left_behind(slots: &mut Slots<'_>, range: Range<u32>) -> Result<Range<u32>> {
     let mut left = range.start..range.start;

@@ -29,7 +29,7 @@ fn surrogate_bytes(unit: u16) -> [u8; 3] {
     [0xED, low(unit >> 6), low(unit)]
 }
 
-/// Returns the units of a name to look up, or nothing where no name can have these bytes.
+/// Returns the units of a name to look up, or nothing if no name can have these bytes.
 pub fn to_units(bytes: &[u8]) -> Option<Vec<u16>> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return within(text.encode_utf16().collect());

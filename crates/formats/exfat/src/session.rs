@@ -117,7 +117,7 @@ impl Session<'_> {
     /// Returns the clusters of a node.
     ///
     /// # Errors
-    /// Those of [`load`](Self::load), and of the FAT.
+    /// The errors of [`load`](Self::load), and of the FAT.
     pub fn chain(&mut self, id: NodeId) -> Result<Arc<Chain>> {
         if let Some(known) = self.state.chains.get(&id) {
             return Ok(Arc::clone(&known.chain));
@@ -167,7 +167,7 @@ impl Session<'_> {
     /// Returns the clusters of a directory.
     ///
     /// # Errors
-    /// `NotADirectory`, and those of [`chain`](Self::chain).
+    /// `NotADirectory`, and the errors of [`chain`](Self::chain).
     pub fn directory(&mut self, id: NodeId) -> Result<Arc<Chain>> {
         if id != ROOT {
             let node = self.load(id)?;
@@ -185,10 +185,10 @@ impl Session<'_> {
         u32::try_from(sector.min(device) / ENTRY_LEN).unwrap_or(16)
     }
 
-    /// Returns the index of a directory, and builds it where there is none.
+    /// Returns the index of a directory, and builds it if there is none.
     ///
     /// # Errors
-    /// Those of [`directory`](Self::directory).
+    /// The errors of [`directory`](Self::directory).
     pub fn index(&mut self, dir: NodeId) -> Result<&mut Index> {
         self.state.clock += 1;
         if !self.state.indexes.contains_key(&dir) {
@@ -217,7 +217,7 @@ impl Session<'_> {
         Ok(index)
     }
 
-    /// Returns the index of a directory, where there is one.
+    /// Returns the index of a directory, if there is one.
     pub fn known_index(&mut self, dir: NodeId) -> Option<&mut Index> {
         self.state.indexes.get_mut(&dir).map(|(index, _)| index)
     }
@@ -376,10 +376,10 @@ impl Session<'_> {
         listed < LISTED
     }
 
-    /// Returns the first extents of a file within `range`; none where it is empty.
+    /// Returns the first extents of a file within `range`; none if it is empty.
     ///
     /// # Errors
-    /// `IsADirectory`, `Unsupported`, and those of [`chain`](Self::chain).
+    /// `IsADirectory`, `Unsupported`, and the errors of [`chain`](Self::chain).
     pub fn extents(&mut self, id: NodeId, range: Range<u64>) -> Result<Vec<Extent>> {
         if id == ROOT {
             return Err(Error::IsADirectory);

@@ -29,7 +29,7 @@ pub struct Volume {
     pub upcase: Upcase,
     /// Clusters of the active allocation bitmap.
     pub bitmap: Chain,
-    /// `VolumeGuid`, where there is one.
+    /// `VolumeGuid`, if there is one.
     pub guid: Option<[u8; 16]>,
     /// `VolumeDirty` was set: sets may have been on their way when the power failed.
     pub recovers: bool,
@@ -55,8 +55,8 @@ impl Volume {
     /// `passed_over`: only a boot sector has to be sound.
     ///
     /// # Errors
-    /// `UnknownFormat`, `Unsupported`, `Corrupt` where boot region, root, bitmap or up-case table
-    /// fail a check, `Io` where they cannot be read.
+    /// `UnknownFormat`, `Unsupported`, `Corrupt` if boot region, root, bitmap or up-case table
+    /// fail a check, `Io` if they cannot be read.
     pub fn open(
         source: Arc<dyn ReadAt>,
         limits: Limits,
@@ -365,7 +365,7 @@ pub(crate) fn backup_region(source: &dyn ReadAt) -> Option<Boot> {
 /// Reads the boot sector at `offset`, whatever the rest of its region.
 ///
 /// # Errors
-/// Those of [`Boot::parse`]; `Io`.
+/// The errors of [`Boot::parse`]; `Io`.
 fn boot_sector(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
     let mut sector = [0; 512];
     let (len, need) = (source.len(), offset + 512);
@@ -380,7 +380,7 @@ fn boot_sector(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
 /// Reads the boot sector of the region at `offset`, and checks all of the region.
 ///
 /// # Errors
-/// Those of [`Boot::parse`]; `Io`; `Corrupt` for a wrong checksum.
+/// The errors of [`Boot::parse`]; `Io`; `Corrupt` for a wrong checksum.
 pub(crate) fn boot_region(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
     let boot = boot_sector(source, offset)?;
     let (len, need) = (source.len(), offset + boot.region_len());

@@ -60,8 +60,8 @@ impl Exfat {
     /// Opens a volume for reading.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for unknown revisions and entries, [`Error::Corrupt`] where boot region, root
-    /// directory, bitmap or up-case table fail a check, [`Error::Io`] where they cannot be read.
+    /// [`Error::Unsupported`] for unknown revisions and entries, [`Error::Corrupt`] if boot region, root
+    /// directory, bitmap or up-case table fail a check, [`Error::Io`] if they cannot be read.
     pub fn open(with: OpenWith) -> Result<Self> {
         let volume = Volume::open(with.metadata, with.limits, with.ownership, with.rescue)?;
         Ok(Self::with(volume, None))
@@ -70,7 +70,7 @@ impl Exfat {
     /// Opens a volume for reading and writing.
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`Error::ReadOnly`] for volumes with two FATs, and where only the
+    /// The errors of [`open`](Self::open); [`Error::ReadOnly`] for volumes with two FATs, and if only the
     /// backup boot region is sound.
     pub fn open_mut(with: OpenMutWith) -> Result<Self> {
         let back = WriteBack::new(

@@ -11,7 +11,7 @@ impl Session<'_> {
     /// Makes those `changes` that the format can keep.
     ///
     /// # Errors
-    /// Those of [`FileSystemMut::change`](forerun_vfs::FileSystemMut::change).
+    /// The errors of [`FileSystemMut::change`](forerun_vfs::FileSystemMut::change).
     pub fn set_attributes(&mut self, id: NodeId, changes: &Changes) -> Result<()> {
         if changes.size.is_some() {
             self.file(id)?;

@@ -12,7 +12,7 @@ impl Session<'_> {
     /// Creates `name` in `dir`.
     ///
     /// # Errors
-    /// Those of [`FileSystemMut::create`](forerun_vfs::FileSystemMut::create).
+    /// The errors of [`FileSystemMut::create`](forerun_vfs::FileSystemMut::create).
     pub fn create(&mut self, dir: NodeId, name: &[u8], new: &NewNode) -> Result<NodeId> {
         let store = self.writable()?;
         let attributes = match new.kind {

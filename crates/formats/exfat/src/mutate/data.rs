@@ -28,7 +28,7 @@ impl Session<'_> {
     /// write begins behind it.
     ///
     /// # Errors
-    /// Those of [`FileSystemMut::map_write`](forerun_vfs::FileSystemMut::map_write).
+    /// The errors of [`FileSystemMut::map_write`](forerun_vfs::FileSystemMut::map_write).
     pub fn map_write(&mut self, id: NodeId, range: Range<u64>) -> Result<Vec<Extent>> {
         let node = self.file(id)?;
         if range.start >= range.end {
@@ -50,7 +50,7 @@ impl Session<'_> {
     /// Records that the bytes of a write are on the device.
     ///
     /// # Errors
-    /// Those of [`FileSystemMut::written`](forerun_vfs::FileSystemMut::written).
+    /// The errors of [`FileSystemMut::written`](forerun_vfs::FileSystemMut::written).
     pub fn written(&mut self, id: NodeId, range: Range<u64>, time: Timestamp) -> Result<()> {
         let store = self.writable()?;
         let mut node = self.file(id)?;
@@ -81,7 +81,7 @@ impl Session<'_> {
     /// Allocates `range` ahead.
     ///
     /// # Errors
-    /// Those of [`FileSystemMut::allocate`](forerun_vfs::FileSystemMut::allocate).
+    /// The errors of [`FileSystemMut::allocate`](forerun_vfs::FileSystemMut::allocate).
     pub fn allocate(&mut self, id: NodeId, range: Range<u64>, keep_size: bool) -> Result<()> {
         let mut node = self.file(id)?;
         let len = node.set.data().len;
@@ -117,7 +117,7 @@ impl Session<'_> {
     /// beyond the length of any other.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     pub fn release(&mut self, id: NodeId) -> Result<()> {
         match self.state.pending.release(id) {
             true => self.free_unused(id),

@@ -11,10 +11,10 @@ use crate::ondisk::{LabelEntry, MAX_LABEL, kind};
 use crate::session::Session;
 
 impl Session<'_> {
-    /// Returns the slot of the label and the label; nothing where the root has no such entry.
+    /// Returns the slot of the label and the label; nothing if the root has no such entry.
     ///
     /// # Errors
-    /// `Io`, and those of the root's chain.
+    /// `Io`, and the errors of the root's chain.
     pub fn label(&mut self) -> Result<Option<(u32, Vec<u16>)>> {
         let chain = self.chain(ROOT)?;
         let mut slots = Slots::new(self.volume, &chain, None);
@@ -36,7 +36,7 @@ impl Session<'_> {
     /// Sets the label of the volume.
     ///
     /// # Errors
-    /// Those of [`FileSystemMut::set_label`](forerun_vfs::FileSystemMut::set_label).
+    /// The errors of [`FileSystemMut::set_label`](forerun_vfs::FileSystemMut::set_label).
     pub fn set_label(&mut self, label: &[u8]) -> Result<()> {
         let units = name::for_label(label)?;
         let mut entry = LabelEntry::new_zeroed();

@@ -216,7 +216,7 @@ impl Session<'_> {
     /// Commits pending moves, before a change of names that may concern them.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     pub fn after_moves(&mut self) -> Result<()> {
         match self.state.pending.moves.is_empty() {
             true => Ok(()),

@@ -16,7 +16,7 @@ impl Session<'_> {
     /// Removes a file's name.
     ///
     /// # Errors
-    /// Those of [`FileSystemMut::unlink`](forerun_vfs::FileSystemMut::unlink).
+    /// The errors of [`FileSystemMut::unlink`](forerun_vfs::FileSystemMut::unlink).
     pub fn unlink(&mut self, dir: NodeId, name: &[u8]) -> Result<()> {
         self.after_moves()?;
         let mut entry = self.find(dir, name)?.ok_or(Error::NotFound)?;
@@ -30,7 +30,7 @@ impl Session<'_> {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// Those of [`FileSystemMut::rmdir`](forerun_vfs::FileSystemMut::rmdir).
+    /// The errors of [`FileSystemMut::rmdir`](forerun_vfs::FileSystemMut::rmdir).
     pub fn rmdir(&mut self, dir: NodeId, name: &[u8]) -> Result<()> {
         self.after_moves()?;
         let mut entry = self.find(dir, name)?.ok_or(Error::NotFound)?;
@@ -51,7 +51,7 @@ impl Session<'_> {
     }
 
     /// # Errors
-    /// `NotEmpty`; `Corrupt` where damage hides whether the directory is empty.
+    /// `NotEmpty`; `Corrupt` if damage hides whether the directory is empty.
     pub fn is_empty(&mut self, dir: NodeId) -> Result<()> {
         let index = self.index(dir)?;
         match &index.damaged {

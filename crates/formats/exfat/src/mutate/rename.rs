@@ -18,7 +18,7 @@ impl Session<'_> {
     /// Renames a node.
     ///
     /// # Errors
-    /// Those of [`FileSystemMut::rename`](forerun_vfs::FileSystemMut::rename).
+    /// The errors of [`FileSystemMut::rename`](forerun_vfs::FileSystemMut::rename).
     pub fn rename(
         &mut self,
         from: (NodeId, &[u8]),
@@ -160,7 +160,7 @@ impl Session<'_> {
     }
 
     /// # Errors
-    /// `IntoItself` where `dir` is `node` or below it.
+    /// `IntoItself` if `dir` is `node` or below it.
     fn is_outside(&self, node: NodeId, dir: NodeId) -> Result<()> {
         let mut at = dir;
         for _ in 0..self.volume.limits.depth {

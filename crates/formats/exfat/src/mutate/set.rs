@@ -48,7 +48,7 @@ impl Session<'_> {
     /// Reads a node whose set is about to change. A set whose head is in two sectors is moved first.
     ///
     /// # Errors
-    /// Those of [`load`](Self::load), and of finding room.
+    /// The errors of [`load`](Self::load), and of finding room.
     pub fn load_to_change(&mut self, id: NodeId) -> Result<Node> {
         let mut node = self.load(id)?;
         if node.place.is_some_and(|place| self.is_split(place)) {
@@ -126,7 +126,7 @@ impl Session<'_> {
     /// Adds a set to the index.
     ///
     /// # Errors
-    /// Those of [`index`](Self::index).
+    /// The errors of [`index`](Self::index).
     pub fn enter(&mut self, dir: NodeId, slot: u32, set: &EntrySet) -> Result<()> {
         let (key, entries) = (self.volume.name_key(&set.name()), count(set));
         let index = self.index(dir)?;

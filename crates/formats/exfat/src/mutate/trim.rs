@@ -13,7 +13,7 @@ impl Session<'_> {
     /// returns the bytes discarded. Leaves out clusters that only the next commit frees.
     ///
     /// # Errors
-    /// Those of [`FileSystemMut::trim`](forerun_vfs::FileSystemMut::trim).
+    /// The errors of [`FileSystemMut::trim`](forerun_vfs::FileSystemMut::trim).
     pub fn trim(&mut self, range: Range<u64>, min_len: u64) -> Result<u64> {
         let store = self.store.ok_or_else(|| Stopped::Failed.error())?;
         let boot = &self.volume.boot;

@@ -16,7 +16,7 @@ impl Bits {
     /// Returns an empty set for a volume with so many clusters.
     ///
     /// # Errors
-    /// `Limit` where memory is shorter than the volume's own bitmap.
+    /// `Limit` if memory is shorter than the volume's own bitmap.
     pub fn new(clusters: u32) -> Result<Self> {
         let len = u64::from(clusters.div_ceil(8));
         let mut bytes = Vec::new();

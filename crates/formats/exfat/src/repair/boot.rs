@@ -12,11 +12,11 @@ use crate::error::Check;
 use crate::ondisk::volume_flag;
 use crate::volume::{backup_region, boot_region};
 
-/// Repairs the boot regions. Returns the boot sector of a sound region, or nothing where none is sound
+/// Repairs the boot regions. Returns the boot sector of a sound region, or nothing if none is sound
 /// or the main one is to stay damaged.
 ///
 /// # Errors
-/// `UnknownFormat` and `Unsupported` where neither region is of a known volume; `Io`.
+/// `UnknownFormat` and `Unsupported` if neither region is of a known volume; `Io`.
 pub fn settle(back: &Arc<WriteBack>, desk: &mut Desk<'_>, dry: bool) -> Result<Option<Boot>> {
     let damage = match boot_region(&**back, 0) {
         Ok(boot) => {

@@ -163,7 +163,7 @@ pub fn kind(
     Ok(set)
 }
 
-/// Returns whether a cluster begins as a directory does, or nothing where it is empty.
+/// Returns whether a cluster begins as a directory does, or nothing if it is empty.
 ///
 /// # Errors
 /// `Io`.

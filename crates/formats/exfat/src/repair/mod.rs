@@ -69,9 +69,9 @@ pub fn has_backup(source: &dyn ReadAt) -> bool {
 /// whether to repair it.
 ///
 /// # Errors
-/// [`Error::UnknownFormat`] where neither boot region is one, [`Error::Unsupported`] and
+/// [`Error::UnknownFormat`] if neither boot region is one, [`Error::Unsupported`] and
 /// [`Error::ReadOnly`] for volumes that forerun does not change, [`Error::Limit`], and
-/// [`Error::Io`] or [`Error::Write`] where the device fails: the writes until then leave the volume no
+/// [`Error::Io`] or [`Error::Write`] if the device fails: the writes until then leave the volume no
 /// worse, with `VolumeDirty` set.
 pub fn repair(
     device: &Arc<dyn BlockDevice>,

@@ -17,7 +17,7 @@ use super::salvage::{self, Read};
 const INSTEAD: u16 = 0x5F;
 const DOT: u16 = 0x2E;
 
-/// Returns the name with forbidden units replaced, or nothing where it has none.
+/// Returns the name with forbidden units replaced, or nothing if it has none.
 pub fn allowed(units: &[u16]) -> Option<Vec<u16>> {
     let mut new: Vec<u16> = units.to_vec();
     for unit in &mut new {

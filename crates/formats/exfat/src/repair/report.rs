@@ -190,7 +190,7 @@ pub struct Finding {
     pub path: Option<Vec<u8>>,
     /// The damage and its position.
     pub error: Error,
-    /// The change that would repair it; nothing where none can.
+    /// The change that would repair it; nothing if none can.
     pub remedy: Option<String>,
 }
 

@@ -23,7 +23,7 @@ use crate::volume::Volume;
 const WINDOW: usize = 64 << 10;
 
 impl Work<'_, '_> {
-    /// Takes clusters, in one run where there is one and else in pieces, or none where there are too
+    /// Takes clusters, in one run if there is one and otherwise in pieces, or none if there are too
     /// few. Marks them used, and writes their chain where they are in pieces.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ const MEDIA: u32 = 0xFFFF_FFF8;
 /// An entry of the root directory, with its slot.
 type Entry = (u32, [u8; ENTRY]);
 
-/// Repairs these structures, and returns the clusters of the root directory. Returns nothing where the
+/// Repairs these structures, and returns the clusters of the root directory. Returns nothing if the
 /// rest of the repair cannot do without one that stays damaged.
 ///
 /// # Errors

@@ -77,7 +77,7 @@ pub struct Work<'w, 'd> {
 
 impl<'w, 'd> Work<'w, 'd> {
     /// # Errors
-    /// `Limit` where memory is short.
+    /// `Limit` if memory is short.
     pub fn new(
         volume: Volume,
         back: Arc<WriteBack>,

@@ -34,7 +34,7 @@ use self::plan::Plan;
 /// # Errors
 /// [`BuildError::Format`], before anything is written, for options out of their ranges, a size that
 /// is too small, directories over 256 MiB, and names that the format cannot hold or tell apart, all
-/// of them listed. [`BuildError::Content`] where a file cannot be read or has changed since it was
+/// of them listed. [`BuildError::Content`] if a file cannot be read or has changed since it was
 /// scanned, and [`BuildError::Output`].
 pub fn write(
     tree: &Tree,

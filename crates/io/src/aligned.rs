@@ -25,7 +25,7 @@ impl AlignedBuffer {
         }
     }
 
-    /// Makes room for `len` bytes. What was there before may be lost.
+    /// Makes room for `len` bytes. The old contents may be lost.
     pub fn reserve(&mut self, len: usize) {
         if len <= self.len {
             return;

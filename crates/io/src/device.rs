@@ -45,7 +45,7 @@ pub trait BlockDevice: ReadAt {
     /// anything afterwards. Returns whether the store made use of the hint.
     ///
     /// # Errors
-    /// The errors of the store, where it supports discarding at all.
+    /// The errors of the store, if it supports discarding at all.
     fn discard(&self, range: Range<u64>) -> io::Result<bool> {
         let _ = range;
         Ok(false)

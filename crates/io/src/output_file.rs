@@ -29,9 +29,9 @@ pub enum OutputFile {
 impl OutputFile {
     /// Opens the file at `path` for writing, or makes it.
     ///
-    /// A symbolic link is followed only where no user but root and the caller could have made it, as
-    /// `/dev/stderr`. In a directory that others can change the file must be the caller's or root's,
-    /// and have no other name.
+    /// A symbolic link is followed only if no user except root and the caller could have made it,
+    /// such as `/dev/stderr`. In a directory that others can change the file must be the caller's
+    /// or root's, and have no other name.
     ///
     /// # Errors
     /// `PermissionDenied` for such a link or file; `InvalidInput` for anything but a regular file,

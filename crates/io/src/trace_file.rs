@@ -39,7 +39,7 @@ impl TraceWriter {
     /// Writes the buffered events to the file.
     ///
     /// # Errors
-    /// What writing the file reports.
+    /// The errors of writing the file.
     pub fn flush(&self) -> io::Result<()> {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         out.as_mut().map_or(Ok(()), BufWriter::flush)

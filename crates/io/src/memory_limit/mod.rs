@@ -132,8 +132,8 @@ impl MemoryLimit {
         self.fitting(cpus, each)
     }
 
-    /// Returns whether `bytes` that the user asked for, with the memory that the process needs besides, are
-    /// more than [`usable`](Self::usable).
+    /// Returns whether `bytes` that the user asked for, with the other memory that the process
+    /// needs, are more than [`usable`](Self::usable).
     #[must_use]
     pub const fn is_exceeded_by(&self, bytes: u64) -> bool {
         bytes.saturating_add(BESIDE) > self.usable()

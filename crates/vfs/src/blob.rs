@@ -20,7 +20,7 @@ pub enum BlobName {
     Device {
         /// Its number, from 1 on.
         index: u32,
-        /// The image's name for it; empty where it has none.
+        /// The image's name for it; empty if it has none.
         tag: Vec<u8>,
     },
     /// A file of an object store.
@@ -69,7 +69,7 @@ pub enum Verity {
     /// They are not used.
     #[default]
     Off,
-    /// Data is served only if it matches its digest, where the image has one.
+    /// Data is served only if it matches its digest, if the image has one.
     On,
     /// Data is served only if the image has its digest and the data matches it.
     Require,

@@ -79,13 +79,13 @@ pub enum Error {
         /// Of what: bytes, or the units of the format's encoding.
         unit: &'static str,
     },
-    /// No free space left on the volume, or none that the operation could use.
+    /// No free space left on the volume, or none that the operation can use.
     #[error("no space left on the volume")]
     NoSpace,
     /// Longer than the format or the volume can hold.
     #[error("file too large")]
     TooLarge,
-    /// The volume cannot be changed, or not any more.
+    /// The volume cannot be changed, or no longer can.
     #[error("read-only volume: {0}")]
     ReadOnly(String),
     /// The device could not be written or flushed.
@@ -98,7 +98,7 @@ pub enum Error {
         /// The error of the device.
         source: Arc<io::Error>,
     },
-    /// No driver knows these bytes, or the one that was asked for does not.
+    /// No driver knows these bytes, or the requested driver does not.
     #[error("not a {expected} image: {found}")]
     UnknownFormat {
         /// The format that was expected.

@@ -11,7 +11,7 @@ use forerun_io::{BlobId, BlockKey};
 pub struct Extent {
     /// Byte range in the file; never empty.
     pub logical: Range<u64>,
-    /// Where the bytes are.
+    /// The place of the bytes.
     pub place: Place,
 }
 

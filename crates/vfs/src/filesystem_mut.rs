@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 
 use crate::{Extent, FileSystem, FileType, Metadata, NodeId, Result, Timestamp};
 
-/// The properties of a new node. The driver leaves out those that the format cannot keep.
+/// The properties of a new node. The driver leaves out properties that the format cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewNode {
     /// A regular file or a directory; other kinds if the format has them.
@@ -40,7 +40,7 @@ pub struct Changes {
     pub created: Option<Timestamp>,
 }
 
-/// The part of `stat` for a node on a volume that changes, besides [`Metadata`].
+/// The part of `stat` that [`Metadata`] lacks, for a node on a volume that can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Last access.
@@ -116,10 +116,10 @@ pub trait FileSystemMut: FileSystem {
     /// [`metadata`](FileSystem::metadata).
     fn change(&self, node: NodeId, changes: &Changes) -> Result<Metadata>;
 
-    /// Allocates what a write of `range` needs and visits where its bytes go: stored extents of the
-    /// image, in order and without gaps, clamped to the range. If the range begins behind the last
-    /// written byte, the extents in between come first, and the caller writes zeros there. Until
-    /// [`written`](Self::written) is called the file reads as before.
+    /// Allocates the space for a write of `range` and visits the places of its bytes: stored
+    /// extents of the image, in order and without gaps, clamped to the range. If the range begins
+    /// behind the last written byte, the extents in between come first, and the caller writes zeros
+    /// there. Until [`written`](Self::written) is called the file reads as before.
     ///
     /// # Errors
     /// [`Error::NoSpace`](crate::Error::NoSpace), with nothing allocated;

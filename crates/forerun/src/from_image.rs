@@ -74,7 +74,7 @@ fn depth(path: &[u8]) -> usize {
     }
 }
 
-/// Bytes that a node takes besides its name, and a name besides its bytes: the stored values, the
+/// Bytes of a node without its name, and of a name without its characters: the stored values, the
 /// overhead of the allocator and of half-filled maps, and a writer's notes about a node (the EROFS
 /// writer takes 700 bytes for each directory of 500,000, tree included).
 const NODE: usize = size_of::<NewNode>() + 160;

@@ -1,4 +1,4 @@
-//! A tree from an image: what is kept, what is left out, how contents are read, what fails.
+//! A tree from an image: parts that are kept or left out, how contents are read, and errors.
 
 use std::io::Read;
 

@@ -1,5 +1,5 @@
-//! Formats are found by content, parts of files are opened as images, and both block modes cost
-//! what they say.
+//! Formats are found by content, parts of files are opened as images, and both block modes cost the
+//! expected requests.
 
 use std::sync::Arc;
 

@@ -102,7 +102,7 @@ pub enum LineError {
     /// Contents behind the end of the manifest.
     #[error("its {len} bytes at {offset} reach past the end of the data")]
     PastData {
-        /// Where they should be in the data.
+        /// Their expected place in the data.
         offset: u64,
         /// Their length.
         len: u64,

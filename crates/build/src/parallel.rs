@@ -28,7 +28,7 @@ const THREAD: u64 = 1 << 20;
 /// Threads and memory of one [`parallel_map`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParallelBounds {
-    /// Threads that turn jobs into results. 0 means one for each CPU, or fewer where memory is scarce.
+    /// Threads that turn jobs into results. 0 means one for each CPU, or fewer if memory is scarce.
     pub threads: usize,
     /// Weight of the jobs and results in flight, in bytes.
     pub memory: usize,

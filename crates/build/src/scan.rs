@@ -1,8 +1,8 @@
 //! Builds a tree from a directory of the host.
 //!
-//! Each directory is opened below the one that was given, through no symbolic link, and everything in
-//! it is looked at through its descriptor: a process that renames directories meanwhile can make the
-//! scan fail, but cannot lead it elsewhere.
+//! Each directory is opened below the given one, through no symbolic link, and its entries are read
+//! through its descriptor: a process that renames directories meanwhile can make the scan fail, but
+//! cannot lead it elsewhere.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};

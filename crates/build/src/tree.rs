@@ -168,7 +168,7 @@ pub enum BuildError {
         codec: &'static str,
         /// Bytes that one encoder takes.
         encoder: u64,
-        /// Bytes that the writer takes besides.
+        /// Other bytes that the writer takes.
         beside: u64,
         /// The memory that the process may use.
         limit: MemoryLimit,

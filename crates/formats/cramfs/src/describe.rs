@@ -55,7 +55,7 @@ fn flags(superblock: &Superblock) -> String {
     format!("{:#x}{separator}{names}", superblock.flags)
 }
 
-/// Returns the fields of the inode at `at` in the image's order, and what they lead to.
+/// Returns the fields of the inode at `at` in the image's order, and the places they lead to.
 pub fn inode(superblock: &Superblock, at: u64, inode: &Inode) -> Fields {
     let device = match inode.kind {
         FileType::BlockDevice | FileType::CharDevice => {

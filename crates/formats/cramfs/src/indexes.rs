@@ -19,8 +19,9 @@ impl Weighter<NodeId, Arc<Directory>> for ByBytes {
     }
 }
 
-/// Directories by node, together within [`Limits::dir_index_bytes`](forerun_vfs::Limits). The largest
-/// that the format can hold takes 24 MiB. A directory that does not fit is read anew at each use.
+/// Directories by node, together within [`Limits::dir_index_bytes`](forerun_vfs::Limits). The
+/// largest that the format can hold takes 24 MiB. A directory that does not fit is read again at
+/// each use.
 pub struct Indexes {
     cache: Cache<NodeId, Arc<Directory>, ByBytes>,
 }
@@ -29,7 +30,7 @@ impl Indexes {
     pub fn new(budget: usize) -> Self {
         let items = (budget / 4096).max(16);
         let weight = u64_from(budget);
-        // One shard: a shard refuses what is heavier than its part of the budget.
+        // One shard: a shard refuses an entry heavier than its share of the budget.
         let options = OptionsBuilder::new()
             .shards(1)
             .estimated_items_capacity(items)
@@ -61,7 +62,7 @@ impl Indexes {
             return Err(Error::NotADirectory);
         }
         let directory = Arc::new(Directory::load(image, dir, &inode)?);
-        // What could not be read may be readable the next time.
+        // Unreadable parts may be readable the next time.
         if !matches!(directory.damage, Some(Error::Io { .. })) {
             self.cache.insert(dir, Arc::clone(&directory));
         }

@@ -98,7 +98,7 @@ impl Order {
     }
 }
 
-/// Returns the word at `at`, which must lie in `bytes`; 0 where it does not.
+/// Returns the word at `at`, which must lie in `bytes`; 0 if it does not.
 pub fn word(bytes: &[u8], at: usize, order: Order) -> u32 {
     let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
     word.map_or(0, |&word| order.u32(word))

@@ -16,7 +16,7 @@ pub const KEEPS: Keeps = Keeps {
     ..Keeps::EVERYTHING
 };
 
-/// Makes `image` of `tree` with mkfs.cramfs. Returns false where it is not installed.
+/// Makes `image` of `tree` with mkfs.cramfs. Returns false if it is not installed.
 #[must_use]
 pub fn mkcramfs(tree: &Path, image: &Path, options: &[&str]) -> bool {
     let Some(program) = require::program("mkfs.cramfs") else {

@@ -261,7 +261,7 @@ on_disk! {
 on_disk! {
     /// The xattrs of the inodes that share them.
     XattrId, 16 {
-        /// Where they are, as a metadata reference from the start of the xattr keys and values.
+        /// Their place, as a metadata reference from the start of the xattr keys and values.
         xattr: U64,
         count: U32,
         /// Their length in bytes, as `getfattr` counts.

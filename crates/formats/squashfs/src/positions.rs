@@ -1,7 +1,8 @@
 //! Places in long runs of metadata: block sizes of large files, long listings.
 //!
-//! A metadata block tells only where the next one starts, so place N of a run is found by walking
-//! the blocks before it. What one walk found out is kept, so that the next starts near its goal.
+//! A metadata block gives only the start of the next one, so place N of a run is found by walking
+//! the blocks before it. Places found by one walk are remembered, so that the next walk starts near
+//! its goal.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

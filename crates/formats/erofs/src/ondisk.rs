@@ -37,7 +37,7 @@ on_disk! {
         feature_compat: U32,
         blkszbits: u8,
         sb_extslots: u8,
-        /// The root; with 48-bit addresses the high part of `blocks` where `rootnid_8b` is set.
+        /// The root; with 48-bit addresses the high part of `blocks` if `rootnid_8b` is set.
         rootnid_2b: U16,
         inos: U64,
         epoch: U64,

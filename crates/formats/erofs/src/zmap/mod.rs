@@ -2,7 +2,7 @@
 //!
 //! [`map`] turns an inode's description of its compressed data into extents of the seam. It reads
 //! the map header and as much of the index as the range takes, in pieces, and decodes nothing,
-//! except for an inline tail that lies in metadata which is not a part of the image itself.
+//! except for an inline tail in metadata that is not a part of the image itself.
 //!
 //! A visited extent is always whole, whatever the range: the keys under which the engine caches
 //! blocks must not depend on the request. An extent goes from one head in the index to the next.

@@ -1,7 +1,7 @@
 //! Encoded extents: a record for each, with addresses and lengths in bytes.
 //!
 //! Records of 4 bytes hold the stored length; extents are stored one after the other from one
-//! address in front of the records. Those of 8 bytes hold an address too. In both, extents of one
+//! address in front of the records. Records of 8 bytes hold an address too. In both, extents of one
 //! fixed length follow each other in the file. Longer records also hold the start of the extent in
 //! the file, and are searched.
 

@@ -32,7 +32,7 @@ impl<'a> Session<'a> {
     /// Runs a change. After a failure of the device, or damage, no more changes are taken.
     ///
     /// # Errors
-    /// The errors of the change, and of its commit where each change is `durable`.
+    /// The errors of the change, and of its commit if each change is `durable`.
     pub fn change<T>(
         &mut self,
         durable: bool,
@@ -131,8 +131,8 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Sets `MediaFailure` (3.1.13.3) and `VolumeDirty` on the device, where `error` is one of the device
-    /// and the device still takes the write. `VolumeDirty` then stays set.
+    /// Sets `MediaFailure` (3.1.13.3) and `VolumeDirty` on the device, if `error` comes from the
+    /// device and the device still takes the write. `VolumeDirty` then stays set.
     pub fn mark_failure(&mut self, error: &Error) {
         if is_of_device(error) {
             self.mark(volume_flag::MEDIA_FAILURE | volume_flag::VOLUME_DIRTY);
@@ -187,7 +187,7 @@ impl<'a> Session<'a> {
         self.settle(store)
     }
 
-    /// Writes the group of frees, and clears `VolumeDirty` where no change is left.
+    /// Writes the group of frees, and clears `VolumeDirty` if no change is left.
     fn commit_rest(&mut self, store: &Store) -> Result<()> {
         store.back.commit(&[group::FREE]).map_err(failed)?;
         let pending = &self.state.pending;

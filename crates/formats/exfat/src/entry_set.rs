@@ -63,7 +63,7 @@ pub fn checksum(entries: &[u8]) -> u16 {
         })
 }
 
-/// Returns the number of entries that a name of so many units takes.
+/// Returns the number of entries that a name of `units` units takes.
 pub const fn name_entries(units: usize) -> usize {
     units.div_ceil(NAME_UNITS)
 }
@@ -323,7 +323,7 @@ impl EntrySet {
         self.seal();
     }
 
-    /// Returns the other end of a move across sectors, or 0 where none is under way: see
+    /// Returns the other end of a move across sectors, or 0 if none is in progress: see
     /// [`moving`](crate::moving).
     pub fn pointer(&self) -> u64 {
         pointer(self.bytes())
@@ -398,13 +398,13 @@ pub fn pointer(entry: &[u8]) -> u64 {
     bytes.fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// Returns the allocation of a secondary entry, where it has one.
+/// Returns the allocation of a secondary entry, if it has one.
 pub fn secondary_allocation(entry: &[u8]) -> Option<Allocation> {
     let entry = GenericEntry::read_from_prefix(entry).ok()?.0;
     allocation(&entry, entry.general_secondary_flags)
 }
 
-/// Returns the allocation of a benign primary entry, where it has one.
+/// Returns the allocation of a benign primary entry, if it has one.
 pub fn primary_allocation(entry: &[u8]) -> Option<Allocation> {
     let entry = GenericEntry::read_from_prefix(entry).ok()?.0;
     let flags = entry.general_primary_flags.get().to_le_bytes()[0];

@@ -16,7 +16,7 @@ pub const MAX_RUNS: usize = 4 << 20;
 /// The reason why a chain was not followed further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It has as many clusters as are needed, or has ended where no number was given.
+    /// It has as many clusters as are needed, or has ended and no number was given.
     Whole,
     /// It ends too early.
     Early,

@@ -6,7 +6,7 @@
 //! are cleared. An unused set that points to a place where no set points back is still the live
 //! copy. After a power cut between these steps, other drivers see at worst lost clusters.
 //!
-//! The driver reads the fields only where `VolumeDirty` was set when the volume was opened.
+//! The driver reads the fields only if `VolumeDirty` was set when the volume was opened.
 
 use forerun_vfs::Result;
 

@@ -11,7 +11,7 @@ use crate::dir::Place;
 
 /// The root directory, which has no set.
 pub const ROOT: NodeId = NodeId(1);
-/// Bit of ids of new nodes where the id of their place is taken.
+/// Bit of ids of new nodes if the id of their place is taken.
 const NUMBERED: u64 = 1 << 63;
 
 /// The nodes whose place is not the one of their id.
@@ -84,8 +84,8 @@ impl Nodes {
         })
     }
 
-    /// Forgets an id that the caller holds no longer. A node that moved takes the id of its place where
-    /// that is free; the id of a node that is gone can be given out again.
+    /// Forgets an id that the caller holds no longer. A node that moved takes the id of its place
+    /// if that is free; the id of a node that is gone can be given out again.
     pub fn forget(&mut self, id: NodeId) {
         self.gone.remove(&id);
         self.parents.remove(&id);
@@ -102,7 +102,7 @@ impl Nodes {
         self.moved.len() + self.at.len() + self.gone.len() + self.parents.len()
     }
 
-    /// Returns the directory of a node, where it was recorded.
+    /// Returns the directory of a node, if it was recorded.
     pub fn parent(&self, id: NodeId) -> Option<NodeId> {
         self.parents.get(&id).copied()
     }

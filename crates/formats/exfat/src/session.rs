@@ -371,7 +371,7 @@ impl Session<'_> {
         Ok(is_short.then(|| Check::ChainShort { found, need }.at(Some(dir), node.at())))
     }
 
-    /// Returns whether a step of a listing with so many entries reached the end of the directory.
+    /// Returns whether a step of a listing with `listed` entries reached the end of the directory.
     pub const fn is_whole_step(listed: usize) -> bool {
         listed < LISTED
     }

@@ -11,7 +11,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Returns the step for a name in `above`, or in the root where `above` is nothing.
+    /// Returns the step for a name in `above`, or in the root if `above` is `None`.
     pub fn below(above: Option<&Rc<Self>>, name: Vec<u8>) -> Rc<Self> {
         Rc::new(Self {
             depth: above.map_or(1, |above| above.depth + 1),

@@ -22,7 +22,7 @@ const FIRST: i64 = 315_532_800;
 const LAST: i64 = 4_354_819_199;
 
 impl Stamp {
-    /// Returns the moment. Where the entry has no offset, it is in a zone `local` minutes east of UTC.
+    /// Returns the moment. If the entry has no offset, the zone is `local` minutes east of UTC.
     /// Fields out of range overflow: the 31st of a short month is a day of the next.
     pub fn to_timestamp(self, local: i16) -> Timestamp {
         let field = |shift: u32, bits: u32| i64::from((self.word >> shift) & ((1 << bits) - 1));

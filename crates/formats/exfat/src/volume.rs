@@ -334,7 +334,7 @@ impl Volume {
     }
 }
 
-/// Reads the main boot region, or the backup where only that is sound.
+/// Reads the main boot region, or the backup if only that is sound.
 fn read_boot(source: &dyn ReadAt) -> Result<(Boot, bool)> {
     match boot_region(source, 0) {
         Err(error @ Error::Corrupt(_)) => {
@@ -354,7 +354,7 @@ fn boot_to_rescue_by(source: &dyn ReadAt) -> Result<(Boot, bool)> {
     }
 }
 
-/// Reads the backup boot region for sectors of any size, where it is sound.
+/// Reads the backup boot region for sectors of any size, if it is sound.
 pub(crate) fn backup_region(source: &dyn ReadAt) -> Option<Boot> {
     (9..=12_u8).find_map(|bits| {
         let found = boot_region(source, boot::REGION_SECTORS << bits).ok()?;

@@ -41,7 +41,7 @@ pub struct Exfat {
     abandoned: AtomicBool,
 }
 
-/// A guard of the thread that has the volume. It sets the flag where that thread begins to panic.
+/// A guard of the thread that has the volume. It sets the flag if that thread begins to panic.
 struct UnwindMark<'a> {
     abandoned: &'a AtomicBool,
     /// The thread was unwinding before, and uses the volume to clean up.

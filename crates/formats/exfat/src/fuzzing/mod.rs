@@ -1,7 +1,7 @@
 //! Entry points for fuzz targets, and a volume to start from. Not for users.
 //!
 //! They are plain functions over bytes, so that the same code runs under a fuzzer and, over mutated
-//! seeds, in ordinary tests. They panic only where the driver breaks its contract.
+//! seeds, in ordinary tests. They panic only if the driver breaks its contract.
 
 mod parts;
 mod repairing;
@@ -88,7 +88,7 @@ pub fn operations(input: &[u8], seed: &[u8]) {
     walk(&device.to_vec());
 }
 
-/// Runs one operation, given by what to do, where, on which name and with which number.
+/// Runs one operation: its kind, directory, name and number come from the bytes.
 fn operate(fs: &Exfat, operation: &[u8]) -> Result<()> {
     let [what, place, which, number] = *operation else {
         return Ok(());

@@ -8,9 +8,9 @@ use forerun_vfs::Error;
 use super::{limits, seal, walk};
 use crate::repair::{Answer, Finding, RepairOptions, repair};
 
-/// Repairs `bytes` as an image, after correcting the checksums of the boot regions: first with the bits of
-/// `answers` as answers to the findings, then with yes to all. Returns what `check` finds where the
-/// repair has left nothing.
+/// Repairs `bytes` as an image, after correcting the checksums of the boot regions: first with the
+/// bits of `answers` as answers to the findings, then with yes to all. Returns the findings of
+/// `check` if the repair has left nothing.
 pub fn mend(bytes: &[u8], answers: u64) -> Vec<Error> {
     let mut bytes = bytes.to_vec();
     seal(&mut bytes);

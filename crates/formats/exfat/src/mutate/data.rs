@@ -24,7 +24,7 @@ impl Session<'_> {
         Ok(node)
     }
 
-    /// Returns the extents for a write of `range`. They begin at the end of the valid data where the
+    /// Returns the extents for a write of `range`. They begin at the end of the valid data if the
     /// write begins behind it.
     ///
     /// # Errors

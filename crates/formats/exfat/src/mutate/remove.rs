@@ -69,8 +69,8 @@ impl Session<'_> {
         self.touch(dir, now())
     }
 
-    /// Returns the clusters of a node whose name is about to be removed. Where damage hides them and is
-    /// to be passed over, returns none: they stay marked used.
+    /// Returns the clusters of a node whose name is about to be removed. If damage hides them and
+    /// is to be passed over, returns none, and they stay marked used.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.

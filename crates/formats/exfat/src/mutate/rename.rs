@@ -78,7 +78,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Commits pending moves as [`after_moves`](Self::after_moves) does, except where they cannot
+    /// Commits pending moves as [`after_moves`](Self::after_moves) does, unless they cannot
     /// conflict: any number of files may move to new names without a commit in between.
     fn after_moves_for(&mut self, from: (NodeId, &[u8]), to: (NodeId, &[u8])) -> Result<()> {
         let moves = &self.state.pending.moves;

@@ -28,8 +28,8 @@ pub fn unused(count: u32) -> Vec<u8> {
 }
 
 impl Session<'_> {
-    /// Finds slots for a set of `count` entries, in the sector of `near` where possible. Grows the
-    /// directory where it has no room. The slots are still free afterwards.
+    /// Finds slots for a set of `count` entries, in the sector of `near` if possible. Grows the
+    /// directory if it has no room. The slots are still free afterwards.
     ///
     /// # Errors
     /// `NoSpace`, with no set changed; `Io`.
@@ -203,7 +203,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Adds clusters to a node until it has `clusters`, links them where the chain is not contiguous,
+    /// Adds clusters to a node until it has `clusters`, links them if the chain is not contiguous,
     /// and returns the chain. The set is left as it is.
     ///
     /// # Errors

@@ -83,7 +83,7 @@ impl Session<'_> {
     }
 
     /// Moves a set whose file entry and stream extension are in different sectors, as other drivers
-    /// may write them: one write cannot change it. Where its directory is not known it stays.
+    /// may write them: one write cannot change it. It stays if its directory is not known.
     fn unsplit(&mut self, node: &mut Node) -> Result<()> {
         let Some((dir, place)) = self.state.nodes.parent(node.id).zip(node.place) else {
             return Ok(());

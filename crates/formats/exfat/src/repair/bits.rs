@@ -13,7 +13,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Returns an empty set for a volume with so many clusters.
+    /// Returns an empty set for a volume with `clusters` clusters.
     ///
     /// # Errors
     /// `Limit` if memory is shorter than the volume's own bitmap.

@@ -138,7 +138,7 @@ fn first_cluster(
     Ok(set)
 }
 
-/// Gives a directory without clusters one, as each directory needs.
+/// Adds a cluster to a directory without any, because each directory needs one.
 fn empty_directory(
     work: &mut Work<'_, '_>,
     here: &Here<'_>,

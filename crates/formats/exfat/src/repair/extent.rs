@@ -61,7 +61,7 @@ pub fn written(
     Ok(sized)
 }
 
-/// Returns a length for so many clusters: that of the valid data, where it takes as many.
+/// Returns a length for `count` clusters: the length of the valid data if that takes as many.
 fn shorter_len(work: &Work<'_, '_>, set: &EntrySet, count: u32) -> u64 {
     let there = u64::from(count) << work.volume.boot.cluster_bits;
     let size = work.volume.boot.cluster_size();

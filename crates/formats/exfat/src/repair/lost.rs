@@ -24,7 +24,7 @@ use crate::ondisk::{END_OF_CHAIN, ENTRY_LEN, attribute, kind};
 use crate::time::Stamp;
 use crate::volume::Volume;
 
-/// Name of the directory. A number is added where the name is taken.
+/// Name of the directory. A number is added if the name is taken.
 const NAME: &str = "FORERUN.LOST";
 /// Most files of one directory. The next round keeps the rest.
 const MOST: usize = 65_536;
@@ -146,8 +146,8 @@ fn now() -> Stamp {
     Stamp::from_timestamp(time, 0)
 }
 
-/// Returns chains of the clusters: first those that begin with a cluster that nothing leads to, then
-/// those that go in circles.
+/// Returns chains of the clusters: first the chains whose first cluster has no link to it, then the
+/// chains that go in circles.
 fn chains(volume: &Volume, mut lost: Bits) -> Result<Vec<Chain>> {
     let mut fat = Fat::new(volume);
     let mut led_to = Bits::new(volume.boot.clusters)?;

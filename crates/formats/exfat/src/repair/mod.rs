@@ -5,9 +5,9 @@
 //! in rounds. Each round finds damage, asks, and writes. The last round finds nothing that it may repair;
 //! its findings are left.
 //!
-//! `work.rs` describes the order of writes: a power cut at any moment leaves a volume that another run
-//! repairs to the same files. `VolumeDirty` is set before the first write, and cleared after the last
-//! where nothing is left that makes the volume inconsistent.
+//! `work.rs` describes the order of writes: a power cut at any moment leaves a volume that another
+//! run repairs to the same files. `VolumeDirty` is set before the first write, and cleared after
+//! the last if nothing is left that makes the volume inconsistent.
 
 mod bitmap;
 mod bits;
@@ -58,8 +58,8 @@ pub struct RepairOptions {
     pub limits: Limits,
 }
 
-/// Returns whether the bytes are those of a volume whose backup boot region is sound, even if the main
-/// one does not look like a boot region.
+/// Returns whether the source is a volume whose backup boot region is sound, even if the main one
+/// does not look like a boot region.
 #[must_use]
 pub fn has_backup(source: &dyn ReadAt) -> bool {
     crate::volume::backup_region(source).is_some()
@@ -105,7 +105,7 @@ pub fn repair(
     Ok(desk.summary)
 }
 
-/// Begins a round on the volume as it is now, where it can be changed.
+/// Begins a round on the volume as it is now, if it can be changed.
 fn begin<'w, 'd>(
     back: &Arc<WriteBack>,
     desk: &'w mut Desk<'d>,

@@ -32,7 +32,7 @@ pub fn allowed(units: &[u16]) -> Option<Vec<u16>> {
     (new != units).then_some(new)
 }
 
-/// The names of a directory: those that the repair has met, and on demand all of them.
+/// The names of a directory: the ones that the repair has met, and on demand all of them.
 #[derive(Default)]
 pub struct Names {
     met: BTreeSet<(u32, u32)>,
@@ -111,7 +111,7 @@ impl Names {
     }
 }
 
-/// Returns that name, or a similar one where the directory has it already.
+/// Returns that name, or a similar one if the directory has it already.
 ///
 /// # Errors
 /// `Io`.

@@ -11,7 +11,7 @@ pub enum Kind {
     MainBoot,
     /// The backup boot region is damaged, or differs.
     BackupBoot,
-    /// The first two entries of the FAT are not what they must be.
+    /// The first two entries of the FAT are wrong.
     FatHead,
     /// The allocation bitmap's own entry or chain is damaged.
     BitmapEntry,
@@ -21,7 +21,7 @@ pub enum Kind {
     Label,
     /// A second entry of a kind of which there is only one.
     Double,
-    /// An entry of a type that is invalid, or not allowed where it is.
+    /// An entry of a type that is invalid, or not allowed in its place.
     Entry,
     /// A critical entry of unknown type in the root directory: no driver that does not know it may open
     /// the volume.
@@ -206,11 +206,11 @@ pub enum Answer {
 /// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Number of findings of each kind that were repaired; in a dry run of those that would be.
+    /// Number of findings of each kind that were repaired; in a dry run, of findings that would be.
     pub repaired: BTreeMap<Kind, u64>,
     /// Number of findings of each kind that are left.
     pub left: BTreeMap<Kind, u64>,
-    /// Directory with the lost clusters, where one was made.
+    /// Directory with the lost clusters, if one was created.
     pub kept_in: Option<Vec<u8>>,
     /// Files and directories met.
     pub entries: u64,
@@ -237,7 +237,7 @@ pub struct Desk<'a> {
     declined: HashSet<(Kind, u64)>,
     /// Repairs in this round.
     pub repaired: u64,
-    /// Nothing leads to some data any more: lost clusters are kept as files.
+    /// Some data is no longer referenced: lost clusters are kept as files.
     pub gave_up: bool,
     pub summary: Summary,
 }

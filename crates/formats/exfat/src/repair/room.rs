@@ -24,7 +24,7 @@ const WINDOW: usize = 64 << 10;
 
 impl Work<'_, '_> {
     /// Takes clusters, in one run if there is one and otherwise in pieces, or none if there are too
-    /// few. Marks them used, and writes their chain where they are in pieces.
+    /// few. Marks them used, and writes their chain if they are in pieces.
     ///
     /// # Errors
     /// `Io`, `Limit`.
@@ -40,7 +40,7 @@ impl Work<'_, '_> {
         Ok(Some(chain))
     }
 
-    /// Returns whether so many clusters can be taken.
+    /// Returns whether `count` clusters can be taken.
     ///
     /// # Errors
     /// `Io`, `Limit`.

@@ -14,13 +14,13 @@ const COUNT_AT: usize = 1;
 const CHECKSUM_AT: usize = 2;
 const NAME_LEN_AT: usize = ENTRY + 3;
 
-/// A set that was read from a directory, restored where it was damaged.
+/// A set that was read from a directory, restored if it was damaged.
 pub struct Taken {
     /// The set as it should be.
     pub set: EntrySet,
     /// Number of entries that it takes in the directory.
     pub entries: u32,
-    /// The damage, and what was done about it.
+    /// The damage, and the change that restores it.
     pub wrong: Option<(Kind, Check, &'static str)>,
     /// No checksum confirms it: any of its fields may be wrong.
     pub is_loose: bool,
@@ -77,7 +77,7 @@ pub fn read(slots: &mut Slots<'_>, slot: u32) -> Result<Read> {
     })
 }
 
-/// Returns the set that begins at `slot` where only the type of its first entry is wrong.
+/// Returns the set that begins at `slot` if only the type of its first entry is wrong.
 ///
 /// # Errors
 /// `Io`.
@@ -141,7 +141,7 @@ fn in_use(raw: &[u8]) -> usize {
         .count()
 }
 
-/// Returns the set with the types that its entries should have, where the checksum confirms it.
+/// Returns the set with the types that its entries should have, if the checksum confirms it.
 fn retyped(raw: &[u8], count: usize) -> Option<EntrySet> {
     let mut bytes = first(raw, count + 1);
     let names = name_entries(bytes.get(NAME_LEN_AT).copied().unwrap_or(0).into());
@@ -157,7 +157,7 @@ fn retyped(raw: &[u8], count: usize) -> Option<EntrySet> {
     EntrySet::parse(bytes).ok()
 }
 
-/// Returns the set with that number of secondary entries, where the checksum confirms it.
+/// Returns the set with that number of secondary entries, if the checksum confirms it.
 fn recounted(raw: &[u8], count: usize) -> Option<EntrySet> {
     let mut bytes = first(raw, count + 1);
     *bytes.get_mut(COUNT_AT)? = u8::try_from(count).ok()?;
@@ -181,7 +181,7 @@ fn loose(raw: &[u8], count: usize, in_use: usize) -> Option<(EntrySet, bool)> {
     let names = there.min(count.saturating_sub(1)).max(1);
     let len = name_len(raw, said, names)?;
     let mut bytes = first(raw, 2 + names);
-    // Entries where the name should go on are dropped: they are neither names nor another part.
+    // Entries in the place of further names are dropped: they are neither names nor another part.
     let behind = 2 + names.max(name_entries(said));
     let others = raw
         .chunks_exact(ENTRY)
@@ -192,8 +192,8 @@ fn loose(raw: &[u8], count: usize, in_use: usize) -> Option<(EntrySet, bool)> {
     seal(bytes, len).map(|set| (set, false))
 }
 
-/// Returns the number of units of a name in so many entries: the one that the set says where it fits
-/// them, else that of the units before the first zero.
+/// Returns the number of units of a name in `names` entries: the set's own number if it fits them,
+/// otherwise the number of units before the first zero.
 fn name_len(raw: &[u8], said: usize, names: usize) -> Option<u8> {
     let units = raw.chunks_exact(ENTRY).skip(2).take(names);
     let units = units.flat_map(|entry| entry.get(2..).unwrap_or_default().chunks_exact(2));

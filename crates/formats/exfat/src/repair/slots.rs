@@ -11,9 +11,9 @@ use crate::moving;
 use crate::ondisk::{END_OF_CHAIN, ENTRY, kind};
 
 impl Work<'_, '_> {
-    /// Returns the position of `count` unused entries of the root directory in one sector. Grows the
-    /// directory where it has none, and returns nothing if that fails. The caller writes the entries
-    /// before it asks for others.
+    /// Returns the position of `count` unused entries of the root directory in one sector. Grows
+    /// the directory if it has none, and returns nothing if that fails. The caller writes the
+    /// entries before it asks for others.
     ///
     /// # Errors
     /// `Io`, `Limit`.

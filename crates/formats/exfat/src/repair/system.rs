@@ -59,7 +59,7 @@ fn change(work: &mut Work<'_, '_>, change: impl FnOnce(&mut Volume)) {
     }
 }
 
-/// Has the chain end with its last cluster, where it goes on behind what the size takes.
+/// Ends a chain with its last cluster, if it continues behind its length.
 fn end_chain(work: &mut Work<'_, '_>, what: &'static str, chain: &Chain) -> Result<()> {
     let Some(last) = chain.last() else {
         return Ok(());
@@ -132,7 +132,8 @@ fn without_others(work: &mut Work<'_, '_>, chain: Chain) -> Result<Chain> {
     Ok(chain)
 }
 
-/// Returns the first sound entry of a kind, or else the first. Marks the others of that kind unused.
+/// Returns the first sound entry of a kind, or the first one if none is sound. Marks the others of
+/// that kind unused.
 fn only(
     work: &mut Work<'_, '_>,
     root: &Chain,
@@ -174,7 +175,8 @@ fn only(
     Ok(best)
 }
 
-/// Visits the entries of a kind in the root directory, of bitmaps only those of the first FAT.
+/// Visits the entries of a kind in the root directory; of the bitmaps, only the one for the first
+/// FAT.
 fn each(
     volume: &Volume,
     root: &Chain,
@@ -221,7 +223,7 @@ fn bitmap_len(volume: &Volume) -> u64 {
     u64::from(volume.boot.clusters).div_ceil(8)
 }
 
-/// Returns the clusters of a bitmap or a table, where its chain is sound.
+/// Returns the clusters of a bitmap or a table, if its chain is sound.
 fn system_chain(volume: &Volume, first: u32, len: u64) -> Result<Option<Chain>> {
     let need = u32::try_from(volume.boot.clusters_for(len)).unwrap_or(u32::MAX);
     if !volume.boot.has_cluster(first) || need == 0 || need > volume.boot.clusters {
@@ -401,7 +403,7 @@ fn table(work: &mut Work<'_, '_>, root: &Chain) -> Result<Option<Upcase>> {
     new_table(work, at, entry, check)
 }
 
-/// Returns the table where its bytes are right, and repairs its chain.
+/// Returns the table if its bytes are right, and repairs its chain.
 fn unchained(
     work: &mut Work<'_, '_>,
     entry: &[u8; ENTRY],

@@ -64,7 +64,7 @@ pub struct Work<'w, 'd> {
     pub reach: Option<Reach>,
     /// Entries in clusters that files lead to as well. They are written once each file has a copy.
     later: Vec<(u64, Vec<u8>)>,
-    /// Clusters that were taken and are not marked yet, where the bitmap is in such clusters.
+    /// Clusters that were taken and are not marked yet, because the bitmap lies in such clusters.
     unmarked: Vec<Chain>,
     /// Clusters that become the last of their chain.
     pub cuts: Vec<u32>,
@@ -254,7 +254,7 @@ impl<'w, 'd> Work<'w, 'd> {
         Some((offset, 1 << (index % 8)))
     }
 
-    /// Commits where many changes have gathered. To be called between sets only.
+    /// Commits if many changes are pending. Call it only between sets.
     ///
     /// # Errors
     /// `Write`, `Io`.

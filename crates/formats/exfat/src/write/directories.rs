@@ -27,7 +27,7 @@ pub struct Directories {
     /// The set of each item; none for the root.
     sets: Vec<Option<EntrySet>>,
     root: Vec<u8>,
-    /// The serial number: a checksum of all entries where none was given.
+    /// The serial number: a checksum of all entries if none was given.
     pub serial: u32,
 }
 

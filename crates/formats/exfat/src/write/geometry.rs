@@ -88,7 +88,7 @@ impl Geometry {
         })
     }
 
-    /// Returns a volume that has so many clusters besides the bitmap, or a few more.
+    /// Returns a volume with `wanted` clusters besides the bitmap, or a few more.
     fn for_clusters(options: &ExfatOptions, cluster: u64, wanted: u64) -> Result<Self, BuildError> {
         let mut clusters = wanted;
         // The bitmap covers itself.

@@ -1,4 +1,5 @@
-//! Names of a tree in the form of the format, and complaints about those that it cannot hold.
+//! Names of a tree in the form of the format, and complaints about names that the format cannot
+//! hold.
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ pub struct ExfatOptions {
     /// Length of the volume in bytes. By default the length that the tree takes, and
     /// [`free`](Self::free).
     pub size: Option<u64>,
-    /// Bytes to leave free where the length is not given.
+    /// Bytes to leave free if the length is not given.
     pub free: u64,
     /// Bytes of a cluster: a power of two from a sector to 32 MiB. By default 4 KiB for volumes up
     /// to 256 MiB, 32 KiB up to 32 GiB, 128 KiB above.

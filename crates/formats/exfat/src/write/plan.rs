@@ -127,8 +127,8 @@ impl Plan {
         names.join(&b'/')
     }
 
-    /// Returns the number of clusters of an item, for clusters of so many bytes. A directory has at
-    /// least one.
+    /// Returns the number of clusters of an item, for clusters of `cluster` bytes. A directory has
+    /// at least one.
     pub fn clusters(item: &Item, cluster: u64) -> u64 {
         let len = match item.is_directory {
             true => item.len.max(1),

@@ -164,7 +164,7 @@ fn attributes_and_times_are_kept() {
         (0o555, time(1_600_000_001))
     );
     fs.sync_all().unwrap();
-    // The entries say where they were written.
+    // The entries hold the places of the data.
     let fs = open(&device.to_vec());
     let node = fs.lookup(fs.root(), b"f").unwrap().unwrap();
     assert_eq!(fs.metadata(node).unwrap().mtime, time(1_600_000_001));

@@ -267,7 +267,7 @@ impl Allocator<'_> {
         Ok(())
     }
 
-    /// Marks clusters used or free, without waiting for a commit. Nothing on the device may lead to
+    /// Marks clusters used or free, without waiting for a commit. Nothing on the device may refer to
     /// them.
     ///
     /// # Errors

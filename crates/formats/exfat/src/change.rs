@@ -20,7 +20,7 @@ pub mod group {
     /// Clusters are marked used. Clusters of directories are cleared, and so are sectors behind the end
     /// of a directory that are not empty.
     pub const ALLOCATE: Group = Group(1);
-    /// Words of the FAT lead to these clusters.
+    /// Words of the FAT link to these clusters.
     pub const LINK: Group = Group(2);
     /// Parts of new sets behind their first sector; unused entries up to the sector of a new set.
     pub const BEHIND: Group = Group(3);

@@ -204,7 +204,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Cuts chains and marks clusters free, which no entry on the device leads to any more.
+    /// Cuts chains and marks clusters free, which no entry on the device refers to any more.
     fn free_clusters(&mut self, store: &Store) -> Result<()> {
         for cluster in std::mem::take(&mut self.state.pending.cuts) {
             let at = self.volume.boot.active_fat() + u64::from(cluster) * 4;
@@ -306,7 +306,7 @@ impl<'a> Session<'a> {
     /// device, and after a power cut it refers to these clusters.
     pub fn keep_until_commit(&mut self, set: &EntrySet) {
         let data = set.data();
-        // Clusters of a chain are not fresh: links on the device lead to them.
+        // Clusters of a chain are not fresh: links on the device refer to them.
         if data.contiguous {
             let count = self.volume.boot.clusters_for(data.len);
             let count = u32::try_from(count).unwrap_or(u32::MAX);

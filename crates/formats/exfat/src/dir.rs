@@ -236,7 +236,7 @@ pub fn place(volume: &Volume, chain: &Chain, slot: u32, entries: usize) -> Optio
 /// Returns offset and length of the contiguous pieces of a set of `entries` at `place`.
 ///
 /// # Errors
-/// `StaleNode` if the place is in no cluster, `Corrupt` if the set goes on in none, `Io`.
+/// `StaleNode` if the place is in no cluster, `Corrupt` if the set continues in none, `Io`.
 pub fn set_pieces(
     volume: &Volume,
     node: NodeId,

@@ -20,7 +20,7 @@ pub enum Stop {
     Whole,
     /// It ends too early.
     Early,
-    /// Its last cluster leads to none.
+    /// Its last cluster links to none.
     Link { next: u32 },
     /// It comes back to a cluster of its own.
     Loop { cluster: u32 },
@@ -42,7 +42,7 @@ impl Followed {
         matches!(self.stop, Stop::TooLong | Stop::InPieces)
     }
 
-    /// Returns whether the chain goes on after the clusters that are needed.
+    /// Returns whether the chain continues after the clusters that are needed.
     ///
     /// # Errors
     /// `Io`.

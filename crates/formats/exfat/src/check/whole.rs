@@ -1,5 +1,5 @@
 //! Checks of the volume as a whole: boot regions and FAT, and the bitmap against everything that
-//! directories lead to.
+//! directories refer to.
 //!
 //! The check keeps one bit for each cluster. So it reports the second owner of a cluster, but
 //! cannot name the first.
@@ -93,7 +93,7 @@ fn backup(volume: &Volume, report: &mut Report<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The clusters that something leads to.
+/// The clusters that something refers to.
 struct Used<'a> {
     volume: &'a Volume,
     bits: Vec<u8>,
@@ -193,7 +193,7 @@ impl<'a> Used<'a> {
         Ok(())
     }
 
-    /// Takes the clusters of everything that directories lead to, without recursion.
+    /// Takes the clusters of everything that directories refer to, without recursion.
     fn tree(&mut self, report: &mut Report<'_>) -> Result<()> {
         let root = fat::root_chain(self.volume);
         let mut left = vec![(ROOT, root.clone()?, None)];

@@ -232,7 +232,7 @@ impl Session<'_> {
             let was_linked = (is_chained && !self.was_flipped(id, &old)) || id == ROOT;
             let from = if was_linked { old.clusters() } else { 0 };
             self.link(&chain, from)?;
-            // Links lead to these clusters. So they are not fresh: freed, they stay marked used
+            // Links refer to these clusters. So they are not fresh: freed, they stay marked used
             // until no link leads there.
             let linked = chain.runs().iter().map(|run| (run.cluster, run.count));
             let linked: Vec<_> = match from {
@@ -253,7 +253,7 @@ impl Session<'_> {
     }
 
     /// Writes the links of a chain from cluster number `from` on into the FAT. Words of the new clusters
-    /// come first; the link that leads to them is a step of its own.
+    /// come first; the link that refers to them is a step of its own.
     fn link(&mut self, chain: &crate::chain::Chain, from: u32) -> Result<()> {
         let fat = self.volume.boot.active_fat();
         let mut index = from;

@@ -22,7 +22,7 @@ use crate::volume::Volume;
 /// Entries at the start of a cluster that are searched for a set, which a directory has.
 const LOOKED_AT: u32 = 40;
 
-/// Cuts a set off at the first cluster that it never wrote and that another entry leads to as well.
+/// Cuts a set off at the first cluster that it never wrote and that another entry refers to as well.
 ///
 /// # Errors
 /// `Io`, `Limit`.
@@ -73,7 +73,7 @@ fn shorter_len(work: &Work<'_, '_>, set: &EntrySet, count: u32) -> u64 {
 }
 
 /// Returns the part of a run of impossible length that is likely to be right: the clusters that were
-/// written, and those behind them that are marked used and that no other entry leads to.
+/// written, and those behind them that are marked used and that no other entry refers to.
 ///
 /// # Errors
 /// `Io`, `Limit`.

@@ -91,7 +91,7 @@ pub fn keep(work: &mut Work<'_, '_>, root: &Chain, lost: Bits) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns the chains that hold entries of directories, without those that others of them lead to.
+/// Returns the chains that hold entries of directories, without those that others of them refer to.
 fn directories(volume: &Volume, chains: &[Chain]) -> Result<Vec<Chain>> {
     let mut found = Vec::new();
     for chain in chains {
@@ -114,7 +114,7 @@ fn directories(volume: &Volume, chains: &[Chain]) -> Result<Vec<Chain>> {
     }
     let is_top = |chain: &&Chain| !below.contains(&chain.first());
     let top: Vec<Chain> = found.iter().filter(is_top).cloned().collect();
-    // Directories that lead to each other in a circle have no top.
+    // Directories that refer to each other in a circle have no top.
     Ok(if top.is_empty() { found } else { top })
 }
 
@@ -214,7 +214,7 @@ fn has_end(volume: &Volume, cluster: u32) -> Result<bool> {
     Ok(kind == [kind::END])
 }
 
-/// Returns whether the word of a cluster ends a chain or leads to another lost cluster.
+/// Returns whether the word of a cluster ends a chain or refers to another lost cluster.
 fn is_link(fat: &mut Fat<'_>, cluster: u32, lost: &Bits) -> Result<bool> {
     let next = fat.next(cluster)?;
     Ok(next == END_OF_CHAIN || lost.has(next))

@@ -50,7 +50,7 @@ pub enum Kind {
     Length,
     /// A chain that ends too early, leads outside of the volume or comes back to itself.
     Chain,
-    /// A chain that goes on behind its length.
+    /// A chain that continues behind its length.
     ChainLong,
     /// Clusters that something else has already: the set gets a copy.
     CrossLink,

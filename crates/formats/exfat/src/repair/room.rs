@@ -1,7 +1,7 @@
-//! Allocation of clusters during a repair: clusters that are marked free, and that nothing leads to.
+//! Allocation of clusters during a repair: clusters that are marked free, and that nothing refers to.
 //!
 //! The bitmap may be damaged. So before the first cluster is taken, the repair collects all clusters that
-//! entries lead to.
+//! entries refer to.
 
 use std::rc::Rc;
 
@@ -72,32 +72,32 @@ impl Work<'_, '_> {
         Ok((pieces.clusters() == count).then_some(pieces))
     }
 
-    /// Returns whether something has a cluster, or leads to it.
+    /// Returns whether something has a cluster, or refers to it.
     pub fn is_led_to(&self, cluster: u32) -> bool {
         let reach = self.reach.as_ref();
         self.claimed.has(cluster) || reach.is_some_and(|reach| reach.all.has(cluster))
     }
 
-    /// Returns whether something has a cluster, or more than one entry leads to it.
+    /// Returns whether something has a cluster, or more than one entry refers to it.
     pub fn is_disputed(&self, cluster: u32) -> bool {
         let reach = self.reach.as_ref();
         self.claimed.has(cluster) || reach.is_some_and(|reach| reach.twice.has(cluster))
     }
 
-    /// Returns whether more than one entry leads to the cluster at an offset.
+    /// Returns whether more than one entry refers to the cluster at an offset.
     pub fn is_shared(&self, offset: u64) -> bool {
         let cluster = self.volume.boot.cluster_of(offset).unwrap_or(0);
         let reach = self.reach.as_ref();
         reach.is_some_and(|reach| reach.twice.has(cluster))
     }
 
-    /// Returns whether some file leads to a cluster.
+    /// Returns whether some file refers to a cluster.
     pub fn is_of_file(&self, cluster: u32) -> bool {
         let reach = self.reach.as_ref();
         reach.is_some_and(|reach| reach.files.has(cluster))
     }
 
-    /// Collects the clusters that entries lead to, once.
+    /// Collects the clusters that entries refer to, once.
     ///
     /// # Errors
     /// `Io`, `Limit`.
@@ -188,12 +188,12 @@ impl<'a> Free<'a> {
     }
 }
 
-/// The clusters that entries lead to, whether these are sound or not.
+/// The clusters that entries refer to, whether these are sound or not.
 pub struct Reach {
     all: Bits,
-    /// Clusters that something other than a directory leads to.
+    /// Clusters that something other than a directory refers to.
     files: Bits,
-    /// Clusters that more than one entry leads to.
+    /// Clusters that more than one entry refers to.
     twice: Bits,
 }
 

@@ -109,7 +109,7 @@ fn root(work: &mut Work<'_, '_>) -> Result<Option<Chain>> {
     Ok(Some(chain))
 }
 
-/// Returns the root directory's chain, cut before clusters behind its end that other entries lead to.
+/// Returns the root directory's chain, cut before clusters behind its end that other entries refer to.
 fn without_others(work: &mut Work<'_, '_>, chain: Chain) -> Result<Chain> {
     let used = extent::used_of_directory(&work.volume, &chain)?;
     if used == chain.clusters() {
@@ -325,7 +325,7 @@ fn bitmap(work: &mut Work<'_, '_>, root: &Chain) -> Result<Option<Chain>> {
 }
 
 /// Returns the clusters of a bitmap or a table if they are adjacent, as all formatters make them, and no
-/// entry leads to them.
+/// entry refers to them.
 fn in_a_row(work: &mut Work<'_, '_>, first: u32, len: u64) -> Result<Option<Chain>> {
     let boot = &work.volume.boot;
     let need = u32::try_from(boot.clusters_for(len)).unwrap_or(u32::MAX);

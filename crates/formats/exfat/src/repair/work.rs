@@ -60,9 +60,9 @@ pub struct Work<'w, 'd> {
     pub claimed: Bits,
     /// Clusters that directories have.
     pub directories: Bits,
-    /// Clusters that some entry leads to, found when clusters are to be taken.
+    /// Clusters that some entry refers to, found when clusters are to be taken.
     pub reach: Option<Reach>,
-    /// Entries in clusters that files lead to as well. They are written once each file has a copy.
+    /// Entries in clusters that files refer to as well. They are written once each file has a copy.
     later: Vec<(u64, Vec<u8>)>,
     /// Clusters that were taken and are not marked yet, because the bitmap lies in such clusters.
     unmarked: Vec<Chain>,
@@ -137,7 +137,7 @@ impl<'w, 'd> Work<'w, 'd> {
         put(&self.back, group, offset, bytes)
     }
 
-    /// Changes entries of a directory. In a cluster that a file leads to as well, the change waits until
+    /// Changes entries of a directory. In a cluster that a file refers to as well, the change waits until
     /// the file has a copy.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ impl<'w, 'd> Work<'w, 'd> {
         self.volume.boot.active_fat() + u64::from(cluster) * 4
     }
 
-    /// Writes the words of a chain that nothing leads to yet.
+    /// Writes the words of a chain that nothing refers to yet.
     ///
     /// # Errors
     /// `Io`.

@@ -248,7 +248,7 @@ fn sets() {
     // Cut by the end of the cluster: the chain of the root ends with its first.
     let found = told(|image| u32_at(image, fat(ROOT), 0xFFFF_FFFF));
     contains(&found, "set of 3 secondary entries, of which 0 are there");
-    // A directory that leads to its own parent.
+    // A directory that refers to its own parent.
     let found = told(|image| {
         u32_at(image, slot(SETS[1]) + 52, ROOT);
         seal_set(image, slot(SETS[1]));

@@ -23,6 +23,8 @@ pub struct Devices {
 }
 
 impl Devices {
+    /// Opens the devices at `paths`, and the object store if there is one.
+    ///
     /// # Errors
     /// [`Error::Blob`] for the first path that cannot be opened.
     pub fn open(paths: &[PathBuf], objects: Option<&Path>) -> Result<Self> {

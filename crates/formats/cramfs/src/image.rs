@@ -9,7 +9,7 @@ use crate::inode::Inode;
 use crate::ondisk::{INODE_LEN, UNIT};
 use crate::superblock::{HEAD_LEN, Superblock};
 
-/// The bytes, what the superblock says of them, and the bounds.
+/// The bytes of an image, its superblock, and the limits.
 pub struct Image {
     source: Arc<dyn ReadAt>,
     pub superblock: Superblock,

@@ -67,6 +67,8 @@ pub struct Image {
 }
 
 impl Image {
+    /// Opens the image, and reads its superblock, tables and special inodes.
+    ///
     /// # Errors
     /// `UnknownFormat`, `Unsupported`, `Corrupt` if superblock, tables or root fail a check, `Io`
     /// if they cannot be read.

@@ -65,6 +65,8 @@ impl Node {
         self.place.map_or(0, |place| place.offset)
     }
 
+    /// Fails for sets that the driver must not read or change.
+    ///
     /// # Errors
     /// `Unsupported` for sets with a critical entry of unknown type.
     pub fn recognized(&self) -> Result<()> {

@@ -22,6 +22,8 @@ pub struct Image {
 }
 
 impl Image {
+    /// Opens the image, and reads its superblock and root.
+    ///
     /// # Errors
     /// `Corrupt` if the superblock fails a check, `Io` if it cannot be read.
     pub fn open(source: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {

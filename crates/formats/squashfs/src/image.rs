@@ -32,6 +32,8 @@ pub struct Image {
 }
 
 impl Image {
+    /// Opens the image, and reads its superblock, tables and root.
+    ///
     /// # Errors
     /// `UnknownFormat`, `Unsupported`, `Corrupt` if superblock, tables or root fail a check, `Io`
     /// if they cannot be read.

@@ -50,6 +50,8 @@ impl Session<'_> {
         }
     }
 
+    /// Fails unless the directory is empty.
+    ///
     /// # Errors
     /// `NotEmpty`; `Corrupt` if damage hides whether the directory is empty.
     pub fn is_empty(&mut self, dir: NodeId) -> Result<()> {

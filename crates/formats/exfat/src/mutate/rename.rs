@@ -159,6 +159,8 @@ impl Session<'_> {
         dir == to && whole && entry.slot / per == slot / per
     }
 
+    /// Checks that `dir` is outside of `node`.
+    ///
     /// # Errors
     /// `IntoItself` if `dir` is `node` or below it.
     fn is_outside(&self, node: NodeId, dir: NodeId) -> Result<()> {

@@ -76,6 +76,8 @@ pub struct Work<'w, 'd> {
 }
 
 impl<'w, 'd> Work<'w, 'd> {
+    /// Creates the state of a round.
+    ///
     /// # Errors
     /// `Limit` if memory is short.
     pub fn new(

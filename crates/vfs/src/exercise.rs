@@ -42,7 +42,7 @@ pub fn all(fs: &dyn FileSystem, limits: &Limits) -> Vec<Error> {
     errors.extend(checked.err());
     errors.extend(fs.describe(None).err());
     let image_len = fs.volume().image_len;
-    for range in fs.metadata_ranges() {
+    for range in fs.metadata_layout().ranges() {
         assert!(range.start < range.end && range.end <= image_len);
     }
     let mut met = 0_u64;

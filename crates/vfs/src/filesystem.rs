@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forerun_io::{BlobId, ReadAt};
 
-use crate::{Error, Extent, FileType, Metadata, Result};
+use crate::{Error, Extent, FileType, Metadata, MetadataLayout, Result};
 
 /// Identifies a node by what its format finds it with: header offset, inode number, nid, entry
 /// position. Stable for as long as the image does not change, so it can be an inode number.
@@ -135,8 +135,8 @@ pub trait FileSystem: Send + Sync {
     fn root(&self) -> NodeId;
 
     /// Returns the offset of the inode of `node` in the image, if it is known without a read: for a
-    /// caller that requests many inodes together. Returns nothing by default, and if inodes are
-    /// compressed or lie outside the image.
+    /// caller that requests many inodes together ([`MetadataLayout::Locatable`]). Returns nothing by
+    /// default, and if inodes are compressed or lie outside the image.
     fn inode_offset(&self, node: NodeId) -> Option<u64> {
         let _ = node;
         None
@@ -224,10 +224,9 @@ pub trait FileSystem: Send + Sync {
         Ok(None)
     }
 
-    /// Returns the ranges of the image that hold metadata, in the order in which a full walk reads
-    /// them, for prefetch. Empty if metadata is interleaved with data.
-    fn metadata_ranges(&self) -> Vec<Range<u64>> {
-        Vec::new()
+    /// Returns where the image keeps its metadata, for readahead and prefetch. Unknown by default.
+    fn metadata_layout(&self) -> MetadataLayout {
+        MetadataLayout::Unknown
     }
 
     /// Returns the on-disk fields of `node` in the format's own terms and order, for `dump`.

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forerun_io::ReadAt;
 use forerun_vfs::{
-    BlobId, DirCursor, DirEntry, Extent, FileSystem, FileType, Metadata, NodeId, Problem, Result,
-    VolumeInfo,
+    BlobId, DirCursor, DirEntry, Extent, FileSystem, FileType, Metadata, MetadataLayout, NodeId,
+    Problem, Result, VolumeInfo,
 };
 
 use super::pool::Pool;
@@ -44,6 +44,7 @@ pub struct WalkAhead {
     pool: Arc<Pool>,
     tree: Arc<TreeAhead>,
     metadata: Arc<MetadataSource>,
+    layout: MetadataLayout,
     listings: Mutex<VecDeque<Listing>>,
 }
 
@@ -65,13 +66,14 @@ struct Listing {
 }
 
 impl WalkAhead {
-    pub const fn new(
+    pub fn new(
         fs: Arc<dyn FileSystem>,
         pool: Arc<Pool>,
         tree: Arc<TreeAhead>,
         metadata: Arc<MetadataSource>,
     ) -> Self {
         Self {
+            layout: fs.metadata_layout(),
             fs,
             pool,
             tree,
@@ -130,9 +132,9 @@ impl WalkAhead {
     fn read_ahead(&self, dirs: Vec<NodeId>) {
         for dir in dirs {
             let (fs, metadata) = (Arc::clone(&self.fs), Arc::clone(&self.metadata));
-            let is_strewn = self.is_strewn();
+            let is_located = self.locates_inodes();
             self.pool.submit_first(move || {
-                if is_strewn {
+                if is_located {
                     for node in expect_inodes(&*fs, &metadata, dir) {
                         let _left_to_the_reader = fs.metadata(node);
                     }
@@ -147,9 +149,9 @@ impl WalkAhead {
         }
     }
 
-    /// Returns whether inodes lie anywhere, but in places that can be told.
-    fn is_strewn(&self) -> bool {
-        self.metadata.takes_expectations() && self.fs.inode_offset(self.fs.root()).is_some()
+    /// Returns whether the inodes of a listing are to be requested together.
+    fn locates_inodes(&self) -> bool {
+        self.layout == MetadataLayout::Locatable && self.metadata.takes_expectations()
     }
 }
 
@@ -199,7 +201,7 @@ impl FileSystem for WalkAhead {
         if from == DirCursor::START
             && let Some(ahead) = self.on_list(dir)
         {
-            if !ahead.was_read_ahead && self.is_strewn() {
+            if !ahead.was_read_ahead && self.locates_inodes() {
                 expect_inodes(&*self.fs, &self.metadata, dir);
             }
             self.read_ahead(ahead.siblings);
@@ -252,8 +254,8 @@ impl FileSystem for WalkAhead {
         self.fs.backing(node)
     }
 
-    fn metadata_ranges(&self) -> Vec<Range<u64>> {
-        self.fs.metadata_ranges()
+    fn metadata_layout(&self) -> MetadataLayout {
+        self.fs.metadata_layout()
     }
 
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {

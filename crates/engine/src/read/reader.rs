@@ -88,7 +88,7 @@ impl Reader {
         };
         let driver = fs;
         if options.large_blocks {
-            metadata.set_ranges(driver.metadata_ranges());
+            metadata.set_ranges(driver.metadata_layout().ranges().to_vec());
         }
         let volume = driver.volume();
         // Names, of which an inode may have several; an image that shows more goes round in a circle.

@@ -48,7 +48,8 @@ fn each_block_is_read_once_in_requests_of_128_kib_and_more() {
         let image = pack(dir.path(), &writer);
         let reader = image.reader();
         assert!(walk(reader) > 6000);
-        let ranges = reader.fs().metadata_ranges();
+        let layout = reader.fs().metadata_layout();
+        let ranges = layout.ranges();
         let len: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         assert!(len > 1 << 20, "{len} bytes of metadata");
         let stats = reader.observer().stats();

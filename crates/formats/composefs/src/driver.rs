@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use forerun_io::{BlobId, ReadAt};
 use forerun_vfs::{
-    Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, OpenWith,
-    Place, Problem, Result, Verity, VolumeInfo,
+    Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
+    NodeId, OpenWith, Place, Problem, Result, Verity, VolumeInfo,
 };
 
 use crate::error::Check;
@@ -199,8 +199,8 @@ impl FileSystem for Composefs {
         }
     }
 
-    fn metadata_ranges(&self) -> Vec<Range<u64>> {
-        self.metadata.metadata_ranges()
+    fn metadata_layout(&self) -> MetadataLayout {
+        self.metadata.metadata_layout()
     }
 
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use forerun_io::{Limits, ReadAt};
 use forerun_vfs::{
-    Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, Problem,
-    Result, Timestamp, VolumeInfo,
+    Device, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
+    NodeId, Problem, Result, Timestamp, VolumeInfo,
 };
 
 use crate::blocks::Table;
@@ -64,6 +64,10 @@ impl FileSystem for Cramfs {
 
     fn inode_offset(&self, node: NodeId) -> Option<u64> {
         Some(node.0)
+    }
+
+    fn metadata_layout(&self) -> MetadataLayout {
+        MetadataLayout::Locatable
     }
 
     fn metadata(&self, node: NodeId) -> Result<Metadata> {

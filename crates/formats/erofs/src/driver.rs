@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use forerun_io::{ReadAt, saturating_usize};
 use forerun_vfs::{
-    BlobId, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, OpenWith,
-    Problem, Result, VolumeInfo,
+    BlobId, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
+    NodeId, OpenWith, Problem, Result, VolumeInfo,
 };
 
 use crate::error::Check;
@@ -134,8 +134,13 @@ impl FileSystem for Erofs {
         self.image.blob(blob)
     }
 
-    fn metadata_ranges(&self) -> Vec<Range<u64>> {
-        layout::metadata_ranges(self, &self.image)
+    fn metadata_layout(&self) -> MetadataLayout {
+        match MetadataLayout::of_ranges(layout::metadata_ranges(self, &self.image)) {
+            MetadataLayout::Unknown if self.inode_offset(self.root()).is_some() => {
+                MetadataLayout::Locatable
+            }
+            layout => layout,
+        }
     }
 
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {

@@ -3,8 +3,8 @@
 use std::ops::{ControlFlow, Range};
 
 use forerun_vfs::{
-    Device, DirCursor, DirEntry, Error, Extent, FileSystem, Metadata, NodeId, OpenWith, Problem,
-    Result, VolumeInfo,
+    Device, DirCursor, DirEntry, Error, Extent, FileSystem, Metadata, MetadataLayout, NodeId,
+    OpenWith, Problem, Result, VolumeInfo,
 };
 
 use crate::error::Check;
@@ -128,10 +128,11 @@ impl FileSystem for Squashfs {
         map::map(&self.image, node, &file, range, visit)
     }
 
-    fn metadata_ranges(&self) -> Vec<Range<u64>> {
+    fn metadata_layout(&self) -> MetadataLayout {
         // Inodes first, listings next, then the other tables, to the end of the image.
         let superblock = &self.image.superblock;
-        std::iter::once(superblock.inode_table..superblock.bytes_used).collect()
+        let tables = superblock.inode_table..superblock.bytes_used;
+        MetadataLayout::Ranges(std::iter::once(tables).collect())
     }
 
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::num::NonZeroU64;
 use std::ops::Range;
 
-use forerun::{FileSystem, MemoryLimit};
+use forerun::{FileSystem, MemoryLimit, MetadataLayout};
 use rustix::fs::Advice;
 
 /// Bytes of a request. The kernel cuts longer ones to what its device takes at once.
@@ -25,8 +25,7 @@ const WORTH: u64 = 48 << 10;
 // A list of ranges, most often of one: not the numbers of a range.
 #[allow(clippy::single_range_in_vec_init)]
 pub fn ranges(fs: &dyn FileSystem) -> Vec<Range<u64>> {
-    let ranges = fs.metadata_ranges();
-    if !ranges.is_empty() {
+    if let MetadataLayout::Ranges(ranges) = fs.metadata_layout() {
         return ranges;
     }
     let volume = fs.volume();
@@ -38,7 +37,7 @@ pub fn ranges(fs: &dyn FileSystem) -> Vec<Range<u64>> {
 
 /// Returns whether these are the whole image, with its data, because the places of metadata are unknown.
 pub fn is_everything(fs: &dyn FileSystem) -> bool {
-    fs.metadata_ranges().is_empty() && !ranges(fs).is_empty()
+    fs.metadata_layout().ranges().is_empty() && !ranges(fs).is_empty()
 }
 
 fn worth_it(image_len: u64, inodes: Option<u64>) -> bool {

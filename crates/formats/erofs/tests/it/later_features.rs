@@ -64,7 +64,8 @@ fn metadata_that_lies_apart_is_named() {
         let path = dir.path().join(name);
         fs::write(&path, bytes).unwrap();
         let reader = reader(&path, &[]);
-        let ranges = reader.fs().metadata_ranges();
+        let layout = reader.fs().metadata_layout();
+        let ranges = layout.ranges();
         if name.starts_with("metabox") || name == "zone" {
             assert!(!ranges.is_empty(), "{name}");
         }

@@ -29,7 +29,7 @@ pub fn fetch_metadata(image: &Image, remote: &RemoteImage) -> Result<u64, Error>
     }
     let mut read = 0_u64;
     let mut buffer = Vec::new();
-    for range in fs.metadata_ranges() {
+    for range in fs.metadata_layout().ranges() {
         let end = range.end.min(remote.len());
         let mut at = range.start;
         while at < end {

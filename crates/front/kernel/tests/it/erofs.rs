@@ -75,7 +75,8 @@ fn metadata_is_read_ahead_and_mounts_are_known_as_ours() {
     let metadata: u64 = image
         .reader()
         .fs()
-        .metadata_ranges()
+        .metadata_layout()
+        .ranges()
         .iter()
         .map(|range| range.end - range.start)
         .sum();

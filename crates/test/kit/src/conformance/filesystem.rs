@@ -57,7 +57,7 @@ fn volume(fs: &dyn FileSystem) {
     assert!(volume.block_size > 0, "a block size of 0");
     assert!(volume.name_max > 0, "a longest name of 0");
     assert_eq!(volume, fs.volume(), "the volume changed");
-    for range in fs.metadata_ranges() {
+    for range in fs.metadata_layout().ranges() {
         assert!(
             range.start <= range.end && range.end <= volume.image_len,
             "metadata range {range:?} is not inside the image of {} bytes",

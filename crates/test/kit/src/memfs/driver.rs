@@ -4,8 +4,8 @@ use std::ops::{ControlFlow, Range};
 
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::{
-    Corrupt, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, NodeId, Place,
-    Problem, Result, VolumeInfo,
+    Corrupt, DirCursor, DirEntry, Error, Extent, FileSystem, FileType, Metadata, MetadataLayout,
+    NodeId, Place, Problem, Result, VolumeInfo,
 };
 
 use super::{DamagedOnPurpose, MemFs, Node};
@@ -120,8 +120,8 @@ impl FileSystem for MemFs {
         Ok(())
     }
 
-    fn metadata_ranges(&self) -> Vec<Range<u64>> {
-        self.metadata_ranges.clone()
+    fn metadata_layout(&self) -> MetadataLayout {
+        MetadataLayout::of_ranges(self.metadata_ranges.clone())
     }
 
     fn describe(&self, node: Option<NodeId>) -> Result<Vec<(&'static str, String)>> {

@@ -1,0 +1,38 @@
+//! Where the metadata of an image is.
+
+use std::ops::Range;
+
+/// Where the metadata of an image is, as far as its driver can tell without a walk. The engine chooses
+/// by it how to read metadata ahead.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum MetadataLayout {
+    /// In these ranges, with little besides, in the order in which a full walk reads them. Not empty.
+    /// The engine reads them in large steps.
+    Ranges(Vec<Range<u64>>),
+    /// Interleaved with file data, but [`inode_offset`](crate::FileSystem::inode_offset) finds the
+    /// inodes of a listing without a read. The engine requests them together.
+    Locatable,
+    /// Anywhere. The engine reads each block when it is wanted, and learns from where blocks are wanted.
+    #[default]
+    Unknown,
+}
+
+impl MetadataLayout {
+    /// Returns the layout of metadata that is in `ranges`; unknown if there are none.
+    #[must_use]
+    pub fn of_ranges(ranges: Vec<Range<u64>>) -> Self {
+        match ranges.is_empty() {
+            true => Self::Unknown,
+            false => Self::Ranges(ranges),
+        }
+    }
+
+    /// Returns the ranges that hold metadata; none if it is interleaved with data.
+    #[must_use]
+    pub fn ranges(&self) -> &[Range<u64>] {
+        match self {
+            Self::Ranges(ranges) => ranges,
+            Self::Locatable | Self::Unknown => &[],
+        }
+    }
+}

@@ -90,7 +90,7 @@ pub use forerun_romfs::RomfsOptions;
 #[cfg(all(feature = "squashfs", feature = "write"))]
 pub use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 pub use forerun_vfs as vfs;
-pub use forerun_vfs::{Error, FileSystem, Format, NodeId, Result};
+pub use forerun_vfs::{Error, FileSystem, Format, MetadataLayout, NodeId, Result};
 pub use image::{Image, OpenOptions};
 pub use locks::{InUse, Locking};
 pub use payload::Container;

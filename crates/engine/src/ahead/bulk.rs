@@ -9,13 +9,8 @@ use forerun_vfs::{BlobId, Extent, NodeId, Place, Result};
 
 use super::plan::Plan;
 use crate::read::Blocks;
+use crate::tuning::{BULK_FILE, FILE_GAP};
 use crate::{Data, Reader};
-
-/// Of one file, what is read ahead before anybody opens it; the rest follows as it is read.
-const FILE_AHEAD: u64 = 4 << 20;
-/// Bytes between two files that are read along to make one request of both. What lies between is
-/// most often a header that will be wanted too.
-const MAX_GAP: u64 = 64 << 10;
 
 /// A list of files that one or many threads work off, while the engine reads ahead along it, across
 /// the borders of files.
@@ -165,11 +160,11 @@ impl Bulk {
                 break;
             };
             let size = fs.metadata(file.node).map_or(u64::MAX, |found| found.size);
-            let is_whole = size <= FILE_AHEAD;
+            let is_whole = size <= BULK_FILE;
             // Threads that read many files keep all CPUs busy with decoding.
             let is_left = is_whole && file.blocks == Blocks::Own;
             let before = (plan.bytes(), plan.decoded());
-            plan.add(fs, file.node, 0..FILE_AHEAD, MAX_GAP, &|extent| {
+            plan.add(fs, file.node, 0..BULK_FILE, FILE_GAP, &|extent| {
                 !is_left || !extent.is_whole_block()
             });
             // What is decoded ahead must still be there when it is wanted, so that counts too. At
@@ -181,7 +176,7 @@ impl Bulk {
             progress.ahead += cost;
             progress.files.push_back((is_whole, cost));
         }
-        plan.coalesce(MAX_GAP);
+        plan.coalesce(FILE_GAP);
         self.reader.start(plan);
     }
 }

@@ -12,5 +12,5 @@ pub use bulk::{Bulk, Taken, first_place};
 pub use plan::{Plan, start};
 pub use pool::Pool;
 pub use streams::Streams;
-pub use tree::{MAX_GAP, TreeAhead};
+pub use tree::TreeAhead;
 pub use walk::WalkAhead;

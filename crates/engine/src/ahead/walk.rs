@@ -23,20 +23,9 @@ use forerun_vfs::{
 use super::pool::Pool;
 use super::tree::TreeAhead;
 use crate::MetadataSource;
-use crate::metadata::MAX_GAP;
-
-/// Directories read ahead of the one that is asked for.
-const AHEAD: usize = 8;
-/// Listings remembered, to know siblings by.
-const LISTINGS: usize = 64;
-/// Subdirectories remembered of one listing; a walk that gets further goes on without.
-const CHILDREN: usize = 4096;
-
-/// Inodes of one directory asked for at once.
-const EXPECTED: usize = 1 << 14;
-
-/// Entries noted at once for those who read the files.
-const NOTED: usize = 512;
+use crate::tuning::{
+    DIRECTORIES_AHEAD, EXPECTED_INODES, LISTED_DIRECTORIES, LISTINGS, METADATA_GAP, NOTED_ENTRIES,
+};
 
 /// A driver whose directories are read ahead of a walk.
 pub struct WalkAhead {
@@ -98,7 +87,7 @@ impl WalkAhead {
             .unwrap_or(0);
         let was_read_ahead = at < listing.next;
         let from = listing.next.max(at + 1);
-        let to = (at + 1 + AHEAD).min(listing.children.len());
+        let to = (at + 1 + DIRECTORIES_AHEAD).min(listing.children.len());
         let siblings = listing.children.get(from..to).unwrap_or_default().to_vec();
         listing.next = listing.next.max(to);
         listings.push_front(listing);
@@ -123,7 +112,7 @@ impl WalkAhead {
         let mut listing = known
             .filter(|_| from != DirCursor::START)
             .unwrap_or_else(fresh);
-        let room = CHILDREN.saturating_sub(listing.children.len());
+        let room = LISTED_DIRECTORIES.saturating_sub(listing.children.len());
         listing.children.extend(children.iter().take(room));
         listings.push_front(listing);
         listings.truncate(LISTINGS);
@@ -162,12 +151,12 @@ fn expect_inodes(fs: &dyn FileSystem, metadata: &MetadataSource, dir: NodeId) ->
     // Whoever comes to what is wrong there will report it.
     let _left_to_the_reader = fs.read_dir(dir, DirCursor::START, &mut |entry| {
         nodes.push(entry.node);
-        match nodes.len() < EXPECTED {
+        match nodes.len() < EXPECTED_INODES {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         }
     });
-    metadata.expect_inodes(fs, &nodes, MAX_GAP);
+    metadata.expect_inodes(fs, &nodes, METADATA_GAP);
     nodes
 }
 
@@ -208,11 +197,11 @@ impl FileSystem for WalkAhead {
         }
         let (mut children, mut entries) = (Vec::new(), Vec::new());
         let result = self.fs.read_dir(dir, from, &mut |entry| {
-            if entry.kind == FileType::Directory && children.len() < CHILDREN {
+            if entry.kind == FileType::Directory && children.len() < LISTED_DIRECTORIES {
                 children.push(entry.node);
             }
             entries.push((entry.node, entry.next));
-            if entries.len() == NOTED {
+            if entries.len() == NOTED_ENTRIES {
                 self.tree.listed(dir, &entries);
                 entries.clear();
             }

@@ -19,15 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use forerun_io::{saturating_usize, wait};
 
 use crate::read::wait_slice;
-
-/// Unit of reading, in bytes, aligned to multiples of itself except at the ends of a range.
-pub const CHUNK: u64 = 128 << 10;
-/// Largest request for a reader that goes forward, in bytes. Who reads ahead of everybody takes more.
-const MAX_STEP: u64 = 1 << 20;
-/// A chunk missed this close behind the last request, in bytes, goes on with it.
-const NEAR: u64 = 1 << 20;
-/// Chunks kept at the least, whatever the budget.
-const MIN_CHUNKS: usize = 4;
+use crate::tuning::{DENSE_CHUNKS, DENSE_GAP, DENSE_STEP, METADATA_CHUNK};
 
 /// The chunks of the parts of an image that are metadata.
 pub struct Dense {
@@ -66,12 +58,15 @@ impl Dense {
     /// For `ranges` of a source of `len` bytes, in a budget of bytes, with requests of at most
     /// `max_request` bytes.
     pub fn new(ranges: Vec<Range<u64>>, len: u64, budget: u64, max_request: u64) -> Self {
-        let most = saturating_usize(budget / CHUNK).max(MIN_CHUNKS);
+        let most = saturating_usize(budget / METADATA_CHUNK).max(DENSE_CHUNKS);
         Self {
             ranges: disjoint(ranges, len),
             // A request never takes more than a quarter of what can be kept.
-            max_step: MAX_STEP.min(max_request).min(budget / 4).max(CHUNK),
-            max_ahead: max_request.min(budget / 4).max(CHUNK),
+            max_step: DENSE_STEP
+                .min(max_request)
+                .min(budget / 4)
+                .max(METADATA_CHUNK),
+            max_ahead: max_request.min(budget / 4).max(METADATA_CHUNK),
             most,
             clock: AtomicU64::new(0),
             chunks: RwLock::default(),
@@ -87,8 +82,8 @@ impl Dense {
         if offset >= range.end {
             return None;
         }
-        let start = offset - offset % CHUNK;
-        Some(start.max(range.start)..start.saturating_add(CHUNK).min(range.end))
+        let start = offset - offset % METADATA_CHUNK;
+        Some(start.max(range.start)..start.saturating_add(METADATA_CHUNK).min(range.end))
     }
 
     /// The chunk that `offset` lies in, read by `load` if need be; nothing where `offset` is not in
@@ -98,7 +93,7 @@ impl Dense {
     /// That of `load`, for the request this call made. Who waited for it tries for itself.
     pub fn get(&self, offset: u64, load: Load<'_>) -> Option<Result<Found, Arc<io::Error>>> {
         let chunk = self.chunk(offset)?;
-        Some(self.get_chunk(&chunk, CHUNK, load))
+        Some(self.get_chunk(&chunk, METADATA_CHUNK, load))
     }
 
     /// As [`get`](Self::get), with a request of at least `step` bytes as far as it can be that long.
@@ -127,7 +122,7 @@ impl Dense {
 
     /// Reads all ranges ahead, of each as much as half of what is kept can hold.
     pub fn prefetch(&self, load: Load<'_>) -> Result<(), Arc<io::Error>> {
-        let half = CHUNK.saturating_mul(u64::try_from(self.most / 2).unwrap_or(u64::MAX));
+        let half = METADATA_CHUNK.saturating_mul(u64::try_from(self.most / 2).unwrap_or(u64::MAX));
         for range in &self.ranges {
             let end = range.end.min(range.start.saturating_add(half));
             let mut at = range.start;
@@ -167,10 +162,11 @@ impl Dense {
             }
             state = wait_slice(&self.landed, state);
         }
-        let forward = chunk.start >= state.end && chunk.start - state.end <= NEAR && state.end > 0;
+        let forward =
+            chunk.start >= state.end && chunk.start - state.end <= DENSE_GAP && state.end > 0;
         state.step = match forward {
             true => state.step.saturating_mul(2).min(self.max_step),
-            false => CHUNK,
+            false => METADATA_CHUNK,
         };
         let step = state.step.max(at_least);
         let mut end = chunk.end;
@@ -198,7 +194,9 @@ impl Dense {
         let mut first = None;
         let mut at = request.start;
         while at < request.end {
-            let end = (at - at % CHUNK).saturating_add(CHUNK).min(request.end);
+            let end = (at - at % METADATA_CHUNK)
+                .saturating_add(METADATA_CHUNK)
+                .min(request.end);
             let from = saturating_usize(at - request.start);
             let to = saturating_usize(end - request.start);
             let part: Arc<[u8]> = bytes.get(from..to).unwrap_or_default().into();
@@ -274,21 +272,27 @@ mod tests {
         |request| {
             log.lock().unwrap().push(request.clone());
             Ok(request
-                .map(|at| u8::try_from(at / CHUNK % 251).unwrap())
+                .map(|at| u8::try_from(at / METADATA_CHUNK % 251).unwrap())
                 .collect())
         }
     }
 
     #[test]
     fn chunks_end_with_their_range() {
-        let ranges = vec![1000..CHUNK + 5, CHUNK * 4..CHUNK * 4 + 7];
+        let ranges = vec![
+            1000..METADATA_CHUNK + 5,
+            METADATA_CHUNK * 4..METADATA_CHUNK * 4 + 7,
+        ];
         let dense = Dense::new(ranges, LEN, 8 << 20, 4 << 20);
         let table = [
             (999, None),
-            (1000, Some(1000..CHUNK)),
-            (CHUNK, Some(CHUNK..CHUNK + 5)),
-            (CHUNK + 5, None),
-            (CHUNK * 4 + 6, Some(CHUNK * 4..CHUNK * 4 + 7)),
+            (1000, Some(1000..METADATA_CHUNK)),
+            (METADATA_CHUNK, Some(METADATA_CHUNK..METADATA_CHUNK + 5)),
+            (METADATA_CHUNK + 5, None),
+            (
+                METADATA_CHUNK * 4 + 6,
+                Some(METADATA_CHUNK * 4..METADATA_CHUNK * 4 + 7),
+            ),
             (u64::MAX, None),
         ];
         for (offset, chunk) in table {
@@ -303,11 +307,11 @@ mod tests {
         for at in (0..LEN).step_by(4096) {
             let (start, bytes) = dense.get(at, &loader(&log)).unwrap().unwrap();
             let inside = saturating_usize(at - start);
-            assert_eq!(u64::from(bytes[inside]), at / CHUNK % 251);
+            assert_eq!(u64::from(bytes[inside]), at / METADATA_CHUNK % 251);
         }
         let log = log.into_inner().unwrap();
         assert!(log.windows(2).all(|pair| pair[0].end == pair[1].start));
-        assert_eq!(log[0], 0..CHUNK);
+        assert_eq!(log[0], 0..METADATA_CHUNK);
         assert_eq!(log.last().unwrap().end, LEN);
         let mean = LEN / u64::try_from(log.len()).unwrap();
         assert!(mean > 512 << 10, "{mean}");
@@ -322,8 +326,8 @@ mod tests {
                 let (dense, log, barrier) = (&dense, &log, &barrier);
                 scope.spawn(move || {
                     barrier.wait();
-                    for k in 0..LEN / CHUNK {
-                        let at = (k * (2 * n + 1)) % (LEN / CHUNK) * CHUNK;
+                    for k in 0..LEN / METADATA_CHUNK {
+                        let at = (k * (2 * n + 1)) % (LEN / METADATA_CHUNK) * METADATA_CHUNK;
                         dense.get(at, &loader(log)).unwrap().unwrap();
                     }
                 });
@@ -350,7 +354,7 @@ mod tests {
         for k in 0..20 {
             dense.get(0, &loader(&log)).unwrap().unwrap();
             dense
-                .get(k * 3 % 20 * (2 * CHUNK), &loader(&log))
+                .get(k * 3 % 20 * (2 * METADATA_CHUNK), &loader(&log))
                 .unwrap()
                 .unwrap();
             assert!(dense.chunks.read().unwrap().len() <= 8);

@@ -4,25 +4,15 @@
 //! Nobody can say which blocks of such an image are metadata, and a walk comes to them in no order of
 //! their places. Reading everything here would take memory for all of it; the kernel's page cache is
 //! made for that. So each part that a miss falls into is hinted at once, and what is then found in
-//! hinted parts pays for the next ones: as long as one block is wanted for [`WORTH`] bytes hinted,
+//! hinted parts pays for the next ones: as long as one block is wanted for [`HINT_WORTH`] bytes hinted,
 //! steps grow, and where metadata is sparser than that they end. A header of 32 bytes in front of each
 //! large file stays one small read.
 
+use crate::tuning::{
+    HINT_CREDIT, HINT_PARTS, HINT_STEP_MAX, HINT_STEP_MIN, HINT_TRUST, HINT_WORTH,
+};
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-/// Bytes worth reading along for one block that is wanted: about what passes in the time of the
-/// request that is saved, from SD cards (20 MB/s, 1 ms) to SSDs (1 GB/s, 0.1 ms).
-const WORTH: u64 = 48 << 10;
-/// Hinted on trust, before anything is known of the image.
-const TRUST: u64 = 4 << 20;
-/// Smallest and largest part hinted at once; parts start at multiples of the smallest.
-const MIN_STEP: u64 = 128 << 10;
-const MAX_STEP: u64 = 8 << 20;
-/// Credit with which a part is hinted before anything in it is missed.
-const AHEAD: u64 = 8 << 20;
-/// Parts remembered. Touching ones are one, so a dense image needs few.
-const PARTS: usize = 4096;
 
 /// What was hinted so far, and what it was good for.
 pub struct Hints {
@@ -33,7 +23,7 @@ pub struct Hints {
 impl Default for Hints {
     fn default() -> Self {
         Self {
-            credit: TRUST,
+            credit: HINT_TRUST,
             parts: BTreeMap::new(),
         }
     }
@@ -45,20 +35,20 @@ impl Hints {
     pub fn on_miss(&mut self, offset: u64, len: u64) -> Option<Range<u64>> {
         let start = match self.end_of(offset) {
             Some(end) => {
-                self.credit = self.credit.saturating_add(WORTH);
+                self.credit = self.credit.saturating_add(HINT_WORTH);
                 // What was hinted here is well used: go on behind it before anybody gets there.
-                if self.credit < AHEAD {
+                if self.credit < HINT_CREDIT {
                     return None;
                 }
                 end
             }
-            None => offset - offset % MIN_STEP,
+            None => offset - offset % HINT_STEP_MIN,
         };
-        if self.credit < MIN_STEP || self.parts.len() >= PARTS || start >= len {
+        if self.credit < HINT_STEP_MIN || self.parts.len() >= HINT_PARTS || start >= len {
             return None;
         }
-        let step = (self.credit / 4).clamp(MIN_STEP, MAX_STEP);
-        let step = step - step % MIN_STEP;
+        let step = (self.credit / 4).clamp(HINT_STEP_MIN, HINT_STEP_MAX);
+        let step = step - step % HINT_STEP_MIN;
         let next = self.parts.range(start..).next().map(|(&start, _)| start);
         let end = start.saturating_add(step).min(len).min(next.unwrap_or(len));
         self.credit = self.credit.saturating_sub(end.saturating_sub(start));
@@ -123,7 +113,7 @@ mod tests {
     #[test]
     fn a_sparse_image_costs_the_trust_and_little_more() {
         let (bytes, _) = walk(1 << 20);
-        assert!(bytes <= TRUST + TRUST / 4, "{bytes}");
+        assert!(bytes <= HINT_TRUST + HINT_TRUST / 4, "{bytes}");
     }
 
     #[test]

@@ -5,5 +5,5 @@ mod hints;
 mod source;
 mod xattr_scan;
 
-pub use source::{MAX_GAP, MetadataSource};
+pub use source::MetadataSource;
 pub use xattr_scan::{Searched, XattrScan};

@@ -20,14 +20,7 @@ use forerun_vfs::{FileSystem, NodeId};
 
 use super::dense::Dense;
 use super::hints::Hints;
-
-/// A miss this close behind the last one goes on with it. Reading such a gap along costs less than
-/// another request, on anything from an SD card up.
-pub const MAX_GAP: u64 = 16 << 10;
-/// Close misses in a row before requests grow.
-const PATIENCE: u32 = 2;
-/// Largest request for blocks that nobody asked for yet.
-const MAX_STEP: u64 = 1 << 20;
+use crate::tuning::{CLOSE_MISSES, METADATA_GAP, METADATA_STEP};
 
 /// Whoever asked for blocks smaller than a page wants just them.
 const MIN_HINTED_BLOCK: u64 = 4096;
@@ -223,16 +216,16 @@ impl MetadataSource {
     fn grow(&self, block: Range<u64>) -> Range<u64> {
         let mut forward = self.lock_forward();
         let len = block.end - block.start;
-        let close = block.start >= forward.end && block.start - forward.end <= MAX_GAP;
+        let close = block.start >= forward.end && block.start - forward.end <= METADATA_GAP;
         if close && forward.end > 0 {
             forward.streak += 1;
         } else {
             (forward.end, forward.streak, forward.step) = (0, 0, len);
         }
-        let max = MAX_STEP
+        let max = METADATA_STEP
             .min(self.geometry.max_request())
             .min(self.budget / 16);
-        if forward.streak >= PATIENCE {
+        if forward.streak >= CLOSE_MISSES {
             forward.step = forward.step.saturating_mul(2).min(max).max(len);
         }
         let end = block.start.saturating_add(forward.step).min(self.len());

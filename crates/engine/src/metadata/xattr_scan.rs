@@ -17,19 +17,10 @@ use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId, Result};
 
 use crate::MetadataSource;
 use crate::ahead::Pool;
-
-/// Inodes looked at for each question that found nothing.
-const WORTH: u64 = 32;
-/// Inodes that make a job.
-const SLICE: u64 = 512;
-/// Inodes that make a job once somebody walks.
-const PART: u64 = 4096;
-/// Questions without a find that make a walk.
-const WALK: u64 = 1024;
-/// Directories that are looked at together then.
-const TOGETHER: usize = 16;
-/// Inodes asked for at once.
-const AT_ONCE: usize = 4096;
+use crate::tuning::{
+    METADATA_GAP, XATTR_DIRECTORIES, XATTR_INODES, XATTR_JOB, XATTR_WALK, XATTR_WALK_JOB,
+    XATTR_WORTH,
+};
 
 const UNKNOWN: u8 = 0;
 const NONE: u8 = 1;
@@ -90,9 +81,9 @@ impl XattrScan {
             self.answer.store(SOME, Ordering::Release);
             return;
         }
-        let walks = self.questions.fetch_add(1, Ordering::AcqRel) >= WALK;
-        let credit = self.credit.fetch_add(WORTH, Ordering::AcqRel) + WORTH;
-        let enough = credit >= SLICE || walks;
+        let walks = self.questions.fetch_add(1, Ordering::AcqRel) >= XATTR_WALK;
+        let credit = self.credit.fetch_add(XATTR_WORTH, Ordering::AcqRel) + XATTR_WORTH;
+        let enough = credit >= XATTR_JOB || walks;
         if enough && !self.running.swap(true, Ordering::AcqRel) {
             self.credit.fetch_sub(credit, Ordering::AcqRel);
             self.search(credit, source.clone(), pool);
@@ -105,9 +96,9 @@ impl XattrScan {
         let (this, again) = (Arc::clone(self), Arc::clone(pool));
         pool.submit(move || {
             this.step(&*source.driver, &source.metadata, inodes);
-            let walks = this.questions.load(Ordering::Acquire) >= WALK;
+            let walks = this.questions.load(Ordering::Acquire) >= XATTR_WALK;
             if walks && this.answer.load(Ordering::Acquire) == UNKNOWN {
-                this.search(PART, source, &again);
+                this.search(XATTR_WALK_JOB, source, &again);
             } else {
                 this.running.store(false, Ordering::Release);
             }
@@ -116,8 +107,7 @@ impl XattrScan {
 
     /// Looks at about `inodes` more.
     fn step(&self, driver: &dyn FileSystem, metadata: &MetadataSource, inodes: u64) {
-        let expect =
-            |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes, crate::metadata::MAX_GAP);
+        let expect = |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes, METADATA_GAP);
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = match left.go_on(driver, &expect, inodes) {
             Ok(Some(true)) | Err(_) => SOME,
@@ -142,8 +132,8 @@ impl Left {
             return Ok(Some(true));
         }
         let dirs = self.dirs.get_or_insert_with(|| vec![root]);
-        let together = match inodes >= PART {
-            true => TOGETHER,
+        let together = match inodes >= XATTR_WALK_JOB {
+            true => XATTR_DIRECTORIES,
             false => 1,
         };
         let mut todo = inodes;
@@ -158,7 +148,7 @@ impl Left {
                         dirs.push(entry.node);
                     }
                     nodes.push(entry.node);
-                    if nodes.len() >= AT_ONCE {
+                    if nodes.len() >= XATTR_INODES {
                         found = any_of(driver, expect, &mut nodes);
                     }
                     match found {
@@ -253,7 +243,7 @@ mod tests {
         let place = searched(tree());
         let scan = Arc::new(XattrScan::new(true, 1 << 20));
         assert!(!scan.absent());
-        assert_eq!(ask(&scan, &place), SLICE / WORTH);
+        assert_eq!(ask(&scan, &place), XATTR_JOB / XATTR_WORTH);
         assert!(scan.absent());
     }
 
@@ -288,7 +278,7 @@ mod tests {
     fn a_walk_has_the_search_go_on_to_its_end() {
         let place = searched(tree());
         let scan = Arc::new(XattrScan::new(true, 1 << 20));
-        scan.questions.store(WALK, Ordering::Relaxed);
+        scan.questions.store(XATTR_WALK, Ordering::Relaxed);
         assert_eq!(ask(&scan, &place), 1);
         assert!(scan.absent());
     }

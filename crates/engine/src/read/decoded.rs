@@ -17,18 +17,10 @@ use super::claims::Claims;
 use super::in_flight::InFlight;
 use super::stored::{Stored, Use};
 use crate::Data;
+use crate::tuning::{DECODING_SHARE, SERVED_BLOCKS, SERVED_SHARE};
 
 /// What decoded blocks are typically long, for sizing the cache's tables.
 const TYPICAL_BLOCK: u64 = 128 << 10;
-
-/// The part of the budget from which on blocks served to the end are dropped.
-const COMFORTABLE: u64 = 16;
-
-/// The part of the budget that blocks may take while they are decoded, besides what is kept.
-const IN_FLIGHT: u64 = 4;
-
-/// Blocks served to the end that are remembered at the most.
-const SPENT: usize = 1 << 16;
 
 /// The decode cache.
 pub struct Decoded {
@@ -75,8 +67,8 @@ impl Decoded {
             cache,
             claims: Claims::default(),
             served: Mutex::default(),
-            comfortable: budget / COMFORTABLE,
-            in_flight: InFlight::new(budget / IN_FLIGHT),
+            comfortable: budget / SERVED_SHARE,
+            in_flight: InFlight::new(budget / DECODING_SHARE),
             format,
             block_limit: limits.block_len,
         }
@@ -161,7 +153,7 @@ impl Decoded {
         // One that went in takes two out, until there is room again; what the cache has dropped by
         // itself goes from the list the same way.
         for _ in 0..2 {
-            if self.cache.bytes() <= self.comfortable && served.len() < SPENT {
+            if self.cache.bytes() <= self.comfortable && served.len() < SERVED_BLOCKS {
                 break;
             }
             let Some(key) = served.pop_front() else {

@@ -12,16 +12,13 @@ use super::decoded::Decoded;
 use super::stored::Stored;
 use crate::ahead::Pool;
 use crate::ahead::Streams;
+use crate::ahead::TreeAhead;
 use crate::ahead::WalkAhead;
 use crate::ahead::first_place;
 use crate::ahead::{self, Plan};
-use crate::ahead::{MAX_GAP, TreeAhead};
 use crate::metadata::{Searched, XattrScan};
-use crate::tuning::{LONG_READ, READS_IN_FLIGHT};
+use crate::tuning::{AHEAD_BUDGET, FILE_GAP, LONG_READ, READS_IN_FLIGHT};
 use crate::{Bulk, Data, EngineOptions, MetadataSource};
-
-/// Most that is held of what was read ahead, whatever the budget for all.
-const AHEAD_BUDGET: u64 = 32 << 20;
 
 /// Reads files of one image. Cheap to clone; used from many threads at once.
 #[derive(Clone)]
@@ -406,7 +403,7 @@ impl Reader {
             self.inner.moves.pool.submit_first(move || {
                 let driver = &*inner.driver;
                 let metadata = &inner.metadata;
-                let expect = |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes, MAX_GAP);
+                let expect = |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes, FILE_GAP);
                 let plan = inner.tree.go_on(driver, &expect, &walk);
                 ahead::start(&inner.moves, plan);
             });

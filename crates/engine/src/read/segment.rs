@@ -13,9 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use forerun_io::{BlobId, Counter, IoStats, Pattern, wait};
 
 use super::buffer::Buffer;
-
-/// Segments that are kept although they were used up.
-const KEEP_SPENT: usize = 2;
+use crate::tuning::SPENT_SEGMENTS;
 
 /// One request made ahead of the reader.
 pub struct Segment {
@@ -217,7 +215,7 @@ impl Segments {
         let mut table = lock(&self.table);
         table.spent.push_back(Arc::downgrade(segment));
         // Nobody will want it again, and its memory, still warm, can take the next request.
-        if table.spent.len() > KEEP_SPENT
+        if table.spent.len() > SPENT_SEGMENTS
             && let Some(oldest) = table.spent.pop_front()
             && let Some(oldest) = oldest.upgrade()
         {

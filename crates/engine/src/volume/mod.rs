@@ -20,15 +20,11 @@ use forerun_io::{
 };
 use forerun_vfs::{Changes, Error, FileSystemMut, Metadata, NodeId, Result, Timestamp};
 
+use crate::tuning::{ZEROS_BY_DEVICE, ZEROS_WRITE};
 use extents::{Run, clip, merged};
 
 /// Locks that nodes share by their number: enough that two files seldom meet.
 const LOCKS: usize = 64;
-/// Zeros written in one request where the device cannot make them itself.
-const ZEROS: u64 = 1 << 20;
-/// From this length on the device is asked to make zeros itself.
-const LONG_GAP: u64 = 256 << 10;
-
 /// A volume open for reading and writing.
 ///
 /// Reads and writes of one file exclude each other, so that no reader sees half of a write, or a
@@ -199,7 +195,7 @@ impl Volume {
 
     fn zero(&self, range: Range<u64>) -> Result<()> {
         let len = range.end - range.start;
-        if len >= LONG_GAP {
+        if len >= ZEROS_BY_DEVICE {
             self.in_use()?;
             let made = self.device.write_zeros(range.clone(), Structure::Data);
             let failed = |error| Error::write(range.start, saturating_usize(len), error);
@@ -207,10 +203,10 @@ impl Volume {
                 return Ok(());
             }
         }
-        let zeros = vec![0; saturating_usize(len.min(ZEROS))];
+        let zeros = vec![0; saturating_usize(len.min(ZEROS_WRITE))];
         let mut at = range.start;
         while at < range.end {
-            let part = saturating_usize((range.end - at).min(ZEROS));
+            let part = saturating_usize((range.end - at).min(ZEROS_WRITE));
             self.store(at, zeros.get(..part).unwrap_or_default())?;
             at += u64_from(part);
         }

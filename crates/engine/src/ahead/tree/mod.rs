@@ -18,39 +18,10 @@ use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId};
 
 use super::recent::Recent;
 use crate::ahead::Plan;
-
-/// Walks at a time, the least recently followed forgotten first.
-const WALKS: usize = 8;
-/// First reads remembered, to see the second of a directory by.
-const RECENT: usize = 32;
-/// Entries whose place in a listing is remembered: twice as many at the most.
-const TRAILS: usize = 1 << 17;
-/// Files remembered that were planned or read, twice as many at the most: what lies between several
-/// readers of one tree. Not many more, since what was read may be wanted a second time.
-const SEEN: usize = 1 << 12;
-/// The window a walk starts with.
-const FIRST_WINDOW: u64 = 512 << 10;
-/// Of one file, what is read ahead before anybody opens it; the rest follows as it is read.
-pub const FILE_AHEAD: u64 = 1 << 20;
-/// Bytes between two files, or two inodes, that are read along to make one request of both: between
-/// inodes most often the files that they are of.
-pub const MAX_GAP: u64 = 64 << 10;
-/// Least that a file counts for, so that empty ones do not make the walk endless.
-const MIN_COST: u64 = 2048;
-/// Entries that one step of a walk may look at.
-const STEP: usize = 2048;
-/// Steps taken one after the other as long as all that they meet was planned by others: enough to
-/// get past all that is remembered of these.
-const TRIES: usize = 2 * SEEN / STEP;
-/// Entries taken from a listing at once, whose inodes are asked for together: more as the window
-/// grows, one for this much of it.
-const BATCH: std::ops::RangeInclusive<usize> = 64..=512;
-const WINDOW_OF_ENTRY: u64 = 16 << 10;
-/// Of the files that are handed over before they are asked for, one in so many is left out: the
-/// request for it says how far the reader has come.
-const MARK_FILES: usize = 48;
-/// The same in bytes, as a part of the window: it has to move before its end is reached.
-const MARKS_IN_WINDOW: u64 = 8;
+use crate::tuning::{
+    FILE_GAP, FIRST_READS, LISTED_ENTRIES, LISTING_BATCH, MARK_FILES, MARKS_IN_WINDOW, SEEN_FILES,
+    TREE_FILE, TREE_FILE_MIN, TREE_STEP, TREE_TRIES, TREE_WALKS, TREE_WINDOW, WINDOW_OF_ENTRY,
+};
 
 /// Is told of nodes whose metadata will be wanted, and then their data.
 type Expect<'a> = &'a dyn Fn(&[NodeId]);
@@ -127,8 +98,8 @@ impl TreeAhead {
     pub fn new(max_window: u64) -> Self {
         Self {
             max_window,
-            trails: Mutex::new(Recent::new(TRAILS)),
-            seen: Mutex::new(Recent::new(SEEN)),
+            trails: Mutex::new(Recent::new(LISTED_ENTRIES)),
+            seen: Mutex::new(Recent::new(SEEN_FILES)),
             walks: Mutex::default(),
             has_walked: AtomicBool::new(false),
         }
@@ -168,17 +139,17 @@ impl TreeAhead {
         let follows = |before: &Trail| before.dir == trail.dir && before.next < trail.next;
         let is_second = walks.recent.iter().any(follows);
         walks.recent.push_front(trail);
-        walks.recent.truncate(RECENT);
+        walks.recent.truncate(FIRST_READS);
         // Readers may be faster than the threads that go on with walks: one that has yet to begin
         // will see to this file's neighbours too, and must not be forgotten for a newer one.
         let waiting = walks.walks.iter().filter_map(|walk| lock(walk).begins_in);
         let is_covered = waiting.clone().any(|dir| dir == trail.dir);
-        if !is_second || is_covered || waiting.count() >= WALKS / 2 {
+        if !is_second || is_covered || waiting.count() >= TREE_WALKS / 2 {
             return None;
         }
         let walk = Arc::new(Mutex::new(Walk::behind(trail, self.max_window)));
         walks.walks.push_front(Arc::clone(&walk));
-        walks.walks.truncate(WALKS);
+        walks.walks.truncate(TREE_WALKS);
         self.has_walked.store(true, Ordering::Relaxed);
         Some(walk)
     }
@@ -256,16 +227,17 @@ impl TreeAhead {
         let Some(mut cursor) = taken else {
             return plan;
         };
-        let batch = saturating_usize(window / WINDOW_OF_ENTRY).clamp(*BATCH.start(), *BATCH.end());
+        let batch = saturating_usize(window / WINDOW_OF_ENTRY)
+            .clamp(*LISTING_BATCH.start(), *LISTING_BATCH.end());
         let tree = Tree { fs, expect, batch };
         let mut planned = Vec::new();
-        let (mut steps, mut tries) = (STEP, TRIES);
+        let (mut steps, mut tries) = (TREE_STEP, TREE_TRIES);
         while room > 0 {
             let Some(node) = cursor.next_file(&tree, &mut steps, |dir| lock(&self.trails).get(dir))
             else {
                 // A walk that has planned nothing is never heard of again.
                 if planned.is_empty() && steps == 0 && tries > 0 {
-                    (steps, tries) = (STEP, tries - 1);
+                    (steps, tries) = (TREE_STEP, tries - 1);
                     continue;
                 }
                 break;
@@ -274,14 +246,14 @@ impl TreeAhead {
                 continue;
             }
             let size = fs.metadata(node).map_or(0, |metadata| metadata.size);
-            let cost = size.clamp(MIN_COST, FILE_AHEAD);
-            plan.add(fs, node, 0..FILE_AHEAD, MAX_GAP, &|_| true);
+            let cost = size.clamp(TREE_FILE_MIN, TREE_FILE);
+            plan.add(fs, node, 0..TREE_FILE, FILE_GAP, &|_| true);
             planned.push((node, cost));
             room = room.saturating_sub(cost);
         }
         // The order of a listing is seldom that of the places, and a request for each file would cost
         // more than the files.
-        plan.coalesce(MAX_GAP);
+        plan.coalesce(FILE_GAP);
         let mut walk = lock(walk);
         walk.begins_in = None;
         walk.ahead += planned.iter().map(|&(_, cost)| cost).sum::<u64>();
@@ -302,7 +274,7 @@ impl Walk {
             handed: 0,
             since_mark: (0, 0),
             ahead: 0,
-            window: FIRST_WINDOW.min(max_window),
+            window: TREE_WINDOW.min(max_window),
         }
     }
 

@@ -129,7 +129,7 @@ fn what_was_shown_is_handed_over_once_and_marks_are_left_out() {
     assert_eq!(handed.len(), 5, "no more than is taken");
     handed.extend(ahead.upcoming(ALL));
     // The first may be asked for at this moment; of the others, one for each eighth of the window.
-    let marks = usize::try_from(FIRST_WINDOW / MARKS_IN_WINDOW / 3000).unwrap() + 1;
+    let marks = usize::try_from(TREE_WINDOW / MARKS_IN_WINDOW / 3000).unwrap() + 1;
     let expected: Vec<_> = (3..100)
         .filter(|at| (at - 2) % marks != 0)
         .map(|at| files[at])
@@ -237,7 +237,7 @@ fn walks_that_wait_for_a_thread_are_not_pushed_out() {
         .iter()
         .filter_map(|&file| ahead.on_read(file))
         .collect();
-    assert_eq!(begun.len(), WALKS / 2);
+    assert_eq!(begun.len(), TREE_WALKS / 2);
     assert!(begun.iter().all(|walk| Arc::strong_count(walk) == 2));
 }
 

@@ -25,6 +25,7 @@ use crate::core::Core;
 use crate::handover::{Channel, FromKeeper, FromServer, Negotiated, init_request};
 use crate::ledger::{Ledger, LedgerFile};
 use crate::outside;
+use crate::request_threads::RequestThreads;
 
 /// Bytes of the header of a request, and of an answer.
 const HEADER: usize = 40;
@@ -65,7 +66,13 @@ mod opcode {
 pub fn image(reader: Reader, bytes: &[u8]) {
     let core = Arc::new(Core::new(reader, &MountOptions::default()));
     let (pusher, tree_pusher) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
-    let adapter = Adapter::new(core, 1, pusher, tree_pusher, true);
+    let adapter = Adapter::new(
+        core,
+        RequestThreads::new(1, true),
+        pusher,
+        tree_pusher,
+        true,
+    );
     serve(adapter, |_| {}, bytes);
 }
 
@@ -75,7 +82,7 @@ pub fn volume(volume: Arc<Volume>, bytes: &[u8]) {
     let ledger = LedgerFile::new().and_then(|file| Ledger::new(&file));
     let journal = ledger.map_or_else(|_| Journal::default(), Journal::new);
     let core = Arc::new(CoreMut::new(volume, &MountOptions::default(), journal));
-    let adapter = AdapterMut::new(Arc::clone(&core), 1);
+    let adapter = AdapterMut::new(Arc::clone(&core), RequestThreads::new(1, true));
     let with_stale = |connection: BorrowedFd<'_>| {
         if let Ok(kernel) = Apart::start(connection)
             && let Some(stale) = Stale::start(kernel, Arc::downgrade(&core))

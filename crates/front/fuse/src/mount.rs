@@ -21,6 +21,7 @@ use crate::ledger::Ledger;
 use crate::mountpoint::prepare;
 use crate::push::Pusher;
 use crate::push_tree::TreePusher;
+use crate::request_threads::RequestThreads;
 use crate::serving::{DEVICE_PATIENCE, Ended, Ending, PATIENCE, Serving};
 use crate::unmounter::{Unmounted, Unmounter};
 use crate::workers::{Waiting, Workers};
@@ -130,12 +131,12 @@ pub fn show(
     begin: impl FnOnce(Adapter, Served) -> Result<(Mount, Notifier), MountError>,
 ) -> Result<Mount, MountError> {
     let core = Arc::new(Core::new(reader, options));
-    let takers = takers(options);
+    let threads = request_threads(options);
     let pusher = Arc::new(OnceLock::new());
     let tree_pusher = Arc::new(OnceLock::new());
     let adapter = Adapter::new(
         Arc::clone(&core),
-        takers,
+        threads,
         Arc::clone(&pusher),
         Arc::clone(&tree_pusher),
         options.large_blocks,
@@ -190,7 +191,7 @@ pub fn show_volume(
     options: &MountOptions,
     begin: impl FnOnce(AdapterMut, Served) -> Result<(Mount, Notifier), MountError>,
 ) -> Result<Mount, MountError> {
-    let adapter = AdapterMut::new(Arc::clone(&core), takers(options));
+    let adapter = AdapterMut::new(Arc::clone(&core), request_threads(options));
     let served = Served::Volume(Arc::clone(&core));
     let (mut mount, _notifier) = begin(adapter, served)?;
     if core.info.folds_case
@@ -268,11 +269,15 @@ fn serve(
 /// Returns the configuration for `fuser`.
 pub fn config(options: &MountOptions) -> Config {
     let mut config = Config::default();
-    config.n_threads = Some(takers(options));
+    config.n_threads = Some(thread_count(options));
     config
 }
 
-fn takers(options: &MountOptions) -> usize {
+fn request_threads(options: &MountOptions) -> RequestThreads {
+    RequestThreads::new(thread_count(options), options.pin)
+}
+
+fn thread_count(options: &MountOptions) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let limit = MemoryLimit::of_process();
     let wanted = options

@@ -29,7 +29,7 @@ use crate::errno::errno;
 use crate::handover::Negotiated;
 use crate::push::Pusher;
 use crate::push_tree::TreePusher;
-use crate::takers::{Asks, Takers};
+use crate::request_threads::{RequestSize, RequestThreads};
 use crate::workers::{About, Lane, Workers};
 use refused::refused;
 
@@ -51,25 +51,25 @@ pub struct Adapter {
     workers: Workers,
     pusher: Arc<OnceLock<Pusher>>,
     tree_pusher: Arc<OnceLock<TreePusher>>,
-    takers: Takers,
+    threads: RequestThreads,
     kernel_readahead: bool,
 }
 
 impl Adapter {
-    /// Answers with `core`, on `takers` threads and those of its workers. The pushers may be set later.
+    /// Answers with `core`, on `threads` threads and those of its workers. The pushers may be set later.
     pub fn new(
         core: Arc<Core>,
-        takers: usize,
+        threads: RequestThreads,
         pusher: Arc<OnceLock<Pusher>>,
         tree_pusher: Arc<OnceLock<TreePusher>>,
         kernel_readahead: bool,
     ) -> Self {
         Self {
             core,
-            workers: Workers::new(takers),
+            workers: Workers::new(threads.count()),
             pusher,
             tree_pusher,
-            takers: Takers::new(takers),
+            threads,
             kernel_readahead,
         }
     }
@@ -88,7 +88,7 @@ impl Adapter {
         find: impl Fn(&Core) -> forerun_vfs::Result<T> + Send + 'static,
         reply: impl FnOnce(&Core, Result<T, Errno>) + Send + 'static,
     ) {
-        let asks = Asks::Little(request.pid());
+        let asks = RequestSize::Small(request.pid());
         self.serve_as(request, (asks, operation, number), find, reply);
     }
 
@@ -96,7 +96,7 @@ impl Adapter {
     fn serve_as<T: 'static>(
         &self,
         request: &Request,
-        (asks, operation, number): (Asks, Operation, u64),
+        (asks, operation, number): (RequestSize, Operation, u64),
         find: impl Fn(&Core) -> forerun_vfs::Result<T> + Send + 'static,
         reply: impl FnOnce(&Core, Result<T, Errno>) + Send + 'static,
     ) {
@@ -117,7 +117,7 @@ impl Adapter {
             let found = found.and_then(|found| noted(found).map_err(|error| errno(&error)));
             reply(&of_reply, found);
         };
-        self.takers
+        self.threads
             .take(asks, || self.workers.run(about, find, answer));
     }
 }
@@ -232,11 +232,12 @@ impl Filesystem for Adapter {
         let core = Arc::clone(&self.core);
         let request = req.unique();
         let open = move || core.backings.open(&core, request, ino.0, reply);
-        let asks = Asks::Little(req.pid());
-        self.takers.take(asks, || match self.core.reader.is_slow() {
-            true => self.workers.run_aside(Lane::Metadata, open),
-            false => self.workers.run_once(Lane::Metadata, open),
-        });
+        let asks = RequestSize::Small(req.pid());
+        self.threads
+            .take(asks, || match self.core.reader.is_slow() {
+                true => self.workers.run_aside(Lane::Metadata, open),
+                false => self.workers.run_once(Lane::Metadata, open),
+            });
     }
 
     fn release(
@@ -270,8 +271,8 @@ impl Filesystem for Adapter {
         let pusher = Arc::clone(&self.pusher);
         let tree_pusher = Arc::clone(&self.tree_pusher);
         let asks = match size {
-            0..=MAX_LITTLE => Asks::Little(req.pid()),
-            _ => Asks::Much,
+            0..=MAX_LITTLE => RequestSize::Small(req.pid()),
+            _ => RequestSize::Large,
         };
         let of_gaps = Arc::clone(&pusher);
         let find = move |core: &Core| {

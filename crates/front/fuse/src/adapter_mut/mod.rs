@@ -42,7 +42,7 @@ use fuser::{
 
 use crate::attr;
 use crate::counts::Operation;
-use crate::takers::{Asks, Takers};
+use crate::request_threads::{RequestSize, RequestThreads};
 use crate::workers::{Lane, Workers};
 pub use core::CoreMut;
 use entries::{GENERATION, make, new_node, reply_empty};
@@ -64,16 +64,16 @@ const S_IFREG: u32 = 0o100_000;
 pub struct AdapterMut {
     core: Arc<CoreMut>,
     workers: Workers,
-    takers: Takers,
+    threads: RequestThreads,
 }
 
 impl AdapterMut {
-    /// Answers with `core`, on `takers` threads and those of its workers.
-    pub fn new(core: Arc<CoreMut>, takers: usize) -> Self {
+    /// Answers with `core`, on `threads` threads and those of its workers.
+    pub fn new(core: Arc<CoreMut>, threads: RequestThreads) -> Self {
         Self {
             core,
-            workers: Workers::new(takers),
-            takers: Takers::new(takers),
+            workers: Workers::new(threads.count()),
+            threads,
         }
     }
 
@@ -99,15 +99,15 @@ impl AdapterMut {
             self.core.respelling.requested(request.pid());
         }
         let (asks, lane) = match operation {
-            Operation::Read | Operation::Fsync => (Asks::Much, Lane::Data),
-            _ => (Asks::Little(request.pid()), Lane::Metadata),
+            Operation::Read | Operation::Fsync => (RequestSize::Large, Lane::Data),
+            _ => (RequestSize::Small(request.pid()), Lane::Metadata),
         };
         let core = Arc::clone(&self.core);
         let answer = move || {
             let _until_answered = core.gate.read().unwrap_or_else(PoisonError::into_inner);
             answer(&core);
         };
-        self.takers
+        self.threads
             .take(asks, || self.workers.run_once(lane, answer));
     }
 }
@@ -350,7 +350,7 @@ impl Filesystem for AdapterMut {
             }
         };
         let run = || self.workers.run_with(Lane::Data, data, answer);
-        self.takers.take(Asks::Much, run);
+        self.threads.take(RequestSize::Large, run);
     }
 
     fn fsync(

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use forerun::build::{Content, NewNode, NodeKind, Tree};
 use forerun::composefs::digest_of;
@@ -150,7 +151,17 @@ fn an_object_that_was_changed_after_it_was_verified_is_eio_when_it_is_opened_aga
     fs::write(&path, content(3_000_000)).unwrap();
     assert_eq!(refused(3_000_000), Some(EIO));
     drop(held);
-    assert_eq!(fs::read(made.file(3_000_000)).unwrap(), content(3_000_000));
+    // The kernel sends RELEASE some time after close(2) has returned.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let read = loop {
+        match fs::read(made.file(3_000_000)) {
+            Err(error) if error.raw_os_error() == Some(EIO) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            read => break read.unwrap(),
+        }
+    };
+    assert_eq!(read, content(3_000_000));
     drop(mount);
 }
 

@@ -2,7 +2,7 @@
 //!
 //! There are several, so that a slow answer does not delay other requests. But the kernel wakes them
 //! in turn: a program that sends one request after the other would meet another thread each time, on
-//! another CPU and with cold caches. So while a requesting thread is followed (`follow.rs`) one
+//! another CPU and with cold caches. So while a requesting thread is followed (`cpu_follower.rs`) one
 //! thread takes all requests, and threads that have answered meanwhile step aside. They are back as
 //! soon as a second thread asks or much data is moved. One of the threads aside keeps watch, and
 //! calls all back if the remaining thread is slow with an answer or gets no request for a while.
@@ -11,27 +11,27 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::follow::Follow;
+use crate::cpu_follower::CpuFollower;
 
 /// How long an answer may take before all are back: the upper bound on the extra delay of other
 /// requests.
-const PATIENCE: Duration = Duration::from_millis(4);
+const SLOW_ANSWER: Duration = Duration::from_millis(4);
 /// So often in a row nothing may be asked before all are back.
-const QUIET: u32 = 25;
+const QUIET_WAITS: u32 = 25;
 
 /// The size of a request, and its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
+pub enum RequestSize {
     /// Metadata or some KiB, for the thread of that number, which waits; 0 where it is not known.
-    Little(u32),
+    Small(u32),
     /// More file data, or that it be durable.
-    Much,
+    Large,
 }
 
 /// The threads of one mount.
-pub struct Takers {
+pub struct RequestThreads {
     count: usize,
-    follow: Follow,
+    follower: CpuFollower,
     /// Threads with a request, or aside.
     busy: AtomicUsize,
     /// Requests so far.
@@ -41,12 +41,12 @@ pub struct Takers {
     back: Condvar,
 }
 
-impl Takers {
+impl RequestThreads {
     /// For `count` threads.
-    pub fn new(count: usize) -> Self {
+    pub fn new(count: usize, pins: bool) -> Self {
         Self {
             count,
-            follow: Follow::new(),
+            follower: CpuFollower::new(pins),
             busy: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
             watched: Mutex::new(false),
@@ -54,24 +54,29 @@ impl Takers {
         }
     }
 
+    /// Returns the number of threads.
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
     /// Runs `answer` to a request, by the thread that took it.
-    pub fn take(&self, asks: Asks, answer: impl FnOnce()) {
+    pub fn take(&self, size: RequestSize, answer: impl FnOnce()) {
         self.busy.fetch_add(1, Ordering::AcqRel);
         self.begun.fetch_add(1, Ordering::Relaxed);
-        let followed = self.follow.is_following();
-        match asks {
-            Asks::Little(pid) => self.follow.asked(pid),
-            Asks::Much => self.follow.moved(),
+        let followed = self.follower.is_following();
+        match size {
+            RequestSize::Small(pid) => self.follower.small_request(pid),
+            RequestSize::Large => self.follower.large_request(),
         }
-        if followed && !self.follow.is_following() {
+        if followed && !self.follower.is_following() {
             self.call_back();
         }
-        self.follow.roam();
+        self.follower.unpin_thread();
         answer();
-        if self.follow.is_following() {
+        if self.follower.is_following() {
             self.step_aside();
         }
-        self.follow.settle();
+        self.follower.pin_thread();
         self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -83,7 +88,7 @@ impl Takers {
             return;
         }
         let mut quiet = 0;
-        while self.follow.is_following() {
+        while self.follower.is_following() {
             if *watched {
                 let woken = self.back.wait(watched);
                 watched = woken.unwrap_or_else(PoisonError::into_inner);
@@ -91,15 +96,15 @@ impl Takers {
             }
             *watched = true;
             let before = self.begun.load(Ordering::Relaxed);
-            let woken = self.back.wait_timeout(watched, PATIENCE);
+            let woken = self.back.wait_timeout(watched, SLOW_ANSWER);
             let (guard, waited) = woken.unwrap_or_else(PoisonError::into_inner);
             watched = guard;
             *watched = false;
             let is_new = !waited.timed_out() || self.begun.load(Ordering::Relaxed) != before;
             quiet = if is_new { 0 } else { quiet + 1 };
             let is_slow = !is_new && self.busy.load(Ordering::Acquire) >= self.count;
-            if is_slow || quiet == QUIET {
-                self.follow.let_go();
+            if is_slow || quiet == QUIET_WAITS {
+                self.follower.stop();
                 self.back.notify_all();
             }
         }
@@ -121,11 +126,11 @@ mod tests {
 
     use super::*;
 
-    type Request = (Asks, Duration);
+    type Request = (RequestSize, Duration);
 
     /// Threads that take requests from a queue, as those of a mount do, and report which one answered.
     struct Mount {
-        takers: Arc<Takers>,
+        request_threads: Arc<RequestThreads>,
         requests: Option<Sender<Request>>,
         answers: Receiver<thread::ThreadId>,
         threads: Vec<thread::JoinHandle<()>>,
@@ -133,20 +138,20 @@ mod tests {
 
     impl Mount {
         fn new(count: usize) -> Self {
-            let takers = Arc::new(Takers::new(count));
+            let request_threads = Arc::new(RequestThreads::new(count, true));
             let (requests, queue) = channel::<Request>();
             let (answer, answers) = channel();
             let queue = Arc::new(Mutex::new(queue));
             let threads = (0..count).map(|_| {
-                let (takers, queue) = (Arc::clone(&takers), Arc::clone(&queue));
+                let (request_threads, queue) = (Arc::clone(&request_threads), Arc::clone(&queue));
                 let answer = answer.clone();
                 thread::spawn(move || {
                     loop {
                         let next = queue.lock().unwrap().recv();
-                        let Ok((asks, takes)) = next else {
+                        let Ok((size, takes)) = next else {
                             return;
                         };
-                        takers.take(asks, || {
+                        request_threads.take(size, || {
                             thread::sleep(takes);
                             answer.send(thread::current().id()).unwrap();
                         });
@@ -154,22 +159,22 @@ mod tests {
                 })
             });
             Self {
-                takers: Arc::clone(&takers),
+                request_threads: Arc::clone(&request_threads),
                 requests: Some(requests),
                 answers,
                 threads: threads.collect(),
             }
         }
 
-        fn ask(&self, asks: Asks, takes: Duration) {
+        fn ask(&self, size: RequestSize, takes: Duration) {
             let requests = self.requests.as_ref().unwrap();
-            requests.send((asks, takes)).unwrap();
+            requests.send((size, takes)).unwrap();
         }
 
-        /// Asks and waits, until the asker is followed if it can be.
+        /// RequestSize and waits, until the asker is followed if it can be.
         fn row(&self) {
             for _ in 0..1000 {
-                self.ask(Asks::Little(std::process::id()), Duration::ZERO);
+                self.ask(RequestSize::Small(std::process::id()), Duration::ZERO);
                 self.answers.recv().unwrap();
             }
         }
@@ -187,7 +192,7 @@ mod tests {
         let mount = Mount::new(4);
         mount.row();
         let begin = Instant::now();
-        let own = Asks::Little(std::process::id());
+        let own = RequestSize::Small(std::process::id());
         mount.ask(own, Duration::from_secs(3));
         // No thread takes this one before the watching thread notices that the other one takes long.
         mount.ask(own, Duration::ZERO);
@@ -202,12 +207,12 @@ mod tests {
         let mount = Mount::new(4);
         mount.row();
         for _ in 0..4 {
-            mount.ask(Asks::Much, Duration::from_millis(200));
+            mount.ask(RequestSize::Large, Duration::from_millis(200));
         }
         let who: std::collections::HashSet<_> =
             (0..4).map(|_| mount.answers.recv().unwrap()).collect();
         assert_eq!(who.len(), 4, "all four at the same time");
-        assert!(!mount.takers.follow.is_following());
+        assert!(!mount.request_threads.follower.is_following());
         mount.end();
     }
 
@@ -216,7 +221,7 @@ mod tests {
         let mount = Mount::new(4);
         mount.row();
         let begin = Instant::now();
-        while mount.takers.busy.load(Ordering::Acquire) > 0 {
+        while mount.request_threads.busy.load(Ordering::Acquire) > 0 {
             assert!(begin.elapsed() < Duration::from_secs(10));
             thread::sleep(Duration::from_millis(1));
         }

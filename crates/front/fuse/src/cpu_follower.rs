@@ -8,7 +8,7 @@
 //! another thread asks, or when much data is moved, since moving data overlaps with its reader.
 //!
 //! A requesting thread that does nothing else sleeps most of the time. The scheduler may move it to
-//! the other CPU with each answer, and the pinned threads would follow it to and fro. [`Follow`]
+//! the other CPU with each answer, and the pinned threads would follow it to and fro. [`CpuFollower`]
 //! counts these moves and stops following for a while.
 //!
 //! Pinning is only an optimization: where the CPU of the requesting thread is not known (another PID
@@ -20,14 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Questions in a row by one thread before it is followed, and between looks at where it is.
-const ROW: u32 = 64;
-/// Requests that move data, between two looks, after which following stops.
-const MOVES: u32 = ROW / 4;
-/// Looks in a row that found it gone before it is left alone.
-const ESCAPES: u32 = 16;
-/// For so many questions.
-const REST: u32 = 256 * ROW;
+use crate::tuning::{LARGE_REQUESTS, MIGRATIONS, PAUSE, REQUESTS_IN_A_ROW};
 
 /// `cpu` of /proc/PID/stat, counted from the state behind the name: "processor" in proc_pid_stat(5).
 const PROCESSOR: usize = 36;
@@ -36,36 +29,37 @@ const PROCESSOR: usize = 36;
 const ANYWHERE: u32 = 0;
 
 /// Where the threads that take requests of one mount are to run.
-pub struct Follow {
-    /// The CPUs this process may use; nothing where there is no choice.
+pub struct CpuFollower {
+    /// The CPUs this process may use; nothing where threads are not pinned.
     allowed: Option<CpuSet>,
     asker: AtomicU32,
     in_a_row: AtomicU32,
-    /// The place in the row of the next look.
+    /// The place in the row at which the CPU is looked up next.
     next_look: AtomicU32,
-    escapes: AtomicU32,
+    migrations: AtomicU32,
     /// Requests that moved data since the last look.
-    moves: AtomicU32,
+    large_requests: AtomicU32,
     /// The number of a CPU and one, or [`ANYWHERE`].
     place: AtomicU32,
 }
 
 thread_local! {
-    /// Where this thread is kept.
+    /// The CPU to which this thread is pinned.
     static PLACE: Cell<u32> = const { Cell::new(ANYWHERE) };
 }
 
-impl Follow {
-    /// Makes one that follows no thread yet.
-    pub fn new() -> Self {
-        let allowed = sched_getaffinity(None).ok();
+impl CpuFollower {
+    /// Creates a follower that follows no thread yet, and never one unless it `pins` threads.
+    pub fn new(pins: bool) -> Self {
+        let allowed = sched_getaffinity(None).ok().filter(|_| pins);
         Self {
+            // With one CPU there is nothing to choose.
             allowed: allowed.filter(|cpus| cpus.count() > 1),
             asker: AtomicU32::new(0),
             in_a_row: AtomicU32::new(0),
-            next_look: AtomicU32::new(ROW),
-            escapes: AtomicU32::new(0),
-            moves: AtomicU32::new(0),
+            next_look: AtomicU32::new(REQUESTS_IN_A_ROW),
+            migrations: AtomicU32::new(0),
+            large_requests: AtomicU32::new(0),
             place: AtomicU32::new(ANYWHERE),
         }
     }
@@ -75,17 +69,17 @@ impl Follow {
         self.place.load(Ordering::Relaxed) != ANYWHERE
     }
 
-    /// The thread `pid` asks, and waits for the answer.
+    /// Notes a small request of the thread `pid`, which waits for the answer.
     ///
-    /// Several call at a time, which may cost a number of its place in the row and nothing else.
-    pub fn asked(&self, pid: u32) {
+    /// Several threads call this at a time. That may skip a number of the row, and does no other harm.
+    pub fn small_request(&self, pid: u32) {
         // Of some requests the kernel does not say whose they are.
         if pid == 0 || self.allowed.is_none() {
             return;
         }
         if self.asker.swap(pid, Ordering::Relaxed) != pid {
-            self.escapes.store(0, Ordering::Relaxed);
-            return self.let_go();
+            self.migrations.store(0, Ordering::Relaxed);
+            return self.stop();
         }
         let row = self
             .in_a_row
@@ -96,44 +90,44 @@ impl Follow {
         }
     }
 
-    /// Data is moved. Now and then that is a larger file among others.
-    pub fn moved(&self) {
-        if self.moves.fetch_add(1, Ordering::Relaxed) >= MOVES {
-            self.let_go();
+    /// Notes a request that moves data. A few between small requests are larger files of a tree.
+    pub fn large_request(&self) {
+        if self.large_requests.fetch_add(1, Ordering::Relaxed) >= LARGE_REQUESTS {
+            self.stop();
         }
     }
 
-    /// The asker was found at `place`, or nowhere.
+    /// Decides where threads wait, now that the requesting thread was found at `place`, or nowhere.
     fn look(&self, row: u32, place: Option<u32>) {
         let before = self.place.load(Ordering::Relaxed);
         let place = place.unwrap_or(ANYWHERE);
-        let escapes = match before {
-            ANYWHERE => self.escapes.load(Ordering::Relaxed),
+        let migrations = match before {
+            ANYWHERE => self.migrations.load(Ordering::Relaxed),
             _ if before == place => 0,
-            _ => self.escapes.load(Ordering::Relaxed) + 1,
+            _ => self.migrations.load(Ordering::Relaxed) + 1,
         };
-        let (place, escapes, pause) = if escapes < ESCAPES {
-            (place, escapes, ROW)
+        let (place, migrations, pause) = if migrations < MIGRATIONS {
+            (place, migrations, REQUESTS_IN_A_ROW)
         } else {
-            // It is tried once more then.
-            (ANYWHERE, ESCAPES - 1, REST)
+            // After the pause it is tried again.
+            (ANYWHERE, MIGRATIONS - 1, PAUSE)
         };
-        self.escapes.store(escapes, Ordering::Relaxed);
+        self.migrations.store(migrations, Ordering::Relaxed);
         self.place.store(place, Ordering::Relaxed);
-        self.moves.store(0, Ordering::Relaxed);
+        self.large_requests.store(0, Ordering::Relaxed);
         let next = row.wrapping_add(pause);
         self.next_look.store(next, Ordering::Relaxed);
     }
 
     /// Stops following.
-    pub fn let_go(&self) {
+    pub fn stop(&self) {
         self.in_a_row.store(0, Ordering::Relaxed);
-        self.moves.store(0, Ordering::Relaxed);
-        self.next_look.store(ROW, Ordering::Relaxed);
+        self.large_requests.store(0, Ordering::Relaxed);
+        self.next_look.store(REQUESTS_IN_A_ROW, Ordering::Relaxed);
         self.place.store(ANYWHERE, Ordering::Relaxed);
     }
 
-    /// Where `pid` runs, if we may too.
+    /// Finds the CPU of `pid`, if this process may use it.
     fn place_of(&self, pid: u32) -> Option<u32> {
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         let cpu = processor(&stat)?;
@@ -141,35 +135,35 @@ impl Follow {
         may.then_some(cpu.checked_add(1)?)
     }
 
-    /// Has this thread wait for requests where it is to be.
-    pub fn settle(&self) {
+    /// Pins this thread to the CPU where it is to wait for requests.
+    pub fn pin_thread(&self) {
         let place = self.place.load(Ordering::Relaxed);
         let cpu = place.checked_sub(1);
         if let Some(cpu) = cpu.and_then(|cpu| usize::try_from(cpu).ok()) {
             let mut only = CpuSet::new();
             only.set(cpu);
             PLACE.set(place);
-            keep_to(&only);
+            set_affinity(&only);
         }
     }
 
-    /// Has this thread run anywhere again: threads that it starts while it answers begin as it is.
-    pub fn roam(&self) {
+    /// Lets this thread run anywhere again: threads that it starts inherit where they may run.
+    pub fn unpin_thread(&self) {
         if PLACE.replace(ANYWHERE) != ANYWHERE
             && let Some(allowed) = &self.allowed
         {
-            keep_to(allowed);
+            set_affinity(allowed);
         }
     }
 }
 
-fn keep_to(cpus: &CpuSet) {
+fn set_affinity(cpus: &CpuSet) {
     if let Err(error) = sched_setaffinity(None, cpus) {
         tracing::debug!("a thread stays where it is: {error}");
     }
 }
 
-/// The CPU in a line of /proc/PID/stat. A name may have anything in it, but ends with the last `)`.
+/// Finds the CPU in a line of /proc/PID/stat. A name may contain anything, but ends with the last `)`.
 fn processor(stat: &[u8]) -> Option<u32> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     let fields = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
@@ -180,7 +174,7 @@ fn processor(stat: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// The CPUs of this thread.
+    /// Returns the CPUs of this thread.
     fn here() -> Vec<usize> {
         let cpus = sched_getaffinity(None).unwrap();
         (0..CpuSet::MAX_CPU)
@@ -189,7 +183,7 @@ mod tests {
     }
 
     fn on_a_thread(test: impl FnOnce() + Send + 'static) {
-        // What one leaves behind must not be another's start.
+        // A test must not begin with the CPUs of the one before it.
         std::thread::spawn(test).join().unwrap();
     }
 
@@ -205,20 +199,20 @@ mod tests {
         assert!(here().contains(&usize::try_from(processor(&own).unwrap()).unwrap()));
     }
 
-    fn ask(follow: &Follow, pid: u32, times: u32) {
+    fn ask(follow: &CpuFollower, pid: u32, times: u32) {
         for _ in 0..times {
-            follow.roam();
+            follow.unpin_thread();
             assert!(here().len() > 1 || follow.allowed.is_none());
-            follow.asked(pid);
-            follow.settle();
+            follow.small_request(pid);
+            follow.pin_thread();
         }
     }
 
     #[test]
     fn one_who_asks_again_and_again_is_followed_until_another_does() {
         on_a_thread(|| {
-            let (follow, all, own) = (Follow::new(), here(), std::process::id());
-            ask(&follow, own, ROW);
+            let (follow, all, own) = (CpuFollower::new(true), here(), std::process::id());
+            ask(&follow, own, REQUESTS_IN_A_ROW);
             assert_eq!(here(), all, "the first is not one in a row");
             ask(&follow, own, 1);
             let is_choice = all.len() > 1;
@@ -235,12 +229,12 @@ mod tests {
     #[test]
     fn who_is_let_go_begins_anew() {
         on_a_thread(|| {
-            let (follow, all, own) = (Follow::new(), here(), std::process::id());
-            ask(&follow, own, ROW + 1);
-            follow.let_go();
-            follow.roam();
+            let (follow, all, own) = (CpuFollower::new(true), here(), std::process::id());
+            ask(&follow, own, REQUESTS_IN_A_ROW + 1);
+            follow.stop();
+            follow.unpin_thread();
             assert_eq!(here(), all);
-            ask(&follow, own, ROW - 1);
+            ask(&follow, own, REQUESTS_IN_A_ROW - 1);
             assert_eq!(here(), all);
             ask(&follow, own, 1);
             assert_eq!(follow.is_following(), all.len() > 1);
@@ -249,38 +243,38 @@ mod tests {
 
     #[test]
     fn much_data_ends_it_and_a_larger_file_now_and_then_does_not() {
-        let follow = Follow::new();
-        follow.look(ROW, Some(1));
+        let follow = CpuFollower::new(true);
+        follow.look(REQUESTS_IN_A_ROW, Some(1));
         for row in 2..5 {
-            (0..MOVES).for_each(|_| follow.moved());
+            (0..LARGE_REQUESTS).for_each(|_| follow.large_request());
             assert!(follow.is_following());
-            follow.look(row * ROW, Some(1));
+            follow.look(row * REQUESTS_IN_A_ROW, Some(1));
         }
-        (0..=MOVES).for_each(|_| follow.moved());
+        (0..=LARGE_REQUESTS).for_each(|_| follow.large_request());
         assert!(!follow.is_following());
     }
 
     #[test]
     fn who_escapes_is_left_alone_for_a_while() {
-        let follow = Follow::new();
+        let follow = CpuFollower::new(true);
         let mut row = 0;
         // Whether it is followed after a look that finds it elsewhere.
         let mut escape = |times: u32| {
             (0..times).all(|_| {
-                row += ROW;
+                row += REQUESTS_IN_A_ROW;
                 let place = follow.place.load(Ordering::Relaxed);
                 follow.look(row, Some(if place == 1 { 2 } else { 1 }));
                 follow.is_following()
             })
         };
         // The first look finds it, and is no escape.
-        assert!(escape(ESCAPES));
+        assert!(escape(MIGRATIONS));
         let stays = follow.place.load(Ordering::Relaxed);
         follow.look(0, Some(stays));
-        assert!(escape(ESCAPES - 1), "counted anew");
+        assert!(escape(MIGRATIONS - 1), "counted anew");
         assert!(!escape(1));
         let next_look = follow.next_look.load(Ordering::Relaxed);
-        assert_eq!(next_look, 2 * ESCAPES * ROW + REST);
+        assert_eq!(next_look, 2 * MIGRATIONS * REQUESTS_IN_A_ROW + PAUSE);
         // Tried once more.
         assert!(escape(1));
         assert!(!escape(1));
@@ -291,10 +285,20 @@ mod tests {
     #[test]
     fn who_cannot_be_found_is_not_followed() {
         on_a_thread(|| {
-            let (follow, all) = (Follow::new(), here());
+            let (follow, all) = (CpuFollower::new(true), here());
             // More than there may be.
-            ask(&follow, u32::MAX, 2 * ROW);
+            ask(&follow, u32::MAX, 2 * REQUESTS_IN_A_ROW);
             assert_eq!(here(), all);
+        });
+    }
+
+    #[test]
+    fn no_thread_is_followed_where_pinning_is_off() {
+        on_a_thread(|| {
+            let (follow, all) = (CpuFollower::new(false), here());
+            ask(&follow, std::process::id(), 2 * REQUESTS_IN_A_ROW);
+            assert_eq!(here(), all);
+            assert!(!follow.is_following());
         });
     }
 }

@@ -1,14 +1,15 @@
-//! What a caller can set.
+//! The options that a caller can set.
 
 use std::fmt;
 
 use forerun_io::{BlockGeometry, MemoryLimit, Mib, page_size, with_block_buffers};
 
-/// How an image is read. The defaults suit a local image, and the memory that the process may use.
+/// Options for reading an image. The defaults suit a local image, and the memory that the process
+/// may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// `true`: blocks as large as the page and merged requests. `false`: the legacy way, 1 KiB
-    /// blocks, one synchronous request each, nothing ahead of the reader.
+    /// `true`: blocks as large as the page, and merged requests. `false`: the legacy way, with 1
+    /// KiB blocks, one synchronous request for each, and no readahead.
     pub large_blocks: bool,
     /// Bytes kept ahead of a sequential reader; 0 turns readahead off.
     pub readahead: u64,
@@ -31,7 +32,7 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    /// Returns the defaults of a process with that limit.
+    /// Returns the defaults for a process with this memory limit.
     #[must_use]
     pub fn within(limit: &MemoryLimit) -> Self {
         Self {
@@ -43,7 +44,7 @@ impl EngineOptions {
         }
     }
 
-    /// The blocks and requests of a source of `len` bytes under these options.
+    /// Returns the block and request sizes for a source of `len` bytes under these options.
     #[must_use]
     pub fn geometry(&self, len: u64) -> BlockGeometry {
         if self.large_blocks {
@@ -53,7 +54,7 @@ impl EngineOptions {
         }
     }
 
-    /// Threads of the pool.
+    /// Returns the number of threads of the pool.
     #[must_use]
     pub fn pool_threads(&self) -> usize {
         match self.threads {
@@ -62,7 +63,7 @@ impl EngineOptions {
         }
     }
 
-    /// Returns the most memory that blocks take: those in the cache, and buffers to be used again.
+    /// Returns the most memory that blocks take: cached blocks, and buffers kept for reuse.
     #[must_use]
     pub const fn memory(&self) -> u64 {
         with_block_buffers(self.cache)
@@ -97,7 +98,7 @@ impl EngineOptions {
 pub struct MemoryUse {
     /// Bytes that cached blocks may hold.
     pub cache: u64,
-    /// What the process may use in all.
+    /// The memory that the process may use in all.
     pub limit: MemoryLimit,
 }
 

@@ -28,10 +28,10 @@ struct Listed {
     blocks: Blocks,
 }
 
-/// A file of the list that somebody took.
+/// A file of the list that a thread has taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
-    /// Where it is in the list.
+    /// Its index in the list.
     pub position: usize,
     /// The file.
     pub node: NodeId,
@@ -43,11 +43,12 @@ pub struct Taken {
 #[derive(Debug, Default)]
 struct Progress {
     taken: usize,
-    /// First file that nothing was read ahead of yet.
+    /// Index of the first file that is not planned yet.
     planned: usize,
-    /// Bytes read ahead.
+    /// Cost in bytes of the planned files that no thread has taken yet.
     ahead: u64,
-    /// Planned files that were not taken yet: whether all of each was planned, and its cost in bytes.
+    /// Planned files that no thread has taken yet: whether each was planned whole, and its cost in
+    /// bytes.
     files: VecDeque<(bool, u64)>,
 }
 
@@ -60,8 +61,8 @@ impl Bulk {
         Self::of(reader, nodes.into_iter().map(file).collect())
     }
 
-    /// The files in the order of their places. Equal files that are stored once begin in the same
-    /// place, so they are neighbours.
+    /// Creates a list in the order of the files' places. Equal files that are stored once begin in
+    /// the same place, so they become neighbours, and their blocks count as shared.
     pub(crate) fn by_place(reader: Reader, nodes: Vec<NodeId>) -> Self {
         let shares_blocks = reader.fs().volume().shares_blocks;
         let place = |node| (first_place(&reader, node), node);
@@ -95,8 +96,9 @@ impl Bulk {
         }
     }
 
-    /// The next file that nobody has taken yet. The caller reads it to its end, through
-    /// [`read`](Self::read) or [`reader`](Self::reader).
+    /// Takes the next file of the list, if any. Plans more files once at most half of the window is
+    /// left. The caller reads the file to its end, through [`read`](Self::read) or
+    /// [`reader`](Self::reader).
     pub fn take(&self) -> Option<Taken> {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let position = progress.taken;
@@ -105,7 +107,7 @@ impl Bulk {
         let (is_planned, cost) = progress.files.pop_front().unwrap_or_default();
         progress.ahead = progress.ahead.saturating_sub(cost);
         progress.planned = progress.planned.max(progress.taken);
-        // In large steps: half a window at a time makes large requests.
+        // Planning half a window at a time makes large requests.
         if self.window > 0 && progress.ahead <= self.window / 2 {
             self.plan(&mut progress);
         }
@@ -117,7 +119,7 @@ impl Bulk {
         })
     }
 
-    /// Files in the list.
+    /// Returns the number of files in the list.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.files.len()
@@ -129,14 +131,16 @@ impl Bulk {
         self.files.is_empty()
     }
 
-    /// What the files are read with. Guesses nothing: what will be read is in the list.
+    /// Returns the reader that the files are read with. It does not guess: the list says what will
+    /// be read.
     #[must_use]
     pub const fn reader(&self) -> &Reader {
         &self.reader
     }
 
-    /// `range` of a file that was taken. Who has asked for the extent that holds all of it gives it
-    /// along, and it is not looked for again.
+    /// Reads `range` of a taken file. A caller that knows the extent that holds all of `range`
+    /// passes it, so that the driver need not map the range again. It is used only where all of the
+    /// file was planned.
     ///
     /// # Errors
     /// As [`Reader::read`].
@@ -167,8 +171,9 @@ impl Bulk {
             plan.add(fs, file.node, 0..BULK_FILE, FILE_GAP, &|extent| {
                 !is_left || !extent.is_whole_block()
             });
-            // What is decoded ahead must still be there when it is wanted, so that counts too. At
-            // least something for each file, so that empty files do not plan the whole list.
+            // Blocks decoded ahead must still be cached when they are wanted, so their bytes count
+            // too. Each file costs at least something, so that empty files do not plan the whole
+            // list.
             let stored = plan.bytes().saturating_sub(before.0);
             let decoded = plan.decoded().saturating_sub(before.1);
             let cost = stored.max(decoded).max(512);
@@ -181,8 +186,8 @@ impl Bulk {
     }
 }
 
-/// Where the first byte of a file is. The start of the image for files without data of their own,
-/// and where it cannot be told.
+/// Returns the place of the first byte of a file: the start of the image for files without data of
+/// their own, and for files that the driver cannot map.
 pub fn first_place(reader: &Reader, node: NodeId) -> (BlobId, u64) {
     let mut first = (BlobId::IMAGE, 0);
     let _fails_when_read = reader.fs().map(node, 0..1, &mut |extent| {

@@ -1,4 +1,4 @@
-//! Prediction: what will be read next, and the plans that read it before it is asked for.
+//! Prediction of the next reads, and the plans that read them ahead.
 
 mod bulk;
 mod plan;

@@ -1,4 +1,4 @@
-//! From extents to requests: what is read ahead, merged, and decoded.
+//! Plans: the requests that extents are merged into, and the blocks to decode in them.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use forerun_vfs::{BlobId, EncodedBlock, Extent, FileSystem, NodeId, Place};
 
 use crate::read::Moves;
 
-/// Stored bytes to be read ahead, and the blocks in them to be decoded then.
+/// The stored bytes to read ahead, and the blocks in them to decode afterwards.
 #[derive(Debug, Default)]
 pub struct Plan {
     runs: Vec<Run>,
@@ -22,12 +22,12 @@ struct Run {
     blob: BlobId,
     range: Range<u64>,
     blocks: Vec<EncodedBlock>,
-    /// Whether some of it is wanted as it is stored.
+    /// Whether some of it is wanted without being decoded by the pool.
     plain: bool,
 }
 
 impl Plan {
-    /// A plan for bytes of which this is known.
+    /// Creates an empty plan for bytes with this access pattern.
     pub fn new(pattern: Pattern) -> Self {
         Self {
             pattern,
@@ -35,19 +35,20 @@ impl Plan {
         }
     }
 
-    /// Bytes of the source that the plan asks for.
+    /// Returns how many bytes of the source the plan asks for. [`coalesce`](Self::coalesce) does
+    /// not update the number.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes that the plan's blocks may hold once they are decoded.
+    /// Returns how many bytes of the planned files lie in blocks that the pool decodes.
     pub const fn decoded(&self) -> u64 {
         self.decoded
     }
 
-    /// Brings the runs into the order of the source and makes one of those that touch. Tails that
-    /// lie apart from the rest of their files break the runs of a list of files up otherwise, and
-    /// ask for the same blocks again and again.
+    /// Sorts the runs by their place in the source and merges those at most `max_gap` bytes apart.
+    /// Otherwise tails that are stored apart from the rest of their files break up the runs of a
+    /// list of files, and ask for the same blocks again and again.
     pub fn coalesce(&mut self, max_gap: u64) {
         self.runs.sort_by_key(|run| (run.blob, run.range.start));
         let mut runs: Vec<Run> = Vec::with_capacity(self.runs.len());
@@ -72,8 +73,9 @@ impl Plan {
         self.runs = runs;
     }
 
-    /// Adds the extents of `range` of a file: their requests, and the decoding of those that the pool
-    /// `decodes`. Extents that cannot be mapped are left out: the reader that gets there reports it.
+    /// Adds the extents of `range` of a file: their requests, and the decoding of those that the
+    /// pool `decodes`. Leaves out extents that cannot be mapped: the reader that gets there reports
+    /// the error.
     pub fn add(
         &mut self,
         fs: &dyn FileSystem,
@@ -138,11 +140,11 @@ impl Plan {
     }
 }
 
-/// Starts on a plan: gives the requests to the pool, each followed by the decoding of the blocks
-/// that end in it. Waits for nothing.
+/// Starts a plan: submits its requests to the pool, each followed by the decoding of the blocks
+/// that end in it. Does not wait for them.
 pub fn start(moves: &Arc<Moves>, plan: Plan) {
     let geometry = moves.stored.geometry();
-    // Two requests at least fit the budget, so that one is read while the other is used.
+    // At least two requests fit the budget, so that one is read while the other is used.
     let max = geometry
         .max_request()
         .min(moves.stored.segments.budget() / 2)
@@ -153,11 +155,11 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
         };
         run.blocks.retain(|block| moves.decoded.plan(block));
         if !moves.pool.has_threads() {
-            // Readers find what to read in large requests, and decode all of it.
+            // Readers make these large requests themselves, and decode all blocks.
             moves.decoded.leave(&run.blocks);
         }
         if !run.plain {
-            // What is decoded already, or about to be, need not be read again.
+            // Blocks that are decoded already, or will be, need not be read again.
             let starts = run.blocks.iter().map(|block| block.offset);
             let ends = run.blocks.iter().map(|block| block.stored().end);
             let (Some(start), Some(end)) = (starts.min(), ends.max()) else {
@@ -186,12 +188,13 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
                 decode_each(&worker, blocks);
             });
         }
-        // Blocks past the end of the source, or in segments that were there already.
+        // Blocks past the end of the source, in segments that were planned before, or beyond the
+        // budget.
         moves.decoded.leave(&run.blocks);
     }
 }
 
-/// What goes past the page cache goes in these.
+/// Extends `range` to whole pages, as reads that bypass the page cache need them.
 fn whole_pages(range: &Range<u64>) -> Range<u64> {
     let page = u64_from(forerun_io::ALIGNMENT);
     let start = range.start - range.start % page;
@@ -202,7 +205,7 @@ fn whole_pages(range: &Range<u64>) -> Range<u64> {
             .unwrap_or(range.end)
 }
 
-/// One job a block, so that all threads of the pool share the work.
+/// Submits one job for each block, so that all threads of the pool share the work.
 fn decode_each(moves: &Arc<Moves>, blocks: Vec<EncodedBlock>) {
     for block in blocks {
         let worker = Arc::clone(moves);

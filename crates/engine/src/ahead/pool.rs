@@ -1,7 +1,8 @@
 //! The threads that read and decode ahead.
 //!
-//! Jobs never wait for other jobs: whoever needs a queued read first does it itself (see
-//! `segment.rs`), so the pool may be as small as one thread, or none where none can be started.
+//! Jobs never wait for queued jobs: a thread that needs a queued read makes it itself (see
+//! `segment.rs`). So the pool may be as small as one thread, or have none where none can be
+//! started.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -10,13 +11,14 @@ use crossbeam_channel::{Receiver, Sender, select_biased, unbounded};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Starts its threads at the first job, ends them when it is dropped and the queue is empty.
+/// A pool of threads. It starts them when it is first used; they end once it is dropped and its
+/// queues are empty.
 pub struct Pool {
     threads: usize,
     queues: OnceLock<Option<Queues>>,
 }
 
-/// What is to be known for other jobs to be found comes before what is to be moved.
+/// The queues of the pool. Jobs that find other jobs come before jobs that move bytes.
 struct Queues {
     finding: Sender<Job>,
     moving: Sender<Job>,
@@ -30,15 +32,16 @@ impl Pool {
         }
     }
 
-    /// Runs `job` on some thread, soon. The queue is not bounded here: what is queued is bounded by
-    /// the budget of the segments it fills.
+    /// Queues `job`. The queue has no bound of its own: the budget of the segments that its jobs
+    /// fill bounds it.
     pub fn submit(&self, job: impl FnOnce() + Send + 'static) {
         if let Some(queues) = self.queues() {
             let _fails_only_without_threads = queues.moving.send(Box::new(job));
         }
     }
 
-    /// The same, before all that was submitted: for metadata, which says what to submit next.
+    /// Queues `job` before all jobs of [`submit`](Self::submit): for metadata, which says what to
+    /// submit next.
     pub fn submit_first(&self, job: impl FnOnce() + Send + 'static) {
         if let Some(queues) = self.queues() {
             let _fails_only_without_threads = queues.finding.send(Box::new(job));
@@ -71,7 +74,7 @@ fn start(threads: usize) -> Option<Queues> {
 }
 
 fn work(to_find: &Receiver<Job>, to_move: &Receiver<Job>) {
-    // Both end together, when the pool is dropped; what is queued is done before.
+    // Both queues close when the pool is dropped; queued jobs still run.
     while let Ok(job) = select_biased! {
         recv(to_find) -> job => job.or_else(|_| to_move.recv()),
         recv(to_move) -> job => job.or_else(|_| to_find.recv()),

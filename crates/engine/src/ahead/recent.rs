@@ -1,13 +1,13 @@
-//! A map that remembers what was put into it lately, in bounded memory.
+//! A map of the most recent entries, in bounded memory.
 //!
-//! Two generations: when the new one is full it becomes the old one, and what was in the old one is
-//! forgotten. Cheaper than an order of use, and as good where entries come in the order in which
-//! they age.
+//! It has two generations. When the new one is full it replaces the old one, whose entries are
+//! evicted. This is cheaper than an order of use, and as good where entries are inserted in the
+//! order in which they age.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// At least the last `capacity` entries, at most twice as many.
+/// A map of at least the last `capacity` entries, and at most twice as many.
 pub struct Recent<K, V> {
     capacity: usize,
     new: HashMap<K, V>,

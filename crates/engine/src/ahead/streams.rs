@@ -1,6 +1,6 @@
-//! The sequential readers of an image, and who has begun to read ahead of them.
+//! The sequential readers of an image, and the ranges about to be read ahead of them.
 //!
-//! Streams are known by node and position, not by open file: a read-only FUSE mount has no open
+//! A stream is known by node and position, not by open file: a read-only FUSE mount has no open
 //! files (the kernel is told to skip OPEN), and several readers of one file are several streams.
 
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub struct Streams {
     released: Condvar,
 }
 
-/// The duty to plan a range ahead of a reader; readers that come to it wait until this is dropped.
+/// The duty to plan a range ahead of a reader. Reads of the range wait until this is dropped.
 pub struct ClaimedRange<'s> {
     streams: &'s Streams,
     node: NodeId,
@@ -41,7 +41,7 @@ impl Drop for ClaimedRange<'_> {
 }
 
 impl Streams {
-    /// Keeps at most `max_window` bytes ahead of a stream.
+    /// Creates the streams of one image, with at most `max_window` bytes ahead of each.
     pub fn new(max_window: u64) -> Self {
         Self {
             max_window,
@@ -51,16 +51,16 @@ impl Streams {
         }
     }
 
-    /// Notes a read of `range` in a file of `size` bytes. Returns the range to plan now, if any.
+    /// Records a read of `range` in a file of `size` bytes. Returns the range to plan now, if any.
     ///
-    /// Where another thread is about to plan some of `range`, it waits for that: otherwise the bytes
-    /// would be read twice, the second time block by block.
+    /// Waits while another thread is about to plan some of `range`: otherwise the bytes would be
+    /// read twice, the second time block by block.
     pub fn on_read(&self, node: NodeId, range: &Range<u64>, size: u64) -> Option<ClaimedRange<'_>> {
         if self.max_window == 0 || range.is_empty() {
             return None;
         }
         let claim = self.claim(node, range, size);
-        // Ranges that are claimed later lie behind this one, so that the wait has an end.
+        // Ranges that are claimed later lie behind this one, so the wait ends.
         let overlaps = |other: &Range<u64>| other.start < range.end && range.start < other.end;
         let is_wanted = |claimed: &[(NodeId, Range<u64>)]| {
             let mut of_file = claimed.iter().filter(|(of, _)| *of == node);
@@ -89,7 +89,7 @@ impl Streams {
             trusted: TRUSTED_READ,
         };
         let range = streams.on_read(node, range, size, &rules).ahead?;
-        // Before another reader can come to it.
+        // The lock on `streams` keeps other readers from the range until it is claimed.
         lock(&self.claimed).push((node, range.clone()));
         Some(ClaimedRange {
             streams: self,
@@ -110,7 +110,7 @@ mod tests {
     const NODE: NodeId = NodeId(1);
     const MIB: u64 = 1 << 20;
 
-    /// Returns what is read ahead, as if that was started at once.
+    /// Returns the range to read ahead, as if it was planned at once.
     fn read(streams: &Streams, range: Range<u64>, size: u64) -> Option<Range<u64>> {
         let claim = streams.on_read(NODE, &range, size);
         claim.map(|claim| claim.range.clone())

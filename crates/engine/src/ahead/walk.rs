@@ -1,13 +1,13 @@
-//! Directories read ahead of a walk.
+//! Readahead of directories during a tree walk.
 //!
-//! A walk asks for one directory after the other, and in most formats each takes several small
-//! reads that cannot be told before the one ahead of it has come. What can be told is which
-//! directories come next: the children of this one, then its siblings. So when a walk shows itself,
-//! some of them are read on the pool, which leaves their metadata in the driver's and the metadata
-//! caches. Front ends see nothing of it: this is a [`FileSystem`] around the driver.
+//! A walk asks for one directory after the other. In most formats each takes several small reads,
+//! and each read says where the next one is. But the order of the directories is known: the
+//! children of this one, then its siblings. So once a reader walks, the pool reads some of them
+//! ahead, which leaves their metadata in the caches of the driver and of the engine. Front ends do
+//! not notice: this is a [`FileSystem`] around the driver.
 //!
-//! The inodes of a directory may lie strewn over the image. Where the driver can tell their places
-//! from the listing, all are asked for before the first of them is waited for.
+//! The inodes of a directory may be interleaved with data all over the image. Where the driver can
+//! tell their places from the listing, all are requested before the walk waits for the first.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -37,12 +37,12 @@ pub struct WalkAhead {
     listings: Mutex<VecDeque<Listing>>,
 }
 
-/// What a walk will want next.
+/// The directories that a walk will want next.
 #[derive(Debug, PartialEq, Eq)]
 struct Ahead {
-    /// The siblings of the directory that is listed.
+    /// Siblings of the listed directory that were not read ahead yet.
     siblings: Vec<NodeId>,
-    /// Whether the directory itself was among those of an earlier one.
+    /// Whether the listed directory itself was read ahead.
     was_read_ahead: bool,
 }
 
@@ -50,7 +50,7 @@ struct Ahead {
 struct Listing {
     dir: NodeId,
     children: Vec<NodeId>,
-    /// The first that was not read ahead.
+    /// Index of the first child that was not read ahead.
     next: usize,
 }
 
@@ -71,11 +71,11 @@ impl WalkAhead {
         }
     }
 
-    /// Notes that `dir` is being listed from the start; gives what to read ahead, or nothing where
-    /// that is no part of a walk.
+    /// Records that `dir` is being listed from the start. Returns what to read ahead, or nothing
+    /// where this is not part of a walk.
     fn on_list(&self, dir: NodeId) -> Option<Ahead> {
         let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only who goes from a directory into one of its children walks.
+        // A reader walks if it goes from a directory into one of its children.
         let parent = listings
             .iter()
             .position(|listing| listing.children.contains(&dir));
@@ -97,7 +97,7 @@ impl WalkAhead {
         })
     }
 
-    /// Notes the subdirectories met in a part of a listing.
+    /// Records the subdirectories in a part of a listing.
     fn listed(&self, dir: NodeId, from: DirCursor, children: &[NodeId]) {
         let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
         let known = listings
@@ -129,7 +129,7 @@ impl WalkAhead {
                     }
                     return;
                 }
-                // Whoever comes to what is wrong there will report it.
+                // The reader that gets there reports the error.
                 let _left_to_the_reader = fs.read_dir(dir, DirCursor::START, &mut |entry| {
                     let _left_to_the_reader = fs.metadata(entry.node);
                     ControlFlow::Continue(())
@@ -144,11 +144,11 @@ impl WalkAhead {
     }
 }
 
-/// Asks for the inodes of a directory, all at once. Gives the nodes, as many as are asked for: what
-/// is behind them in a directory that is still longer is read when it is wanted.
+/// Requests the inodes of a directory together, at most `EXPECTED` of them, and returns their
+/// nodes. The rest of a longer directory is read on demand.
 fn expect_inodes(fs: &dyn FileSystem, metadata: &MetadataSource, dir: NodeId) -> Vec<NodeId> {
     let mut nodes = Vec::new();
-    // Whoever comes to what is wrong there will report it.
+    // The reader that gets there reports the error.
     let _left_to_the_reader = fs.read_dir(dir, DirCursor::START, &mut |entry| {
         nodes.push(entry.node);
         match nodes.len() < EXPECTED_INODES {

@@ -1,14 +1,14 @@
-//! Metadata that lies apart from the data: read in large steps from the first touch on.
+//! Metadata that is stored apart from the data: read in large requests from the first access on.
 //!
-//! Where a driver can say which part of the image is metadata, a block of it that is wanted brings
-//! its surroundings along, since what a walk wants next is in them. The unit is 128 KiB: on the disks
-//! this was measured on a request of that size takes little longer than one for 4 KiB, and a
-//! directory with the inodes of its files seldom needs more than two. Where the reader goes forward,
-//! requests double up to 1 MiB.
+//! Where a driver can say which part of the image is metadata, a miss reads the surroundings of the
+//! block too, because a walk wants them next. The unit is 128 KiB: on the disks where this was
+//! measured, a request of that size takes little longer than one for 4 KiB, and a directory with
+//! the inodes of its files seldom needs more than two. For sequential reads, requests double up to
+//! 1 MiB.
 //!
-//! Each chunk is read once however many ask for it: who needs one that is on its way waits for it,
-//! and no request covers what is there already. What is kept goes by last use; chunks are few, so
-//! the oldest is simply looked for.
+//! Each chunk is read once, however many threads ask for it: a thread that needs a chunk in flight
+//! waits for it, and no request covers chunks that are cached. The least recently used chunk is
+//! evicted first; there are few chunks, so the code simply searches for it.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +23,7 @@ use crate::tuning::{DENSE_CHUNKS, DENSE_GAP, DENSE_STEP, METADATA_CHUNK};
 
 /// The chunks of the parts of an image that are metadata.
 pub struct Dense {
-    /// Sorted, apart from each other.
+    /// Sorted; no two touch.
     ranges: Vec<Range<u64>>,
     max_step: u64,
     max_ahead: u64,
@@ -41,22 +41,22 @@ struct Kept {
 
 #[derive(Default)]
 struct State {
-    /// Requests on their way.
+    /// Requests in flight.
     flying: Vec<Range<u64>>,
-    /// End of the last request, and its length.
+    /// End of the last request, and the step that it was made with.
     end: u64,
     step: u64,
 }
 
-/// Reads a part of the source.
+/// A function that reads a part of the source.
 pub type Load<'l> = &'l dyn Fn(Range<u64>) -> Result<Vec<u8>, Arc<io::Error>>;
 
-/// A part of the image and its bytes.
+/// The start of a chunk in the image, and its bytes.
 pub type Found = (u64, Arc<[u8]>);
 
 impl Dense {
-    /// For `ranges` of a source of `len` bytes, in a budget of bytes, with requests of at most
-    /// `max_request` bytes.
+    /// Creates a cache for `ranges` of a source of `len` bytes, in a budget of bytes, with requests
+    /// of at most `max_request` bytes, but at least a chunk.
     pub fn new(ranges: Vec<Range<u64>>, len: u64, budget: u64, max_request: u64) -> Self {
         let most = saturating_usize(budget / METADATA_CHUNK).max(DENSE_CHUNKS);
         Self {
@@ -75,7 +75,7 @@ impl Dense {
         }
     }
 
-    /// The chunk around `offset`, where that is metadata.
+    /// Returns the chunk around `offset`, or nothing where `offset` is not metadata.
     fn chunk(&self, offset: u64) -> Option<Range<u64>> {
         let after = self.ranges.partition_point(|range| range.start <= offset);
         let range = self.ranges.get(after.checked_sub(1)?)?;
@@ -86,17 +86,19 @@ impl Dense {
         Some(start.max(range.start)..start.saturating_add(METADATA_CHUNK).min(range.end))
     }
 
-    /// The chunk that `offset` lies in, read by `load` if need be; nothing where `offset` is not in
-    /// one of the ranges.
+    /// Returns the chunk that `offset` lies in, and reads it with `load` if it is not cached.
+    /// Returns nothing where `offset` is not in one of the ranges.
     ///
     /// # Errors
-    /// That of `load`, for the request this call made. Who waited for it tries for itself.
+    /// The error of `load` for the request that this call made; a call that waited for it makes its
+    /// own. Fails also where this thread may not wait.
     pub fn get(&self, offset: u64, load: Load<'_>) -> Option<Result<Found, Arc<io::Error>>> {
         let chunk = self.chunk(offset)?;
         Some(self.get_chunk(&chunk, METADATA_CHUNK, load))
     }
 
-    /// As [`get`](Self::get), with a request of at least `step` bytes as far as it can be that long.
+    /// Gets a chunk as [`get`](Self::get) does, with a request of at least `step` bytes as far as
+    /// it can be that long.
     fn get_chunk(
         &self,
         chunk: &Range<u64>,
@@ -116,11 +118,11 @@ impl Dense {
         };
         let loaded = load(flight.request.clone()).map(|bytes| self.keep(&flight.request, &bytes));
         drop(flight);
-        // What was read is there unless others pushed it out at once; then it is in `loaded`.
+        // The chunk comes from `loaded`: other threads may have evicted it already.
         loaded.map(|first| (chunk.start, first))
     }
 
-    /// Reads all ranges ahead, of each as much as half of what is kept can hold.
+    /// Reads all ranges ahead, of each at most half of what the cache holds.
     pub fn prefetch(&self, load: Load<'_>) -> Result<(), Arc<io::Error>> {
         let half = METADATA_CHUNK.saturating_mul(u64::try_from(self.most / 2).unwrap_or(u64::MAX));
         for range in &self.ranges {
@@ -146,7 +148,7 @@ impl Dense {
     /// Waits while another thread reads the chunk; otherwise claims it and the following chunks.
     ///
     /// # Errors
-    /// That this thread may not wait.
+    /// The error of [`wait::allowed`], where this thread may not wait.
     fn claim(&self, chunk: &Range<u64>, at_least: u64) -> Result<Claim, Arc<io::Error>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -188,7 +190,7 @@ impl Dense {
         Ok(Claim::Ours(chunk.start..end))
     }
 
-    /// Keeps the chunks of a request; gives the first.
+    /// Caches the chunks of a request and returns the first.
     fn keep(&self, request: &Range<u64>, bytes: &[u8]) -> Arc<[u8]> {
         let mut chunks = self.chunks.write().unwrap_or_else(PoisonError::into_inner);
         let mut first = None;
@@ -222,7 +224,7 @@ enum Claim {
     Ours(Range<u64>),
 }
 
-/// A request on its way; landed when dropped, whatever became of it.
+/// A request in flight. It ends when this is dropped, whether it succeeded or failed.
 struct Flight<'d> {
     dense: &'d Dense,
     request: Range<u64>,
@@ -238,7 +240,7 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// Sorted, clamped to the source, joined where they touch or overlap.
+/// Sorts ranges, clamps them to the source, and joins those that touch or overlap.
 fn disjoint(mut ranges: Vec<Range<u64>>, len: u64) -> Vec<Range<u64>> {
     ranges.sort_by_key(|range| range.start);
     let mut out: Vec<Range<u64>> = Vec::new();
@@ -265,7 +267,7 @@ mod tests {
         Dense::new(std::iter::once(0..LEN).collect(), LEN, budget, 4 << 20)
     }
 
-    /// Notes requests; the bytes tell their offset.
+    /// Returns a loader that records its requests in `log`; the bytes tell their chunk.
     fn loader(
         log: &Mutex<Vec<Range<u64>>>,
     ) -> impl Fn(Range<u64>) -> Result<Vec<u8>, Arc<io::Error>> {

@@ -1,5 +1,5 @@
-//! Metadata strewn among the data: where it turns out to be dense enough, the kernel is told to read
-//! the part of the image around it.
+//! Metadata interleaved with data: where it is dense enough, the kernel is told to read ahead the
+//! part of the image around it.
 //!
 //! Nobody can say which blocks of such an image are metadata, and a walk comes to them in no order of
 //! their places. Reading everything here would take memory for all of it; the kernel's page cache is
@@ -30,8 +30,8 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// Notes that the block at `offset` of a source of `len` bytes had to be read; gives what the
-    /// kernel is to be told.
+    /// Records that the block at `offset` of a source of `len` bytes was missing in the cache.
+    /// Returns the range to hint, if any.
     pub fn on_miss(&mut self, offset: u64, len: u64) -> Option<Range<u64>> {
         let start = match self.end_of(offset) {
             Some(end) => {
@@ -56,18 +56,18 @@ impl Hints {
         (start < end).then_some(start..end)
     }
 
-    /// Returns whether `offset` lies in what the kernel was told of.
+    /// Returns whether `offset` lies in a hinted part.
     pub fn covers(&self, offset: u64) -> bool {
         self.end_of(offset).is_some()
     }
 
-    /// The end of the part that `offset` lies in.
+    /// Returns the end of the hinted part that `offset` lies in, if any.
     fn end_of(&self, offset: u64) -> Option<u64> {
         let (_, &end) = self.parts.range(..=offset).next_back()?;
         (offset < end).then_some(end)
     }
 
-    /// Joins `part`, which overlaps no other, with those it touches.
+    /// Records `part`, which overlaps no other, and joins it with those it touches.
     fn note(&mut self, part: Range<u64>) {
         let (mut start, mut end) = (part.start, part.end);
         if let Some((&before, &to)) = self.parts.range(..start).next_back()
@@ -88,7 +88,8 @@ mod tests {
 
     const LEN: u64 = 1 << 30;
 
-    /// Bytes hinted for misses `apart` bytes from each other, shuffled by the hundred.
+    /// Returns the bytes hinted, and the number of hints, for misses `apart` bytes from each other,
+    /// shuffled by the hundred.
     fn walk(apart: u64) -> (u64, u64) {
         let mut hints = Hints::default();
         let (mut bytes, mut requests) = (0, 0);

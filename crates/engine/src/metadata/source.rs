@@ -1,10 +1,10 @@
 //! The image as its driver sees it: metadata, cached in blocks.
 //!
-//! Where the driver can say what is metadata, that is read in large steps from the first touch on
-//! (`dense.rs`). Elsewhere a block is read when it is wanted: where blocks are wanted in rising order
-//! close to each other the request grows and brings the next ones along; where they lie strewn, each
-//! is one small request, and if they are many the kernel reads the parts they lie in ahead
-//! (`hints.rs`).
+//! Where the driver can say which parts are metadata, they are read in large requests from the
+//! first access on (`dense.rs`). Elsewhere a block is read on demand. Where blocks are wanted in
+//! rising order, close to each other, the request grows and covers the next ones. Where they are
+//! interleaved with data, each is one small request; if there are many, the kernel reads ahead the
+//! parts they lie in (`hints.rs`).
 
 use std::cell::Cell;
 use std::io;
@@ -25,7 +25,7 @@ use crate::tuning::{CLOSE_MISSES, METADATA_GAP, METADATA_STEP};
 /// Whoever asked for blocks smaller than a page wants just them.
 const MIN_HINTED_BLOCK: u64 = 4096;
 
-/// Reads of metadata go through here.
+/// The source through which a driver reads metadata, with a cache.
 pub struct MetadataSource {
     source: Counted,
     geometry: BlockGeometry,
@@ -44,21 +44,22 @@ impl std::fmt::Debug for MetadataSource {
     }
 }
 
-/// Misses so far, as far as they follow each other.
+/// The sequential run of misses so far, and the state of hints.
 #[derive(Default)]
 struct Forward {
     end: u64,
     streak: u32,
     step: u64,
     hints: Hints,
-    /// The source does nothing with hints.
+    /// Whether the source ignores hints.
     is_deaf: bool,
-    /// Who reads says what it will want: nothing is guessed.
+    /// Whether callers say with [`MetadataSource::expect`] what they will want, so that nothing is
+    /// guessed.
     is_told: bool,
 }
 
 impl MetadataSource {
-    /// Caches at most `budget` bytes of `source`.
+    /// Creates a source that caches at most `budget` bytes of `source` in blocks.
     #[must_use]
     pub fn new(source: Counted, geometry: BlockGeometry, budget: u64) -> Self {
         let cache = BlockCache::new(budget, geometry.block());
@@ -74,8 +75,8 @@ impl MetadataSource {
         }
     }
 
-    /// Says which parts are metadata. Only the first call counts; before it, and without any part,
-    /// all is read as if it lay strewn.
+    /// Sets the parts that are metadata. Only the first call with any parts counts. Without it, all
+    /// metadata is read as if it were interleaved with data.
     pub fn set_ranges(&self, ranges: Vec<Range<u64>>) {
         if ranges.is_empty() {
             return;
@@ -86,7 +87,7 @@ impl MetadataSource {
         });
     }
 
-    /// The same for file data, as the legacy way reads it.
+    /// Creates a source for file data, as the legacy way reads it.
     pub(crate) fn for_data(source: Counted, geometry: BlockGeometry, budget: u64) -> Self {
         Self {
             purpose: Purpose::Demand,
@@ -100,32 +101,32 @@ impl MetadataSource {
         self.dense.get().is_some()
     }
 
-    /// Reads what is known to be metadata ahead, in requests as large as may be. Stops where it would
-    /// take more than half the budget, and where the source fails: those who need the bytes will
-    /// learn of it.
+    /// Reads ahead the parts that are known to be metadata, in requests as large as may be. Reads
+    /// at most half of what the cache of chunks holds of each part. Stops where the source fails:
+    /// the reader that needs the bytes gets the error.
     pub fn prefetch(&self) {
         if let Some(dense) = self.dense.get() {
             let _left_to_the_reader = dense.prefetch(&|request| self.fill(&request));
         }
     }
 
-    /// Says that the inodes of these nodes will be wanted, as far as the driver can tell where they
-    /// are, and what lies between two of them if that is at most `max_gap` bytes.
+    /// Hints that the inodes of these nodes will be wanted, where the driver can tell their places.
+    /// Inodes at most `max_gap` bytes from each other are one request, with what is between.
     pub fn expect_inodes(&self, fs: &dyn FileSystem, nodes: &[NodeId], max_gap: u64) {
         let places = nodes.iter().filter_map(|&node| fs.inode_offset(node));
         self.expect(places.collect(), max_gap);
     }
 
-    /// Returns whether it is of use to [`expect`](Self::expect): not where metadata is read in large steps, nor
-    /// where nobody below the source listens.
+    /// Returns whether [`expect`](Self::expect) has an effect. It has none where metadata is read
+    /// in large requests, where blocks are smaller than a page, and where the source ignores hints.
     pub fn takes_expectations(&self) -> bool {
         let is_read_by_pages = self.geometry.block() >= MIN_HINTED_BLOCK;
         is_read_by_pages && !self.has_ranges() && !self.lock_forward().is_deaf
     }
 
-    /// Says that what is at these places will be wanted, each of them soon: the store below the
-    /// source is asked for what is not here yet, so that one wait is not begun after the other.
-    /// Blocks at most `max_gap` bytes from each other are one request, with what is between.
+    /// Hints that the blocks at these places will be wanted soon. Asks the store below for all that
+    /// are not cached, so that a reader does not wait for one after the other. Blocks at most
+    /// `max_gap` bytes from each other are one request, with what is between.
     pub fn expect(&self, mut places: Vec<u64>, max_gap: u64) {
         if !self.takes_expectations() {
             return;
@@ -157,7 +158,7 @@ impl MetadataSource {
         wanted.map(|range| self.ask_for(range));
     }
 
-    /// Returns whether the store takes hints.
+    /// Hints `range` to the store. Returns whether the store takes hints.
     fn ask_for(&self, range: Range<u64>) -> bool {
         if self.lock_forward().is_deaf {
             return false;
@@ -171,7 +172,8 @@ impl MetadataSource {
         self.forward.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where `offset` is read with its surroundings: the part they are, and its bytes.
+    /// Returns the start and the bytes of the metadata chunk that `offset` lies in; nothing where
+    /// it is in none, or where the chunk cannot be read.
     fn dense(&self, offset: u64) -> Option<(u64, Arc<[u8]>)> {
         let missed = Cell::new(false);
         let found = self.dense.get()?.get(offset, &|request| {
@@ -182,7 +184,7 @@ impl MetadataSource {
             true => Counter::MetadataMisses,
             false => Counter::MetadataHits,
         });
-        // Where the whole cannot be read, the block that is wanted may still be.
+        // Where the chunk cannot be read, the block that is wanted may still be readable.
         found.ok()
     }
 
@@ -196,8 +198,8 @@ impl MetadataSource {
             .cache
             .get_or_load(key, || {
                 self.count(Counter::MetadataMisses);
-                // What the kernel has read is no cheaper in larger pieces, and most of them would be
-                // file data.
+                // The kernel reads this part ahead: larger requests would be no cheaper, and mostly
+                // read file data.
                 if self.hint(&range) {
                     return self.read_block(range);
                 }
@@ -212,7 +214,7 @@ impl MetadataSource {
         Ok(block)
     }
 
-    /// The request to make for a block that is missing: the block, or a step from it on.
+    /// Returns the request to make for a missing block: the block alone, or a step from it on.
     fn grow(&self, block: Range<u64>) -> Range<u64> {
         let mut forward = self.lock_forward();
         let len = block.end - block.start;
@@ -233,8 +235,8 @@ impl MetadataSource {
         block.start..forward.end
     }
 
-    /// Tells the kernel what else of the image seems to be wanted. Whether `block` is among what it
-    /// reads by itself.
+    /// Hints the part of the image that will probably be wanted. Returns whether to read just
+    /// `block`: it was hinted, or callers say what they will want.
     fn hint(&self, block: &Range<u64>) -> bool {
         if self.purpose != Purpose::Metadata || self.geometry.block() < MIN_HINTED_BLOCK {
             return false;
@@ -252,7 +254,7 @@ impl MetadataSource {
         hint.is_none_or(|hint| self.ask_for(hint)) && is_hinted
     }
 
-    /// Reads a request and keeps all its blocks; gives the first one.
+    /// Reads a request, caches its blocks after the first, and returns the first.
     fn load(&self, request: Range<u64>) -> Result<Arc<[u8]>, Arc<io::Error>> {
         let bytes = self.read(request.clone())?;
         let mut first: Option<Arc<[u8]>> = None;
@@ -272,8 +274,8 @@ impl MetadataSource {
         Ok(first.unwrap_or_default())
     }
 
-    /// Reads `range` but for the blocks at its start and end that are there already: some were read
-    /// before anybody knew what they are part of.
+    /// Reads `range`, except for the blocks at its start and end that are cached: some were read
+    /// before the driver said which parts are metadata.
     fn fill(&self, range: &Range<u64>) -> Result<Vec<u8>, Arc<io::Error>> {
         let mut bytes = vec![0; saturating_usize(range.end - range.start)];
         let place = |part: &Range<u64>| {
@@ -312,7 +314,7 @@ impl MetadataSource {
         Ok(bytes)
     }
 
-    /// Reads to where it stays.
+    /// Reads a block into the memory that the cache keeps.
     fn read_block(&self, range: Range<u64>) -> Result<Arc<[u8]>, Arc<io::Error>> {
         let len = saturating_usize(range.end - range.start);
         let mut block: Arc<[u8]> = std::iter::repeat_n(0, len).collect();

@@ -1,13 +1,12 @@
-//! Whether an image has any extended attribute at all.
+//! The search for any extended attribute in an image.
 //!
-//! Programs such as `ls -l` ask several times for each file, and for the kernel each question is a
-//! round trip, unless it was told once that there are none. SquashFS says so in its superblock, EROFS
-//! does not. So questions that find nothing pay for a look at further inodes, in the order in which a
-//! walk meets them; a single listing costs no more than some directories.
+//! Programs such as `ls -l` ask several times for each file. Each question is a round trip for the
+//! kernel, unless a front end told it that there are no attributes. SquashFS says so in its
+//! superblock, EROFS does not. So each negative lookup pays for a scan of 32 further inodes, in the
+//! order in which a walk meets them; a single listing costs no more than some directories.
 //!
-//! Who has asked a thousand times without finding any walks a tree, and will read all of its inodes in
-//! any case: then the search goes on to its end. Nobody is kept waiting for it, which was tried and
-//! gains nothing.
+//! After 1,024 negative lookups, the scan assumes a tree walk, which reads all inodes in any case,
+//! and goes on to its end. No request waits for it: waiting was tried, and gains nothing.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -27,17 +26,17 @@ const NONE: u8 = 1;
 /// Some, or it could not be told.
 const SOME: u8 = 2;
 
-/// Says that the inodes of these nodes will be wanted.
+/// A callback: the inodes of these nodes will be wanted.
 type Expect<'e> = &'e dyn Fn(&[NodeId]);
 
-/// What is searched.
+/// The image to search.
 #[derive(Clone)]
 pub struct Searched {
     pub driver: Arc<dyn FileSystem>,
     pub metadata: Arc<MetadataSource>,
 }
 
-/// What is known, and how far the search is.
+/// The answer so far, and the state of the search.
 pub struct XattrScan {
     answer: AtomicU8,
     questions: AtomicU64,
@@ -46,17 +45,17 @@ pub struct XattrScan {
     left: Mutex<Left>,
 }
 
-/// What is left to do.
+/// The rest of the search.
 struct Left {
     /// Directories, the next one last; `None` before the first step.
     dirs: Option<Vec<NodeId>>,
-    /// Inodes that may still be looked at: an image may show a directory again and again.
+    /// Entries that may still be looked at: an image may list a directory again and again.
     most: u64,
 }
 
 impl XattrScan {
-    /// Nothing is known but that there are none where the volume says so. At most `most` inodes are
-    /// looked at.
+    /// Creates a scan of at most `most` entries. The answer is known where the volume says that
+    /// attributes are not `possible`.
     pub fn new(possible: bool, most: u64) -> Self {
         Self {
             answer: AtomicU8::new(if possible { UNKNOWN } else { NONE }),
@@ -72,7 +71,8 @@ impl XattrScan {
         self.answer.load(Ordering::Acquire) == NONE
     }
 
-    /// A question found nothing, or (`found`) something.
+    /// Records a question and whether it `found` an attribute. Starts the next part of the search
+    /// on the pool once enough questions found nothing.
     pub fn asked(self: &Arc<Self>, found: bool, source: &Searched, pool: &Arc<Pool>) {
         if self.answer.load(Ordering::Acquire) != UNKNOWN {
             return;
@@ -90,8 +90,8 @@ impl XattrScan {
         }
     }
 
-    /// Queues the next part of the search. A walk has it done to the end, part by part, so that
-    /// what is to be read ahead meanwhile comes in between.
+    /// Queues the next part of the search. During a walk, each part queues another up to the end,
+    /// so that readahead can run in between.
     fn search(self: &Arc<Self>, inodes: u64, source: Searched, pool: &Arc<Pool>) {
         let (this, again) = (Arc::clone(self), Arc::clone(pool));
         pool.submit(move || {
@@ -105,7 +105,7 @@ impl XattrScan {
         });
     }
 
-    /// Looks at about `inodes` more.
+    /// Searches about `inodes` more inodes.
     fn step(&self, driver: &dyn FileSystem, metadata: &MetadataSource, inodes: u64) {
         let expect = |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes, METADATA_GAP);
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +120,8 @@ impl XattrScan {
 }
 
 impl Left {
-    /// Returns whether there are any, or nothing where that is still open.
+    /// Searches about `inodes` more inodes. Returns whether there are attributes, or nothing where
+    /// that is still open. Returns true where the limit is reached.
     fn go_on(
         &mut self,
         driver: &dyn FileSystem,
@@ -176,7 +177,8 @@ impl Left {
     }
 }
 
-/// Returns whether one of the nodes has any; all their inodes are asked for before the first is waited for.
+/// Returns whether one of the nodes has attributes. Requests all their inodes before it waits for
+/// the first.
 fn any_of(driver: &dyn FileSystem, expect: Expect<'_>, nodes: &mut Vec<NodeId>) -> Result<bool> {
     expect(nodes);
     for node in nodes.drain(..) {
@@ -200,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// A tree of 300 files in 30 directories.
+    /// Creates a tree of 300 files in 30 directories.
     fn tree() -> MemFsBuilder {
         let mut builder = MemFsBuilder::new();
         for n in 0..300 {
@@ -223,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Asks until the answer is there; gives the questions it took.
+    /// Asks until the answer is known. Returns the number of questions.
     fn ask(scan: &Arc<XattrScan>, searched: &Searched) -> u64 {
         let pool = Arc::new(Pool::new(1));
         for n in 1..10_000 {

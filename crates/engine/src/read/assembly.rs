@@ -1,4 +1,4 @@
-//! One read, put together from its extents.
+//! One read, assembled from its extents.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::reader::Moves;
 use super::stored::Use;
 use crate::Data;
 
-/// The extents of a file do not cover it: a defect of the driver, or an image it should have
+/// Extents that do not cover a read: a defect of the driver, or an image that it should have
 /// refused. Checked here, so that no stale byte of a buffer is ever served.
 #[derive(Debug, thiserror::Error)]
 enum MapError {
@@ -23,16 +23,16 @@ enum MapError {
     ShortInline { have: usize, want: usize },
 }
 
-/// What is known of the blocks of a read.
+/// Use of the blocks of a read by other reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// Other reads may want them: they are kept.
+    /// Other reads may want them: they are cached.
     Shared,
-    /// No other read wants one that this read wants all of: it is decoded into the answer.
+    /// No other read wants a block that this read covers: it is decoded into the answer.
     Own,
 }
 
-/// Collects the bytes of `range`, in order.
+/// A read of `range`, which collects the bytes of its extents in order.
 pub struct Assembly<'a> {
     moves: &'a Moves,
     range: Range<u64>,
@@ -63,7 +63,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// `out` is as long as the range.
+    /// Creates a read into `out`, which is as long as the range.
     pub const fn into_slice(
         moves: &'a Moves,
         range: Range<u64>,
@@ -93,7 +93,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// The bytes; those of a caller's slice are in it already.
+    /// Returns the bytes, or none where they are in the caller's slice already.
     pub fn finish(self) -> Result<Data> {
         if let Some(error) = self.error {
             return Err(error);
@@ -153,7 +153,7 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    /// The whole range as a part of one block, where it is one.
+    /// Returns the whole range as a part of one block or segment, where one holds it all.
     fn without_copy(&self, place: &Place, skip: u64, is_own: bool) -> Result<Option<Data>> {
         let len = self.range.end - self.range.start;
         match place {

@@ -1,8 +1,8 @@
-//! The stores of data besides the image: opened when first wanted, once, and kept.
+//! The blobs besides the image: opened once, when first wanted, and kept open.
 //!
-//! An image may name more of them than a process may have files open, so those used longest ago are
-//! closed when there are too many; they are opened again when wanted. Opening that fails is not
-//! remembered.
+//! An image may name more blobs than a process may have files open. So blobs that were not used
+//! lately are closed when there are too many, and opened again when wanted. A failure to open is
+//! not remembered.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct Blobs {
 }
 
 impl Blobs {
-    /// Those that `fs` names.
+    /// Creates the table of the blobs that `fs` names.
     pub fn new(fs: Arc<dyn FileSystem>) -> Self {
         Self {
             fs,
@@ -28,7 +28,7 @@ impl Blobs {
         }
     }
 
-    /// The blob, opened by this call unless it is open or about to be.
+    /// Returns the blob, and opens it unless it is open or another thread is opening it.
     pub fn get(&self, blob: BlobId, observer: &Arc<Observer>) -> Result<Counted> {
         self.open.get_or_insert_with(&blob, || {
             let source = self.fs.blob(blob)?;

@@ -1,6 +1,6 @@
-//! Memory for data on its way, used again instead of given back.
+//! Buffers for data on its way, reused instead of freed.
 //!
-//! A fresh allocation of a megabyte costs more page faults than copying a megabyte costs time.
+//! The page faults of a fresh megabyte take longer than copying a megabyte.
 //!
 //! Long buffers are mappings of their own. The allocator of the C library keeps what a thread frees in
 //! an arena for that thread, and many threads decode: a mount with a cache of 16 MiB took 137 MiB to
@@ -15,7 +15,7 @@ use memmap2::MmapMut;
 /// Length from which on a buffer is a mapping.
 const MAPPED: usize = 64 << 10;
 
-/// Free buffers, by need.
+/// A pool of free buffers.
 pub struct BufferPool {
     keep: usize,
     free: Mutex<Free>,
@@ -35,7 +35,7 @@ enum Memory {
 }
 
 impl Memory {
-    /// Gives at least `len` bytes.
+    /// Allocates at least `len` bytes.
     fn new(len: usize) -> Self {
         // Where the system gives no mapping, the allocator may still have memory.
         let mapped = (len >= MAPPED).then(|| MmapMut::map_anon(len).ok());
@@ -74,7 +74,7 @@ impl DerefMut for Memory {
 
 /// Bytes that go back to their pool when the last user drops them.
 ///
-/// Long ones begin on a page, so that they can be filled past the page cache.
+/// Long buffers begin on a page, so that reads that bypass the page cache can fill them.
 pub struct Buffer {
     bytes: Memory,
     range: Range<usize>,
@@ -82,7 +82,7 @@ pub struct Buffer {
 }
 
 impl BufferPool {
-    /// Keeps free buffers of at most `keep` bytes together.
+    /// Creates a pool that keeps free buffers of at most `keep` bytes in total.
     pub fn new(keep: usize) -> Arc<Self> {
         Arc::new(Self {
             keep,
@@ -90,7 +90,7 @@ impl BufferPool {
         })
     }
 
-    /// A buffer of exactly `len` initialised bytes, of no particular value.
+    /// Returns a buffer of exactly `len` initialised bytes, of no particular value.
     pub fn take(self: &Arc<Self>, len: usize) -> Buffer {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let is_long = len >= LEAST_DIRECT;
@@ -98,7 +98,7 @@ impl BufferPool {
             true => len.saturating_add(ALIGNMENT),
             false => len,
         };
-        // Not one far too large: a held slice would pin all of it.
+        // Not a buffer that is far too large: a held slice would pin all of it.
         let fits = |bytes: &Memory| bytes.len() >= need && bytes.len() / 4 <= need;
         let found = free
             .buffers
@@ -109,9 +109,10 @@ impl BufferPool {
             free.bytes -= bytes.len();
         }
         drop(free);
-        // What is there already was initialised by an earlier use.
+        // An earlier use has initialised the bytes of a free buffer.
         let bytes = found.unwrap_or_else(|| Memory::new(need));
-        // Never further than that; where it cannot be told, it is good for everything else.
+        // The offset is below `ALIGNMENT`. Where it cannot be told, the buffer is good for other
+        // reads.
         let start = match bytes.as_ptr().align_offset(ALIGNMENT) {
             start if is_long && start < ALIGNMENT => start,
             _ => 0,
@@ -125,7 +126,7 @@ impl BufferPool {
 }
 
 impl Buffer {
-    /// The bytes, to be filled.
+    /// Returns the bytes, to be filled.
     pub fn as_mut(&mut self) -> &mut [u8] {
         self.bytes.get_mut(self.range.clone()).unwrap_or_default()
     }

@@ -44,7 +44,7 @@ impl Claims {
         }
         drop(blocks);
         decode();
-        // Only now: the block is in the cache before it is no longer claimed.
+        // The claim ends only now, when the block is in the cache.
         self.remove(&mut self.lock(), key);
     }
 

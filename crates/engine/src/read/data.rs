@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::buffer::Buffer;
 
-/// What a read gives: a part of a cached block or of what was read ahead where one holds it all, so
-/// that it is not copied on the way; else bytes of its own.
+/// The bytes of a read: a part of a cached block, or of bytes read ahead, where one holds them all,
+/// so that they are not copied; otherwise a buffer of their own.
 #[derive(Clone)]
 pub struct Data {
     bytes: Bytes,
@@ -20,7 +20,7 @@ enum Bytes {
 }
 
 impl Data {
-    /// `range` of `buffer`; nothing where it is not inside.
+    /// Returns `range` of `buffer`, or nothing where it is not inside.
     pub(crate) fn of_buffer(buffer: Arc<Buffer>, range: Range<usize>) -> Option<Self> {
         buffer.get(range.clone())?;
         Some(Self {
@@ -29,7 +29,7 @@ impl Data {
         })
     }
 
-    /// `range` of these bytes; nothing where it is not inside.
+    /// Returns `range` of these bytes, or nothing where it is not inside.
     pub(crate) fn part(mut self, range: Range<usize>) -> Option<Self> {
         self.get(range.clone())?;
         let start = self.range.start;
@@ -37,7 +37,7 @@ impl Data {
         Some(self)
     }
 
-    /// `range` of `block`; nothing where it is not inside.
+    /// Returns `range` of `block`, or nothing where it is not inside.
     pub(crate) fn of_block(block: Arc<[u8]>, range: Range<usize>) -> Option<Self> {
         block.get(range.clone())?;
         Some(Self {
@@ -48,7 +48,7 @@ impl Data {
 }
 
 impl Default for Data {
-    /// No bytes.
+    /// Returns no bytes.
     fn default() -> Self {
         Self {
             bytes: Bytes::Block(Arc::default()),
@@ -65,7 +65,7 @@ impl Deref for Data {
             Bytes::Buffer(buffer) => buffer,
             Bytes::Block(block) => block,
         };
-        // In range since the constructors.
+        // The constructors have checked the range.
         all.get(self.range.clone()).unwrap_or_default()
     }
 }

@@ -1,9 +1,9 @@
-//! Encoded blocks: each decoded once, however many want it.
+//! The decode cache: each block is decoded once, however many reads want it.
 //!
-//! A block of which every byte was served is most often not wanted again: a stream has passed it,
-//! and what is above keeps pages of its own. So once a small part of the cache is full, such blocks go
-//! first, and their memory, still warm, takes the next ones: page faults for fresh memory cost about
-//! as much as decoding LZ4 does.
+//! A block of which every byte was served is seldom wanted again: a stream has passed it, and the
+//! caller caches the data (a mount's page cache). So once a small fraction of the cache is full,
+//! such blocks are evicted first. Their memory, still warm, takes the next blocks: the page faults
+//! of fresh memory cost about as much as decoding LZ4.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -28,7 +28,7 @@ pub struct Decoded {
     claims: Claims,
     /// Blocks served to the end that may still be in the cache, the oldest first.
     served: Mutex<VecDeque<BlockKey>>,
-    /// Bytes in the cache from which on blocks served to the end are dropped.
+    /// Bytes in the cache above which blocks served to the end are evicted.
     comfortable: u64,
     in_flight: InFlight,
     format: &'static str,
@@ -45,7 +45,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// The decoded bytes.
+    /// Returns the decoded bytes.
     pub fn into_data(self) -> Data {
         self.data
     }
@@ -60,7 +60,7 @@ impl Deref for Block {
 }
 
 impl Decoded {
-    /// Decoded blocks of at most `budget` bytes; `format` is named in errors.
+    /// Creates a cache of at most `budget` bytes of decoded blocks. Errors name `format`.
     pub fn new(format: &'static str, budget: u64, limits: &Limits) -> Self {
         let cache = BlockCache::new(budget, TYPICAL_BLOCK);
         Self {
@@ -74,12 +74,12 @@ impl Decoded {
         }
     }
 
-    /// Name of the image's format.
+    /// Returns the name of the image's format.
     pub const fn format(&self) -> &'static str {
         self.format
     }
 
-    /// Plans to decode a block ahead. Returns whether that takes a job.
+    /// Plans to decode a block ahead. Returns whether it needs a job.
     pub fn plan(&self, block: &EncodedBlock) -> bool {
         !self.cache.contains(block.key()) && self.claims.plan(block.key())
     }
@@ -91,7 +91,7 @@ impl Decoded {
         }
     }
 
-    /// Runs the job of a planned block, unless a reader was faster.
+    /// Runs the job of a planned block, unless a reader has taken the block.
     pub fn decode_ahead(&self, block: &EncodedBlock, stored: &Stored) {
         self.claims.work(block.key(), || {
             // The reader that needs the block gets the error when it comes to it.
@@ -102,7 +102,7 @@ impl Decoded {
     /// Claims a block for a reader that will decode it into its answer. Returns false where the block
     /// is in the cache, or on its way there.
     pub fn take(&self, block: &EncodedBlock) -> bool {
-        // In this order: a job that is done has put the block into the cache.
+        // In this order: a job puts the block into the cache before its claim ends.
         self.claims.take(block.key()) && !self.cache.contains(block.key())
     }
 
@@ -110,8 +110,8 @@ impl Decoded {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The decoded bytes, decoded by this call unless that was done or is under way. A block that
-    /// does not decode is not kept.
+    /// Returns a decoded block. Decodes it unless it is cached or another thread is decoding it. A
+    /// block that fails to decode is not cached.
     pub fn get(&self, block: &EncodedBlock, stored: &Stored) -> Result<Block> {
         let observer = stored.observer();
         let (bytes, lookup) = self.cache.get_or_load(block.key(), || {
@@ -126,14 +126,14 @@ impl Decoded {
         Ok(bytes)
     }
 
-    /// Decodes a block that the caller has [taken](Self::take), and keeps it nowhere: on the way through
-    /// the cache it would go to memory that is in no CPU's cache, and evict what others share.
+    /// Decodes a block that the caller has [taken](Self::take), without caching it. Through the
+    /// cache, it would go to memory that is in no CPU's cache, and evict blocks that others share.
     pub fn once(&self, block: &EncodedBlock, stored: &Stored) -> Result<Data> {
         note_once(block, stored);
         Ok(self.decode(block, stored)?.into_data())
     }
 
-    /// Decodes such a block of known length into `out`, which is as long.
+    /// Decodes a taken block of known length into `out`, which is as long.
     pub fn once_into(&self, block: &EncodedBlock, stored: &Stored, out: &mut [u8]) -> Result<()> {
         self.check_limit(block)?;
         note_once(block, stored);
@@ -141,7 +141,8 @@ impl Decoded {
         self.decode_into(block, stored, out).map(|_all| ())
     }
 
-    /// Notes that `bytes` of a block were served.
+    /// Records that `bytes` of a block were served. Evicts blocks served to the end while the cache
+    /// is too full.
     pub fn served(&self, block: &Block, bytes: u64) {
         let len = u64_from(block.len());
         let before = block.served.fetch_add(bytes, Ordering::Relaxed);
@@ -150,8 +151,8 @@ impl Decoded {
         }
         let mut served = self.lock_served();
         served.push_back(block.key);
-        // One that went in takes two out, until there is room again; what the cache has dropped by
-        // itself goes from the list the same way.
+        // Each key added to the list removes two, until the cache has room again. Keys of blocks
+        // that the cache has evicted itself leave the list the same way.
         for _ in 0..2 {
             if self.cache.bytes() <= self.comfortable && served.len() < SERVED_BLOCKS {
                 break;
@@ -190,7 +191,7 @@ impl Decoded {
         Ok(())
     }
 
-    /// Decodes to the start of `out`, and gives the length.
+    /// Decodes a block to the start of `out` and returns its length.
     fn decode_into(&self, block: &EncodedBlock, stored: &Stored, out: &mut [u8]) -> Result<usize> {
         let range = block.stored();
         let encoded = match stored.slice(block.blob, &range, Use::Decode) {

@@ -1,7 +1,7 @@
-//! A bound on the memory of what is being decoded.
+//! A bound on the memory of blocks that are being decoded.
 //!
-//! Blocks that are decoded by many readers at a time are in no cache yet, and with blocks of 1 MiB
-//! they take more than a small cache does.
+//! Blocks that many readers decode at a time are in no cache yet. With blocks of 1 MiB they take
+//! more memory than a small cache does.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +19,7 @@ pub struct Counted<'f> {
 }
 
 impl InFlight {
-    /// At most `most` bytes together, or one block where that is more.
+    /// Creates a bound of `most` bytes in total, or of one block where that is more.
     pub const fn new(most: u64) -> Self {
         Self {
             most,
@@ -28,8 +28,8 @@ impl InFlight {
         }
     }
 
-    /// Counts a block, once there is room for it. The caller must not wait for another caller's block
-    /// before it drops what this returns.
+    /// Waits until there is room for a block, and counts it. The caller must not wait for another
+    /// caller's block before it drops what this returns.
     pub fn enter(&self, bytes: u64) -> Counted<'_> {
         let mut sum = self.lock();
         while *sum > 0 && sum.saturating_add(bytes) > self.most {

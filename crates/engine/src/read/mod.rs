@@ -1,4 +1,4 @@
-//! From extents to bytes: one read, the cache of decoded blocks, and what was read ahead.
+//! From extents to bytes: single reads, the cache of decoded blocks, and the segments read ahead.
 
 mod assembly;
 mod blobs;

@@ -29,7 +29,7 @@ pub struct Reader {
 
 struct Inner {
     fs: Arc<dyn FileSystem>,
-    /// The driver itself, for walks of our own.
+    /// The driver itself, for the engine's own walks.
     driver: Arc<dyn FileSystem>,
     tree: Arc<TreeAhead>,
     xattrs: Arc<XattrScan>,
@@ -45,7 +45,7 @@ struct Inner {
     limits: Limits,
 }
 
-/// What moves the bytes: shared with the jobs of the pool.
+/// The parts that move bytes, shared with the jobs of the pool.
 pub struct Moves {
     pub stored: Stored,
     pub decoded: Decoded,
@@ -61,7 +61,8 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// A reader of `fs`, which reads its metadata through `metadata` and has its data in `image`.
+    /// Creates a reader of `fs`, which reads its metadata through `metadata` and has its data in
+    /// `image`.
     #[must_use]
     pub fn new(
         fs: Arc<dyn FileSystem>,
@@ -88,13 +89,14 @@ impl Reader {
             metadata.set_ranges(driver.metadata_layout().ranges().to_vec());
         }
         let volume = driver.volume();
-        // Names, of which an inode may have several; an image that shows more goes round in a circle.
+        // The scan counts names, and an inode may have several. An image that lists more has a
+        // loop.
         let most = volume.inodes.map_or(u64::MAX, |n| n.saturating_mul(4));
         let most = most.min(limits.tree_entries);
         let xattrs = Arc::new(XattrScan::new(volume.has_xattrs, most));
         let tree = Arc::new(TreeAhead::new(window));
         let fs: Arc<dyn FileSystem> = match window {
-            // Nothing is to be read ahead.
+            // Readahead is off.
             0 => Arc::clone(&driver),
             _ => Arc::new(WalkAhead::new(
                 Arc::clone(&driver),
@@ -123,8 +125,8 @@ impl Reader {
         }
     }
 
-    /// The same reader for who knows what it will read, and says so in other ways: nothing is
-    /// guessed from the order in which it reads files. What is ahead in a file is still read ahead.
+    /// Returns the same reader for a caller that says what it will read in other ways. It guesses
+    /// nothing from the order in which files are read. Readahead within a file stays.
     #[must_use]
     pub fn without_guesses(&self) -> Self {
         Self {
@@ -133,66 +135,68 @@ impl Reader {
         }
     }
 
-    /// The driver, for everything but data.
+    /// Returns the driver, for everything but data.
     #[must_use]
     pub fn fs(&self) -> &dyn FileSystem {
         &*self.inner.fs
     }
 
-    /// The bounds this image was opened with.
+    /// Returns the bounds that this image was opened with.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.inner.limits
     }
 
-    /// How it is read.
+    /// Returns the options that this image was opened with.
     #[must_use]
     pub fn options(&self) -> &EngineOptions {
         &self.inner.options
     }
 
-    /// Says that what is read is kept by whoever asks, as the kernel keeps it of a mount. What was
-    /// read ahead and served as it is in the image then goes from the cache below the source.
+    /// Declares that the caller caches what it reads, as the kernel does for a mount. Bytes of the
+    /// image that were read ahead and served as they are stored then leave the cache below the
+    /// source.
     pub fn set_kept_above(&self) {
         self.inner.moves.stored.set_kept_above();
     }
 
-    /// Who counts.
+    /// Returns the observer, which counts requests.
     #[must_use]
     pub fn observer(&self) -> &Arc<Observer> {
         self.inner.moves.stored.observer()
     }
 
-    /// A walk of `start` and everything below it, with the metadata read ahead of it.
+    /// Returns a walk of `start` and everything below it, and starts to read the metadata ahead of
+    /// it.
     #[must_use]
     pub fn walk(&self, start: NodeId) -> Walk<'_> {
         self.prefetch_metadata();
         Walk::new(self.fs(), start, self.limits())
     }
 
-    /// Returns whether files were ever read in the order of a listing: where not, there is nothing
+    /// Returns whether files were ever read in the order of a listing. If not, no files are
     /// [`upcoming`](Self::upcoming). Cheap enough to ask before each listing.
     #[must_use]
     pub fn reads_trees(&self) -> bool {
         self.inner.tree.has_walked()
     }
 
-    /// Small files that were read ahead of who reads a tree, in the order in which they will be
-    /// wanted, at most `most`; each is given once. A front end that can hand them over before they
-    /// are asked for reads them now. Of those given, some may never be asked for.
+    /// Returns at most `most` files that were read ahead during a tree read, in the order in which
+    /// they will be wanted, each once. A front end that can push files to the kernel before they
+    /// are asked for reads them now. Some of them may never be asked for.
     #[must_use]
     pub fn upcoming(&self, most: usize) -> Vec<NodeId> {
         self.inner.tree.upcoming(most)
     }
 
-    /// The first of them in `dir`, at most `most`, for a front end that is about to say that a
-    /// listing of `dir` has ended: who listed it asks for them next.
+    /// Returns at most `most` of these files in `dir`, for a front end that is about to end a
+    /// listing of `dir`: the program that listed it asks for them next.
     #[must_use]
     pub fn upcoming_in(&self, dir: NodeId, most: usize) -> Vec<NodeId> {
         self.inner.tree.upcoming_in(dir, most)
     }
 
-    /// Returns whether a file of those was asked for meanwhile.
+    /// Returns whether such a file was read meanwhile.
     #[must_use]
     pub fn was_read(&self, node: NodeId) -> bool {
         self.inner.tree.was_read(node)
@@ -210,14 +214,15 @@ impl Reader {
         });
     }
 
-    /// Returns whether it is certain that no node has extended attributes: a front end need not ask then.
+    /// Returns whether it is certain that no node has extended attributes. A front end then need
+    /// not ask.
     #[must_use]
     pub fn xattrs_absent(&self) -> bool {
         self.inner.xattrs.absent()
     }
 
-    /// Notes that somebody asked for an extended attribute of some node, and whether it was there. Of
-    /// many questions that find nothing, the pool begins to find out if there are any at all.
+    /// Records that a program asked for an extended attribute of a node, and whether it was there.
+    /// After many negative lookups, the pool searches the image for any attribute at all.
     pub fn note_xattr(&self, found: bool) {
         let inner = &self.inner;
         let searched = Searched {
@@ -227,11 +232,12 @@ impl Reader {
         inner.xattrs.asked(found, &searched, &inner.moves.pool);
     }
 
-    /// Up to `len` bytes of `node` from `offset`: fewer only at the end of the file, none past it.
+    /// Reads up to `len` bytes of `node` from `offset`: fewer only at the end of the file, none
+    /// past it.
     ///
     /// # Errors
-    /// [`Error::IsADirectory`], [`Error::NotAFile`], and what reading the metadata or the data
-    /// gives. A range that holds one unreadable byte fails whole, and the error names where; other
+    /// [`Error::IsADirectory`], [`Error::NotAFile`], and the errors of reading the metadata or the
+    /// data. A range that holds one unreadable byte fails whole, and the error says where; other
     /// ranges are not affected.
     pub fn read(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
         if wait::is_attempt() {
@@ -241,15 +247,15 @@ impl Reader {
         self.assemble(node, range, blocks)
     }
 
-    /// Returns whether a read may have to wait for a server now. A front end then tries what it is asked in
-    /// a [`wait::attempt`] before it has a thread wait.
+    /// Returns whether a read may have to wait for a server now. A front end then tries each
+    /// request in a [`wait::attempt`] before it lets a thread wait.
     #[must_use]
     pub fn is_slow(&self) -> bool {
         self.inner.moves.stored.is_slow()
     }
 
-    /// As [`read`](Self::read), for bytes that nobody has asked for yet: what is read ahead of
-    /// whom stays as it is.
+    /// Reads as [`read`](Self::read) does, but starts no readahead and counts as no step of a
+    /// reader: for bytes that no program has asked for yet.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -257,7 +263,8 @@ impl Reader {
         self.assemble(node, self.clamp(node, offset, len)?.1, Blocks::Shared)
     }
 
-    /// As [`read`](Self::read), into the caller's buffer. Gives the number of bytes read.
+    /// Reads as [`read`](Self::read) does, into the caller's buffer. Returns the number of bytes
+    /// read.
     ///
     /// # Errors
     /// As [`read`](Self::read); the buffer's contents are unspecified then.
@@ -274,10 +281,10 @@ impl Reader {
         Ok(len)
     }
 
-    /// Opens what a file has its data in, where that is outside the image: what a front end calls
-    /// when the file is opened, so that what is missing fails then and not with the first read. What
-    /// changed since it was opened before is opened anew, and so verified again where digests count.
-    /// Nothing for other files.
+    /// Opens the blob that holds the data of a file, where it is not the image. A front end calls
+    /// this when the file is opened, so that a missing blob fails the open and not the first read.
+    /// A blob that has changed since it was opened before is opened again, and so verified again
+    /// where digests count. Does nothing for other files.
     ///
     /// # Errors
     /// [`Error::Blob`], and those of [`FileSystem::map`].
@@ -297,7 +304,8 @@ impl Reader {
         }
     }
 
-    /// First offset at or after `offset` that holds data, or nothing up to the end of the file.
+    /// Returns the first offset at or after `offset` that holds data, or nothing where only holes
+    /// follow.
     ///
     /// # Errors
     /// Those of [`FileSystem::map`].
@@ -305,8 +313,8 @@ impl Reader {
         self.seek(node, offset, |place| !matches!(place, Place::Zero))
     }
 
-    /// First offset at or after `offset` that lies in a hole; the end of the file counts as one.
-    /// Nothing where `offset` is at or past the end.
+    /// Returns the first offset at or after `offset` that lies in a hole; the end of the file
+    /// counts as one. Returns nothing where `offset` is at or past the end.
     ///
     /// # Errors
     /// Those of [`FileSystem::map`].
@@ -317,25 +325,25 @@ impl Reader {
     }
 
     /// Sorts regular files by where their first byte is, so that reading them in this order reads
-    /// the image forward. Files whose extents cannot be told keep to the front.
+    /// the image forward. Files that cannot be mapped come first.
     pub fn physical_order(&self, nodes: &mut [NodeId]) {
         nodes.sort_by_cached_key(|&node| first_place(self, node));
     }
 
-    /// A stream over many files in the order given, read ahead as a whole.
+    /// Creates a stream over many files in the given order, with readahead across them.
     #[must_use]
     pub fn bulk(&self, nodes: Vec<NodeId>) -> Bulk {
         Bulk::new(self.clone(), nodes)
     }
 
-    /// The same in [physical order](Self::physical_order), which is the quickest: nothing is read or
-    /// decoded for several of the files that only one of them has.
+    /// Creates a stream over many files in [physical order](Self::physical_order), which is the
+    /// fastest: requests follow the image, and blocks of one file only are not cached.
     #[must_use]
     pub fn bulk_by_place(&self, nodes: Vec<NodeId>) -> Bulk {
         Bulk::by_place(self.clone(), nodes)
     }
 
-    /// Reads `range` of a file, which lies in this extent of it.
+    /// Reads `range` of a file, all of which lies in `extent`.
     pub(crate) fn read_extent(
         &self,
         range: Range<u64>,
@@ -347,7 +355,7 @@ impl Reader {
         Ok(self.served(assembly.finish()?))
     }
 
-    /// Bytes that a bulk stream keeps ahead.
+    /// Returns how many bytes a bulk stream keeps ahead.
     pub(crate) fn bulk_window(&self) -> u64 {
         if self.options().readahead == 0 || !self.options().large_blocks {
             return 0;
@@ -359,12 +367,12 @@ impl Reader {
         ahead::start(&self.inner.moves, plan);
     }
 
-    /// A read by a thread that may not wait. It counts as a step of its reader only if it succeeds,
-    /// since it is made again otherwise.
+    /// Reads in a thread that may not wait. The read counts as a step of its reader only if it
+    /// succeeds, since it is made again otherwise.
     fn attempt(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
         let data = self.read_aside(node, offset, len)?;
         if !wait::was_refused() {
-            // To map what is ahead may take a wait; then its reader asks for it.
+            // Readahead may have to wait for metadata. Then there is none now.
             let _refused = wait::attempt(|| self.begin(node, offset, len).map(|_| ()));
         }
         Ok(data)
@@ -382,15 +390,15 @@ impl Reader {
         data
     }
 
-    /// The size of a file, and what of a read lies within it.
+    /// Returns the size of a file, and the part of a read that lies within it.
     fn clamp(&self, node: NodeId, offset: u64, len: usize) -> Result<(u64, Range<u64>)> {
         let size = self.file_size(node)?;
         let start = offset.min(size);
         Ok((size, start..size.min(start.saturating_add(u64_from(len)))))
     }
 
-    /// Clamps a read to the file and starts what is to be read ahead of it. Says by whom the blocks
-    /// in it are decoded.
+    /// Clamps a read to the file and starts the readahead behind it. Returns the clamped range, and
+    /// whether other reads may use its blocks.
     fn begin(&self, node: NodeId, offset: u64, len: usize) -> Result<(Range<u64>, Blocks)> {
         let (size, range) = self.clamp(node, offset, len)?;
         let start = range.start;

@@ -1,9 +1,9 @@
-//! Stored bytes that are being read ahead, or have been.
+//! Stored bytes that are read ahead.
 //!
-//! A segment is one request to the source. It sits in the table from the moment it is planned, so
-//! that nobody reads its bytes a second time: who needs them waits, or, where no thread has begun
-//! with it, makes the request itself. A request that fails leaves no bytes; who waited then reads
-//! just what it needs, so that one bad sector spoils nothing but itself.
+//! A segment is one request to the source. It enters the table when it is planned, so that no
+//! thread reads its bytes a second time: a reader that needs them waits, or makes the request
+//! itself where no thread has begun it. A request that fails leaves no bytes. A reader that waited
+//! for it then reads just the bytes it needs, so that one bad sector spoils nothing but itself.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -33,22 +33,22 @@ enum State {
     Failed,
 }
 
-/// How a caller came by a segment's bytes.
+/// The result of a claim on a segment's bytes.
 pub enum Claim {
-    /// They are here; `waited` where that took a wait.
+    /// The bytes are here; `waited` where the caller had to wait for them.
     Ready { buffer: Arc<Buffer>, waited: bool },
-    /// Nobody has begun: the caller must read and call [`Segment::finish`].
+    /// No thread has begun: the caller must read and call [`Unfinished::finish`].
     Read(Unfinished),
     /// The request failed, or this thread may not wait for it.
     Failed,
 }
 
-/// The duty to finish a segment. Dropped without doing so, the segment has failed, or is queued again
-/// where this thread may not wait for its bytes.
+/// The duty to finish a segment. If this is dropped first, the segment has failed, or is queued
+/// again where this thread may not wait for its bytes.
 pub struct Unfinished(Arc<Segment>);
 
 impl Segment {
-    /// Takes the bytes, or the duty to read them, or waits for who has it.
+    /// Returns the bytes, or the duty to read them. Waits where another thread has the duty.
     pub fn claim(self: &Arc<Self>) -> Claim {
         let mut state = lock(&self.state);
         let mut waited = false;
@@ -76,7 +76,7 @@ impl Segment {
         }
     }
 
-    /// Takes the duty to read, unless somebody has it or had it. Never waits.
+    /// Takes the duty to read, unless a thread has it or had it. Never waits.
     pub fn start(self: &Arc<Self>) -> Option<Unfinished> {
         let mut state = lock(&self.state);
         if !matches!(*state, State::Queued) {
@@ -90,7 +90,7 @@ impl Segment {
         self.range.end - self.range.start
     }
 
-    /// Returns whether the request was not made yet, or is on its way.
+    /// Returns whether the request is queued or in flight.
     pub fn in_flight(&self) -> bool {
         matches!(*lock(&self.state), State::Queued | State::Reading)
     }
@@ -101,7 +101,7 @@ impl Unfinished {
         &self.0
     }
 
-    /// Publishes the bytes to all who wait.
+    /// Publishes the bytes to all threads that wait.
     pub fn finish(self, buffer: Arc<Buffer>) {
         *lock(&self.0.state) = State::Ready(buffer);
         self.0.ended.notify_all();
@@ -132,15 +132,15 @@ pub struct Segments {
 struct Table {
     bytes: u64,
     map: BTreeMap<(BlobId, u64), Arc<Segment>>,
-    /// In order of planning; may name segments that are spent or gone. Neither queue keeps what it
-    /// names, or the memory of those gone would not come back.
+    /// In order of planning; may name segments that are spent or gone. Both queues hold weak
+    /// references, so that the memory of segments that are gone is freed.
     planned: VecDeque<Weak<Segment>>,
-    /// Read to the end by somebody: first to go.
+    /// Segments that readers have used up: evicted first.
     spent: VecDeque<Weak<Segment>>,
 }
 
 impl Segments {
-    /// At most `budget` bytes.
+    /// Creates a table of segments of at most `budget` bytes.
     pub fn new(budget: u64) -> Self {
         Self {
             budget,
@@ -148,12 +148,12 @@ impl Segments {
         }
     }
 
-    /// The most bytes that may be held.
+    /// Returns the most bytes that segments may hold.
     pub const fn budget(&self) -> u64 {
         self.budget
     }
 
-    /// The segment that holds the byte at `offset`.
+    /// Returns the segment that holds the byte at `offset`.
     pub fn find(&self, blob: BlobId, offset: u64) -> Option<Arc<Segment>> {
         lock(&self.table)
             .before(blob, offset)
@@ -161,7 +161,7 @@ impl Segments {
             .cloned()
     }
 
-    /// Where the next segment after `offset` starts.
+    /// Returns where the first segment that starts in `range` starts.
     pub fn next_start(&self, blob: BlobId, range: Range<u64>) -> Option<u64> {
         let table = lock(&self.table);
         let (&(_, start), _) = table
@@ -171,8 +171,8 @@ impl Segments {
         Some(start)
     }
 
-    /// Plans segments for the parts of `range` that are in none, each of at most `max` bytes. Gives
-    /// fewer, or none, where the budget is taken up by requests in flight.
+    /// Plans segments for the parts of `range` that are in none, each of at most `max` bytes.
+    /// Returns fewer, or none, where requests in flight take up the budget.
     pub fn plan(
         &self,
         blob: BlobId,
@@ -205,8 +205,8 @@ impl Segments {
         new
     }
 
-    /// Notes that `bytes` of a segment were used; a segment used up is the first to go.
-    /// Gives whether it was used up by that.
+    /// Records that `bytes` of a segment were used. Returns whether they used it up: such a segment
+    /// is evicted first.
     pub fn used(&self, segment: &Arc<Segment>, bytes: u64) -> bool {
         let used = segment.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if used < segment.len() || segment.spent.swap(true, Ordering::Relaxed) {
@@ -224,7 +224,7 @@ impl Segments {
         true
     }
 
-    /// Takes out a segment whose request failed.
+    /// Removes a segment whose request failed.
     pub fn remove(&self, segment: &Arc<Segment>) {
         lock(&self.table).remove(segment);
     }
@@ -258,8 +258,9 @@ impl Table {
         segment
     }
 
-    /// Drops segments until `len` more bytes fit: spent ones, then the oldest. One that is in
-    /// flight stays, since its bytes would be read for nothing.
+    /// Evicts segments until `len` more bytes fit: spent ones, then the oldest. A segment in flight
+    /// stays, since its bytes would be read for nothing. Returns whether they fit, or no segment is
+    /// left.
     fn make_room(&mut self, len: u64, budget: u64, stats: &IoStats) -> bool {
         while self.bytes.saturating_add(len) > budget {
             if let Some(segment) = self.spent.pop_front() {
@@ -289,7 +290,7 @@ impl Table {
         true
     }
 
-    /// The queues may name segments that are gone; they must not pile up.
+    /// Removes segments that are gone from the queues, where they would pile up.
     fn forget_gone(&mut self) {
         let (map, bound) = (&self.map, 2 * self.map.len() + 64);
         let there = |segment: &Weak<Segment>, spent_too: bool| {
@@ -321,18 +322,18 @@ impl Table {
     }
 }
 
-/// Bytes of a segment's range as positions in its buffer.
+/// Returns a part of a segment's range as positions in its buffer.
 pub fn within(segment: &Segment, range: &Range<u64>) -> Range<usize> {
     let at = |offset: u64| forerun_io::saturating_usize(offset.saturating_sub(segment.range.start));
     at(range.start)..at(range.end)
 }
 
-/// Length of a segment's buffer.
+/// Returns the length of a segment's buffer.
 pub fn buffer_len(segment: &Segment) -> usize {
     forerun_io::saturating_usize(segment.len())
 }
 
-/// Waits to be told of a change; where a rule is in force, for a slice at most.
+/// Waits until `changed` is notified, or for a slice at most where a rule of [`wait`] is in force.
 pub fn wait_slice<'g, T>(changed: &Condvar, guard: MutexGuard<'g, T>) -> MutexGuard<'g, T> {
     if !wait::is_ruled() {
         return changed.wait(guard).unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Stored bytes: from what was read ahead where that has them, else from the source.
+//! Stored bytes: from the segments that were read ahead, or from the source.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -23,18 +23,19 @@ pub struct Stored {
     geometry: BlockGeometry,
     /// The legacy way reads file data block by block through a block cache of its own.
     legacy: Option<MetadataSource>,
-    /// Whether what was read of the image as it is is kept by somebody above.
+    /// Whether the front end caches the bytes that it is served.
     is_kept_above: AtomicBool,
     pub segments: Segments,
     pub buffers: Arc<BufferPool>,
 }
 
-/// What the bytes are for.
+/// The purpose of stored bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// To be given away as they are.
+    /// To be served as they are.
     Serve,
-    /// To be decoded: whoever wants them again saves space by keeping them, not what is made of them.
+    /// To be decoded. The cache below keeps them, since they take less space than the decoded
+    /// bytes.
     Decode,
 }
 
@@ -61,12 +62,12 @@ impl Stored {
         }
     }
 
-    /// From now on, what is served is kept by the front end.
+    /// Records that the front end caches what it is served from now on.
     pub fn set_kept_above(&self) {
         self.is_kept_above.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether what is served is kept by the front end.
+    /// Returns whether the front end caches what it is served.
     pub fn is_kept_above(&self) -> bool {
         self.is_kept_above.load(Ordering::Relaxed)
     }
@@ -83,7 +84,7 @@ impl Stored {
         Ok(self.source(blob)?.len())
     }
 
-    /// `range` without a copy, where one segment holds it all.
+    /// Returns `range` without a copy, where one segment holds it all.
     pub fn slice(&self, blob: BlobId, range: &Range<u64>, purpose: Use) -> Option<Data> {
         let segment = self.segments.find(blob, range.start)?;
         if segment.range.end < range.end {
@@ -119,7 +120,7 @@ impl Stored {
         Ok(())
     }
 
-    /// Reads a segment that nobody has begun with. A failure is that of the segment only.
+    /// Makes the request of a segment. A failure fails only the segment.
     pub fn load(&self, duty: Unfinished) -> Option<Arc<Buffer>> {
         let segment = Arc::clone(duty.segment());
         let mut buffer = self.buffers.take(buffer_len(&segment));
@@ -131,7 +132,8 @@ impl Stored {
         Some(buffer)
     }
 
-    /// The bytes of a segment, waiting or reading as need be; nothing where the request failed.
+    /// Returns the bytes of a segment, and waits or reads as needed; nothing where the request
+    /// failed, or where this thread may not wait.
     fn obtain(&self, segment: &Arc<Segment>) -> Option<Arc<Buffer>> {
         let (offset, len) = (segment.range.start, u64_from(buffer_len(segment)));
         match segment.claim() {
@@ -153,7 +155,7 @@ impl Stored {
         }
     }
 
-    /// Takes out a segment whose request failed. One that this thread may not wait for stays.
+    /// Removes a segment whose request failed. A segment that this thread may not wait for stays.
     fn drop_failed(&self, segment: &Arc<Segment>) {
         if !segment.in_flight() {
             self.segments.remove(segment);
@@ -165,9 +167,10 @@ impl Stored {
         self.image.is_slow()
     }
 
-    /// Notes that bytes of a segment were used. What is kept above takes as much memory again in the
-    /// page cache below, and memory that nobody had in use costs more to come by than the copy.
-    /// Other stores than the image may be shared with other images.
+    /// Records that bytes of a segment were used. Where the front end caches what it is served, a
+    /// segment of the image that is used up leaves the cache below: it would take the memory twice,
+    /// and allocating fresh pages costs more than the copy. Other blobs may be shared with other
+    /// images.
     fn used(&self, segment: &Arc<Segment>, bytes: u64, purpose: Use) {
         let is_used_up = self.segments.used(segment, bytes);
         let is_kept = purpose == Use::Serve && self.is_kept_above();
@@ -187,7 +190,7 @@ impl Stored {
         let out = &mut out[..saturating_usize(len)];
         match self.obtain(segment) {
             Some(buffer) => {
-                // Inside by the caller's clamp to the segment's range.
+                // The caller has clamped the range to the segment's.
                 out.copy_from_slice(buffer.get(within(segment, &range)).unwrap_or_default());
                 self.used(segment, len, purpose);
             }
@@ -199,7 +202,8 @@ impl Stored {
         Ok(range.end)
     }
 
-    /// One request for bytes that nobody has read ahead; `out` may be longer than the range.
+    /// Reads bytes that were not read ahead, if possible in one request. `out` may be longer than
+    /// the range.
     fn read_missing(&self, blob: BlobId, range: Range<u64>, out: &mut [u8]) -> Result<()> {
         let out = &mut out[..saturating_usize(range.end - range.start)];
         self.observer().cache(
@@ -214,7 +218,8 @@ impl Stored {
         }
         let source = self.source(blob)?;
         let mut done = 0;
-        // Longer than the largest request only where a caller asks for that much in one call.
+        // There are several parts only where a caller asks for more than the largest request in one
+        // call.
         for part in out.chunks_mut(saturating_usize(self.geometry.max_request())) {
             let at = range.start + done;
             let len = u64_from(part.len());
@@ -229,7 +234,7 @@ impl Stored {
         Ok(())
     }
 
-    /// After a request failed: finds out which block is to blame, so that the error names it, and
+    /// Reads block by block after a request failed, so that the error names the block to blame, and
     /// so that a request that failed for being large or unlucky still succeeds.
     fn read_by_blocks(&self, source: &Counted, start: u64, out: &mut [u8]) -> Result<()> {
         let end = start + u64_from(out.len());
@@ -244,8 +249,8 @@ impl Stored {
         Ok(())
     }
 
-    /// Where the block that holds `at` ends. The geometry is that of the image; other stores have
-    /// blocks of the same size, and a tail of their own that their length tells of.
+    /// Returns the end of the block that holds `at`. The geometry is that of the image; other blobs
+    /// are read in blocks of the same size, and the result may lie past their end.
     fn block_end(&self, blob: BlobId, at: u64) -> u64 {
         if blob == self.image.blob() {
             return self.geometry.align(at..at + 1).end;
@@ -254,7 +259,7 @@ impl Stored {
         (at - at % block).saturating_add(block)
     }
 
-    /// Opens a blob besides the image for a file that is opened, anew where it has changed.
+    /// Opens the blob of a file that is being opened. A blob that has changed is opened again.
     pub fn open(&self, blob: BlobId) -> Result<()> {
         if blob != self.image.blob() {
             self.others.refresh(blob);
@@ -270,7 +275,7 @@ impl Stored {
     }
 }
 
-/// Says which store it was that could not be read, where it was not the image.
+/// Adds the blob that could not be read to the error, unless it is the image.
 fn of_blob(blob: BlobId, error: std::io::Error) -> std::io::Error {
     if blob == BlobId::IMAGE {
         return error;

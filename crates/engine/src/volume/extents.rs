@@ -1,4 +1,4 @@
-//! Extents as requests: neighbours made one.
+//! Requests: neighbouring extents merged.
 
 use std::ops::{ControlFlow, Range};
 
@@ -16,7 +16,7 @@ pub struct Run {
     pub place: Option<u64>,
 }
 
-/// The part of `run` inside `range`.
+/// Returns the part of `run` inside `range`, if any.
 pub fn clip(run: &Run, range: Range<u64>) -> Option<Run> {
     let start = run.logical.start.max(range.start);
     let end = run.logical.end.min(range.end);
@@ -26,7 +26,7 @@ pub fn clip(run: &Run, range: Range<u64>) -> Option<Run> {
     })
 }
 
-/// Extents that follow each other in the file and on the device as one.
+/// Merges extents that follow each other in the file and on the device.
 pub fn merged(extents: Vec<Extent>) -> Result<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::with_capacity(extents.len());
     for extent in extents {
@@ -65,14 +65,14 @@ fn follows(last: &Run, start: u64, place: Option<u64>) -> bool {
         }
 }
 
-/// The driver left out what it must not.
+/// Creates the error for a byte that the driver has left out.
 pub fn gap(node: NodeId, offset: u64) -> Error {
     let lost = format!("no extent for byte {offset} of node {node}");
     Error::io(0, 0, std::io::Error::other(lost))
 }
 
 impl Volume {
-    /// The runs of a part of a file, as the driver tells them.
+    /// Returns the runs of a part of a file, as the driver maps them.
     pub(super) fn runs(&self, node: NodeId, range: Range<u64>) -> Result<Vec<Run>> {
         let mut extents = Vec::new();
         self.fs.map(node, range, &mut |extent| {

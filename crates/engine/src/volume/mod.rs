@@ -1,12 +1,12 @@
 //! Moves the bytes of volumes that can be changed.
 //!
-//! A [`Reader`](crate::Reader) may keep what it has read, because its image stays as it is; here the
-//! next write may change it. So nothing is kept: the kernel's page cache lies below a local device
-//! and, in a mount, above it. Reads go from the device into the caller's buffer, writes from the
-//! caller's buffer to the device, one request for each run of neighbouring extents.
+//! A [`Reader`](crate::Reader) may cache what it has read, because its image does not change. Here
+//! the next write may change it. So nothing is cached: the kernel's page cache lies below a local
+//! device and, in a mount, above it. Reads go from the device into the caller's buffer, writes from
+//! the caller's buffer to the device, one request for each run of neighbouring extents.
 //!
-//! Metadata is the driver's business, and so is the order in which things become durable: data is on
-//! its way to the device when the driver is told of it.
+//! The driver handles metadata, and the order in which changes become durable: data is on its way
+//! to the device when the driver is told of it.
 
 mod extents;
 mod seek;
@@ -35,10 +35,10 @@ pub struct Volume {
     locks: Vec<RwLock<()>>,
 }
 
-/// Abandons the volume where this thread begins to panic while it changes a file.
+/// A guard that abandons the volume if this thread panics while it changes a file.
 struct OnPanic<'a> {
     fs: &'a dyn FileSystemMut,
-    /// The thread was unwinding before.
+    /// Whether the thread was unwinding before.
     was_panicking: bool,
 }
 
@@ -66,8 +66,8 @@ impl std::fmt::Debug for Volume {
 }
 
 impl Volume {
-    /// `fs` was opened on `device`. Requests for data are told to `observer`; those for metadata are
-    /// the driver's to tell.
+    /// Creates a volume of `fs`, which was opened on `device`. Reports requests for data to
+    /// `observer`; the driver reports its requests for metadata itself.
     #[must_use]
     pub fn new(
         fs: Arc<dyn FileSystemMut>,
@@ -81,21 +81,21 @@ impl Volume {
         }
     }
 
-    /// The driver. Whoever changes the length of a file, or frees what it has, does so through
-    /// [`change`](Self::change) instead.
+    /// Returns the driver. A caller that changes the length of a file, or frees what it has, does
+    /// so through [`change`](Self::change) instead.
     #[must_use]
     pub fn fs(&self) -> &dyn FileSystemMut {
         &*self.fs
     }
 
-    /// Who is told of requests.
+    /// Returns the observer of requests.
     #[must_use]
     pub const fn observer(&self) -> &Arc<Observer> {
         self.device.observer()
     }
 
-    /// Reads from `offset` on; gives how many bytes there were, fewer than `out` holds only at the
-    /// end of the file.
+    /// Reads from `offset` on. Returns the number of bytes, which is less than `out` holds only at
+    /// the end of the file.
     ///
     /// # Errors
     /// Those of [`map`](forerun_vfs::FileSystem::map); [`Error::Io`]. The contents of `out` must not
@@ -105,7 +105,7 @@ impl Volume {
         let size = self.fs.metadata(node)?.size;
         let left = saturating_usize(size.saturating_sub(offset));
         let Some(out) = out.get_mut(..left.min(out.len())).filter(|o| !o.is_empty()) else {
-            // For its error where this is no file.
+            // Only for the error where this is not a file.
             self.runs(node, 0..0)?;
             return Ok(0);
         };
@@ -138,8 +138,8 @@ impl Volume {
         Ok(out.len())
     }
 
-    /// Writes all of `data` at `offset`; the file grows as needed, and what lies between its old end
-    /// and `offset` reads as zeros.
+    /// Writes all of `data` at `offset`. The file grows as needed, and the bytes between its old
+    /// end and `offset` read as zeros.
     ///
     /// # Errors
     /// Those of [`map_write`](FileSystemMut::map_write) and [`written`](FileSystemMut::written);
@@ -228,13 +228,13 @@ impl Volume {
         }
     }
 
-    /// The driver is told.
+    /// Tells the driver that the device failed. Returns the error.
     fn failed(&self, error: Error) -> Error {
         self.fs.device_failed(&error);
         error
     }
 
-    /// As [`FileSystemMut::change`], while nobody reads or writes the file.
+    /// Changes a file as [`FileSystemMut::change`] does, while no other thread reads or writes it.
     ///
     /// # Errors
     /// Those of the driver.
@@ -244,7 +244,8 @@ impl Volume {
         self.fs.change(node, changes)
     }
 
-    /// As [`FileSystemMut::allocate`], while nobody reads or writes the file.
+    /// Allocates as [`FileSystemMut::allocate`] does, while no other thread reads or writes the
+    /// file.
     ///
     /// # Errors
     /// Those of the driver.
@@ -257,7 +258,7 @@ impl Volume {
     fn lock(&self, node: NodeId) -> &RwLock<()> {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(node);
         let index = saturating_usize(hash % u64_from(LOCKS));
-        // There are as many as the number is taken modulo.
+        // The index is below the number of locks.
         self.locks.get(index).unwrap_or(&self.locks[0])
     }
 
@@ -266,7 +267,8 @@ impl Volume {
         lock.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A lock that a panic poisoned is taken all the same: the driver knows, and refuses the change.
+    /// Locks a file against other threads. A lock that a panic poisoned is taken all the same: the
+    /// driver knows, and refuses the change.
     fn exclusive(&self, node: NodeId) -> RwLockWriteGuard<'_, ()> {
         let lock = self.lock(node).write();
         lock.unwrap_or_else(PoisonError::into_inner)

@@ -7,7 +7,8 @@ use forerun_vfs::{NodeId, Place, Result};
 use super::Volume;
 
 impl Volume {
-    /// The first byte from `offset` on that is stored; nothing where none is, or past the end.
+    /// Returns the offset of the first stored byte at or after `offset`; nothing where there is
+    /// none.
     ///
     /// # Errors
     /// Those of [`map`](forerun_vfs::FileSystem::map).
@@ -15,8 +16,8 @@ impl Volume {
         self.seek(node, offset, false)
     }
 
-    /// The first byte from `offset` on that is not stored, or the end of the file, where the last
-    /// hole is; nothing past it.
+    /// Returns the offset of the first byte at or after `offset` that is not stored, or the end of
+    /// the file, which counts as a hole. Returns nothing where `offset` is at or past the end.
     ///
     /// # Errors
     /// Those of [`map`](forerun_vfs::FileSystem::map).

@@ -1,4 +1,4 @@
-//! Lists of files: what is decoded how often, what is read once, and that all bytes are right.
+//! Lists of files: all bytes are right, and blocks are read and decoded once.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -18,7 +18,8 @@ fn options(threads: usize) -> EngineOptions {
     }
 }
 
-/// Reads a list on three threads, each file extent by extent, and compares. Gives the bytes.
+/// Reads a list on three threads, each file extent by extent, and compares. Returns the number of
+/// bytes.
 fn read_all(opened: &Opened, image: &MemImage, bulk: &Bulk) -> u64 {
     let total = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -56,7 +57,8 @@ fn extents(opened: &Opened, node: NodeId, size: u64) -> Vec<Extent> {
     extents
 }
 
-/// Files of one block and of many, holes, data along with the metadata, and tails that share a block.
+/// Creates files of one block and of many, holes, data along with the metadata, and tails that
+/// share a block.
 fn mixed(builder: &mut MemFsBuilder) -> Vec<NodeId> {
     let tails = pattern(64 * KIB, 99);
     let shared = builder.encode(&tails);
@@ -116,7 +118,7 @@ fn each_block_is_decoded_once_and_all_bytes_are_right() {
     }
 }
 
-/// What nobody shares is not kept; equal files that are stored once are decoded once.
+/// Checks that equal files that are stored once are decoded once, among files that share nothing.
 #[test]
 fn equal_files_are_decoded_once() {
     let mut builder = MemFsBuilder::new();
@@ -151,7 +153,7 @@ fn equal_files_are_decoded_once() {
     assert_eq!(opened.count(Counter::RepeatedDecodes), 0);
 }
 
-/// Where blocks may be shared in ways that places do not tell, all go through the cache.
+/// Checks that blocks are decoded once where the places of files do not tell that they share them.
 #[test]
 fn an_image_that_shares_blocks_is_decoded_once_too() {
     let mut builder = MemFsBuilder::new();
@@ -176,8 +178,8 @@ fn an_image_that_shares_blocks_is_decoded_once_too() {
     assert_eq!(opened.count(Counter::Decodes), 2);
 }
 
-/// Who says what it will read is not second-guessed: files of a directory that are in no list are
-/// not touched, although those in it are read in the order of the listing.
+/// Checks that the reader of a list guesses nothing: files of a directory that are in no list are
+/// not read, although those in it are read in the order of the listing.
 #[test]
 fn nothing_is_guessed_for_who_reads_a_list() {
     let mut builder = MemFsBuilder::new();
@@ -234,7 +236,7 @@ fn a_bad_place_spoils_only_the_file_it_is_in() {
     }
 }
 
-/// A source that tells which reads were said to be the only ones.
+/// A source that counts the bytes that are read with [`Pattern::Once`].
 struct Once {
     inner: Arc<dyn ReadAt>,
     once: Arc<AtomicU64>,
@@ -263,7 +265,7 @@ impl ReadAt for Once {
     }
 }
 
-/// Both of an extraction's ways to data: what is read for a list, and what for one file.
+/// Checks both ways in which an extraction reads data: for a list, and for one file.
 #[test]
 fn what_a_list_reads_ahead_is_said_to_be_read_once() {
     let mut builder = MemFsBuilder::new();

@@ -61,7 +61,7 @@ fn a_fault_at_any_request_is_an_error_or_nothing() {
                             ),
                             Err(error) => assert!(matches!(error, Error::Io { .. }), "{error}"),
                         }
-                        // The fault is over: whatever failed must not have been kept.
+                        // The fault is over: nothing that failed may be cached.
                         let again = opened.reader.read(node, at, 64 * KIB).unwrap();
                         assert!(again[..] == image.fs.content(node, at..at + 64 * KIB as u64));
                     }

@@ -17,7 +17,7 @@ fn options() -> EngineOptions {
     }
 }
 
-/// One of each, with odd lengths, so that nothing is aligned to anything.
+/// Returns pieces of each kind, with odd lengths, so that nothing is aligned to anything.
 fn mixed() -> Vec<Piece> {
     vec![
         Piece::Stored(pattern(300_001, 1)),
@@ -55,7 +55,7 @@ fn a_long_stored_file_takes_large_requests() {
     }
 }
 
-/// A store that is told what nobody wants any more.
+/// A store that records which ranges the engine is done with.
 struct Forgetful {
     inner: MemorySource,
     done_with: Mutex<Vec<Range<u64>>>,

@@ -1,4 +1,4 @@
-//! Who reads one file in long pieces side by side, as a kernel does, decodes what it reads.
+//! Long reads of one file side by side, as a kernel makes them: each thread decodes what it reads.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -37,7 +37,7 @@ fn options(threads: usize) -> EngineOptions {
     }
 }
 
-/// Reads by four threads, each the next piece that nobody has begun with.
+/// Reads the file with four threads, each the next piece that no thread has begun.
 fn read_side_by_side(opened: &Opened, image: &MemImage, node: NodeId) {
     let next = Mutex::new(0);
     std::thread::scope(|scope| {

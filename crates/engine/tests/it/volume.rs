@@ -205,8 +205,8 @@ fn a_device_that_fails_leaves_the_file_as_it_was() {
     assert_eq!(&out[..6], b"before");
 }
 
-/// One thread replaces all bytes of a file, sometimes at another length, others read it: what they
-/// see is always of one write.
+/// Checks that readers always see the bytes of one write, while a thread replaces all bytes of a
+/// file.
 #[test]
 fn readers_see_all_of_a_write_or_nothing() {
     let test = Test::new();

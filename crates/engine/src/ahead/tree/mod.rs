@@ -1,12 +1,12 @@
-//! Files read ahead of who reads a tree.
+//! Readahead across small files during a tree read.
 //!
-//! Small files end before readahead within them can begin; what reads thousands of them one after
-//! the other (a copy, a compiler, `tar`) waits for each. What can be told is which files come next:
-//! those behind this one in its directory, those of the directories below, then those behind its
-//! directory in the parent. So when files are read in the order of a listing, a walk of our own goes
-//! on from there, and what it meets is read and decoded ahead, up to a window of bytes that grows as
-//! the reader follows. Several readers of different parts are several walks; what one of them has
-//! planned or passed, the others leave out.
+//! Small files end before readahead within them can begin, so a program that reads thousands of
+//! them one after the other (a copy, a compiler, `tar`) waits for each. A listing predicts which
+//! files come next: those behind this one in its directory, those of the directories below, then
+//! those behind its directory in the parent. So when files are read in the order of a listing, the
+//! engine walks on from there itself, and reads and decodes the files of its walk ahead, up to a
+//! window of bytes that grows as the reader follows. Several readers in different parts of the tree
+//! have several walks; each skips the files that another has planned or passed.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -23,10 +23,10 @@ use crate::tuning::{
     TREE_FILE, TREE_FILE_MIN, TREE_STEP, TREE_TRIES, TREE_WALKS, TREE_WINDOW, WINDOW_OF_ENTRY,
 };
 
-/// Is told of nodes whose metadata will be wanted, and then their data.
+/// A callback: the metadata of these nodes will be wanted, and then their data.
 type Expect<'a> = &'a dyn Fn(&[NodeId]);
 
-/// Who reads which part of the tree.
+/// The walks ahead of the readers of a tree, and the files listed, planned and read lately.
 pub struct TreeAhead {
     max_window: u64,
     trails: Mutex<Recent<NodeId, Trail>>,
@@ -36,14 +36,14 @@ pub struct TreeAhead {
     has_walked: AtomicBool,
 }
 
-/// Where an entry is: in which listing, and the position behind it.
+/// The place of an entry: its directory, and the position behind it in the listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Trail {
     dir: NodeId,
     next: DirCursor,
 }
 
-/// What became of a file lately.
+/// The latest event of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Planned,
@@ -58,12 +58,12 @@ struct Walks {
 
 /// A reader and what was planned ahead of it.
 pub struct Walk {
-    /// Directory it began in, until it has gone its first step.
+    /// Directory it begins in; nothing after its first step.
     begins_in: Option<NodeId>,
-    /// Away while somebody goes on with it.
+    /// Nothing while a thread advances the walk.
     cursor: Option<WalkCursor>,
     planned: VecDeque<(NodeId, u64)>,
-    /// How many of them, from the front, were handed over.
+    /// How many of `planned`, from the front, were handed over or left out.
     handed: usize,
     /// Files and bytes handed over since one was left out.
     since_mark: (usize, u64),
@@ -77,7 +77,7 @@ struct WalkCursor {
     frames: Vec<Frame>,
 }
 
-/// What a walk goes through, and how.
+/// The filesystem that a walk reads, and how it reads listings.
 struct Tree<'a> {
     fs: &'a dyn FileSystem,
     expect: Expect<'a>,
@@ -88,13 +88,14 @@ struct Tree<'a> {
 struct Frame {
     dir: NodeId,
     next: DirCursor,
-    /// Entries taken from the listing and not looked at: those that are files or directories.
+    /// Files and directories taken from the listing that the walk has not visited yet.
     batch: VecDeque<(NodeId, FileType)>,
     is_done: bool,
 }
 
 impl TreeAhead {
-    /// Reads at most `max_window` bytes ahead of each reader.
+    /// Creates the readahead of one image, with at most `max_window` bytes ahead of each reader; 0
+    /// turns it off.
     pub fn new(max_window: u64) -> Self {
         Self {
             max_window,
@@ -110,7 +111,7 @@ impl TreeAhead {
         self.has_walked.load(Ordering::Relaxed)
     }
 
-    /// Notes entries that a front end was shown: node, and the position behind it.
+    /// Records entries that a front end has listed: each node, and the position behind it.
     pub fn listed(&self, dir: NodeId, entries: &[(NodeId, DirCursor)]) {
         let mut trails = lock(&self.trails);
         for &(node, next) in entries {
@@ -118,7 +119,7 @@ impl TreeAhead {
         }
     }
 
-    /// Notes that a file is read from its start. Gives the walk to go on with, if any.
+    /// Records that a file is read from its start. Returns the walk to advance, if any.
     pub fn on_read(&self, node: NodeId) -> Option<Arc<Mutex<Walk>>> {
         if self.max_window == 0 {
             return None;
@@ -131,7 +132,7 @@ impl TreeAhead {
             walks.walks.push_front(Arc::clone(&walk));
             return goes_on.then_some(walk);
         }
-        // Another reader has passed it, with what was planned up to there.
+        // A walk has planned this file, and its reader has passed it.
         if was_planned {
             return None;
         }
@@ -154,19 +155,19 @@ impl TreeAhead {
         Some(walk)
     }
 
-    /// Gives whether it was planned.
+    /// Records that a file was read. Returns whether it was planned.
     fn note_read(&self, node: NodeId) -> bool {
         let mut seen = lock(&self.seen);
         let before = seen.get(node);
         if before == Some(Seen::Read) {
-            // Read a second time: what is above has not kept it, nor the others perhaps.
+            // A second read: the caches above have not kept this file, nor perhaps the others.
             seen.clear();
         }
         seen.insert(node, Seen::Read);
         before == Some(Seen::Planned)
     }
 
-    /// Returns whether a file is yet to be planned; it is then.
+    /// Marks a file as planned. Returns false where it was planned or read before.
     fn is_new(&self, node: NodeId) -> bool {
         let mut seen = lock(&self.seen);
         let is_new = seen.get(node).is_none();
@@ -176,9 +177,9 @@ impl TreeAhead {
         is_new
     }
 
-    /// At most `most` files that were read ahead and that a front end was shown, in the order in
-    /// which they will be wanted, each given once: who can put them where they are wanted does it
-    /// now. Some are left out, so that their readers are heard of.
+    /// Returns at most `most` files that were read ahead and that a front end has listed, in the
+    /// order in which they will be wanted, each once. A front end that can push files to the kernel
+    /// does so now. Some files are left out: their requests show how far the reader has come.
     pub fn upcoming(&self, most: usize) -> Vec<NodeId> {
         let mut files = Vec::new();
         for walk in self.walks() {
@@ -190,8 +191,8 @@ impl TreeAhead {
         files
     }
 
-    /// As [`upcoming`](Self::upcoming), at most `most` of those in `dir`, of which a front end was
-    /// shown everything and nothing was asked for yet.
+    /// Returns files as [`upcoming`](Self::upcoming) does, but only files in `dir`, of which a
+    /// front end has listed everything and read nothing yet.
     pub fn upcoming_in(&self, dir: NodeId, most: usize) -> Vec<NodeId> {
         let mut files = Vec::new();
         for walk in self.walks() {
@@ -205,7 +206,7 @@ impl TreeAhead {
         files
     }
 
-    /// Returns whether a file was asked for lately: to hand it over is work for nothing.
+    /// Returns whether a file was read lately, so that handing it over would be wasted work.
     pub fn was_read(&self, node: NodeId) -> bool {
         lock(&self.seen).get(node) == Some(Seen::Read)
     }
@@ -214,8 +215,8 @@ impl TreeAhead {
         lock(&self.walks).walks.iter().map(Arc::clone).collect()
     }
 
-    /// Goes on with a walk: gives what to read ahead. Reads metadata, after saying so to `expect`, and
-    /// so not for a thread that somebody waits for.
+    /// Advances a walk and returns what to read ahead. Reads metadata, for which it calls `expect`
+    /// first, so it belongs on the pool and not in a thread that answers requests.
     pub fn go_on(&self, fs: &dyn FileSystem, expect: Expect<'_>, walk: &Mutex<Walk>) -> Plan {
         let mut plan = Plan::default();
         let (taken, window, mut room) = {
@@ -223,7 +224,7 @@ impl TreeAhead {
             let room = walk.window.saturating_sub(walk.ahead);
             (walk.cursor.take(), walk.window, room)
         };
-        // Somebody else is at it.
+        // Another thread is advancing it.
         let Some(mut cursor) = taken else {
             return plan;
         };
@@ -235,7 +236,7 @@ impl TreeAhead {
         while room > 0 {
             let Some(node) = cursor.next_file(&tree, &mut steps, |dir| lock(&self.trails).get(dir))
             else {
-                // A walk that has planned nothing is never heard of again.
+                // No reader follows a walk that has planned nothing: it would end here.
                 if planned.is_empty() && steps == 0 && tries > 0 {
                     (steps, tries) = (TREE_STEP, tries - 1);
                     continue;
@@ -251,7 +252,7 @@ impl TreeAhead {
             planned.push((node, cost));
             room = room.saturating_sub(cost);
         }
-        // The order of a listing is seldom that of the places, and a request for each file would cost
+        // Files seldom lie in the order of their listing, and a request for each file would cost
         // more than the files.
         plan.coalesce(FILE_GAP);
         let mut walk = lock(walk);
@@ -278,7 +279,8 @@ impl Walk {
         }
     }
 
-    /// Returns whether `node` was planned; it and what was planned before it are behind the reader then.
+    /// Returns whether `node` was planned. If so, forgets it and the files planned before it: the
+    /// reader has passed them.
     fn passes(&mut self, node: NodeId) -> bool {
         let Some(at) = self
             .planned
@@ -293,7 +295,8 @@ impl Walk {
         true
     }
 
-    /// Gives at most `most` files that `fit`, from where it was left, but none of the first `skip`.
+    /// Adds at most `most` planned files to `files`, from where the last call ended, but none of
+    /// the first `skip`. Stops at the first file that does not `fit`.
     fn hand_over(
         &mut self,
         skip: usize,
@@ -319,7 +322,7 @@ impl Walk {
         }
     }
 
-    /// The reader follows: the window grows. Whether it is time to go on.
+    /// Grows the window, because the reader follows. Returns whether to advance the walk now.
     fn followed(&mut self, max_window: u64) -> bool {
         self.window = (self.window + self.window / 8).min(max_window);
         self.cursor.is_some() && self.ahead <= self.window / 2
@@ -339,7 +342,7 @@ impl Frame {
     fn fill(&mut self, tree: &Tree<'_>, steps: &mut usize) {
         let mut seen = 0;
         let (batch, next) = (&mut self.batch, &mut self.next);
-        // What is wrong there is reported to the reader who gets there.
+        // The reader that gets there reports the error.
         let result = tree.fs.read_dir(self.dir, *next, &mut |entry| {
             seen += 1;
             *next = entry.next;
@@ -353,14 +356,15 @@ impl Frame {
             }
         });
         self.is_done = seen < tree.batch || result.is_err();
-        // Before the first of them is waited for.
+        // All inodes are requested before the walk waits for the first.
         (tree.expect)(&self.batch.iter().map(|entry| entry.0).collect::<Vec<_>>());
         *steps = steps.saturating_sub(seen.max(1));
     }
 }
 
 impl WalkCursor {
-    /// The next regular file of a depth-first walk in the order of the listings.
+    /// Returns the next regular file of a depth-first walk in the order of the listings; nothing at
+    /// the end of the tree, or once all `steps` are taken.
     fn next_file(
         &mut self,
         tree: &Tree<'_>,
@@ -372,7 +376,7 @@ impl WalkCursor {
             let frame = self.frames.last_mut()?;
             match frame.batch.pop_front() {
                 Some((node, FileType::Directory)) => {
-                    // Deeper than any tree: a loop, which its reader will hear of.
+                    // Deeper than any tree: a loop, which the reader that gets there reports.
                     if depth < 1024 {
                         self.frames.push(Frame::new(node, DirCursor::START));
                     }
@@ -383,7 +387,8 @@ impl WalkCursor {
                     let done = frame.dir;
                     self.frames.pop();
                     *steps = steps.saturating_sub(1);
-                    // Above where the walk began, the way is that of the front end.
+                    // Above the directory it began in, the walk follows the listings of the front
+                    // end.
                     if self.frames.is_empty()
                         && let Some(trail) = trail_of(done)
                     {

@@ -5,7 +5,7 @@ use forerun_testkit::{MemFsBuilder, Piece};
 
 const ALL: usize = usize::MAX;
 
-/// A tree of 3 x 4 files, each 100 bytes, and a file behind the directories.
+/// Creates a tree of 3 x 4 files, each 100 bytes, and a file behind the directories.
 fn tree() -> (Arc<dyn FileSystem>, Vec<NodeId>) {
     let mut builder = MemFsBuilder::new();
     let mut files = Vec::new();
@@ -19,7 +19,7 @@ fn tree() -> (Arc<dyn FileSystem>, Vec<NodeId>) {
     (builder.build().driver(), files)
 }
 
-/// So many files of 5000 bytes.
+/// Creates a directory of `count` files of 5000 bytes.
 fn one_directory(count: u32) -> (Arc<dyn FileSystem>, Vec<NodeId>) {
     let mut builder = MemFsBuilder::new();
     let file = |n| builder.file(&format!("{n:04}"), [Piece::Stored(vec![1; 5000])]);
@@ -182,7 +182,7 @@ fn two_readers_of_one_tree_plan_each_file_once() {
     list(&ahead, &*fs, fs.root());
     let mut plans = std::collections::HashMap::<NodeId, usize>::new();
     let mut walks = 0;
-    // Each reads every other hundred, side by side, as two children of xargs would.
+    // Each reader reads every other hundred, side by side, as two children of xargs would.
     for hundreds in files.chunks(200) {
         let (first, second) = hundreds.split_at(100);
         for &file in first.iter().zip(second).flat_map(|(a, b)| [a, b]) {

@@ -1,8 +1,8 @@
 //! Moves the blocks that drivers map, and knows no format.
 //!
 //! [`Reader`] turns the extents of a [`FileSystem`](forerun_vfs::FileSystem) into bytes: demand
-//! reads, readahead, the decode cache, bulk streams. [`MetadataSource`] is what a driver reads its
-//! metadata through.
+//! reads, readahead, the decode cache, bulk streams. A driver reads its metadata through
+//! [`MetadataSource`].
 //!
 //! Threads, no async runtime; nothing here knows FUSE or errno.
 

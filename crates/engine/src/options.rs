@@ -8,8 +8,8 @@ use forerun_io::{BlockGeometry, MemoryLimit, Mib, page_size, with_block_buffers}
 /// may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// `true`: blocks as large as the page, and merged requests. `false`: the legacy way, with 1
-    /// KiB blocks, one synchronous request for each, and no readahead.
+    /// `true`: blocks as large as the page, and merged requests. `false`: the legacy way: blocks of
+    /// 1 KiB, one synchronous request for each, and no readahead.
     pub large_blocks: bool,
     /// Bytes kept ahead of a sequential reader; 0 turns readahead off.
     pub readahead: u64,

@@ -143,7 +143,7 @@ impl Bulk {
     /// file was planned.
     ///
     /// # Errors
-    /// As [`Reader::read`].
+    /// The errors of [`Reader::read`].
     pub fn read(&self, taken: &Taken, range: Range<u64>, extent: Option<&Extent>) -> Result<Data> {
         match extent {
             Some(extent) if taken.is_planned => {

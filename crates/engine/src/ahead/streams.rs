@@ -76,7 +76,7 @@ impl Streams {
 
     fn claim(&self, node: NodeId, range: &Range<u64>, size: u64) -> Option<ClaimedRange<'_>> {
         let mut streams = lock(&self.streams);
-        // Several streams share the memory for what is read ahead.
+        // Several streams share the memory for readahead.
         let shares = (streams.len() / STREAMS_AT_FULL_WINDOW).max(1);
         let rules = WindowRules {
             first: FIRST_WINDOW,

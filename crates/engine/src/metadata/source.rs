@@ -111,7 +111,7 @@ impl MetadataSource {
     }
 
     /// Hints that the inodes of these nodes will be wanted, where the driver can tell their places.
-    /// Inodes at most `max_gap` bytes from each other are one request, with what is between.
+    /// Inodes at most `max_gap` bytes from each other are one request, with the bytes between them.
     pub fn expect_inodes(&self, fs: &dyn FileSystem, nodes: &[NodeId], max_gap: u64) {
         let places = nodes.iter().filter_map(|&node| fs.inode_offset(node));
         self.expect(places.collect(), max_gap);
@@ -126,7 +126,7 @@ impl MetadataSource {
 
     /// Hints that the blocks at these places will be wanted soon. Asks the store below for all that
     /// are not cached, so that a reader does not wait for one after the other. Blocks at most
-    /// `max_gap` bytes from each other are one request, with what is between.
+    /// `max_gap` bytes from each other are one request, with the bytes between them.
     pub fn expect(&self, mut places: Vec<u64>, max_gap: u64) {
         if !self.takes_expectations() {
             return;

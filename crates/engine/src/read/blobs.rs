@@ -36,7 +36,7 @@ impl Blobs {
         })
     }
 
-    /// Closes the blob if the driver says that it must be opened anew.
+    /// Closes the blob if the driver says that it must be opened again.
     pub fn refresh(&self, blob: BlobId) {
         if self.open.peek(&blob).is_some() && !self.fs.is_current(blob) {
             self.open.remove(&blob);

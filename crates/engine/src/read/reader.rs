@@ -237,8 +237,8 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::NotAFile`], and the errors of reading the metadata or the
-    /// data. A range that holds one unreadable byte fails whole, and the error says where; other
-    /// ranges are not affected.
+    /// data. A range that holds an unreadable byte fails as a whole, and the error says where;
+    /// other ranges are not affected.
     pub fn read(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
         if wait::is_attempt() {
             return self.attempt(node, offset, len);
@@ -258,7 +258,7 @@ impl Reader {
     /// reader: for bytes that no program has asked for yet.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// The errors of [`read`](Self::read).
     pub fn read_aside(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
         self.assemble(node, self.clamp(node, offset, len)?.1, Blocks::Shared)
     }
@@ -267,7 +267,7 @@ impl Reader {
     /// read.
     ///
     /// # Errors
-    /// As [`read`](Self::read); the buffer's contents are unspecified then.
+    /// The errors of [`read`](Self::read); the buffer's contents are unspecified then.
     pub fn read_into(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
         let (range, blocks) = self.begin(node, offset, out.len())?;
         let len = saturating_usize(range.end - range.start);
@@ -287,7 +287,7 @@ impl Reader {
     /// where digests count. Does nothing for other files.
     ///
     /// # Errors
-    /// [`Error::Blob`], and those of [`FileSystem::map`].
+    /// [`Error::Blob`], and the errors of [`FileSystem::map`].
     pub fn open(&self, node: NodeId) -> Result<()> {
         let mut first = None;
         self.fs().map(node, 0..1, &mut |extent| {
@@ -308,7 +308,7 @@ impl Reader {
     /// follow.
     ///
     /// # Errors
-    /// Those of [`FileSystem::map`].
+    /// The errors of [`FileSystem::map`].
     pub fn seek_data(&self, node: NodeId, offset: u64) -> Result<Option<u64>> {
         self.seek(node, offset, |place| !matches!(place, Place::Zero))
     }
@@ -317,7 +317,7 @@ impl Reader {
     /// counts as one. Returns nothing where `offset` is at or past the end.
     ///
     /// # Errors
-    /// Those of [`FileSystem::map`].
+    /// The errors of [`FileSystem::map`].
     pub fn seek_hole(&self, node: NodeId, offset: u64) -> Result<Option<u64>> {
         let size = self.file_size(node)?;
         let hole = self.seek(node, offset, |place| matches!(place, Place::Zero))?;
@@ -372,7 +372,8 @@ impl Reader {
     fn attempt(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
         let data = self.read_aside(node, offset, len)?;
         if !wait::was_refused() {
-            // Readahead may have to wait for metadata. Then there is none now.
+            // Mapping the extents ahead may need a wait. Then they are not read ahead, and their
+            // reader asks for them.
             let _refused = wait::attempt(|| self.begin(node, offset, len).map(|_| ()));
         }
         Ok(data)

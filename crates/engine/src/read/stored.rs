@@ -16,7 +16,7 @@ use super::segment::{Claim, Segment, Segments, Unfinished, buffer_len, within};
 use crate::Data;
 use crate::metadata::MetadataSource;
 
-/// Reads the bytes of all blobs of an image as they are stored.
+/// The bytes of all blobs of an image, as they are stored.
 pub struct Stored {
     image: Counted,
     others: Blobs,

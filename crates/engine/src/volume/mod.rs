@@ -5,8 +5,8 @@
 //! device and, in a mount, above it. Reads go from the device into the caller's buffer, writes from
 //! the caller's buffer to the device, one request for each run of neighbouring extents.
 //!
-//! The driver handles metadata, and the order in which changes become durable: data is on its way
-//! to the device when the driver is told of it.
+//! The driver handles metadata, and the order in which changes become durable: data is handed to
+//! the device before the driver is told of it.
 
 mod extents;
 mod seek;
@@ -28,7 +28,7 @@ const LOCKS: usize = 64;
 /// A volume open for reading and writing.
 ///
 /// Reads and writes of one file exclude each other, so that no reader sees half of a write, or a
-/// length without its bytes; different files do not wait for each other.
+/// length without its bytes. Different files wait for each other only where they share a lock.
 pub struct Volume {
     fs: Arc<dyn FileSystemMut>,
     device: CountedDevice,
@@ -98,8 +98,8 @@ impl Volume {
     /// the end of the file.
     ///
     /// # Errors
-    /// Those of [`map`](forerun_vfs::FileSystem::map); [`Error::Io`]. The contents of `out` must not
-    /// be used then.
+    /// The errors of [`map`](forerun_vfs::FileSystem::map); [`Error::Io`]. The contents of `out`
+    /// must not be used then.
     pub fn read(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
         let _nobody_writes = self.shared(node);
         let size = self.fs.metadata(node)?.size;
@@ -142,9 +142,9 @@ impl Volume {
     /// end and `offset` read as zeros.
     ///
     /// # Errors
-    /// Those of [`map_write`](FileSystemMut::map_write) and [`written`](FileSystemMut::written);
-    /// [`Error::Write`]. The file has its old length then, and its old contents but for bytes that
-    /// were to be overwritten.
+    /// The errors of [`map_write`](FileSystemMut::map_write) and
+    /// [`written`](FileSystemMut::written); [`Error::Write`]. The file has its old length then, and
+    /// its old contents except for bytes that were to be overwritten.
     pub fn write(&self, node: NodeId, offset: u64, data: &[u8], time: Timestamp) -> Result<()> {
         if data.is_empty() {
             return Ok(());
@@ -220,7 +220,7 @@ impl Volume {
             .map_err(|error| self.failed(Error::write(place, bytes.len(), error)))
     }
 
-    /// Fails once a thread has panicked in a change: no contents are written after that either.
+    /// Fails once a thread has panicked in a change, so that no data is written after that either.
     fn in_use(&self) -> Result<()> {
         match self.fs.is_abandoned() {
             true => Err(Error::ReadOnly("a thread panicked".into())),
@@ -237,7 +237,7 @@ impl Volume {
     /// Changes a file as [`FileSystemMut::change`] does, while no other thread reads or writes it.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The errors of the driver.
     pub fn change(&self, node: NodeId, changes: &Changes) -> Result<Metadata> {
         let _nobody_else = self.exclusive(node);
         let _abandons = OnPanic::new(&*self.fs);
@@ -248,7 +248,7 @@ impl Volume {
     /// file.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The errors of the driver.
     pub fn allocate(&self, node: NodeId, range: Range<u64>, keep_size: bool) -> Result<()> {
         let _nobody_else = self.exclusive(node);
         let _abandons = OnPanic::new(&*self.fs);
@@ -268,7 +268,7 @@ impl Volume {
     }
 
     /// Locks a file against other threads. A lock that a panic poisoned is taken all the same: the
-    /// driver knows, and refuses the change.
+    /// driver knows of the panic and refuses the change.
     fn exclusive(&self, node: NodeId) -> RwLockWriteGuard<'_, ()> {
         let lock = self.lock(node).write();
         lock.unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! Holes and data: what SEEK_HOLE and SEEK_DATA ask for.
+//! Holes and data, for SEEK_HOLE and SEEK_DATA.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ impl Volume {
     /// none.
     ///
     /// # Errors
-    /// Those of [`map`](forerun_vfs::FileSystem::map).
+    /// The errors of [`map`](forerun_vfs::FileSystem::map).
     pub fn seek_data(&self, node: NodeId, offset: u64) -> Result<Option<u64>> {
         self.seek(node, offset, false)
     }
@@ -20,7 +20,7 @@ impl Volume {
     /// the file, which counts as a hole. Returns nothing where `offset` is at or past the end.
     ///
     /// # Errors
-    /// Those of [`map`](forerun_vfs::FileSystem::map).
+    /// The errors of [`map`](forerun_vfs::FileSystem::map).
     pub fn seek_hole(&self, node: NodeId, offset: u64) -> Result<Option<u64>> {
         self.seek(node, offset, true)
     }

@@ -1,5 +1,5 @@
-//! A read or decode that fails, is short or is slow: the right error for the right range, and
-//! nothing of it kept.
+//! Reads and decodes that fail, are short or are slow: the right error for the right range, and
+//! nothing of them cached.
 
 use std::sync::Arc;
 

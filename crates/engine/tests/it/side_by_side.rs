@@ -76,8 +76,8 @@ fn each_block_is_decoded_once_by_its_reader() {
         assert_eq!(opened.count(Counter::Decodes), blocks);
         assert_eq!(opened.count(Counter::RepeatedDecodes), 0);
         assert!(opened.count(Counter::SourceBytes) <= image.source.len());
-        // Each is found once in what was read ahead. Nothing but those of the start and those in
-        // two pieces is found once more, among what others decoded.
+        // Each block is found once among the bytes read ahead. Only blocks at the start, and blocks
+        // in two pieces, are found once more, decoded by another thread.
         let others = 2 * MIB / BLOCK + LEN / MIB + 10;
         let hits = opened.count(Counter::CacheHits);
         assert!(hits <= blocks + others as u64, "{hits} of {blocks} blocks");

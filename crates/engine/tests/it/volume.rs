@@ -1,5 +1,5 @@
-//! The mover of volumes that change, over a driver in memory: what it asks of the device, and what
-//! happens when the device fails.
+//! Volumes that change, over a driver in memory: the requests to the device, and failures of the
+//! device.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -56,7 +56,7 @@ struct Walks {
     walks: VecDeque<Arc<Mutex<Walk>>>,
 }
 
-/// A reader and what was planned ahead of it.
+/// A walk ahead of one reader, and the files planned for it.
 pub struct Walk {
     /// Directory it begins in; nothing after its first step.
     begins_in: Option<NodeId>,

@@ -77,7 +77,7 @@ pub struct Step {
 }
 
 impl SequentialWindow {
-    /// A stream that begins with a read of `range`.
+    /// Creates a stream that begins with a read of `range`.
     #[must_use]
     pub const fn new(range: &Range<u64>) -> Self {
         Self {

@@ -12,8 +12,8 @@ use crate::read::Blocks;
 use crate::tuning::{BULK_FILE, FILE_GAP};
 use crate::{Data, Reader};
 
-/// A list of files that one or many threads work off, while the engine reads ahead along it, across
-/// the borders of files.
+/// A list of files that one or more threads read. The engine reads ahead along the list, across the
+/// boundaries of files.
 #[derive(Debug)]
 pub struct Bulk {
     reader: Reader,
@@ -165,7 +165,8 @@ impl Bulk {
             };
             let size = fs.metadata(file.node).map_or(u64::MAX, |found| found.size);
             let is_whole = size <= BULK_FILE;
-            // Threads that read many files keep all CPUs busy with decoding.
+            // The threads that read the list keep all CPUs busy: they decode the blocks of such
+            // files themselves.
             let is_left = is_whole && file.blocks == Blocks::Own;
             let before = (plan.bytes(), plan.decoded());
             plan.add(fs, file.node, 0..BULK_FILE, FILE_GAP, &|extent| {

@@ -1,12 +1,12 @@
 //! Metadata interleaved with data: where it is dense enough, the kernel is told to read ahead the
 //! part of the image around it.
 //!
-//! Nobody can say which blocks of such an image are metadata, and a walk comes to them in no order of
-//! their places. Reading everything here would take memory for all of it; the kernel's page cache is
-//! made for that. So each part that a miss falls into is hinted at once, and what is then found in
-//! hinted parts pays for the next ones: as long as one block is wanted for [`HINT_WORTH`] bytes hinted,
-//! steps grow, and where metadata is sparser than that they end. A header of 32 bytes in front of each
-//! large file stays one small read.
+//! No driver can say which blocks of such an image are metadata, and a walk does not visit them in
+//! the order of their places. Reading the whole image here would take memory for all of it; the
+//! kernel's page cache is made for that. So the first miss in a part of the image hints that part,
+//! and each block that is then wanted in a hinted part pays for further hints. As long as one block
+//! is wanted for [`HINT_WORTH`] bytes hinted, the steps grow; where metadata is sparser, the hints end.
+//! A header of 32 bytes in front of each large file stays one small read.
 
 use crate::tuning::{
     HINT_CREDIT, HINT_PARTS, HINT_STEP_MAX, HINT_STEP_MIN, HINT_TRUST, HINT_WORTH,
@@ -14,7 +14,7 @@ use crate::tuning::{
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What was hinted so far, and what it was good for.
+/// The parts hinted so far, and the credit for further hints.
 pub struct Hints {
     credit: u64,
     parts: BTreeMap<u64, u64>,
@@ -36,7 +36,8 @@ impl Hints {
         let start = match self.end_of(offset) {
             Some(end) => {
                 self.credit = self.credit.saturating_add(HINT_WORTH);
-                // What was hinted here is well used: go on behind it before anybody gets there.
+                // The hints here are well used: hint the part behind them before a reader gets
+                // there.
                 if self.credit < HINT_CREDIT {
                     return None;
                 }

@@ -22,7 +22,7 @@ use super::dense::Dense;
 use super::hints::Hints;
 use crate::tuning::{CLOSE_MISSES, METADATA_GAP, METADATA_STEP};
 
-/// Whoever asked for blocks smaller than a page wants just them.
+/// Least block size with hints: smaller blocks are those of the legacy way, which reads nothing else.
 const MIN_HINTED_BLOCK: u64 = 4096;
 
 /// The source through which a driver reads metadata, with a cache.

@@ -10,7 +10,7 @@ use forerun_io::{BlobId, Counted, Observer};
 use forerun_vfs::{FileSystem, Result};
 use quick_cache::sync::Cache;
 
-/// Kept open at the most: a quarter of what a process may have open where nobody raised it.
+/// Blobs kept open at the most: a quarter of the descriptors that a process may have by default.
 const OPEN: usize = 256;
 
 /// The blobs of one image.

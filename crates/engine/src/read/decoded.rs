@@ -19,7 +19,7 @@ use super::stored::{Stored, Use};
 use crate::Data;
 use crate::tuning::{DECODING_SHARE, SERVED_BLOCKS, SERVED_SHARE};
 
-/// What decoded blocks are typically long, for sizing the cache's tables.
+/// Typical length of a decoded block, for the size of the cache's tables.
 const TYPICAL_BLOCK: u64 = 128 << 10;
 
 /// The decode cache.

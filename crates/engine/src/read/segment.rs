@@ -214,7 +214,7 @@ impl Segments {
         }
         let mut table = lock(&self.table);
         table.spent.push_back(Arc::downgrade(segment));
-        // Nobody will want it again, and its memory, still warm, can take the next request.
+        // No reader will want it again, and its memory, still warm, can take the next request.
         if table.spent.len() > SPENT_SEGMENTS
             && let Some(oldest) = table.spent.pop_front()
             && let Some(oldest) = oldest.upgrade()

@@ -39,11 +39,11 @@ pub struct RemoteArgs {
     /// Use what the cache has without verifying it again at its first use
     #[arg(help_heading = "Images at servers", long)]
     pub trust_cache: bool,
-    /// What is fetched ahead of readers: async does not keep them waiting (default), sync does, off
+    /// Fetch ahead of readers: async does not keep them waiting (default), sync does, off
     /// fetches what they need and no more
     #[arg(help_heading = "Images at servers", long, value_name = "MODE")]
     pub fetch_ahead: Option<FetchAhead>,
-    /// Fetch before anybody asks: none (default), all, or what the access list in a file says
+    /// Fetch before the first read: none (default), all, or what the access list in a file says
     #[arg(help_heading = "Images at servers", long, value_name = "none|all|FILE")]
     pub prefetch: Option<PathBuf>,
     /// Write to this file which chunks are used, in the order of their first use, for --prefetch
@@ -81,7 +81,7 @@ pub struct ServerArgs {
     #[arg(help_heading = "Images at servers", long, value_name = "N")]
     pub retries: Option<u32>,
     /// Take users and passwords of web servers from this file: https://USER:PASSWORD@HOST on each line,
-    /// as git credential-store has it. Nobody else may be able to read it
+    /// as git credential-store has it. Other users must not be able to read it
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath)]
     pub credentials_file: Option<PathBuf>,
     /// Take users and passwords of web servers from this netrc file [default: ~/.netrc]
@@ -99,7 +99,7 @@ pub struct ServerArgs {
 /// How to fetch ahead of readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum FetchAhead {
-    /// Windows that nobody waits for
+    /// Windows that no reader waits for
     Async,
     /// Windows that the reader waits for, to compare
     Sync,

@@ -75,7 +75,7 @@ impl Pusher {
         started.ok().map(|_| pusher)
     }
 
-    /// The page between two pieces, if that is what is asked for.
+    /// Returns the page between two pieces, if that is what the kernel asks for.
     pub fn gap(&self, file: u64, offset: u64, len: u32) -> Option<Vec<u8>> {
         let mut gaps = self.shared.gaps();
         let at = gaps

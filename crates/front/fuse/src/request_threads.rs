@@ -42,7 +42,7 @@ pub struct RequestThreads {
 }
 
 impl RequestThreads {
-    /// For `count` threads.
+    /// Creates the state of `count` threads, which are pinned to their reader's CPU if it `pins` them.
     pub fn new(count: usize, pins: bool) -> Self {
         Self {
             count,
@@ -171,7 +171,7 @@ mod tests {
             requests.send((size, takes)).unwrap();
         }
 
-        /// RequestSize and waits, until the asker is followed if it can be.
+        /// Sends requests and waits for each, until the asker is followed if it can be.
         fn row(&self) {
             for _ in 0..1000 {
                 self.ask(RequestSize::Small(std::process::id()), Duration::ZERO);

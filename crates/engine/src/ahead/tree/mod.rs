@@ -141,8 +141,8 @@ impl TreeAhead {
         let is_second = walks.recent.iter().any(follows);
         walks.recent.push_front(trail);
         walks.recent.truncate(FIRST_READS);
-        // Readers may be faster than the threads that go on with walks: one that has yet to begin
-        // will see to this file's neighbours too, and must not be forgotten for a newer one.
+        // Readers may be faster than the threads that advance walks. A walk that has yet to begin
+        // covers the neighbours of this file too, and a newer walk must not push it out.
         let waiting = walks.walks.iter().filter_map(|walk| lock(walk).begins_in);
         let is_covered = waiting.clone().any(|dir| dir == trail.dir);
         if !is_second || is_covered || waiting.count() >= TREE_WALKS / 2 {

@@ -128,7 +128,8 @@ fn what_was_shown_is_handed_over_once_and_marks_are_left_out() {
     let mut handed = ahead.upcoming(5);
     assert_eq!(handed.len(), 5, "no more than is taken");
     handed.extend(ahead.upcoming(ALL));
-    // The first may be asked for at this moment; of the others, one for each eighth of the window.
+    // The first is left out, since its reader may be asking for it; so is one in each eighth of the
+    // window.
     let marks = usize::try_from(TREE_WINDOW / MARKS_IN_WINDOW / 3000).unwrap() + 1;
     let expected: Vec<_> = (3..100)
         .filter(|at| (at - 2) % marks != 0)

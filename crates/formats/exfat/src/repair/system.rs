@@ -1,5 +1,4 @@
-//! The structures that the rest of a repair needs: the root directory's chain, the allocation bitmap,
-//! the up-case table.
+//! Repairs what the rest of a repair needs: the root directory's chain, allocation bitmap, up-case table.
 
 use std::rc::Rc;
 
@@ -348,7 +347,6 @@ fn read_table(volume: &Volume, entry: &[u8; ENTRY]) -> Result<Option<(Chain, Upc
     let Some(chain) = system_chain(volume, entry.first_cluster.get(), len)? else {
         return Ok(None);
     };
-    // At most MAX_TABLE.
     let mut table = vec![0; saturating_usize(len)];
     volume.read_chain(&chain, 0, &mut table)?;
     if upcase::checksum(&table) != entry.table_checksum.get() {

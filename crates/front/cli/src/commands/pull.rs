@@ -24,7 +24,7 @@ Examples:
   forerun pull oci://registry.example/app:1.0 app.erofs
   forerun pull https://example.org/data.squashfs data.squashfs")]
 pub struct PullArgs {
-    /// What: oci://, s3:// or https:// and a name
+    /// The image: oci://, s3:// or https:// and a name
     #[arg(value_name = "NAME")]
     pub name: PathBuf,
     /// The file to write

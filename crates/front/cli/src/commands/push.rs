@@ -24,7 +24,7 @@ use crate::size;
 /// Store an image in a registry, so that it can be mounted from there
 ///
 /// The image is cut into parts, and a second version of it sends only the parts that changed. A table
-/// of digests goes along: whoever reads the image verifies each chunk of it before using it.
+/// of digests goes along: readers of the image verify each chunk before they use it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

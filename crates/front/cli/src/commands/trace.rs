@@ -30,7 +30,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub struct TraceArgs {
-    /// What mount --trace wrote
+    /// The file that mount --trace wrote
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
 }

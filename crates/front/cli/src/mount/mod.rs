@@ -100,7 +100,7 @@ pub struct MountArgs {
     /// Mount options, separated by commas; may be given more than once
     #[arg(short, long, value_name = "OPTIONS")]
     pub options: Vec<String>,
-    /// Who serves the mount: a process of forerun, or the kernel's own driver
+    /// Serve the mount by a process of forerun, or by the kernel's own driver
     #[arg(long, value_name = "HOW")]
     pub via: Option<Via>,
     /// Record each request to the image or device in this file; forerun trace sums it up

@@ -138,7 +138,7 @@ impl Outside {
         }
     }
 
-    /// RequestSize, and waits for the answer.
+    /// Asks the other process, and waits for the answer.
     fn ask(&self, request: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<Packet> {
         let ended = || {
             let text = "the process outside of the sandbox has ended";

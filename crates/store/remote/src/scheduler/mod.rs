@@ -338,7 +338,7 @@ impl Shared {
         }
     }
 
-    /// If all chunks are here, compares the whole with its digest, unless chunks were verified one by
+    /// Compares the whole with its digest if all chunks are here, unless chunks were verified one by
     /// one. Releases the network once this process has verified every chunk: until then one may turn out
     /// to be altered and has to be fetched again.
     fn finish_if_complete(self: &Arc<Self>) {

@@ -38,7 +38,7 @@ pub struct DiffArgs {
     /// Image or directory that A is held against
     #[arg(value_name = "B", value_hint = ValueHint::AnyPath)]
     pub right: PathBuf,
-    /// What does not matter, separated by commas
+    /// Properties to leave out of the comparison, separated by commas
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub ignore: Vec<Ignored>,
     /// One line for each path that differs, without saying how

@@ -11,7 +11,7 @@ use crate::size;
 /// Options that both formats have under the same names.
 #[derive(Args, Debug)]
 pub struct SharedArgs {
-    /// What the image is compressed with [default: gzip for SquashFS, none for EROFS]
+    /// Compressor of the image [default: gzip for SquashFS, none for EROFS]
     #[arg(help_heading = "SquashFS and EROFS", long, value_name = "NAME")]
     pub compressor: Option<Compressor>,
     /// Effort: 1 to 9 for gzip [default: 9], 1 to 12 for lz4hc [default: 9] and deflate [default:

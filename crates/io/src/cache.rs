@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn one_load_serves_all_who_ask() {
+    fn one_load_serves_all_threads_that_ask() {
         let cache = BlockCache::<String>::new(1 << 20, 4096);
         let (loads, barrier) = (AtomicU32::new(0), Barrier::new(8));
         std::thread::scope(|scope| {

@@ -12,19 +12,19 @@ use super::table::Series;
 /// A measured piece of work: a row of a table.
 pub trait Row: Copy + PartialEq + ValueEnum + 'static {
     /// The programs and drivers that can do it.
-    type Who: Copy + PartialEq + fmt::Display + 'static;
+    type Contender: Copy + PartialEq + fmt::Display + 'static;
 
     /// The name of the table.
     const BENCH: &'static str;
     /// This project.
-    const OURS: Self::Who;
+    const OURS: Self::Contender;
 
     /// Describes the row for people.
     fn what(self) -> &'static str;
 
     /// Returns the other programs that do it too, each with the largest share of their time that forerun
     /// may take.
-    fn targets(self) -> &'static [(Self::Who, f64)];
+    fn targets(self) -> &'static [(Self::Contender, f64)];
 
     /// Returns, where images are made, how much larger than the first other program's image that of
     /// forerun may be.
@@ -37,7 +37,7 @@ pub trait Row: Copy + PartialEq + ValueEnum + 'static {
     }
 
     /// Lists forerun and the others.
-    fn all_who(self) -> Vec<Self::Who> {
+    fn all_who(self) -> Vec<Self::Contender> {
         let others = self.targets().iter().map(|(who, _)| *who);
         std::iter::once(Self::OURS).chain(others).collect()
     }
@@ -74,8 +74,8 @@ pub fn or_all<R: Row>(rows: &[R]) -> &[R] {
 pub fn rounds<R: Row>(
     rows: &[R],
     rounds: u32,
-    missing: impl Fn(R, R::Who) -> Option<String>,
-    measure: impl Fn(R, R::Who) -> Result<Run>,
+    missing: impl Fn(R, R::Contender) -> Option<String>,
+    measure: impl Fn(R, R::Contender) -> Result<Run>,
 ) -> Vec<Series<R>> {
     let mut all = Vec::new();
     for &row in rows {

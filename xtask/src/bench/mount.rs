@@ -74,7 +74,7 @@ pub struct Mounted {
     dir: TempDir,
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const MOUNT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Mounted {
     /// Mounts and waits until the mount is there.
@@ -191,7 +191,10 @@ pub fn wait_for_mount(point: &Path, daemon: &mut Child) -> Result<()> {
         if let Some(status) = daemon.try_wait()? {
             bail!("the daemon ended with {status}");
         }
-        ensure!(start.elapsed() < PATIENCE, "no mount after {PATIENCE:?}");
+        ensure!(
+            start.elapsed() < MOUNT_TIMEOUT,
+            "no mount after {MOUNT_TIMEOUT:?}"
+        );
         thread::sleep(Duration::from_millis(2));
     }
     Ok(())

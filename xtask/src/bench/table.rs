@@ -14,13 +14,13 @@ pub struct Series<R: Row> {
     /// The work.
     pub row: R,
     /// The driver or program that did it.
-    pub who: R::Who,
+    pub who: R::Contender,
     samples: Samples<Run>,
 }
 
 impl<R: Row> Series<R> {
     /// Creates a series without runs.
-    pub const fn new(row: R, who: R::Who) -> Self {
+    pub const fn new(row: R, who: R::Contender) -> Self {
         Self {
             row,
             who,
@@ -80,7 +80,7 @@ impl<R: Row> Series<R> {
 struct Line<R: Row> {
     row: R,
     what: &'static str,
-    against: R::Who,
+    against: R::Contender,
     ours: Option<f64>,
     theirs: Option<f64>,
     target: f64,
@@ -149,7 +149,7 @@ impl<R: Row> Report<R> {
             .sum()
     }
 
-    fn find(&self, row: R, who: R::Who) -> Option<&Series<R>> {
+    fn find(&self, row: R, who: R::Contender) -> Option<&Series<R>> {
         let is = |series: &&Series<R>| series.row == row && series.who == who;
         self.series.iter().find(is)
     }
@@ -370,34 +370,34 @@ mod tests {
     }
 
     #[derive(Clone, Copy, Debug, PartialEq)]
-    enum Who {
+    enum Contender {
         Forerun,
         Kernel,
         Other,
     }
 
-    impl std::fmt::Display for Who {
+    impl std::fmt::Display for Contender {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             write!(f, "{self:?}")
         }
     }
 
     impl super::Row for Row {
-        type Who = Who;
+        type Contender = Contender;
 
         const BENCH: &'static str = "test";
-        const OURS: Who = Who::Forerun;
+        const OURS: Contender = Contender::Forerun;
 
         fn what(self) -> &'static str {
             "work"
         }
 
-        fn targets(self) -> &'static [(Who, f64)] {
+        fn targets(self) -> &'static [(Contender, f64)] {
             match self {
-                Self::Cat => &[(Who::Kernel, 0.40), (Who::Other, 0.65)],
-                Self::Ls => &[(Who::Kernel, 0.80)],
-                Self::Tree => &[(Who::Kernel, 0.45)],
-                Self::Pack => &[(Who::Other, 1.00)],
+                Self::Cat => &[(Contender::Kernel, 0.40), (Contender::Other, 0.65)],
+                Self::Ls => &[(Contender::Kernel, 0.80)],
+                Self::Tree => &[(Contender::Kernel, 0.45)],
+                Self::Pack => &[(Contender::Other, 1.00)],
             }
         }
 
@@ -406,7 +406,7 @@ mod tests {
         }
     }
 
-    fn series(row: Row, who: Who, seconds: &[f64], found: &str) -> Series<Row> {
+    fn series(row: Row, who: Contender, seconds: &[f64], found: &str) -> Series<Row> {
         let mut series = Series::new(row, who);
         for &seconds in seconds {
             series.push(Ok(Run {
@@ -446,14 +446,14 @@ mod tests {
     #[test]
     fn each_target_has_its_line() {
         let report = report(vec![
-            series(Row::Cat, Who::Forerun, &[0.5, 0.3, 0.4], "x"),
-            series(Row::Cat, Who::Kernel, &[1.0], "x"),
-            series(Row::Cat, Who::Other, &[0.5], "x"),
-            series(Row::Pack, Who::Forerun, &[1.0], ""),
-            series(Row::Pack, Who::Other, &[1.0], ""),
-            series(Row::Ls, Who::Forerun, &[1.0], "4 lines"),
-            series(Row::Ls, Who::Kernel, &[9.0], "5 lines"),
-            series(Row::Tree, Who::Forerun, &[1.0], ""),
+            series(Row::Cat, Contender::Forerun, &[0.5, 0.3, 0.4], "x"),
+            series(Row::Cat, Contender::Kernel, &[1.0], "x"),
+            series(Row::Cat, Contender::Other, &[0.5], "x"),
+            series(Row::Pack, Contender::Forerun, &[1.0], ""),
+            series(Row::Pack, Contender::Other, &[1.0], ""),
+            series(Row::Ls, Contender::Forerun, &[1.0], "4 lines"),
+            series(Row::Ls, Contender::Kernel, &[9.0], "5 lines"),
+            series(Row::Tree, Contender::Forerun, &[1.0], ""),
         ]);
         let verdicts: Vec<&str> = report.lines().iter().map(Line::verdict).collect();
         let expected = [
@@ -483,9 +483,12 @@ mod tests {
 
     #[test]
     fn a_failed_run_is_counted_and_the_others_stay() {
-        let mut failed = series(Row::Tree, Who::Forerun, &[1.0], "x");
+        let mut failed = series(Row::Tree, Contender::Forerun, &[1.0], "x");
         failed.push(Err(anyhow::anyhow!("no such thing")));
-        let report = report(vec![failed, series(Row::Tree, Who::Kernel, &[4.0], "x")]);
+        let report = report(vec![
+            failed,
+            series(Row::Tree, Contender::Kernel, &[4.0], "x"),
+        ]);
         assert_eq!(report.failures(), 1);
         assert!(report.json().contains("no such thing"));
         assert!(report.table().contains("2 rounds") && report.table().contains("0.250"));

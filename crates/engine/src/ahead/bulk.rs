@@ -30,7 +30,7 @@ struct Listed {
 
 /// A file of the list that a thread has taken.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
+pub struct TakenFile {
     /// Its index in the list.
     pub position: usize,
     /// The file.
@@ -99,7 +99,7 @@ impl Bulk {
     /// Takes the next file of the list, if any. Plans more files once at most half of the window is
     /// left. The caller reads the file to its end, through [`read`](Self::read) or
     /// [`reader`](Self::reader).
-    pub fn take(&self) -> Option<Taken> {
+    pub fn take(&self) -> Option<TakenFile> {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let position = progress.taken;
         let file = self.files.get(position)?;
@@ -111,7 +111,7 @@ impl Bulk {
         if self.window > 0 && progress.ahead <= self.window / 2 {
             self.plan(&mut progress);
         }
-        Some(Taken {
+        Some(TakenFile {
             position,
             node: file.node,
             is_planned,
@@ -144,7 +144,12 @@ impl Bulk {
     ///
     /// # Errors
     /// The errors of [`Reader::read`].
-    pub fn read(&self, taken: &Taken, range: Range<u64>, extent: Option<&Extent>) -> Result<Data> {
+    pub fn read(
+        &self,
+        taken: &TakenFile,
+        range: Range<u64>,
+        extent: Option<&Extent>,
+    ) -> Result<Data> {
         match extent {
             Some(extent) if taken.is_planned => {
                 self.reader.read_extent(range, extent, taken.blocks)

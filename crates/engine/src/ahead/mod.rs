@@ -8,7 +8,7 @@ mod streams;
 mod tree;
 mod walk;
 
-pub use bulk::{Bulk, Taken, first_place};
+pub use bulk::{Bulk, TakenFile, first_place};
 pub use plan::{Plan, start};
 pub use pool::Pool;
 pub use streams::Streams;

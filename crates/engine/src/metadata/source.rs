@@ -52,10 +52,10 @@ struct Forward {
     step: u64,
     hints: Hints,
     /// Whether the source ignores hints.
-    is_deaf: bool,
+    ignores_hints: bool,
     /// Whether callers say with [`MetadataSource::expect`] what they will want, so that nothing is
     /// guessed.
-    is_told: bool,
+    has_expectations: bool,
 }
 
 impl MetadataSource {
@@ -121,7 +121,7 @@ impl MetadataSource {
     /// in large requests, where blocks are smaller than a page, and where the source ignores hints.
     pub fn takes_expectations(&self) -> bool {
         let is_read_by_pages = self.geometry.block() >= MIN_HINTED_BLOCK;
-        is_read_by_pages && !self.has_ranges() && !self.lock_forward().is_deaf
+        is_read_by_pages && !self.has_ranges() && !self.lock_forward().ignores_hints
     }
 
     /// Hints that the blocks at these places will be wanted soon. Asks the store below for all that
@@ -133,7 +133,7 @@ impl MetadataSource {
         }
         places.retain(|&place| place < self.len());
         if !places.is_empty() {
-            self.lock_forward().is_told = true;
+            self.lock_forward().has_expectations = true;
         }
         places.sort_unstable();
         let mut wanted: Option<Range<u64>> = None;
@@ -160,11 +160,11 @@ impl MetadataSource {
 
     /// Hints `range` to the store. Returns whether the store takes hints.
     fn ask_for(&self, range: Range<u64>) -> bool {
-        if self.lock_forward().is_deaf {
+        if self.lock_forward().ignores_hints {
             return false;
         }
         let is_taken = self.source.will_need(range);
-        self.lock_forward().is_deaf = !is_taken;
+        self.lock_forward().ignores_hints = !is_taken;
         is_taken
     }
 
@@ -242,10 +242,10 @@ impl MetadataSource {
             return false;
         }
         let mut forward = self.lock_forward();
-        if forward.is_deaf {
+        if forward.ignores_hints {
             return false;
         }
-        if forward.is_told {
+        if forward.has_expectations {
             return true;
         }
         let hint = forward.hints.on_miss(block.start, self.len());

@@ -101,7 +101,7 @@ impl Volume {
     /// The errors of [`map`](forerun_vfs::FileSystem::map); [`Error::Io`]. The contents of `out`
     /// must not be used then.
     pub fn read(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
-        let _nobody_writes = self.shared(node);
+        let _no_writer = self.shared(node);
         let size = self.fs.metadata(node)?.size;
         let left = saturating_usize(size.saturating_sub(offset));
         let Some(out) = out.get_mut(..left.min(out.len())).filter(|o| !o.is_empty()) else {
@@ -151,7 +151,7 @@ impl Volume {
         }
         let end = offset.checked_add(u64_from(data.len()));
         let range = offset..end.ok_or(Error::TooLarge)?;
-        let _nobody_else = self.exclusive(node);
+        let _no_other_user = self.exclusive(node);
         let _abandons = OnPanic::new(&*self.fs);
         let mut extents = Vec::new();
         self.fs.map_write(node, range.clone(), &mut |extent| {
@@ -239,7 +239,7 @@ impl Volume {
     /// # Errors
     /// The errors of the driver.
     pub fn change(&self, node: NodeId, changes: &Changes) -> Result<Metadata> {
-        let _nobody_else = self.exclusive(node);
+        let _no_other_user = self.exclusive(node);
         let _abandons = OnPanic::new(&*self.fs);
         self.fs.change(node, changes)
     }
@@ -250,7 +250,7 @@ impl Volume {
     /// # Errors
     /// The errors of the driver.
     pub fn allocate(&self, node: NodeId, range: Range<u64>, keep_size: bool) -> Result<()> {
-        let _nobody_else = self.exclusive(node);
+        let _no_other_user = self.exclusive(node);
         let _abandons = OnPanic::new(&*self.fs);
         self.fs.allocate(node, range, keep_size)
     }

@@ -26,7 +26,7 @@ impl Volume {
     }
 
     fn seek(&self, node: NodeId, offset: u64, hole: bool) -> Result<Option<u64>> {
-        let _nobody_writes = self.shared(node);
+        let _no_writer = self.shared(node);
         let size = self.fs.metadata(node)?.size;
         let mut found = None;
         self.fs.map(node, offset..size.max(offset), &mut |extent| {

@@ -181,7 +181,7 @@ fn an_image_that_shares_blocks_is_decoded_once_too() {
 /// Checks that the reader of a list guesses nothing: files of a directory that are in no list are
 /// not read, although those in it are read in the order of the listing.
 #[test]
-fn nothing_is_guessed_for_who_reads_a_list() {
+fn nothing_is_guessed_for_readers_of_a_list() {
     let mut builder = MemFsBuilder::new();
     let mut listed = Vec::new();
     for n in 0..400_u64 {

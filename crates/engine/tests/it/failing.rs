@@ -108,7 +108,7 @@ fn a_bad_sector_spoils_nothing_but_itself() {
 }
 
 #[test]
-fn a_slow_request_holds_up_only_who_needs_it() {
+fn a_slow_request_holds_up_only_readers_of_its_bytes() {
     let mut builder = MemFsBuilder::new();
     let slow = builder.file("slow", [Piece::Stored(pattern(4 * KIB, 1))]);
     let other = builder.file("other", [Piece::Stored(pattern(4 * KIB, 2))]);

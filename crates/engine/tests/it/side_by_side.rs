@@ -85,7 +85,7 @@ fn each_block_is_decoded_once_by_its_reader() {
 }
 
 #[test]
-fn each_block_is_decoded_once_for_who_reads_alone_or_in_small_pieces() {
+fn each_block_is_decoded_once_for_one_reader_and_for_small_pieces() {
     let (image, node) = image();
     let blocks = LEN.div_ceil(BLOCK) as u64;
     for (is_kept, threads, step) in [(false, 2, MIB), (true, 2, 128 * KIB), (true, 5, MIB)] {

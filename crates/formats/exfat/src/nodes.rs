@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_holds_is_not_kept() {
+    fn nodes_that_no_handle_holds_are_not_kept() {
         let mut nodes = Nodes::default();
         let a = nodes.add(place(100));
         nodes.remove(a, place(100));

@@ -50,7 +50,11 @@ impl Failure {
     /// Creates the failure that the output cannot or may not be written.
     pub fn output(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self::new(Exit::BrokenPipe, "broken_pipe", "nobody reads the output");
+            return Self::new(
+                Exit::BrokenPipe,
+                "broken_pipe",
+                "the reader of the output is gone",
+            );
         }
         let hint = match error.kind() {
             io::ErrorKind::StorageFull => Some("free some space, or write elsewhere"),

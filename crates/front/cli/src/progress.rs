@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::context::Context;
 
 /// Nothing is shown of work that is over before this.
-const PATIENCE: Duration = Duration::from_secs(1);
+const FIRST_SHOWN: Duration = Duration::from_secs(1);
 const TEMPLATE: &str =
     "{msg} {bar:28} {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
 
@@ -44,7 +44,7 @@ impl Progress {
             return;
         };
         bar.inc(bytes);
-        if self.start.elapsed() >= PATIENCE && !self.shown.swap(true, Ordering::Relaxed) {
+        if self.start.elapsed() >= FIRST_SHOWN && !self.shown.swap(true, Ordering::Relaxed) {
             bar.set_draw_target(ProgressDrawTarget::stderr());
         }
     }

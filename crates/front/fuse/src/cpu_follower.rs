@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_asks_again_and_again_is_followed_until_another_does() {
+    fn a_thread_that_asks_again_and_again_is_followed_until_another_does() {
         on_a_thread(|| {
             let (follow, all, own) = (CpuFollower::new(true), here(), std::process::id());
             ask(&follow, own, REQUESTS_IN_A_ROW);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_let_go_begins_anew() {
+    fn following_begins_anew_after_a_stop() {
         on_a_thread(|| {
             let (follow, all, own) = (CpuFollower::new(true), here(), std::process::id());
             ask(&follow, own, REQUESTS_IN_A_ROW + 1);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_escapes_is_left_alone_for_a_while() {
+    fn a_thread_that_migrates_is_left_alone_for_a_while() {
         let follow = CpuFollower::new(true);
         let mut row = 0;
         // Whether it is followed after a look that finds it elsewhere.
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_found_is_not_followed() {
+    fn a_thread_that_cannot_be_found_is_not_followed() {
         on_a_thread(|| {
             let (follow, all) = (CpuFollower::new(true), here());
             // More than there may be.

@@ -41,7 +41,7 @@ const RESENT: u8 = 0x80;
 /// Bit of the number of such a request (FUSE_UNIQUE_RESEND).
 const UNIQUE_RESENT: u64 = 1 << 63;
 /// How long an answer may take.
-const PATIENCE: Timespec = Timespec {
+const ANSWER_TIMEOUT: Timespec = Timespec {
     tv_sec: 4,
     tv_nsec: 0,
 };
@@ -320,7 +320,7 @@ impl Kernel {
     fn receive(&self, unique: u64) -> Vec<u8> {
         loop {
             let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
-            let ready = poll(&mut polled, Some(&PATIENCE));
+            let ready = poll(&mut polled, Some(&ANSWER_TIMEOUT));
             assert_ne!(ready, Ok(0), "request {unique} is not answered");
             let mut answer = vec![0; LONGEST];
             let len = rustix::io::read(&self.socket, &mut answer).unwrap_or(0);

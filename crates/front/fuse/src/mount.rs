@@ -22,7 +22,7 @@ use crate::mountpoint::prepare;
 use crate::push::Pusher;
 use crate::push_tree::TreePusher;
 use crate::request_threads::RequestThreads;
-use crate::serving::{DEVICE_PATIENCE, Ended, Ending, PATIENCE, Serving};
+use crate::serving::{DEVICE_END_TIMEOUT, Ended, Ending, IMAGE_END_TIMEOUT, Serving};
 use crate::unmounter::{Unmounted, Unmounter};
 use crate::workers::{Waiting, Workers};
 use crate::{MountOptions, bdi};
@@ -361,8 +361,8 @@ impl Mount {
     #[must_use]
     pub fn ending(&self) -> Ending {
         let patience = match &self.served {
-            Served::Image(_) => PATIENCE,
-            Served::Volume(_) => DEVICE_PATIENCE,
+            Served::Image(_) => IMAGE_END_TIMEOUT,
+            Served::Volume(_) => DEVICE_END_TIMEOUT,
         };
         Ending::new(self.workers.clone(), patience)
     }
@@ -391,10 +391,10 @@ impl Mount {
     fn wait_for(&mut self, serving: Serving) -> io::Result<()> {
         let is_connected = || !matches!(self.unmounter.share(), Ok((None, _)));
         let ended = match &self.served {
-            Served::Image(_) => serving.wait(PATIENCE, is_connected, || ()),
+            Served::Image(_) => serving.wait(IMAGE_END_TIMEOUT, is_connected, || ()),
             Served::Volume(_) => {
                 let progress = || self.served.stats();
-                serving.wait(DEVICE_PATIENCE, is_connected, progress)
+                serving.wait(DEVICE_END_TIMEOUT, is_connected, progress)
             }
         };
         match (ended, &self.served) {

@@ -16,7 +16,7 @@ use crate::umount::take_down;
 use crate::{FSTYPE, MountEntry, MountError, UmountError, UmountOptions};
 
 /// How long a server may take to show that it lives.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Opens a directory for mounting on. Removes a dead mount of forerun's that is there.
 pub fn prepare(dir: &Path) -> Result<Mountpoint, MountError> {
@@ -102,7 +102,7 @@ pub fn is_dead(opened: io::Result<OwnedFd>) -> bool {
         let asked = rustix::fs::fstatvfs(opened);
         let _too_late = answer.send(matches!(asked, Err(error) if is_disconnected(error)));
     });
-    asking.is_ok() && answered.recv_timeout(PATIENCE).unwrap_or(false)
+    asking.is_ok() && answered.recv_timeout(SERVER_TIMEOUT).unwrap_or(false)
 }
 
 /// Returns whether the FUSE connection has no other end (ENOTCONN) or was cut (ECONNABORTED).

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_stays_aside_when_nothing_is_asked() {
+    fn no_thread_stays_aside_when_nothing_is_asked() {
         let mount = Mount::new(4);
         mount.row();
         let begin = Instant::now();

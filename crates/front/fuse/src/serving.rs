@@ -25,10 +25,10 @@ const LAST_LOOK: Timespec = Timespec {
     tv_nsec: 50_000_000,
 };
 /// How long threads that take requests of an image may go on after the mount has ended.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+pub const IMAGE_END_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a device that is written to may show no sign of life before it is given up: the last
 /// changes are lost then.
-pub const DEVICE_PATIENCE: Duration = Duration::from_secs(10);
+pub const DEVICE_END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Added to a patience before a verdict, for a request that had just begun.
 const MARGIN: Duration = Duration::from_millis(300);

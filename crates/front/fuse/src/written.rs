@@ -20,7 +20,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use crate::MountEntry;
 
 /// How long a volume may take to be written to its end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WRITING_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long it may take to open.
 const OPENED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -35,7 +35,7 @@ pub fn wait(gone: &MountEntry) {
     let Some(file) = open_in_time(source, user_of(gone)) else {
         return;
     };
-    let patience = Instant::now() + PATIENCE;
+    let patience = Instant::now() + WRITING_TIMEOUT;
     while writer_is_at_work(&file) {
         if is_mounted_for_writing(source) {
             return;

@@ -92,7 +92,7 @@ mod tests {
     fn strewn_metadata_is_worth_the_whole_image_where_it_is_dense() {
         assert!(worth_it(48 << 20, Some(1024)));
         assert!(!worth_it(50 << 20, Some(1024)));
-        assert!(!worth_it(1 << 10, None), "nobody counted them");
+        assert!(!worth_it(1 << 10, None), "inodes were not counted");
     }
 
     #[test]

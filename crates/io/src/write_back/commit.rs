@@ -55,7 +55,7 @@ pub struct CommitOrder<'a> {
 }
 
 /// A sector as the commit found it.
-struct Taken {
+struct TakenSector {
     index: u64,
     clock: u64,
     bytes: Box<[u8]>,
@@ -159,10 +159,10 @@ impl WriteBack {
     }
 
     /// Copies the sectors of `group`, in ascending order.
-    fn take(&self, group: Group) -> Vec<Taken> {
+    fn take(&self, group: Group) -> Vec<TakenSector> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let of_group = state.sectors.iter().filter(|(_, s)| s.is_of(group));
-        let taken = of_group.map(|(&index, sector)| Taken {
+        let taken = of_group.map(|(&index, sector)| TakenSector {
             index,
             clock: sector.clock(),
             bytes: sector.composed(group),
@@ -170,7 +170,7 @@ impl WriteBack {
         taken.collect()
     }
 
-    fn write_out(&self, taken: &[Taken]) -> Result<(), CommitError> {
+    fn write_out(&self, taken: &[TakenSector]) -> Result<(), CommitError> {
         let mut rest = taken;
         let mut request = Vec::new();
         while let Some(first) = rest.first() {
@@ -193,7 +193,7 @@ impl WriteBack {
     }
 
     /// Counts the first sectors that are neighbours of one structure and fit one request.
-    fn run_len(&self, taken: &[Taken], structure: Structure) -> usize {
+    fn run_len(&self, taken: &[TakenSector], structure: Structure) -> usize {
         let most = MAX_REQUEST / self.sector;
         let Some(first) = taken.first() else { return 0 };
         let run = taken.iter().enumerate().take_while(|(n, sector)| {
@@ -207,9 +207,9 @@ impl WriteBack {
     }
 
     /// Marks the durable group clean, except sectors that have changed since.
-    fn settle(&self, group: Group, taken: &[Taken]) {
+    fn settle(&self, group: Group, taken: &[TakenSector]) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        for Taken {
+        for TakenSector {
             index,
             clock,
             bytes,

@@ -45,7 +45,7 @@ pub(crate) struct Claims {
 
 /// The result of a [`Claims::take`].
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct ClaimedChunks {
     pub(crate) mine: Vec<Range<u64>>,
     pub(crate) busy: Vec<Range<u64>>,
 }
@@ -63,7 +63,7 @@ impl Claims {
         wanted: &[Range<u64>],
         holder: &Holder,
         missing: impl Fn(&Range<u64>) -> Result<Vec<Range<u64>>>,
-    ) -> Result<Taken> {
+    ) -> Result<ClaimedChunks> {
         let guard = match self.lock.lock() {
             Ok(guard) => Some(guard),
             Err(error @ CacheError::Locked { .. }) => {
@@ -79,7 +79,7 @@ impl Claims {
             *known.or_insert_with(|| holder.is_alive(entry.holder))
         });
         let claimed: Vec<_> = entries.iter().map(|entry| entry.run.clone()).collect();
-        let mut taken = Taken::default();
+        let mut taken = ClaimedChunks::default();
         for run in wanted {
             let (free, busy) = runs::split(run, &claimed);
             for run in free {
@@ -188,11 +188,11 @@ const fn check(start: u64, end: u64, holder: u64) -> u64 {
 #[derive(Debug)]
 pub struct Claim {
     blob: Arc<CachedBlob>,
-    taken: Taken,
+    taken: ClaimedChunks,
 }
 
 impl Claim {
-    pub(crate) const fn new(blob: Arc<CachedBlob>, taken: Taken) -> Self {
+    pub(crate) const fn new(blob: Arc<CachedBlob>, taken: ClaimedChunks) -> Self {
         Self { blob, taken }
     }
 

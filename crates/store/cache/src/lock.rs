@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::{CacheError, Result};
 
 /// How long a process waits for the short critical sections of others.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A file that is locked to exclude other processes, and threads of this one.
 #[derive(Debug)]
@@ -52,10 +52,10 @@ impl LockFile {
         &self.path
     }
 
-    /// Locks the file. Waits for at most [`PATIENCE`].
+    /// Locks the file. Waits for at most [`LOCK_TIMEOUT`].
     pub(crate) fn lock(&self) -> Result<LockGuard<'_>> {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        match within(PATIENCE, || self.file.try_lock()) {
+        match within(LOCK_TIMEOUT, || self.file.try_lock()) {
             Ok(true) => Ok(LockGuard {
                 file: &self.file,
                 _threads: threads,

@@ -10,7 +10,7 @@ use crate::claims::Claims;
 use crate::holder::{is_still, random};
 use crate::info::Info;
 use crate::layout::Layout;
-use crate::lock::{PATIENCE, open_existing, open_private, within};
+use crate::lock::{LOCK_TIMEOUT, open_existing, open_private, within};
 use crate::records::Records;
 use crate::state::StateFile;
 use crate::{CacheError, Digest, Result};
@@ -123,7 +123,7 @@ fn lock_use(dir: &Path) -> Result<Option<File>> {
         if locked.map_err(CacheError::io("lock", &path))? {
             return Ok(is_still(&file, &path).then_some(file));
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > LOCK_TIMEOUT {
             return Err(CacheError::Locked { path });
         }
     }

@@ -34,7 +34,7 @@ mod tuning;
 
 pub use credentials::CredentialFiles;
 pub use error::{RemoteError, Result};
-pub use fetch::{Fetcher, Patience, Taken};
+pub use fetch::{ChunkOutcome, Fetcher, Patience};
 pub use hide::{has_password, without_secrets};
 pub use image::RemoteImage;
 pub use layout::{Identity, Layout, Part, RemoteBlob, TableLayout};

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use crate::{RemoteError, Result, runtime};
 
 /// Longest time for which a connection lasts.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections at a time; further ones wait.
 const CONNECTIONS: usize = 8;
 
@@ -68,7 +68,7 @@ async fn accept(listener: TcpListener, page: Arc<dyn Fn() -> String + Send + Syn
             let server = server.keep_alive(false).timer(TokioTimer::new());
             let connection = server.serve_connection(TokioIo::new(stream), answer);
             // A client that sends a bad request, or none in time, gets nothing.
-            let _gone = tokio::time::timeout(PATIENCE, connection).await;
+            let _gone = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
         });
     }
 }

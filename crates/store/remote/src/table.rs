@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forerun_io::{ReadAt, past_end, saturating_usize, u64_from};
 
-use crate::fetch::{Fetcher, Patience, Taken};
+use crate::fetch::{ChunkOutcome, Fetcher, Patience};
 use crate::layout::{Part, TableLayout};
 use crate::stats::Counters;
 use crate::{RemoteError, runtime};
@@ -80,7 +80,7 @@ impl ReadAt for TableSource {
             // Pieces come in order; a repeated one replaces everything from its offset on.
             got.truncate(saturating_usize(at.saturating_sub(offset)));
             got.extend_from_slice(&bytes);
-            std::future::ready(Taken::Kept)
+            std::future::ready(ChunkOutcome::Kept)
         };
         let fetched = runtime::wait_for(fetcher.fetch(offset..end, take));
         if let Err(error) = fetched {

@@ -15,7 +15,7 @@ use forerun_io::{ReadAt, u64_from};
 /// The byte that fills a buffer after a read that failed.
 const GARBAGE: u8 = 0xA5;
 /// After this long, what a test waits for will not come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const FAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One planned fault.
 #[derive(Clone, Debug)]
@@ -160,7 +160,7 @@ impl Gate {
         let (guard, timeout) = self
             .state
             .1
-            .wait_timeout_while(guard, PATIENCE, |state| !done(state))
+            .wait_timeout_while(guard, FAULT_TIMEOUT, |state| !done(state))
             .unwrap_or_else(PoisonError::into_inner);
         drop(guard);
         assert!(!timeout.timed_out(), "{complaint}");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_range_fails_whoever_touches_it() {
+    fn a_bad_range_fails_every_read_that_touches_it() {
         let source = FaultSource::bad_range(source(), 10..12);
         assert!(read(&source, 6).is_ok());
         assert!(read(&source, 7).is_err());

@@ -18,7 +18,7 @@ use crate::require;
 /// How often the memory of a group is read.
 const INTERVAL: Duration = Duration::from_millis(5);
 /// How long processes of a group may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A control group, removed when dropped.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl Drop for MemoryGroup {
     fn drop(&mut self) {
         // The kernel removes a group only when its last process is gone.
         let start = Instant::now();
-        while fs::remove_dir(&self.dir).is_err() && start.elapsed() < PATIENCE {
+        while fs::remove_dir(&self.dir).is_err() && start.elapsed() < REMOVAL_TIMEOUT {
             thread::sleep(INTERVAL);
         }
     }

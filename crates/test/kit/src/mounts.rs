@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::children;
 
 /// How long others may keep a mount busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs umount(8) until it succeeds. A program that looks at all mounts of a machine, such as a
 /// file manager or another test, keeps each of them busy for a moment. A mount that stays busy is
@@ -24,7 +24,7 @@ pub fn unmount(mount: &Path) -> bool {
         children::output(&mut umount).unwrap().status.success()
     };
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < BUSY_TIMEOUT {
         if umount(&[]) {
             return true;
         }

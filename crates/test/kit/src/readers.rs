@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::{children, eventually};
 
 /// After this long, a reader will not end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const READER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The processes. Dropped, they are killed.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl DirectReaders {
     /// # Panics
     /// If one does not end within half a minute.
     pub fn wait(mut self) -> usize {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + READER_TIMEOUT;
         let mut succeeded = 0;
         while let Some(reader) = self.0.last_mut() {
             if let Some(status) = reader.try_wait().unwrap() {

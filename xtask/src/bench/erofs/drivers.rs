@@ -7,27 +7,27 @@ use forerun_testkit::require;
 use rustix::io::Errno;
 
 use super::inputs::Inputs;
-use super::rows::{Image, Row, Who};
+use super::rows::{Contender, Image, Row};
 use crate::bench::mount::{Access, Mounted};
 use crate::bench::other::{Mount, Other, Reader, has_filesystem};
 
 /// Mounts as root and waits until the mount is there.
-pub fn mount(who: Who, inputs: &Inputs, image: Image) -> Result<Mount> {
+pub fn mount(who: Contender, inputs: &Inputs, image: Image) -> Result<Mount> {
     let path = inputs.image(image);
     let store = inputs.store(image);
     match who {
-        Who::Forerun => {
+        Contender::Forerun => {
             let objects = store.as_deref();
             Mounted::with_objects(&inputs.forerun, &path, Access::ROOT, objects).map(Mount::Forerun)
         }
-        Who::KernelLoop => Other::kernel("erofs", &path, Reader::Loop).map(Mount::Other),
-        Who::KernelFile => Other::kernel("erofs", &path, Reader::File).map(Mount::Other),
-        Who::KernelOverlay => overlay(&path, store.as_deref()).map(Mount::Other),
-        Who::Erofsfuse => {
+        Contender::KernelLoop => Other::kernel("erofs", &path, Reader::Loop).map(Mount::Other),
+        Contender::KernelFile => Other::kernel("erofs", &path, Reader::File).map(Mount::Other),
+        Contender::KernelOverlay => overlay(&path, store.as_deref()).map(Mount::Other),
+        Contender::Erofsfuse => {
             let arguments = ["-f".as_ref(), path.as_os_str()];
             Other::daemon("erofsfuse", &arguments).map(Mount::Other)
         }
-        Who::Fsck | Who::Mkfs | Who::Backing => bail!("{who} mounts nothing"),
+        Contender::Fsck | Contender::Mkfs | Contender::Backing => bail!("{who} mounts nothing"),
     }
 }
 
@@ -37,21 +37,21 @@ fn overlay(image: &Path, store: Option<&Path>) -> Result<Other> {
 }
 
 /// Returns why a driver or program cannot take part, if it cannot.
-pub fn missing(inputs: &Inputs, row: Row, who: Who) -> Option<String> {
+pub fn missing(inputs: &Inputs, row: Row, who: Contender) -> Option<String> {
     let program = |name: &str| {
         let there = require::find_program(name).is_some();
         (!there).then(|| format!("{name} is not installed"))
     };
     match who {
         // The kernel does that too, in the same way.
-        Who::Forerun if row == Row::LsVia => missing(inputs, row, Who::KernelFile),
-        Who::Forerun | Who::Backing => None,
-        Who::Erofsfuse => program("erofsfuse"),
-        Who::Fsck => program("fsck.erofs"),
-        Who::Mkfs => program("mkfs.erofs"),
-        Who::KernelLoop | Who::KernelFile | Who::KernelOverlay => {
+        Contender::Forerun if row == Row::LsVia => missing(inputs, row, Contender::KernelFile),
+        Contender::Forerun | Contender::Backing => None,
+        Contender::Erofsfuse => program("erofsfuse"),
+        Contender::Fsck => program("fsck.erofs"),
+        Contender::Mkfs => program("mkfs.erofs"),
+        Contender::KernelLoop | Contender::KernelFile | Contender::KernelOverlay => {
             let needed: &[&str] = match who {
-                Who::KernelOverlay => &["erofs", "overlay"],
+                Contender::KernelOverlay => &["erofs", "overlay"],
                 _ => &["erofs"],
             };
             let lacks = needed.iter().find(|name| !has_filesystem(name));

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::drivers;
 use super::inputs::{Inputs, MKFS, MKFS_LZ4HC};
-use super::rows::{Image, Row, Who};
+use super::rows::{Contender, Image, Row};
 use crate::bench::caches::drop_all;
 use crate::bench::comparison::Row as _;
 use crate::bench::mount::Counters;
@@ -19,12 +19,12 @@ use crate::bench::tree::{count, remove};
 use crate::process;
 
 /// Measures a row, from cold caches except where it is about caches.
-pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
+pub fn measure(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
     let run = match row {
         Row::Extract => extract(inputs, who),
         Row::Pack => pack(inputs, who),
         Row::LsVia => from_mount(inputs, who),
-        Row::ObjectSequential | Row::ObjectRandom if who == Who::Backing => {
+        Row::ObjectSequential | Row::ObjectRandom if who == Contender::Backing => {
             let (seconds, found) = pages(row, &inputs.big_object()?)?;
             Ok(run_of(seconds, found))
         }
@@ -54,7 +54,7 @@ fn run_of(seconds: f64, found: String) -> Run {
     }
 }
 
-fn mounted(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
+fn mounted(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
     let image = row.image().context("needs no mount")?;
     let mount = drivers::mount(who, inputs, image)?;
     let path = mount.path();
@@ -108,7 +108,7 @@ fn pages(row: Row, file: &Path) -> Result<(f64, String)> {
 
 /// Mounts and lists. What is read ahead when an image is mounted would be lost if caches were
 /// dropped after that, and would cost nothing if time started after that.
-fn from_mount(inputs: &Inputs, who: Who) -> Result<Run> {
+fn from_mount(inputs: &Inputs, who: Contender) -> Result<Run> {
     let image = Row::LsVia.image().context("needs an image")?;
     let path = inputs.image(image);
     drop_all()?;
@@ -116,7 +116,7 @@ fn from_mount(inputs: &Inputs, who: Who) -> Result<Run> {
     process::output(Command::new(&inputs.forerun).arg("--version"))?;
     let start = Instant::now();
     let mount = match who {
-        Who::Forerun => {
+        Contender::Forerun => {
             let (mount, _said) = Other::via_kernel(&inputs.forerun, &path, Reader::File, None)?;
             Mount::Other(mount)
         }
@@ -128,12 +128,12 @@ fn from_mount(inputs: &Inputs, who: Who) -> Result<Run> {
     Ok(run_of(seconds, found))
 }
 
-fn extract(inputs: &Inputs, who: Who) -> Result<Run> {
+fn extract(inputs: &Inputs, who: Contender) -> Result<Run> {
     let scratch = Scratch::new(&inputs.dir)?;
     let out = scratch.path().join("extracted");
     let image = inputs.image(Image::TreeLz4hc);
     let mut command = match who {
-        Who::Forerun => {
+        Contender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             // Special bits and devices, as fsck.erofs makes them for root without being asked.
             command.args(["extract", "--quiet", "--stats"]);
@@ -156,11 +156,11 @@ fn extract(inputs: &Inputs, who: Who) -> Result<Run> {
     Ok(run)
 }
 
-fn pack(inputs: &Inputs, who: Who) -> Result<Run> {
+fn pack(inputs: &Inputs, who: Contender) -> Result<Run> {
     let out = inputs.dir.join("packed.img");
     remove(&out)?;
     let mut command = match who {
-        Who::Forerun => {
+        Contender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             command.args(["pack", "--quiet", "--stats", "--format", "erofs"]);
             // mkfs.erofs of Debian stores equal files each by itself.

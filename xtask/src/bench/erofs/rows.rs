@@ -41,7 +41,7 @@ pub enum Row {
 
 /// The drivers and programs that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Who {
+pub enum Contender {
     /// This project.
     Forerun,
     /// The kernel's driver, on a loop device.
@@ -60,7 +60,7 @@ pub enum Who {
     Backing,
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Forerun => "forerun",
@@ -96,24 +96,24 @@ pub enum Image {
     BigComposefs,
 }
 
-const BEST_PLAIN: &[(Who, f64)] = &against_readers(1.0);
-const BEST_LZ4HC: &[(Who, f64)] = &against_readers(0.9);
-const BEST_ZSTD: &[(Who, f64)] = &against_readers(0.7);
+const BEST_PLAIN: &[(Contender, f64)] = &against_readers(1.0);
+const BEST_LZ4HC: &[(Contender, f64)] = &against_readers(0.9);
+const BEST_ZSTD: &[(Contender, f64)] = &against_readers(0.7);
 
 /// Returns the same target against each reader: to beat the best is to beat each.
-const fn against_readers(target: f64) -> [(Who, f64); 3] {
+const fn against_readers(target: f64) -> [(Contender, f64); 3] {
     [
-        (Who::KernelLoop, target),
-        (Who::KernelFile, target),
-        (Who::Erofsfuse, target),
+        (Contender::KernelLoop, target),
+        (Contender::KernelFile, target),
+        (Contender::Erofsfuse, target),
     ]
 }
 
 impl crate::bench::comparison::Row for Row {
-    type Who = Who;
+    type Contender = Contender;
 
     const BENCH: &'static str = "erofs";
-    const OURS: Who = Who::Forerun;
+    const OURS: Contender = Contender::Forerun;
 
     fn what(self) -> &'static str {
         match self {
@@ -135,20 +135,20 @@ impl crate::bench::comparison::Row for Row {
         }
     }
 
-    fn targets(self) -> &'static [(Who, f64)] {
+    fn targets(self) -> &'static [(Contender, f64)] {
         match self {
-            Self::Ls | Self::LsOurs | Self::Random => &[(Who::KernelLoop, 0.5)],
-            Self::LsCached => &[(Who::KernelLoop, 1.3)],
-            Self::LsVia => &[(Who::KernelFile, 0.5)],
-            Self::ComposefsLs => &[(Who::KernelOverlay, 0.6)],
-            Self::ComposefsLsCached => &[(Who::KernelOverlay, 1.0)],
-            Self::Tree => &[(Who::KernelFile, 0.9)],
+            Self::Ls | Self::LsOurs | Self::Random => &[(Contender::KernelLoop, 0.5)],
+            Self::LsCached => &[(Contender::KernelLoop, 1.3)],
+            Self::LsVia => &[(Contender::KernelFile, 0.5)],
+            Self::ComposefsLs => &[(Contender::KernelOverlay, 0.6)],
+            Self::ComposefsLsCached => &[(Contender::KernelOverlay, 1.0)],
+            Self::Tree => &[(Contender::KernelFile, 0.9)],
             Self::Cat => BEST_PLAIN,
             Self::CatLz4hc => BEST_LZ4HC,
             Self::CatZstd => BEST_ZSTD,
-            Self::ObjectSequential | Self::ObjectRandom => &[(Who::Backing, 1.05)],
-            Self::Extract => &[(Who::Fsck, 0.5)],
-            Self::Pack => &[(Who::Mkfs, 1.0)],
+            Self::ObjectSequential | Self::ObjectRandom => &[(Contender::Backing, 1.05)],
+            Self::Extract => &[(Contender::Fsck, 0.5)],
+            Self::Pack => &[(Contender::Mkfs, 1.0)],
         }
     }
 

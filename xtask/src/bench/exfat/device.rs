@@ -11,7 +11,7 @@ use forerun_testkit::{TempDir, temp_dir};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use super::rows::Who;
+use super::rows::Contender;
 use crate::bench::mount::{Counters, parse, peak_of, wait_for_mount};
 use crate::process;
 
@@ -72,16 +72,16 @@ enum Server {
     ExfatFuse(u32),
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Mounted {
     /// Mounts `source`, a device or, for forerun, an image.
-    pub fn new(forerun: &Path, who: Who, source: &Path, options: &str) -> Result<Self> {
+    pub fn new(forerun: &Path, who: Contender, source: &Path, options: &str) -> Result<Self> {
         let dir = temp_dir("bench-exfat");
         let point = dir.path().join("mnt");
         fs::create_dir(&point)?;
         let server = match who {
-            Who::Forerun => {
+            Contender::Forerun => {
                 let log = File::create(dir.path().join("log"))?;
                 let mut command = Command::new(forerun);
                 command.args(["mount", "-f", "--stats", "-o", options]);
@@ -92,7 +92,7 @@ impl Mounted {
                 wait_for_mount(&point, &mut daemon)?;
                 Server::Forerun(daemon)
             }
-            Who::ExfatFuse | Who::ExfatFuseFlushed => {
+            Contender::ExfatFuse | Contender::ExfatFuseFlushed => {
                 let mut command = Command::new("mount.exfat-fuse");
                 command.args(["-o", options]).arg(source).arg(&point);
                 process::output(&mut command)?;
@@ -130,7 +130,7 @@ impl Mounted {
             Server::ExfatFuse(id) => {
                 let (entry, start) = (PathBuf::from(format!("/proc/{id}")), Instant::now());
                 while entry.exists() {
-                    ensure!(start.elapsed() < PATIENCE, "exfat-fuse does not end");
+                    ensure!(start.elapsed() < UNMOUNT_TIMEOUT, "exfat-fuse does not end");
                     thread::sleep(Duration::from_millis(2));
                 }
                 Ok((Counters::new(), peak))
@@ -146,7 +146,7 @@ impl Mounted {
         let start = Instant::now();
         loop {
             match rustix::mount::unmount(self.path(), UnmountFlags::empty()) {
-                Err(Errno::BUSY) if start.elapsed() < PATIENCE => {
+                Err(Errno::BUSY) if start.elapsed() < UNMOUNT_TIMEOUT => {
                     thread::sleep(Duration::from_millis(20));
                 }
                 done => return Ok(done?),

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 use super::device::{Loop, Mounted};
-use super::rows::{Row, Who};
+use super::rows::{Contender, Row};
 use super::volumes;
 use crate::bench::caches::drop_all;
 use crate::bench::comparison::Row as _;
@@ -27,19 +27,19 @@ pub struct Inputs {
 }
 
 /// Measures a row on a volume of its own, from cold caches.
-pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
+pub fn measure(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
     let image = inputs.dir.join("volume.img");
     let run = on_volume(inputs, row, who, &image);
     remove(&image)?;
     run.with_context(|| format!("{}, {who}", row.what()))
 }
 
-fn on_volume(inputs: &Inputs, row: Row, who: Who, image: &Path) -> Result<Run> {
+fn on_volume(inputs: &Inputs, row: Row, who: Contender, image: &Path) -> Result<Run> {
     volumes::make(image, matches!(row, Row::RemoveBig | Row::RemovePieces))?;
     fill(inputs, row, image)?;
     let device = Loop::attach(image)?;
     let source = match who {
-        Who::Forerun if inputs.on_file => image,
+        Contender::Forerun if inputs.on_file => image,
         _ => &device.path,
     };
     let mount = Mounted::new(&inputs.forerun, who, source, row.options())?;
@@ -55,7 +55,7 @@ fn on_volume(inputs: &Inputs, row: Row, who: Who, image: &Path) -> Result<Run> {
         counters.insert((*name).to_string(), now.saturating_sub(then));
     }
     drop(device);
-    if who == Who::Forerun {
+    if who == Contender::Forerun {
         judge(image)?;
     }
     Ok(Run {
@@ -72,7 +72,7 @@ fn fill(inputs: &Inputs, row: Row, image: &Path) -> Result<()> {
     if matches!(row, Row::Write | Row::Create) {
         return Ok(());
     }
-    let mount = Mounted::new(&inputs.forerun, Who::Forerun, image, "rw")?;
+    let mount = Mounted::new(&inputs.forerun, Contender::Forerun, image, "rw")?;
     let path = mount.path();
     match row {
         Row::RemoveBig => volumes::big_file(&path, false)?,
@@ -85,10 +85,10 @@ fn fill(inputs: &Inputs, row: Row, image: &Path) -> Result<()> {
     Ok(())
 }
 
-fn work(row: Row, who: Who, mount: &Path, device: &Loop) -> Result<String> {
+fn work(row: Row, who: Contender, mount: &Path, device: &Loop) -> Result<String> {
     let after_each = || match who {
-        Who::ExfatFuseFlushed => device.flush(),
-        Who::Forerun | Who::ExfatFuse => Ok(()),
+        Contender::ExfatFuseFlushed => device.flush(),
+        Contender::Forerun | Contender::ExfatFuse => Ok(()),
     };
     match row {
         Row::RemoveBig | Row::RemovePieces => {

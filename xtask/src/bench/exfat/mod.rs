@@ -27,7 +27,7 @@ use super::mount::Counters;
 use super::program::program_in;
 use super::table::Report;
 use measure::Inputs;
-use rows::{Row, Who};
+use rows::{Contender, Row};
 
 /// Where volumes are kept by default while they are measured.
 const DIR: &str = "/var/tmp/forerun-bench-exfat";
@@ -66,14 +66,14 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     let host = Host::look(&inputs.forerun, &[], &[("mkfs.exfat", "-V")]);
     let missing = |_, who| {
         let needed = match who {
-            Who::Forerun => "mkfs.exfat",
-            Who::ExfatFuse | Who::ExfatFuseFlushed => "mount.exfat-fuse",
+            Contender::Forerun => "mkfs.exfat",
+            Contender::ExfatFuse | Contender::ExfatFuseFlushed => "mount.exfat-fuse",
         };
         let there = require::find_program(needed).is_some();
         (!there).then(|| format!("{needed} is not installed"))
     };
     let requests = RefCell::new(Requests::new());
-    let measure = |row: Row, who: Who| {
+    let measure = |row: Row, who: Contender| {
         let run = measure::measure(&inputs, row, who)?;
         let key = (row.what(), who.to_string());
         requests.borrow_mut().insert(key, run.counters.clone());

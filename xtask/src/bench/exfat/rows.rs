@@ -25,7 +25,7 @@ pub enum Row {
 
 /// The drivers that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Who {
+pub enum Contender {
     /// This project.
     Forerun,
     /// `mount.exfat-fuse`.
@@ -34,7 +34,7 @@ pub enum Who {
     ExfatFuseFlushed,
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Forerun => "forerun",
@@ -45,10 +45,10 @@ impl fmt::Display for Who {
 }
 
 impl crate::bench::comparison::Row for Row {
-    type Who = Who;
+    type Contender = Contender;
 
     const BENCH: &'static str = "exfat";
-    const OURS: Who = Who::Forerun;
+    const OURS: Contender = Contender::Forerun;
 
     fn what(self) -> &'static str {
         match self {
@@ -62,15 +62,19 @@ impl crate::bench::comparison::Row for Row {
         }
     }
 
-    fn targets(self) -> &'static [(Who, f64)] {
+    fn targets(self) -> &'static [(Contender, f64)] {
         match self {
-            Self::RemoveBig | Self::RemovePieces => {
-                &[(Who::ExfatFuse, 1.0), (Who::ExfatFuseFlushed, 1.0)]
-            }
-            Self::Write | Self::Read => &[(Who::ExfatFuse, 0.8)],
-            Self::Create => &[(Who::ExfatFuse, 0.5)],
-            Self::Remove => &[(Who::ExfatFuse, 1.0)],
-            Self::RemoveDirsync => &[(Who::ExfatFuse, 0.2), (Who::ExfatFuseFlushed, 0.2)],
+            Self::RemoveBig | Self::RemovePieces => &[
+                (Contender::ExfatFuse, 1.0),
+                (Contender::ExfatFuseFlushed, 1.0),
+            ],
+            Self::Write | Self::Read => &[(Contender::ExfatFuse, 0.8)],
+            Self::Create => &[(Contender::ExfatFuse, 0.5)],
+            Self::Remove => &[(Contender::ExfatFuse, 1.0)],
+            Self::RemoveDirsync => &[
+                (Contender::ExfatFuse, 0.2),
+                (Contender::ExfatFuseFlushed, 0.2),
+            ],
         }
     }
 

@@ -13,7 +13,7 @@ use forerun_testkit::rng::Rng;
 use forerun_testkit::servers::{Auth, DockerRegistry, Nginx};
 use serde_json::{Value, json};
 
-use super::rows::{Image, Row, Who};
+use super::rows::{Contender, Image, Row};
 use super::{Options, interpreter};
 use crate::bench::comparison::Row as _;
 use crate::bench::program::program_in;
@@ -32,7 +32,7 @@ pub struct Inputs {
     /// chunk from a registry is verified as it comes, and once by each process that reads it.
     registry: Option<DockerRegistry>,
     /// The traffic of the link in the last run of each kind.
-    carried: RefCell<BTreeMap<(Row, Who), Carried>>,
+    carried: RefCell<BTreeMap<(Row, Contender), Carried>>,
 }
 
 /// The traffic of the link in one run.
@@ -141,7 +141,7 @@ impl Inputs {
     }
 
     /// Takes note of what the link carried.
-    pub fn carried(&self, row: Row, who: Who, log: &Log) -> Result<()> {
+    pub fn carried(&self, row: Row, who: Contender, log: &Log) -> Result<()> {
         let carried = Carried {
             requests: log.requests(),
             bytes: log.sent(),

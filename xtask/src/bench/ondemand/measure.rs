@@ -15,19 +15,19 @@ use serde_json::Value;
 use super::inputs::Inputs;
 use super::interpreter;
 use super::remote::{RATE, link, mount, mount_complete};
-use super::rows::{Image, Row, Who};
+use super::rows::{Contender, Image, Row};
 use crate::bench::caches::drop_all;
 use crate::bench::mount::{Counters, Mounted};
 use crate::bench::run::{Run, own};
 use crate::process;
 
 /// Returns why a competitor cannot take part, if it cannot.
-pub fn missing(inputs: &Inputs, row: Row, who: Who) -> Option<String> {
+pub fn missing(inputs: &Inputs, row: Row, who: Contender) -> Option<String> {
     if row.image() == Image::Local && require::find_program("fio").is_none() {
         return Some("fio is not installed".to_string());
     }
     match (row, who) {
-        (Row::Kernel, Who::Forerun) => {
+        (Row::Kernel, Contender::Forerun) => {
             let tried = via_kernel(inputs).and_then(|(_dir, point)| unmount(inputs, &point));
             let error = tried.err()?;
             let said = format!("{error:#}").replace('\n', "; ");
@@ -38,24 +38,27 @@ pub fn missing(inputs: &Inputs, row: Row, who: Who) -> Option<String> {
 }
 
 /// Measures a row.
-pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
+pub fn measure(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
     match (row, who) {
-        (Row::Kernel, Who::Forerun) => {
+        (Row::Kernel, Contender::Forerun) => {
             let (_dir, point) = via_kernel(inputs)?;
             let run = pages(row, who, &point.join("file"));
             unmount(inputs, &point)?;
             run
         }
-        (Row::Sequential | Row::SequentialWarm | Row::Random, Who::Forerun | Who::Trusting) => {
-            let options = (who == Who::Trusting).then(|| "--trust-cache".into());
+        (
+            Row::Sequential | Row::SequentialWarm | Row::Random,
+            Contender::Forerun | Contender::Trusting,
+        ) => {
+            let options = (who == Contender::Trusting).then(|| "--trust-cache".into());
             let mounted = mount_complete(inputs, Image::Local, options.as_slice())?;
             let run = pages(row, who, &mounted.path().join("file"))?;
             counted(run, mounted)
         }
-        (_, Who::Backing | Who::SinglePages) => {
+        (_, Contender::Backing | Contender::SinglePages) => {
             pages(row, who, &inputs.source(row.image()).join("file"))
         }
-        (_, Who::Link) => at_link_speed(inputs),
+        (_, Contender::Link) => at_link_speed(inputs),
         (Row::First, _) => first(inputs, who),
         (Row::Start, _) => start(inputs, who),
         _ => bail!("{who} does not take part"),
@@ -63,7 +66,7 @@ pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
 }
 
 /// Runs fio as issue reports about this do: one job, synchronous reads of 4 KiB, buffered.
-fn pages(row: Row, who: Who, file: &Path) -> Result<Run> {
+fn pages(row: Row, who: Contender, file: &Path) -> Result<Run> {
     let mut fio = Command::new("fio");
     fio.args(["--name=pages", "--ioengine=psync", "--bs=4k", "--direct=0"]);
     fio.args([
@@ -80,7 +83,7 @@ fn pages(row: Row, who: Who, file: &Path) -> Result<Run> {
     fio.arg(format!("--filename={}", file.display()));
     drop_all()?;
     match (row, who) {
-        (Row::SequentialWarm | Row::Random, Who::SinglePages) => read_in_single_pages(file)?,
+        (Row::SequentialWarm | Row::Random, Contender::SinglePages) => read_in_single_pages(file)?,
         (Row::SequentialWarm | Row::Random, _) => drop(own(&["files"], file)?),
         _ => {}
     }
@@ -113,11 +116,11 @@ fn at_link_speed(inputs: &Inputs) -> Result<Run> {
 }
 
 /// Reads a file from the start to its end, while none of it is in the cache.
-fn first(inputs: &Inputs, who: Who) -> Result<Run> {
+fn first(inputs: &Inputs, who: Contender) -> Result<Run> {
     let cache = temp_cache(inputs)?;
     let proxy = link(inputs);
     let mode = match who {
-        Who::Synchronous => "sync",
+        Contender::Synchronous => "sync",
         _ => "async",
     };
     let options = ["--fetch-ahead", mode].map(OsString::from);
@@ -138,7 +141,7 @@ fn first(inputs: &Inputs, who: Who) -> Result<Run> {
 }
 
 /// Starts the interpreter, and measures this with the mounting: files are prefetched from then on.
-fn start(inputs: &Inputs, who: Who) -> Result<Run> {
+fn start(inputs: &Inputs, who: Contender) -> Result<Run> {
     let list = inputs.list();
     if !list.exists() {
         record(inputs)?;
@@ -146,7 +149,7 @@ fn start(inputs: &Inputs, who: Who) -> Result<Run> {
     let cache = temp_cache(inputs)?;
     let proxy = link(inputs);
     let options = match who {
-        Who::Forerun => vec!["--prefetch".into(), list.into()],
+        Contender::Forerun => vec!["--prefetch".into(), list.into()],
         _ => Vec::new(),
     };
     drop_all()?;

@@ -20,7 +20,7 @@ pub const RATE: u64 = 100_000_000;
 /// For people.
 pub const LINK_TEXT: &str = "100 MB/s, 20 ms";
 /// The longest time that filling the cache may take.
-const PATIENCE: Duration = Duration::from_secs(600);
+const FILL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Starts the link.
 pub fn link(inputs: &Inputs) -> FaultProxy {
@@ -52,7 +52,10 @@ pub fn mount_complete(inputs: &Inputs, image: Image, options: &[OsString]) -> Re
     let mounted = mount(inputs, inputs.address(image), &cache, &all)?;
     let start = Instant::now();
     while !is_complete(inputs, &mounted.path())? {
-        ensure!(start.elapsed() < PATIENCE, "not all here in {PATIENCE:?}");
+        ensure!(
+            start.elapsed() < FILL_TIMEOUT,
+            "not all here in {FILL_TIMEOUT:?}"
+        );
         thread::sleep(Duration::from_millis(20));
     }
     Ok(mounted)

@@ -23,7 +23,7 @@ pub enum Row {
 
 /// The competitors, or ways of this project to do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Who {
+pub enum Contender {
     /// This project.
     Forerun,
     /// The same file outside any image.
@@ -41,7 +41,7 @@ pub enum Who {
     Trusting,
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Forerun => "forerun",
@@ -56,10 +56,10 @@ impl fmt::Display for Who {
 }
 
 impl crate::bench::comparison::Row for Row {
-    type Who = Who;
+    type Contender = Contender;
 
     const BENCH: &'static str = "ondemand";
-    const OURS: Who = Who::Forerun;
+    const OURS: Contender = Contender::Forerun;
 
     fn what(self) -> &'static str {
         match self {
@@ -72,16 +72,16 @@ impl crate::bench::comparison::Row for Row {
         }
     }
 
-    fn targets(self) -> &'static [(Who, f64)] {
+    fn targets(self) -> &'static [(Contender, f64)] {
         match self {
             // Each chunk is verified at its first use.
-            Self::Sequential => &[(Who::Backing, 1.08), (Who::Trusting, 1.05)],
-            Self::SequentialWarm => &[(Who::Backing, 1.08), (Who::SinglePages, 1.08)],
-            Self::Kernel => &[(Who::Backing, 1.03)],
-            Self::Random => &[(Who::Backing, 1.05), (Who::SinglePages, 1.05)],
+            Self::Sequential => &[(Contender::Backing, 1.08), (Contender::Trusting, 1.05)],
+            Self::SequentialWarm => &[(Contender::Backing, 1.08), (Contender::SinglePages, 1.08)],
+            Self::Kernel => &[(Contender::Backing, 1.03)],
+            Self::Random => &[(Contender::Backing, 1.05), (Contender::SinglePages, 1.05)],
             // Synchronous readahead takes at least 1.5 times as long.
-            Self::First => &[(Who::Link, 1.10), (Who::Synchronous, 1.0 / 1.5)],
-            Self::Start => &[(Who::WithoutList, 0.5)],
+            Self::First => &[(Contender::Link, 1.10), (Contender::Synchronous, 1.0 / 1.5)],
+            Self::Start => &[(Contender::WithoutList, 0.5)],
         }
     }
 

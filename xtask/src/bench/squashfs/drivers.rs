@@ -5,32 +5,32 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use forerun_testkit::require::find_program;
 
-use super::rows::Who;
+use super::rows::Contender;
 use crate::bench::mount::{Access, Mounted};
 use crate::bench::other::{Mount, Other, Reader, has_filesystem};
 
 /// Mounts as root and waits until the mount is there.
-pub fn mount(who: Who, forerun: &Path, image: &Path) -> Result<Mount> {
+pub fn mount(who: Contender, forerun: &Path, image: &Path) -> Result<Mount> {
     match who {
-        Who::Forerun => Mounted::new(forerun, image, Access::ROOT).map(Mount::Forerun),
-        Who::Kernel => Other::kernel("squashfs", image, Reader::Loop).map(Mount::Other),
-        Who::Squashfuse => {
+        Contender::Forerun => Mounted::new(forerun, image, Access::ROOT).map(Mount::Forerun),
+        Contender::Kernel => Other::kernel("squashfs", image, Reader::Loop).map(Mount::Other),
+        Contender::Squashfuse => {
             let arguments = ["-f".as_ref(), image.as_os_str()];
             Other::daemon("squashfuse_ll", &arguments).map(Mount::Other)
         }
-        Who::Unsquashfs | Who::Mksquashfs => bail!("{who} mounts nothing"),
+        Contender::Unsquashfs | Contender::Mksquashfs => bail!("{who} mounts nothing"),
     }
 }
 
 /// Returns why a driver or program cannot take part, if it cannot.
-pub fn missing(who: Who) -> Option<String> {
+pub fn missing(who: Contender) -> Option<String> {
     let has = |name| find_program(name).is_some();
     let (there, why) = match who {
-        Who::Forerun => (true, ""),
-        Who::Kernel => (has_filesystem("squashfs"), "the kernel has no SQUASHFS"),
-        Who::Squashfuse => (has("squashfuse_ll"), "squashfuse_ll is not installed"),
-        Who::Unsquashfs => (has("unsquashfs"), "unsquashfs is not installed"),
-        Who::Mksquashfs => (has("mksquashfs"), "mksquashfs is not installed"),
+        Contender::Forerun => (true, ""),
+        Contender::Kernel => (has_filesystem("squashfs"), "the kernel has no SQUASHFS"),
+        Contender::Squashfuse => (has("squashfuse_ll"), "squashfuse_ll is not installed"),
+        Contender::Unsquashfs => (has("unsquashfs"), "unsquashfs is not installed"),
+        Contender::Mksquashfs => (has("mksquashfs"), "mksquashfs is not installed"),
     };
     (!there).then(|| why.to_string())
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::drivers;
 use super::inputs::{Inputs, MKSQUASHFS};
-use super::rows::{Row, Who};
+use super::rows::{Contender, Row};
 use crate::bench::caches::drop_all;
 use crate::bench::comparison::Row as _;
 use crate::bench::run::{Run, cat, four, list, own, watched};
@@ -15,7 +15,7 @@ use crate::bench::scratch::Scratch;
 use crate::bench::tree::{count, remove};
 
 /// Measures a row, from cold caches.
-pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
+pub fn measure(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
     let run = match row {
         Row::ExtractGzip | Row::ExtractZstd => extract(inputs, row, who),
         Row::Pack => pack(inputs, who),
@@ -30,7 +30,7 @@ pub fn measure(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
     run.with_context(|| format!("{}, {who}", row.what()))
 }
 
-fn mounted(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
+fn mounted(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
     let mount = drivers::mount(who, &inputs.forerun, &inputs.image(row))?;
     let path = mount.path();
     if row == Row::LsCached {
@@ -62,11 +62,11 @@ fn mounted(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
     })
 }
 
-fn extract(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
+fn extract(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
     let scratch = Scratch::new(&inputs.dir)?;
     let (image, out) = (inputs.image(row), scratch.path().join("extracted"));
     let mut command = match who {
-        Who::Forerun => {
+        Contender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             // Special bits and devices, as unsquashfs makes them for root without being asked.
             command.args([
@@ -94,11 +94,11 @@ fn extract(inputs: &Inputs, row: Row, who: Who) -> Result<Run> {
     Ok(run)
 }
 
-fn pack(inputs: &Inputs, who: Who) -> Result<Run> {
+fn pack(inputs: &Inputs, who: Contender) -> Result<Run> {
     let out = inputs.dir.join("packed.img");
     remove(&out)?;
     let mut command = match who {
-        Who::Forerun => {
+        Contender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             command.args(["pack", "--quiet", "--stats", "--format", "squashfs"]);
             command.arg(&inputs.tree.path).arg(&out);

@@ -32,7 +32,7 @@ pub enum Row {
 
 /// The drivers and programs that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Who {
+pub enum Contender {
     /// This project.
     Forerun,
     /// The kernel's driver, on a loop device.
@@ -45,7 +45,7 @@ pub enum Who {
     Mksquashfs,
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Forerun => "forerun",
@@ -77,10 +77,10 @@ impl Compressor {
 }
 
 impl crate::bench::comparison::Row for Row {
-    type Who = Who;
+    type Contender = Contender;
 
     const BENCH: &'static str = "squashfs";
-    const OURS: Who = Who::Forerun;
+    const OURS: Contender = Contender::Forerun;
 
     fn what(self) -> &'static str {
         match self {
@@ -97,18 +97,18 @@ impl crate::bench::comparison::Row for Row {
         }
     }
 
-    fn targets(self) -> &'static [(Who, f64)] {
+    fn targets(self) -> &'static [(Contender, f64)] {
         match self {
-            Self::CatGzip => &[(Who::Kernel, 0.40), (Who::Squashfuse, 0.65)],
-            Self::CatZstd => &[(Who::Kernel, 0.40), (Who::Squashfuse, 0.80)],
-            Self::Tree => &[(Who::Kernel, 0.45)],
-            Self::TreeFour => &[(Who::Kernel, 0.45), (Who::Squashfuse, 0.75)],
-            Self::Ls => &[(Who::Kernel, 0.80)],
-            Self::LsCached => &[(Who::Kernel, 1.30)],
-            Self::Random => &[(Who::Kernel, 0.60), (Who::Squashfuse, 0.40)],
-            Self::ExtractGzip => &[(Who::Unsquashfs, 0.75)],
-            Self::ExtractZstd => &[(Who::Unsquashfs, 0.90)],
-            Self::Pack => &[(Who::Mksquashfs, 1.00)],
+            Self::CatGzip => &[(Contender::Kernel, 0.40), (Contender::Squashfuse, 0.65)],
+            Self::CatZstd => &[(Contender::Kernel, 0.40), (Contender::Squashfuse, 0.80)],
+            Self::Tree => &[(Contender::Kernel, 0.45)],
+            Self::TreeFour => &[(Contender::Kernel, 0.45), (Contender::Squashfuse, 0.75)],
+            Self::Ls => &[(Contender::Kernel, 0.80)],
+            Self::LsCached => &[(Contender::Kernel, 1.30)],
+            Self::Random => &[(Contender::Kernel, 0.60), (Contender::Squashfuse, 0.40)],
+            Self::ExtractGzip => &[(Contender::Unsquashfs, 0.75)],
+            Self::ExtractZstd => &[(Contender::Unsquashfs, 0.90)],
+            Self::Pack => &[(Contender::Mksquashfs, 1.00)],
         }
     }
 

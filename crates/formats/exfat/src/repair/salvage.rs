@@ -15,7 +15,7 @@ const CHECKSUM_AT: usize = 2;
 const NAME_LEN_AT: usize = ENTRY + 3;
 
 /// A set that was read from a directory, restored if it was damaged.
-pub struct Taken {
+pub struct SalvagedSet {
     /// The set as it should be.
     pub set: EntrySet,
     /// Number of entries that it takes in the directory.
@@ -30,7 +30,7 @@ pub struct Taken {
 
 /// The set that a file entry starts, or the damage that makes it useless.
 pub enum Read {
-    Set(Box<Taken>),
+    Set(Box<SalvagedSet>),
     /// The place of its data cannot be found out.
     Lost(Check),
 }
@@ -65,7 +65,7 @@ pub fn read(slots: &mut Slots<'_>, slot: u32) -> Result<Read> {
                 _ => Kind::SetForm,
             };
             let entries = u32::try_from(taken + 1).unwrap_or(0);
-            Read::Set(Box::new(Taken {
+            Read::Set(Box::new(SalvagedSet {
                 wrong: Some((kind, check, "keep what is there, with a checksum that fits")),
                 set,
                 entries,
@@ -96,7 +96,7 @@ pub fn with_type(slots: &mut Slots<'_>, slot: u32) -> Result<Option<EntrySet>> {
 }
 
 fn whole(set: EntrySet, wrong: Option<(Kind, Check, &'static str)>) -> Read {
-    Read::Set(Box::new(Taken {
+    Read::Set(Box::new(SalvagedSet {
         entries: u32::try_from(set.entries()).unwrap_or(0),
         set,
         wrong,

@@ -9,7 +9,7 @@ use super::data;
 use super::fields::{self, Doubt, Here};
 use super::names::Names;
 use super::report::Kind;
-use super::salvage::{self, Read, Taken};
+use super::salvage::{self, Read, SalvagedSet};
 use super::secondary;
 use super::work::Work;
 use crate::chain::Chain;
@@ -134,7 +134,7 @@ impl Walk<'_> {
                 .set(
                     work,
                     slot,
-                    Taken {
+                    SalvagedSet {
                         set,
                         entries,
                         wrong,
@@ -190,7 +190,7 @@ impl Walk<'_> {
     }
 
     /// Repairs a set, and returns the slot of the next entry.
-    fn set(&mut self, work: &mut Work<'_, '_>, slot: u32, taken: Taken) -> Result<u32> {
+    fn set(&mut self, work: &mut Work<'_, '_>, slot: u32, taken: SalvagedSet) -> Result<u32> {
         let (at, next) = (self.at(slot), slot + taken.entries.max(1));
         let directory = self.path.clone();
         let here = Here {
@@ -294,7 +294,7 @@ impl Walk<'_> {
                 self.set(
                     work,
                     slot,
-                    Taken {
+                    SalvagedSet {
                         set,
                         entries,
                         wrong,

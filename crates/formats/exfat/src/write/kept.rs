@@ -9,7 +9,7 @@ const EXAMPLES: usize = 5;
 
 /// A property that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum WhatIsLost {
+pub enum LossKind {
     /// A symbolic link, left out.
     Symlink,
     /// A device, pipe or socket, left out.
@@ -24,7 +24,7 @@ pub enum WhatIsLost {
     Time,
 }
 
-impl WhatIsLost {
+impl LossKind {
     /// Returns a short stable name.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -43,7 +43,7 @@ impl WhatIsLost {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotKept {
     /// The property.
-    pub what: WhatIsLost,
+    pub what: LossKind,
     /// Number of entries.
     pub count: u64,
     /// The first paths.
@@ -53,7 +53,7 @@ pub struct NotKept {
 /// Returns all properties of `tree` that the volume will not have, except owners and permissions.
 #[must_use]
 pub fn not_kept(tree: &Tree) -> Vec<NotKept> {
-    let mut lost: BTreeMap<WhatIsLost, NotKept> = BTreeMap::new();
+    let mut lost: BTreeMap<LossKind, NotKept> = BTreeMap::new();
     let mut seen = HashSet::new();
     let mut todo: Vec<(Vec<u8>, NodeIndex)> = vec![(Vec::new(), Tree::ROOT)];
     while let Some((path, index)) = todo.pop() {
@@ -76,30 +76,30 @@ pub fn not_kept(tree: &Tree) -> Vec<NotKept> {
     lost.into_values().collect()
 }
 
-fn losses(tree: &Tree, index: NodeIndex, seen: &mut HashSet<NodeIndex>) -> Vec<WhatIsLost> {
+fn losses(tree: &Tree, index: NodeIndex, seen: &mut HashSet<NodeIndex>) -> Vec<LossKind> {
     let node = tree.node(index);
     let mut losses = Vec::new();
     match &node.kind {
         NodeKind::Directory(_) => {}
         NodeKind::File { .. } => {
             if !seen.insert(index) {
-                losses.push(WhatIsLost::HardLink);
+                losses.push(LossKind::HardLink);
             }
         }
-        NodeKind::Symlink(_) => return vec![WhatIsLost::Symlink],
+        NodeKind::Symlink(_) => return vec![LossKind::Symlink],
         NodeKind::BlockDevice(_) | NodeKind::CharDevice(_) | NodeKind::Fifo | NodeKind::Socket => {
-            return vec![WhatIsLost::Special];
+            return vec![LossKind::Special];
         }
     }
     let not_root = index != Tree::ROOT;
     if !node.xattrs.is_empty() {
-        losses.push(WhatIsLost::Xattrs);
+        losses.push(LossKind::Xattrs);
     }
     if node.mode & 0o7000 != 0 && not_root {
-        losses.push(WhatIsLost::SpecialBits);
+        losses.push(LossKind::SpecialBits);
     }
     if not_root && !crate::time::can_keep(node.mtime) {
-        losses.push(WhatIsLost::Time);
+        losses.push(LossKind::Time);
     }
     losses
 }

@@ -22,7 +22,7 @@ use forerun_io::Observer;
 
 use crate::default_upcase;
 
-pub use kept::{NotKept, WhatIsLost, not_kept};
+pub use kept::{LossKind, NotKept, not_kept};
 pub use options::ExfatOptions;
 
 use self::directories::Directories;

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use forerun_build::{BuildError, Content, NewNode, NodeKind, Tree};
-use forerun_exfat::write::{ExfatOptions, NotKept, WhatIsLost, not_kept, write};
+use forerun_exfat::write::{ExfatOptions, LossKind, NotKept, not_kept, write};
 use forerun_io::{FileSource, MemorySource, Observer, ReadAt};
 use forerun_testkit::exfat_judge::{Report, judge};
 use forerun_testkit::{require, temp_dir, unmount};
@@ -275,16 +275,16 @@ fn what_is_lost_is_told() {
     old.mtime.seconds = 0;
     tree.add(Tree::ROOT, b"old", old).unwrap();
     let lost = not_kept(&tree);
-    let counts: Vec<(WhatIsLost, u64)> = lost.iter().map(|lost| (lost.what, lost.count)).collect();
+    let counts: Vec<(LossKind, u64)> = lost.iter().map(|lost| (lost.what, lost.count)).collect();
     assert_eq!(
         counts,
         [
-            (WhatIsLost::Symlink, 1),
-            (WhatIsLost::Special, 2),
-            (WhatIsLost::HardLink, 1),
-            (WhatIsLost::Xattrs, 2),
-            (WhatIsLost::SpecialBits, 2),
-            (WhatIsLost::Time, 1),
+            (LossKind::Symlink, 1),
+            (LossKind::Special, 2),
+            (LossKind::HardLink, 1),
+            (LossKind::Xattrs, 2),
+            (LossKind::SpecialBits, 2),
+            (LossKind::Time, 1),
         ]
     );
     let NotKept { examples, .. } = &lost[1];

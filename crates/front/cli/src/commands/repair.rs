@@ -350,7 +350,7 @@ impl Desk<'_> {
         }
         if self.mode == Mode::Nobody && summary.remains() > 0 {
             context.note(
-                "nothing was repaired: nobody can be asked here; --yes repairs, --dry-run says what",
+                "nothing was repaired: there is no terminal to ask on; --yes repairs, --dry-run says what",
             );
         }
         if let Some(kept) = &summary.kept_in {

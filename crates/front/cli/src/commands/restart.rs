@@ -15,7 +15,7 @@ use crate::mount::{Told, ask_all, ask_process};
 use crate::output::Output;
 
 /// Longer than the old process waits for the new one.
-const PATIENCE: Duration = Duration::from_secs(150);
+const RESTART_TIMEOUT: Duration = Duration::from_secs(150);
 /// The text that the new process writes once it serves the mount.
 const DONE: &str = ".";
 
@@ -73,7 +73,7 @@ fn restart(dir: &Path) -> Result<u64> {
         ));
     }
     for old in all.iter().filter(|old| text(&old.mount, "dir") == path) {
-        let answer = ask_process(&old.socket, &device, PATIENCE);
+        let answer = ask_process(&old.socket, &device, RESTART_TIMEOUT);
         let answer = answer.map_err(|error| failure(format!("its process: {}", reason(&error))))?;
         match answer.as_str() {
             "another mount" => {}

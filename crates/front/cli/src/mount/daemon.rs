@@ -241,7 +241,7 @@ fn settle(log: Option<File>, caller_is_needed: bool) -> Result<()> {
     let told = stdout.write_all(READY).and_then(|()| stdout.flush());
     match told {
         Err(error) if !caller_is_needed => {
-            tracing::debug!("nobody waits for the new process: {error}")
+            tracing::debug!("the process that asked for the new one is gone: {error}")
         }
         told => told.map_err(|error| failed("telling the caller", &error))?,
     }

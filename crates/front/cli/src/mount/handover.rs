@@ -235,7 +235,7 @@ pub fn is_alone(args: &MountArgs, options: &MountOptions) -> bool {
 
 fn why_not_kept(args: &MountArgs) -> &'static str {
     if args.foreground {
-        "its process runs in the foreground (-f): whoever started it must start it again"
+        "its process runs in the foreground (-f): start it again where it was started"
     } else if args.trace.is_some() {
         "its process records a trace, which would begin anew"
     } else if args.remote.record.is_some() {

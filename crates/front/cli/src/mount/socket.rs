@@ -35,7 +35,7 @@ use super::report::Report;
 use crate::confine::directory_of;
 
 /// Limit for a program that asks and does not read, and for one that does not answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// By then a socket has its name, unless its process has died: it is made before the image is opened,
 /// which may be at a slow server.
 const NAMED_WITHIN: Duration = Duration::from_secs(600);
@@ -201,8 +201,8 @@ impl Unnamed {
 
 /// Reads a question: nothing, for the status, or the device number of the mount to restart.
 pub fn question(asker: &UnixStream) -> io::Result<String> {
-    asker.set_write_timeout(Some(PATIENCE))?;
-    let question = read_all(asker, MAX_QUESTION, Instant::now() + PATIENCE)?;
+    asker.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    let question = read_all(asker, MAX_QUESTION, Instant::now() + ANSWER_TIMEOUT)?;
     asker.set_read_timeout(None)?;
     Ok(question)
 }
@@ -307,10 +307,10 @@ fn ask_all_of(dir: &Directory) -> Vec<Told> {
         if extension.is_none_or(|extension| extension != NAMED) {
             continue;
         }
-        let mut answer = ask(&by_descriptor, "", PATIENCE);
+        let mut answer = ask(&by_descriptor, "", ANSWER_TIMEOUT);
         // Its process ended between the question and the answer. What is left of it says more.
         if answer.as_ref().map_or_else(is_cut_off, String::is_empty) {
-            answer = ask(&by_descriptor, "", PATIENCE);
+            answer = ask(&by_descriptor, "", ANSWER_TIMEOUT);
         }
         match answer.and_then(|answer| Ok(serde_json::from_str(&answer)?)) {
             Ok(mount) => told.push(Told { socket, mount }),
@@ -368,7 +368,7 @@ mod tests {
             let (mut asker, _) = one.accept().unwrap();
             asker.write_all(b"{\"pid\":1}\n").unwrap();
         });
-        assert_eq!(ask(&first, "", PATIENCE).unwrap(), "{\"pid\":1}\n");
+        assert_eq!(ask(&first, "", ANSWER_TIMEOUT).unwrap(), "{\"pid\":1}\n");
         answering.join().unwrap();
     }
 

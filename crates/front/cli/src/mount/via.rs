@@ -203,7 +203,9 @@ pub fn failure(error: &Error, args: &MountArgs) -> Failure {
         }
         Error::Mountpoint { source, .. } if source.kind() == ErrorKind::NotConnected => {
             let dir = args.dir.display();
-            failure.hint(format!("whoever served it is gone: forerun umount {dir}"))
+            failure.hint(format!(
+                "the process that served it is gone: forerun umount {dir}"
+            ))
         }
         Error::NotPermitted { .. } => failure.hint("--via fuse needs no root"),
         Error::NoDriver { .. } => failure.of(args.image.display()).hint(WITHOUT),

@@ -278,7 +278,7 @@ fn a_server_that_cannot_be_replaced_ends_in_a_clean_unmount() {
 
 #[test]
 fn without_root_a_mount_outlives_its_server() {
-    let Some(scene) = Scene::new("squashfs").and_then(Scene::given_to_nobody) else {
+    let Some(scene) = Scene::new("squashfs").and_then(Scene::given_to_the_user_nobody) else {
         return;
     };
     scene.mount(&[]);
@@ -332,7 +332,7 @@ fn a_mount_by_the_kernel_outlives_the_process_that_fetches() {
     assert!(bytes == expected);
     drop(file);
     scene.run(&["umount", "mnt"]).ok();
-    eventually("nobody serves", || {
+    eventually("no process serves", || {
         scene
             .run(&["status", "--json"])
             .json()

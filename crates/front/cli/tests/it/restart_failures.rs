@@ -74,7 +74,7 @@ fn if_the_old_process_is_killed_meanwhile_the_new_one_takes_over() {
 }
 
 #[test]
-fn who_asked_for_it_may_go_away() {
+fn the_requester_may_go_away() {
     let Some((scene, mut restart, old, _)) = with_a_slow_start() else {
         return;
     };

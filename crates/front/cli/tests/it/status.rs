@@ -157,7 +157,7 @@ fn sockets_of_processes_that_are_gone() {
     let old = place.status()[0]["pid"].as_i64().unwrap();
     let old = Pid::from_raw(old.try_into().unwrap()).unwrap();
     kill_process(old, Signal::KILL).unwrap();
-    eventually("nobody is told of", || place.status().is_empty());
+    eventually("no mount is listed", || place.status().is_empty());
     assert_eq!(place.sockets(), Vec::<String>::new());
     place.run(&["umount", "one"]).ok();
 

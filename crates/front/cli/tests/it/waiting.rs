@@ -16,7 +16,7 @@ use crate::common::place::{Mounted, Place};
 const READERS: usize = 140;
 const CHUNK: usize = 64 << 10;
 /// The longest time that a whole test may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn readers(place: &Place) -> DirectReaders {
     let file = place.path("mnt/sub/other").canonicalize().unwrap();
@@ -37,7 +37,7 @@ fn ends_soon(mounted: &mut Mounted<'_>, begin: Instant) {
     eventually("the process ends", || {
         mounted.child.try_wait().unwrap().is_some()
     });
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TEST_TIMEOUT, "{:?}", begin.elapsed());
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn names_are_looked_up_while_readers_wait_and_umount_ends_the_process() {
             done.send(begin.elapsed()).unwrap();
         }
     });
-    let longest = (0..100).map(|_| finished.recv_timeout(PATIENCE).unwrap());
+    let longest = (0..100).map(|_| finished.recv_timeout(TEST_TIMEOUT).unwrap());
     let longest = longest.max().unwrap();
     println!("the longest look took {longest:?}");
     assert!(longest < Duration::from_secs(1), "{longest:?}");

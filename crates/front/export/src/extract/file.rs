@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use forerun_engine::{Bulk, Taken};
+use forerun_engine::{Bulk, TakenFile};
 use forerun_io::u64_from;
 use forerun_vfs::NodeId;
 use rustix::fs::{AtFlags, OFlags};
@@ -83,7 +83,7 @@ impl Job<'_> {
     fn file(
         &self,
         item: &Item<'_>,
-        data: (&Bulk, Taken),
+        data: (&Bulk, TakenFile),
         dir: &OwnedFd,
         report: &mut ExtractReport,
     ) -> Result<(), ExportError> {
@@ -110,7 +110,7 @@ impl Job<'_> {
     fn copy(
         &self,
         item: &Item<'_>,
-        (bulk, taken): (&Bulk, Taken),
+        (bulk, taken): (&Bulk, TakenFile),
         file: &File,
     ) -> Result<(), ExportError> {
         let (entry, size) = (item.entry, item.entry.metadata.size);

@@ -288,7 +288,7 @@ impl Known {
     /// exist any more: an earlier server may have counted too many.
     pub fn forgotten(&self, node: NodeId, times: u64, forget: impl FnOnce(u64)) {
         if self.count_down(node, times) {
-            let _nobody_looks = self
+            let _no_lookup = self
                 .turnstile
                 .write()
                 .unwrap_or_else(PoisonError::into_inner);

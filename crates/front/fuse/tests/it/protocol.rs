@@ -346,7 +346,7 @@ fn other_users_see_only_what_the_image_permits() {
     let mount = mount_memory(&image, &place, "");
     assert!(
         !read("public").0,
-        "without allow_other nobody else sees anything"
+        "without allow_other no other user sees anything"
     );
     drop(mount);
     let _mount = mount_memory(&image, &place, "allow_other");

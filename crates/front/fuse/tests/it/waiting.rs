@@ -23,7 +23,7 @@ const PAGES: usize = 512;
 /// Files that no program has looked at.
 const FILES: usize = 200;
 /// The longest time that a step of a test may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A mount whose file `big` does not come.
 struct Scene {
@@ -96,7 +96,7 @@ impl Scene {
     fn wait_for_end(&mut self) -> Duration {
         let begin = Instant::now();
         let mut mount = self.mount.take().unwrap();
-        within(PATIENCE, move || mount.wait().unwrap());
+        within(STEP_TIMEOUT, move || mount.wait().unwrap());
         begin.elapsed()
     }
 }
@@ -158,14 +158,17 @@ fn metadata_is_answered_while_readers_wait_for_a_server() {
         let scene = Scene::new("lanes", StalledSource::server);
         let _readers = scene.waiting(readers);
         let mnt = scene.place.mnt();
-        assert_quick(&within(PATIENCE, move || look_around(&mnt)));
+        assert_quick(&within(STEP_TIMEOUT, move || look_around(&mnt)));
         let waiting = scene.mount().waiting();
         assert_eq!(waiting.now, readers, "{waiting:?}");
         // A request that needs no server is answered on the spot, whatever else waits.
         assert_eq!((waiting.metadata, waiting.data), (0, readers as u64));
         // Data that is here does not wait for data that is not.
         let file = scene.path("file3");
-        assert_eq!(within(PATIENCE, move || fs::read(file)).unwrap(), b"small");
+        assert_eq!(
+            within(STEP_TIMEOUT, move || fs::read(file)).unwrap(),
+            b"small"
+        );
     }
 }
 
@@ -179,7 +182,7 @@ fn metadata_is_answered_while_readers_wait_for_a_disk() {
         let scene = Scene::new("lanes-disk", StalledSource::disk);
         let _readers = scene.readers(readers);
         let mnt = scene.place.mnt();
-        assert_quick(&within(PATIENCE, move || look_around(&mnt)));
+        assert_quick(&within(STEP_TIMEOUT, move || look_around(&mnt)));
         // Only the end of the process ends the reads that threads hang in.
         assert!(scene.mount().ending().hangs());
     }

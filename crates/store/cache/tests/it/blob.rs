@@ -82,7 +82,10 @@ fn the_background_makes_it_durable() {
         if again.known_present(0..9) == [0..9] {
             break;
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "nobody flushes");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "no thread flushes"
+        );
         drop(again);
         fs::remove_dir_all(copy.path()).unwrap();
     }
@@ -288,7 +291,7 @@ fn chunks_of_other_images_and_of_zeros_are_not_fetched() {
 }
 
 #[test]
-fn a_record_that_lies_does_no_harm_to_who_adopts() {
+fn a_record_that_lies_does_no_harm_to_the_process_that_adopts_it() {
     let _locks_count = children::forbid();
     let dir = temp_dir("cache");
     let cache = quiet(dir.path());

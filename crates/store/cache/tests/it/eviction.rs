@@ -89,7 +89,10 @@ fn storing_past_the_limit_collects_by_itself() {
     let _last = full(&cache, 6);
     let start = std::time::Instant::now();
     while cache.list().unwrap().len() > 2 {
-        assert!(start.elapsed() < Duration::from_secs(60), "nobody collects");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "no thread collects"
+        );
         std::thread::yield_now();
     }
 }

@@ -15,7 +15,7 @@ use crate::common::{self, CHUNK_LEN, compare, image, slice, spec};
 const TASK: &str = "FORERUN_CACHE_PROCESSES";
 const CHUNKS: u64 = 64;
 const LEN: usize = 64 * CHUNK_LEN - 500;
-const PATIENCE: Duration = Duration::from_secs(60);
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Makes `run` present as a scheduler does, and returns the number of chunks that it fetched.
 fn fetch(blob: &Arc<CachedBlob>, bytes: &[u8], run: std::ops::Range<u64>) -> u64 {
@@ -36,7 +36,7 @@ fn fetch(blob: &Arc<CachedBlob>, bytes: &[u8], run: std::ops::Range<u64>) -> u64
         drop(claim);
         for chunk in busy.into_iter().flatten() {
             assert_ne!(
-                blob.wait(chunk, PATIENCE).unwrap(),
+                blob.wait(chunk, CHUNK_TIMEOUT).unwrap(),
                 Waited::TimedOut,
                 "chunk {chunk}"
             );

@@ -183,7 +183,7 @@ fn every_chunk_is_known_and_no_other() {
 }
 
 #[test]
-fn a_bit_flipped_at_any_level_is_found_by_who_needs_the_block() {
+fn a_bit_flipped_at_any_level_is_found_by_readers_of_the_block() {
     // Levels of 1, 2 and 33 blocks.
     let bytes = image(5, 1025 * 1024);
     let (good, geometry, root) = parts(&bytes, SMALL);

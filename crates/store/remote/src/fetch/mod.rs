@@ -32,7 +32,7 @@ use health::Health;
 
 /// The outcome of handing over a chunk.
 #[derive(Clone, Debug)]
-pub enum Taken {
+pub enum ChunkOutcome {
     /// It is kept.
     Kept,
     /// It is not the chunk of that name.
@@ -149,7 +149,7 @@ impl Fetcher {
     pub async fn fetch<F, T>(&self, range: Range<u64>, mut take: F) -> Result<()>
     where
         F: FnMut(u64, Vec<u8>) -> T,
-        T: Future<Output = Taken>,
+        T: Future<Output = ChunkOutcome>,
     {
         let mut assembly = Assembly::new(self.chunk_len, range);
         let result = self.fill(&mut assembly, &mut take).await;
@@ -162,7 +162,7 @@ impl Fetcher {
     async fn fill<F, T>(&self, assembly: &mut Assembly, take: &mut F) -> Result<()>
     where
         F: FnMut(u64, Vec<u8>) -> T,
-        T: Future<Output = Taken>,
+        T: Future<Output = ChunkOutcome>,
     {
         let mut out = HashSet::new();
         let mut tried = HashSet::new();
@@ -244,7 +244,7 @@ impl Fetcher {
     ) -> Result<Answered>
     where
         F: FnMut(u64, Vec<u8>) -> T,
-        T: Future<Output = Taken>,
+        T: Future<Output = ChunkOutcome>,
     {
         let Ask { part, index, .. } = ask;
         let Some(origin) = part.blob.mirrors.get(index) else {
@@ -290,20 +290,20 @@ impl Fetcher {
     ) -> Result<()>
     where
         F: FnMut(u64, Vec<u8>) -> T,
-        T: Future<Output = Taken>,
+        T: Future<Output = ChunkOutcome>,
     {
         let len = chunk.len();
         match take(at, chunk).await {
-            Taken::Kept => {
+            ChunkOutcome::Kept => {
                 assembly.accept();
                 Ok(())
             }
-            Taken::Failed(error) => {
+            ChunkOutcome::Failed(error) => {
                 let _unjudged = assembly.reject(at);
                 self.counters.discarded(len);
                 Err(error)
             }
-            Taken::Wrong(expected) => {
+            ChunkOutcome::Wrong(expected) => {
                 let len = forerun_io::u64_from(len);
                 self.counters.wrong(len);
                 Err(match assembly.reject(at) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use forerun_cache::{CacheError, CachedBlob, Geometry, VerifiedTable};
 use tokio::task::JoinSet;
 
-use crate::fetch::{Fetcher, Patience, Taken};
+use crate::fetch::{ChunkOutcome, Fetcher, Patience};
 use crate::progress::Progress;
 use crate::scheduler::cache_error;
 use crate::stats::Counters;
@@ -291,13 +291,17 @@ struct Sink {
 }
 
 impl Sink {
-    fn take(self: &Arc<Self>, at: u64, bytes: Vec<u8>) -> impl Future<Output = Taken> + use<> {
+    fn take(
+        self: &Arc<Self>,
+        at: u64,
+        bytes: Vec<u8>,
+    ) -> impl Future<Output = ChunkOutcome> + use<> {
         let sink = Arc::clone(self);
         async move {
             let failed = sink.unwritable("writing a chunk broke off");
             tokio::task::spawn_blocking(move || sink.put(at, &bytes))
                 .await
-                .unwrap_or(Taken::Failed(failed))
+                .unwrap_or(ChunkOutcome::Failed(failed))
         }
     }
 
@@ -320,12 +324,12 @@ impl Sink {
         }
     }
 
-    fn put(&self, at: u64, bytes: &[u8]) -> Taken {
+    fn put(&self, at: u64, bytes: &[u8]) -> ChunkOutcome {
         let first = self.blob.geometry().chunk_at(at);
         match keep(&self.blob, first, bytes) {
-            Ok(()) => Taken::Kept,
-            Err(CacheError::WrongDigest { expected, .. }) => Taken::Wrong(expected),
-            Err(error) => Taken::Failed(self.failure(&error)),
+            Ok(()) => ChunkOutcome::Kept,
+            Err(CacheError::WrongDigest { expected, .. }) => ChunkOutcome::Wrong(expected),
+            Err(error) => ChunkOutcome::Failed(self.failure(&error)),
         }
     }
 }

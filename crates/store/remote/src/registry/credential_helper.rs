@@ -14,7 +14,7 @@ use super::docker_config::Credentials;
 use super::secret::Secret;
 
 /// How long a program may take: some ask the user for a password.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HELPER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer that is read.
 const MAX_ANSWER: u64 = 64 * 1024;
 /// The user of a secret that is a refresh token.
@@ -35,7 +35,7 @@ pub(super) fn ask(name: &str, server: &str) -> Option<Credentials> {
         return None;
     }
     let program = format!("docker-credential-{name}");
-    match run(&program, server, PATIENCE) {
+    match run(&program, server, HELPER_TIMEOUT) {
         Ok(answer) => understand(&answer),
         Err(error) => {
             tracing::warn!(program, %error, "the credential helper gave nothing");
@@ -126,7 +126,7 @@ mod tests {
     fn programs_answer_or_are_given_up() {
         let answers = r#"read server; [ "$1" = get ] && echo "{\"ServerURL\":\"x\",\"Username\":\"u\",\"Secret\":\"$server\"}""#;
         let (_dir, program) = script(answers);
-        let answer = run(&program, "host:5000", PATIENCE).unwrap();
+        let answer = run(&program, "host:5000", HELPER_TIMEOUT).unwrap();
         assert_eq!(
             understand(&answer),
             Some(Credentials::Password {
@@ -135,9 +135,9 @@ mod tests {
             })
         );
         let (_dir, program) = script("echo credentials not found; exit 1");
-        assert!(run(&program, "h", PATIENCE).is_err());
+        assert!(run(&program, "h", HELPER_TIMEOUT).is_err());
         let (_dir, program) = script("exec >&-; exec sleep 100");
-        assert!(run(&program, "h", PATIENCE).is_err());
+        assert!(run(&program, "h", HELPER_TIMEOUT).is_err());
         let (_dir, program) = script("exec sleep 100");
         let error = run(&program, "h", Duration::from_millis(50)).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);

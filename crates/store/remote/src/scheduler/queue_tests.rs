@@ -131,7 +131,7 @@ fn readers_hear_of_their_chunk_alone() {
 }
 
 #[test]
-fn chunks_that_others_gave_up_are_asked_for_again_while_somebody_waits() {
+fn chunks_that_others_gave_up_are_asked_for_again_while_a_reader_waits() {
     let mut queue = queue(8);
     let waiting = queue.demand(1);
     queue.ahead(1, 2..4);

@@ -9,7 +9,7 @@ use forerun_cache::{CacheError, CachedBlob, Claim, Waited};
 
 use super::Shared;
 use super::queue::{Class, Job};
-use crate::fetch::{Fetcher, Taken};
+use crate::fetch::{ChunkOutcome, Fetcher};
 use crate::{RemoteError, Result};
 
 /// First pause between polls for the chunks of another process; doubled up to the longest.
@@ -147,9 +147,9 @@ async fn claim(shared: &Arc<Shared>, chunks: Range<u64>) -> Result<(Claim, Vec<R
 }
 
 /// Stores a whole chunk.
-async fn take(shared: Arc<Shared>, chunk: u64, bytes: Vec<u8>) -> Taken {
+async fn take(shared: Arc<Shared>, chunk: u64, bytes: Vec<u8>) -> ChunkOutcome {
     if shared.is_closed() {
-        return Taken::Failed(shared.gone());
+        return ChunkOutcome::Failed(shared.gone());
     }
     let blob = Arc::clone(&shared.blob);
     let stored = shared
@@ -158,11 +158,11 @@ async fn take(shared: Arc<Shared>, chunk: u64, bytes: Vec<u8>) -> Taken {
     match stored.await {
         Ok(Ok(())) => {
             shared.queue().landed(chunk);
-            Taken::Kept
+            ChunkOutcome::Kept
         }
-        Ok(Err(CacheError::WrongDigest { expected, .. })) => Taken::Wrong(expected),
-        Ok(Err(error)) => Taken::Failed(cache_error(&error)),
-        Err(_panicked) => Taken::Failed(lost()),
+        Ok(Err(CacheError::WrongDigest { expected, .. })) => ChunkOutcome::Wrong(expected),
+        Ok(Err(error)) => ChunkOutcome::Failed(cache_error(&error)),
+        Err(_panicked) => ChunkOutcome::Failed(lost()),
     }
 }
 

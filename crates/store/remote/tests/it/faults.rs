@@ -280,7 +280,7 @@ fn other_failures_are_fetched_elsewhere_too() {
 }
 
 #[test]
-fn who_is_told_to_wait_waits() {
+fn a_client_that_is_told_to_wait_waits() {
     let Some(served) = Proxied::new(100_000, 5) else {
         return;
     };

@@ -129,7 +129,7 @@ fn only_want_of_an_answer_is_made_up_for() {
 }
 
 #[test]
-fn offline_nobody_is_asked() {
+fn offline_no_server_is_asked() {
     let Some(served) = Proxied::new(LEN, 5) else {
         return;
     };

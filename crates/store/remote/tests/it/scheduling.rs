@@ -173,7 +173,7 @@ fn sequentially(image: &RemoteImage, bytes: &[u8]) -> Duration {
 }
 
 #[test]
-fn who_waits_for_windows_waits_longer() {
+fn readers_that_wait_for_windows_wait_longer() {
     let Some(far) = Far::new(24 * MIB + 5) else {
         return;
     };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::free_port;
 
 /// How long a server may take to answer: machines that test are busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// A port that was free can be taken before the server has it.
 const TRIES: u32 = 3;
 
@@ -59,8 +59,8 @@ impl Server {
             if answers(self.port, path) {
                 return Ok(());
             }
-            if start.elapsed() > PATIENCE {
-                return Err(format!("silent for {PATIENCE:?}"));
+            if start.elapsed() > START_TIMEOUT {
+                return Err(format!("silent for {START_TIMEOUT:?}"));
             }
             thread::sleep(Duration::from_millis(5));
         }

@@ -296,7 +296,7 @@ const DAMAGES: &[Damage] = &[
         fsck_sees_it: false,
     },
     Damage {
-        name: "a chain that goes on in clusters that are nobody's",
+        name: "a chain that goes on in clusters of no file",
         make: |image, report| {
             longer(image, report);
             bitmap_bit(image, report, report.geometry.clusters);

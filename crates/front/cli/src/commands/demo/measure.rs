@@ -22,7 +22,7 @@ use crate::interrupt::OnInterrupt;
 /// Bytes of one read, everywhere.
 const CHUNK: usize = 256 << 10;
 /// Longest time for one line of the legacy mode.
-const PATIENCE: Duration = Duration::from_secs(6);
+const LEGACY_TIME: Duration = Duration::from_secs(6);
 
 /// All lines of the table.
 pub struct Measured {
@@ -180,7 +180,7 @@ fn mounted(
     let before = mount.stats();
     let mut file = File::open(dir.join(BIG)).map_err(failed)?;
     let total = file.metadata().map_err(failed)?.len();
-    let patience = (!large).then_some(PATIENCE);
+    let patience = (!large).then_some(LEGACY_TIME);
     let read = timed(patience, |_, chunk| file.read(chunk)).map_err(failed)?;
     let stats = mount.stats().since(&before);
     drop(file);
@@ -220,7 +220,7 @@ fn through_library(
     )?;
     let total = reader.fs().metadata(node)?.size;
     let before = reader.observer().stats().snapshot();
-    let patience = (!large).then_some(PATIENCE);
+    let patience = (!large).then_some(LEGACY_TIME);
     let read = timed(patience, |at, chunk| {
         reader.read_into(node, at, chunk).map_err(io::Error::other)
     });

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use forerun::build::Tree;
-use forerun::{ExfatOptions, NotKept, WhatIsLost, Writer};
+use forerun::{ExfatOptions, LossKind, NotKept, Writer};
 
 use super::erofs::parse_uuid;
 use super::format::first;
@@ -127,15 +127,14 @@ pub fn tell_losses(context: &Context, writer: &Writer, tree: &Tree, image: &str)
     for lost in writer.not_kept(tree) {
         let message = message(&lost, writer.name());
         match lost.what {
-            WhatIsLost::Symlink | WhatIsLost::Special => {
+            LossKind::Symlink | LossKind::Special => {
                 let failure = Failure::new(Exit::Partial, "shortfall", message);
                 let failure = failure.hint("--exclude leaves them out silently");
                 exit = context.report(&failure.of(image));
             }
-            WhatIsLost::HardLink
-            | WhatIsLost::Xattrs
-            | WhatIsLost::SpecialBits
-            | WhatIsLost::Time => context.note(&format!("{image}: {message}")),
+            LossKind::HardLink | LossKind::Xattrs | LossKind::SpecialBits | LossKind::Time => {
+                context.note(&format!("{image}: {message}"))
+            }
         }
     }
     exit
@@ -144,18 +143,18 @@ pub fn tell_losses(context: &Context, writer: &Writer, tree: &Tree, image: &str)
 fn message(lost: &NotKept, format: &str) -> String {
     let one = lost.count == 1;
     let what = match lost.what {
-        WhatIsLost::Symlink if one => "symbolic link left out",
-        WhatIsLost::Symlink => "symbolic links left out",
-        WhatIsLost::Special if one => "device, pipe or socket left out",
-        WhatIsLost::Special => "devices, pipes and sockets left out",
-        WhatIsLost::HardLink if one => "hard link stored as a file of its own",
-        WhatIsLost::HardLink => "hard links stored as files of their own",
-        WhatIsLost::Xattrs if one => "entry without its extended attributes",
-        WhatIsLost::Xattrs => "entries without their extended attributes",
-        WhatIsLost::SpecialBits if one => "entry without its set-id or sticky bit",
-        WhatIsLost::SpecialBits => "entries without their set-id or sticky bits",
-        WhatIsLost::Time if one => "time outside of the years 1980 to 2107 moved there",
-        WhatIsLost::Time => "times outside of the years 1980 to 2107 moved there",
+        LossKind::Symlink if one => "symbolic link left out",
+        LossKind::Symlink => "symbolic links left out",
+        LossKind::Special if one => "device, pipe or socket left out",
+        LossKind::Special => "devices, pipes and sockets left out",
+        LossKind::HardLink if one => "hard link stored as a file of its own",
+        LossKind::HardLink => "hard links stored as files of their own",
+        LossKind::Xattrs if one => "entry without its extended attributes",
+        LossKind::Xattrs => "entries without their extended attributes",
+        LossKind::SpecialBits if one => "entry without its set-id or sticky bit",
+        LossKind::SpecialBits => "entries without their set-id or sticky bits",
+        LossKind::Time if one => "time outside of the years 1980 to 2107 moved there",
+        LossKind::Time => "times outside of the years 1980 to 2107 moved there",
     };
     let examples = lost.examples.iter();
     let examples: Vec<_> = examples.map(|path| escape(&absolute(path))).collect();

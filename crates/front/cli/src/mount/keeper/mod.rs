@@ -407,7 +407,7 @@ impl Keeper {
             }));
             return self.succeed();
         }
-        let seconds = successor::PATIENCE.as_secs();
+        let seconds = successor::OPEN_TIMEOUT.as_secs();
         self.successor_failed(&format!(
             "the new process was not ready within {seconds} seconds"
         ))

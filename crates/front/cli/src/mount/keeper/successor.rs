@@ -15,7 +15,7 @@ use super::server::Process;
 use crate::error::without_errno;
 
 /// How long a new process may take to open the image: servers may be slow.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long its last words may take to arrive.
 const PARTING: Duration = Duration::from_secs(5);
 /// The most that is passed on of what it says.
@@ -64,7 +64,7 @@ impl Successor {
             Ok((process, words)) => Ok(Self {
                 process,
                 is_ready: false,
-                until: Instant::now() + PATIENCE,
+                until: Instant::now() + OPEN_TIMEOUT,
                 asker,
                 words,
             }),

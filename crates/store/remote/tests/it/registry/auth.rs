@@ -48,7 +48,7 @@ fn guarded(store: Store, life: u64) -> Guarded {
 }
 
 #[test]
-fn expired_tokens_are_replaced_once_for_all_who_wait() {
+fn expired_tokens_are_replaced_once_for_all_waiting_requests() {
     let image = image(32 * PART as usize);
     let server = guarded(Store::artifact(&image, |_| (), |_| ()), 300);
     let registry = registry(options());

@@ -43,6 +43,8 @@ pub enum Check {
         found: u64,
         need: u64,
     },
+    #[error("the up-case table is {found} bytes long; from 1 to {max} are possible")]
+    UpcaseTableLen { found: u64, max: u64 },
     #[error("the up-case table's checksum is {found:#010x}, its bytes give {actual:#010x}")]
     UpcaseChecksum { found: u32, actual: u32 },
     #[error("the up-case table maps {unit:#06x} to {found:#06x}")]

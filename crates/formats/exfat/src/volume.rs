@@ -269,9 +269,8 @@ impl Volume {
         };
         let len = entry.data_length.get();
         if len == 0 || len > upcase::MAX_TABLE {
-            let need = upcase::MAX_TABLE;
-            let found = len;
-            return Err(Check::SystemLen { what, found, need }.at(None, at));
+            let max = upcase::MAX_TABLE;
+            return Err(Check::UpcaseTableLen { found: len, max }.at(None, at));
         }
         let data = Allocation {
             first: entry.first_cluster.get(),

@@ -109,6 +109,12 @@ fn system_entries() {
         found,
         ["the allocation bitmap is 6 bytes long; 7 are needed"]
     );
+    for len in [0, 262_145] {
+        let found = told(|image| u64_at(image, slot(2) + 24, len));
+        let expected =
+            format!("the up-case table is {len} bytes long; from 1 to 262144 are possible");
+        assert_eq!(found, [expected]);
+    }
     let found = told(|image| image[cluster(3) + 4] = 0x42);
     assert_eq!(found.len(), 1);
     assert!(

@@ -91,6 +91,39 @@ pub struct Image {
 impl Image {
     /// Opens an image in a file or block device.
     ///
+    /// ```
+    /// use forerun::vfs::FileType;
+    /// use forerun::{Image, OpenOptions};
+    /// # use std::sync::Arc;
+    /// # use forerun::build::{Content, NewNode, NodeKind, Tree};
+    /// # use forerun::{Observer, SquashfsOptions, Writer};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("image.sqfs");
+    /// # let mut tree = Tree::default();
+    /// # let content = Content::Bytes(b"root:x:0:0\n"[..].into());
+    /// # tree.add(Tree::ROOT, b"passwd", NewNode::new(NodeKind::File { len: 11, content }, 0o644))?;
+    /// # let mut out = std::fs::File::create(&path)?;
+    /// # let observer = Arc::new(Observer::default());
+    /// # Writer::Squashfs(SquashfsOptions::default()).write(&tree, &mut out, &observer)?;
+    ///
+    /// let image = Image::open(&path, &OpenOptions::default())?;
+    /// assert_eq!(image.format(), "squashfs");
+    ///
+    /// // All files, with their sizes.
+    /// let reader = image.reader();
+    /// for entry in reader.walk(reader.fs().root()) {
+    ///     let entry = entry?;
+    ///     let metadata = entry.metadata?;
+    ///     if metadata.kind == FileType::Regular {
+    ///         println!("{:>12} {}", metadata.size, String::from_utf8_lossy(&entry.path));
+    /// #       assert_eq!((&entry.path[..], metadata.size), (&b"passwd"[..], 11));
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The errors of [`from_file`](Self::from_file); [`Error::Io`] if the file cannot be opened.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {

@@ -127,6 +127,29 @@ impl Writer {
     /// parts of it if the format [`patches`](Self::patches). The caller flushes `out`, and removes
     /// the output if this fails.
     ///
+    /// ```
+    /// use std::fs::{self, File};
+    /// use std::sync::Arc;
+    ///
+    /// use forerun::build::{ScanOptions, scan};
+    /// use forerun::{ErofsOptions, Observer, Writer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (files, path) = (dir.path().join("files"), dir.path().join("image.erofs"));
+    /// # fs::create_dir(&files)?;
+    /// # fs::write(files.join("a"), "a")?;
+    /// // An image of a directory.
+    /// let tree = scan(&files, &ScanOptions::default())?;
+    /// let mut out = File::create(&path)?;
+    /// let writer = Writer::Erofs(ErofsOptions::default());
+    /// let written = writer.write(&tree, &mut out, &Arc::new(Observer::default()))?;
+    /// out.sync_all()?;
+    /// assert_eq!(written.len, fs::metadata(&path)?.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`BuildError`]: the format cannot hold the tree, a file changed or could not be read, the
     /// output could not be written.

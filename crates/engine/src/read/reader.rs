@@ -235,6 +235,27 @@ impl Reader {
     /// Reads up to `len` bytes of `node` from `offset`: fewer only at the end of the file, none
     /// past it.
     ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use forerun_engine::{EngineOptions, MetadataSource, Reader};
+    /// # use forerun_io::{BlobId, Counted, Limits};
+    /// # use forerun_testkit::{MemFsBuilder, Piece};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let mut builder = MemFsBuilder::new();
+    /// # let node = builder.file("file", [Piece::Stored(b"0123456789".to_vec())]);
+    /// # let image = builder.build();
+    /// # let options = EngineOptions::default();
+    /// # let source = Counted::new(Arc::new(image.source.clone()), BlobId::IMAGE, Arc::default());
+    /// # let geometry = options.geometry(source.len());
+    /// # let metadata = Arc::new(MetadataSource::new(source.clone(), geometry, 1 << 20));
+    /// # let reader = Reader::new(image.driver(), source, metadata, options, Limits::default());
+    /// assert_eq!(&reader.read(node, 2, 3)?[..], b"234");
+    /// assert_eq!(&reader.read(node, 8, 100)?[..], b"89");
+    /// assert!(reader.read(node, 10, 100)?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::NotAFile`], and the errors of reading the metadata or the
     /// data. A range that holds an unreadable byte fails as a whole, and the error says where;

@@ -100,6 +100,32 @@ impl Monitor {
 ///
 /// A dead mount of ours on `dir`, left behind by a killed process, is removed first.
 ///
+/// ```
+/// # use std::sync::Arc;
+/// # use forerun::build::{Content, NewNode, NodeKind, Tree};
+/// # use forerun::{Image, MemorySource, Observer, OpenOptions, RomfsOptions, Writer};
+/// use forerun_fuse::{MountOptions, mount};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # if !forerun_testkit::require::root() || !forerun_testkit::require::fuse() {
+/// #     return Ok(());
+/// # }
+/// # let mut tree = Tree::default();
+/// # let content = Content::Bytes(b"hello"[..].into());
+/// # tree.add(Tree::ROOT, b"greeting", NewNode::new(NodeKind::File { len: 5, content }, 0o644))?;
+/// # let mut bytes = Vec::new();
+/// # Writer::Romfs(RomfsOptions::default()).write(&tree, &mut bytes, &Arc::new(Observer::default()))?;
+/// # let image = Image::from_source(Arc::new(MemorySource::new(bytes)), &OpenOptions::default())?;
+/// # let dir = forerun_testkit::temp_dir("mount-example");
+/// # let dir = dir.path();
+/// let options = MountOptions::parse("ro,noexec")?;
+/// let mount = mount(&image, dir, &options)?;
+/// assert_eq!(std::fs::read(dir.join("greeting"))?, b"hello");
+/// mount.unmount()?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// [`MountError`]. Nothing is left mounted then.
 pub fn mount(image: &Image, dir: &Path, options: &MountOptions) -> Result<Mount, MountError> {

@@ -18,6 +18,30 @@ use crate::{Identity, Layout, Prefetch, Reference, RemoteError, RemoteOptions, R
 /// Opens the image that `reference` names. Asks its servers for its layout only. Where they do not
 /// answer, an image that is in the cache is opened from memory.
 ///
+/// ```
+/// use forerun_io::ReadAt;
+/// use forerun_remote::{Reference, RemoteOptions, open};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let files = forerun_testkit::temp_dir("open-example");
+/// # std::fs::write(files.path().join("image"), [7; 100_000])?;
+/// # let Some(server) = forerun_testkit::servers::Nginx::serve(files.path()) else {
+/// #     return Ok(());
+/// # };
+/// # let (url, cache) = (server.url_of("image"), forerun_testkit::temp_dir("open-cache"));
+/// let reference = Reference::parse(&url)?;
+/// let options = RemoteOptions {
+///     cache_dir: Some(cache.path().to_path_buf()),
+///     ..RemoteOptions::default()
+/// };
+/// let image = open(&reference, &options)?;
+/// let mut head = [0; 512];
+/// image.read_exact_at(0, &mut head)?;
+/// # assert_eq!((image.len(), head), (100_000, [7; 512]));
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// Those of the servers; a cache that cannot be used; an access list that cannot be read;
 /// [`RemoteError::Offline`] for an image that is not in the cache where no server may be asked.

@@ -9,10 +9,11 @@
 //! The threads belong to one call and end with it. Workers are not shared between calls: one call
 //! may be the producer of another, and shared workers could then wait for each other.
 
+use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
 use forerun_io::MemoryLimit;
@@ -267,7 +268,7 @@ impl<J, O> Queue<J, O> {
     /// Locks the state. No thread panics while it holds the lock, so a poisoned state is
     /// consistent.
     fn lock(&self) -> MutexGuard<'_, State<J, O>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     fn close(&self) {
@@ -385,5 +386,5 @@ impl<J, O> Drop for EndGuard<'_, J, O> {
 }
 
 fn wait<'g, T>(condvar: &Condvar, guard: MutexGuard<'g, T>) -> MutexGuard<'g, T> {
-    condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    condvar.wait(guard).unpoisoned()
 }

@@ -79,8 +79,8 @@ pub use forerun_io::{
     AlignedBuffer, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
     FileSource, IoStats, Limits, MemoryDevice, MemoryLimit, MemorySource, MountEntry, Mountpoint,
     Observer, OutputFile, Purpose, ReadAt, Sight, StatsSnapshot, Structure, TraceRow, TraceSummary,
-    TraceWriter, VisibleMount, Window, find_mount, is_mounted_for_writing, mount_at, mount_of,
-    mounts, parse_mounts, parse_trace_line, wait,
+    TraceWriter, Unpoisoned, VisibleMount, Window, find_mount, is_mounted_for_writing, mount_at,
+    mount_of, mounts, parse_mounts, parse_trace_line, wait,
 };
 /// Images at servers, as sources.
 #[cfg(feature = "remote")]

@@ -1,11 +1,12 @@
 //! Undo files on disk: the place of a repair's undo file, and restoring from one.
 
+use forerun_io::Unpoisoned;
 use std::fmt;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use forerun_io::{BlockDevice, CountedDevice, Observer, Restored, UndoError, UndoFile, UndoLog};
 use forerun_vfs::{Error, Result};
@@ -67,7 +68,7 @@ impl UndoPlace {
     /// Returns the path of the file once it has been created.
     #[must_use]
     pub fn made(&self) -> Option<PathBuf> {
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = self.made.lock().unpoisoned();
         made.clone()
     }
 
@@ -131,7 +132,7 @@ impl UndoPlace {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
                 Ok(file) => {
-                    let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut made = self.made.lock().unpoisoned();
                     *made = Some(path);
                     return Ok(file);
                 }
@@ -150,7 +151,7 @@ impl UndoPlace {
 
     /// Removes the created file, which no write of the volume needs yet.
     fn discard(&self) {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock().unpoisoned();
         if let Some(path) = made.take() {
             let _best_effort = fs::remove_file(path);
         }

@@ -35,6 +35,7 @@ mod trace;
 mod trace_file;
 mod trace_summary;
 mod undo;
+mod unpoisoned;
 pub mod wait;
 mod window;
 mod write_back;
@@ -67,5 +68,6 @@ pub use trace_summary::{TraceRow, TraceSummary};
 #[doc(hidden)]
 pub use undo::fuzzing as undo_fuzzing;
 pub use undo::{Restored, UndoDevice, UndoError, UndoFile, UndoLog};
+pub use unpoisoned::Unpoisoned;
 pub use window::Window;
 pub use write_back::{CommitError, CommitOrder, Group, WriteBack};

@@ -1,8 +1,9 @@
 //! Bytes in memory as a device.
 
+use crate::Unpoisoned;
 use std::io;
 use std::ops::Range;
-use std::sync::{PoisonError, RwLock};
+use std::sync::RwLock;
 
 use crate::{BlockDevice, ReadAt, past_end, saturating_usize, u64_from};
 
@@ -34,10 +35,7 @@ impl MemoryDevice {
     /// Returns a copy of all bytes as they are now.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
-        self.bytes
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.bytes.read().unpoisoned().clone()
     }
 }
 
@@ -48,7 +46,7 @@ impl ReadAt for MemoryDevice {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         past_end(offset, out.len(), self.len)?;
-        let bytes = self.bytes.read().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self.bytes.read().unpoisoned();
         let found = bytes.get(place(offset, out.len()));
         out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
@@ -62,7 +60,7 @@ impl BlockDevice for MemoryDevice {
 
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         past_end(offset, data.len(), self.len)?;
-        let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = self.bytes.write().unpoisoned();
         let place = bytes.get_mut(place(offset, data.len()));
         place
             .ok_or(io::ErrorKind::UnexpectedEof)?

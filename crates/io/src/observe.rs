@@ -1,11 +1,12 @@
 //! Accounting: the observer, which records every crossing of a boundary, and the wrapper that
 //! reports reads to it.
 
+use crate::Unpoisoned;
 use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use crate::{
@@ -120,7 +121,7 @@ impl Observer {
         } else {
             self.stats.add(Counter::DecodeErrors, 1);
         }
-        let mut decoded = self.decoded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut decoded = self.decoded.lock().unpoisoned();
         if decoded.contains(&key) {
             self.stats.add(Counter::RepeatedDecodes, 1);
         } else if decoded.len() < REMEMBERED_DECODES {

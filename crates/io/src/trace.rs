@@ -1,7 +1,8 @@
 //! One event for each time a block crosses a boundary.
 
+use crate::Unpoisoned;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::BlobId;
@@ -195,14 +196,14 @@ impl EventLog {
 
     /// Removes and returns the events, oldest first.
     pub fn take(&self) -> Vec<Event> {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = self.events.lock().unpoisoned();
         std::mem::take(&mut *events).into()
     }
 }
 
 impl EventSink for EventLog {
     fn event(&self, event: &Event) {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = self.events.lock().unpoisoned();
         if events.len() >= self.capacity {
             events.pop_front();
         }

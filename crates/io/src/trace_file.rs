@@ -5,10 +5,11 @@
 //! program does. Events stay in a buffer until it is full or the writer is dropped. A failed write
 //! ends the trace, not the traced work.
 
+use crate::Unpoisoned;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::{BlobId, Event, EventKind, EventSink, OutputFile, Purpose, Structure};
@@ -41,14 +42,14 @@ impl TraceWriter {
     /// # Errors
     /// The errors of writing the file.
     pub fn flush(&self) -> io::Result<()> {
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = self.out.lock().unpoisoned();
         out.as_mut().map_or(Ok(()), BufWriter::flush)
     }
 }
 
 impl EventSink for TraceWriter {
     fn event(&self, event: &Event) {
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = self.out.lock().unpoisoned();
         let written = out.as_mut().map(|out| writeln!(out, "{}", line(event)));
         if let Some(Err(_disk_full)) = written {
             *out = None;

@@ -1,8 +1,9 @@
 //! Reading many files: extract, tar, pack.
 
+use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use forerun_io::Pattern;
 use forerun_vfs::{BlobId, Extent, NodeId, Place, Result};
@@ -100,7 +101,7 @@ impl Bulk {
     /// left. The caller reads the file to its end, through [`read`](Self::read) or
     /// [`reader`](Self::reader).
     pub fn take(&self) -> Option<TakenFile> {
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = self.progress.lock().unpoisoned();
         let position = progress.taken;
         let file = self.files.get(position)?;
         progress.taken += 1;

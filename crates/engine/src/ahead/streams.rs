@@ -3,8 +3,9 @@
 //! A stream is known by node and position, not by open file: a read-only FUSE mount has no open
 //! files (the kernel is told to skip OPEN), and several readers of one file are several streams.
 
+use forerun_io::Unpoisoned;
 use std::ops::Range;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 use forerun_io::{SequentialStreams, WindowRules, wait};
 use forerun_vfs::NodeId;
@@ -100,7 +101,7 @@ impl Streams {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unpoisoned()
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@
 //! The inodes of a directory may be interleaved with data all over the image. Where the driver can
 //! tell their places from the listing, all are requested before the walk waits for the first.
 
+use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use forerun_io::ReadAt;
 use forerun_vfs::{
@@ -74,7 +75,7 @@ impl WalkAhead {
     /// Records that `dir` is being listed from the start. Returns what to read ahead, or nothing
     /// where this is not part of a walk.
     fn on_list(&self, dir: NodeId) -> Option<Ahead> {
-        let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listings = self.listings.lock().unpoisoned();
         // A reader walks if it goes from a directory into one of its children.
         let parent = listings
             .iter()
@@ -99,7 +100,7 @@ impl WalkAhead {
 
     /// Records the subdirectories in a part of a listing.
     fn listed(&self, dir: NodeId, from: DirCursor, children: &[NodeId]) {
-        let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listings = self.listings.lock().unpoisoned();
         let known = listings
             .iter()
             .position(|listing| listing.dir == dir)

@@ -10,11 +10,12 @@
 //! waits for it, and no request covers chunks that are cached. The least recently used chunk is
 //! evicted first; there are few chunks, so the code simply searches for it.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use forerun_io::{saturating_usize, wait};
 
@@ -138,7 +139,7 @@ impl Dense {
     }
 
     fn kept(&self, start: u64) -> Option<Arc<[u8]>> {
-        let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
+        let chunks = self.chunks.read().unpoisoned();
         let kept = chunks.get(&start)?;
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         kept.used.store(now, Ordering::Relaxed);
@@ -150,7 +151,7 @@ impl Dense {
     /// # Errors
     /// The error of [`wait::allowed`], where this thread may not wait.
     fn claim(&self, chunk: &Range<u64>, at_least: u64) -> Result<Claim, Arc<io::Error>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unpoisoned();
         loop {
             if let Some(bytes) = self.kept(chunk.start) {
                 return Ok(Claim::There(bytes));
@@ -177,7 +178,7 @@ impl Dense {
                 Some(next) if next.start == end => next,
                 _ => break,
             };
-            let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
+            let chunks = self.chunks.read().unpoisoned();
             let there = chunks.contains_key(&next.start)
                 || state.flying.iter().any(|f| f.contains(&next.start));
             if there {
@@ -192,7 +193,7 @@ impl Dense {
 
     /// Caches the chunks of a request and returns the first.
     fn keep(&self, request: &Range<u64>, bytes: &[u8]) -> Arc<[u8]> {
-        let mut chunks = self.chunks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut chunks = self.chunks.write().unpoisoned();
         let mut first = None;
         let mut at = request.start;
         while at < request.end {
@@ -233,7 +234,7 @@ struct Flight<'d> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         let state = self.dense.state.lock();
-        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        let mut state = state.unpoisoned();
         state.flying.retain(|flying| *flying != self.request);
         drop(state);
         self.dense.landed.notify_all();

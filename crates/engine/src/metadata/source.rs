@@ -6,10 +6,11 @@
 //! interleaved with data, each is one small request; if there are many, the kernel reads ahead the
 //! parts they lie in (`hints.rs`).
 
+use forerun_io::Unpoisoned;
 use std::cell::Cell;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use forerun_io::{
     BlockCache, BlockGeometry, BlockKey, Counted, Counter, Purpose, ReadAt, saturating_usize,
@@ -169,7 +170,7 @@ impl MetadataSource {
     }
 
     fn lock_forward(&self) -> MutexGuard<'_, Forward> {
-        self.forward.lock().unwrap_or_else(PoisonError::into_inner)
+        self.forward.lock().unpoisoned()
     }
 
     /// Returns the start and the bytes of the metadata chunk that `offset` lies in; nothing where

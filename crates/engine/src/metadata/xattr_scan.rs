@@ -8,9 +8,10 @@
 //! After 1,024 negative lookups, the scan assumes a tree walk, which reads all inodes in any case,
 //! and goes on to its end. No request waits for it: waiting was tried, and gains nothing.
 
+use forerun_io::Unpoisoned;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId, Result};
 
@@ -108,7 +109,7 @@ impl XattrScan {
     /// Searches about `inodes` more inodes.
     fn step(&self, driver: &dyn FileSystem, metadata: &MetadataSource, inodes: u64) {
         let expect = |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes, METADATA_GAP);
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.left.lock().unpoisoned();
         let answer = match left.go_on(driver, &expect, inodes) {
             Ok(Some(true)) | Err(_) => SOME,
             Ok(Some(false)) => NONE,

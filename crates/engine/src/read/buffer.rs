@@ -6,8 +6,9 @@
 //! an arena for that thread, and many threads decode: a mount with a cache of 16 MiB took 137 MiB to
 //! read blocks of 1 MiB with eight readers, of which the allocator held 80.
 
+use forerun_io::Unpoisoned;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use forerun_io::{ALIGNMENT, LEAST_DIRECT};
 use memmap2::MmapMut;
@@ -92,7 +93,7 @@ impl BufferPool {
 
     /// Returns a buffer of exactly `len` initialised bytes, of no particular value.
     pub fn take(self: &Arc<Self>, len: usize) -> Buffer {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free.lock().unpoisoned();
         let is_long = len >= LEAST_DIRECT;
         let need = match is_long {
             true => len.saturating_add(ALIGNMENT),
@@ -146,7 +147,7 @@ impl Drop for Buffer {
         let Some(pool) = self.pool.upgrade() else {
             return;
         };
-        let mut free = pool.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = pool.free.lock().unpoisoned();
         if bytes.len() >= 4096 && free.bytes + bytes.len() <= pool.keep {
             free.bytes += bytes.len();
             free.buffers.push(bytes);

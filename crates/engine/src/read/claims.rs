@@ -3,9 +3,10 @@
 //! Whichever comes first to a planned block takes it. A job decodes into the cache. So does a reader,
 //! unless it wants all of a block that no other read wants: that one is decoded into its answer.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use forerun_io::BlockKey;
 
@@ -67,7 +68,7 @@ impl Claims {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<BlockKey, Claim>> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.blocks.lock().unpoisoned()
     }
 }
 

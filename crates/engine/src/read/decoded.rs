@@ -5,10 +5,11 @@
 //! such blocks are evicted first. Their memory, still warm, takes the next blocks: the page faults
 //! of fresh memory cost about as much as decoding LZ4.
 
+use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::{BlockCache, BlockKey, EventKind, Limits, Lookup, saturating_usize, u64_from};
 use forerun_vfs::{Bound, Corrupt, EncodedBlock, Error, Result};
@@ -107,7 +108,7 @@ impl Decoded {
     }
 
     fn lock_served(&self) -> MutexGuard<'_, VecDeque<BlockKey>> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+        self.served.lock().unpoisoned()
     }
 
     /// Returns a decoded block. Decodes it unless it is cached or another thread is decoding it. A

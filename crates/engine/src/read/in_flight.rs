@@ -3,7 +3,8 @@
 //! Blocks that many readers decode at a time are in no cache yet. With blocks of 1 MiB they take
 //! more memory than a small cache does.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use forerun_io::Unpoisoned;
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Bytes of blocks that are being decoded.
 pub struct InFlight {
@@ -33,14 +34,14 @@ impl InFlight {
     pub fn enter(&self, bytes: u64) -> Counted<'_> {
         let mut sum = self.lock();
         while *sum > 0 && sum.saturating_add(bytes) > self.most {
-            sum = self.left.wait(sum).unwrap_or_else(PoisonError::into_inner);
+            sum = self.left.wait(sum).unpoisoned();
         }
         *sum = sum.saturating_add(bytes);
         Counted { of: self, bytes }
     }
 
     fn lock(&self) -> MutexGuard<'_, u64> {
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.bytes.lock().unpoisoned()
     }
 }
 

@@ -5,10 +5,11 @@
 //! itself where no thread has begun it. A request that fails leaves no bytes. A reader that waited
 //! for it then reads just the bytes it needs, so that one bad sector spoils nothing but itself.
 
+use forerun_io::Unpoisoned;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 use forerun_io::{BlobId, Counter, IoStats, Pattern, wait};
 
@@ -336,15 +337,15 @@ pub fn buffer_len(segment: &Segment) -> usize {
 /// Waits until `changed` is notified, or for a slice at most where a rule of [`wait`] is in force.
 pub fn wait_slice<'g, T>(changed: &Condvar, guard: MutexGuard<'g, T>) -> MutexGuard<'g, T> {
     if !wait::is_ruled() {
-        return changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        return changed.wait(guard).unpoisoned();
     }
     let waited = changed.wait_timeout(guard, wait::SLICE);
-    waited.unwrap_or_else(PoisonError::into_inner).0
+    waited.unpoisoned().0
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // No code that holds one of these locks can leave its data half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unpoisoned()
 }
 
 #[cfg(test)]

@@ -11,9 +11,10 @@
 mod extents;
 mod seek;
 
+use forerun_io::Unpoisoned;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use forerun_io::{
     BlockDevice, CountedDevice, Counter, Observer, Purpose, Structure, saturating_usize, u64_from,
@@ -264,13 +265,13 @@ impl Volume {
 
     fn shared(&self, node: NodeId) -> RwLockReadGuard<'_, ()> {
         let lock = self.lock(node).read();
-        lock.unwrap_or_else(PoisonError::into_inner)
+        lock.unpoisoned()
     }
 
     /// Locks a file against other threads. A lock that a panic poisoned is taken all the same: the
     /// driver knows of the panic and refuses the change.
     fn exclusive(&self, node: NodeId) -> RwLockWriteGuard<'_, ()> {
         let lock = self.lock(node).write();
-        lock.unwrap_or_else(PoisonError::into_inner)
+        lock.unpoisoned()
     }
 }

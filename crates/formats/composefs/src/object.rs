@@ -1,10 +1,11 @@
 //! The objects of one open image: numbered when they are first met, checked when they are opened.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forerun_io::{BlobId, FileSource, ReadAt, saturating_usize};
@@ -254,7 +255,7 @@ impl ObjectTable {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // The guarded data is consistent after a panic of any thread.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unpoisoned()
 }
 
 fn measure_source(source: &dyn ReadAt) -> io::Result<Digest> {

@@ -4,7 +4,8 @@
 //! the blocks before it. Places found by one walk are remembered, so that the next walk starts near
 //! its goal.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use forerun_io::Unpoisoned;
+use std::sync::{Arc, Mutex};
 
 use forerun_vfs::NodeId;
 use quick_cache::sync::Cache;
@@ -42,7 +43,7 @@ impl Positions {
     /// Returns the last mark at or before `at`.
     pub fn before(&self, node: NodeId, at: u64) -> Option<Mark> {
         let marks = self.runs.get(&node)?;
-        let marks = marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = marks.lock().unpoisoned();
         let after = marks.partition_point(|mark| mark.at <= at);
         marks.get(after.checked_sub(1)?).copied()
     }
@@ -57,7 +58,7 @@ impl Positions {
                 marks
             }
         };
-        let mut marks = marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut marks = marks.lock().unpoisoned();
         if marks.len() < MARKS && marks.last().is_none_or(|last| last.at < mark.at) {
             marks.push(mark);
         }

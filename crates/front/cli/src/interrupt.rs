@@ -1,8 +1,9 @@
 //! Things that must not be left behind when Ctrl-C ends the program: half-written outputs, the demo's
 //! directory and mount.
 
+use forerun::Unpoisoned;
 use std::io;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, Once};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -23,12 +24,12 @@ enum Deferred {
 /// Defers the thread until [`resume`]: a thread that begins before the process enters its sandbox would
 /// not be in it.
 pub fn defer() {
-    *DEFERRED.lock().unwrap_or_else(PoisonError::into_inner) = Deferred::Asked;
+    *DEFERRED.lock().unpoisoned() = Deferred::Asked;
 }
 
 /// Starts the thread that was deferred, if there is something to do on a signal.
 pub fn resume() {
-    let mut deferred = DEFERRED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut deferred = DEFERRED.lock().unpoisoned();
     if let Deferred::Signals(signals) = std::mem::replace(&mut *deferred, Deferred::Nothing) {
         told(watch(signals));
     }
@@ -46,7 +47,7 @@ impl OnInterrupt {
     pub fn new(action: impl FnOnce() + Send + 'static) -> Self {
         WATCH.call_once(|| {
             // A signal that comes before the thread runs is kept for it.
-            let mut deferred = DEFERRED.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut deferred = DEFERRED.lock().unpoisoned();
             let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
             told(match &mut *deferred {
                 Deferred::Nothing => signals.and_then(watch),
@@ -55,7 +56,7 @@ impl OnInterrupt {
                 }
             });
         });
-        let mut actions = ACTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut actions = ACTIONS.lock().unpoisoned();
         let id = actions.last().map_or(0, |(id, _)| id + 1);
         actions.push((id, Box::new(action)));
         Self { id }
@@ -64,7 +65,7 @@ impl OnInterrupt {
 
 impl Drop for OnInterrupt {
     fn drop(&mut self) {
-        let mut actions = ACTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut actions = ACTIONS.lock().unpoisoned();
         actions.retain(|(id, _)| *id != self.id);
     }
 }
@@ -82,7 +83,7 @@ fn watch(mut signals: Signals) -> io::Result<()> {
             if let Some(signal) = signals.forever().next() {
                 // Kept locked: the work that was interrupted must not take the place of what is
                 // being cleaned up.
-                let mut actions = ACTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut actions = ACTIONS.lock().unpoisoned();
                 while let Some((_, action)) = actions.pop() {
                     action();
                 }

@@ -9,10 +9,11 @@
 //! A descriptor that another thread opened later has no meaning in this thread, and one that this
 //! thread opened has none in others. So it receives and drops nothing but bytes.
 
+use forerun_io::Unpoisoned;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nix_numbers::sched::{CloneFlags, unshare};
 use nix_numbers::sys::signal::SigSet;
@@ -68,7 +69,7 @@ impl Apart {
 
     /// Has the kernel drop a name, and returns when it has.
     pub fn drop_name(&self, dir: u64, name: &[u8]) {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.taken.lock().unpoisoned();
         if let Some(message) = message(dir, name)
             && self.messages.send(message).is_ok()
         {

@@ -11,13 +11,14 @@
 //! inode with open handles and for one without. It keeps them all until the mount ends, because only an
 //! ioctl(2) without a safe wrapper gives back a number that another process was given.
 
+use forerun_io::Unpoisoned;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_vfs::{Error, Result};
 use fuser::{BackingId, Errno, FileHandle, FopenFlags, ReplyOpen, RequestId};
@@ -147,7 +148,7 @@ impl Backings {
     }
 
     fn lock(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock().unpoisoned()
     }
 
     /// Answers an OPEN: opens the data outside the image, and gives it to the kernel if it takes it.

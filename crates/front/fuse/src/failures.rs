@@ -2,9 +2,10 @@
 //!
 //! Every reader that retries requests a bad block again; the log should mention it once.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use forerun_vfs::{Error, NodeId};
 
@@ -33,7 +34,7 @@ impl Failures {
     fn is_new(&self, error: &Error) -> bool {
         let mut hasher = DefaultHasher::new();
         error.to_string().hash(&mut hasher);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock().unpoisoned();
         if seen.len() == REMEMBERED {
             seen.insert(0);
             tracing::error!("{REMEMBERED} different errors: further ones are not logged");

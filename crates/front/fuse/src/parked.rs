@@ -7,8 +7,9 @@
 //! One thread watches all of them. The first request starts it, and it ends when there has been none
 //! for a while.
 
+use forerun_io::Unpoisoned;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use forerun::wait::{self, Stop};
@@ -177,14 +178,14 @@ impl Watch {
             if state.parked.is_empty() {
                 let empty = |state: &mut State| state.parked.is_empty();
                 let waited = self.changed.wait_timeout_while(state, IDLE, empty);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state = waited.unpoisoned().0;
                 if state.parked.is_empty() {
                     state.is_watched = false;
                     return;
                 }
             }
             let waited = self.changed.wait_timeout(state, pause);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = waited.unpoisoned().0;
             state.parked.retain(|parked| !parked.is_answered());
             let parked = state.parked.clone();
             drop(state);
@@ -215,7 +216,7 @@ impl Watch {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic while it is held affects the answer of one request only.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unpoisoned()
 }
 
 #[cfg(test)]

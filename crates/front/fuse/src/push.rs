@@ -11,12 +11,13 @@
 //! never done by a thread that answers requests: one thread of its own does nothing else. Any error
 //! of the kernel turns the pusher off for good; reading goes on without it.
 
+use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fuser::{INodeNo, Notifier};
 
@@ -103,11 +104,11 @@ impl Pusher {
 
 impl Shared {
     fn streams(&self) -> MutexGuard<'_, Streams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        self.streams.lock().unpoisoned()
     }
 
     fn gaps(&self) -> MutexGuard<'_, VecDeque<Gap>> {
-        self.gaps.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gaps.lock().unpoisoned()
     }
 
     fn work(&self, waiting: &Receiver<Piece>, notifier: &Notifier) {

@@ -7,8 +7,9 @@
 //! soon as a second thread asks or much data is moved. One of the threads aside keeps watch, and
 //! calls all back if the remaining thread is slow with an answer or gets no request for a while.
 
+use forerun_io::Unpoisoned;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use crate::cpu_follower::CpuFollower;
@@ -82,7 +83,7 @@ impl RequestThreads {
 
     /// Waits aside as long as a thread is followed, unless no other thread would take requests then.
     fn step_aside(&self) {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = self.watched.lock().unpoisoned();
         // Those aside are busy too: the last one always stays.
         if self.busy.load(Ordering::Acquire) >= self.count {
             return;
@@ -91,13 +92,13 @@ impl RequestThreads {
         while self.follower.is_following() {
             if *watched {
                 let woken = self.back.wait(watched);
-                watched = woken.unwrap_or_else(PoisonError::into_inner);
+                watched = woken.unpoisoned();
                 continue;
             }
             *watched = true;
             let before = self.begun.load(Ordering::Relaxed);
             let woken = self.back.wait_timeout(watched, SLOW_ANSWER);
-            let (guard, waited) = woken.unwrap_or_else(PoisonError::into_inner);
+            let (guard, waited) = woken.unpoisoned();
             watched = guard;
             *watched = false;
             let is_new = !waited.timed_out() || self.begun.load(Ordering::Relaxed) != before;
@@ -112,7 +113,7 @@ impl RequestThreads {
 
     fn call_back(&self) {
         // Under the lock, a thread that steps aside either waits already or will see that following ended.
-        drop(self.watched.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.watched.lock().unpoisoned());
         self.back.notify_all();
     }
 }

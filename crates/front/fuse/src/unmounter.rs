@@ -3,10 +3,11 @@
 //! umount(2) takes a path, and that may lead to another mount by now: our own may have been unmounted
 //! or covered. So the number and the device of the mount decide.
 
+use forerun_io::Unpoisoned;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun::{Sight, find_mount, mounts};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -204,7 +205,7 @@ impl Unmounter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unpoisoned()
     }
 }
 

@@ -1,10 +1,11 @@
 //! A device that saves old bytes before they are overwritten.
 
+use crate::Unpoisoned;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::format::{
@@ -107,7 +108,7 @@ impl<D: BlockDevice> UndoDevice<D> {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     /// Keeps a part of a sector for a later write.

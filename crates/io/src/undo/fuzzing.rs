@@ -2,8 +2,9 @@
 //!
 //! Plain functions over bytes. They panic only if a guarantee of undo files is broken.
 
+use crate::Unpoisoned;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::format::{END_AT, End, Head, Header, RECORDS_AT, SECTOR, Seal, sum};
 use super::{UndoDevice, UndoError, UndoFile, UndoLog};
@@ -125,7 +126,7 @@ pub fn changes(bytes: &[u8]) {
         assert!(undo.finish().is_ok());
     }
     drop(undo);
-    let log = log.lock().unwrap_or_else(PoisonError::into_inner);
+    let log = log.lock().unpoisoned();
     let mut file = log.bytes.clone();
     if !is_finished {
         // A power cut may lose bytes that were not synced.
@@ -159,7 +160,7 @@ struct Shared(Arc<Mutex<Log>>);
 
 impl UndoLog for Shared {
     fn write_all_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.0.lock().unpoisoned();
         let (start, len) = (saturating_usize(offset), data.len());
         assert!(start <= log.bytes.len(), "a gap in the undo file");
         let end = log.bytes.len().max(start + len);
@@ -171,7 +172,7 @@ impl UndoLog for Shared {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.0.lock().unpoisoned();
         log.durable = log.bytes.len();
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! The device as it was last read or written, cached in blocks of 4 KiB.
 
+use crate::Unpoisoned;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use crate::{
     BlobId, BlockCache, BlockKey, CountedDevice, Counter, Purpose, Structure, saturating_usize,
@@ -39,12 +40,12 @@ impl Clean {
 
     /// Sets the structures of regions, for the trace.
     pub fn name(&self, regions: Vec<(Range<u64>, Structure)>) {
-        *self.regions.write().unwrap_or_else(PoisonError::into_inner) = regions;
+        *self.regions.write().unpoisoned() = regions;
     }
 
     /// Returns the structure at `offset`.
     pub fn structure(&self, offset: u64) -> Structure {
-        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        let regions = self.regions.read().unpoisoned();
         let found = regions.iter().find(|(range, _)| range.contains(&offset));
         found.map_or(Structure::Metadata, |(_, structure)| *structure)
     }

@@ -1,8 +1,8 @@
 //! Writes dirty sectors to the device.
 
+use crate::Unpoisoned;
 use std::fmt;
 use std::io;
-use std::sync::PoisonError;
 
 use super::clean::MAX_REQUEST;
 use super::{Group, WriteBack};
@@ -88,10 +88,7 @@ impl WriteBack {
     /// # Errors
     /// The errors of [`commit`](Self::commit).
     pub fn commit_ordered(&self, order: &CommitOrder<'_>) -> Result<(), CommitError> {
-        let _one_at_a_time = self
-            .committing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.committing.lock().unpoisoned();
         let mut along = order.along;
         let has_data = self.take_data_written();
         let groups = self.commit_groups(order.before_data, &mut along);
@@ -132,18 +129,18 @@ impl WriteBack {
     }
 
     fn take_data_written(&self) -> bool {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write().unpoisoned();
         std::mem::take(&mut state.data_written)
     }
 
     fn has(&self, group: Group) -> bool {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read().unpoisoned();
         state.sectors.values().any(|sector| sector.is_of(group))
     }
 
     /// Moves the changes of one group to another.
     fn join(&self, from: Group, into: Group) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write().unpoisoned();
         for sector in state.sectors.values_mut() {
             sector.join(from, into);
         }
@@ -160,7 +157,7 @@ impl WriteBack {
 
     /// Copies the sectors of `group`, in ascending order.
     fn take(&self, group: Group) -> Vec<TakenSector> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read().unpoisoned();
         let of_group = state.sectors.iter().filter(|(_, s)| s.is_of(group));
         let taken = of_group.map(|(&index, sector)| TakenSector {
             index,
@@ -208,7 +205,7 @@ impl WriteBack {
 
     /// Marks the durable group clean, except sectors that have changed since.
     fn settle(&self, group: Group, taken: &[TakenSector]) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write().unpoisoned();
         for TakenSector {
             index,
             clock,

@@ -22,11 +22,12 @@ mod sector;
 #[cfg(test)]
 mod tests;
 
+use crate::Unpoisoned;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use crate::{
     BlockDevice, CountedDevice, Observer, ReadAt, Structure, past_end, saturating_usize, u64_from,
@@ -112,7 +113,7 @@ impl WriteBack {
     /// The errors of [`ReadAt::read_exact_at`]; nothing is changed then.
     pub fn write(&self, group: Group, offset: u64, data: &[u8]) -> io::Result<()> {
         past_end(offset, data.len(), self.len())?;
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write().unpoisoned();
         let mut pieces = self.pieces(offset, data);
         for piece in &mut pieces {
             let needed = match state.sectors.get(&piece.index) {
@@ -142,21 +143,21 @@ impl WriteBack {
     /// Records that file data was written to the device directly. The next commit flushes it before
     /// its first group, even if nothing is dirty.
     pub fn note_data_written(&self) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write().unpoisoned();
         state.data_written = true;
     }
 
     /// Returns whether a commit of all groups would write or flush anything.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read().unpoisoned();
         state.data_written || !state.sectors.is_empty()
     }
 
     /// Returns the number of bytes of dirty sectors.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read().unpoisoned();
         u64_from(state.sectors.len()).saturating_mul(self.sector)
     }
 
@@ -217,7 +218,7 @@ impl ReadAt for WriteBack {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         past_end(offset, out.len(), self.len())?;
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read().unpoisoned();
         let end = offset + u64_from(out.len());
         let touched = offset / self.sector..end.div_ceil(self.sector);
         if let Some(sector) = state.sectors.get(&touched.start)

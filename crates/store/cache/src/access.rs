@@ -4,9 +4,10 @@
 //! A list is a text: a header line, the image and its chunk size, and then the chunks in the order of
 //! their first touch, one number or one ascending run `first-last` a line.
 
+use forerun_io::Unpoisoned;
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::bitmap::Bitmap;
 use crate::geometry::{Geometry, MAX_CHUNKS};
@@ -154,7 +155,7 @@ impl AccessRecorder {
         if self.touched.all(chunks.clone()) {
             return;
         }
-        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut order = self.order.lock().unpoisoned();
         for chunk in chunks {
             if self.touched.set(chunk) {
                 runs::push(&mut order, chunk..chunk + 1);
@@ -168,11 +169,7 @@ impl AccessRecorder {
         AccessList {
             identity: self.identity.clone(),
             chunk_size: self.geometry.chunk_size(),
-            runs: self
-                .order
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
+            runs: self.order.lock().unpoisoned().clone(),
         }
     }
 }

@@ -6,12 +6,12 @@
 //! the kernel, which shares the blocks on disk where the filesystem can. Then it is read back and
 //! verified like a fetched one: neither index nor records are trusted.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use forerun_io::{saturating_usize, u64_from};
@@ -115,11 +115,7 @@ impl CachedBlob {
     /// Looks up the chunks in the index: the directory of the other blob and the chunk's number there.
     fn places(&self, wanted: &[(u64, Digest)]) -> Vec<Option<(PathBuf, u64)>> {
         let size = self.geometry().chunk_size();
-        let mut index = self
-            .cache
-            .index
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut index = self.cache.index.lock().unpoisoned();
         let known = index.sizes.get(&size);
         if known.is_none_or(|known| known.built.elapsed() > STALE) {
             let dirs = self.cache.layout.blob_dirs().unwrap_or_default();

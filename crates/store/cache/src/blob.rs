@@ -1,10 +1,11 @@
 //! One image in the cache, in use.
 
+use forerun_io::Unpoisoned;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use forerun_io::{past_end, u64_from};
@@ -271,7 +272,7 @@ impl CachedBlob {
     }
 
     fn arrivals(&self) -> MutexGuard<'_, u64> {
-        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+        self.arrivals.lock().unpoisoned()
     }
 
     /// Removes the blob from the cache if it is temporary and no other process uses it. Open descriptors

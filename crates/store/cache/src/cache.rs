@@ -1,9 +1,10 @@
 //! A cache directory, open.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::adopt::Index;
@@ -180,7 +181,7 @@ impl Cache {
 impl Inner {
     /// Counts the blobs that this process has open.
     fn open_blobs(&self) -> MutexGuard<'_, HashMap<PathBuf, Weak<CachedBlob>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unpoisoned()
     }
 
     /// Returns handles on the open blobs.
@@ -203,10 +204,7 @@ impl Inner {
 
     /// Returns this process as a holder of claims.
     pub(crate) fn holder(&self) -> Result<&Holder> {
-        let _one_at_a_time = self
-            .making_holder
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.making_holder.lock().unpoisoned();
         if let Some(holder) = self.holder.get() {
             return Ok(holder);
         }

@@ -1,12 +1,13 @@
 //! Checks of the stored chunks: hashes all of them again and drops the wrong ones.
 
+use forerun_io::Unpoisoned;
 use std::fs;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use forerun_io::{ReadAt, saturating_usize, u64_from};
 use sha2::{Digest as _, Sha256};
@@ -193,16 +194,14 @@ impl CachedBlob {
                 return Ok(());
             };
             let verdict = self.verdict(*chunk, records.get(chunk).copied())?;
-            let mut verdicts = verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut verdicts = verdicts.lock().unpoisoned();
             if let Some(slot) = verdicts.get_mut(at) {
                 *slot = verdict;
             }
             Ok(())
         };
         cores::for_each(chunks.len(), u64_from(STEP), work)?;
-        Ok(verdicts
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner))
+        Ok(verdicts.into_inner().unpoisoned())
     }
 
     fn verdict(&self, chunk: u64, record: Option<Record>) -> io::Result<Verdict> {
@@ -233,7 +232,7 @@ impl CachedBlob {
 
     /// Drops wrong chunks, durably, so that they are fetched again.
     fn drop_wrong(&self, wrong: &[Range<u64>]) -> Result<()> {
-        let _no_flush_meanwhile = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _no_flush_meanwhile = self.flushing.lock().unpoisoned();
         self.drop_chunks(wrong)
     }
 

@@ -7,10 +7,10 @@
 //!
 //! Later reads of the same chunk are not hashed again: they come from the page cache, or cost one `pread`.
 
+use forerun_io::Unpoisoned;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use forerun_io::{saturating_usize, u64_from};
@@ -156,7 +156,7 @@ impl CachedBlob {
 
     /// Drops an altered chunk, unless another thread has dropped or verified it meanwhile.
     fn drop_altered(&self, chunk: u64) -> io::Result<()> {
-        let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.flushing.lock().unpoisoned();
         if !self.present.get(chunk) || self.checked.get(chunk) {
             return Ok(());
         }

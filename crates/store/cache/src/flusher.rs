@@ -3,7 +3,8 @@
 //! It starts with the first chunk and ends with the cache. It holds the cache only while it works, so
 //! that a cache is closed when its users are gone.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use forerun_io::Unpoisoned;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ impl Drop for Flusher {
 
 impl Shared {
     fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.told.lock().unpoisoned()
     }
 }
 
@@ -79,13 +80,10 @@ fn run(shared: &Shared, inner: &Weak<Inner>) {
     loop {
         let told = shared.told();
         let idle = |told: &mut Told| told.dirty == 0 && !told.end;
-        let told = shared
-            .changed
-            .wait_while(told, idle)
-            .unwrap_or_else(PoisonError::into_inner);
+        let told = shared.changed.wait_while(told, idle).unpoisoned();
         let few = |told: &mut Told| told.dirty < shared.bytes && !told.end;
         let waited = shared.changed.wait_timeout_while(told, shared.after, few);
-        let (mut told, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut told, _) = waited.unpoisoned();
         if told.end {
             return;
         }

@@ -4,11 +4,12 @@
 //! each lock file has a mutex in front. A process that is stopped while it holds a lock (by ^Z, a
 //! debugger) must not stop the others: they give up after a while and say so.
 
+use forerun_io::Unpoisoned;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -54,7 +55,7 @@ impl LockFile {
 
     /// Locks the file. Waits for at most [`LOCK_TIMEOUT`].
     pub(crate) fn lock(&self) -> Result<LockGuard<'_>> {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = self.threads.lock().unpoisoned();
         match within(LOCK_TIMEOUT, || self.file.try_lock()) {
             Ok(true) => Ok(LockGuard {
                 file: &self.file,

@@ -4,10 +4,10 @@
 //! small read; a chunk that has one is read, hashed and compared. So chunks that another process has
 //! stored are found when they are wanted, and only then.
 
+use forerun_io::Unpoisoned;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use forerun_io::saturating_usize;
@@ -104,7 +104,7 @@ impl CachedBlob {
         if wrong.is_empty() {
             return Ok(());
         }
-        let _no_flush_meanwhile = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _no_flush_meanwhile = self.flushing.lock().unpoisoned();
         wrong.iter().cloned().flatten().for_each(|chunk| {
             self.durable.clear(chunk);
         });
@@ -141,10 +141,7 @@ impl CachedBlob {
             }
         }
         if !undurable.is_empty() {
-            self.pending
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .extend(undurable);
+            self.pending.lock().unpoisoned().extend(undurable);
         }
         self.missing.fetch_sub(new, Ordering::AcqRel);
         new

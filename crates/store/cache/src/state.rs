@@ -9,12 +9,13 @@
 //! The caller sets a bit only after it has verified and synced the bytes of the chunk. Changes of several
 //! processes are merged under a lock on the file.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use forerun_io::saturating_usize;
 
@@ -84,7 +85,7 @@ impl StateFile {
 
     fn change_locked(&self, set: &[Range<u64>], clear: &[Range<u64>]) -> io::Result<()> {
         let file = self.lock.file();
-        let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut synced = self.synced.lock().unpoisoned();
         let mut changed = Vec::new();
         for index in touched(set, clear, self.chunks) {
             let old = self.newest(index)?;

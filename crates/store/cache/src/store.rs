@@ -1,11 +1,12 @@
 //! Storing of chunks: verified, written, marked present, and later made durable.
 
+use forerun_io::Unpoisoned;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use forerun_io::{saturating_usize, u64_from};
 use rustix::fs::FallocateFlags;
@@ -116,9 +117,9 @@ impl CachedBlob {
     /// [`CacheError::Io`] where the disk fails: chunks that could not be written are missing again. Where
     /// only the state could not be written, the next flush tries again.
     pub fn flush(&self) -> Result<()> {
-        let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.flushing.lock().unpoisoned();
         let mut pending = {
-            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pending = self.pending.lock().unpoisoned();
             std::mem::take(&mut *pending)
         };
         // A temporary blob need not survive a crash.
@@ -144,7 +145,7 @@ impl CachedBlob {
                 Ok(())
             }
             Err(error) => {
-                let mut again = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut again = self.pending.lock().unpoisoned();
                 again.extend(pending);
                 Err(error)
             }
@@ -182,11 +183,7 @@ pub(crate) fn tend(inner: &Arc<Inner>) -> bool {
         tracing::warn!(%error, "chunks could not be made durable");
     }
     let idle = inner.handles().iter().all(|blob| blob.is_complete());
-    inner
-        .index
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .forget(idle);
+    inner.index.lock().unpoisoned().forget(idle);
     if inner.gc_is_due() {
         let cache = crate::Cache {
             inner: Arc::clone(inner),

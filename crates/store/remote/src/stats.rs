@@ -1,7 +1,8 @@
 //! Counters of an image's fetches.
 
+use forerun_io::Unpoisoned;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::RemoteError;
@@ -80,10 +81,7 @@ impl Counters {
 
     pub(crate) fn error(&self, error: &RemoteError) {
         self.errors.fetch_add(1, Ordering::Relaxed);
-        let mut last = self
-            .last_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_error.lock().unpoisoned();
         *last = Some(error.to_string());
     }
 
@@ -115,10 +113,7 @@ impl Counters {
         status.waits = get(&self.waits);
         status.waited = Duration::from_micros(get(&self.waited_micros));
         status.adopted_bytes = get(&self.adopted);
-        let last = self
-            .last_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let last = self.last_error.lock().unpoisoned();
         status.last_error.clone_from(&last);
         drop(last);
         status.rate = self.bytes_per_second();
@@ -143,7 +138,7 @@ impl Counters {
     fn rate(&self) -> MovingRate<'_> {
         MovingRate {
             second: self.started.elapsed().as_secs(),
-            rate: self.rate.lock().unwrap_or_else(PoisonError::into_inner),
+            rate: self.rate.lock().unpoisoned(),
         }
     }
 }

@@ -3,9 +3,10 @@
 //! The reader verifies the blocks. A block that is read again was wrong, so it then comes from
 //! another mirror.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use forerun_io::{ReadAt, past_end, saturating_usize, u64_from};
 
@@ -44,14 +45,11 @@ impl TableSource {
 
     /// Releases the network.
     pub fn close(&self) {
-        *self.fetcher.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.fetcher.lock().unpoisoned() = None;
     }
 
     fn fetcher(&self) -> Option<Arc<Fetcher>> {
-        self.fetcher
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.fetcher.lock().unpoisoned().clone()
     }
 }
 
@@ -68,7 +66,7 @@ impl ReadAt for TableSource {
             return Err(io::Error::other(RemoteError::Refused { place, reason }));
         };
         let again = {
-            let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut read = self.read.lock().unpoisoned();
             !read.insert(offset)
         };
         if again {
@@ -85,10 +83,7 @@ impl ReadAt for TableSource {
         let fetched = runtime::wait_for(fetcher.fetch(offset..end, take));
         if let Err(error) = fetched {
             // The block did not come, so it was not wrong.
-            self.read
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .remove(&offset);
+            self.read.lock().unpoisoned().remove(&offset);
             return Err(io::Error::other(error));
         }
         if got.len() != out.len() {

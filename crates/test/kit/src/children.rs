@@ -8,9 +8,10 @@
 //! What a test measures of its whole process, such as memory, takes a process without other tests:
 //! [`alone`].
 
+use forerun_io::Unpoisoned;
 use std::io;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{RwLock, RwLockReadGuard};
 
 static STARTS: RwLock<()> = RwLock::new(());
 /// Names the test that this process runs alone.
@@ -27,7 +28,7 @@ pub struct Forbidden {
 /// The same thread must start nothing before it drops what this returns: it would wait for itself.
 #[must_use]
 pub fn forbid() -> Forbidden {
-    let read = STARTS.read().unwrap_or_else(PoisonError::into_inner);
+    let read = STARTS.read().unpoisoned();
     Forbidden { _read: read }
 }
 
@@ -36,7 +37,7 @@ pub fn forbid() -> Forbidden {
 /// # Errors
 /// Those of [`Command::spawn`].
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
-    let _write = STARTS.write().unwrap_or_else(PoisonError::into_inner);
+    let _write = STARTS.write().unpoisoned();
     command.spawn()
 }
 

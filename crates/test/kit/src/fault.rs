@@ -4,10 +4,11 @@
 //! slow read waits for a [`Gate`] that the test opens; nothing sleeps. A failed read leaves garbage
 //! in the buffer, which exposes callers that use the bytes of a failed read.
 
+use forerun_io::Unpoisoned;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use forerun_io::{ReadAt, u64_from};
@@ -161,13 +162,13 @@ impl Gate {
             .state
             .1
             .wait_timeout_while(guard, FAULT_TIMEOUT, |state| !done(state))
-            .unwrap_or_else(PoisonError::into_inner);
+            .unpoisoned();
         drop(guard);
         assert!(!timeout.timed_out(), "{complaint}");
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, GateState> {
-        self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.0.lock().unpoisoned()
     }
 }
 
@@ -206,7 +207,7 @@ impl<S: ReadAt> CountingSource<S> {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Range<u64>>> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock().unpoisoned()
     }
 }
 

@@ -1,8 +1,9 @@
 //! A source of which one part does not arrive, as from a server that has stopped answering.
 
+use forerun_io::Unpoisoned;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 use forerun_io::{ReadAt, u64_from, wait};
 
@@ -49,7 +50,7 @@ impl<S: ReadAt> StalledSource<S> {
 
     fn released(&self) -> std::sync::MutexGuard<'_, bool> {
         let released = self.stall.released.lock();
-        released.unwrap_or_else(PoisonError::into_inner)
+        released.unpoisoned()
     }
 
     fn pass(&self) -> io::Result<()> {
@@ -59,7 +60,7 @@ impl<S: ReadAt> StalledSource<S> {
                 wait::allowed()?;
             }
             let waited = self.stall.changed.wait_timeout(released, wait::SLICE);
-            released = waited.unwrap_or_else(PoisonError::into_inner).0;
+            released = waited.unpoisoned().0;
         }
         Ok(())
     }

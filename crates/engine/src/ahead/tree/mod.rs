@@ -8,10 +8,11 @@
 //! window of bytes that grows as the reader follows. Several readers in different parts of the tree
 //! have several walks; each skips the files that another has planned or passed.
 
+use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::saturating_usize;
 use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId};
@@ -403,7 +404,7 @@ impl WalkCursor {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // No code that holds one of these locks can leave its data half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unpoisoned()
 }
 
 #[cfg(test)]

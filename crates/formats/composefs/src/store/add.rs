@@ -5,13 +5,14 @@
 //! the right length is left as it is: another image may have it mapped, and the kernel may protect
 //! it.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use forerun_io::u64_from;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
@@ -165,7 +166,7 @@ impl<'s> Additions<'s> {
 
     fn lock(&self) -> MutexGuard<'_, Pending> {
         // The lists are consistent after a panic of any thread.
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock().unpoisoned()
     }
 }
 

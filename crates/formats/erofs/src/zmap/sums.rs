@@ -6,8 +6,9 @@
 //! remembered, for recently mapped files. The sums follow from the image alone, so they never
 //! become stale.
 
+use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::NodeId;
@@ -71,7 +72,7 @@ impl Sums {
 
     fn files(&self) -> MutexGuard<'_, VecDeque<(NodeId, Vec<u64>)>> {
         // No thread panics while it holds the lock, so the state is consistent.
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock().unpoisoned()
     }
 }
 

@@ -3,11 +3,12 @@
 #[cfg(test)]
 mod interleavings;
 
+use forerun_io::Unpoisoned;
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 #[cfg(not(test))]
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use forerun_io::{Structure, WriteBack};
 use forerun_vfs::{
@@ -107,7 +108,7 @@ impl Exfat {
     /// Runs `run` with the volume, one thread at a time. Once a thread has panicked in here, `run` can
     /// read but not change the volume.
     fn session<T>(&self, run: impl FnOnce(&mut Session<'_>) -> T) -> T {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unpoisoned();
         // Dropped before the lock, so that the next thread sees the flag.
         let _marks_a_panic = UnwindMark {
             abandoned: &self.abandoned,

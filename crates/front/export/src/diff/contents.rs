@@ -1,11 +1,12 @@
 //! Contents, byte for byte: both sides read ahead, several pairs of files at a time.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use forerun_engine::{Bulk, Data, EngineOptions, Reader};
 use forerun_io::{saturating_usize, u64_from};
@@ -135,7 +136,7 @@ struct Queue {
 
 impl Job<'_> {
     fn take(&self) -> Option<Pair<'_>> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock().unpoisoned();
         let pair = self.pairs.get(queue.next).copied()?;
         queue.next += 1;
         for bulk in [&queue.left, &queue.right].into_iter().flatten() {

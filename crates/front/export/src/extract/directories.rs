@@ -5,11 +5,12 @@
 //! here is beneath the target, and may use it with a single name without further checks. Descriptors
 //! are many but not without bound; one that was closed is opened again the same way.
 
+use forerun_io::Unpoisoned;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -187,6 +188,6 @@ impl Directories {
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unpoisoned()
     }
 }

@@ -5,9 +5,10 @@
 //! therefore notes the inode of each file that gets further names when it makes the file, and links
 //! only a descriptor that shows the same inode.
 
+use forerun_io::Unpoisoned;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use forerun_vfs::{FileType, NodeId};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
@@ -55,13 +56,13 @@ impl Made {
     }
 
     fn insert(&self, node: NodeId, identity: Identity) {
-        let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inodes = self.inodes.lock().unpoisoned();
         inodes.insert(node, identity);
     }
 
     /// Returns the inode that this run made for a file.
     fn get(&self, node: NodeId) -> Option<Identity> {
-        let inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let inodes = self.inodes.lock().unpoisoned();
         inodes.get(&node).copied()
     }
 }

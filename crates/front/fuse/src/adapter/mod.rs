@@ -9,10 +9,11 @@
 //!
 //! Writes reach this file only if root remounts read-write: they are refused.
 
+use forerun_io::Unpoisoned;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use forerun::{Data, wait};
@@ -127,12 +128,12 @@ type Filled<R> = Arc<Mutex<Option<R>>>;
 
 /// Adds to a listing; returns whether it is full, or was answered meanwhile.
 fn add<R>(filled: &Filled<R>, add: impl FnOnce(&mut R) -> bool) -> bool {
-    let mut reply = filled.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reply = filled.lock().unpoisoned();
     reply.as_mut().is_none_or(add)
 }
 
 fn take<R>(filled: &Filled<R>) -> Option<R> {
-    let mut reply = filled.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reply = filled.lock().unpoisoned();
     reply.take()
 }
 

@@ -11,10 +11,11 @@
 //! thread that holds no file of the process drops them one by one. Pages of a file are dropped when the
 //! file is opened.
 
+use forerun_io::Unpoisoned;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use fuser::{Errno, FileHandle, INodeNo, Notifier};
 
@@ -100,7 +101,7 @@ impl Aftermath {
         if !self.is_any_lost.load(Ordering::Relaxed) || !self.lost().contains_key(&number) {
             return false;
         }
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.opened.lock().unpoisoned();
         opened.insert(number)
     }
 
@@ -133,7 +134,7 @@ impl Aftermath {
     }
 
     fn lost(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lost.lock().unpoisoned()
     }
 }
 

@@ -4,7 +4,8 @@
 //! durable some seconds after a change. A machine that loses power later then loses seconds, and a
 //! medium that is pulled out is marked clean.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use forerun_io::Unpoisoned;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ enum State {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 }
 
@@ -63,7 +64,7 @@ impl Flusher {
         *state = State::Changed;
         drop(state);
         self.shared.told.notify_one();
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock().unpoisoned();
         if thread.is_none() {
             let (volume, shared) = (Arc::clone(&self.volume), Arc::clone(&self.shared));
             let journal = Arc::clone(&self.journal);
@@ -79,7 +80,7 @@ impl Flusher {
     pub fn end(&self) {
         *self.shared.state() = State::Ended;
         self.shared.told.notify_one();
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock().unpoisoned();
         if let Some(thread) = thread.take() {
             let _what_it_did_is_done_again = thread.join();
         }
@@ -96,15 +97,12 @@ fn flush_until_ended(volume: &Volume, journal: &Journal, shared: &Shared) {
         match *state {
             State::Ended => return,
             State::Clean => {
-                state = shared
-                    .told
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
+                state = shared.told.wait(state).unpoisoned();
             }
             State::Changed => {
                 let ended = |state: &mut State| *state != State::Ended;
                 let waited = shared.told.wait_timeout_while(state, INTERVAL, ended);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state = waited.unpoisoned().0;
                 if *state == State::Ended {
                     return;
                 }

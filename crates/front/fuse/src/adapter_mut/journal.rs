@@ -5,8 +5,9 @@
 //! recorded after the driver has made it, with the epoch of that moment: a commit that begins later
 //! includes it. A rename is also recorded before, since the commit of another thread may include it.
 
+use forerun_io::Unpoisoned;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::ledger::{Ledger, Record};
 
@@ -33,7 +34,7 @@ impl Journal {
 
     fn ledger(&self) -> Option<MutexGuard<'_, Ledger>> {
         let ledger = self.0.as_ref()?;
-        Some(ledger.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(ledger.lock().unpoisoned())
     }
 
     /// Duplicates the ledger's descriptor for another process.

@@ -16,10 +16,11 @@
 //! of a node that has no name left and is open in a way that the driver is not told of (directories,
 //! `O_PATH`). Both are kept here, as long as the kernel knows the node.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use forerun_vfs::{NodeId, Timestamp};
@@ -105,13 +106,11 @@ pub struct Name {
 impl Known {
     /// Returns a guard to hold from before a node is asked for until the answer is counted.
     pub fn looking(&self) -> RwLockReadGuard<'_, ()> {
-        self.turnstile
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.turnstile.read().unpoisoned()
     }
 
     fn nodes(&self) -> MutexGuard<'_, HashMap<NodeId, Told>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.nodes.lock().unpoisoned()
     }
 
     /// Counts an answer that names `node`. Returns whether `name` is an alias; always `false` where
@@ -288,10 +287,7 @@ impl Known {
     /// exist any more: an earlier server may have counted too many.
     pub fn forgotten(&self, node: NodeId, times: u64, forget: impl FnOnce(u64)) {
         if self.count_down(node, times) {
-            let _no_lookup = self
-                .turnstile
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
+            let _no_lookup = self.turnstile.write().unpoisoned();
             // It may have been told again meanwhile.
             let mut nodes = self.nodes();
             if let Entry::Occupied(told) = nodes.entry(node)

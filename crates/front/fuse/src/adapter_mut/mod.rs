@@ -26,10 +26,11 @@ mod respell;
 mod setattr;
 mod stale;
 
+use forerun_io::Unpoisoned;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use forerun_vfs::FileType;
@@ -104,7 +105,7 @@ impl AdapterMut {
         };
         let core = Arc::clone(&self.core);
         let answer = move || {
-            let _until_answered = core.gate.read().unwrap_or_else(PoisonError::into_inner);
+            let _until_answered = core.gate.read().unpoisoned();
             answer(&core);
         };
         self.threads
@@ -343,7 +344,7 @@ impl Filesystem for AdapterMut {
         self.core.respelling.requested(req.pid());
         let core = Arc::clone(&self.core);
         let answer = move |data: &[u8]| {
-            let _until_answered = core.gate.read().unwrap_or_else(PoisonError::into_inner);
+            let _until_answered = core.gate.read().unpoisoned();
             match files::write(&core, (ino.0, handle), offset, data) {
                 Ok(len) => reply.written(u32::try_from(len).unwrap_or(u32::MAX)),
                 Err(errno) => reply.error(errno),

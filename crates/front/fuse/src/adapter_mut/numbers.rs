@@ -5,8 +5,9 @@
 //! a table then leads to the node. A node whose own number the kernel knows for something else gets a
 //! number that no driver hands out.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use forerun_vfs::NodeId;
 
@@ -136,12 +137,12 @@ impl Numbers {
 
     fn read(&self) -> Option<RwLockReadGuard<'_, Inherited>> {
         let all = self.inherited.as_ref()?;
-        Some(all.read().unwrap_or_else(PoisonError::into_inner))
+        Some(all.read().unpoisoned())
     }
 
     fn write(&self) -> Option<RwLockWriteGuard<'_, Inherited>> {
         let all = self.inherited.as_ref()?;
-        Some(all.write().unwrap_or_else(PoisonError::into_inner))
+        Some(all.write().unpoisoned())
     }
 }
 

@@ -40,9 +40,10 @@
 //!   is there fails with ESTALE instead of EEXIST, and directories keep their case.
 //! - Threads that the kernel cannot name to the server (pid 0) are not asked.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use forerun_vfs::NodeId;
@@ -191,7 +192,7 @@ impl Respelling {
     }
 
     fn threads(&self) -> MutexGuard<'_, HashMap<u32, Asked>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.threads.lock().unpoisoned()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The server's part: it has its mount kept, and leaves it to a successor.
 
-use std::sync::{Arc, PoisonError, Weak};
+use forerun_io::Unpoisoned;
+use std::sync::{Arc, Weak};
 
 use super::message::{Descriptors, Kind};
 use super::{Channel, FromServer, HandoverError, Negotiated, Offer};
@@ -129,8 +130,7 @@ impl Giver {
                 end();
             }
             Served::Volume(core) => {
-                let _nothing_is_answered =
-                    core.gate.write().unwrap_or_else(PoisonError::into_inner);
+                let _nothing_is_answered = core.gate.write().unpoisoned();
                 has_names(&core)?;
                 let synced = core.commit(|| core.fs().sync_all());
                 synced.map_err(HandoverError::Sync)?;

@@ -7,13 +7,14 @@
 mod packet;
 mod serve;
 
+use forerun_io::Unpoisoned;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::guardian::Guardian;
 use crate::{Inherited, MountError, UmountError, Unmounted};
@@ -48,7 +49,7 @@ struct Handle {
 /// A mount that fails leaves no process behind when its own has ended.
 impl Drop for Handle {
     fn drop(&mut self) {
-        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut socket = self.socket.lock().unpoisoned();
         *socket = None;
         let _ended = self.process.wait();
     }
@@ -145,7 +146,7 @@ impl Outside {
             io::Error::new(io::ErrorKind::BrokenPipe, text)
         };
         let socket = self.0.socket.lock();
-        let socket = socket.unwrap_or_else(PoisonError::into_inner);
+        let socket = socket.unpoisoned();
         let socket = socket.as_ref().ok_or_else(ended)?;
         packet::send(socket, request, descriptors)?;
         packet::receive(socket)?.ok_or_else(ended)

@@ -15,10 +15,11 @@
 //!
 //! A request that was handed over may be answered before its thread is done (`parked.rs`).
 
+use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use forerun::{MemoryLimit, wait};
@@ -320,7 +321,7 @@ impl Drop for OnTheSpot<'_> {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     fn drain(&self) {
@@ -328,7 +329,7 @@ impl Queue {
         state.draining = true;
         let busy = |state: &mut State| !state.jobs.is_empty() || state.idle < state.threads;
         let waited = self.drained.wait_while(state, busy);
-        waited.unwrap_or_else(PoisonError::into_inner).draining = false;
+        waited.unpoisoned().draining = false;
     }
 
     fn work(&self) {
@@ -344,10 +345,7 @@ impl Queue {
             if state.draining {
                 self.drained.notify_all();
             }
-            let (guard, timeout) = self
-                .arrived
-                .wait_timeout(state, IDLE)
-                .unwrap_or_else(PoisonError::into_inner);
+            let (guard, timeout) = self.arrived.wait_timeout(state, IDLE).unpoisoned();
             state = guard;
             state.idle -= 1;
             if timeout.timed_out() && state.jobs.is_empty() {

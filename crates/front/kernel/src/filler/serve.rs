@@ -3,12 +3,13 @@
 //! One thread takes events in, and answers at once where the range is here. A pool of threads waits for
 //! ranges that have to be fetched. Dropping an event in any of these threads fails its read.
 
+use forerun::Unpoisoned;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -82,7 +83,7 @@ impl Shared {
 
     /// Has no other filler take the place of this one.
     pub fn is_last(&self) {
-        let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.guard.lock().unpoisoned();
         if let Some(guard) = &*guard {
             // A guard that is gone starts nothing.
             let _gone = channel::send(guard, Word::Last, &[]);
@@ -92,7 +93,7 @@ impl Shared {
     /// Records which process guards the mount.
     pub fn guarded_by(&self, guard: &Guard) {
         let channel = guard.as_fd().try_clone_to_owned().ok();
-        *self.guard.lock().unwrap_or_else(PoisonError::into_inner) = channel;
+        *self.guard.lock().unpoisoned() = channel;
         let id = guard.id().into();
         self.counts.guard.store(id, Ordering::Release);
     }
@@ -202,7 +203,7 @@ impl Server {
             if let Some(guard) = self.guard.take() {
                 self.shared.counts.guard.store(0, Ordering::Release);
                 let channel = self.shared.guard.lock();
-                *channel.unwrap_or_else(PoisonError::into_inner) = None;
+                *channel.unpoisoned() = None;
                 guard.bury();
             }
         }

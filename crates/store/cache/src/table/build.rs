@@ -1,8 +1,9 @@
 //! Builds a chunk table: from bytes as they come, or from a source with all cores.
 
+use forerun_io::Unpoisoned;
 use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use forerun_io::{MemoryLimit, ReadAt, saturating_usize, u64_from};
 
@@ -78,7 +79,7 @@ impl ChunkTable {
                 let size = saturating_usize(geometry.size());
                 let hash = |bytes| padded_digest(&geometry, bytes);
                 let found: Vec<_> = buffer.chunks(size).map(hash).collect();
-                let mut digests = digests.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut digests = digests.lock().unpoisoned();
                 for (slot, digest) in digests.iter_mut().skip(saturating_usize(first)).zip(found) {
                     *slot = digest;
                 }
@@ -92,7 +93,7 @@ impl ChunkTable {
                 thread.join().unwrap_or_else(broken)
             })
         })?;
-        let digests = digests.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let digests = digests.into_inner().unpoisoned();
         Ok(Self::of_chunks(geometry, digests))
     }
 

@@ -3,8 +3,9 @@
 //! It is kept per position in the list of mirrors, not per blob: an image of a registry is many blobs at
 //! the same few servers.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::RemoteError;
@@ -98,14 +99,11 @@ impl Health {
 
     /// Forgets all failures, after the user has changed something.
     pub fn forget(&self) {
-        self.mirrors
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        self.mirrors.lock().unpoisoned().clear();
     }
 
     fn lock(&self, count: usize) -> MutexGuard<'_, Vec<Mirror>> {
-        let mut mirrors = self.mirrors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mirrors = self.mirrors.lock().unpoisoned();
         if mirrors.len() < count {
             mirrors.resize(count, Mirror::default());
         }

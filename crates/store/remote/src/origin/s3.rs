@@ -6,11 +6,12 @@
 //! its TLS roots, and are not retried here. No redirect is followed: a request carries the session token
 //! in a header that clients do not remove.
 
+use forerun_io::Unpoisoned;
 use std::error::Error as _;
 use std::fmt;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -123,7 +124,7 @@ impl S3Origin {
     }
 
     fn store(&self) -> Arc<AmazonS3> {
-        let store = self.store.read().unwrap_or_else(PoisonError::into_inner);
+        let store = self.store.read().unpoisoned();
         Arc::clone(&store)
     }
 
@@ -183,7 +184,7 @@ impl Origin for S3Origin {
     fn reload(&self) {
         match connect(&self.client, &self.bucket, &self.place) {
             Ok(store) => {
-                *self.store.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(store);
+                *self.store.write().unpoisoned() = Arc::new(store);
             }
             Err(reason) => tracing::warn!(reason, place = self.place, "credentials stay"),
         }

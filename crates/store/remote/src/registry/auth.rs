@@ -4,8 +4,9 @@
 //! others of the same entry wait for it instead of asking for their own. Only challenges of the registry
 //! itself are answered; [`realm`](super::realm) decides which other servers may see its credentials.
 
+use forerun_io::Unpoisoned;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use base64::Engine as _;
@@ -73,10 +74,7 @@ impl Auth {
 
     /// Forgets everything, so that credentials are read again.
     pub(super) fn forget(&self) {
-        self.slots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        self.slots.lock().unpoisoned().clear();
     }
 
     /// Returns the header to send to `endpoint` before it has asked for one.
@@ -123,7 +121,7 @@ impl Auth {
 
     fn slot(&self, endpoint: &Endpoint, access: Access) -> Arc<tokio::sync::Mutex<Slot>> {
         let key = (endpoint.site.clone(), endpoint.repository.clone(), access);
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots.lock().unpoisoned();
         Arc::clone(slots.entry(key).or_default())
     }
 

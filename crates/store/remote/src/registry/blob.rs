@@ -4,9 +4,10 @@
 //! minutes; it is asked without credentials. The target is kept and asked directly as long as that works,
 //! which halves the round trips of every read.
 
+use forerun_io::Unpoisoned;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use forerun_cache::Digest;
 use futures_util::FutureExt as _;
@@ -51,14 +52,11 @@ impl RegistryBlob {
     }
 
     fn target(&self) -> Option<Url> {
-        self.target
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.target.lock().unpoisoned().clone()
     }
 
     fn keep_target(&self, target: Option<Url>) {
-        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+        *self.target.lock().unpoisoned() = target;
     }
 
     async fn get(&self, range: Range<u64>, total: u64) -> Result<Body> {

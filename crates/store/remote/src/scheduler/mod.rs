@@ -9,9 +9,10 @@ mod pending;
 mod queue;
 mod request;
 
+use forerun_io::Unpoisoned;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use forerun_cache::{CachedBlob, Digest};
@@ -253,11 +254,7 @@ impl Scheduler {
 
     /// Fetches from other servers from now on, unless the network was released.
     pub fn replace(&self, fetcher: Fetcher, registry: Option<Arc<Registry>>) {
-        let mut slot = self
-            .shared
-            .fetcher
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.shared.fetcher.lock().unpoisoned();
         if slot.is_some() {
             *slot = Some(Arc::new(fetcher));
             *self.shared.registry() = registry;
@@ -295,23 +292,23 @@ impl Drop for Scheduler {
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unpoisoned()
     }
 
     fn streams(&self) -> MutexGuard<'_, SequentialStreams<()>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        self.streams.lock().unpoisoned()
     }
 
     fn broken(&self) -> MutexGuard<'_, Option<RemoteError>> {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.broken.lock().unpoisoned()
     }
 
     fn registry(&self) -> MutexGuard<'_, Option<Arc<Registry>>> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+        self.registry.lock().unpoisoned()
     }
 
     fn fetcher(&self) -> Option<Arc<Fetcher>> {
-        let fetcher = self.fetcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let fetcher = self.fetcher.lock().unpoisoned();
         fetcher.clone()
     }
 
@@ -388,7 +385,7 @@ impl Shared {
             return;
         }
         self.let_go.store(true, Ordering::Release);
-        *self.fetcher.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.fetcher.lock().unpoisoned() = None;
         *self.registry() = None;
         if let Some(table) = &self.table {
             table.close();

@@ -1,6 +1,7 @@
 //! A chunk that readers wait for.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use forerun_io::Unpoisoned;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
 use crate::RemoteError;
@@ -15,7 +16,7 @@ pub struct Pending {
 impl Pending {
     /// Sets the outcome and wakes the readers. Only the first call counts.
     pub fn settle(&self, outcome: Result<(), RemoteError>) {
-        let mut slot = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.outcome.lock().unpoisoned();
         slot.get_or_insert(outcome);
         drop(slot);
         self.settled.notify_all();
@@ -23,12 +24,12 @@ impl Pending {
 
     /// Waits for the outcome, until `deadline` at the longest; nothing if there is none by then.
     pub fn wait(&self, deadline: Instant) -> Option<Result<(), RemoteError>> {
-        let slot = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = self.outcome.lock().unpoisoned();
         let left = deadline.saturating_duration_since(Instant::now());
         let waited = self
             .settled
             .wait_timeout_while(slot, left, |slot| slot.is_none());
-        let (slot, _timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (slot, _timeout) = waited.unpoisoned();
         slot.clone()
     }
 }

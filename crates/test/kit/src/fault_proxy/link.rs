@@ -1,6 +1,7 @@
 //! Latency, and a line that all connections share.
 
-use std::sync::{Mutex, PoisonError};
+use forerun_io::Unpoisoned;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,12 +54,12 @@ impl Lines {
 
     /// Sets another link from now on.
     pub fn set(&self, link: Link) {
-        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
+        *self.link.lock().unpoisoned() = link;
     }
 
     /// Returns the current link.
     pub fn link(&self) -> Link {
-        *self.link.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.link.lock().unpoisoned()
     }
 
     /// Waits until `bytes` have passed on one of the two lines.
@@ -76,7 +77,7 @@ impl Line {
     fn reserve(&self, bytes: usize, rate: u64, now: Instant) -> Instant {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let nanos = bytes.saturating_mul(1_000_000_000) / rate.max(1);
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free.lock().unpoisoned();
         let earliest = now.checked_sub(QUEUE).unwrap_or(now);
         *free = (*free).max(earliest) + Duration::from_nanos(nanos);
         *free

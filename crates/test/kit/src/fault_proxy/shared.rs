@@ -1,7 +1,8 @@
 //! State that the connections of a proxy share.
 
+use forerun_io::Unpoisoned;
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use super::fault::Faults;
@@ -62,16 +63,16 @@ impl Shared {
 
     /// Locks the faults.
     pub fn faults(&self) -> MutexGuard<'_, Faults> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        self.faults.lock().unpoisoned()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let waited = self.changed.wait(state);
-        waited.unwrap_or_else(PoisonError::into_inner)
+        waited.unpoisoned()
     }
 
     /// Changes the network, and waits until the port is closed or open accordingly.
@@ -155,7 +156,7 @@ impl Shared {
                 return true;
             }
             let waited = self.changed.wait_timeout(state, left);
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            (state, _) = waited.unpoisoned();
         }
         false
     }
@@ -206,7 +207,7 @@ impl Shared {
                 return false;
             }
             let waited = self.changed.wait_timeout(state, left);
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            (state, _) = waited.unpoisoned();
         }
         true
     }

@@ -9,9 +9,10 @@ mod alloc;
 mod driver;
 mod driver_mut;
 
+use forerun_io::Unpoisoned;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::{BlockDevice, MemoryDevice};
 use forerun_vfs::{Error, FileType, Metadata, NodeId, Result, Timestamp};
@@ -119,7 +120,7 @@ impl MemVolume {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unpoisoned()
     }
 
     fn same(&self, one: &[u8], other: &[u8]) -> bool {

@@ -1,10 +1,11 @@
 //! Many workloads, all their crash states, every judge, on all cores.
 
+use forerun_io::Unpoisoned;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use forerun_io::BlockDevice;
 use forerun_vfs::FileSystemMut;
@@ -231,7 +232,7 @@ impl Campaign {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unpoisoned()
 }
 
 /// One workload and its states.

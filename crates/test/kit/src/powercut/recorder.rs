@@ -1,9 +1,10 @@
 //! A device that records the writes to it, in order.
 
+use forerun_io::Unpoisoned;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::{BlockDevice, ReadAt, saturating_usize, u64_from};
 
@@ -154,7 +155,7 @@ impl<D: BlockDevice> Recorder<D> {
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock().unpoisoned()
     }
 }
 

@@ -5,10 +5,11 @@
 //! and a layer of its own. The hash of a state is the XOR of the hashes of the sectors that differ
 //! from the bytes, so that it follows from the sectors that change, whatever the order.
 
+use forerun_io::Unpoisoned;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::{BlockDevice, ReadAt, past_end, saturating_usize, u64_from};
 
@@ -243,7 +244,7 @@ impl CowDevice {
     }
 
     fn upper(&self) -> MutexGuard<'_, Layer> {
-        self.upper.lock().unwrap_or_else(PoisonError::into_inner)
+        self.upper.lock().unpoisoned()
     }
 }
 

@@ -1,7 +1,8 @@
 //! How far threads at work have come, and what went wrong for them.
 
+use forerun::Unpoisoned;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::eventually;
@@ -30,11 +31,11 @@ impl<const THREADS: usize> Met<THREADS> {
         while !self.stop.load(Ordering::Relaxed) {
             let begin = Instant::now();
             let done = work();
-            let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut longest = self.longest.lock().unpoisoned();
             *longest = begin.elapsed().max(*longest);
             drop(longest);
             if let Err(what) = done {
-                let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut wrong = self.wrong.lock().unpoisoned();
                 wrong.push(format!("thread {which}: {what}"));
                 return;
             }

@@ -95,6 +95,10 @@ impl AccessList {
         let Some(identity) = field("image") else {
             return refuse(2, "the image is missing");
         };
+        // A carriage return at its end would be lost when the list is written and read again.
+        if identity.chars().any(char::is_control) {
+            return refuse(2, "the name of the image has control characters");
+        }
         let size = field("chunk").and_then(|size| size.parse().ok());
         let Some(chunk_size) = size.filter(|size| Geometry::new(0, *size).is_ok()) else {
             return refuse(3, "the chunk size is missing or none");
@@ -218,6 +222,14 @@ mod tests {
         assert_eq!(line("forerun access list 2\n"), 1);
         assert_eq!(line("forerun access list 1\nchunk: 1024\n"), 2);
         assert_eq!(line("forerun access list 1\nimage: x\nchunk: 1000\n"), 3);
+        for name in ["x\r\r", "x\ty", "\u{7f}"] {
+            assert_eq!(
+                line(&format!(
+                    "forerun access list 1\nimage: {name}\nchunk: 1024\n"
+                )),
+                2
+            );
+        }
         for bad in [
             "x",
             "-1",

@@ -9,14 +9,13 @@
 //! The threads belong to one call and end with it. Workers are not shared between calls: one call
 //! may be the producer of another, and shared workers could then wait for each other.
 
-use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-use forerun_io::MemoryLimit;
+use forerun_io::{MemoryLimit, Unpoisoned};
 
 use super::tree::BuildError;
 

@@ -1,6 +1,5 @@
 //! Undo files on disk: the place of a repair's undo file, and restoring from one.
 
-use forerun_io::Unpoisoned;
 use std::fmt;
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -8,7 +7,9 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use forerun_io::{BlockDevice, CountedDevice, Observer, Restored, UndoError, UndoFile, UndoLog};
+use forerun_io::{
+    BlockDevice, CountedDevice, Observer, Restored, UndoError, UndoFile, UndoLog, Unpoisoned,
+};
 use forerun_vfs::{Error, Result};
 
 /// The end of an undo file's name.

@@ -1,10 +1,10 @@
 //! Bytes in memory as a device.
 
-use crate::Unpoisoned;
 use std::io;
 use std::ops::Range;
 use std::sync::RwLock;
 
+use crate::Unpoisoned;
 use crate::{BlockDevice, ReadAt, past_end, saturating_usize, u64_from};
 
 /// A volume held in memory: for tests, and for images that are made and thrown away.

@@ -1,7 +1,6 @@
 //! Accounting: the observer, which records every crossing of a boundary, and the wrapper that
 //! reports reads to it.
 
-use crate::Unpoisoned;
 use std::collections::HashSet;
 use std::fmt;
 use std::io;
@@ -9,6 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use crate::Unpoisoned;
 use crate::{
     BlobId, BlockKey, Counter, Event, EventKind, EventSink, IoStats, Pattern, Purpose, ReadAt,
     Structure, u64_from, wait,

@@ -1,11 +1,11 @@
 //! One event for each time a block crosses a boundary.
 
-use crate::Unpoisoned;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::BlobId;
+use crate::Unpoisoned;
 
 /// The reason for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -5,13 +5,13 @@
 //! program does. Events stay in a buffer until it is full or the writer is dropped. A failed write
 //! ends the trace, not the traced work.
 
-use crate::Unpoisoned;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::Unpoisoned;
 use crate::{BlobId, Event, EventKind, EventSink, OutputFile, Purpose, Structure};
 
 /// The first line of a trace.

@@ -1,11 +1,10 @@
 //! Reading many files: extract, tar, pack.
 
-use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
 use std::sync::Mutex;
 
-use forerun_io::Pattern;
+use forerun_io::{Pattern, Unpoisoned};
 use forerun_vfs::{BlobId, Extent, NodeId, Place, Result};
 
 use super::plan::Plan;

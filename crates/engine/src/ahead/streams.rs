@@ -3,11 +3,10 @@
 //! A stream is known by node and position, not by open file: a read-only FUSE mount has no open
 //! files (the kernel is told to skip OPEN), and several readers of one file are several streams.
 
-use forerun_io::Unpoisoned;
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use forerun_io::{SequentialStreams, WindowRules, wait};
+use forerun_io::{SequentialStreams, Unpoisoned, WindowRules, wait};
 use forerun_vfs::NodeId;
 
 use crate::read::wait_slice;

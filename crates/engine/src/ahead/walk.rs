@@ -9,13 +9,12 @@
 //! The inodes of a directory may be interleaved with data all over the image. Where the driver can
 //! tell their places from the listing, all are requested before the walk waits for the first.
 
-use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex};
 
-use forerun_io::ReadAt;
+use forerun_io::{ReadAt, Unpoisoned};
 use forerun_vfs::{
     BlobId, DirCursor, DirEntry, Extent, FileSystem, FileType, Metadata, MetadataLayout, NodeId,
     Problem, Result, VolumeInfo,

@@ -10,14 +10,13 @@
 //! waits for it, and no request covers chunks that are cached. The least recently used chunk is
 //! evicted first; there are few chunks, so the code simply searches for it.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
-use forerun_io::{saturating_usize, wait};
+use forerun_io::{Unpoisoned, saturating_usize, wait};
 
 use crate::read::wait_slice;
 use crate::tuning::{DENSE_CHUNKS, DENSE_GAP, DENSE_STEP, METADATA_CHUNK};

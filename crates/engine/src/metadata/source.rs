@@ -6,15 +6,14 @@
 //! interleaved with data, each is one small request; if there are many, the kernel reads ahead the
 //! parts they lie in (`hints.rs`).
 
-use forerun_io::Unpoisoned;
 use std::cell::Cell;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use forerun_io::{
-    BlockCache, BlockGeometry, BlockKey, Counted, Counter, Purpose, ReadAt, saturating_usize,
-    u64_from,
+    BlockCache, BlockGeometry, BlockKey, Counted, Counter, Purpose, ReadAt, Unpoisoned,
+    saturating_usize, u64_from,
 };
 
 use forerun_vfs::{FileSystem, NodeId};

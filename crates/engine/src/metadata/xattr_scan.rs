@@ -8,11 +8,11 @@
 //! After 1,024 negative lookups, the scan assumes a tree walk, which reads all inodes in any case,
 //! and goes on to its end. No request waits for it: waiting was tried, and gains nothing.
 
-use forerun_io::Unpoisoned;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use forerun_io::Unpoisoned;
 use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId, Result};
 
 use crate::MetadataSource;

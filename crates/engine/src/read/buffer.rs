@@ -6,11 +6,10 @@
 //! an arena for that thread, and many threads decode: a mount with a cache of 16 MiB took 137 MiB to
 //! read blocks of 1 MiB with eight readers, of which the allocator held 80.
 
-use forerun_io::Unpoisoned;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, Weak};
 
-use forerun_io::{ALIGNMENT, LEAST_DIRECT};
+use forerun_io::{ALIGNMENT, LEAST_DIRECT, Unpoisoned};
 use memmap2::MmapMut;
 
 /// Length from which on a buffer is a mapping.

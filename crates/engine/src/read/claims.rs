@@ -3,12 +3,11 @@
 //! Whichever comes first to a planned block takes it. A job decodes into the cache. So does a reader,
 //! unless it wants all of a block that no other read wants: that one is decoded into its answer.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use forerun_io::BlockKey;
+use forerun_io::{BlockKey, Unpoisoned};
 
 /// Blocks that jobs of the pool are to decode. The plans bound their number.
 #[derive(Default)]

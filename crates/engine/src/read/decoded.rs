@@ -5,13 +5,14 @@
 //! such blocks are evicted first. Their memory, still warm, takes the next blocks: the page faults
 //! of fresh memory cost about as much as decoding LZ4.
 
-use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::{BlockCache, BlockKey, EventKind, Limits, Lookup, saturating_usize, u64_from};
+use forerun_io::{
+    BlockCache, BlockKey, EventKind, Limits, Lookup, Unpoisoned, saturating_usize, u64_from,
+};
 use forerun_vfs::{Bound, Corrupt, EncodedBlock, Error, Result};
 
 use super::claims::Claims;

@@ -3,8 +3,9 @@
 //! Blocks that many readers decode at a time are in no cache yet. With blocks of 1 MiB they take
 //! more memory than a small cache does.
 
-use forerun_io::Unpoisoned;
 use std::sync::{Condvar, Mutex, MutexGuard};
+
+use forerun_io::Unpoisoned;
 
 /// Bytes of blocks that are being decoded.
 pub struct InFlight {

@@ -5,13 +5,12 @@
 //! itself where no thread has begun it. A request that fails leaves no bytes. A reader that waited
 //! for it then reads just the bytes it needs, so that one bad sector spoils nothing but itself.
 
-use forerun_io::Unpoisoned;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
-use forerun_io::{BlobId, Counter, IoStats, Pattern, wait};
+use forerun_io::{BlobId, Counter, IoStats, Pattern, Unpoisoned, wait};
 
 use super::buffer::Buffer;
 use crate::tuning::SPENT_SEGMENTS;

@@ -11,13 +11,13 @@
 mod extents;
 mod seek;
 
-use forerun_io::Unpoisoned;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::ops::Range;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use forerun_io::{
-    BlockDevice, CountedDevice, Counter, Observer, Purpose, Structure, saturating_usize, u64_from,
+    BlockDevice, CountedDevice, Counter, Observer, Purpose, Structure, Unpoisoned,
+    saturating_usize, u64_from,
 };
 use forerun_vfs::{Changes, Error, FileSystemMut, Metadata, NodeId, Result, Timestamp};
 

@@ -1,6 +1,5 @@
 //! The objects of one open image: numbered when they are first met, checked when they are opened.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io;
@@ -8,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use forerun_io::{BlobId, FileSource, ReadAt, saturating_usize};
+use forerun_io::{BlobId, FileSource, ReadAt, Unpoisoned, saturating_usize};
 use forerun_vfs::{BlobName, Bound, Error, ResolveBlob, Result, Verity};
 
 use crate::digest::Digest;

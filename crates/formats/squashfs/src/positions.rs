@@ -4,9 +4,9 @@
 //! the blocks before it. Places found by one walk are remembered, so that the next walk starts near
 //! its goal.
 
-use forerun_io::Unpoisoned;
 use std::sync::{Arc, Mutex};
 
+use forerun_io::Unpoisoned;
 use forerun_vfs::NodeId;
 use quick_cache::sync::Cache;
 

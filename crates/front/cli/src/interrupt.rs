@@ -1,10 +1,10 @@
 //! Things that must not be left behind when Ctrl-C ends the program: half-written outputs, the demo's
 //! directory and mount.
 
-use forerun::Unpoisoned;
 use std::io;
 use std::sync::{Mutex, Once};
 
+use forerun::Unpoisoned;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

@@ -9,12 +9,12 @@
 //! A descriptor that another thread opened later has no meaning in this thread, and one that this
 //! thread opened has none in others. So it receives and drops nothing but bytes.
 
-use forerun_io::Unpoisoned;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
+use forerun_io::Unpoisoned;
 use nix_numbers::sched::{CloneFlags, unshare};
 use nix_numbers::sys::signal::SigSet;
 use nix_numbers::unistd::close;

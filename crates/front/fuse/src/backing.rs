@@ -11,7 +11,6 @@
 //! inode with open handles and for one without. It keeps them all until the mount ends, because only an
 //! ioctl(2) without a safe wrapper gives back a number that another process was given.
 
-use forerun_io::Unpoisoned;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -20,6 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use forerun_io::Unpoisoned;
 use forerun_vfs::{Error, Result};
 use fuser::{BackingId, Errno, FileHandle, FopenFlags, ReplyOpen, RequestId};
 

@@ -2,11 +2,11 @@
 //!
 //! Every reader that retries requests a bad block again; the log should mention it once.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 
+use forerun_io::Unpoisoned;
 use forerun_vfs::{Error, NodeId};
 
 use crate::counts::Operation;

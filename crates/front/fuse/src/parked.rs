@@ -7,12 +7,12 @@
 //! One thread watches all of them. The first request starts it, and it ends when there has been none
 //! for a while.
 
-use forerun_io::Unpoisoned;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use forerun::wait::{self, Stop};
+use forerun_io::Unpoisoned;
 use fuser::Errno;
 
 use crate::given_up::has_given_up;

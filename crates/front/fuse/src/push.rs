@@ -11,7 +11,6 @@
 //! never done by a thread that answers requests: one thread of its own does nothing else. Any error
 //! of the kernel turns the pusher off for good; reading goes on without it.
 
-use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -19,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use forerun_io::Unpoisoned;
 use fuser::{INodeNo, Notifier};
 
 use crate::core::Core;

@@ -7,10 +7,11 @@
 //! soon as a second thread asks or much data is moved. One of the threads aside keeps watch, and
 //! calls all back if the remaining thread is slow with an answer or gets no request for a while.
 
-use forerun_io::Unpoisoned;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
+
+use forerun_io::Unpoisoned;
 
 use crate::cpu_follower::CpuFollower;
 

@@ -3,13 +3,13 @@
 //! umount(2) takes a path, and that may lead to another mount by now: our own may have been unmounted
 //! or covered. So the number and the device of the mount decide.
 
-use forerun_io::Unpoisoned;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun::{Sight, find_mount, mounts};
+use forerun_io::Unpoisoned;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::guardian::Guardian;

@@ -1,6 +1,5 @@
 //! A device that saves old bytes before they are overwritten.
 
-use crate::Unpoisoned;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -12,6 +11,7 @@ use super::format::{
     END_AT, End, Head, Header, MOST, MOST_PENDING, RECORDS_AT, SECTOR, Seal, sectors, sum,
 };
 use super::ranges::Ranges;
+use crate::Unpoisoned;
 use crate::{BlockDevice, ReadAt, past_end, saturating_usize, u64_from};
 
 /// The destination of an undo file: a file, or a test double that records what was durable when.

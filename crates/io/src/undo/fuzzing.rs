@@ -2,12 +2,12 @@
 //!
 //! Plain functions over bytes. They panic only if a guarantee of undo files is broken.
 
-use crate::Unpoisoned;
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use super::format::{END_AT, End, Head, Header, RECORDS_AT, SECTOR, Seal, sum};
 use super::{UndoDevice, UndoError, UndoFile, UndoLog};
+use crate::Unpoisoned;
 use crate::{
     BlockDevice, CountedDevice, MemoryDevice, MemorySource, Observer, saturating_usize, u64_from,
 };

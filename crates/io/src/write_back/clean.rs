@@ -1,10 +1,10 @@
 //! The device as it was last read or written, cached in blocks of 4 KiB.
 
-use crate::Unpoisoned;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, RwLock};
 
+use crate::Unpoisoned;
 use crate::{
     BlobId, BlockCache, BlockKey, CountedDevice, Counter, Purpose, Structure, saturating_usize,
     u64_from,

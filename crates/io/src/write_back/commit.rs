@@ -1,11 +1,11 @@
 //! Writes dirty sectors to the device.
 
-use crate::Unpoisoned;
 use std::fmt;
 use std::io;
 
 use super::clean::MAX_REQUEST;
 use super::{Group, WriteBack};
+use crate::Unpoisoned;
 use crate::{Structure, u64_from};
 
 /// A write or flush that failed.

@@ -22,13 +22,13 @@ mod sector;
 #[cfg(test)]
 mod tests;
 
-use crate::Unpoisoned;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, RwLock};
 
+use crate::Unpoisoned;
 use crate::{
     BlockDevice, CountedDevice, Observer, ReadAt, Structure, past_end, saturating_usize, u64_from,
 };

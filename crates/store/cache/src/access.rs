@@ -4,10 +4,11 @@
 //! A list is a text: a header line, the image and its chunk size, and then the chunks in the order of
 //! their first touch, one number or one ascending run `first-last` a line.
 
-use forerun_io::Unpoisoned;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Mutex;
+
+use forerun_io::Unpoisoned;
 
 use crate::bitmap::Bitmap;
 use crate::geometry::{Geometry, MAX_CHUNKS};

@@ -6,7 +6,6 @@
 //! the kernel, which shares the blocks on disk where the filesystem can. Then it is read back and
 //! verified like a fetched one: neither index nor records are trusted.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
@@ -14,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{Unpoisoned, saturating_usize, u64_from};
 
 use crate::blob::CachedBlob;
 use crate::geometry::Geometry;

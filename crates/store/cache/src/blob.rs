@@ -1,6 +1,5 @@
 //! One image in the cache, in use.
 
-use forerun_io::Unpoisoned;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -8,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
-use forerun_io::{past_end, u64_from};
+use forerun_io::{Unpoisoned, past_end, u64_from};
 
 use crate::bitmap::Bitmap;
 use crate::cache::Inner;

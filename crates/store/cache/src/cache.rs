@@ -1,11 +1,12 @@
 //! A cache directory, open.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
+
+use forerun_io::Unpoisoned;
 
 use crate::adopt::Index;
 use crate::blob::CachedBlob;

@@ -1,6 +1,5 @@
 //! Checks of the stored chunks: hashes all of them again and drops the wrong ones.
 
-use forerun_io::Unpoisoned;
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -9,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_io::{ReadAt, Unpoisoned, saturating_usize, u64_from};
 use sha2::{Digest as _, Sha256};
 
 use crate::bitmap::Bitmap;

@@ -7,13 +7,12 @@
 //!
 //! Later reads of the same chunk are not hashed again: they come from the page cache, or cost one `pread`.
 
-use forerun_io::Unpoisoned;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{Unpoisoned, saturating_usize, u64_from};
 use rustix::io::Errno;
 
 use crate::blob::CachedBlob;

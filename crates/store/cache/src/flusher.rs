@@ -3,10 +3,11 @@
 //! It starts with the first chunk and ends with the cache. It holds the cache only while it works, so
 //! that a cache is closed when its users are gone.
 
-use forerun_io::Unpoisoned;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread;
 use std::time::Duration;
+
+use forerun_io::Unpoisoned;
 
 use crate::CacheOptions;
 use crate::cache::Inner;

@@ -4,7 +4,6 @@
 //! each lock file has a mutex in front. A process that is stopped while it holds a lock (by ^Z, a
 //! debugger) must not stop the others: they give up after a while and say so.
 
-use forerun_io::Unpoisoned;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use forerun_io::Unpoisoned;
 
 use crate::{CacheError, Result};
 

@@ -4,13 +4,12 @@
 //! small read; a chunk that has one is read, hashed and compared. So chunks that another process has
 //! stored are found when they are wanted, and only then.
 
-use forerun_io::Unpoisoned;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
-use forerun_io::saturating_usize;
+use forerun_io::{Unpoisoned, saturating_usize};
 
 use crate::blob::CachedBlob;
 use crate::records::Record;

@@ -9,7 +9,6 @@
 //! The caller sets a bit only after it has verified and synced the bytes of the chunk. Changes of several
 //! processes are merged under a lock on the file.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
@@ -17,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Mutex;
 
-use forerun_io::saturating_usize;
+use forerun_io::{Unpoisoned, saturating_usize};
 
 use crate::bitmap::Bitmap;
 use crate::lock::LockFile;

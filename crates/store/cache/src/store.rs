@@ -1,6 +1,5 @@
 //! Storing of chunks: verified, written, marked present, and later made durable.
 
-use forerun_io::Unpoisoned;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -8,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{Unpoisoned, saturating_usize, u64_from};
 use rustix::fs::FallocateFlags;
 
 use crate::blob::CachedBlob;

@@ -1,9 +1,10 @@
 //! Counters of an image's fetches.
 
-use forerun_io::Unpoisoned;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
+
+use forerun_io::Unpoisoned;
 
 use crate::RemoteError;
 

@@ -3,12 +3,11 @@
 //! The reader verifies the blocks. A block that is read again was wrong, so it then comes from
 //! another mirror.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use forerun_io::{ReadAt, past_end, saturating_usize, u64_from};
+use forerun_io::{ReadAt, Unpoisoned, past_end, saturating_usize, u64_from};
 
 use crate::fetch::{ChunkOutcome, Fetcher, Patience};
 use crate::layout::{Part, TableLayout};

@@ -8,10 +8,11 @@
 //! What a test measures of its whole process, such as memory, takes a process without other tests:
 //! [`alone`].
 
-use forerun_io::Unpoisoned;
 use std::io;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{RwLock, RwLockReadGuard};
+
+use forerun_io::Unpoisoned;
 
 static STARTS: RwLock<()> = RwLock::new(());
 /// Names the test that this process runs alone.

@@ -4,14 +4,13 @@
 //! slow read waits for a [`Gate`] that the test opens; nothing sleeps. A failed read leaves garbage
 //! in the buffer, which exposes callers that use the bytes of a failed read.
 
-use forerun_io::Unpoisoned;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use forerun_io::{ReadAt, u64_from};
+use forerun_io::{ReadAt, Unpoisoned, u64_from};
 
 /// The byte that fills a buffer after a read that failed.
 const GARBAGE: u8 = 0xA5;

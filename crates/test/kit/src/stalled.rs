@@ -1,11 +1,10 @@
 //! A source of which one part does not arrive, as from a server that has stopped answering.
 
-use forerun_io::Unpoisoned;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 
-use forerun_io::{ReadAt, u64_from, wait};
+use forerun_io::{ReadAt, Unpoisoned, u64_from, wait};
 
 /// A source whose reads of one range wait until it is released. Clones share the stall.
 #[derive(Clone, Debug)]

@@ -8,13 +8,12 @@
 //! window of bytes that grows as the reader follows. Several readers in different parts of the tree
 //! have several walks; each skips the files that another has planned or passed.
 
-use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::saturating_usize;
+use forerun_io::{Unpoisoned, saturating_usize};
 use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId};
 
 use super::recent::Recent;

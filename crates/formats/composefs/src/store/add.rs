@@ -5,7 +5,6 @@
 //! the right length is left as it is: another image may have it mapped, and the kernel may protect
 //! it.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use forerun_io::u64_from;
+use forerun_io::{Unpoisoned, u64_from};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 

@@ -6,11 +6,10 @@
 //! remembered, for recently mapped files. The sums follow from the image alone, so they never
 //! become stale.
 
-use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{Unpoisoned, saturating_usize, u64_from};
 use forerun_vfs::NodeId;
 
 /// Records between two remembered addresses, in files that are not too long for that.

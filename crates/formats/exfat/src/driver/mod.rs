@@ -3,14 +3,13 @@
 #[cfg(test)]
 mod interleavings;
 
-use forerun_io::Unpoisoned;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 #[cfg(not(test))]
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forerun_io::{Structure, WriteBack};
+use forerun_io::{Structure, Unpoisoned, WriteBack};
 use forerun_vfs::{
     Changes, DirCursor, DirEntry, Error, Extent, FileSystem, FileSystemMut, FileType, Metadata,
     NewNode, NodeId, OpenMutWith, OpenWith, Problem, Result, Space, Timestamp, Usage, VolumeInfo,

@@ -1,6 +1,5 @@
 //! Contents, byte for byte: both sides read ahead, several pairs of files at a time.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
@@ -9,7 +8,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use forerun_engine::{Bulk, Data, EngineOptions, Reader};
-use forerun_io::{saturating_usize, u64_from};
+use forerun_io::{Unpoisoned, saturating_usize, u64_from};
 use forerun_vfs::NodeId;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;

@@ -5,13 +5,13 @@
 //! here is beneath the target, and may use it with a single name without further checks. Descriptors
 //! are many but not without bound; one that was closed is opened again the same way.
 
-use forerun_io::Unpoisoned;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use forerun_io::Unpoisoned;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};

@@ -5,11 +5,11 @@
 //! therefore notes the inode of each file that gets further names when it makes the file, and links
 //! only a descriptor that shows the same inode.
 
-use forerun_io::Unpoisoned;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Mutex;
 
+use forerun_io::Unpoisoned;
 use forerun_vfs::{FileType, NodeId};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;

@@ -9,7 +9,6 @@
 //!
 //! Writes reach this file only if root remounts read-write: they are refused.
 
-use forerun_io::Unpoisoned;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,6 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use forerun::{Data, wait};
+use forerun_io::Unpoisoned;
 use fuser::{
     Errno, FileHandle, Filesystem, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
     OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,

@@ -11,12 +11,12 @@
 //! thread that holds no file of the process drops them one by one. Pages of a file are dropped when the
 //! file is opened.
 
-use forerun_io::Unpoisoned;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use forerun_io::Unpoisoned;
 use fuser::{Errno, FileHandle, INodeNo, Notifier};
 
 use crate::apart::Apart;

@@ -4,12 +4,12 @@
 //! durable some seconds after a change. A machine that loses power later then loses seconds, and a
 //! medium that is pulled out is marked clean.
 
-use forerun_io::Unpoisoned;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use forerun::Volume;
+use forerun_io::Unpoisoned;
 
 use super::journal::Journal;
 

@@ -5,9 +5,10 @@
 //! recorded after the driver has made it, with the epoch of that moment: a commit that begins later
 //! includes it. A rename is also recorded before, since the commit of another thread may include it.
 
-use forerun_io::Unpoisoned;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard};
+
+use forerun_io::Unpoisoned;
 
 use crate::ledger::{Ledger, Record};
 

@@ -16,13 +16,13 @@
 //! of a node that has no name left and is open in a way that the driver is not told of (directories,
 //! `O_PATH`). Both are kept here, as long as the kernel knows the node.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
+use forerun_io::Unpoisoned;
 use forerun_vfs::{NodeId, Timestamp};
 use fuser::FileAttr;
 

@@ -26,13 +26,13 @@ mod respell;
 mod setattr;
 mod stale;
 
-use forerun_io::Unpoisoned;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use forerun_io::Unpoisoned;
 use forerun_vfs::FileType;
 use fuser::{
     Errno, FileHandle, Filesystem, FopenFlags, INodeNo, KernelConfig, LockOwner, OpenFlags,

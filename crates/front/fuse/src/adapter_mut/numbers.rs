@@ -5,10 +5,10 @@
 //! a table then leads to the node. A node whose own number the kernel knows for something else gets a
 //! number that no driver hands out.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use forerun_io::Unpoisoned;
 use forerun_vfs::NodeId;
 
 use crate::inode::Inodes;

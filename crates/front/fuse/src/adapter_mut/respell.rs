@@ -40,12 +40,12 @@
 //!   is there fails with ESTALE instead of EEXIST, and directories keep their case.
 //! - Threads that the kernel cannot name to the server (pid 0) are not asked.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use forerun_io::Unpoisoned;
 use forerun_vfs::NodeId;
 
 use super::known::Name;

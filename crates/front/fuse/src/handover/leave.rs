@@ -1,7 +1,8 @@
 //! The server's part: it has its mount kept, and leaves it to a successor.
 
-use forerun_io::Unpoisoned;
 use std::sync::{Arc, Weak};
+
+use forerun_io::Unpoisoned;
 
 use super::message::{Descriptors, Kind};
 use super::{Channel, FromServer, HandoverError, Negotiated, Offer};

@@ -7,7 +7,6 @@
 mod packet;
 mod serve;
 
-use forerun_io::Unpoisoned;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,6 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, Mutex};
+
+use forerun_io::Unpoisoned;
 
 use crate::guardian::Guardian;
 use crate::{Inherited, MountError, UmountError, Unmounted};

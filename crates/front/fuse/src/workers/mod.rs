@@ -15,7 +15,6 @@
 //!
 //! A request that was handed over may be answered before its thread is done (`parked.rs`).
 
-use forerun_io::Unpoisoned;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,6 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use forerun::{MemoryLimit, wait};
+use forerun_io::Unpoisoned;
 use fuser::Errno;
 
 use crate::parked::{Parked, Watch};

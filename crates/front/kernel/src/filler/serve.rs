@@ -3,7 +3,6 @@
 //! One thread takes events in, and answers at once where the range is here. A pool of threads waits for
 //! ranges that have to be fetched. Dropping an event in any of these threads fails its read.
 
-use forerun::Unpoisoned;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
@@ -13,8 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use forerun::ReadAt;
 use forerun::remote::RemoteImage;
+use forerun::{ReadAt, Unpoisoned};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, setrlimit};

@@ -1,11 +1,10 @@
 //! Builds a chunk table: from bytes as they come, or from a source with all cores.
 
-use forerun_io::Unpoisoned;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forerun_io::{MemoryLimit, ReadAt, saturating_usize, u64_from};
+use forerun_io::{MemoryLimit, ReadAt, Unpoisoned, saturating_usize, u64_from};
 
 use super::descriptor::file_digest;
 use super::padded_digest;

@@ -3,10 +3,11 @@
 //! It is kept per position in the list of mirrors, not per blob: an image of a registry is many blobs at
 //! the same few servers.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use forerun_io::Unpoisoned;
 
 use crate::RemoteError;
 

@@ -6,13 +6,13 @@
 //! its TLS roots, and are not retried here. No redirect is followed: a request carries the session token
 //! in a header that clients do not remove.
 
-use forerun_io::Unpoisoned;
 use std::error::Error as _;
 use std::fmt;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
 
+use forerun_io::Unpoisoned;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
 use object_store::aws::AmazonS3;

@@ -4,13 +4,13 @@
 //! others of the same entry wait for it instead of asking for their own. Only challenges of the registry
 //! itself are answered; [`realm`](super::realm) decides which other servers may see its credentials.
 
-use forerun_io::Unpoisoned;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use forerun_io::Unpoisoned;
 use reqwest::header::HeaderValue;
 
 use super::challenge::{self, Challenge};

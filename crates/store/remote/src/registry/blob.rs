@@ -4,12 +4,12 @@
 //! minutes; it is asked without credentials. The target is kept and asked directly as long as that works,
 //! which halves the round trips of every read.
 
-use forerun_io::Unpoisoned;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use forerun_cache::Digest;
+use forerun_io::Unpoisoned;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_LENGTH, HeaderValue, RANGE};

@@ -9,14 +9,13 @@ mod pending;
 mod queue;
 mod request;
 
-use forerun_io::Unpoisoned;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use forerun_cache::{CachedBlob, Digest};
-use forerun_io::{SequentialStreams, WindowRules};
+use forerun_io::{SequentialStreams, Unpoisoned, WindowRules};
 use tokio::runtime::Handle;
 
 use crate::fetch::Fetcher;

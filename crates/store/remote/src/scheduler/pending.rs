@@ -1,8 +1,9 @@
 //! A chunk that readers wait for.
 
-use forerun_io::Unpoisoned;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
+
+use forerun_io::Unpoisoned;
 
 use crate::RemoteError;
 

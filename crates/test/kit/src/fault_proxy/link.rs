@@ -1,9 +1,10 @@
 //! Latency, and a line that all connections share.
 
-use forerun_io::Unpoisoned;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use forerun_io::Unpoisoned;
 
 /// The latency and the bandwidth of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! State that the connections of a proxy share.
 
-use forerun_io::Unpoisoned;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
+
+use forerun_io::Unpoisoned;
 
 use super::fault::Faults;
 use super::link::Lines;

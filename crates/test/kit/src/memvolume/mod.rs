@@ -9,12 +9,11 @@ mod alloc;
 mod driver;
 mod driver_mut;
 
-use forerun_io::Unpoisoned;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::{BlockDevice, MemoryDevice};
+use forerun_io::{BlockDevice, MemoryDevice, Unpoisoned};
 use forerun_vfs::{Error, FileType, Metadata, NodeId, Result, Timestamp};
 
 use alloc::Clusters;

@@ -1,13 +1,12 @@
 //! Many workloads, all their crash states, every judge, on all cores.
 
-use forerun_io::Unpoisoned;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use forerun_io::BlockDevice;
+use forerun_io::{BlockDevice, Unpoisoned};
 use forerun_vfs::FileSystemMut;
 
 use super::workload::Open;

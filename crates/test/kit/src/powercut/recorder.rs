@@ -1,12 +1,11 @@
 //! A device that records the writes to it, in order.
 
-use forerun_io::Unpoisoned;
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::{BlockDevice, ReadAt, saturating_usize, u64_from};
+use forerun_io::{BlockDevice, ReadAt, Unpoisoned, saturating_usize, u64_from};
 
 use super::SECTOR;
 

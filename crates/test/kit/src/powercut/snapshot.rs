@@ -5,13 +5,12 @@
 //! and a layer of its own. The hash of a state is the XOR of the hashes of the sectors that differ
 //! from the bytes, so that it follows from the sectors that change, whatever the order.
 
-use forerun_io::Unpoisoned;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use forerun_io::{BlockDevice, ReadAt, past_end, saturating_usize, u64_from};
+use forerun_io::{BlockDevice, ReadAt, Unpoisoned, past_end, saturating_usize, u64_from};
 
 /// The smallest sector of any device, in bytes: it is written whole or not at all.
 pub const SECTOR: usize = 512;

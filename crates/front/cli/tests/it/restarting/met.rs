@@ -1,9 +1,10 @@
 //! How far threads at work have come, and what went wrong for them.
 
-use forerun::Unpoisoned;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use forerun::Unpoisoned;
 
 use super::eventually;
 

@@ -33,7 +33,8 @@ pub struct WalkAhead {
     pool: Arc<Pool>,
     tree: Arc<TreeAhead>,
     metadata: Arc<MetadataSource>,
-    layout: MetadataLayout,
+    /// Whether the driver can tell from a listing where the inodes are.
+    is_locatable: bool,
     listings: Mutex<VecDeque<Listing>>,
 }
 
@@ -60,9 +61,10 @@ impl WalkAhead {
         pool: Arc<Pool>,
         tree: Arc<TreeAhead>,
         metadata: Arc<MetadataSource>,
+        layout: &MetadataLayout,
     ) -> Self {
         Self {
-            layout: fs.metadata_layout(),
+            is_locatable: *layout == MetadataLayout::Locatable,
             fs,
             pool,
             tree,
@@ -140,7 +142,7 @@ impl WalkAhead {
 
     /// Returns whether the inodes of a listing are to be requested together.
     fn locates_inodes(&self) -> bool {
-        self.layout == MetadataLayout::Locatable && self.metadata.takes_expectations()
+        self.is_locatable && self.metadata.takes_expectations()
     }
 }
 
@@ -275,6 +277,7 @@ mod tests {
             Arc::new(Pool::new(0)),
             Arc::new(TreeAhead::new(0)),
             Arc::new(MetadataSource::new(source, geometry, 1 << 20)),
+            &MetadataLayout::Unknown,
         )
     }
 

@@ -281,14 +281,14 @@ impl MetadataSource {
         let place = |part: &Range<u64>| {
             saturating_usize(part.start - range.start)..saturating_usize(part.end - range.start)
         };
+        let cached = |block: &Range<u64>, missing: &Range<u64>| {
+            let is_whole = missing.start <= block.start && block.end <= missing.end;
+            is_whole.then(|| self.cache.get(self.key(block.start)))?
+        };
         let mut missing = range.clone();
         while missing.start < missing.end {
             let block = self.geometry.align(missing.start..missing.start + 1);
-            let whole = block.start == missing.start && block.end <= range.end;
-            let Some(there) = whole
-                .then(|| self.cache.get(self.key(block.start)))
-                .flatten()
-            else {
+            let Some(there) = cached(&block, &missing) else {
                 break;
             };
             bytes[place(&block)].copy_from_slice(&there);
@@ -296,11 +296,7 @@ impl MetadataSource {
         }
         while missing.start < missing.end {
             let block = self.geometry.align(missing.end - 1..missing.end);
-            let whole = block.end == missing.end && block.start >= missing.start;
-            let Some(there) = whole
-                .then(|| self.cache.get(self.key(block.start)))
-                .flatten()
-            else {
+            let Some(there) = cached(&block, &missing) else {
                 break;
             };
             bytes[place(&block)].copy_from_slice(&there);

@@ -8,6 +8,7 @@ mod data;
 mod decoded;
 mod in_flight;
 mod reader;
+mod seek;
 mod segment;
 mod stored;
 

@@ -4,7 +4,9 @@ use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Once};
 
 use forerun_io::{Counted, Counter, Limits, Observer, Pattern, saturating_usize, u64_from, wait};
-use forerun_vfs::{Error, Extent, FileSystem, FileType, NodeId, Place, Result, Walk};
+use forerun_vfs::{
+    Error, Extent, FileSystem, FileType, MetadataLayout, NodeId, Place, Result, Walk,
+};
 
 use super::assembly::{Assembly, Blocks};
 use super::blobs::Blobs;
@@ -85,9 +87,12 @@ impl Reader {
             pool: Arc::clone(&pool),
         };
         let driver = fs;
-        if options.large_blocks {
-            metadata.set_ranges(driver.metadata_layout().ranges().to_vec());
-        }
+        // A driver may have to read for the answer: asked once.
+        let layout = match options.large_blocks {
+            true => driver.metadata_layout(),
+            false => MetadataLayout::Unknown,
+        };
+        metadata.set_ranges(layout.ranges().to_vec());
         let volume = driver.volume();
         // The scan counts names, and an inode may have several. An image that lists more has a
         // loop.
@@ -103,6 +108,7 @@ impl Reader {
                 pool,
                 Arc::clone(&tree),
                 Arc::clone(&metadata),
+                &layout,
             )),
         };
         let inner = Inner {
@@ -325,26 +331,6 @@ impl Reader {
         }
     }
 
-    /// Returns the first offset at or after `offset` that holds data, or nothing where only holes
-    /// follow.
-    ///
-    /// # Errors
-    /// The errors of [`FileSystem::map`].
-    pub fn seek_data(&self, node: NodeId, offset: u64) -> Result<Option<u64>> {
-        self.seek(node, offset, |place| !matches!(place, Place::Zero))
-    }
-
-    /// Returns the first offset at or after `offset` that lies in a hole; the end of the file
-    /// counts as one. Returns nothing where `offset` is at or past the end.
-    ///
-    /// # Errors
-    /// The errors of [`FileSystem::map`].
-    pub fn seek_hole(&self, node: NodeId, offset: u64) -> Result<Option<u64>> {
-        let size = self.file_size(node)?;
-        let hole = self.seek(node, offset, |place| matches!(place, Place::Zero))?;
-        Ok(hole.or((offset < size).then_some(size)))
-    }
-
     /// Sorts regular files by where their first byte is, so that reading them in this order reads
     /// the image forward. Files that cannot be mapped come first.
     pub fn physical_order(&self, nodes: &mut [NodeId]) {
@@ -456,7 +442,7 @@ impl Reader {
         Ok((range, blocks))
     }
 
-    fn visit(
+    pub(super) fn visit(
         &self,
         node: NodeId,
         range: Range<u64>,
@@ -469,25 +455,7 @@ impl Reader {
         }
     }
 
-    fn seek(
-        &self,
-        node: NodeId,
-        offset: u64,
-        wanted: impl Fn(&Place) -> bool,
-    ) -> Result<Option<u64>> {
-        let range = offset..self.file_size(node)?;
-        let mut found = None;
-        self.visit(node, range, &mut |extent| {
-            if wanted(&extent.place) {
-                found = Some(extent.logical.start.max(offset));
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        })?;
-        Ok(found)
-    }
-
-    fn file_size(&self, node: NodeId) -> Result<u64> {
+    pub(super) fn file_size(&self, node: NodeId) -> Result<u64> {
         let metadata = self.fs().metadata(node)?;
         match metadata.kind {
             FileType::Regular => Ok(metadata.size),

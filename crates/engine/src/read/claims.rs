@@ -23,6 +23,18 @@ enum Claim {
     Begun,
 }
 
+/// The claim of a job that runs.
+struct Begun<'c> {
+    claims: &'c Claims,
+    key: BlockKey,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.claims.remove(&mut self.claims.lock(), self.key);
+    }
+}
+
 impl Claims {
     /// Plans a block. Returns whether it needs a job: not where it has one already.
     pub fn plan(&self, key: BlockKey) -> bool {
@@ -43,9 +55,9 @@ impl Claims {
             _ => return,
         }
         drop(blocks);
+        // The claim ends when the block is in the cache, or when the job panics.
+        let _claim = Begun { claims: self, key };
         decode();
-        // The claim ends only now, when the block is in the cache.
-        self.remove(&mut self.lock(), key);
     }
 
     /// Takes a block for a reader. Returns false where a job decodes it at this moment.
@@ -102,5 +114,14 @@ mod tests {
         });
         assert_eq!((runs, claims.count.load(Ordering::Relaxed)), (1, 0));
         assert!(claims.take(KEY));
+    }
+
+    #[test]
+    fn a_job_that_panics_leaves_its_block_to_others() {
+        let claims = Claims::default();
+        claims.plan(KEY);
+        let job = std::panic::AssertUnwindSafe(|| claims.work(KEY, || panic!("on purpose")));
+        assert!(std::panic::catch_unwind(job).is_err());
+        assert!(claims.take(KEY) && claims.plan(KEY));
     }
 }

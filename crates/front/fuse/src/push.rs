@@ -24,13 +24,7 @@ use fuser::{INodeNo, Notifier};
 use crate::core::Core;
 use crate::counts::Operation;
 use crate::streams::{GAP, Streams};
-
-/// Bytes ahead of a reader at the most.
-const WINDOW: u64 = 4 << 20;
-/// Pieces that may wait; more are dropped, and the reader asks for them itself.
-const WAITING: usize = 16;
-/// Pages between pieces that are kept, the oldest forgotten first.
-const GAPS: usize = 128;
+use crate::tuning::{KEPT_GAPS, STORE_WINDOW, WAITING_PIECES};
 
 /// The thread that pushes, as seen from those that answer requests.
 pub struct Pusher {
@@ -59,8 +53,8 @@ struct Shared {
 impl Pusher {
     /// Starts the thread. Nothing where it cannot be started: it is not needed for correctness.
     pub fn start(core: Arc<Core>, notifier: Notifier) -> Option<Self> {
-        let window = WINDOW.min(core.reader.options().readahead);
-        let (pieces, waiting) = sync_channel(WAITING);
+        let window = STORE_WINDOW.min(core.reader.options().readahead);
+        let (pieces, waiting) = sync_channel(WAITING_PIECES);
         let shared = Arc::new(Shared {
             core,
             streams: Mutex::new(Streams::new(window)),
@@ -143,7 +137,7 @@ impl Shared {
                 offset: range.end - u64::try_from(gap.len()).unwrap_or(0),
                 bytes: gap.to_vec(),
             });
-            if gaps.len() > GAPS {
+            if gaps.len() > KEPT_GAPS {
                 gaps.pop_front();
             }
         }

@@ -24,18 +24,7 @@ use fuser::{INodeNo, Notifier};
 
 use crate::core::Core;
 use crate::counts::Operation;
-
-/// The most that is stored of one file: what the kernel takes at once.
-const LARGEST: u32 = 1 << 20;
-
-/// Files stored before the end of a listing is told: the thread has the next ones by the time that
-/// these are read.
-const FIRST: usize = 2;
-
-/// Files stored before one that the thread did not get to in time is answered.
-const NEXT: usize = 4;
-/// Files that the thread takes at once, so that those are left which are wanted next.
-const BATCH: usize = 8;
+use crate::tuning::{FIRST_FILES, NEXT_FILES, STORED_FILE, STORED_TOGETHER};
 
 /// The thread that pushes, as seen from those that answer requests.
 pub struct TreePusher {
@@ -79,7 +68,7 @@ impl TreePusher {
             return;
         }
         let dir = self.core.node(number);
-        self.push_now(|| self.core.reader.upcoming_in(dir, FIRST));
+        self.push_now(|| self.core.reader.upcoming_in(dir, FIRST_FILES));
         self.wake();
     }
 
@@ -91,7 +80,7 @@ impl TreePusher {
         if self.is_wanted()
             && let Ok(_alone) = self.before_answer.try_lock()
         {
-            self.push_now(|| self.core.reader.upcoming(NEXT));
+            self.push_now(|| self.core.reader.upcoming(NEXT_FILES));
         }
     }
 
@@ -121,7 +110,7 @@ fn turn_off(off: &AtomicBool, error: &io::Error) {
 fn work(core: &Core, notifier: &Notifier, woken: &Receiver<()>, off: &AtomicBool) {
     while woken.recv().is_ok() {
         loop {
-            let files = core.reader.upcoming(BATCH);
+            let files = core.reader.upcoming(STORED_TOGETHER);
             if files.is_empty() {
                 break;
             }
@@ -144,7 +133,7 @@ fn push(core: &Core, notifier: &Notifier, node: NodeId) -> io::Result<()> {
     let Ok(number) = core.number(node) else {
         return Ok(());
     };
-    let Ok(data) = core.read_aside(node, LARGEST) else {
+    let Ok(data) = core.read_aside(node, STORED_FILE) else {
         return Ok(());
     };
     if data.is_empty() {

@@ -9,17 +9,11 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
-use std::time::Duration;
 
 use forerun_io::Unpoisoned;
 
 use crate::cpu_follower::CpuFollower;
-
-/// How long an answer may take before all are back: the upper bound on the extra delay of other
-/// requests.
-const SLOW_ANSWER: Duration = Duration::from_millis(4);
-/// So often in a row nothing may be asked before all are back.
-const QUIET_WAITS: u32 = 25;
+use crate::tuning::{QUIET_WAITS, SLOW_ANSWER};
 
 /// The size of a request, and its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +118,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use super::*;
 

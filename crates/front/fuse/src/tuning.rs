@@ -1,5 +1,7 @@
 //! The constants that decide what is stored in the page cache ahead of readers, and which CPU answers.
 
+use std::time::Duration;
+
 /// Bytes of a piece of a file, with the gap at its end.
 pub const PIECE: u64 = 1 << 20;
 /// Bytes that must have been read in order before anything is stored.
@@ -9,6 +11,26 @@ pub const KERNEL_WINDOW: u64 = 128 << 10;
 /// Files whose readers are remembered.
 pub const STORED_FILES: usize = 32;
 
+/// Most bytes stored ahead of a reader at once, and at most twice as many in all.
+pub const STORE_WINDOW: u64 = 4 << 20;
+/// Pieces that may wait to be stored; more are dropped, and the reader asks for them itself.
+pub const WAITING_PIECES: usize = 16;
+/// Pages between pieces that are kept, the oldest forgotten first.
+pub const KEPT_GAPS: usize = 128;
+/// Most bytes stored of one small file: what the kernel takes at once.
+pub const STORED_FILE: u32 = 1 << 20;
+/// Files stored before the kernel is told that a listing has ended: the thread has the next ones by the
+/// time that these are read.
+pub const FIRST_FILES: usize = 2;
+/// Files stored before the answer for a file that the thread did not get to in time.
+pub const NEXT_FILES: usize = 4;
+/// Files that the thread takes together: few, so that those are left which are wanted next.
+pub const STORED_TOGETHER: usize = 8;
+/// Time that an answer may take before all threads are back: the longest delay that one slow answer
+/// adds to other requests.
+pub const SLOW_ANSWER: Duration = Duration::from_millis(4);
+/// Waits of that length in a row without a request before all threads are back.
+pub const QUIET_WAITS: u32 = 25;
 /// Small requests in a row of one thread before it is followed, and between looks at its CPU. A look
 /// costs as much as a request.
 pub const REQUESTS_IN_A_ROW: u32 = 64;

@@ -11,14 +11,9 @@ use std::sync::Arc;
 use forerun_io::u64_from;
 
 use super::pending::{Pending, settle};
+use crate::tuning::{AHEAD_BYTES, AHEAD_BYTES_QUEUED, BACKGROUND_BYTES, DEMAND_BYTES};
 use crate::{RemoteError, Result};
 
-/// Bytes of one request at the most, by class.
-const DEMAND_BYTES: u64 = 1 << 20;
-const AHEAD_BYTES: u64 = 2 << 20;
-const BACKGROUND_BYTES: u64 = 4 << 20;
-/// Bytes that may wait to be read ahead; beyond that the oldest hints are dropped.
-const AHEAD_BYTES_QUEUED: u64 = 128 << 20;
 /// Number of the stream of hints, which belong to none.
 pub const HINTED: u64 = 0;
 

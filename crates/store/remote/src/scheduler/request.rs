@@ -3,22 +3,15 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use forerun_cache::{CacheError, CachedBlob, Claim, Waited};
 
 use super::Shared;
 use super::queue::{Class, Job};
 use crate::fetch::{ChunkOutcome, Fetcher};
+use crate::tuning::{BACKGROUND_PAUSE, FIRST_LOOK, LONGEST_LOOK, TABLE_TRIES};
 use crate::{RemoteError, Result};
-
-/// First pause between polls for the chunks of another process; doubled up to the longest.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
-const LONGEST_LOOK: Duration = Duration::from_millis(20);
-/// How often a part of the table that does not lead to the root is requested.
-const TABLE_TRIES: usize = 3;
-/// How long background chunks are left alone after they could not be fetched.
-const BACKGROUND_PAUSE: Duration = Duration::from_secs(2);
 
 /// Chunks in flight. However the request ends, dropping this tells the readers.
 struct Flight {

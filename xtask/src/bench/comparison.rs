@@ -37,8 +37,8 @@ pub trait Row: Copy + PartialEq + ValueEnum + 'static {
     }
 
     /// Lists forerun and the others.
-    fn all_who(self) -> Vec<Self::Contender> {
-        let others = self.targets().iter().map(|(who, _)| *who);
+    fn contenders(self) -> Vec<Self::Contender> {
+        let others = self.targets().iter().map(|(contender, _)| *contender);
         std::iter::once(Self::OURS).chain(others).collect()
     }
 }
@@ -79,10 +79,10 @@ pub fn rounds<R: Row>(
 ) -> Vec<Series<R>> {
     let mut all = Vec::new();
     for &row in rows {
-        for who in row.all_who() {
-            match missing(row, who) {
-                Some(why) => eprintln!("SKIP: {}, {who}: {why}", row.what()),
-                None => all.push(Series::new(row, who)),
+        for contender in row.contenders() {
+            match missing(row, contender) {
+                Some(why) => eprintln!("SKIP: {}, {contender}: {why}", row.what()),
+                None => all.push(Series::new(row, contender)),
             }
         }
     }
@@ -93,9 +93,9 @@ pub fn rounds<R: Row>(
                 of_row.reverse();
             }
             for series in of_row {
-                let (what, who) = (row.what(), series.who);
-                eprintln!("round {round} of {rounds}: {what}, {who}");
-                series.push(measure(*row, who));
+                let (what, contender) = (row.what(), series.contender);
+                eprintln!("round {round} of {rounds}: {what}, {contender}");
+                series.push(measure(*row, contender));
             }
         }
     }

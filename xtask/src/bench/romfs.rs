@@ -72,8 +72,8 @@ fn accesses(is_root: bool) -> Vec<Access> {
     let mut accesses = Vec::new();
     for (user_is_there, rootless) in [(is_root, false), (rootless, true)] {
         if !user_is_there {
-            let who = if rootless { "rootless" } else { "root" };
-            eprintln!("SKIP: no {who} mounts: needs root, or fusermount3 for the others");
+            let contender = if rootless { "rootless" } else { "root" };
+            eprintln!("SKIP: no {contender} mounts: needs root, or fusermount3 for the others");
             continue;
         }
         accesses.extend([true, false].map(|large_blocks| Access {

@@ -14,16 +14,16 @@ pub struct Series<R: Row> {
     /// The work.
     pub row: R,
     /// The driver or program that did it.
-    pub who: R::Contender,
+    pub contender: R::Contender,
     samples: Samples<Run>,
 }
 
 impl<R: Row> Series<R> {
     /// Creates a series without runs.
-    pub const fn new(row: R, who: R::Contender) -> Self {
+    pub const fn new(row: R, contender: R::Contender) -> Self {
         Self {
             row,
-            who,
+            contender,
             samples: Samples::new(),
         }
     }
@@ -149,8 +149,8 @@ impl<R: Row> Report<R> {
             .sum()
     }
 
-    fn find(&self, row: R, who: R::Contender) -> Option<&Series<R>> {
-        let is = |series: &&Series<R>| series.row == row && series.who == who;
+    fn find(&self, row: R, contender: R::Contender) -> Option<&Series<R>> {
+        let is = |series: &&Series<R>| series.row == row && series.contender == contender;
         self.series.iter().find(is)
     }
 
@@ -182,7 +182,7 @@ impl<R: Row> Report<R> {
     fn sizes(&self, row: R) -> Option<Line<R>> {
         let target = row.size_target()?;
         let (against, _) = *row.targets().first()?;
-        let made = |who| self.find(row, who).and_then(Series::made);
+        let made = |contender| self.find(row, contender).and_then(Series::made);
         Some(Line {
             row,
             what: "its size, MB",
@@ -258,7 +258,7 @@ impl<R: Row> Report<R> {
         for series in self.series.iter().filter(|series| series.peak().is_some()) {
             table.add_row([
                 series.row.what().to_string(),
-                series.who.to_string(),
+                series.contender.to_string(),
                 number(series.counter("source_requests")),
                 number(
                     series
@@ -278,7 +278,7 @@ impl<R: Row> Report<R> {
         let ours = self
             .series
             .iter()
-            .filter(|s| s.who == R::OURS && s.row.size_target().is_none());
+            .filter(|s| s.contender == R::OURS && s.row.size_target().is_none());
         let most = ours.filter_map(Series::peak).max();
         let memory = match most {
             Some(most) if most <= bound => "met",
@@ -330,7 +330,7 @@ fn series_json<R: Row>(series: &Series<R>) -> Value {
     let of = |value: fn(&Run) -> Value| series.samples.runs.iter().map(value).collect::<Vec<_>>();
     json!({
         "row": series.row.name(),
-        "who": series.who.to_string(),
+        "who": series.contender.to_string(),
         "seconds_median": series.seconds(),
         "seconds": of(|run| run.seconds.into()),
         "peak": of(|run| run.peak.into()),
@@ -406,8 +406,8 @@ mod tests {
         }
     }
 
-    fn series(row: Row, who: Contender, seconds: &[f64], found: &str) -> Series<Row> {
-        let mut series = Series::new(row, who);
+    fn series(row: Row, contender: Contender, seconds: &[f64], found: &str) -> Series<Row> {
+        let mut series = Series::new(row, contender);
         for &seconds in seconds {
             series.push(Ok(Run {
                 seconds,

@@ -12,10 +12,10 @@ use crate::bench::mount::{Access, Mounted};
 use crate::bench::other::{Mount, Other, Reader, has_filesystem};
 
 /// Mounts as root and waits until the mount is there.
-pub fn mount(who: Contender, inputs: &Inputs, image: Image) -> Result<Mount> {
+pub fn mount(contender: Contender, inputs: &Inputs, image: Image) -> Result<Mount> {
     let path = inputs.image(image);
     let store = inputs.store(image);
-    match who {
+    match contender {
         Contender::Forerun => {
             let objects = store.as_deref();
             Mounted::with_objects(&inputs.forerun, &path, Access::ROOT, objects).map(Mount::Forerun)
@@ -27,7 +27,9 @@ pub fn mount(who: Contender, inputs: &Inputs, image: Image) -> Result<Mount> {
             let arguments = ["-f".as_ref(), path.as_os_str()];
             Other::daemon("erofsfuse", &arguments).map(Mount::Other)
         }
-        Contender::Fsck | Contender::Mkfs | Contender::Backing => bail!("{who} mounts nothing"),
+        Contender::Fsck | Contender::Mkfs | Contender::Backing => {
+            bail!("{contender} mounts nothing")
+        }
     }
 }
 
@@ -37,12 +39,12 @@ fn overlay(image: &Path, store: Option<&Path>) -> Result<Other> {
 }
 
 /// Returns why a driver or program cannot take part, if it cannot.
-pub fn missing(inputs: &Inputs, row: Row, who: Contender) -> Option<String> {
+pub fn missing(inputs: &Inputs, row: Row, contender: Contender) -> Option<String> {
     let program = |name: &str| {
         let there = require::find_program(name).is_some();
         (!there).then(|| format!("{name} is not installed"))
     };
-    match who {
+    match contender {
         // The kernel does that too, in the same way.
         Contender::Forerun if row == Row::LsVia => missing(inputs, row, Contender::KernelFile),
         Contender::Forerun | Contender::Backing => None,
@@ -50,7 +52,7 @@ pub fn missing(inputs: &Inputs, row: Row, who: Contender) -> Option<String> {
         Contender::Fsck => program("fsck.erofs"),
         Contender::Mkfs => program("mkfs.erofs"),
         Contender::KernelLoop | Contender::KernelFile | Contender::KernelOverlay => {
-            let needed: &[&str] = match who {
+            let needed: &[&str] = match contender {
                 Contender::KernelOverlay => &["erofs", "overlay"],
                 _ => &["erofs"],
             };
@@ -58,7 +60,7 @@ pub fn missing(inputs: &Inputs, row: Row, who: Contender) -> Option<String> {
             if let Some(name) = lacks {
                 return Some(format!("the kernel has no {name}"));
             }
-            let error = mount(who, inputs, row.image()?)
+            let error = mount(contender, inputs, row.image()?)
                 .and_then(Mount::finish)
                 .err()?;
             lacks_feature(&error).map(str::to_string)

@@ -19,12 +19,12 @@ use crate::bench::tree::{count, remove};
 use crate::process;
 
 /// Measures a row, from cold caches except where it is about caches.
-pub fn measure(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
+pub fn measure(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
     let run = match row {
-        Row::Extract => extract(inputs, who),
-        Row::Pack => pack(inputs, who),
-        Row::LsVia => from_mount(inputs, who),
-        Row::ObjectSequential | Row::ObjectRandom if who == Contender::Backing => {
+        Row::Extract => extract(inputs, contender),
+        Row::Pack => pack(inputs, contender),
+        Row::LsVia => from_mount(inputs, contender),
+        Row::ObjectSequential | Row::ObjectRandom if contender == Contender::Backing => {
             let (seconds, found) = pages(row, &inputs.big_object()?)?;
             Ok(run_of(seconds, found))
         }
@@ -39,9 +39,9 @@ pub fn measure(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
         | Row::CatZstd
         | Row::Random
         | Row::ObjectSequential
-        | Row::ObjectRandom => mounted(inputs, row, who),
+        | Row::ObjectRandom => mounted(inputs, row, contender),
     };
-    run.with_context(|| format!("{}, {who}", row.what()))
+    run.with_context(|| format!("{}, {contender}", row.what()))
 }
 
 fn run_of(seconds: f64, found: String) -> Run {
@@ -54,9 +54,9 @@ fn run_of(seconds: f64, found: String) -> Run {
     }
 }
 
-fn mounted(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
+fn mounted(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
     let image = row.image().context("needs no mount")?;
-    let mount = drivers::mount(who, inputs, image)?;
+    let mount = drivers::mount(contender, inputs, image)?;
     let path = mount.path();
     if matches!(row, Row::LsCached | Row::ComposefsLsCached) {
         list(&path)?;
@@ -108,19 +108,19 @@ fn pages(row: Row, file: &Path) -> Result<(f64, String)> {
 
 /// Mounts and lists. What is read ahead when an image is mounted would be lost if caches were
 /// dropped after that, and would cost nothing if time started after that.
-fn from_mount(inputs: &Inputs, who: Contender) -> Result<Run> {
+fn from_mount(inputs: &Inputs, contender: Contender) -> Result<Run> {
     let image = Row::LsVia.image().context("needs an image")?;
     let path = inputs.image(image);
     drop_all()?;
     // As in all other rows, where programs that run are in memory whatever is dropped.
     process::output(Command::new(&inputs.forerun).arg("--version"))?;
     let start = Instant::now();
-    let mount = match who {
+    let mount = match contender {
         Contender::Forerun => {
             let (mount, _said) = Other::via_kernel(&inputs.forerun, &path, Reader::File, None)?;
             Mount::Other(mount)
         }
-        _ => drivers::mount(who, inputs, image)?,
+        _ => drivers::mount(contender, inputs, image)?,
     };
     let found = list(&mount.path())?;
     let seconds = start.elapsed().as_secs_f64();
@@ -128,11 +128,11 @@ fn from_mount(inputs: &Inputs, who: Contender) -> Result<Run> {
     Ok(run_of(seconds, found))
 }
 
-fn extract(inputs: &Inputs, who: Contender) -> Result<Run> {
+fn extract(inputs: &Inputs, contender: Contender) -> Result<Run> {
     let scratch = Scratch::new(&inputs.dir)?;
     let out = scratch.path().join("extracted");
     let image = inputs.image(Image::TreeLz4hc);
-    let mut command = match who {
+    let mut command = match contender {
         Contender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             // Special bits and devices, as fsck.erofs makes them for root without being asked.
@@ -156,10 +156,10 @@ fn extract(inputs: &Inputs, who: Contender) -> Result<Run> {
     Ok(run)
 }
 
-fn pack(inputs: &Inputs, who: Contender) -> Result<Run> {
+fn pack(inputs: &Inputs, contender: Contender) -> Result<Run> {
     let out = inputs.dir.join("packed.img");
     remove(&out)?;
-    let mut command = match who {
+    let mut command = match contender {
         Contender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             command.args(["pack", "--quiet", "--stats", "--format", "erofs"]);

@@ -65,8 +65,8 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     let (tree, program) = (shared.tree.as_deref(), shared.program.as_deref());
     let inputs = prepare(root, &options.dir, tree, program, &images)?;
     let host = Host::look(&inputs.forerun, DRIVERS, PROGRAMS);
-    let missing = |row, who| drivers::missing(&inputs, row, who);
-    let measure = |row, who| measure::measure(&inputs, row, who);
+    let missing = |row, contender| drivers::missing(&inputs, row, contender);
+    let measure = |row, contender| measure::measure(&inputs, row, contender);
     let series = rounds(rows, shared.rounds, missing, measure);
     let report = Report {
         host,

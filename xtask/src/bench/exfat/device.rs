@@ -76,11 +76,11 @@ const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Mounted {
     /// Mounts `source`, a device or, for forerun, an image.
-    pub fn new(forerun: &Path, who: Contender, source: &Path, options: &str) -> Result<Self> {
+    pub fn new(forerun: &Path, contender: Contender, source: &Path, options: &str) -> Result<Self> {
         let dir = temp_dir("bench-exfat");
         let point = dir.path().join("mnt");
         fs::create_dir(&point)?;
-        let server = match who {
+        let server = match contender {
             Contender::Forerun => {
                 let log = File::create(dir.path().join("log"))?;
                 let mut command = Command::new(forerun);

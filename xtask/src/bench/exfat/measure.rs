@@ -27,26 +27,26 @@ pub struct Inputs {
 }
 
 /// Measures a row on a volume of its own, from cold caches.
-pub fn measure(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
+pub fn measure(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
     let image = inputs.dir.join("volume.img");
-    let run = on_volume(inputs, row, who, &image);
+    let run = on_volume(inputs, row, contender, &image);
     remove(&image)?;
-    run.with_context(|| format!("{}, {who}", row.what()))
+    run.with_context(|| format!("{}, {contender}", row.what()))
 }
 
-fn on_volume(inputs: &Inputs, row: Row, who: Contender, image: &Path) -> Result<Run> {
+fn on_volume(inputs: &Inputs, row: Row, contender: Contender, image: &Path) -> Result<Run> {
     volumes::make(image, matches!(row, Row::RemoveBig | Row::RemovePieces))?;
     fill(inputs, row, image)?;
     let device = Loop::attach(image)?;
-    let source = match who {
+    let source = match contender {
         Contender::Forerun if inputs.on_file => image,
         _ => &device.path,
     };
-    let mount = Mounted::new(&inputs.forerun, who, source, row.options())?;
+    let mount = Mounted::new(&inputs.forerun, contender, source, row.options())?;
     drop_all()?;
     let before = device.counted()?;
     let start = Instant::now();
-    let found = work(row, who, &mount.path(), &device)?;
+    let found = work(row, contender, &mount.path(), &device)?;
     let seconds = start.elapsed().as_secs_f64();
     let (mut counters, peak) = mount.finish()?;
     device.flush()?;
@@ -55,7 +55,7 @@ fn on_volume(inputs: &Inputs, row: Row, who: Contender, image: &Path) -> Result<
         counters.insert((*name).to_string(), now.saturating_sub(then));
     }
     drop(device);
-    if who == Contender::Forerun {
+    if contender == Contender::Forerun {
         judge(image)?;
     }
     Ok(Run {
@@ -85,8 +85,8 @@ fn fill(inputs: &Inputs, row: Row, image: &Path) -> Result<()> {
     Ok(())
 }
 
-fn work(row: Row, who: Contender, mount: &Path, device: &Loop) -> Result<String> {
-    let after_each = || match who {
+fn work(row: Row, contender: Contender, mount: &Path, device: &Loop) -> Result<String> {
+    let after_each = || match contender {
         Contender::ExfatFuseFlushed => device.flush(),
         Contender::Forerun | Contender::ExfatFuse => Ok(()),
     };

@@ -64,8 +64,8 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
         on_file: options.file,
     };
     let host = Host::look(&inputs.forerun, &[], &[("mkfs.exfat", "-V")]);
-    let missing = |_, who| {
-        let needed = match who {
+    let missing = |_, contender| {
+        let needed = match contender {
             Contender::Forerun => "mkfs.exfat",
             Contender::ExfatFuse | Contender::ExfatFuseFlushed => "mount.exfat-fuse",
         };
@@ -73,9 +73,9 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
         (!there).then(|| format!("{needed} is not installed"))
     };
     let requests = RefCell::new(Requests::new());
-    let measure = |row: Row, who: Contender| {
-        let run = measure::measure(&inputs, row, who)?;
-        let key = (row.what(), who.to_string());
+    let measure = |row: Row, contender: Contender| {
+        let run = measure::measure(&inputs, row, contender)?;
+        let key = (row.what(), contender.to_string());
         requests.borrow_mut().insert(key, run.counters.clone());
         Ok(run)
     };
@@ -104,13 +104,13 @@ fn remarks(requests: &Requests) -> String {
         "What reached the device in the last round, unmounting included, as the kernel counts it \
          (writes, KiB, flushes); what forerun asked for, by its own trace:\n",
     );
-    for ((what, who), counters) in requests {
+    for ((what, contender), counters) in requests {
         let of = |name: &str| {
             let found = counters.get(name);
             found.map_or("-".to_string(), u64::to_string)
         };
         let device: Vec<String> = COUNTED.iter().map(|name| of(name)).collect();
-        text += &format!("  {what}, {who}: {}", device.join(", "));
+        text += &format!("  {what}, {contender}: {}", device.join(", "));
         if counters.contains_key("writes") {
             let bytes = counters.get("written_bytes").copied().unwrap_or(0);
             let (writes, flushes) = (of("writes"), of("flushes"));
@@ -123,12 +123,12 @@ fn remarks(requests: &Requests) -> String {
 }
 
 fn facts(requests: &Requests) -> serde_json::Value {
-    let all = requests.iter().map(|((what, who), counters)| {
+    let all = requests.iter().map(|((what, contender), counters)| {
         let names = COUNTED
             .iter()
             .chain(&["writes", "written_bytes", "flushes"]);
         let named = names.filter_map(|&name| Some((name.to_string(), *counters.get(name)?)));
-        json!({ "work": what, "by": who, "requests": named.collect::<Counters>() })
+        json!({ "work": what, "by": contender, "requests": named.collect::<Counters>() })
     });
     all.collect()
 }

@@ -141,14 +141,14 @@ impl Inputs {
     }
 
     /// Takes note of what the link carried.
-    pub fn carried(&self, row: Row, who: Contender, log: &Log) -> Result<()> {
+    pub fn carried(&self, row: Row, contender: Contender, log: &Log) -> Result<()> {
         let carried = Carried {
             requests: log.requests(),
             bytes: log.sent(),
             twice: log.all_sent_twice(),
             image: self.image(row.image()).metadata()?.len(),
         };
-        self.carried.borrow_mut().insert((row, who), carried);
+        self.carried.borrow_mut().insert((row, contender), carried);
         Ok(())
     }
 
@@ -165,7 +165,7 @@ impl Inputs {
     /// Returns the traffic of the link, for people.
     pub fn remarks(&self) -> String {
         let carried = self.carried.borrow();
-        let lines = carried.iter().map(|((row, who), carried)| {
+        let lines = carried.iter().map(|((row, contender), carried)| {
             let Carried {
                 requests,
                 bytes,
@@ -177,7 +177,7 @@ impl Inputs {
                 _ => "MISSED",
             };
             format!(
-                "Carried for {}, {who}: {bytes} bytes of an image of {image}, in {requests} \
+                "Carried for {}, {contender}: {bytes} bytes of an image of {image}, in {requests} \
                  requests; twice: {twice}, {verdict}.\n",
                 row.what()
             )
@@ -188,10 +188,10 @@ impl Inputs {
     /// Returns the facts for programs.
     pub fn facts(&self) -> Value {
         let carried = self.carried.borrow();
-        let all = carried.iter().map(|((row, who), carried)| {
+        let all = carried.iter().map(|((row, contender), carried)| {
             json!({
                 "row": row.name(),
-                "who": who.to_string(),
+                "who": contender.to_string(),
                 "requests": carried.requests,
                 "bytes": carried.bytes,
                 "bytes_twice": carried.twice,

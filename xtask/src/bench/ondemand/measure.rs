@@ -22,11 +22,11 @@ use crate::bench::run::{Run, own};
 use crate::process;
 
 /// Returns why a competitor cannot take part, if it cannot.
-pub fn missing(inputs: &Inputs, row: Row, who: Contender) -> Option<String> {
+pub fn missing(inputs: &Inputs, row: Row, contender: Contender) -> Option<String> {
     if row.image() == Image::Local && require::find_program("fio").is_none() {
         return Some("fio is not installed".to_string());
     }
-    match (row, who) {
+    match (row, contender) {
         (Row::Kernel, Contender::Forerun) => {
             let tried = via_kernel(inputs).and_then(|(_dir, point)| unmount(inputs, &point));
             let error = tried.err()?;
@@ -38,11 +38,11 @@ pub fn missing(inputs: &Inputs, row: Row, who: Contender) -> Option<String> {
 }
 
 /// Measures a row.
-pub fn measure(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
-    match (row, who) {
+pub fn measure(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
+    match (row, contender) {
         (Row::Kernel, Contender::Forerun) => {
             let (_dir, point) = via_kernel(inputs)?;
-            let run = pages(row, who, &point.join("file"));
+            let run = pages(row, contender, &point.join("file"));
             unmount(inputs, &point)?;
             run
         }
@@ -50,23 +50,23 @@ pub fn measure(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
             Row::Sequential | Row::SequentialWarm | Row::Random,
             Contender::Forerun | Contender::Trusting,
         ) => {
-            let options = (who == Contender::Trusting).then(|| "--trust-cache".into());
+            let options = (contender == Contender::Trusting).then(|| "--trust-cache".into());
             let mounted = mount_complete(inputs, Image::Local, options.as_slice())?;
-            let run = pages(row, who, &mounted.path().join("file"))?;
+            let run = pages(row, contender, &mounted.path().join("file"))?;
             counted(run, mounted)
         }
         (_, Contender::Backing | Contender::SinglePages) => {
-            pages(row, who, &inputs.source(row.image()).join("file"))
+            pages(row, contender, &inputs.source(row.image()).join("file"))
         }
         (_, Contender::Link) => at_link_speed(inputs),
-        (Row::First, _) => first(inputs, who),
-        (Row::Start, _) => start(inputs, who),
-        _ => bail!("{who} does not take part"),
+        (Row::First, _) => first(inputs, contender),
+        (Row::Start, _) => start(inputs, contender),
+        _ => bail!("{contender} does not take part"),
     }
 }
 
 /// Runs fio as issue reports about this do: one job, synchronous reads of 4 KiB, buffered.
-fn pages(row: Row, who: Contender, file: &Path) -> Result<Run> {
+fn pages(row: Row, contender: Contender, file: &Path) -> Result<Run> {
     let mut fio = Command::new("fio");
     fio.args(["--name=pages", "--ioengine=psync", "--bs=4k", "--direct=0"]);
     fio.args([
@@ -82,7 +82,7 @@ fn pages(row: Row, who: Contender, file: &Path) -> Result<Run> {
     };
     fio.arg(format!("--filename={}", file.display()));
     drop_all()?;
-    match (row, who) {
+    match (row, contender) {
         (Row::SequentialWarm | Row::Random, Contender::SinglePages) => read_in_single_pages(file)?,
         (Row::SequentialWarm | Row::Random, _) => drop(own(&["files"], file)?),
         _ => {}
@@ -116,10 +116,10 @@ fn at_link_speed(inputs: &Inputs) -> Result<Run> {
 }
 
 /// Reads a file from the start to its end, while none of it is in the cache.
-fn first(inputs: &Inputs, who: Contender) -> Result<Run> {
+fn first(inputs: &Inputs, contender: Contender) -> Result<Run> {
     let cache = temp_cache(inputs)?;
     let proxy = link(inputs);
-    let mode = match who {
+    let mode = match contender {
         Contender::Synchronous => "sync",
         _ => "async",
     };
@@ -136,19 +136,19 @@ fn first(inputs: &Inputs, who: Contender) -> Result<Run> {
     let found = own(&["files"], &file)?;
     let seconds = start.elapsed().as_secs_f64();
     let run = counted(run_of(seconds, found), mounted)?;
-    inputs.carried(Row::First, who, &proxy.log())?;
+    inputs.carried(Row::First, contender, &proxy.log())?;
     Ok(run)
 }
 
 /// Starts the interpreter, and measures this with the mounting: files are prefetched from then on.
-fn start(inputs: &Inputs, who: Contender) -> Result<Run> {
+fn start(inputs: &Inputs, contender: Contender) -> Result<Run> {
     let list = inputs.list();
     if !list.exists() {
         record(inputs)?;
     }
     let cache = temp_cache(inputs)?;
     let proxy = link(inputs);
-    let options = match who {
+    let options = match contender {
         Contender::Forerun => vec!["--prefetch".into(), list.into()],
         _ => Vec::new(),
     };
@@ -161,7 +161,7 @@ fn start(inputs: &Inputs, who: Contender) -> Result<Run> {
     let said = interpreter::start(&mounted.path(), &[])?;
     let seconds = start.elapsed().as_secs_f64();
     let run = counted(run_of(seconds, said), mounted)?;
-    inputs.carried(Row::Start, who, &proxy.log())?;
+    inputs.carried(Row::Start, contender, &proxy.log())?;
     Ok(run)
 }
 

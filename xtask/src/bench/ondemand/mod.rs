@@ -64,8 +64,8 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     let rows = or_all(&options.rows);
     let inputs = Inputs::prepare(root, options, rows)?;
     let host = Host::look(&inputs.forerun, &[], PROGRAMS);
-    let missing = |row, who| measure::missing(&inputs, row, who);
-    let measure = |row, who| measure::measure(&inputs, row, who);
+    let missing = |row, contender| measure::missing(&inputs, row, contender);
+    let measure = |row, contender| measure::measure(&inputs, row, contender);
     let series = rounds(rows, options.rounds, missing, measure);
     let report = Report {
         host,

@@ -10,22 +10,22 @@ use crate::bench::mount::{Access, Mounted};
 use crate::bench::other::{Mount, Other, Reader, has_filesystem};
 
 /// Mounts as root and waits until the mount is there.
-pub fn mount(who: Contender, forerun: &Path, image: &Path) -> Result<Mount> {
-    match who {
+pub fn mount(contender: Contender, forerun: &Path, image: &Path) -> Result<Mount> {
+    match contender {
         Contender::Forerun => Mounted::new(forerun, image, Access::ROOT).map(Mount::Forerun),
         Contender::Kernel => Other::kernel("squashfs", image, Reader::Loop).map(Mount::Other),
         Contender::Squashfuse => {
             let arguments = ["-f".as_ref(), image.as_os_str()];
             Other::daemon("squashfuse_ll", &arguments).map(Mount::Other)
         }
-        Contender::Unsquashfs | Contender::Mksquashfs => bail!("{who} mounts nothing"),
+        Contender::Unsquashfs | Contender::Mksquashfs => bail!("{contender} mounts nothing"),
     }
 }
 
 /// Returns why a driver or program cannot take part, if it cannot.
-pub fn missing(who: Contender) -> Option<String> {
+pub fn missing(contender: Contender) -> Option<String> {
     let has = |name| find_program(name).is_some();
-    let (there, why) = match who {
+    let (there, why) = match contender {
         Contender::Forerun => (true, ""),
         Contender::Kernel => (has_filesystem("squashfs"), "the kernel has no SQUASHFS"),
         Contender::Squashfuse => (has("squashfuse_ll"), "squashfuse_ll is not installed"),

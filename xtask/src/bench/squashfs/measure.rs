@@ -15,23 +15,23 @@ use crate::bench::scratch::Scratch;
 use crate::bench::tree::{count, remove};
 
 /// Measures a row, from cold caches.
-pub fn measure(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
+pub fn measure(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
     let run = match row {
-        Row::ExtractGzip | Row::ExtractZstd => extract(inputs, row, who),
-        Row::Pack => pack(inputs, who),
+        Row::ExtractGzip | Row::ExtractZstd => extract(inputs, row, contender),
+        Row::Pack => pack(inputs, contender),
         Row::CatGzip
         | Row::CatZstd
         | Row::Tree
         | Row::TreeFour
         | Row::Ls
         | Row::LsCached
-        | Row::Random => mounted(inputs, row, who),
+        | Row::Random => mounted(inputs, row, contender),
     };
-    run.with_context(|| format!("{}, {who}", row.what()))
+    run.with_context(|| format!("{}, {contender}", row.what()))
 }
 
-fn mounted(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
-    let mount = drivers::mount(who, &inputs.forerun, &inputs.image(row))?;
+fn mounted(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
+    let mount = drivers::mount(contender, &inputs.forerun, &inputs.image(row))?;
     let path = mount.path();
     if row == Row::LsCached {
         list(&path)?;
@@ -62,10 +62,10 @@ fn mounted(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
     })
 }
 
-fn extract(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
+fn extract(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
     let scratch = Scratch::new(&inputs.dir)?;
     let (image, out) = (inputs.image(row), scratch.path().join("extracted"));
-    let mut command = match who {
+    let mut command = match contender {
         Contender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             // Special bits and devices, as unsquashfs makes them for root without being asked.
@@ -94,10 +94,10 @@ fn extract(inputs: &Inputs, row: Row, who: Contender) -> Result<Run> {
     Ok(run)
 }
 
-fn pack(inputs: &Inputs, who: Contender) -> Result<Run> {
+fn pack(inputs: &Inputs, contender: Contender) -> Result<Run> {
     let out = inputs.dir.join("packed.img");
     remove(&out)?;
-    let mut command = match who {
+    let mut command = match contender {
         Contender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             command.args(["pack", "--quiet", "--stats", "--format", "squashfs"]);

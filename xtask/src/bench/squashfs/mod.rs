@@ -58,8 +58,8 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
         ("mksquashfs", "-version"),
     ];
     let host = Host::look(&inputs.forerun, &[driver], &programs);
-    let missing = |_, who| drivers::missing(who);
-    let measure = |row, who| measure::measure(&inputs, row, who);
+    let missing = |_, contender| drivers::missing(contender);
+    let measure = |row, contender| measure::measure(&inputs, row, contender);
     let series = rounds(rows, shared.rounds, missing, measure);
     let blocks = BIG_LEN.div_ceil(BLOCK);
     let report = Report {

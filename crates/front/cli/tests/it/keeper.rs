@@ -278,7 +278,7 @@ fn a_server_that_cannot_be_replaced_ends_in_a_clean_unmount() {
 
 #[test]
 fn without_root_a_mount_outlives_its_server() {
-    let Some(scene) = Scene::new("squashfs").and_then(Scene::given_to_the_user_nobody) else {
+    let Some(scene) = Scene::new("squashfs").and_then(Scene::served_without_root) else {
         return;
     };
     scene.mount(&[]);

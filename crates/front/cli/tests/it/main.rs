@@ -26,6 +26,7 @@ mod packing_mistakes;
 mod pipes;
 mod reading;
 mod remote;
+mod remote_credentials;
 mod repairing;
 mod restart;
 mod restart_failures;

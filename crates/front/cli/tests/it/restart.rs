@@ -44,7 +44,7 @@ fn a_replaced_object_is_read_when_files_opened_before_a_restart_are_closed() {
 
 #[test]
 fn without_root() {
-    let Some(scene) = Scene::new("squashfs").and_then(Scene::given_to_the_user_nobody) else {
+    let Some(scene) = Scene::new("squashfs").and_then(Scene::served_without_root) else {
         return;
     };
     scene.mount(&[]);

@@ -80,7 +80,7 @@ impl Scene {
     }
 
     /// Hands the scene to a user without privileges; all that follows runs as that user.
-    pub fn given_to_the_user_nobody(mut self) -> Option<Self> {
+    pub fn served_without_root(mut self) -> Option<Self> {
         if !require::fusermount() || require::program("setpriv").is_none() {
             return None;
         }

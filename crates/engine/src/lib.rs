@@ -13,7 +13,7 @@ mod read;
 mod tuning;
 mod volume;
 
-pub use ahead::{Bulk, TakenFile};
+pub use ahead::{Bulk, Sink, TakenFile};
 pub use metadata::MetadataSource;
 pub use options::{EngineOptions, MemoryUse};
 pub use read::{Data, Reader};

@@ -36,7 +36,7 @@ pub const DECODING_SHARE: u64 = 4;
 /// Blocks served to their end that are remembered at the most.
 pub const SERVED_BLOCKS: usize = 1 << 16;
 
-// Small files of a tree: ahead/tree.
+// Small files of a tree: ahead/tree, ahead/sink.rs.
 
 /// Walks followed at a time, the least recently followed forgotten first.
 pub const TREE_WALKS: usize = 8;
@@ -69,6 +69,12 @@ pub const MARK_FILES: usize = 48;
 /// The same in bytes, as a part of the window (one in so many): it has to move before its end is
 /// reached.
 pub const MARKS_IN_WINDOW: u64 = 8;
+/// Files pushed before a listing goes on: the thread has the next ones by the time that these are read.
+pub const FIRST_FILES: usize = 2;
+/// Files pushed before the answer for a file that the thread did not get to in time.
+pub const NEXT_FILES: usize = 4;
+/// Files that the thread takes together: few, so that those are left which are wanted next.
+pub const PUSHED_TOGETHER: usize = 8;
 /// Bytes between two files, or two inodes, that are read along to make one request of both. Between
 /// inodes these are most often the files that they belong to.
 pub const FILE_GAP: u64 = 64 << 10;

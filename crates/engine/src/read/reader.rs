@@ -12,12 +12,7 @@ use super::assembly::{Assembly, Blocks};
 use super::blobs::Blobs;
 use super::decoded::Decoded;
 use super::stored::Stored;
-use crate::ahead::Pool;
-use crate::ahead::Streams;
-use crate::ahead::TreeAhead;
-use crate::ahead::WalkAhead;
-use crate::ahead::first_place;
-use crate::ahead::{self, Plan};
+use crate::ahead::{self, Plan, Pool, Pusher, Sink, Streams, TreeAhead, WalkAhead, first_place};
 use crate::metadata::{Searched, XattrScan};
 use crate::tuning::{AHEAD_BUDGET, FILE_GAP, LONG_READ, READS_IN_FLIGHT};
 use crate::{Bulk, Data, EngineOptions, MetadataSource};
@@ -27,6 +22,7 @@ use crate::{Bulk, Data, EngineOptions, MetadataSource};
 pub struct Reader {
     inner: Arc<Inner>,
     guesses: bool,
+    sink: Option<Arc<Pusher>>,
 }
 
 struct Inner {
@@ -128,6 +124,7 @@ impl Reader {
         Self {
             inner: Arc::new(inner),
             guesses: true,
+            sink: None,
         }
     }
 
@@ -180,32 +177,28 @@ impl Reader {
         Walk::new(self.fs(), start, self.limits())
     }
 
-    /// Returns whether files were ever read in the order of a listing. If not, no files are
-    /// [`upcoming`](Self::upcoming). Cheap enough to ask before each listing.
+    /// Returns the same reader for a front end that takes small files before they are asked for: what
+    /// a program that reads a tree file by file will open next is pushed to `sink`. Other readers of
+    /// the image push nothing. Returns the reader as it is where no thread can be started.
     #[must_use]
-    pub fn reads_trees(&self) -> bool {
-        self.inner.tree.has_walked()
+    pub fn with_sink(&self, sink: Arc<dyn Sink>) -> Self {
+        let reader = Self {
+            sink: None,
+            ..self.clone()
+        };
+        let pusher = Pusher::start(reader.clone(), Arc::clone(&self.inner.tree), sink);
+        Self {
+            sink: pusher.map(Arc::new),
+            ..reader
+        }
     }
 
-    /// Returns at most `most` files that were read ahead during a tree read, in the order in which
-    /// they will be wanted, each once. A front end that can push files to the kernel before they
-    /// are asked for reads them now. Some of them may never be asked for.
-    #[must_use]
-    pub fn upcoming(&self, most: usize) -> Vec<NodeId> {
-        self.inner.tree.upcoming(most)
-    }
-
-    /// Returns at most `most` of these files in `dir`, for a front end that is about to end a
-    /// listing of `dir`: the program that listed it asks for them next.
-    #[must_use]
-    pub fn upcoming_in(&self, dir: NodeId, most: usize) -> Vec<NodeId> {
-        self.inner.tree.upcoming_in(dir, most)
-    }
-
-    /// Returns whether such a file was read meanwhile.
-    #[must_use]
-    pub fn was_read(&self, node: NodeId) -> bool {
-        self.inner.tree.was_read(node)
+    /// Records that a program was shown part of the listing of `dir` and asks for more. A front end with
+    /// a [`Sink`] calls this before it answers.
+    pub fn listed(&self, dir: NodeId) {
+        if let Some(pusher) = &self.sink {
+            pusher.listed(dir);
+        }
     }
 
     /// Starts to read the image's metadata ahead, the first time it is called. A front end calls it
@@ -267,11 +260,17 @@ impl Reader {
     /// data. A range that holds an unreadable byte fails as a whole, and the error says where;
     /// other ranges are not affected.
     pub fn read(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
-        if wait::is_attempt() {
-            return self.attempt(node, offset, len);
+        let data = match wait::is_attempt() {
+            true => self.attempt(node, offset, len)?,
+            false => {
+                let (range, blocks) = self.begin(node, offset, len)?;
+                self.assemble(node, range, blocks)?
+            }
+        };
+        if let Some(pusher) = self.sink.as_ref().filter(|_| offset == 0) {
+            pusher.begins_file();
         }
-        let (range, blocks) = self.begin(node, offset, len)?;
-        self.assemble(node, range, blocks)
+        Ok(data)
     }
 
     /// Returns whether a read may have to wait for a server now. A front end then tries each
@@ -286,7 +285,7 @@ impl Reader {
     ///
     /// # Errors
     /// The errors of [`read`](Self::read).
-    pub fn read_aside(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
+    pub(crate) fn read_aside(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
         self.assemble(node, self.clamp(node, offset, len)?.1, Blocks::Shared)
     }
 
@@ -416,12 +415,16 @@ impl Reader {
         {
             self.prefetch_metadata();
             let inner = Arc::clone(&self.inner);
+            let pusher = self.sink.clone();
             self.inner.moves.pool.submit_first(move || {
                 let driver = &*inner.driver;
                 let metadata = &inner.metadata;
                 let expect = |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes, FILE_GAP);
                 let plan = inner.tree.go_on(driver, &expect, &walk);
                 ahead::start(&inner.moves, plan);
+                if let Some(pusher) = pusher {
+                    pusher.wake();
+                }
             });
         }
         let inner = &self.inner;

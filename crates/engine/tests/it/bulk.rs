@@ -196,7 +196,6 @@ fn nothing_is_guessed_for_readers_of_a_list() {
     let wanted = listed.len() as u64 * 200 * KIB as u64;
     let bulk = opened.reader.bulk(listed);
     assert_eq!(read_all(&opened, &image, &bulk), wanted);
-    assert!(!opened.reader.reads_trees());
     // Pages at both ends of each file, which are read whole.
     let bytes = opened.count(Counter::SourceBytes);
     assert!(bytes <= wanted + 20 * 8192, "{bytes} of {wanted}");

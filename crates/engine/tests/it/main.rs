@@ -5,6 +5,7 @@ mod bulk;
 mod common;
 mod failing;
 mod metadata;
+mod pushing;
 mod reading;
 mod side_by_side;
 mod volume;

@@ -136,13 +136,6 @@ impl Core {
         self.reader.read(self.node(number), offset, len)
     }
 
-    /// Reads the first bytes of a file that no program has asked for yet. The engine does not count this
-    /// as a step of a reader.
-    pub fn read_aside(&self, node: NodeId, len: u32) -> Result<Data> {
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        self.reader.read_aside(node, 0, len)
-    }
-
     /// Returns the target of a symbolic link.
     pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
         self.reader.fs().read_link(self.node(number))

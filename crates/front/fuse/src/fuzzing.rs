@@ -65,14 +65,8 @@ mod opcode {
 /// Serves an image to the requests in `bytes`.
 pub fn image(reader: Reader, bytes: &[u8]) {
     let core = Arc::new(Core::new(reader, &MountOptions::default()));
-    let (pusher, tree_pusher) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
-    let adapter = Adapter::new(
-        core,
-        RequestThreads::new(1, true),
-        pusher,
-        tree_pusher,
-        true,
-    );
+    let pusher = Arc::new(OnceLock::new());
+    let adapter = Adapter::new(core, RequestThreads::new(1, true), pusher, true);
     serve(adapter, |_| {}, bytes);
 }
 

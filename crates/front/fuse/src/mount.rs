@@ -19,8 +19,8 @@ use crate::error::{MountError, UmountError};
 use crate::handover::{Giver, HandoverError};
 use crate::ledger::Ledger;
 use crate::mountpoint::prepare;
+use crate::page_cache::PageCache;
 use crate::push::Pusher;
-use crate::push_tree::TreePusher;
 use crate::request_threads::RequestThreads;
 use crate::serving::{DEVICE_END_TIMEOUT, Ended, Ending, IMAGE_END_TIMEOUT, Serving};
 use crate::unmounter::{Unmounted, Unmounter};
@@ -156,27 +156,27 @@ pub fn show(
     options: &MountOptions,
     begin: impl FnOnce(Adapter, Served) -> Result<(Mount, Notifier), MountError>,
 ) -> Result<Mount, MountError> {
+    let reads_ahead = options.large_blocks && reader.options().readahead > 0;
+    let page_cache = Arc::new(PageCache::default());
+    let reader = match reads_ahead && options.push {
+        true => reader.with_sink(Arc::<PageCache>::clone(&page_cache)),
+        false => reader,
+    };
     let core = Arc::new(Core::new(reader, options));
     let threads = request_threads(options);
     let pusher = Arc::new(OnceLock::new());
-    let tree_pusher = Arc::new(OnceLock::new());
     let adapter = Adapter::new(
         Arc::clone(&core),
         threads,
         Arc::clone(&pusher),
-        Arc::clone(&tree_pusher),
         options.large_blocks,
     );
     let served = Served::Image(Arc::clone(&core));
     let (mut mount, notifier) = begin(adapter, served)?;
-    let readahead = core.reader.options().readahead;
-    if options.large_blocks && readahead > 0 {
+    page_cache.connect(&core, notifier.clone());
+    if reads_ahead {
+        let readahead = core.reader.options().readahead;
         mount.lifted = options.lift_readahead && lift(options, &mount, readahead);
-        if options.push
-            && let Some(started) = TreePusher::start(Arc::clone(&core), notifier.clone())
-        {
-            let _is_set_once = tree_pusher.set(started);
-        }
         if options.push && !mount.lifted {
             let started = Pusher::start(core, notifier);
             mount.pushing = started.is_some_and(|started| pusher.set(started).is_ok());

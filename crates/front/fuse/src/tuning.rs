@@ -17,15 +17,6 @@ pub const STORE_WINDOW: u64 = 4 << 20;
 pub const WAITING_PIECES: usize = 16;
 /// Pages between pieces that are kept, the oldest forgotten first.
 pub const KEPT_GAPS: usize = 128;
-/// Most bytes stored of one small file: what the kernel takes at once.
-pub const STORED_FILE: u32 = 1 << 20;
-/// Files stored before the kernel is told that a listing has ended: the thread has the next ones by the
-/// time that these are read.
-pub const FIRST_FILES: usize = 2;
-/// Files stored before the answer for a file that the thread did not get to in time.
-pub const NEXT_FILES: usize = 4;
-/// Files that the thread takes together: few, so that those are left which are wanted next.
-pub const STORED_TOGETHER: usize = 8;
 /// Time that an answer may take before all threads are back: the longest delay that one slow answer
 /// adds to other requests.
 pub const SLOW_ANSWER: Duration = Duration::from_millis(4);

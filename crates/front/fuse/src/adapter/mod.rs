@@ -29,7 +29,6 @@ use crate::counts::Operation;
 use crate::errno::errno;
 use crate::handover::Negotiated;
 use crate::push::Pusher;
-use crate::push_tree::TreePusher;
 use crate::request_threads::{RequestSize, RequestThreads};
 use crate::workers::{About, Lane, Workers};
 use refused::refused;
@@ -51,25 +50,22 @@ pub struct Adapter {
     core: Arc<Core>,
     workers: Workers,
     pusher: Arc<OnceLock<Pusher>>,
-    tree_pusher: Arc<OnceLock<TreePusher>>,
     threads: RequestThreads,
     kernel_readahead: bool,
 }
 
 impl Adapter {
-    /// Answers with `core`, on `threads` threads and those of its workers. The pushers may be set later.
+    /// Answers with `core`, on `threads` threads and those of its workers. The pusher may be set later.
     pub fn new(
         core: Arc<Core>,
         threads: RequestThreads,
         pusher: Arc<OnceLock<Pusher>>,
-        tree_pusher: Arc<OnceLock<TreePusher>>,
         kernel_readahead: bool,
     ) -> Self {
         Self {
             core,
             workers: Workers::new(threads.count()),
             pusher,
-            tree_pusher,
             threads,
             kernel_readahead,
         }
@@ -270,7 +266,6 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         let pusher = Arc::clone(&self.pusher);
-        let tree_pusher = Arc::clone(&self.tree_pusher);
         let asks = match size {
             0..=MAX_LITTLE => RequestSize::Small(req.pid()),
             _ => RequestSize::Large,
@@ -298,14 +293,7 @@ impl Filesystem for Adapter {
                 Ok(Bytes::Read(data)) => data,
                 Err(error) => return reply.error(error),
             };
-            let tree_pusher = tree_pusher.get().filter(|_| offset == 0);
-            if let Some(tree_pusher) = tree_pusher {
-                tree_pusher.is_behind();
-            }
             reply.data(&data);
-            if let Some(tree_pusher) = tree_pusher {
-                tree_pusher.wake();
-            }
             pushed(&data);
         });
     }
@@ -351,13 +339,12 @@ impl Filesystem for Adapter {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        let tree_pusher = Arc::clone(&self.tree_pusher);
         let reply = Arc::new(Mutex::new(Some(reply)));
         let filled = Arc::clone(&reply);
         let find = move |core: &Core| {
             // What the answer before this one showed is known to the kernel now.
-            if let Some(tree_pusher) = tree_pusher.get().filter(|_| offset > 0) {
-                tree_pusher.listed(ino.0);
+            if offset > 0 {
+                core.reader.listed(core.node(ino.0));
             }
             core.list(ino.0, offset, &mut |entry| {
                 let (attr, ttl) = match core.entry_attr(entry) {

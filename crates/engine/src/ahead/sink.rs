@@ -1,0 +1,146 @@
+//! Small files of a tree read, pushed to the front end before it asks for them.
+//!
+//! A file of some KiB is one request, and a program that reads thousands of them spends more time on
+//! the round trips than on the bytes. [`TreeAhead`](super::TreeAhead) knows which files come next and
+//! has them decoded. The [`Pusher`] hands them to the [`Sink`] of the front end, except for one now
+//! and then: the request for that file says how far the reader has come.
+//!
+//! A sink may block: the kernel's page cache waits for pages that a request in flight has locked. So
+//! a thread that answers no requests pushes. Threads that answer requests push only a few files: the
+//! first files of a directory, before its listing is said to have ended, and the next ones with the
+//! answer for a file that should have been pushed before. Their reader cannot have asked for them yet.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use forerun_io::saturating_usize;
+use forerun_vfs::NodeId;
+
+use super::TreeAhead;
+use crate::Reader;
+use crate::tuning::{FIRST_FILES, NEXT_FILES, PUSHED_TOGETHER, TREE_FILE};
+
+/// A place in a front end, such as the kernel's page cache, for files that no program has asked for yet.
+pub trait Sink: Send + Sync {
+    /// Stores `data`, with which `file` begins. Breaks where the front end takes no more files from now
+    /// on (another thread may be about to store one); a sink that has no place for this one file
+    /// continues.
+    fn store(&self, file: NodeId, data: &[u8]) -> ControlFlow<()>;
+}
+
+/// Pushes the files that a tree read wants next.
+pub struct Pusher {
+    shared: Arc<Shared>,
+    wake: SyncSender<()>,
+    /// Held by a thread that pushes other files before it answers for one.
+    before_answer: Mutex<()>,
+}
+
+struct Shared {
+    /// Has no sink itself: the thread would keep the pusher alive.
+    reader: Reader,
+    tree: Arc<TreeAhead>,
+    sink: Arc<dyn Sink>,
+    is_off: AtomicBool,
+}
+
+impl Pusher {
+    /// Starts the thread, which ends when the pusher is dropped. Returns nothing where it cannot be
+    /// started: reading works without it.
+    pub fn start(reader: Reader, tree: Arc<TreeAhead>, sink: Arc<dyn Sink>) -> Option<Self> {
+        // One pending wake-up is enough: the thread takes all files there are.
+        let (wake, woken) = sync_channel(1);
+        let shared = Arc::new(Shared {
+            reader,
+            tree,
+            sink,
+            is_off: AtomicBool::new(false),
+        });
+        let pusher = Self {
+            shared: Arc::clone(&shared),
+            wake,
+            before_answer: Mutex::new(()),
+        };
+        let thread = std::thread::Builder::new().name("forerun-push".to_string());
+        let started = thread.spawn(move || shared.work(&woken));
+        started.ok().map(|_| pusher)
+    }
+
+    /// Records that the front end has shown part of the listing of `dir`: the program that lists it may
+    /// ask for its files next. Costs nothing where programs only list.
+    pub fn listed(&self, dir: NodeId) {
+        if self.shared.is_wanted() {
+            self.push_now(|tree| tree.upcoming_in(dir, FIRST_FILES));
+            self.wake();
+        }
+    }
+
+    /// Records that a file is about to be served from its start: the thread has not got to it in time.
+    ///
+    /// A push before the answer can deadlock on the kernel's page locks: the read that is answered has
+    /// pages locked, and the sink may wait for the pages of another read. So only one thread at a time
+    /// may push.
+    pub fn begins_file(&self) {
+        if self.shared.is_wanted()
+            && let Ok(_alone) = self.before_answer.try_lock()
+        {
+            self.push_now(|tree| tree.upcoming(NEXT_FILES));
+        }
+    }
+
+    /// Pushes files on a thread that answers requests. Where the image is slow, one of their pages may
+    /// be asked for by a request that waits, and the sink would wait with it: then only the thread of
+    /// the pusher pushes.
+    fn push_now(&self, files: impl FnOnce(&TreeAhead) -> Vec<NodeId>) {
+        if !self.shared.reader.is_slow() {
+            let _breaks = self.shared.push_all(&files(&self.shared.tree));
+        }
+    }
+
+    /// Records that more files were planned.
+    pub fn wake(&self) {
+        let _is_awake_already = self.wake.try_send(());
+    }
+}
+
+impl Shared {
+    fn is_wanted(&self) -> bool {
+        self.tree.has_walked() && !self.is_off.load(Ordering::Relaxed)
+    }
+
+    fn work(&self, woken: &Receiver<()>) {
+        while woken.recv().is_ok() {
+            loop {
+                let files = self.tree.upcoming(PUSHED_TOGETHER);
+                if files.is_empty() {
+                    break;
+                }
+                if self.push_all(&files).is_break() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn push_all(&self, files: &[NodeId]) -> ControlFlow<()> {
+        let mut unread = files.iter().filter(|&&file| !self.tree.was_read(file));
+        let result = unread.try_for_each(|&file| self.push(file));
+        if result.is_break() {
+            self.is_off.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    fn push(&self, file: NodeId) -> ControlFlow<()> {
+        if self.is_off.load(Ordering::Relaxed) {
+            return ControlFlow::Break(());
+        }
+        // The program that reads a bad file gets its error, if it ever opens it.
+        match self.reader.read_aside(file, 0, saturating_usize(TREE_FILE)) {
+            Ok(data) if !data.is_empty() => self.sink.store(file, &data),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}

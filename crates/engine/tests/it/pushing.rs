@@ -1,0 +1,138 @@
+//! Files of a tree read, pushed to a front end before it asks for them.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use forerun_engine::{EngineOptions, Sink};
+use forerun_testkit::{MemFsBuilder, Piece};
+use forerun_vfs::{DirCursor, NodeId};
+
+use crate::common::{Opened, open, pattern};
+
+const FILES: u64 = 400;
+const LEN: usize = 3000;
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Keeps what it is given, and breaks once it has `room` files.
+struct Kept {
+    files: Mutex<HashMap<NodeId, Vec<u8>>>,
+    room: usize,
+}
+
+impl Sink for Kept {
+    fn store(&self, file: NodeId, data: &[u8]) -> ControlFlow<()> {
+        let mut files = self.files.lock().unwrap();
+        assert!(files.insert(file, data.to_vec()).is_none(), "once");
+        match files.len() < self.room {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    }
+}
+
+impl Kept {
+    fn new(room: usize) -> Arc<Self> {
+        Arc::new(Self {
+            files: Mutex::default(),
+            room,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.files.lock().unwrap().len()
+    }
+
+    fn has(&self, file: NodeId) -> bool {
+        self.files.lock().unwrap().contains_key(&file)
+    }
+
+    /// Waits until the sink has at least `count` files.
+    fn wait_for(&self, count: usize) {
+        let start = Instant::now();
+        while self.len() < count {
+            assert!(start.elapsed() < TIMEOUT, "{} of {count}", self.len());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Creates an image with one directory of files, and lists it.
+fn listed() -> (Opened, Vec<NodeId>) {
+    let mut builder = MemFsBuilder::new();
+    let file = |n| builder.file(&format!("{n:04}"), [Piece::Stored(pattern(LEN, n))]);
+    let files: Vec<_> = (0..FILES).map(file).collect();
+    let opened = open(&builder.build(), EngineOptions::default());
+    let mut shown = 0;
+    let fs = opened.reader.fs();
+    fs.read_dir(fs.root(), DirCursor::START, &mut |_| {
+        shown += 1;
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(shown, FILES);
+    (opened, files)
+}
+
+#[test]
+fn the_sink_gets_files_before_they_are_read() {
+    let (opened, files) = listed();
+    let sink = Kept::new(usize::MAX);
+    let reader = opened.reader.with_sink(Arc::<Kept>::clone(&sink));
+    for (n, &file) in (0_u64..).zip(&files[..2]) {
+        assert_eq!(&reader.read(file, 0, LEN).unwrap()[..], pattern(LEN, n));
+    }
+    assert!(!sink.has(files[0]) && !sink.has(files[1]));
+    // The rest of the first window: 512 KiB are more than a hundred files.
+    sink.wait_for(100);
+    // A program that finds a file in the sink does not ask for it, and one that does not, asks.
+    for &file in &files[2..] {
+        if !sink.has(file) {
+            reader.read(file, 0, LEN).unwrap();
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    }
+    let pushed = sink.files.lock().unwrap();
+    for (n, file) in (0_u64..).zip(&files) {
+        if let Some(data) = pushed.get(file) {
+            assert_eq!(*data, pattern(LEN, n), "file {n}");
+        }
+    }
+    assert!(pushed.len() > files.len() / 2, "{} files", pushed.len());
+    assert!(pushed.len() < files.len(), "marks are left out");
+}
+
+#[test]
+fn a_sink_that_breaks_gets_nothing_more() {
+    let (opened, files) = listed();
+    let sink = Kept::new(5);
+    let reader = opened.reader.with_sink(Arc::<Kept>::clone(&sink));
+    for &file in &files[..2] {
+        reader.read(file, 0, LEN).unwrap();
+    }
+    sink.wait_for(5);
+    for &file in &files[2..] {
+        reader.read(file, 0, LEN).unwrap();
+        reader.listed(MemFsBuilder::ROOT);
+    }
+    // The pushing thread may have had one file in hand.
+    assert!(sink.len() <= 6, "{} files", sink.len());
+}
+
+#[test]
+fn readers_without_a_sink_push_nothing() {
+    let (opened, files) = listed();
+    let sink = Kept::new(usize::MAX);
+    drop(opened.reader.with_sink(Arc::<Kept>::clone(&sink)));
+    for &file in &files {
+        opened.reader.read(file, 0, LEN).unwrap();
+    }
+    assert_eq!(sink.len(), 0);
+    // The thread of the dropped reader has ended, and with it its hold on the sink.
+    let start = Instant::now();
+    while Arc::strong_count(&sink) > 1 {
+        assert!(start.elapsed() < TIMEOUT, "the thread goes on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -10,8 +10,10 @@ use forerun_cache::{AccessList, AccessRecorder, CachedBlob};
 use forerun_io::{FileSource, OutputFile, ReadAt, past_end, u64_from, wait};
 
 use crate::fetch::{Fetcher, Patience};
+use crate::outage::Outage;
 use crate::scheduler::{Pending, Scheduler};
 use crate::stats::Counters;
+use crate::tuning::REPEATED_WAIT;
 use crate::{
     FromMemory, Identity, Layout, Readahead, Reference, RemoteError, RemoteOptions, RemoteStatus,
     Result,
@@ -41,6 +43,7 @@ pub struct RemoteImage {
     /// The data file of the cache, for hints to the kernel.
     pub(crate) local: FileSource,
     pub(crate) memory: Option<FromMemory>,
+    pub(crate) outage: Outage,
 }
 
 /// The chunks that were touched, and the file that they are written to.
@@ -162,6 +165,7 @@ impl RemoteImage {
 
     /// Reads credentials again, and gives servers that failed a new chance.
     pub fn reload(&self) {
+        self.outage.clear();
         self.scheduler.reload();
     }
 
@@ -226,18 +230,29 @@ impl RemoteImage {
                 }
                 continue;
             }
+            let first = missing.first().map_or(wanted.start, |run| run.start);
+            if self.outage.has_failed(first) {
+                deadline = deadline.min(Instant::now() + REPEATED_WAIT);
+            }
             let pending = self.scheduler.demand(&missing).map_err(failed)?;
             // The demand comes first in the queue. Readahead is queued before the wait, to overlap with it.
             if !std::mem::replace(&mut touched, true) {
                 self.scheduler.touch(bytes);
             }
             wait::allowed()?;
-            let Some(error) = self.wait_for(pending, &mut deadline)? else {
-                continue;
-            };
+            let waited = self.wait_for(pending, &mut deadline)?;
             let left = deadline.saturating_duration_since(Instant::now());
-            if !error.is_transient() || left.is_zero() {
-                return Err(failed(error));
+            let error = match waited {
+                Waited::Came => continue,
+                Waited::Failed(error) if error.is_transient() && !left.is_zero() => None,
+                Waited::Failed(error) => Some(failed(error)),
+                Waited::Late => Some(self.late()),
+            };
+            if let Some(error) = error {
+                if left.is_zero() {
+                    self.outage.record(first..wanted.end);
+                }
+                return Err(error);
             }
             sleep(pause.min(left))?;
             pause = pause.saturating_mul(2).min(Duration::from_secs(2));
@@ -246,13 +261,11 @@ impl RemoteImage {
         Ok(())
     }
 
-    /// Waits for chunks. Returns the error of the first one that could not be fetched, if any. Each chunk
-    /// that comes extends the deadline.
-    fn wait_for(
-        &self,
-        pending: Vec<Arc<Pending>>,
-        deadline: &mut Instant,
-    ) -> io::Result<Option<RemoteError>> {
+    /// Waits for chunks, until one could not be fetched. Each chunk that comes extends the deadline.
+    ///
+    /// # Errors
+    /// If this thread may no longer wait.
+    fn wait_for(&self, pending: Vec<Arc<Pending>>, deadline: &mut Instant) -> io::Result<Waited> {
         for chunk in pending {
             let settled = loop {
                 let slice = Instant::now().checked_add(wait::SLICE);
@@ -261,16 +274,19 @@ impl RemoteImage {
                     break settled;
                 }
                 if until == *deadline {
-                    return Err(self.late());
+                    return Ok(Waited::Late);
                 }
                 wait::allowed()?;
             };
             match settled {
-                Ok(()) => *deadline = self.deadline(),
-                Err(reason) => return Ok(Some(reason)),
+                Ok(()) => {
+                    self.outage.clear();
+                    *deadline = self.deadline();
+                }
+                Err(reason) => return Ok(Waited::Failed(reason)),
             }
         }
-        Ok(None)
+        Ok(Waited::Came)
     }
 
     fn deadline(&self) -> Instant {
@@ -289,6 +305,16 @@ impl RemoteImage {
         };
         io::Error::new(io::ErrorKind::TimedOut, text)
     }
+}
+
+/// The outcome of waiting for chunks.
+enum Waited {
+    /// All are here.
+    Came,
+    /// One could not be fetched.
+    Failed(RemoteError),
+    /// The deadline has passed.
+    Late,
 }
 
 /// Pauses; fails as soon as this thread may no longer wait.

@@ -16,6 +16,7 @@ mod metrics;
 mod open;
 mod options;
 mod origin;
+mod outage;
 mod progress;
 mod proxies;
 pub mod pull;

@@ -9,6 +9,7 @@ use forerun_io::FileSource;
 use crate::fetch::{Fetcher, Patience};
 use crate::image::{Recorder, RemoteImage};
 use crate::memory;
+use crate::outage::Outage;
 use crate::resolve::{Resolved, resolve};
 use crate::scheduler::{Scheduler, Work};
 use crate::stats::Counters;
@@ -152,6 +153,7 @@ fn assemble(
         readahead: options.readahead,
         local,
         memory,
+        outage: Outage::default(),
     });
     image.scheduler.finish_if_complete();
     if !image.blob.is_complete() {

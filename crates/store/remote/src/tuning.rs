@@ -22,3 +22,11 @@ pub const LONGEST_LOOK: Duration = Duration::from_millis(20);
 pub const TABLE_TRIES: usize = 3;
 /// How long background chunks are left alone after they could not be fetched.
 pub const BACKGROUND_PAUSE: Duration = Duration::from_secs(2);
+/// Time after a read has failed in which another one of the same bytes counts as repeated. The kernel
+/// repeats it within milliseconds; a user or a program that tries again comes later.
+pub const REPEATED_READ: Duration = Duration::from_secs(1);
+/// Time that a repeated read waits: the kernel makes four of one read(2), and a server that is back
+/// answers within this time.
+pub const REPEATED_WAIT: Duration = Duration::from_millis(200);
+/// Failed reads that are remembered: more than a mount has readers that wait.
+pub const FAILED_READS: usize = 256;

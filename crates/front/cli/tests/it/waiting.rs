@@ -94,3 +94,44 @@ fn names_are_looked_up_while_readers_wait_and_umount_ends_the_process() {
     place.run(&["umount", "mnt"]).ok();
     ends_soon(&mut mounted, begin);
 }
+
+/// Checks that `--timeout` is the time until a program gets its error. The kernel repeats a failed read
+/// several times, page by page.
+#[test]
+fn a_read_fails_after_the_timeout_and_not_after_several() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let place = Place::new();
+    let Some(nginx) = Nginx::serve(place.dir.path()) else {
+        return;
+    };
+    for network in [Network::Silent, Network::Refused] {
+        let proxy = FaultProxy::start(&nginx.url());
+        let options = ["--fetch-ahead", "off", "--timeout", "3"];
+        let mounted = place.mount(&options, &proxy.url_of("image"));
+        assert!(fs::metadata(place.path("mnt/sub/other")).is_ok());
+        proxy.set_network(network);
+        for tries in 1..=2 {
+            let begin = Instant::now();
+            let error = fs::read(place.path("mnt/sub/other")).unwrap_err();
+            let took = begin.elapsed();
+            assert_eq!(
+                error.raw_os_error(),
+                Some(5),
+                "{network:?}, try {tries}: {error}"
+            );
+            assert!(
+                took < Duration::from_secs(4),
+                "{network:?}, try {tries}: {took:?}"
+            );
+        }
+        proxy.set_network(Network::Up);
+        // The limit holds for each try: once the server is back, reads work again.
+        eventually("the file can be read", || {
+            fs::read(place.path("mnt/sub/other")).is_ok()
+        });
+        drop(mounted);
+        fs::remove_dir_all(place.path("cache")).unwrap();
+    }
+}

@@ -127,62 +127,65 @@ fn a_tree_is_changed_in_place() {
     assert!(find(&tree, "dev/null").is_some());
 }
 
+/// Manifests with a mistake, with its line and what is said of it.
+const MISTAKES: &[(&str, usize, &str)] = &[
+    ("a d 755 0 0\nb", 2, "the kind of entry is missing"),
+    (
+        "# c\n\na f 755 0 0 date",
+        3,
+        "no commands are run (\"f\"): run it first, and give the file it wrote with \"h mode uid gid FILE\"",
+    ),
+    (
+        "a i 644 0 0\na d 755 0 0",
+        2,
+        "\"/a\" exists already; \"m\" changes what exists",
+    ),
+    (
+        "a d 755 0 0\na i 755 0 0",
+        2,
+        "\"/a\" exists already; \"m\" changes what exists",
+    ),
+    (
+        "/ i 644 0 0",
+        1,
+        "\"/\" exists already; \"m\" changes what exists",
+    ),
+    ("a i 644 0 0\na/b d 755 0 0", 2, "\"/a\" is not a directory"),
+    ("a m 644 0 0", 1, "\"/a\" does not exist"),
+    ("a x user.a=1", 1, "\"/a\" does not exist"),
+    ("\na l b\nc d 755 0 0", 2, "\"/b\" does not exist"),
+    (
+        "a d 755 0 0\nb l a",
+        2,
+        "the target is a directory, which cannot have a second name",
+    ),
+    (
+        "a d 755 0 0\nb i 644 0 0\nb l b",
+        3,
+        "\"/b\" exists already; \"m\" changes what exists",
+    ),
+    (
+        "a R 5 644 0 0 4 0",
+        1,
+        "no data follows the entries of this manifest, which must be a regular file for that",
+    ),
+    (
+        "a R 5 644 0 0 4 3\n# START OF DATA - DO NOT MODIFY\n#\nsix...",
+        1,
+        "its 4 bytes at 3 reach past the end of the data",
+    ),
+    (
+        "a R 5 644 0 0 1 18446744073709551615\n# START OF DATA\n#\n.",
+        1,
+        "its 1 bytes at 18446744073709551615 reach past the end of the data",
+    ),
+];
+
 #[test]
 fn mistakes_name_file_and_line() {
     let dir = temp_dir("manifest");
     fs::create_dir(dir.path().join("adir")).unwrap();
-    for (text, line, message) in [
-        ("a d 755 0 0\nb", 2, "the kind of entry is missing"),
-        (
-            "# c\n\na f 755 0 0 date",
-            3,
-            "no commands are run (\"f\"): run it first, and give the file it wrote with \"h mode uid gid FILE\"",
-        ),
-        (
-            "a i 644 0 0\na d 755 0 0",
-            2,
-            "\"/a\" exists already; \"m\" changes what exists",
-        ),
-        (
-            "a d 755 0 0\na i 755 0 0",
-            2,
-            "\"/a\" exists already; \"m\" changes what exists",
-        ),
-        (
-            "/ i 644 0 0",
-            1,
-            "\"/\" exists already; \"m\" changes what exists",
-        ),
-        ("a i 644 0 0\na/b d 755 0 0", 2, "\"/a\" is not a directory"),
-        ("a m 644 0 0", 1, "\"/a\" does not exist"),
-        ("a x user.a=1", 1, "\"/a\" does not exist"),
-        ("\na l b\nc d 755 0 0", 2, "\"/b\" does not exist"),
-        (
-            "a d 755 0 0\nb l a",
-            2,
-            "the target is a directory, which cannot have a second name",
-        ),
-        (
-            "a d 755 0 0\nb i 644 0 0\nb l b",
-            3,
-            "\"/b\" exists already; \"m\" changes what exists",
-        ),
-        (
-            "a R 5 644 0 0 4 0",
-            1,
-            "no data follows the entries of this manifest, which must be a regular file for that",
-        ),
-        (
-            "a R 5 644 0 0 4 3\n# START OF DATA - DO NOT MODIFY\n#\nsix...",
-            1,
-            "its 4 bytes at 3 reach past the end of the data",
-        ),
-        (
-            "a R 5 644 0 0 1 18446744073709551615\n# START OF DATA\n#\n.",
-            1,
-            "its 1 bytes at 18446744073709551615 reach past the end of the data",
-        ),
-    ] {
+    for (text, line, message) in MISTAKES {
         let error = apply(dir.path(), text, &mut Tree::default()).unwrap_err();
         let expected = format!("{}:{line}: {message}", dir.path().join("list").display());
         assert_eq!(error.to_string(), expected);

@@ -80,18 +80,11 @@ impl Superblock {
     /// # Errors
     /// `UnknownFormat`, `Unsupported` for unknown features, `Corrupt`.
     pub fn parse(head: &[u8], source_len: u64) -> Result<Self> {
-        let short = |need| {
-            Check::ShortSuperblock {
-                len: source_len,
-                need,
-            }
-            .at(None, SUPERBLOCK_AT)
-        };
         let bytes = head
             .get(saturating_usize(SUPERBLOCK_AT)..)
             .unwrap_or_default();
         let Ok((raw, _)) = ondisk::Superblock::read_from_prefix(bytes) else {
-            return Err(short(LEN));
+            return Err(short(source_len, LEN));
         };
         if raw.magic.get() != MAGIC {
             return Err(Error::UnknownFormat {
@@ -99,25 +92,14 @@ impl Superblock {
                 found: format!("magic {:#010x} at 1024", raw.magic.get()),
             });
         }
-        let feature_incompat = raw.feature_incompat.get();
         unsupported(&raw)?;
-        let block_bits = raw.blkszbits;
-        if !(9..=16).contains(&block_bits) {
-            return Err(Check::BlockSize { bits: block_bits }.at(None, SUPERBLOCK_AT));
-        }
-        let slots = raw.sb_extslots;
-        if slots > MOST_SLOTS {
-            let most = MOST_SLOTS;
-            return Err(Check::ExtensionSlots { slots, most }.at(None, SUPERBLOCK_AT));
-        }
-        let end = LEN + u64::from(slots) * EXTENSION_SLOT;
-        if end > source_len {
-            return Err(short(end));
-        }
-        let nanoseconds = raw.fixed_nsec.get();
-        if nanoseconds >= 1_000_000_000 {
-            return Err(Check::Nanoseconds { nanoseconds }.at(None, SUPERBLOCK_AT));
-        }
+        check_ranges(&raw, source_len)?;
+        Ok(Self::from_raw(&raw, metabox(bytes)))
+    }
+
+    /// Returns the values of checked fields. `metabox` is the inode number in the first extension slot.
+    fn from_raw(raw: &ondisk::Superblock, metabox: Option<u64>) -> Self {
+        let feature_incompat = raw.feature_incompat.get();
         let is_48 = feature_incompat & incompat::BITS_48 != 0;
         let (root, high) = match (is_48, raw.rootnid_8b.get()) {
             (true, root) if root != 0 => (root, raw.rootnid_2b.get()),
@@ -127,16 +109,16 @@ impl Superblock {
         let later = if is_48 { raw.build_time.get() } else { 0 };
         let has = |bit: u32| feature_incompat & bit != 0;
         let word = raw.is_compressed.get();
-        let superblock = Self {
+        Self {
             checksum: raw.checksum.get(),
             feature_compat: raw.feature_compat.get(),
             feature_incompat,
-            block_bits,
+            block_bits: raw.blkszbits,
             extension_slots: raw.sb_extslots,
             root,
             inodes: raw.inos.get(),
             epoch,
-            nanoseconds,
+            nanoseconds: raw.fixed_nsec.get(),
             build_time: epoch.saturating_add(i64::from(later)),
             blocks: u64::from(raw.blocks.get()) | u64::from(high) << 32,
             meta_block: raw.meta_blkaddr.get(),
@@ -160,9 +142,8 @@ impl Superblock {
             prefixes: raw.xattr_prefix_count,
             prefix_start: raw.xattr_prefix_start.get(),
             packed: Some(raw.packed_nid.get()).filter(|&nid| has(incompat::FRAGMENTS) && nid > 0),
-            metabox: has(incompat::METABOX).then(|| metabox(bytes)).flatten(),
-        };
-        Ok(superblock)
+            metabox: metabox.filter(|_| has(incompat::METABOX)),
+        }
     }
 
     /// Returns the offset behind the superblock, where settings of compressors follow, if any.
@@ -242,6 +223,33 @@ fn metabox(bytes: &[u8]) -> Option<u64> {
 fn names(word: u32, table: &[(u32, &'static str)]) -> Vec<&'static str> {
     let set = table.iter().filter(|(bit, _)| word & bit != 0);
     set.map(|&(_, name)| name).collect()
+}
+
+fn short(source_len: u64, need: u64) -> Error {
+    let len = source_len;
+    Check::ShortSuperblock { len, need }.at(None, SUPERBLOCK_AT)
+}
+
+/// Checks the fields that have a range, and that the source holds all extension slots.
+fn check_ranges(raw: &ondisk::Superblock, source_len: u64) -> Result<()> {
+    let bits = raw.blkszbits;
+    if !(9..=16).contains(&bits) {
+        return Err(Check::BlockSize { bits }.at(None, SUPERBLOCK_AT));
+    }
+    let slots = raw.sb_extslots;
+    if slots > MOST_SLOTS {
+        let most = MOST_SLOTS;
+        return Err(Check::ExtensionSlots { slots, most }.at(None, SUPERBLOCK_AT));
+    }
+    let end = LEN + u64::from(slots) * EXTENSION_SLOT;
+    if end > source_len {
+        return Err(short(source_len, end));
+    }
+    let nanoseconds = raw.fixed_nsec.get();
+    if nanoseconds >= 1_000_000_000 {
+        return Err(Check::Nanoseconds { nanoseconds }.at(None, SUPERBLOCK_AT));
+    }
+    Ok(())
 }
 
 /// Refuses, by name, features that this crate does not support.

@@ -52,10 +52,21 @@ mod tests {
 
     use super::*;
 
+    /// An error, its kind, its errno, and whether it is logged.
+    type Row = (Error, &'static str, Errno, bool);
+
+    #[track_caller]
+    fn assert_rows<const N: usize>(rows: [Row; N]) {
+        for (error, kind, expected, logged) in rows {
+            assert_eq!(error.kind(), kind);
+            assert_eq!(errno(&error).code(), expected.code(), "{error}");
+            assert_eq!(worth_logging(&error), logged, "{error}");
+        }
+    }
+
     #[test]
-    fn every_error_has_its_errno() {
-        let corrupt = Corrupt::new("test", Some(NodeId(7)), 512, io::Error::other("check"));
-        let table = [
+    fn errors_of_paths_and_nodes_have_their_errno() {
+        assert_rows([
             (Error::NotFound, "not_found", Errno::ENOENT, false),
             (
                 Error::NotADirectory,
@@ -82,27 +93,12 @@ mod tests {
                 Errno::ESTALE,
                 true,
             ),
-            (
-                Error::limit(Bound::Entries, "entries", 10),
-                "limit",
-                Errno::EIO,
-                true,
-            ),
-            (
-                Error::Unsupported("feature".into()),
-                "unsupported",
-                Errno::EOPNOTSUPP,
-                true,
-            ),
-            (
-                Error::UnknownFormat {
-                    expected: "romfs".into(),
-                    found: "nothing".into(),
-                },
-                "unknown_format",
-                Errno::EINVAL,
-                false,
-            ),
+        ]);
+    }
+
+    #[test]
+    fn errors_of_changes_have_their_errno() {
+        assert_rows([
             (Error::Exists, "exists", Errno::EEXIST, false),
             (Error::NotEmpty, "not_empty", Errno::ENOTEMPTY, false),
             (Error::IntoItself, "into_itself", Errno::EINVAL, false),
@@ -147,6 +143,34 @@ mod tests {
                 Errno::ENOSPC,
                 false,
             ),
+        ]);
+    }
+
+    #[test]
+    fn errors_of_images_and_sources_have_their_errno() {
+        let corrupt = Corrupt::new("test", Some(NodeId(7)), 512, io::Error::other("check"));
+        assert_rows([
+            (
+                Error::limit(Bound::Entries, "entries", 10),
+                "limit",
+                Errno::EIO,
+                true,
+            ),
+            (
+                Error::Unsupported("feature".into()),
+                "unsupported",
+                Errno::EOPNOTSUPP,
+                true,
+            ),
+            (
+                Error::UnknownFormat {
+                    expected: "romfs".into(),
+                    found: "nothing".into(),
+                },
+                "unknown_format",
+                Errno::EINVAL,
+                false,
+            ),
             (Error::Corrupt(corrupt), "corrupt", Errno::EIO, true),
             (
                 Error::blob(
@@ -165,12 +189,6 @@ mod tests {
                 Errno::EIO,
                 true,
             ),
-        ];
-        for (error, kind, expected, logged) in table {
-            // The kind makes sure that no variant is missing above: it is matched without `_`.
-            assert_eq!(error.kind(), kind);
-            assert_eq!(errno(&error).code(), expected.code(), "{error}");
-            assert_eq!(worth_logging(&error), logged, "{error}");
-        }
+        ]);
     }
 }

@@ -279,18 +279,21 @@ fn the_superblock_says_what_was_asked() {
     );
 }
 
+/// Checks that the writer refuses the tree with this message, before it writes a byte.
+#[track_caller]
+fn assert_refused(tree: &Tree, options: &ErofsOptions, expected: &str) {
+    let mut out = Vec::new();
+    let error = write(tree, options, &mut out, &Arc::new(Observer::default())).unwrap_err();
+    let message = error.to_string();
+    assert!(matches!(error, BuildError::Format { .. }), "{message}");
+    assert!(message.contains(expected), "{message}");
+    assert!(out.is_empty());
+}
+
 #[test]
-fn what_does_not_fit_is_refused_before_anything_is_written() {
+fn a_tree_that_does_not_fit_is_refused_before_anything_is_written() {
     let one = |name: &[u8], kind| tree_of_one(name, NewNode::new(kind, 0o644));
     let device = |major, minor| NodeKind::CharDevice(Device { major, minor });
-    let refused = |tree: &Tree, options: &ErofsOptions, expected: &str| {
-        let mut out = Vec::new();
-        let error = write(tree, options, &mut out, &Arc::new(Observer::default())).unwrap_err();
-        let message = error.to_string();
-        assert!(matches!(error, BuildError::Format { .. }), "{message}");
-        assert!(message.contains(expected), "{message}");
-        assert!(out.is_empty());
-    };
     let link = |len| NodeKind::Symlink(vec![b'x'; len]);
     let mut wide = Tree::default();
     for n in 0..5 {
@@ -315,8 +318,12 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
         (long, "user.a with 65536 bytes"),
         (wide, "bytes of extended attributes of one inode"),
     ] {
-        refused(&tree, &ErofsOptions::default(), expected);
+        assert_refused(&tree, &ErofsOptions::default(), expected);
     }
+}
+
+#[test]
+fn options_that_do_not_fit_are_refused_before_anything_is_written() {
     let plain = ErofsOptions::default;
     let cluster = |cluster_size| {
         compressed(Compression {
@@ -377,7 +384,7 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
             "13",
         ),
     ] {
-        refused(&Tree::default(), &options, expected);
+        assert_refused(&Tree::default(), &options, expected);
     }
 }
 

@@ -15,6 +15,7 @@ use super::extent;
 use super::fields::{Doubt, Here, edited, path_of};
 use super::report::Kind;
 use super::work::{TAKE, Work};
+use crate::boot::Boot;
 use crate::chain::Chain;
 use crate::entry_set::{Allocation, EntrySet};
 use crate::error::Check;
@@ -164,35 +165,9 @@ fn empty_directory(
 /// Returns as many clusters as the length takes, or a set with a length that its clusters suffice for.
 fn length(work: &mut Work<'_, '_>, here: &Here<'_>, path: &[u8], set: EntrySet) -> Result<Sized> {
     let volume = Rc::clone(&work.volume);
-    let boot = &volume.boot;
     let data = set.data();
-    let (most, cluster) = (boot.heap_len(), boot.cluster_size());
-    let wanted = boot.clusters_for(data.len);
-    let need = u32::try_from(wanted.min(boot.clusters.into())).unwrap_or(u32::MAX);
-    let mut set = set;
-    let (followed, mut check) = if data.contiguous {
-        let end = boot.clusters.saturating_add(FIRST_CLUSTER);
-        let count = need.min(end.saturating_sub(data.first));
-        let check = (u64::from(count) < wanted).then_some(Check::RunRange {
-            first: data.first,
-            count: wanted,
-            clusters: boot.clusters,
-        });
-        let chain = Chain::contiguous(data.first, count);
-        let chain = match check {
-            Some(_) => extent::likely(work, &set, chain)?,
-            None => chain,
-        };
-        let followed = Followed {
-            chain,
-            stop: Stop::Whole,
-        };
-        (followed, check)
-    } else {
-        let followed = follow(&volume, data.first, Some(need))?;
-        let check = followed.check(need);
-        (followed, check)
-    };
+    let most = volume.boot.heap_len();
+    let (followed, check) = followed_to_length(work, &set)?;
     if followed.is_beyond_limits() {
         let check = check.unwrap_or(Check::DataLen {
             len: data.len,
@@ -207,50 +182,104 @@ fn length(work: &mut Work<'_, '_>, here: &Here<'_>, path: &[u8], set: EntrySet) 
             end,
         });
     }
-    if data.len > most {
-        check = Some(Check::DataLen {
-            len: data.len,
-            most,
-        });
-    }
-    let there = u64::from(followed.chain.clusters()) * cluster;
+    let too_long = (data.len > most).then_some(Check::DataLen {
+        len: data.len,
+        most,
+    });
     let shared = first_shared(work, &followed.chain);
-    let mut end = None;
-    if let Some(check) = check {
-        let len = data.len.min(there);
-        let remedy = format!("make it {len} bytes long");
-        if work.ask(Kind::Chain, Some(path), (check, here.at), remedy) {
-            set.set_data(Allocation { len, ..data }, valid_of(&set, len));
-            work.desk.gave_up = true;
-            let is_open = !matches!(followed.stop, Stop::Whole | Stop::Early);
-            end = followed.chain.last().filter(|_| is_open);
-        }
+    let (mut set, mut end) = (set, None);
+    if let Some(check) = too_long.or(check) {
+        end = shorten(work, here, path, (&mut set, &followed), check);
     } else if shared.is_none() && !data.contiguous && followed.goes_on(&volume)? {
-        let check = Check::ChainLong { need: need.into() };
-        if work.ask(
-            Kind::ChainLong,
-            Some(path),
-            (check, here.at),
-            "cut it there",
-        ) {
+        let need = clusters_on_the_volume(&volume.boot, data.len).into();
+        let at = (Check::ChainLong { need }, here.at);
+        if work.ask(Kind::ChainLong, Some(path), at, "cut it there") {
             end = followed.chain.last();
         }
     }
-    let len = set.data().len;
-    if set.file_type() == FileType::Directory && !len.is_multiple_of(cluster) {
-        let check = Check::DirectoryUneven { len, cluster };
-        let remedy = format!("make it {there} bytes long");
-        if work.ask(Kind::Length, Some(path), (check, here.at), remedy) {
-            set.set_data(Allocation { len: there, ..data }, there);
-        }
-    }
     let chain = followed.chain;
+    even(work, here, path, &mut set, &chain);
     Ok(Sized {
         set,
         chain,
         shared,
         end,
     })
+}
+
+/// Returns how many clusters a length takes, but not more than the volume has.
+fn clusters_on_the_volume(boot: &Boot, len: u64) -> u32 {
+    u32::try_from(boot.clusters_for(len).min(boot.clusters.into())).unwrap_or(u32::MAX)
+}
+
+/// Returns the clusters of a set, at most as many as its length takes, and what is wrong with them.
+fn followed_to_length(
+    work: &mut Work<'_, '_>,
+    set: &EntrySet,
+) -> Result<(Followed, Option<Check>)> {
+    let volume = Rc::clone(&work.volume);
+    let boot = &volume.boot;
+    let data = set.data();
+    let need = clusters_on_the_volume(boot, data.len);
+    if !data.contiguous {
+        let followed = follow(&volume, data.first, Some(need))?;
+        let check = followed.check(need);
+        return Ok((followed, check));
+    }
+    let wanted = boot.clusters_for(data.len);
+    let end = boot.clusters.saturating_add(FIRST_CLUSTER);
+    let count = need.min(end.saturating_sub(data.first));
+    let check = (u64::from(count) < wanted).then_some(Check::RunRange {
+        first: data.first,
+        count: wanted,
+        clusters: boot.clusters,
+    });
+    let chain = Chain::contiguous(data.first, count);
+    let chain = match check {
+        Some(_) => extent::likely(work, set, chain)?,
+        None => chain,
+    };
+    let stop = Stop::Whole;
+    Ok((Followed { chain, stop }, check))
+}
+
+/// Shortens a set to the clusters that were found. Returns the cluster behind which the chain is to be cut,
+/// if it does not end there.
+fn shorten(
+    work: &mut Work<'_, '_>,
+    here: &Here<'_>,
+    path: &[u8],
+    (set, followed): (&mut EntrySet, &Followed),
+    check: Check,
+) -> Option<u32> {
+    let data = set.data();
+    let there = u64::from(followed.chain.clusters()) * work.volume.boot.cluster_size();
+    let len = data.len.min(there);
+    let remedy = format!("make it {len} bytes long");
+    if !work.ask(Kind::Chain, Some(path), (check, here.at), remedy) {
+        return None;
+    }
+    set.set_data(Allocation { len, ..data }, valid_of(set, len));
+    work.desk.gave_up = true;
+    let is_open = !matches!(followed.stop, Stop::Whole | Stop::Early);
+    followed.chain.last().filter(|_| is_open)
+}
+
+/// Makes a directory as long as its clusters, if it ends inside a cluster.
+fn even(work: &mut Work<'_, '_>, here: &Here<'_>, path: &[u8], set: &mut EntrySet, chain: &Chain) {
+    let (data, cluster) = (set.data(), work.volume.boot.cluster_size());
+    if set.file_type() != FileType::Directory || data.len.is_multiple_of(cluster) {
+        return;
+    }
+    let there = u64::from(chain.clusters()) * cluster;
+    let check = Check::DirectoryUneven {
+        len: data.len,
+        cluster,
+    };
+    let remedy = format!("make it {there} bytes long");
+    if work.ask(Kind::Length, Some(path), (check, here.at), remedy) {
+        set.set_data(Allocation { len: there, ..data }, there);
+    }
 }
 
 /// Returns the first of these clusters that something has already, and its index.

@@ -10,6 +10,7 @@
 //! the last if nothing is left that makes the volume inconsistent.
 
 mod bitmap;
+mod bitmap_entry;
 mod bits;
 mod boot;
 mod data;

@@ -6,18 +6,16 @@ use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::Result;
 use zerocopy::IntoBytes;
 
-use super::extent;
 use super::report::Kind;
 use super::work::{TAKE, Work};
+use super::{bitmap_entry, extent};
 use crate::chain::Chain;
 use crate::default_upcase;
 use crate::dir::{Found, Slots, position};
 use crate::error::Check;
 use crate::fat::Fat;
 use crate::follow::{Stop, follow};
-use crate::ondisk::{
-    BitmapEntry, END_OF_CHAIN, ENTRY, FIRST_CLUSTER, LabelEntry, UpcaseEntry, kind,
-};
+use crate::ondisk::{END_OF_CHAIN, ENTRY, FIRST_CLUSTER, LabelEntry, UpcaseEntry, kind};
 use crate::upcase::{self, Upcase};
 use crate::volume::Volume;
 
@@ -25,7 +23,7 @@ use crate::volume::Volume;
 const MEDIA: u32 = 0xFFFF_FFF8;
 
 /// An entry of the root directory, with its slot.
-type Entry = (u32, [u8; ENTRY]);
+pub type Entry = (u32, [u8; ENTRY]);
 
 /// Repairs these structures, and returns the clusters of the root directory. Returns nothing if the
 /// rest of the repair cannot do without one that stays damaged.
@@ -37,11 +35,11 @@ pub fn settle(work: &mut Work<'_, '_>) -> Result<Option<Chain>> {
     let Some(root) = root(work)? else {
         return Ok(None);
     };
-    let Some(bitmap) = bitmap(work, &root)? else {
+    let Some(bitmap) = bitmap_entry::settle(work, &root)? else {
         return Ok(None);
     };
     work.claimed.set_all(&bitmap);
-    end_chain(work, "allocation bitmap", &bitmap)?;
+    end_chain(work, bitmap_entry::NAME, &bitmap)?;
     change(work, |volume| volume.bitmap = bitmap);
     let Some(upcase) = table(work, &root)? else {
         return Ok(None);
@@ -133,7 +131,7 @@ fn without_others(work: &mut Work<'_, '_>, chain: Chain) -> Result<Chain> {
 
 /// Returns the first sound entry of a kind, or the first one if none is sound. Marks the others of
 /// that kind unused.
-fn only(
+pub fn only(
     work: &mut Work<'_, '_>,
     root: &Chain,
     wanted: u8,
@@ -197,7 +195,7 @@ fn each(
 }
 
 /// Returns an entry that is sound as one of that kind, except for its type.
-fn disguised(
+pub fn disguised(
     work: &Work<'_, '_>,
     root: &Chain,
     wanted: u8,
@@ -218,12 +216,8 @@ fn disguised(
     Ok(None)
 }
 
-fn bitmap_len(volume: &Volume) -> u64 {
-    u64::from(volume.boot.clusters).div_ceil(8)
-}
-
 /// Returns the clusters of a bitmap or a table, if its chain is sound.
-fn system_chain(volume: &Volume, first: u32, len: u64) -> Result<Option<Chain>> {
+pub fn system_chain(volume: &Volume, first: u32, len: u64) -> Result<Option<Chain>> {
     let need = u32::try_from(volume.boot.clusters_for(len)).unwrap_or(u32::MAX);
     if !volume.boot.has_cluster(first) || need == 0 || need > volume.boot.clusters {
         return Ok(None);
@@ -232,100 +226,9 @@ fn system_chain(volume: &Volume, first: u32, len: u64) -> Result<Option<Chain>> 
     Ok((followed.stop == Stop::Whole).then_some(followed.chain))
 }
 
-fn is_bitmap(volume: &Volume, entry: &[u8; ENTRY]) -> Result<bool> {
-    let entry: BitmapEntry = zerocopy::transmute!(*entry);
-    let need = bitmap_len(volume);
-    let is_long = entry.data_length.get() == need && entry.bitmap_flags == 0;
-    let is_plain = entry.reserved == [0; 18];
-    Ok(is_long && is_plain && system_chain(volume, entry.first_cluster.get(), need)?.is_some())
-}
-
-fn bitmap(work: &mut Work<'_, '_>, root: &Chain) -> Result<Option<Chain>> {
-    let what = "allocation bitmap";
-    let need = bitmap_len(&work.volume);
-    let is_sound = |volume: &Volume, entry: &[u8; ENTRY]| {
-        let entry: BitmapEntry = zerocopy::transmute!(*entry);
-        let chain = system_chain(volume, entry.first_cluster.get(), need)?;
-        let most = volume.boot.clusters_for(need) << volume.boot.cluster_bits;
-        Ok((need..=most).contains(&entry.data_length.get()) && chain.is_some())
-    };
-    let found = only(work, root, kind::BITMAP, what, &is_sound)?;
-    let (slot, entry, sound) = match found {
-        Some(((slot, entry), sound)) => (slot, entry, sound),
-        None => {
-            let missing = Check::Missing { what };
-            let Some((slot, entry)) = disguised(work, root, kind::BITMAP, &is_bitmap)? else {
-                work.leave(Kind::BitmapEntry, None, missing, 0);
-                return Ok(None);
-            };
-            let at = position(&work.volume, root, slot).unwrap_or(0);
-            let remedy = "take this entry for its";
-            if !work.ask(Kind::BitmapEntry, None, (missing, at), remedy) {
-                return Ok(None);
-            }
-            work.edit(at, &entry)?;
-            (slot, entry, true)
-        }
-    };
-    let fields: BitmapEntry = zerocopy::transmute!(entry);
-    let first = fields.first_cluster.get();
-    let at = position(&work.volume, root, slot).unwrap_or(0);
-    let own = system_chain(&work.volume, first, need)?;
-    let (chain, sound) = match own {
-        Some(chain) if chain.is_contiguous() => (Some(chain), sound),
-        own => {
-            // A chain in pieces that goes through clusters of other entries is the damage.
-            work.look_around()?;
-            let own = own.filter(|own| !super::bits::clusters(own).any(|c| work.is_led_to(c)));
-            match own {
-                Some(chain) => (Some(chain), sound),
-                None => (in_a_row(work, first, need)?, false),
-            }
-        }
-    };
-    let chain = chain.filter(|chain| !super::bits::clusters(chain).any(|c| work.claimed.has(c)));
-    let Some(chain) = chain else {
-        let found = fields.data_length.get();
-        let check = Check::SystemLen { what, found, need };
-        work.leave(Kind::BitmapEntry, None, check, at);
-        return Ok(None);
-    };
-    if !sound {
-        let check = crate::fat::chain(
-            &work.volume,
-            None,
-            at,
-            crate::entry_set::Allocation {
-                first,
-                len: need,
-                contiguous: false,
-            },
-        );
-        let found = fields.data_length.get();
-        let error = check.err().unwrap_or_else(|| {
-            let check = Check::SystemLen { what, found, need };
-            check.at(None, at)
-        });
-        let finding = super::report::Finding {
-            kind: Kind::BitmapEntry,
-            path: None,
-            error,
-            remedy: Some("write its chain and length anew".into()),
-        };
-        if !work.desk.ask(finding) {
-            return Ok(None);
-        }
-        work.write_chain(&chain)?;
-        let mut fields = fields;
-        fields.data_length = need.into();
-        work.edit(at, fields.as_bytes())?;
-    }
-    Ok(Some(chain))
-}
-
 /// Returns the clusters of a bitmap or a table if they are adjacent, as all formatters make them, and no
 /// entry refers to them.
-fn in_a_row(work: &mut Work<'_, '_>, first: u32, len: u64) -> Result<Option<Chain>> {
+pub fn in_a_row(work: &mut Work<'_, '_>, first: u32, len: u64) -> Result<Option<Chain>> {
     let boot = &work.volume.boot;
     let need = u32::try_from(boot.clusters_for(len)).unwrap_or(u32::MAX);
     let end = boot.clusters.saturating_add(FIRST_CLUSTER);

@@ -30,13 +30,24 @@ fn the_sample_is_laid_out_as_the_tests_assume() {
     assert!(use_it(source(image)).is_empty());
 }
 
+/// Opens, walks and reads each image, and checks that one of the errors contains the expected text.
+#[track_caller]
+fn assert_errors<const N: usize>(cases: [(&str, Vec<u8>, &str); N]) {
+    for (what, image, expected) in cases {
+        let errors: Vec<_> = use_it(source(image))
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert!(
+            errors.iter().any(|error| error.contains(expected)),
+            "{what}: {errors:?}"
+        );
+    }
+}
+
 #[test]
-fn every_field_that_lies_is_an_exact_error() {
-    const DIRECTORY: u32 = 9;
-    const REGULAR: u32 = 2;
-    let file = |next: usize| next as u32 | REGULAR;
-    let endless = |at: usize| with(move |image| image[at + 16..at + 16 + 290].fill(b'n'));
-    for (what, image, expected) in [
+fn superblock_fields_that_lie_are_exact_errors() {
+    assert_errors([
         (
             "magic",
             with_word(0, 0),
@@ -57,6 +68,15 @@ fn every_field_that_lies_is_an_exact_error() {
             with(|image| image[16..300].fill(b'v')),
             "volume name does not end within 255",
         ),
+    ]);
+}
+
+#[test]
+fn headers_that_lead_astray_are_exact_errors() {
+    const DIRECTORY: u32 = 9;
+    const REGULAR: u32 = 2;
+    let file = |next: usize| next as u32 | REGULAR;
+    assert_errors([
         (
             "root kind",
             with_word(ROOT, file(DOTS)),
@@ -83,6 +103,17 @@ fn every_field_that_lies_is_an_exact_error() {
             "offset 0x20: the chain of entries comes back",
         ),
         (
+            "directory below itself",
+            with_word(DIR + 4, ROOT as u32),
+            "directory 96 lies below itself at /dir/dir",
+        ),
+    ]);
+}
+
+#[test]
+fn data_past_the_end_is_an_exact_error() {
+    assert_errors([
+        (
             "file past the end",
             with_word(FILE + 8, u32::MAX),
             "node 240, offset 0xf0: 4294967295 bytes of data at 0x110",
@@ -102,6 +133,12 @@ fn every_field_that_lies_is_an_exact_error() {
             with(|image| image[LINK + 32 + 3] = 0),
             "symbolic link contains a NUL",
         ),
+    ]);
+}
+
+#[test]
+fn hard_links_that_lead_astray_are_exact_errors() {
+    assert_errors([
         (
             "hard link to itself",
             with_word(HARD + 4, HARD as u32),
@@ -112,6 +149,18 @@ fn every_field_that_lies_is_an_exact_error() {
             with_word(HARD + 4, 0x8000),
             "offset 0x8000: header outside the image",
         ),
+        (
+            "hard link to the root",
+            with_word(HARD + 4, ROOT as u32),
+            "node 288, offset 0x120: hard link to the directory at 0x20",
+        ),
+    ]);
+}
+
+#[test]
+fn names_that_lie_are_exact_errors() {
+    let endless = with(|image| image[FILE + 16..FILE + 16 + 290].fill(b'n'));
+    assert_errors([
         (
             "slash",
             with(|image| image[FILE + 17] = b'/'),
@@ -124,7 +173,7 @@ fn every_field_that_lies_is_an_exact_error() {
         ),
         (
             "endless name",
-            endless(FILE),
+            endless,
             "node 32, offset 0xf0: the name does not end within 112 bytes",
         ),
         (
@@ -132,26 +181,11 @@ fn every_field_that_lies_is_an_exact_error() {
             with(|image| image[HARD + 16..HARD + 20].copy_from_slice(b"file")),
             "offset 0x120: second entry named \"file\"; the first is at 0xf0",
         ),
-        (
-            "directory below itself",
-            with_word(DIR + 4, ROOT as u32),
-            "directory 96 lies below itself at /dir/dir",
-        ),
-        (
-            "hard link to the root",
-            with_word(HARD + 4, ROOT as u32),
-            "node 288, offset 0x120: hard link to the directory at 0x20",
-        ),
-    ] {
-        let errors: Vec<_> = use_it(source(image))
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert!(
-            errors.iter().any(|error| error.contains(expected)),
-            "{what}: {errors:?}"
-        );
-    }
+    ]);
+}
+
+#[test]
+fn a_wrong_sum_of_the_superblock_is_an_exact_error() {
     let mut broken = sample();
     broken[20] ^= 1;
     let errors = use_it(source(broken));
@@ -163,68 +197,13 @@ fn every_field_that_lies_is_an_exact_error() {
     );
 }
 
-#[test]
-fn check_reports_what_reading_does_not_mind() {
-    let flipped = |at: usize| with(move |image| image[at] ^= 1);
-    let sum = "the words of header and name add up to";
-    for (image, node, fatal, offset, expected) in [
-        (flipped(ROOT + 12), ROOT, true, ROOT, sum),
-        (flipped(FILE + 12), FILE, true, FILE, sum),
-        (flipped(INNER + 12), INNER, true, INNER, sum),
-        // Hard links and dots are no nodes: their directory reports them.
-        (flipped(HARD + 12), ROOT, true, HARD, sum),
-        (flipped(DIR_DOT + 12), DIR, true, DIR_DOT, sum),
-        (
-            with_word(FILE + 4, 5),
-            FILE,
-            false,
-            FILE,
-            "spec.info is 0x5; this type",
-        ),
-        (
-            with_word(HARD + 4, 0xF1),
-            ROOT,
-            false,
-            HARD,
-            "spec.info is 0xf1; the low",
-        ),
-        (with_word(DIR + 8, 7), DIR, false, DIR, "size is 7"),
-        (
-            with(|image| image[LINK + 3] |= 8),
-            LINK,
-            false,
-            LINK,
-            "executable bit",
-        ),
-        (
-            with_word(DIR_DOT + 4, ROOT as u32),
-            DIR,
-            false,
-            DIR_DOT,
-            "the entry \".\" leads to 0x20",
-        ),
-        (
-            with_word(DOTS + 4, FILE as u32),
-            ROOT,
-            false,
-            DOTS,
-            "the entry \"..\" leads to 0xf0",
-        ),
-        (
-            with_word(DOTS + 4, 0x8000),
-            ROOT,
-            false,
-            0x8000,
-            "header outside",
-        ),
-        (
-            with(|image| image[DIR_DOT + 16] = b'x'),
-            DIR,
-            false,
-            DIR,
-            "no entry \".\"",
-        ),
-    ] {
+/// A problem that `check` of a node is to report: the image, the node, the offset, the text.
+type Reported<'a> = (Vec<u8>, usize, usize, &'a str);
+
+/// Checks the node of each image, and looks for the problem among those that are reported.
+#[track_caller]
+fn assert_reported<const N: usize>(is_fatal: bool, cases: [Reported<'_>; N]) {
+    for (image, node, offset, expected) in cases {
         let romfs = Romfs::open(source(image), &Limits::default()).unwrap();
         let mut found = Vec::new();
         romfs
@@ -235,12 +214,89 @@ fn check_reports_what_reading_does_not_mind() {
             .unwrap();
         let place = format!("offset {offset:#x}: ");
         assert!(
-            found.iter().any(|(is_fatal, problem)| *is_fatal == fatal
+            found.iter().any(|(fatal, problem)| *fatal == is_fatal
                 && problem.contains(&place)
                 && problem.contains(expected)),
             "{expected}: {found:?}"
         );
     }
+}
+
+#[test]
+fn check_reports_headers_with_a_wrong_sum() {
+    let flipped = |at: usize| with(move |image| image[at] ^= 1);
+    let sum = "the words of header and name add up to";
+    assert_reported(
+        true,
+        [
+            (flipped(ROOT + 12), ROOT, ROOT, sum),
+            (flipped(FILE + 12), FILE, FILE, sum),
+            (flipped(INNER + 12), INNER, INNER, sum),
+            // Hard links and dots are no nodes: their directory reports them.
+            (flipped(HARD + 12), ROOT, HARD, sum),
+            (flipped(DIR_DOT + 12), DIR, DIR_DOT, sum),
+        ],
+    );
+}
+
+#[test]
+fn check_reports_fields_that_reading_ignores() {
+    assert_reported(
+        false,
+        [
+            (
+                with_word(FILE + 4, 5),
+                FILE,
+                FILE,
+                "spec.info is 0x5; this type",
+            ),
+            (
+                with_word(HARD + 4, 0xF1),
+                ROOT,
+                HARD,
+                "spec.info is 0xf1; the low",
+            ),
+            (with_word(DIR + 8, 7), DIR, DIR, "size is 7"),
+            (
+                with(|image| image[LINK + 3] |= 8),
+                LINK,
+                LINK,
+                "executable bit",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn check_reports_dots_that_lead_elsewhere() {
+    assert_reported(
+        false,
+        [
+            (
+                with_word(DIR_DOT + 4, ROOT as u32),
+                DIR,
+                DIR_DOT,
+                "the entry \".\" leads to 0x20",
+            ),
+            (
+                with_word(DOTS + 4, FILE as u32),
+                ROOT,
+                DOTS,
+                "the entry \"..\" leads to 0xf0",
+            ),
+            (with_word(DOTS + 4, 0x8000), ROOT, 0x8000, "header outside"),
+            (
+                with(|image| image[DIR_DOT + 16] = b'x'),
+                DIR,
+                DIR,
+                "no entry \".\"",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn check_reports_missing_padding() {
     let mut unpadded = sample();
     unpadded.truncate(0x170);
     let romfs = Romfs::open(source(unpadded), &Limits::default()).unwrap();

@@ -130,7 +130,7 @@ fn data_is_aligned_as_asked() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_anything_is_written() {
+fn a_tree_that_does_not_fit_is_refused_before_anything_is_written() {
     let one = |name: &[u8], node: NewNode| {
         let mut tree = Tree::default();
         tree.add(Tree::ROOT, name, node).unwrap();
@@ -185,6 +185,10 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
         );
         assert!(out.is_empty());
     }
+}
+
+#[test]
+fn options_that_do_not_fit_are_refused() {
     for volume_name in [vec![b'v'; 128], b"v\0".to_vec()] {
         let options = RomfsOptions {
             volume_name,

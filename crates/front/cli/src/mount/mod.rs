@@ -180,6 +180,18 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
         });
         return daemon::start(keeper.as_ref());
     }
+    serve(context, args, options, kept, in_background)
+}
+
+/// Mounts in this process, which a user started in the foreground or another process in the background.
+/// Returns when the mount has ended.
+fn serve(
+    context: &Context,
+    args: &MountArgs,
+    mut options: MountOptions,
+    kept: Option<handover::Kept>,
+    in_background: bool,
+) -> Result {
     let log = args.log.as_deref().map(open_log).transpose()?;
     if in_background {
         daemon::become_session_leader()?;
@@ -222,15 +234,7 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
         .memory_use();
     let shown = (remote, memory, context.confinement.json());
     let _until_the_end = tell(args, &mount, shown, &succession, (is_successor, socket))?;
-    // From here on only a process in the foreground has a terminal.
-    if is_successor {
-        daemon::ready_to_go_on(log)?;
-    } else if in_background {
-        daemon::ready(log)?;
-    } else if let Some(log) = log {
-        let redirected = rustix::stdio::dup2_stderr(log);
-        redirected.map_err(|error| failed("redirecting standard error", &error.into()))?;
-    }
+    leave_the_terminal(log, is_successor, in_background)?;
     let ended = mount.wait();
     succession.done();
     print_requests(context, &mount);
@@ -239,6 +243,20 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
     }
     ended.map_err(|error| mount_failure(&error, args))?;
     Ok(Exit::Ok)
+}
+
+/// Reports that the mount answers, and redirects standard error to the log. From then on only a process in
+/// the foreground, without a log, has a terminal.
+fn leave_the_terminal(log: Option<File>, is_successor: bool, in_background: bool) -> Result<()> {
+    if is_successor {
+        daemon::ready_to_go_on(log)?;
+    } else if in_background {
+        daemon::ready(log)?;
+    } else if let Some(log) = log {
+        let redirected = rustix::stdio::dup2_stderr(log);
+        redirected.map_err(|error| failed("redirecting standard error", &error.into()))?;
+    }
+    Ok(())
 }
 
 /// Changes the flags of the mount on the directory.

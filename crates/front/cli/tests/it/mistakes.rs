@@ -4,8 +4,116 @@ use std::fs;
 
 use crate::common::Fixture;
 
+/// A command, its exit code, and what it writes to standard error.
+type Mistake<'a> = (&'a [&'a str], i32, &'a str);
+
+/// Paths, patterns and limits that the image does not fit.
+const IN_THE_IMAGE: &[Mistake<'_>] = &[
+    (
+        &["cat", "a.img", "/etc"],
+        1,
+        "forerun: a.img: /etc: is a directory\n  hint: forerun ls lists a directory, forerun \
+         extract copies it",
+    ),
+    (
+        &["ls", "a.img", "/etc/pass\u{7}wd"],
+        1,
+        "forerun: a.img: /etc/pass\\007wd: no such file or directory\n  hint: forerun ls -R \
+         a.img lists every path",
+    ),
+    (
+        &["ls", "a.img", "/etc/passwd/x"],
+        1,
+        "forerun: a.img: /etc/passwd/x: not a directory",
+    ),
+    (
+        &["extract", "-C", "out", "a.img", "/nope"],
+        1,
+        "forerun: a.img: /nope: no such file or directory\n  hint: forerun ls -R a.img lists \
+         every path",
+    ),
+    (
+        &[
+            "extract",
+            "-C",
+            "out",
+            "--max-total-bytes",
+            "10",
+            "a.img",
+            "big",
+        ],
+        1,
+        "forerun: a.img: 3000000 bytes to be written exceed the limit of 10\n  hint: if you \
+         trust the image, raise --max-total-bytes",
+    ),
+    (
+        &["ls", "-R", "--max-entries", "2", "a.img"],
+        1,
+        "forerun: a.img: /: number of entries of all directories exceeds the limit of 2\n  \
+         hint: if you trust the image, raise --max-entries",
+    ),
+    (
+        &["tar", "--max-walk-memory", "10", "-o", "x", "a.img"],
+        1,
+        "forerun: a.img: /etc/passwd: memory for the walk, in bytes, exceeds the limit of 10\n  \
+         hint: if you trust the image, raise --max-walk-memory",
+    ),
+    (
+        &["extract", "-C", "out", "--include", "[", "a.img"],
+        2,
+        "forerun: pattern \"[\": unclosed character class; missing ']'\n  hint: quote patterns \
+         so that the shell leaves them alone",
+    ),
+];
+
+/// Outputs that cannot be written.
+const OUTPUTS: &[Mistake<'_>] = &[
+    (
+        &["extract", "-C", "empty", "a.img"],
+        5,
+        "forerun: empty: is not a directory",
+    ),
+    (
+        &["tar", "-o", "a.img", "a.img"],
+        2,
+        "forerun: a.img: the image and the archive are the same file",
+    ),
+    (
+        &["tar", "-o", "nodir/x.tar", "a.img"],
+        5,
+        "forerun: nodir/x.tar: No such file or directory\n  hint: the directory it is to be in \
+         must exist",
+    ),
+    (
+        &["tar", "-o", "empty", "a.img"],
+        5,
+        "forerun: empty: exists already\n  hint: --force replaces it",
+    ),
+    (
+        &["tar", "-o", "tree", "a.img"],
+        5,
+        "forerun: tree: is a directory\n  hint: name the file to write",
+    ),
+    (
+        &["pack", "--format", "romfs", "empty", "empty"],
+        2,
+        "forerun: empty: input and output are the same file",
+    ),
+];
+
+/// Runs each command, and checks that it writes nothing but the message.
+#[track_caller]
+fn assert_told(fixture: &Fixture, mistakes: &[Mistake<'_>]) {
+    for (args, code, stderr) in mistakes {
+        let ran = fixture.run(args);
+        ran.fails(*code, stderr);
+        assert_eq!(ran.stdout, b"", "{args:?}");
+    }
+    assert!(!fixture.path("out").exists() && !fixture.path("x").exists());
+}
+
 #[test]
-fn each_is_told_what_where_and_what_to_try() {
+fn an_unusable_source_is_told_with_what_to_try() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
@@ -32,7 +140,7 @@ fn each_is_told_what_where_and_what_to_try() {
         "forerun: a.img: unknown format \"ext9\"\n  hint: known: {}",
         names.join(", ")
     );
-    let cases: &[(&[&str], i32, &str)] = &[
+    let mistakes: &[Mistake<'_>] = &[
         (
             &["info", "nope"],
             4,
@@ -54,110 +162,12 @@ fn each_is_told_what_where_and_what_to_try() {
         (&["info", "--offset", "99999999", "a.img"], 2, &past),
         (&["info", "--format", "ext9", "a.img"], 2, &ext9),
         (
-            &["cat", "a.img", "/etc"],
-            1,
-            "forerun: a.img: /etc: is a directory\n  hint: forerun ls lists a directory, forerun \
-             extract copies it",
-        ),
-        (
-            &["ls", "a.img", "/etc/pass\u{7}wd"],
-            1,
-            "forerun: a.img: /etc/pass\\007wd: no such file or directory\n  hint: forerun ls -R \
-             a.img lists every path",
-        ),
-        (
-            &["ls", "a.img", "/etc/passwd/x"],
-            1,
-            "forerun: a.img: /etc/passwd/x: not a directory",
-        ),
-        (
-            &["extract", "-C", "out", "a.img", "/nope"],
-            1,
-            "forerun: a.img: /nope: no such file or directory\n  hint: forerun ls -R a.img lists \
-             every path",
-        ),
-        (
-            &["extract", "-C", "empty", "a.img"],
-            5,
-            "forerun: empty: is not a directory",
-        ),
-        (
-            &[
-                "extract",
-                "-C",
-                "out",
-                "--max-total-bytes",
-                "10",
-                "a.img",
-                "big",
-            ],
-            1,
-            "forerun: a.img: 3000000 bytes to be written exceed the limit of 10\n  hint: if you \
-             trust the image, raise --max-total-bytes",
-        ),
-        (
-            &["ls", "-R", "--max-entries", "2", "a.img"],
-            1,
-            "forerun: a.img: /: number of entries of all directories exceeds the limit of 2\n  \
-             hint: if you trust the image, raise --max-entries",
-        ),
-        (
-            &["tar", "--max-walk-memory", "10", "-o", "x", "a.img"],
-            1,
-            "forerun: a.img: /etc/passwd: memory for the walk, in bytes, exceeds the limit of 10\n  \
-             hint: if you trust the image, raise --max-walk-memory",
-        ),
-        (
-            &["extract", "-C", "out", "--include", "[", "a.img"],
-            2,
-            "forerun: pattern \"[\": unclosed character class; missing ']'\n  hint: quote patterns \
-             so that the shell leaves them alone",
-        ),
-        (
-            &["tar", "-o", "a.img", "a.img"],
-            2,
-            "forerun: a.img: the image and the archive are the same file",
-        ),
-        (
-            &["tar", "-o", "nodir/x.tar", "a.img"],
-            5,
-            "forerun: nodir/x.tar: No such file or directory\n  hint: the directory it is to be in \
-             must exist",
-        ),
-        (
-            &["tar", "-o", "empty", "a.img"],
-            5,
-            "forerun: empty: exists already\n  hint: --force replaces it",
-        ),
-        (
-            &["tar", "-o", "tree", "a.img"],
-            5,
-            "forerun: tree: is a directory\n  hint: name the file to write",
-        ),
-        (
             &["pack", "--format", "romfs", "nope", "x"],
             4,
             "forerun: nope: No such file or directory",
         ),
-        (
-            &["pack", "--format", "romfs", "empty", "empty"],
-            2,
-            "forerun: empty: input and output are the same file",
-        ),
     ];
-    for (args, code, stderr) in cases {
-        let ran = fixture.run(args);
-        ran.fails(*code, stderr);
-        assert_eq!(
-            ran.stdout,
-            if args.contains(&"-R") {
-                &b"/:\n"[..0]
-            } else {
-                b""
-            },
-            "{args:?}"
-        );
-    }
+    assert_told(&fixture, mistakes);
     let not_tar = fixture.run(&["pack", "--format", "romfs", "a.gz", "x"]);
     assert_eq!(not_tar.code, Some(4));
     assert!(
@@ -170,7 +180,24 @@ fn each_is_told_what_where_and_what_to_try() {
         "{}",
         not_tar.stderr
     );
-    assert!(!fixture.path("out").exists() && !fixture.path("x").exists());
+    assert!(!fixture.path("x").exists());
+}
+
+#[test]
+fn what_the_image_does_not_fit_is_told_with_what_to_try() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    assert_told(&fixture, IN_THE_IMAGE);
+}
+
+#[test]
+fn an_unusable_output_is_told_with_what_to_try() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    fs::write(fixture.path("empty"), "").unwrap();
+    assert_told(&fixture, OUTPUTS);
 }
 
 #[test]

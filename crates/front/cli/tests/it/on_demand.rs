@@ -125,16 +125,9 @@ fn metrics_of(log: &str) -> String {
     format!("127.0.0.1:{port}")
 }
 
-#[test]
-fn it_tells_of_itself_while_it_is_fetched() {
-    let Some(scene) = Scene::new() else { return };
-    let args = ["--fetch-ahead", "off", "--timeout", "1", "--retries", "0"];
-    let metrics = ["--metrics", "127.0.0.1:0"];
-    let told_first = scene.mounted(&[&args[..], &metrics].concat());
-    let told = scene.status();
-    let [mount] = &told[..] else {
-        panic!("{told:?}")
-    };
+/// Checks what the status says of the mount whatever happens to it.
+#[track_caller]
+fn assert_identity(scene: &Scene, mount: &Value) {
     assert_eq!(mount["via"], "kernel");
     assert_eq!(mount["dir"], scene.path("mnt").to_str().unwrap());
     assert_eq!(mount["image"], scene.proxy.url_of("image"));
@@ -142,19 +135,11 @@ fn it_tells_of_itself_while_it_is_fetched() {
     let device = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
     assert_eq!(mount["device"], device);
     assert!(mount["memory_bytes"].as_u64().unwrap() > 0);
-    let local = mount["remote"]["local_bytes"].as_u64().unwrap();
-    assert!(local > 0 && local < 4 << 20, "{mount}");
-    assert_eq!(mount["remote"]["complete"], false);
+}
 
-    let file = File::open(scene.path("mnt/big")).unwrap();
-    let mut block = [0; 4096];
-    file.read_exact_at(&mut block, 3 << 20).unwrap();
-    assert_eq!(block[..], generate::bytes(1, BIG)[3 << 20..][..4096]);
-    scene.proxy.set_network(Network::Refused);
-    let error = file.read_exact_at(&mut block, 6 << 20).unwrap_err();
-    assert_eq!(error.raw_os_error(), Some(5));
-    drop(file);
-    let mount = &scene.status()[0];
+/// Checks the counters of reads, some of which failed, and the process that guards the kernel's reads.
+#[track_caller]
+fn assert_kernel_reads(mount: &Value) {
     let reads = &mount["kernel_reads"];
     let of = |name: &str| reads[name].as_u64().unwrap();
     assert!(of("asked") > of("failed") && of("fetched") > 0, "{mount}");
@@ -164,10 +149,11 @@ fn it_tells_of_itself_while_it_is_fetched() {
     let named = ["comm", "cmdline"].map(|name| fs::read_to_string(format!("{guard}/{name}")));
     let named = named.map(Result::unwrap);
     assert_eq!(named, ["erofs-guard\n", "erofs-guard\0"]);
-    assert!(mount["remote"]["local_bytes"].as_u64().unwrap() > local);
-    assert!(mount["remote"]["errors"].as_u64().unwrap() > 0, "{mount}");
-    assert!(mount["fuse_requests"].as_object().unwrap().is_empty());
+}
 
+/// Checks the status as users read it, once and continuously.
+#[track_caller]
+fn assert_status_for_people(scene: &Scene) {
     let text = scene.run(&["status", "-q"]).ok();
     let text = text.text();
     assert!(text.contains("  by the kernel  pid "), "{text}");
@@ -183,8 +169,12 @@ fn it_tells_of_itself_while_it_is_fetched() {
     assert_eq!(twice.take(2).count(), 2);
     watch.kill().unwrap();
     watch.wait().unwrap();
+}
 
-    let page = get(&metrics_of(&told_first), "/metrics");
+/// Checks the metrics that the mount serves. `told` are the messages of the mount.
+#[track_caller]
+fn assert_metrics(scene: &Scene, told: &str) {
+    let page = get(&metrics_of(told), "/metrics");
     let label = format!("{{image=\"{}\"}}", scene.proxy.url_of("image"));
     let bytes = fs::metadata(scene.path("image")).unwrap().len();
     for line in [
@@ -197,6 +187,39 @@ fn it_tells_of_itself_while_it_is_fetched() {
     ] {
         assert!(page.contains(&line), "{line}: {page}");
     }
+}
+
+#[test]
+fn it_tells_of_itself_while_it_is_fetched() {
+    let Some(scene) = Scene::new() else { return };
+    let args = ["--fetch-ahead", "off", "--timeout", "1", "--retries", "0"];
+    let metrics = ["--metrics", "127.0.0.1:0"];
+    let told_first = scene.mounted(&[&args[..], &metrics].concat());
+    let told = scene.status();
+    let [mount] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_identity(&scene, mount);
+    let local = mount["remote"]["local_bytes"].as_u64().unwrap();
+    assert!(local > 0 && local < 4 << 20, "{mount}");
+    assert_eq!(mount["remote"]["complete"], false);
+
+    let file = File::open(scene.path("mnt/big")).unwrap();
+    let mut block = [0; 4096];
+    file.read_exact_at(&mut block, 3 << 20).unwrap();
+    assert_eq!(block[..], generate::bytes(1, BIG)[3 << 20..][..4096]);
+    scene.proxy.set_network(Network::Refused);
+    let error = file.read_exact_at(&mut block, 6 << 20).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(5));
+    drop(file);
+    let mount = &scene.status()[0];
+    assert_kernel_reads(mount);
+    assert!(mount["remote"]["local_bytes"].as_u64().unwrap() > local);
+    assert!(mount["remote"]["errors"].as_u64().unwrap() > 0, "{mount}");
+    assert!(mount["fuse_requests"].as_object().unwrap().is_empty());
+
+    assert_status_for_people(&scene);
+    assert_metrics(&scene, &told_first);
     scene.run(&["restart", "mnt"]).fails(
         7,
         "forerun: mnt: the kernel serves it; the process that fetches for it cannot be replaced",

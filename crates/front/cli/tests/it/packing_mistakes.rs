@@ -7,6 +7,209 @@ use crate::common::Fixture;
 const PACK: [&str; 3] = ["pack", "--format", "squashfs"];
 const CONVERT: [&str; 3] = ["convert", "--format", "squashfs"];
 
+/// The first words, the others, the exit code, and what is said.
+type Mistake = (
+    &'static [&'static str],
+    &'static [&'static str],
+    i32,
+    &'static str,
+);
+
+/// Options that the format, the compressor or another option leaves no room for.
+const UNFIT_OPTIONS: &[Mistake] = &[
+    (
+        &PACK,
+        &["--align", "4K", "tree", "x"],
+        2,
+        "forerun: --align is an option of romfs; the image is to be squashfs",
+    ),
+    (
+        &["pack", "--format", "romfs"],
+        &["--no-sparse", "tree", "x"],
+        2,
+        "forerun: --no-sparse is an option of squashfs; the image is to be romfs",
+    ),
+    (
+        &["pack", "--format", "romfs"],
+        &["--level", "3", "tree", "x"],
+        2,
+        "forerun: --level is an option of squashfs and erofs; the image is to be romfs",
+    ),
+    (
+        &PACK,
+        &["--cluster-size", "64K", "tree", "x"],
+        2,
+        "forerun: --cluster-size is an option of erofs; the image is to be squashfs",
+    ),
+    (
+        &PACK,
+        &["--compressor", "deflate", "tree", "x"],
+        2,
+        "forerun: squashfs has no compressor deflate",
+    ),
+    (
+        &["pack", "--format", "erofs"],
+        &["--compressor", "gzip", "tree", "x"],
+        2,
+        "forerun: erofs has no compressor gzip",
+    ),
+    (
+        &["pack", "--format", "erofs"],
+        &["--cluster-size", "64K", "tree", "x"],
+        2,
+        "forerun: --cluster-size means nothing without a compressor",
+    ),
+    (
+        &["pack", "--format", "erofs"],
+        &["--compressor", "lz4hc", "--cluster-size", "2M", "tree", "x"],
+        2,
+        "forerun: physical clusters of 2097152 bytes; they are a power of two from a block to \
+         1048576",
+    ),
+    (
+        &["pack", "--format", "romfs"],
+        &["--bcj", "x86", "tree", "x"],
+        2,
+        "forerun: --bcj is an option of squashfs; the image is to be romfs",
+    ),
+    (
+        &["pack", "--format", "romfs"],
+        &["--all-root", "tree", "x"],
+        2,
+        "forerun: --all-root means nothing here: romfs keeps no owners and times",
+    ),
+    (
+        &["pack", "--format", "romfs"],
+        &["--xattrs-include", "user", "tree", "x"],
+        2,
+        "forerun: --xattrs-include means nothing here: romfs keeps no extended attributes",
+    ),
+    (
+        &PACK,
+        &["--compressor", "zstd", "--window", "9", "tree", "x"],
+        2,
+        "forerun: --window is an option of gzip; the compressor is zstd",
+    ),
+    (
+        &PACK,
+        &["--compressor", "xz", "--level", "9", "tree", "x"],
+        2,
+        "forerun: --level is an option of gzip, zstd; the compressor is xz",
+    ),
+    (
+        &PACK,
+        &["--level", "10", "tree", "x"],
+        2,
+        "forerun: --level 10: gzip has levels from 1 to 9",
+    ),
+    (
+        &PACK,
+        &["--mkfs-time", "2200-01-01", "tree", "x"],
+        2,
+        "forerun: 7258118400 is no time that SquashFS can hold: 1970 to 2106",
+    ),
+];
+
+/// Values, lists and files that cannot be used as they are.
+const UNFIT_INPUTS: &[Mistake] = &[
+    (
+        &PACK,
+        &["--uid-map", "1", "tree", "x"],
+        2,
+        "forerun: --uid-map: \"1\" is not as in FROM:TO or FROM:TO:COUNT, with numbers below \
+         4294967295",
+    ),
+    (
+        &PACK,
+        &["--gid-map", "0:5:10", "--gid-map", "3:3", "tree", "x"],
+        2,
+        "forerun: --gid-map: \"3:3\" begins in a range that is mapped already",
+    ),
+    (
+        &PACK,
+        &["--uid-map-from", "ids", "tree", "x"],
+        4,
+        "forerun: ids:2: \"1 1 1\" begins in a range that is mapped already",
+    ),
+    (
+        &PACK,
+        &["--xattrs-exclude", "a(", "tree", "x"],
+        2,
+        "forerun: pattern \"a(\": unclosed group\n  hint: quote patterns so that the shell \
+         leaves them alone",
+    ),
+    (
+        &PACK,
+        &["--sort", "order", "tree", "x"],
+        4,
+        "forerun: order:2: priority \"high\" is not a number from -32768 to 32767",
+    ),
+    (
+        &PACK,
+        &["--manifest", "list", "tree", "x"],
+        4,
+        "forerun: list:2: no commands are run (\"f\"): run it first, and give the file it wrote \
+         with \"h mode uid gid FILE\"",
+    ),
+    (
+        &PACK,
+        &["--manifest", "nope", "x"],
+        4,
+        "forerun: nope: No such file or directory",
+    ),
+    (
+        &PACK,
+        &["--manifest", "-", "-", "x"],
+        2,
+        "forerun: standard input can be read only once",
+    ),
+    (
+        &PACK,
+        &["--manifest", "list", "--force", "list"],
+        2,
+        "forerun: list: input and output are the same file",
+    ),
+    (
+        &["convert", "--format", "romfs"],
+        &["--force", "a.img", "a.img"],
+        2,
+        "forerun: a.img: input and output are the same file",
+    ),
+    (
+        &CONVERT,
+        &["tree", "x"],
+        4,
+        "forerun: tree: is a directory, not an image\n  hint: forerun pack makes an image of a \
+         directory",
+    ),
+    (
+        &CONVERT,
+        &["--max-depth", "1", "--exclude", "/bin", "a.img", "x"],
+        1,
+        "forerun: a.img: /etc: depth of the directory tree exceeds the limit of 1\n  hint: if \
+         you trust the image, raise --max-depth",
+    ),
+    (
+        &CONVERT,
+        &[
+            "--max-total-bytes",
+            "9",
+            "--exclude",
+            "big",
+            "--exclude",
+            "hard",
+            "--exclude",
+            "odd*",
+            "--exclude",
+            "/etc",
+            "a.img",
+            "x",
+        ],
+        1,
+        "forerun: a.img: /bin/tool: bytes of all files exceeds the limit of 9",
+    ),
+];
+
 #[test]
 fn mistakes_are_told() {
     let Some(fixture) = Fixture::new() else {
@@ -17,196 +220,7 @@ fn mistakes_are_told() {
     fs::write(fixture.path("list"), "a d 755 0 0\nb f 644 0 0 date\n").unwrap();
     fs::write(fixture.path("order"), "etc 5\nbin high\n").unwrap();
     fs::write(fixture.path("ids"), "0 1 2\n1 1 1\n").unwrap();
-    let pack: &[&str] = &PACK;
-    for (first, args, code, stderr) in [
-        (
-            pack,
-            &["--align", "4K", "tree", "x"][..],
-            2,
-            "forerun: --align is an option of romfs; the image is to be squashfs",
-        ),
-        (
-            &["pack", "--format", "romfs"],
-            &["--no-sparse", "tree", "x"],
-            2,
-            "forerun: --no-sparse is an option of squashfs; the image is to be romfs",
-        ),
-        (
-            &["pack", "--format", "romfs"],
-            &["--level", "3", "tree", "x"],
-            2,
-            "forerun: --level is an option of squashfs and erofs; the image is to be romfs",
-        ),
-        (
-            pack,
-            &["--cluster-size", "64K", "tree", "x"],
-            2,
-            "forerun: --cluster-size is an option of erofs; the image is to be squashfs",
-        ),
-        (
-            pack,
-            &["--compressor", "deflate", "tree", "x"],
-            2,
-            "forerun: squashfs has no compressor deflate",
-        ),
-        (
-            &["pack", "--format", "erofs"],
-            &["--compressor", "gzip", "tree", "x"],
-            2,
-            "forerun: erofs has no compressor gzip",
-        ),
-        (
-            &["pack", "--format", "erofs"],
-            &["--cluster-size", "64K", "tree", "x"],
-            2,
-            "forerun: --cluster-size means nothing without a compressor",
-        ),
-        (
-            &["pack", "--format", "erofs"],
-            &["--compressor", "lz4hc", "--cluster-size", "2M", "tree", "x"],
-            2,
-            "forerun: physical clusters of 2097152 bytes; they are a power of two from a block to \
-             1048576",
-        ),
-        (
-            &["pack", "--format", "romfs"],
-            &["--bcj", "x86", "tree", "x"],
-            2,
-            "forerun: --bcj is an option of squashfs; the image is to be romfs",
-        ),
-        (
-            &["pack", "--format", "romfs"],
-            &["--all-root", "tree", "x"],
-            2,
-            "forerun: --all-root means nothing here: romfs keeps no owners and times",
-        ),
-        (
-            &["pack", "--format", "romfs"],
-            &["--xattrs-include", "user", "tree", "x"],
-            2,
-            "forerun: --xattrs-include means nothing here: romfs keeps no extended attributes",
-        ),
-        (
-            pack,
-            &["--compressor", "zstd", "--window", "9", "tree", "x"],
-            2,
-            "forerun: --window is an option of gzip; the compressor is zstd",
-        ),
-        (
-            pack,
-            &["--compressor", "xz", "--level", "9", "tree", "x"],
-            2,
-            "forerun: --level is an option of gzip, zstd; the compressor is xz",
-        ),
-        (
-            pack,
-            &["--level", "10", "tree", "x"],
-            2,
-            "forerun: --level 10: gzip has levels from 1 to 9",
-        ),
-        (
-            pack,
-            &["--mkfs-time", "2200-01-01", "tree", "x"],
-            2,
-            "forerun: 7258118400 is no time that SquashFS can hold: 1970 to 2106",
-        ),
-        (
-            pack,
-            &["--uid-map", "1", "tree", "x"],
-            2,
-            "forerun: --uid-map: \"1\" is not as in FROM:TO or FROM:TO:COUNT, with numbers below \
-             4294967295",
-        ),
-        (
-            pack,
-            &["--gid-map", "0:5:10", "--gid-map", "3:3", "tree", "x"],
-            2,
-            "forerun: --gid-map: \"3:3\" begins in a range that is mapped already",
-        ),
-        (
-            pack,
-            &["--uid-map-from", "ids", "tree", "x"],
-            4,
-            "forerun: ids:2: \"1 1 1\" begins in a range that is mapped already",
-        ),
-        (
-            pack,
-            &["--xattrs-exclude", "a(", "tree", "x"],
-            2,
-            "forerun: pattern \"a(\": unclosed group\n  hint: quote patterns so that the shell \
-             leaves them alone",
-        ),
-        (
-            pack,
-            &["--sort", "order", "tree", "x"],
-            4,
-            "forerun: order:2: priority \"high\" is not a number from -32768 to 32767",
-        ),
-        (
-            pack,
-            &["--manifest", "list", "tree", "x"],
-            4,
-            "forerun: list:2: no commands are run (\"f\"): run it first, and give the file it wrote \
-             with \"h mode uid gid FILE\"",
-        ),
-        (
-            pack,
-            &["--manifest", "nope", "x"],
-            4,
-            "forerun: nope: No such file or directory",
-        ),
-        (
-            pack,
-            &["--manifest", "-", "-", "x"],
-            2,
-            "forerun: standard input can be read only once",
-        ),
-        (
-            pack,
-            &["--manifest", "list", "--force", "list"],
-            2,
-            "forerun: list: input and output are the same file",
-        ),
-        (
-            &["convert", "--format", "romfs"],
-            &["--force", "a.img", "a.img"],
-            2,
-            "forerun: a.img: input and output are the same file",
-        ),
-        (
-            &CONVERT,
-            &["tree", "x"],
-            4,
-            "forerun: tree: is a directory, not an image\n  hint: forerun pack makes an image of a \
-             directory",
-        ),
-        (
-            &CONVERT,
-            &["--max-depth", "1", "--exclude", "/bin", "a.img", "x"],
-            1,
-            "forerun: a.img: /etc: depth of the directory tree exceeds the limit of 1\n  hint: if \
-             you trust the image, raise --max-depth",
-        ),
-        (
-            &CONVERT,
-            &[
-                "--max-total-bytes",
-                "9",
-                "--exclude",
-                "big",
-                "--exclude",
-                "hard",
-                "--exclude",
-                "odd*",
-                "--exclude",
-                "/etc",
-                "a.img",
-                "x",
-            ],
-            1,
-            "forerun: a.img: /bin/tool: bytes of all files exceeds the limit of 9",
-        ),
-    ] {
+    for (first, args, code, stderr) in [UNFIT_OPTIONS, UNFIT_INPUTS].concat() {
         let args = [first, args].concat();
         fixture.run(&args).fails(code, stderr);
         assert!(!fixture.path("x").exists(), "{args:?}");

@@ -46,14 +46,44 @@ fn images(left: &MemImage, right: &MemImage, options: &DiffOptions) -> Vec<(Stri
         .collect()
 }
 
-#[test]
-fn each_kind_of_difference_is_told() {
-    type Edit = fn(&mut MemFsBuilder);
-    let time = |seconds| Timestamp {
-        seconds,
-        nanoseconds: 0,
+type Edit = fn(&mut MemFsBuilder);
+
+/// Compares [`base`] with an edited copy of it, both ways. Checks that the difference is found, and whether
+/// the options that ignore metadata and links hide it.
+#[track_caller]
+fn assert_told(edit: Edit, path: &str, change: &Change, is_ignorable: bool) {
+    let (mut left, mut right) = (base(), base());
+    if path == "m" {
+        left.file("m", []);
+    }
+    edit(&mut right);
+    let (left, right) = (left.build(), right.build());
+    assert_eq!(images(&left, &left, &DiffOptions::default()), []);
+    let found = images(&left, &right, &DiffOptions::default());
+    assert!(
+        found.contains(&(path.to_string(), change.clone())),
+        "{change:?}: {found:?}"
+    );
+    let back = images(&right, &left, &DiffOptions::default());
+    assert_eq!(back.len(), found.len(), "{back:?}");
+    let all = DiffOptions {
+        ignore_mtime: true,
+        ignore_owner: true,
+        ignore_mode: true,
+        ignore_xattrs: true,
+        ignore_links: true,
+        exclude: Patterns::new(["m2"]).unwrap(),
+        ..DiffOptions::default()
     };
-    let link = |name: &str| Some(name.as_bytes().to_vec());
+    assert_eq!(
+        images(&left, &right, &all).is_empty(),
+        is_ignorable,
+        "{change:?}"
+    );
+}
+
+#[test]
+fn differences_of_names_and_data_are_told() {
     let cases: &[(Edit, &str, Change)] = &[
         (
             |builder| {
@@ -61,30 +91,6 @@ fn each_kind_of_difference_is_told() {
             },
             "new",
             Change::Added(FileType::Regular),
-        ),
-        (
-            |builder| {
-                let node = builder.file("m", []);
-                builder.metadata(node, |metadata| metadata.mode = 0o4755);
-            },
-            "m",
-            Change::Mode(0o644, 0o4755),
-        ),
-        (
-            |builder| {
-                let node = builder.file("m", []);
-                builder.metadata(node, |metadata| (metadata.uid, metadata.gid) = (1, 2));
-            },
-            "m",
-            Change::Owner((0, 0), (1, 2)),
-        ),
-        (
-            |builder| {
-                let node = builder.file("m", []);
-                builder.metadata(node, |metadata| metadata.mtime.seconds = 5);
-            },
-            "m",
-            Change::Mtime(time(0), time(5)),
         ),
         (
             |builder| {
@@ -100,12 +106,46 @@ fn each_kind_of_difference_is_told() {
             "m",
             Change::Kind(FileType::Regular, FileType::Symlink),
         ),
+    ];
+    for (edit, path, change) in cases {
+        assert_told(*edit, path, change, false);
+    }
+}
+
+#[test]
+fn differences_of_metadata_and_links_are_told_unless_ignored() {
+    let time = |seconds| Timestamp {
+        seconds,
+        nanoseconds: 0,
+    };
+    let link = |name: &str| Some(name.as_bytes().to_vec());
+    let cases: &[(Edit, Change)] = &[
+        (
+            |builder| {
+                let node = builder.file("m", []);
+                builder.metadata(node, |metadata| metadata.mode = 0o4755);
+            },
+            Change::Mode(0o644, 0o4755),
+        ),
+        (
+            |builder| {
+                let node = builder.file("m", []);
+                builder.metadata(node, |metadata| (metadata.uid, metadata.gid) = (1, 2));
+            },
+            Change::Owner((0, 0), (1, 2)),
+        ),
+        (
+            |builder| {
+                let node = builder.file("m", []);
+                builder.metadata(node, |metadata| metadata.mtime.seconds = 5);
+            },
+            Change::Mtime(time(0), time(5)),
+        ),
         (
             |builder| {
                 let node = builder.file("m", []);
                 builder.xattr(node, b"user.x", b"1");
             },
-            "m",
             Change::Xattr(b"user.x".to_vec(), None, Some(b"1".to_vec())),
         ),
         (
@@ -113,47 +153,11 @@ fn each_kind_of_difference_is_told() {
                 let node = builder.file("m", []);
                 builder.hard_link("m2", node);
             },
-            "m",
             Change::Link(None, link("m")),
         ),
     ];
-    for (edit, path, change) in cases {
-        let (mut left, mut right) = (base(), base());
-        if *path == "m" {
-            left.file("m", []);
-        }
-        edit(&mut right);
-        let (left, right) = (left.build(), right.build());
-        assert_eq!(images(&left, &left, &DiffOptions::default()), []);
-        let found = images(&left, &right, &DiffOptions::default());
-        assert!(
-            found.contains(&(path.to_string(), change.clone())),
-            "{change:?}: {found:?}"
-        );
-        let back = images(&right, &left, &DiffOptions::default());
-        assert_eq!(back.len(), found.len(), "{back:?}");
-        let all = DiffOptions {
-            ignore_mtime: true,
-            ignore_owner: true,
-            ignore_mode: true,
-            ignore_xattrs: true,
-            ignore_links: true,
-            exclude: Patterns::new(["m2"]).unwrap(),
-            ..DiffOptions::default()
-        };
-        let ignored = matches!(
-            change,
-            Change::Mode(..)
-                | Change::Owner(..)
-                | Change::Mtime(..)
-                | Change::Xattr(..)
-                | Change::Link(..)
-        );
-        assert_eq!(
-            images(&left, &right, &all).is_empty(),
-            ignored,
-            "{change:?}"
-        );
+    for (edit, change) in cases {
+        assert_told(*edit, "m", change, true);
     }
 }
 

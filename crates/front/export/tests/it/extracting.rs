@@ -9,7 +9,7 @@ use forerun_export::{
     ExtractOptions, ExtractReport, Loss, NoProgress, Patterns, Selection, extract,
 };
 use forerun_io::{Limits, MemorySource};
-use forerun_testkit::{FaultSource, Keeps, MemFsBuilder, Piece, TreeModel, temp_dir};
+use forerun_testkit::{FaultSource, Keeps, MemFsBuilder, MemImage, Piece, TreeModel, temp_dir};
 use forerun_vfs::{Device, FileType};
 
 use crate::common::{each_shape, reader, reader_on, romfs};
@@ -104,93 +104,84 @@ fn modes_times_holes_and_links_are_kept() {
     .unwrap();
 }
 
-#[test]
-fn a_selection_is_what_is_extracted() {
+/// Returns an image of four files in three directories.
+fn image_to_select_from() -> MemImage {
     let mut builder = MemFsBuilder::new();
     for path in ["a/b/one.txt", "a/b/two.o", "a/c/three.txt", "d/four.txt"] {
         builder.file(path, [Piece::Inline(path.as_bytes().to_vec())]);
     }
-    let image = builder.build();
-    let names = |selection: &Selection| {
-        let dir = temp_dir("extract");
-        let report = extract(
-            &reader(&image),
-            selection,
-            dir.path(),
-            &ExtractOptions::default(),
-            &NoProgress,
-        )
-        .unwrap();
-        assert!(report.failures.is_empty(), "{:?}", failures(&report));
-        let model = TreeModel::of_host(dir.path()).unwrap();
-        let files = model
-            .nodes
-            .into_iter()
-            .filter(|(_, node)| node.kind == FileType::Regular);
-        files
-            .map(|(path, _)| String::from_utf8(path).unwrap())
-            .collect::<Vec<_>>()
-    };
+    builder.build()
+}
+
+/// Extracts a selection, and returns the paths of the files that it made.
+fn extracted(image: &MemImage, selection: &Selection) -> Vec<String> {
+    let dir = temp_dir("extract");
+    let options = ExtractOptions::default();
+    let report = extract(&reader(image), selection, dir.path(), &options, &NoProgress).unwrap();
+    assert!(report.failures.is_empty(), "{:?}", failures(&report));
+    let model = TreeModel::of_host(dir.path()).unwrap();
+    let files = model
+        .nodes
+        .into_iter()
+        .filter(|(_, node)| node.kind == FileType::Regular);
+    files
+        .map(|(path, _)| String::from_utf8(path).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_selection_is_what_is_extracted() {
+    let image = image_to_select_from();
     let select = |paths: &[&str]| {
-        paths
-            .iter()
-            .map(|path| path.as_bytes().to_vec())
-            .collect::<Vec<_>>()
+        let paths = paths.iter().map(|path| path.as_bytes().to_vec());
+        paths.collect::<Vec<_>>()
     };
-    let base = Selection::default();
     let patterns = |pattern| Patterns::new([pattern]).unwrap();
-    assert_eq!(
-        names(&Selection {
-            paths: select(&["/a/b"]),
-            ..base.clone()
-        }),
-        ["a/b/one.txt", "a/b/two.o"]
-    );
-    assert_eq!(
-        names(&Selection {
-            paths: select(&["d/../d/four.txt"]),
-            ..base.clone()
-        }),
-        ["d/four.txt"]
-    );
-    assert_eq!(
-        names(&Selection {
-            include: patterns("*.o"),
-            ..base.clone()
-        }),
-        ["a/b/two.o"]
-    );
-    assert_eq!(
-        names(&Selection {
-            exclude: patterns("a/b"),
-            ..base.clone()
-        }),
-        ["a/c/three.txt", "d/four.txt"]
-    );
-    let strip = Selection {
+    let base = Selection::default();
+    let below = Selection {
+        paths: select(&["/a/b"]),
+        ..base.clone()
+    };
+    let across = Selection {
+        paths: select(&["d/../d/four.txt"]),
+        ..base.clone()
+    };
+    let included = Selection {
+        include: patterns("*.o"),
+        ..base.clone()
+    };
+    let excluded = Selection {
+        exclude: patterns("a/b"),
+        ..base.clone()
+    };
+    let stripped = Selection {
         paths: select(&["a"]),
         strip_components: 2,
         ..base
     };
-    assert_eq!(names(&strip), ["one.txt", "three.txt", "two.o"]);
+    for (selection, expected) in [
+        (below, &["a/b/one.txt", "a/b/two.o"][..]),
+        (across, &["d/four.txt"]),
+        (included, &["a/b/two.o"]),
+        (excluded, &["a/c/three.txt", "d/four.txt"]),
+        (stripped, &["one.txt", "three.txt", "two.o"]),
+    ] {
+        assert_eq!(extracted(&image, &selection), expected, "{selection:?}");
+    }
+}
+
+#[test]
+fn a_selected_path_that_does_not_exist_is_an_error() {
     let missing = Selection {
-        paths: select(&["nowhere"]),
+        paths: vec![b"nowhere".to_vec()],
         ..Selection::default()
     };
     let dir = temp_dir("extract");
-    let result = extract(
-        &reader(&image),
-        &missing,
-        dir.path(),
-        &ExtractOptions::default(),
-        &NoProgress,
-    );
-    assert!(
-        result
-            .unwrap_err()
-            .to_string()
-            .contains("/nowhere: no such file")
-    );
+    let image = reader(&image_to_select_from());
+    let options = ExtractOptions::default();
+    let result = extract(&image, &missing, dir.path(), &options, &NoProgress);
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains("/nowhere: no such file"), "{error}");
 }
 
 #[test]

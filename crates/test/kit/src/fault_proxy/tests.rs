@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::http::{Body, Head};
-use super::{Fault, FaultProxy, Link, Network};
+use super::{Fault, FaultProxy, Link, Log, Network};
 use crate::rng::Rng;
 use crate::servers::Nginx;
 use crate::{TempDir, temp_dir};
@@ -105,24 +105,39 @@ fn bytes_pass_unchanged_on_one_connection() {
     assert_eq!(proxy.log().requests(), 0);
 }
 
+/// The range that the tests of faults ask for.
+const RANGE: (usize, usize) = (1000, 100_999);
+
+impl Setup {
+    /// Requests [`RANGE`] with a fault in the way. Returns the answer and the proxy's log.
+    fn with(&self, fault: Fault) -> (std::io::Result<Option<Got>>, Log) {
+        self.proxy.forget();
+        self.proxy.fault_at(0, fault);
+        let got = one(&self.proxy, Some(RANGE));
+        let log = self.proxy.log();
+        self.proxy.clear_faults();
+        (got, log)
+    }
+
+    /// Requests [`RANGE`] with a fault in the way. Returns the status and the value of a header.
+    fn head_with(&self, fault: Fault, header: &str) -> (u16, Option<String>) {
+        let got = self.with(fault).0.unwrap().unwrap();
+        (got.head.status(), got.head.get(header).map(str::to_string))
+    }
+
+    /// Returns the bytes of [`RANGE`].
+    fn whole(&self) -> &[u8] {
+        &self.bytes[RANGE.0..=RANGE.1]
+    }
+}
+
 #[test]
-fn each_fault_does_what_it_says() {
+fn resets_and_cuts_end_the_answer_early() {
     let Some(setup) = setup() else {
         return;
     };
-    let Setup { proxy, bytes, .. } = &setup;
-    let range = Some((1000, 100_999));
-    let whole = &bytes[1000..101_000];
-    let with = |fault: Fault| {
-        proxy.forget();
-        proxy.fault_at(0, fault);
-        let got = one(proxy, range);
-        let log = proxy.log();
-        proxy.clear_faults();
-        (got, log)
-    };
     for fault in [Fault::ResetBeforeHead, Fault::ResetAfterHead] {
-        let (got, _) = with(fault.clone());
+        let (got, _) = setup.with(fault.clone());
         let reset = match got {
             Ok(Some(got)) => got.body.is_empty() && got.error.is_some(),
             Ok(None) => false,
@@ -134,15 +149,23 @@ fn each_fault_does_what_it_says() {
         Fault::ResetAt { after: 50_000 },
         Fault::Truncate { after: 50_000 },
     ] {
-        let (got, log) = with(fault.clone());
+        let (got, log) = setup.with(fault.clone());
         let got = got.unwrap().unwrap();
         assert!(got.error.is_some(), "{fault:?}");
         assert_eq!(got.head.get("content-length"), Some("100000"));
-        assert!(whole.starts_with(&got.body));
+        assert!(setup.whole().starts_with(&got.body));
         let entry = &log.entries[0];
         assert_eq!((entry.sent, entry.finished), (50_000, false), "{fault:?}");
     }
-    let (got, _) = with(Fault::WrongBytes {
+}
+
+#[test]
+fn wrong_and_missing_bytes_are_as_many_as_the_fault_says() {
+    let Some(setup) = setup() else {
+        return;
+    };
+    let whole = setup.whole();
+    let (got, _) = setup.with(Fault::WrongBytes {
         offset: 40_000,
         len: 3,
     });
@@ -151,18 +174,30 @@ fn each_fault_does_what_it_says() {
         .filter(|&at| body[at] != whole[at])
         .collect();
     assert_eq!(wrong, [40_000, 40_001, 40_002]);
+    let got = setup.with(Fault::Whole).0.unwrap().unwrap();
+    assert!(got.head.status() == 200 && got.body == setup.bytes);
+    let got = setup.with(Fault::Short { len: 10 }).0.unwrap().unwrap();
+    assert_eq!(got.head.content_range(), Some((1000, 1009, 3_000_000)));
+    assert!(got.error.is_none() && got.body == whole[..10]);
+    let (got, _) = setup.with(Fault::Garbage);
+    assert!(got.is_err() || got.unwrap().is_none_or(|got| got.head.status() == 0));
+}
 
-    let status = |fault, header: &str| {
-        let got = with(fault).0.unwrap().unwrap();
-        (got.head.status(), got.head.get(header).map(str::to_string))
+#[test]
+fn a_status_fault_answers_with_its_header() {
+    let Some(setup) = setup() else {
+        return;
     };
     let busy = Fault::Status {
         code: 429,
         retry_after: Some(7),
     };
-    assert_eq!(status(busy, "retry-after"), (429, Some("7".into())));
+    assert_eq!(
+        setup.head_with(busy, "retry-after"),
+        (429, Some("7".into()))
+    );
     let challenge = "Bearer realm=\"x\"".to_string();
-    let (code, said) = status(
+    let (code, said) = setup.head_with(
         Fault::Unauthorized {
             challenge: challenge.clone(),
         },
@@ -170,25 +205,24 @@ fn each_fault_does_what_it_says() {
     );
     assert_eq!((code, said), (401, Some(challenge)));
     let location = "http://elsewhere/".to_string();
-    let (code, said) = status(
+    let (code, said) = setup.head_with(
         Fault::Redirect {
             location: location.clone(),
         },
         "location",
     );
     assert_eq!((code, said), (307, Some(location)));
-    let (_, said) = status(Fault::WrongContentRange, "content-range");
-    assert_eq!(said.unwrap(), format!("bytes 1001-101000/{LEN}"));
-    let (_, said) = status(Fault::WrongTotal, "content-range");
-    assert_eq!(said.unwrap(), format!("bytes 1000-100999/{}", LEN + 1));
+}
 
-    let got = with(Fault::Whole).0.unwrap().unwrap();
-    assert!(got.head.status() == 200 && got.body == *bytes);
-    let got = with(Fault::Short { len: 10 }).0.unwrap().unwrap();
-    assert_eq!(got.head.content_range(), Some((1000, 1009, 3_000_000)));
-    assert!(got.error.is_none() && got.body == whole[..10]);
-    let (got, _) = with(Fault::Garbage);
-    assert!(got.is_err() || got.unwrap().is_none_or(|got| got.head.status() == 0));
+#[test]
+fn wrong_content_ranges_are_answered() {
+    let Some(setup) = setup() else {
+        return;
+    };
+    let (_, said) = setup.head_with(Fault::WrongContentRange, "content-range");
+    assert_eq!(said.unwrap(), format!("bytes 1001-101000/{LEN}"));
+    let (_, said) = setup.head_with(Fault::WrongTotal, "content-range");
+    assert_eq!(said.unwrap(), format!("bytes 1000-100999/{}", LEN + 1));
 }
 
 #[test]

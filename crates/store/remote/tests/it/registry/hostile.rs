@@ -20,38 +20,78 @@ fn refusal(store: Store) -> String {
     }
 }
 
+type Change = fn(&mut Value);
+
+/// Changes of the configuration, and what is said of it then.
+const CONFIGS: &[(Change, &str)] = &[
+    (|_| (), "opened: 196613 bytes"),
+    (|c| c["imageLength"] = json!(0), "imageLength 0"),
+    (
+        |c| c["imageLength"] = json!(196_614),
+        "has 5 bytes, not the 6",
+    ),
+    (
+        |c| c["imageLength"] = json!(u64::MAX),
+        "imageLength 18446744073709551615",
+    ),
+    (
+        |c| c["imageLength"] = json!(1_u64 << 50),
+        "more than 268435456 chunks",
+    ),
+    (
+        |c| c["imageLength"] = json!(-1),
+        "no JSON of the expected shape",
+    ),
+    (|c| c["chunkSize"] = json!(0), "0 is no chunk size"),
+    (|c| c["chunkSize"] = json!(8192), "has 8192 bytes, not the"),
+    (|c| c["partLength"] = json!(0), "partLength 0"),
+    (|c| c["partLength"] = json!(4097), "partLength 4097"),
+    (|c| c["partLength"] = json!(4096), "50 belong"),
+    (|c| c["verityRoot"] = json!("sha1:00"), "verityRoot sha1:00"),
+    (|c| *c = json!([]), "no JSON of the expected shape"),
+];
+
+/// Changes of the manifest, and what is said of it then.
+const MANIFESTS: &[(Change, &str)] = &[
+    (|m| m["schemaVersion"] = json!(1), "schemaVersion is 1"),
+    (|m| m["layers"] = json!([]), "0 layers, 5 belong"),
+    (
+        |m| drop(m["layers"].as_array_mut().unwrap().pop()),
+        "4 layers, 5 belong",
+    ),
+    (
+        |m| m["layers"].as_array_mut().unwrap().swap(0, 1),
+        "layer 0 is application/vnd.forerun.part.v1",
+    ),
+    (
+        |m| m["layers"][1]["size"] = json!(1),
+        "layer 1 has 1 bytes, not the 65536",
+    ),
+    (
+        |m| m["layers"][0]["size"] = json!(1_u64 << 60),
+        "layer 0 has 1152921504606846976",
+    ),
+    (
+        |m| m["layers"][2]["digest"] = json!("sha256:../../x"),
+        "digest sha256:../../x",
+    ),
+    (
+        |m| m["manifests"] = json!([]),
+        "both a manifest and an index",
+    ),
+    (|m| m["mediaType"] = json!(OCI_INDEX), "the server calls it"),
+    (|m| m["mediaType"] = json!("text/x"), "the server calls it"),
+    (
+        |m| m["config"]["digest"] = json!(Digest::of(b"else").to_string()),
+        "not found",
+    ),
+    (|m| *m = json!("text"), "no JSON of the expected shape"),
+];
+
 #[test]
 fn changed_documents_are_refused_with_a_reason() {
     let image = image(3 * PART as usize + 5);
-    type Change = fn(&mut Value);
-    let config: &[(Change, &str)] = &[
-        (|_| (), "opened: 196613 bytes"),
-        (|c| c["imageLength"] = json!(0), "imageLength 0"),
-        (
-            |c| c["imageLength"] = json!(196_614),
-            "has 5 bytes, not the 6",
-        ),
-        (
-            |c| c["imageLength"] = json!(u64::MAX),
-            "imageLength 18446744073709551615",
-        ),
-        (
-            |c| c["imageLength"] = json!(1_u64 << 50),
-            "more than 268435456 chunks",
-        ),
-        (
-            |c| c["imageLength"] = json!(-1),
-            "no JSON of the expected shape",
-        ),
-        (|c| c["chunkSize"] = json!(0), "0 is no chunk size"),
-        (|c| c["chunkSize"] = json!(8192), "has 8192 bytes, not the"),
-        (|c| c["partLength"] = json!(0), "partLength 0"),
-        (|c| c["partLength"] = json!(4097), "partLength 4097"),
-        (|c| c["partLength"] = json!(4096), "50 belong"),
-        (|c| c["verityRoot"] = json!("sha1:00"), "verityRoot sha1:00"),
-        (|c| *c = json!([]), "no JSON of the expected shape"),
-    ];
-    for (change, expected) in config {
+    for (change, expected) in CONFIGS {
         // With chunks of 8 KiB the table has one block of that length, as ours of 4 KiB has not.
         let text = refusal(Store::artifact(&image, change, |_| ()));
         assert!(
@@ -59,42 +99,7 @@ fn changed_documents_are_refused_with_a_reason() {
             "{expected}: {text}"
         );
     }
-    let manifest: &[(Change, &str)] = &[
-        (|m| m["schemaVersion"] = json!(1), "schemaVersion is 1"),
-        (|m| m["layers"] = json!([]), "0 layers, 5 belong"),
-        (
-            |m| drop(m["layers"].as_array_mut().unwrap().pop()),
-            "4 layers, 5 belong",
-        ),
-        (
-            |m| m["layers"].as_array_mut().unwrap().swap(0, 1),
-            "layer 0 is application/vnd.forerun.part.v1",
-        ),
-        (
-            |m| m["layers"][1]["size"] = json!(1),
-            "layer 1 has 1 bytes, not the 65536",
-        ),
-        (
-            |m| m["layers"][0]["size"] = json!(1_u64 << 60),
-            "layer 0 has 1152921504606846976",
-        ),
-        (
-            |m| m["layers"][2]["digest"] = json!("sha256:../../x"),
-            "digest sha256:../../x",
-        ),
-        (
-            |m| m["manifests"] = json!([]),
-            "both a manifest and an index",
-        ),
-        (|m| m["mediaType"] = json!(OCI_INDEX), "the server calls it"),
-        (|m| m["mediaType"] = json!("text/x"), "the server calls it"),
-        (
-            |m| m["config"]["digest"] = json!(Digest::of(b"else").to_string()),
-            "not found",
-        ),
-        (|m| *m = json!("text"), "no JSON of the expected shape"),
-    ];
-    for (change, expected) in manifest {
+    for (change, expected) in MANIFESTS {
         let text = refusal(Store::artifact(&image, |_| (), change));
         assert!(text.contains(expected), "{expected}: {text}");
     }

@@ -7,6 +7,7 @@
 //! - [`conformance`]: what every driver and every source must pass;
 //! - [`tree`]: models of a host tree and of an image's tree, and their difference;
 //! - [`opened`]: readers put together over any driver and source;
+//! - [`described()`]: the on-disk fields of an image as one text, for snapshots;
 //! - [`generate`]: seeded trees of files, and [`genromfs()`] to make images of them;
 //! - [`trees`]: trees for writers that are made in memory, and outputs that fail;
 //! - [`mutate`]: bytes changed in the ways that bring most about, for hostile images;
@@ -32,6 +33,7 @@
 
 pub mod children;
 pub mod conformance;
+mod described;
 pub mod everything;
 pub mod exfat_judge;
 pub mod fault;
@@ -59,6 +61,7 @@ mod temp;
 pub mod tree;
 pub mod trees;
 
+pub use described::described;
 pub use fault::{CountingSource, FaultSource, Gate};
 pub use generate::Shape;
 pub use genromfs::genromfs;

@@ -3,6 +3,7 @@
 
 mod collecting;
 mod common;
+mod describe;
 mod digests;
 mod fuzz_entries;
 mod hostile;

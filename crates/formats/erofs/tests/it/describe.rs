@@ -1,33 +1,15 @@
-//! The on-disk fields of small images, as `dump` shows them.
+//! The on-disk fields of small images, as `info` and `dump` show them.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use forerun_erofs::{Erofs, fuzzing};
-use forerun_io::{Limits, MemorySource};
-use forerun_vfs::{FileSystem, OpenWith, Walk};
-
-fn dump(image: Vec<u8>) -> String {
-    let fs = Erofs::open(OpenWith::new(Arc::new(MemorySource::new(image)))).unwrap();
-    let mut out = String::new();
-    let mut add = |title: &str, fields: Vec<(&str, String)>| {
-        let fields: Vec<_> = fields
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        writeln!(out, "[{title}] {}", fields.join(", ")).unwrap();
-    };
-    add("info", fs.volume().details);
-    add("image", fs.describe(None).unwrap());
-    for entry in Walk::new(&fs, fs.root(), &Limits::default()) {
-        let entry = entry.unwrap();
-        let path = String::from_utf8_lossy(&entry.path).into_owned();
-        add(&path, fs.describe(Some(entry.node)).unwrap());
-    }
-    out
-}
+use forerun_io::MemorySource;
+use forerun_testkit::described;
+use forerun_vfs::OpenWith;
 
 #[test]
 fn every_kind() {
-    insta::assert_snapshot!("every_kind", dump(fuzzing::image()));
+    let source = Arc::new(MemorySource::new(fuzzing::image()));
+    let fs = Erofs::open(OpenWith::new(source)).unwrap();
+    insta::assert_snapshot!("every_kind", described(&fs));
 }

@@ -8,6 +8,7 @@
 
 mod changing;
 mod common;
+mod describe;
 mod failures;
 mod forgetting;
 mod fuzz_entries;

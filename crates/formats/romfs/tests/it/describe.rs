@@ -1,49 +1,28 @@
-//! The on-disk fields of a small image, as `dump` shows them.
+//! The on-disk fields of a small image, as `info` and `dump` show them.
 
-use std::fmt::Write;
-use std::sync::Arc;
-
-use forerun_io::{Limits, MemorySource};
+use forerun_io::Limits;
 use forerun_romfs::{Romfs, fuzzing};
-use forerun_vfs::{FileSystem, Walk};
+use forerun_testkit::described;
+
+use crate::common::source;
+
+fn seed(wanted: &str) -> Vec<u8> {
+    let mut seeds = fuzzing::seeds().unwrap().into_iter();
+    seeds.find(|(name, _)| *name == wanted).unwrap().1
+}
 
 fn dump(image: Vec<u8>) -> String {
-    let limits = Limits::default();
-    let romfs = Romfs::open(Arc::new(MemorySource::new(image)), &limits).unwrap();
-    let mut out = String::new();
-    let mut add = |title: &str, fields: Vec<(&str, String)>| {
-        let fields: Vec<_> = fields
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        writeln!(out, "[{title}] {}", fields.join(", ")).unwrap();
-    };
-    add("image", romfs.describe(None).unwrap());
-    for entry in Walk::new(&romfs, romfs.root(), &limits) {
-        let entry = entry.unwrap();
-        let path = String::from_utf8_lossy(&entry.path).into_owned();
-        add(&path, romfs.describe(Some(entry.node)).unwrap());
-    }
-    out
+    described(&Romfs::open(source(image), &Limits::default()).unwrap())
 }
 
 #[test]
 fn every_kind() {
-    let seeds = fuzzing::seeds().unwrap();
-    let (_, image) = seeds
-        .into_iter()
-        .find(|(name, _)| *name == "everything")
-        .unwrap();
-    insta::assert_snapshot!("every_kind", dump(image));
+    insta::assert_snapshot!("every_kind", dump(seed("everything")));
 }
 
 #[test]
 fn a_wrong_checksum() {
-    let seeds = fuzzing::seeds().unwrap();
-    let (_, mut image) = seeds
-        .into_iter()
-        .find(|(name, _)| *name == "empty")
-        .unwrap();
+    let mut image = seed("empty");
     image[0x2F] ^= 1;
     insta::assert_snapshot!("a_wrong_checksum", dump(fuzzing::with_checksum(&image)));
 }

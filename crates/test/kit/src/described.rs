@@ -1,0 +1,25 @@
+//! The on-disk fields of an image as one text, for snapshots.
+
+use std::fmt::Write;
+
+use forerun_vfs::{FileSystem, Limits, Walk};
+
+/// Returns what `info` and `dump` show of an image: one line for the details of the volume, one for the fields
+/// of the image, and one for the fields of each node, by its path.
+#[must_use]
+pub fn described(fs: &dyn FileSystem) -> String {
+    let mut out = String::new();
+    let mut add = |title: &str, fields: Vec<(&str, String)>| {
+        let fields = fields.iter().map(|(name, value)| format!("{name}={value}"));
+        let fields: Vec<_> = fields.collect();
+        writeln!(out, "[{title}] {}", fields.join(", ")).unwrap();
+    };
+    add("info", fs.volume().details);
+    add("image", fs.describe(None).unwrap());
+    for entry in Walk::new(fs, fs.root(), &Limits::default()) {
+        let entry = entry.unwrap();
+        let path = String::from_utf8_lossy(&entry.path).into_owned();
+        add(&path, fs.describe(Some(entry.node)).unwrap());
+    }
+    out
+}

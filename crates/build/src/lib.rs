@@ -2,11 +2,12 @@
 //!
 //! [`scan`] makes one from a directory, [`read_tar`] from a tar stream; [`apply_manifest`] makes or
 //! changes one by a list of entries. The library makes one from an image of any format. [`Owners`], [`Times`]
-//! and [`XattrFilter`] then change all nodes alike. A writer walks the tree and streams the contents
-//! into its output.
+//! and [`XattrFilter`] then change all nodes alike. A writer walks the tree ([`WalkedTree`]) and streams the
+//! contents into its output ([`fetch_files`]).
 
 mod content;
 mod exact;
+mod fetch;
 mod host;
 mod line;
 mod manifest;
@@ -22,10 +23,12 @@ mod tar;
 mod time;
 mod times;
 mod tree;
+mod walked;
 mod xattr_filter;
 
 pub use content::{Content, ContentSource, is_zero};
 pub use exact::{ExactStream, Unreadable, read_whole};
+pub use fetch::{ContentHash, RepeatedLens, WHOLE, fetch_files, read_small};
 pub use host::HostFile;
 pub use line::LineError;
 pub use manifest::apply_manifest;
@@ -41,4 +44,5 @@ pub use tar::{TarInput, TarOptions, read_tar};
 pub use time::parse_time;
 pub use times::Times;
 pub use tree::{BuildError, NewNode, NodeIndex, NodeKind, Tree};
+pub use walked::{WalkedDir, WalkedFile, WalkedNode, WalkedNodes, WalkedTree};
 pub use xattr_filter::XattrFilter;

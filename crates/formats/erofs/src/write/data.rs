@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 
-use forerun_build::{BuildError, NodeIndex, ParallelBounds, parallel_map};
+use forerun_build::{BuildError, NodeIndex, ParallelBounds, fetch_files, parallel_map};
 
 use super::encode::Worker;
-use super::fetch::{batches, fetch};
+use super::fetch::{fetch, wanted};
 use super::fragments::write_packed;
 use super::options::ErofsOptions;
 use super::pack::Packer;
@@ -18,9 +18,6 @@ use super::shape::Shapes;
 use super::sink::Sink;
 use super::spool::{Spool, Spooled};
 use super::store::Store;
-
-/// Threads that read small files: one waits for the disk while the other copies and hashes.
-const FETCHERS: usize = 2;
 
 /// A chunk of zeros, which is not stored.
 pub const HOLE: u32 = u32::MAX;
@@ -144,11 +141,7 @@ pub fn write_data(
         memory: bounds.memory / 4 * 3,
         ..bounds
     };
-    let fetchers = ParallelBounds {
-        threads: FETCHERS,
-        memory: bounds.memory / 4,
-    };
-    let mut store = Store::new(options, plan.files.len(), sink);
+    let mut store = Store::new(options, plan.walked.files.len(), sink);
     let files = parallel_map(
         encoders,
         || {
@@ -157,24 +150,9 @@ pub fn write_data(
         },
         |jobs| {
             let mut packer = Packer::new(plan, shapes, options, jobs);
-            parallel_map(
-                fetchers,
-                || {
-                    Ok(|batch: Vec<_>| -> Result<Vec<_>, BuildError> {
-                        let files = batch.into_iter().map(|wanted| fetch(plan, wanted));
-                        files.collect()
-                    })
-                },
-                |jobs| {
-                    let mut end = Ok(());
-                    batches(plan, options.duplicates, &mut |batch, weight| {
-                        end = jobs.send(batch, weight);
-                        end.is_ok()
-                    });
-                    end
-                },
-                |batch| batch.into_iter().try_for_each(|file| packer.add(file)),
-            )?;
+            let wanted = wanted(plan, options.duplicates);
+            let fetch = |wanted| fetch(plan, wanted);
+            fetch_files(bounds.memory / 4, wanted, fetch, |file| packer.add(file))?;
             Ok(packer.finish())
         },
         |encoded| Ok(store.add(encoded)?),

@@ -1,9 +1,9 @@
 //! Listings: blocks of entries, each block with its names behind them.
 
-use forerun_build::{NodeIndex, NodeKind, Tree};
+use forerun_build::{NodeIndex, NodeKind, Tree, WalkedDir};
 use forerun_io::u64_from;
 
-use super::plan::{Dir, Plan};
+use super::plan::Plan;
 
 /// Bytes of an entry without its name.
 const ENTRY: usize = 12;
@@ -21,7 +21,7 @@ pub struct Listing {
 
 impl Listing {
     /// Creates the listing of a directory, in blocks of `block` bytes.
-    pub fn new(tree: &Tree, plan: &Plan<'_>, dir: &Dir<'_>, block: usize) -> Self {
+    pub fn new(tree: &Tree, plan: &Plan<'_>, dir: &WalkedDir<'_>, block: usize) -> Self {
         let mut listing = Self::default();
         let (mut count, mut used) = (0, 0);
         for (name, _) in entries(tree, plan, dir) {
@@ -45,7 +45,7 @@ impl Listing {
         &self,
         tree: &Tree,
         plan: &Plan<'_>,
-        dir: &Dir<'_>,
+        dir: &WalkedDir<'_>,
         block: usize,
         nid: impl Fn(NodeIndex) -> u64,
     ) -> Vec<u8> {
@@ -75,8 +75,12 @@ impl Listing {
 
 /// Returns the entries of a directory in byte order, including those for itself and its parent.
 /// Some names sort before these.
-fn entries<'t>(tree: &'t Tree, plan: &Plan<'_>, dir: &Dir<'_>) -> Vec<(&'t [u8], NodeIndex)> {
-    let parent = plan.dirs.get(dir.parent).map_or(Tree::ROOT, |dir| dir.node);
+fn entries<'t>(tree: &'t Tree, plan: &Plan<'_>, dir: &WalkedDir<'_>) -> Vec<(&'t [u8], NodeIndex)> {
+    let parent = plan
+        .walked
+        .dirs
+        .get(dir.parent)
+        .map_or(Tree::ROOT, |dir| dir.node);
     let mut entries: Vec<_> = tree.children(dir.node).collect();
     for (name, node) in [(b".".as_slice(), dir.node), (b"..", parent)] {
         let at = entries.partition_point(|(other, _)| *other < name);

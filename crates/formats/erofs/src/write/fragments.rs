@@ -5,12 +5,11 @@
 
 use std::collections::HashMap;
 
-use forerun_build::{BuildError, ParallelBounds, parallel_map};
+use forerun_build::{BuildError, ContentHash, ParallelBounds, parallel_map};
 use forerun_io::{saturating_usize, u64_from};
 
 use super::data::PackedInode;
 use super::encode::Worker;
-use super::fetch::Hash;
 use super::options::ErofsOptions;
 use super::pack::{PART, Part, Role, Room};
 use super::spool::Spool;
@@ -21,7 +20,7 @@ use super::store::Store;
 pub struct Collected {
     bytes: Spool,
     /// Offsets of the fragments that it has already.
-    known: HashMap<(usize, Hash), u64>,
+    known: HashMap<(usize, ContentHash), u64>,
 }
 
 impl Collected {

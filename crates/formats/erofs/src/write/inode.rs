@@ -1,9 +1,7 @@
 //! Encodes inodes.
 
-use forerun_build::{NewNode, NodeKind};
+use forerun_build::{NewNode, NodeKind, WalkedNode};
 use forerun_vfs::Timestamp;
-
-use super::plan::PlannedNode;
 
 /// The layout of an inode's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +33,7 @@ impl Layout {
 
 /// The fields of an inode besides its attributes and the properties of its node.
 pub struct Fields {
-    pub planned: PlannedNode,
+    pub planned: WalkedNode,
     pub size: u64,
     pub layout: Layout,
     /// Address, device or length of the data, by the layout.
@@ -44,7 +42,7 @@ pub struct Fields {
 }
 
 /// Returns whether a node needs the long form.
-pub fn is_extended(node: &NewNode, planned: PlannedNode, size: u64, epoch: Timestamp) -> bool {
+pub fn is_extended(node: &NewNode, planned: WalkedNode, size: u64, epoch: Timestamp) -> bool {
     let small = u16::try_from(node.uid).is_ok()
         && u16::try_from(node.gid).is_ok()
         && u16::try_from(planned.nlink).is_ok()

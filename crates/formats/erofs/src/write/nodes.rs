@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use forerun_build::{BuildError, Content, NewNode, NodeIndex, NodeKind, Tree};
+use forerun_build::{
+    BuildError, Content, NewNode, NodeIndex, NodeKind, Tree, WalkedDir, WalkedNode,
+};
 use forerun_io::{saturating_usize, u64_from};
 use forerun_vfs::Timestamp;
 
@@ -12,7 +14,7 @@ use super::index::Format;
 use super::inode::{Fields, Layout, core_len, encode};
 use super::options::ErofsOptions;
 use super::place::{Item, Placer, SLOT};
-use super::plan::{Dir, Plan, PlannedNode};
+use super::plan::Plan;
 use super::shape::{Shapes, size};
 use super::stored::{self, Stored, body_behind, body_stored, chunks_stored, predict};
 use super::xattr::{self, Xattrs};
@@ -69,17 +71,17 @@ impl<'a> Nodes<'a> {
             places: HashMap::with_capacity(plan.inodes.len()),
             blocks: HashMap::new(),
             pieces: Vec::with_capacity(plan.inodes.len()),
-            dirs: HashMap::with_capacity(plan.dirs.len()),
+            dirs: HashMap::with_capacity(plan.walked.dirs.len()),
             packed: None,
             base: start - start % block,
             end: 0,
         };
-        for (at, dir) in plan.dirs.iter().enumerate() {
+        for (at, dir) in plan.walked.dirs.iter().enumerate() {
             nodes.dirs.insert(dir.node, at);
         }
         let mut placer = Placer::new(start, block);
         nodes.place_inode(Tree::ROOT, data, &mut placer);
-        for dir in &plan.dirs {
+        for dir in &plan.walked.dirs {
             nodes.place_blocks(dir.node, &mut placer);
             for (_, child) in parts.tree.children(dir.node) {
                 if !nodes.places.contains_key(&child) {
@@ -182,10 +184,10 @@ impl<'a> Nodes<'a> {
         len - self.contents_inline(node)
     }
 
-    fn dir(&self, node: NodeIndex) -> Option<(&'a Dir<'a>, &'a Listing)> {
+    fn dir(&self, node: NodeIndex) -> Option<(&'a WalkedDir<'a>, &'a Listing)> {
         let at = *self.dirs.get(&node)?;
         let Parts { plan, shapes, .. } = self.parts;
-        Some((plan.dirs.get(at)?, shapes.listings.get(at)?))
+        Some((plan.walked.dirs.get(at)?, shapes.listings.get(at)?))
     }
 
     fn contents(&self, node: NodeIndex) -> Vec<u8> {
@@ -239,7 +241,7 @@ impl<'a> Nodes<'a> {
         };
         let own = xattrs.of(index);
         let fields = Fields {
-            planned: plan.node(index),
+            planned: plan.walked.nodes.get(index),
             size: self.size(index, node),
             layout: stored.layout,
             union: stored.union,
@@ -324,7 +326,7 @@ impl<'a> Nodes<'a> {
         node.mtime = self.parts.epoch;
         let number = u32::try_from(self.parts.plan.inodes.len() + 1).unwrap_or(u32::MAX);
         let fields = Fields {
-            planned: PlannedNode { number, nlink: 1 },
+            planned: WalkedNode { number, nlink: 1 },
             size: len,
             layout: stored.layout,
             union: stored.union,

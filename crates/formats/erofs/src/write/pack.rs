@@ -5,12 +5,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use forerun_build::{BuildError, ExactStream, Jobs, NodeIndex, ParallelError, Unreadable, is_zero};
+use forerun_build::{
+    BuildError, ContentHash, ExactStream, Jobs, NodeIndex, ParallelError, Unreadable, WHOLE,
+    is_zero,
+};
 use forerun_io::{saturating_usize, u64_from};
 
 use super::cannot;
 use super::data::{FileData, HOLE};
-use super::fetch::{Fetched, Hash, WHOLE, Wanted};
+use super::fetch::{Fetched, Wanted};
 use super::options::{ErofsOptions, Fragments};
 use super::plan::Plan;
 use super::shape::Shapes;
@@ -61,15 +64,15 @@ pub struct Packer<'p, 't> {
     files: HashMap<NodeIndex, FileData>,
     bodies: HashMap<Key, usize>,
     /// First bytes of long files that may have a duplicate.
-    starts: HashSet<(u64, Hash)>,
+    starts: HashSet<(u64, ContentHash)>,
     next_body: usize,
-    chunks: HashMap<(u32, Hash), u32>,
+    chunks: HashMap<(u32, ContentHash), u32>,
     /// Blocks of all chunks.
     chunk_blocks: u64,
 }
 
 /// The key that identifies a body.
-type Key = (u64, Hash, Room);
+type Key = (u64, ContentHash, Room);
 type Outcome<T> = Result<T, ParallelError<BuildError>>;
 
 impl<'p, 't> Packer<'p, 't> {
@@ -84,7 +87,7 @@ impl<'p, 't> Packer<'p, 't> {
             shapes,
             options,
             jobs,
-            files: HashMap::with_capacity(plan.files.len()),
+            files: HashMap::with_capacity(plan.walked.files.len()),
             bodies: HashMap::new(),
             starts: HashSet::new(),
             next_body: 0,
@@ -256,14 +259,12 @@ impl<'p, 't> Packer<'p, 't> {
     }
 
     fn open(&self, wanted: &Wanted<'_>) -> Outcome<ExactStream> {
-        self.check(
-            wanted,
-            ExactStream::open(wanted.file.content, wanted.file.len),
-        )
+        let stream = ExactStream::open(wanted.file.content, wanted.file.len);
+        self.check(wanted, stream)
     }
 
     fn check<T>(&self, wanted: &Wanted<'_>, result: Result<T, Unreadable>) -> Outcome<T> {
-        let failed = |reason| self.plan.unreadable(&wanted.file, reason).into();
+        let failed = |reason| self.plan.walked.unreadable(&wanted.file, reason).into();
         result.map_err(failed)
     }
 }

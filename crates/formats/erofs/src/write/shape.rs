@@ -27,11 +27,12 @@ impl Shapes {
         block: usize,
     ) -> Self {
         let listings = plan
+            .walked
             .dirs
             .iter()
             .map(|dir| Listing::new(tree, plan, dir, block));
         let listings: Vec<Listing> = listings.collect();
-        let lens = plan.dirs.iter().map(|dir| dir.node).zip(&listings);
+        let lens = plan.walked.dirs.iter().map(|dir| dir.node).zip(&listings);
         let lens: HashMap<_, _> = lens.map(|(node, listing)| (node, listing.len)).collect();
         let mut shapes = Self {
             extended: HashMap::with_capacity(plan.inodes.len()),
@@ -41,7 +42,7 @@ impl Shapes {
         for &index in &plan.inodes {
             let node = tree.node(index);
             let size = lens.get(&index).copied().unwrap_or_else(|| size(node));
-            let extended = is_extended(node, plan.node(index), size, epoch);
+            let extended = is_extended(node, plan.walked.nodes.get(index), size, epoch);
             let head = core_len(extended) + u64_from(xattrs.of(index).len());
             shapes.extended.insert(index, extended);
             shapes.heads.insert(index, head);

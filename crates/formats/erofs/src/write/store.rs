@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use forerun_build::{BuildError, NodeIndex};
+use forerun_build::{BuildError, ContentHash, NodeIndex};
 use forerun_io::{saturating_usize, u64_from};
 
 use super::cannot;
 use super::data::{Body, Data, Extent, ExtentKind, FileData, Packed, PackedInode};
 use super::encode::Encoded;
-use super::fetch::Hash;
 use super::fragments::Collected;
 use super::options::ErofsOptions;
 use super::pack::{Role, Room};
@@ -24,7 +23,7 @@ pub struct Store<'s, 'k, 'o> {
     current: Current,
     blocks: u64,
     /// First blocks of extents, by contents and encoded form.
-    extents: Option<HashMap<(u64, Hash), u32>>,
+    extents: Option<HashMap<(u64, ContentHash), u32>>,
     shared: bool,
     fragments: Collected,
 }

@@ -5,18 +5,17 @@
 
 use std::collections::HashMap;
 
-use forerun_build::{BuildError, ImageWriter, NodeIndex, ParallelBounds, parallel_map};
+use forerun_build::{
+    BuildError, ImageWriter, NodeIndex, ParallelBounds, fetch_files, parallel_map,
+};
 use forerun_codec::Encoder;
 
 use super::cannot;
-use super::fetch::{batches, fetch};
+use super::fetch::{PartLens, fetch};
 use super::options::SquashfsOptions;
 use super::pack::{FileData, Job, Packer, Role};
 use super::plan::Plan;
 use crate::ondisk::{BLOCK_STORED, FragmentEntry};
-
-/// Threads that read small files: one waits for the disk while the other copies and hashes.
-const FETCHERS: usize = 2;
 
 /// The places of all contents.
 pub struct Data {
@@ -57,10 +56,6 @@ pub fn write_data(
         memory: bounds.memory / 4 * 3,
         ..bounds
     };
-    let fetchers = ParallelBounds {
-        threads: FETCHERS,
-        memory: bounds.memory / 4,
-    };
     let (mut bodies, mut fragments) = (Vec::new(), Vec::new());
     let files = parallel_map(
         encoders,
@@ -70,24 +65,11 @@ pub fn write_data(
         },
         |jobs| {
             let mut packer = Packer::new(plan, options, jobs);
-            parallel_map(
-                fetchers,
-                || {
-                    Ok(|batch: Vec<_>| -> Result<Vec<_>, BuildError> {
-                        let files = batch.into_iter().map(|wanted| fetch(plan, wanted));
-                        files.collect()
-                    })
-                },
-                |jobs| {
-                    let mut end = Ok(());
-                    batches(plan, options, &mut |batch, weight| {
-                        end = jobs.send(batch, weight);
-                        end.is_ok()
-                    });
-                    end
-                },
-                |batch| batch.into_iter().try_for_each(|file| packer.add(file)),
-            )?;
+            let lens = PartLens::of(plan, options);
+            let files = plan.walked.files.iter();
+            let wanted = files.map(|&file| (lens.wanted(file, options), file.len));
+            let fetch = |wanted| fetch(plan, wanted);
+            fetch_files(bounds.memory / 4, wanted, fetch, |file| packer.add(file))?;
             packer.finish()
         },
         |encoded| Ok(write_block(&encoded, out, &mut bodies, &mut fragments)?),

@@ -159,7 +159,7 @@ fn superblock_flags(options: &SquashfsOptions, codec_options: bool) -> u16 {
 
 /// Returns the latest modification time in the tree.
 fn latest(tree: &Tree, plan: &Plan<'_>) -> u32 {
-    let times = plan.nodes.keys().map(|&node| tree.node(node).mtime);
+    let times = plan.walked.nodes.iter().map(|node| tree.node(node).mtime);
     times.map(inode::seconds).max().unwrap_or(0)
 }
 

@@ -40,10 +40,10 @@ pub struct Nodes<'a> {
 
 /// Refuses a tree that the format, or every reader of it, cannot hold, before anything is written.
 pub fn check(tree: &Tree, plan: &Plan<'_>) -> Result<(), BuildError> {
-    for &dir in &plan.listings {
-        for (name, node) in tree.children(plan.dir(dir).0) {
+    for &dir in &plan.walked.children_first {
+        for (name, node) in tree.children(plan.walked.dir(dir).0) {
             let fails = |reason: String| {
-                let path = plan.path(dir, name);
+                let path = plan.walked.path(dir, name);
                 Err(cannot(format!(
                     "{}: {reason}",
                     String::from_utf8_lossy(&path)
@@ -86,7 +86,7 @@ impl<'a> Nodes<'a> {
             listings: table(options.compress.inodes)?,
             ids: Ids::default(),
             xattrs: Xattrs::new(table(options.compress.xattrs)?),
-            places: HashMap::with_capacity(plan.nodes.len()),
+            places: HashMap::with_capacity(plan.walked.nodes.len()),
             listed: HashMap::new(),
         })
     }
@@ -95,12 +95,12 @@ impl<'a> Nodes<'a> {
     /// inode.
     pub fn write(&mut self, out: &mut ImageWriter<'_>) -> Result<Place, BuildError> {
         let plan = self.plan;
-        for &dir in &plan.listings {
-            let (node, parent) = plan.dir(dir);
+        for &dir in &plan.walked.children_first {
+            let (node, parent) = plan.walked.dir(dir);
             let tree = self.tree;
             for (_, child) in tree.children(node) {
                 if !self.places.contains_key(&child) {
-                    self.inode(child, plan.node(node).number)?;
+                    self.inode(child, plan.walked.nodes.get(node).number)?;
                 }
             }
             let places = &self.places;
@@ -109,7 +109,7 @@ impl<'a> Nodes<'a> {
                 Ok(Entry {
                     name,
                     inode,
-                    number: plan.node(child).number,
+                    number: plan.walked.nodes.get(child).number,
                     kind,
                 })
             });
@@ -130,7 +130,7 @@ impl<'a> Nodes<'a> {
     pub fn export_table(&self) -> Vec<u8> {
         let mut references = vec![0; self.places.len()];
         for (node, (place, _)) in &self.places {
-            let at = self.plan.node(*node).number.saturating_sub(1);
+            let at = self.plan.walked.nodes.get(*node).number.saturating_sub(1);
             let at = forerun_io::saturating_usize(at.into());
             if let Some(reference) = references.get_mut(at) {
                 *reference = place.reference();
@@ -172,7 +172,7 @@ impl<'a> Nodes<'a> {
     }
 
     fn common(&mut self, index: NodeIndex, node: &NewNode) -> Result<Common, BuildError> {
-        let planned = self.plan.node(index);
+        let planned = self.plan.walked.nodes.get(index);
         let xattr = match self.keep_xattrs {
             true => self.xattrs.id(&node.xattrs)?,
             false => None,

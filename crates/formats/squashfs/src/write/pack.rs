@@ -7,10 +7,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use forerun_build::{BuildError, ExactStream, Jobs, NodeIndex, ParallelError, Unreadable, is_zero};
+use forerun_build::{
+    BuildError, ContentHash, ExactStream, Jobs, NodeIndex, ParallelError, Unreadable, WHOLE,
+    is_zero,
+};
 use forerun_io::u64_from;
 
-use super::fetch::{Fetched, Hash, WHOLE, Wanted, Whole};
+use super::fetch::{Fetched, Wanted, Whole};
 use super::options::SquashfsOptions;
 use super::plan::Plan;
 
@@ -47,10 +50,10 @@ pub struct Packer<'p, 't> {
     options: &'p SquashfsOptions,
     jobs: Jobs<'p, Job>,
     files: HashMap<NodeIndex, FileData>,
-    bodies: HashMap<(u64, Hash), usize>,
+    bodies: HashMap<(u64, ContentHash), usize>,
     /// First bytes of long files that may have a duplicate.
-    starts: HashSet<(u64, Hash)>,
-    tails: HashMap<(usize, Hash), (u32, u32)>,
+    starts: HashSet<(u64, ContentHash)>,
+    tails: HashMap<(usize, ContentHash), (u32, u32)>,
     next_body: usize,
     fragment: Vec<u8>,
     next_fragment: u32,
@@ -64,7 +67,7 @@ impl<'p, 't> Packer<'p, 't> {
             plan,
             options,
             jobs,
-            files: HashMap::with_capacity(plan.files.len()),
+            files: HashMap::with_capacity(plan.walked.files.len()),
             bodies: HashMap::new(),
             starts: HashSet::new(),
             tails: HashMap::new(),
@@ -103,7 +106,7 @@ impl<'p, 't> Packer<'p, 't> {
         Ok(data)
     }
 
-    fn new_body(&mut self, bytes: &[u8], key: Option<(u64, Hash)>) -> Outcome<usize> {
+    fn new_body(&mut self, bytes: &[u8], key: Option<(u64, ContentHash)>) -> Outcome<usize> {
         let mut first = true;
         for block in bytes.chunks(self.options.block()) {
             self.block(block.to_vec(), &mut first)?;
@@ -111,7 +114,7 @@ impl<'p, 't> Packer<'p, 't> {
         Ok(self.end_body(key))
     }
 
-    fn end_body(&mut self, key: Option<(u64, Hash)>) -> usize {
+    fn end_body(&mut self, key: Option<(u64, ContentHash)>) -> usize {
         let body = self.next_body;
         self.next_body += 1;
         self.bodies.extend(key.map(|key| (key, body)));
@@ -211,7 +214,7 @@ impl<'p, 't> Packer<'p, 't> {
         self.tail(&tail, hash)
     }
 
-    fn tail(&mut self, tail: &[u8], hash: Option<Hash>) -> Outcome<Option<(u32, u32)>> {
+    fn tail(&mut self, tail: &[u8], hash: Option<ContentHash>) -> Outcome<Option<(u32, u32)>> {
         if tail.is_empty() {
             return Ok(None);
         }
@@ -258,14 +261,12 @@ impl<'p, 't> Packer<'p, 't> {
     }
 
     fn open(&self, wanted: &Wanted<'_>) -> Outcome<ExactStream> {
-        self.check(
-            wanted,
-            ExactStream::open(wanted.file.content, wanted.file.len),
-        )
+        let stream = ExactStream::open(wanted.file.content, wanted.file.len);
+        self.check(wanted, stream)
     }
 
     fn check<T>(&self, wanted: &Wanted<'_>, result: Result<T, Unreadable>) -> Outcome<T> {
-        let failed = |reason| self.plan.unreadable(&wanted.file, reason).into();
+        let failed = |reason| self.plan.walked.unreadable(&wanted.file, reason).into();
         result.map_err(failed)
     }
 }

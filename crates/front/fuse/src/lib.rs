@@ -39,6 +39,7 @@ mod outside;
 mod page_cache;
 mod parked;
 mod push;
+mod refuse;
 mod remount;
 mod request_threads;
 mod serving;

@@ -31,7 +31,7 @@ use crate::handover::Negotiated;
 use crate::push::Pusher;
 use crate::request_threads::{RequestSize, RequestThreads};
 use crate::workers::{About, Lane, Workers};
-use refused::refused;
+use refused::refuse_for_images;
 
 mod refused;
 
@@ -422,7 +422,7 @@ impl Filesystem for Adapter {
         });
     }
 
-    refused!();
+    refuse_for_images!();
 }
 
 fn reply_xattr(found: Result<Xattr, Errno>, room: u32, reply: ReplyXattr) {

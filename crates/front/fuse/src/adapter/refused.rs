@@ -2,32 +2,22 @@
 //!
 //! ENOSYS tells the kernel not to ask again; EROFS is for what would change the image.
 
-/// The methods of `fuser::Filesystem` that only differ in what they refuse.
-macro_rules! refused {
-    (@ $operation:ident $errno:ident: $($name:ident($($ty:ty),*) -> $reply:ty;)*) => {
-        $(refused!(@@ $operation $errno $name [$($ty),*] $reply);)*
-    };
-    (@@ $operation:ident $errno:ident $name:ident [$($ty:ty),+] $reply:ty) => {
-        #[allow(clippy::too_many_arguments)]
-        fn $name(&self, _: &fuser::Request, $(_: $ty,)+ reply: $reply) {
-            self.core.counts.add(Operation::$operation);
-            reply.error(Errno::$errno);
-        }
-    };
+/// Defines the methods for these requests, by `refuse`.
+macro_rules! refuse_for_images {
     () => {
-        refused!(@ Access ENOSYS:
+        $crate::refuse::refuse!(Access ENOSYS:
             access(INodeNo, fuser::AccessFlags) -> ReplyEmpty;
         );
-        refused!(@ Flush ENOSYS:
+        $crate::refuse::refuse!(Flush ENOSYS:
             flush(INodeNo, FileHandle, LockOwner) -> ReplyEmpty;
         );
         // The answer to this one is not looked at.
-        refused!(@ Releasedir ENOSYS:
+        $crate::refuse::refuse!(Releasedir ENOSYS:
             releasedir(INodeNo, FileHandle, OpenFlags) -> ReplyEmpty;
         );
         // ENOSYS makes the kernel treat fsync(2) as done, which is right here. It then handles locks
         // itself, and copies by reading.
-        refused!(@ Other ENOSYS:
+        $crate::refuse::refuse!(Other ENOSYS:
             fsync(INodeNo, FileHandle, bool) -> ReplyEmpty;
             fsyncdir(INodeNo, FileHandle, bool) -> ReplyEmpty;
             getlk(INodeNo, FileHandle, LockOwner, u64, u64, i32, u32) -> fuser::ReplyLock;
@@ -36,10 +26,10 @@ macro_rules! refused {
             poll(INodeNo, FileHandle, fuser::PollNotifier, fuser::PollEvents, fuser::PollFlags)
                 -> fuser::ReplyPoll;
         );
-        refused!(@ Other ENOTTY:
+        $crate::refuse::refuse!(Other ENOTTY:
             ioctl(INodeNo, FileHandle, fuser::IoctlFlags, u32, &[u8], u32) -> fuser::ReplyIoctl;
         );
-        refused!(@ Write EROFS:
+        $crate::refuse::refuse!(Write EROFS:
             setattr(INodeNo, Option<u32>, Option<u32>, Option<u32>, Option<u64>,
                 Option<fuser::TimeOrNow>, Option<fuser::TimeOrNow>, Option<std::time::SystemTime>,
                 Option<FileHandle>, Option<std::time::SystemTime>, Option<std::time::SystemTime>,
@@ -63,4 +53,4 @@ macro_rules! refused {
     };
 }
 
-pub(super) use refused;
+pub(super) use refuse_for_images;

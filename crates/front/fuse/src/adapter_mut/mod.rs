@@ -50,7 +50,7 @@ use entries::{GENERATION, make, new_node, reply_empty};
 use ioctl::Ioctl;
 pub use journal::Journal;
 use names::is_resent;
-use refused::refused;
+use refused::refuse_for_volumes;
 use setattr::{Wanted, setattr};
 pub use stale::Stale;
 
@@ -478,5 +478,5 @@ impl Filesystem for AdapterMut {
         attr::reply_bytes(&[], size, reply);
     }
 
-    refused!();
+    refuse_for_volumes!();
 }

@@ -1,38 +1,28 @@
 //! Requests that no volume has an answer to.
 
-/// The methods of `fuser::Filesystem` that only differ in what they refuse.
-macro_rules! refused {
-    (@ $operation:ident $errno:ident: $($name:ident($($ty:ty),*) -> $reply:ty;)*) => {
-        $(refused!(@@ $operation $errno $name [$($ty),*] $reply);)*
-    };
-    (@@ $operation:ident $errno:ident $name:ident [$($ty:ty),+] $reply:ty) => {
-        #[allow(clippy::too_many_arguments)]
-        fn $name(&self, _: &fuser::Request, $(_: $ty,)+ reply: $reply) {
-            self.core.counts.add(Operation::$operation);
-            reply.error(Errno::$errno);
-        }
-    };
+/// Defines the methods for these requests, by `refuse`.
+macro_rules! refuse_for_volumes {
     () => {
-        refused!(@ Access ENOSYS:
+        $crate::refuse::refuse!(Access ENOSYS:
             access(INodeNo, fuser::AccessFlags) -> ReplyEmpty;
         );
         // A write reports its errors at once; the kernel need not ask on close(2).
-        refused!(@ Flush ENOSYS:
+        $crate::refuse::refuse!(Flush ENOSYS:
             flush(INodeNo, FileHandle, LockOwner) -> ReplyEmpty;
         );
         // Without these the kernel opens directories by itself, and keeps their listings.
-        refused!(@ Opendir ENOSYS:
+        $crate::refuse::refuse!(Opendir ENOSYS:
             opendir(INodeNo, OpenFlags) -> ReplyOpen;
         );
-        refused!(@ Releasedir ENOSYS:
+        $crate::refuse::refuse!(Releasedir ENOSYS:
             releasedir(INodeNo, FileHandle, OpenFlags) -> ReplyEmpty;
         );
         // The kernel asks once, and answers all others itself.
-        refused!(@ Getxattr ENOSYS:
+        $crate::refuse::refuse!(Getxattr ENOSYS:
             getxattr(INodeNo, &OsStr, u32) -> ReplyXattr;
         );
         // The kernel then handles locks itself, and copies by reading and writing.
-        refused!(@ Other ENOSYS:
+        $crate::refuse::refuse!(Other ENOSYS:
             setxattr(INodeNo, &OsStr, &[u8], i32, u32) -> ReplyEmpty;
             removexattr(INodeNo, &OsStr) -> ReplyEmpty;
             getlk(INodeNo, FileHandle, LockOwner, u64, u64, i32, u32) -> fuser::ReplyLock;
@@ -44,11 +34,11 @@ macro_rules! refused {
                 fuser::CopyFileRangeFlags) -> fuser::ReplyWrite;
         );
         // What formats without owners have neither.
-        refused!(@ Write EPERM:
+        $crate::refuse::refuse!(Write EPERM:
             symlink(INodeNo, &OsStr, &std::path::Path) -> ReplyEntry;
             link(INodeNo, INodeNo, &OsStr) -> ReplyEntry;
         );
     };
 }
 
-pub(super) use refused;
+pub(super) use refuse_for_volumes;

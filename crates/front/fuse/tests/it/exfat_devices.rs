@@ -16,7 +16,7 @@ use forerun_testkit::exfat_judge::judge;
 use forerun_testkit::{PanickingDevice, require};
 use rustix::io::Errno;
 
-use crate::common::{self, Place, can_mount, run};
+use crate::common::{self, Place, can_mount, refused, run};
 
 /// `VolumeFlags`, and what they say.
 const FLAGS_AT: usize = 106;
@@ -41,13 +41,6 @@ fn mkfs(path: &Path, mib: u64, options: &[&str]) -> bool {
 fn fsck(path: &Path) {
     let (ok, text) = run(Command::new("fsck.exfat").arg("-n").arg(path));
     assert!(ok && !text.contains("ERROR"), "{text}");
-}
-
-#[track_caller]
-fn refused<T: std::fmt::Debug>(result: io::Result<T>, expected: Errno) {
-    let error = result.expect_err("what must fail");
-    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-    assert_eq!(errno, Some(expected), "{error}");
 }
 
 fn mounted(device: Arc<dyn BlockDevice>, at: &Path, options: &str) -> Mount {

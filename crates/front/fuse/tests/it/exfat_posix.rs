@@ -14,12 +14,7 @@ use rustix::io::Errno;
 
 use crate::common;
 use crate::common::exfat::Volume;
-
-#[track_caller]
-fn refused<T: std::fmt::Debug>(result: std::io::Result<T>, expected: Errno) {
-    let error = result.expect_err("what must be refused");
-    assert_eq!(Errno::from_io_error(&error), Some(expected), "{error}");
-}
+use crate::common::refused;
 
 #[test]
 fn a_file_that_the_volume_cannot_hold_is_refused_as_a_full_volume() {

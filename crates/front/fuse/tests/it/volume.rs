@@ -15,7 +15,7 @@ use forerun_vfs::{FileSystem, FileSystemMut};
 use rustix::fs::{FallocateFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::common::{Place, can_mount, run};
+use crate::common::{Place, can_mount, refused, run};
 
 const MIB: usize = 1 << 20;
 
@@ -59,16 +59,6 @@ fn names(dir: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-fn errno(error: &std::io::Error) -> Option<Errno> {
-    error.raw_os_error().map(Errno::from_raw_os_error)
-}
-
-#[track_caller]
-fn refused<T: std::fmt::Debug>(result: std::io::Result<T>, expected: Errno) {
-    let error = result.expect_err("what must be refused");
-    assert_eq!(errno(&error), Some(expected), "{error}");
 }
 
 #[test]

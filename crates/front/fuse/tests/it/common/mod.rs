@@ -11,6 +11,7 @@ use forerun_fuse::{Mount, MountEntry, MountOptions, UmountOptions, mount_reader,
 use forerun_io::{Limits, ReadAt};
 use forerun_testkit::{MemImage, TempDir, children, opened, require, temp_dir};
 use forerun_vfs::FileSystem;
+use rustix::io::Errno;
 
 /// A directory to mount on. Whatever is mounted below it when the test ends, however it ends, is
 /// detached.
@@ -146,4 +147,11 @@ pub fn ensure(holds: bool, complaint: impl std::fmt::Display) -> Result<(), Stri
     } else {
         Err(complaint.to_string())
     }
+}
+
+/// Checks that a system call failed with this errno.
+#[track_caller]
+pub fn refused<T: std::fmt::Debug>(result: std::io::Result<T>, expected: Errno) {
+    let error = result.expect_err("what must be refused");
+    assert_eq!(Errno::from_io_error(&error), Some(expected), "{error}");
 }

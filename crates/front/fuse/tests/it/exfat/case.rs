@@ -12,6 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use crate::common::exfat::Volume;
+use crate::common::refused;
 
 /// Commands that may have used the names `old` and `new` before one is renamed to the other.
 const BEFORE: [&str; 8] = [
@@ -32,12 +33,6 @@ fn names(dir: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-#[track_caller]
-fn refused<T: std::fmt::Debug>(result: std::io::Result<T>, expected: Errno) {
-    let error = result.expect_err("what must be refused");
-    assert_eq!(Errno::from_io_error(&error), Some(expected), "{error}");
 }
 
 /// Renames `name` back and forth between three spellings with `command`, after all of `BEFORE`.

@@ -18,6 +18,7 @@ mod held;
 mod metadata;
 mod metadata_layout;
 mod name;
+mod on_disk;
 mod path;
 mod walk;
 

@@ -3,8 +3,8 @@
 //! Field names are those of the format's documentation; meaning and checks are elsewhere. See
 //! `docs/formats/erofs.md`. The structures of compressed files are in `zmap`.
 
+use forerun_vfs::on_disk;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Offset of the superblock, whatever the block size.
 pub const SUPERBLOCK_AT: u64 = 1024;
@@ -18,16 +18,6 @@ pub const DEVICE_SLOT: u64 = 128;
 pub const EXTENSION_SLOT: u64 = 16;
 /// Flag in a node number: the inode is in the metadata that the metabox inode holds.
 pub const NID_METABOX: u64 = 1 << 63;
-
-macro_rules! on_disk {
-    ($(#[$doc:meta])* $name:ident, $len:literal { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-        #[repr(C)]
-        pub struct $name { $($(#[$field_doc])* pub $field: $kind,)* }
-        const _: () = assert!(size_of::<$name>() == $len);
-    };
-}
 
 on_disk! {
     /// The superblock, at [`SUPERBLOCK_AT`]; extension slots follow.

@@ -1,8 +1,8 @@
 //! On-disk structures of exFAT, with the specification's own names for fields (section numbers in
 //! parentheses). Their meaning is in other modules.
 
+use forerun_vfs::on_disk;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Length of a directory entry (6).
 pub const ENTRY: usize = 32;
@@ -89,142 +89,133 @@ pub mod volume_flag {
     pub const CLEAR_TO_ZERO: u16 = 0x08;
 }
 
-/// First 512 bytes of the main and of the backup boot region (3.1).
-#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct BootSector {
-    pub jump_boot: [u8; 3],
-    pub file_system_name: [u8; 8],
-    pub must_be_zero: [u8; 53],
-    pub partition_offset: U64,
-    pub volume_length: U64,
-    pub fat_offset: U32,
-    pub fat_length: U32,
-    pub cluster_heap_offset: U32,
-    pub cluster_count: U32,
-    pub first_cluster_of_root_directory: U32,
-    pub volume_serial_number: U32,
-    pub file_system_revision: U16,
-    pub volume_flags: U16,
-    pub bytes_per_sector_shift: u8,
-    pub sectors_per_cluster_shift: u8,
-    pub number_of_fats: u8,
-    pub drive_select: u8,
-    pub percent_in_use: u8,
-    pub reserved: [u8; 7],
-    pub boot_code: [u8; 390],
-    pub boot_signature: U16,
+on_disk! {
+    /// First 512 bytes of the main and of the backup boot region (3.1).
+    BootSector, 512 {
+        jump_boot: [u8; 3],
+        file_system_name: [u8; 8],
+        must_be_zero: [u8; 53],
+        partition_offset: U64,
+        volume_length: U64,
+        fat_offset: U32,
+        fat_length: U32,
+        cluster_heap_offset: U32,
+        cluster_count: U32,
+        first_cluster_of_root_directory: U32,
+        volume_serial_number: U32,
+        file_system_revision: U16,
+        volume_flags: U16,
+        bytes_per_sector_shift: u8,
+        sectors_per_cluster_shift: u8,
+        number_of_fats: u8,
+        drive_select: u8,
+        percent_in_use: u8,
+        reserved: [u8; 7],
+        boot_code: [u8; 390],
+        boot_signature: U16,
+    }
 }
-const _: () = assert!(size_of::<BootSector>() == 512);
 
-/// Allocation bitmap directory entry (7.1).
-#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct BitmapEntry {
-    pub entry_type: u8,
-    pub bitmap_flags: u8,
-    pub reserved: [u8; 18],
-    pub first_cluster: U32,
-    pub data_length: U64,
+on_disk! {
+    /// Allocation bitmap directory entry (7.1).
+    BitmapEntry, 32 {
+        entry_type: u8,
+        bitmap_flags: u8,
+        reserved: [u8; 18],
+        first_cluster: U32,
+        data_length: U64,
+    }
 }
-const _: () = assert!(size_of::<BitmapEntry>() == ENTRY);
 
-/// Up-case table directory entry (7.2).
-#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct UpcaseEntry {
-    pub entry_type: u8,
-    pub reserved1: [u8; 3],
-    pub table_checksum: U32,
-    pub reserved2: [u8; 12],
-    pub first_cluster: U32,
-    pub data_length: U64,
+on_disk! {
+    /// Up-case table directory entry (7.2).
+    UpcaseEntry, 32 {
+        entry_type: u8,
+        reserved1: [u8; 3],
+        table_checksum: U32,
+        reserved2: [u8; 12],
+        first_cluster: U32,
+        data_length: U64,
+    }
 }
-const _: () = assert!(size_of::<UpcaseEntry>() == ENTRY);
 
-/// Volume label directory entry (7.3).
-#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct LabelEntry {
-    pub entry_type: u8,
-    pub character_count: u8,
-    pub volume_label: [U16; MAX_LABEL],
-    pub reserved: [u8; 8],
+on_disk! {
+    /// Volume label directory entry (7.3).
+    LabelEntry, 32 {
+        entry_type: u8,
+        character_count: u8,
+        volume_label: [U16; MAX_LABEL],
+        reserved: [u8; 8],
+    }
 }
-const _: () = assert!(size_of::<LabelEntry>() == ENTRY);
 
-/// Volume GUID directory entry (7.5).
-#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct GuidEntry {
-    pub entry_type: u8,
-    pub secondary_count: u8,
-    pub set_checksum: U16,
-    pub general_primary_flags: U16,
-    pub volume_guid: [u8; 16],
-    pub reserved: [u8; 10],
+on_disk! {
+    /// Volume GUID directory entry (7.5).
+    GuidEntry, 32 {
+        entry_type: u8,
+        secondary_count: u8,
+        set_checksum: U16,
+        general_primary_flags: U16,
+        volume_guid: [u8; 16],
+        reserved: [u8; 10],
+    }
 }
-const _: () = assert!(size_of::<GuidEntry>() == ENTRY);
 
-/// File directory entry (7.4).
-#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct FileEntry {
-    pub entry_type: u8,
-    pub secondary_count: u8,
-    pub set_checksum: U16,
-    pub file_attributes: U16,
-    pub reserved1: U16,
-    pub create_timestamp: U32,
-    pub last_modified_timestamp: U32,
-    pub last_accessed_timestamp: U32,
-    pub create_10ms_increment: u8,
-    pub last_modified_10ms_increment: u8,
-    pub create_utc_offset: u8,
-    pub last_modified_utc_offset: u8,
-    pub last_accessed_utc_offset: u8,
-    pub reserved2: [u8; 7],
+on_disk! {
+    /// File directory entry (7.4).
+    FileEntry, 32 {
+        entry_type: u8,
+        secondary_count: u8,
+        set_checksum: U16,
+        file_attributes: U16,
+        reserved1: U16,
+        create_timestamp: U32,
+        last_modified_timestamp: U32,
+        last_accessed_timestamp: U32,
+        create_10ms_increment: u8,
+        last_modified_10ms_increment: u8,
+        create_utc_offset: u8,
+        last_modified_utc_offset: u8,
+        last_accessed_utc_offset: u8,
+        reserved2: [u8; 7],
+    }
 }
-const _: () = assert!(size_of::<FileEntry>() == ENTRY);
 
-/// Stream extension directory entry (7.6).
-#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct StreamEntry {
-    pub entry_type: u8,
-    pub general_secondary_flags: u8,
-    pub reserved1: u8,
-    pub name_length: u8,
-    pub name_hash: U16,
-    pub reserved2: U16,
-    pub valid_data_length: U64,
-    pub reserved3: U32,
-    pub first_cluster: U32,
-    pub data_length: U64,
+on_disk! {
+    /// Stream extension directory entry (7.6).
+    StreamEntry, 32 {
+        entry_type: u8,
+        general_secondary_flags: u8,
+        reserved1: u8,
+        name_length: u8,
+        name_hash: U16,
+        reserved2: U16,
+        valid_data_length: U64,
+        reserved3: U32,
+        first_cluster: U32,
+        data_length: U64,
+    }
 }
-const _: () = assert!(size_of::<StreamEntry>() == ENTRY);
 
-/// File name directory entry (7.7).
-#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct NameEntry {
-    pub entry_type: u8,
-    pub general_secondary_flags: u8,
-    pub file_name: [U16; NAME_UNITS],
+on_disk! {
+    /// File name directory entry (7.7).
+    NameEntry, 32 {
+        entry_type: u8,
+        general_secondary_flags: u8,
+        file_name: [U16; NAME_UNITS],
+    }
 }
-const _: () = assert!(size_of::<NameEntry>() == ENTRY);
 
-/// The fields that every entry with an allocation has in common (6.3, 6.4). The byte of flags is
-/// that of secondary entries; primary ones have theirs at offset 4.
-#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct GenericEntry {
-    pub entry_type: u8,
-    pub general_secondary_flags: u8,
-    pub set_checksum: U16,
-    pub general_primary_flags: U16,
-    pub custom: [u8; 14],
-    pub first_cluster: U32,
-    pub data_length: U64,
+on_disk! {
+    /// The fields that every entry with an allocation has in common (6.3, 6.4). The byte of flags is
+    /// that of secondary entries; primary ones have theirs at offset 4.
+    GenericEntry, 32 {
+        entry_type: u8,
+        general_secondary_flags: u8,
+        set_checksum: U16,
+        general_primary_flags: U16,
+        custom: [u8; 14],
+        first_cluster: U32,
+        data_length: U64,
+    }
 }
-const _: () = assert!(size_of::<GenericEntry>() == ENTRY);

@@ -2,8 +2,8 @@
 //!
 //! Names are those of the Linux kernel's description (`Documentation/filesystems/romfs.rst`).
 
+use forerun_vfs::on_disk;
 use zerocopy::byteorder::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First bytes of every image.
 pub const MAGIC: [u8; 8] = *b"-rom1fs-";
@@ -12,35 +12,34 @@ pub const ALIGN: u64 = 16;
 /// Bytes at the start of the image that the superblock's checksum covers.
 pub const CHECKSUMMED: u64 = 512;
 
-/// Start of the image; the volume name follows.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct Superblock {
-    pub magic: [u8; 8],
-    /// Bytes that the filesystem uses.
-    pub full_size: U32,
-    /// Makes the big-endian words of the first 512 bytes add up to 0.
-    pub checksum: U32,
+on_disk! {
+    /// Start of the image; the volume name follows.
+    Superblock, 16 {
+        magic: [u8; 8],
+        /// Bytes that the filesystem uses.
+        full_size: U32,
+        /// Makes the big-endian words of the first 512 bytes add up to 0.
+        checksum: U32,
+    }
 }
 
-/// Start of every file; its name follows, then its data.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct FileHeader {
-    /// Offset of the next header of the same directory, 0 for the last; the low four bits are
-    /// [`TYPE_MASK`] and [`EXECUTABLE`].
-    pub next: U32,
-    /// Depends on the type.
-    pub spec_info: U32,
-    /// Bytes of data.
-    pub size: U32,
-    /// Makes the big-endian words of the header and the name add up to 0.
-    pub checksum: U32,
+on_disk! {
+    /// Start of every file; its name follows, then its data.
+    FileHeader, 16 {
+        /// Offset of the next header of the same directory, 0 for the last; the low four bits are
+        /// [`TYPE_MASK`] and [`EXECUTABLE`].
+        next: U32,
+        /// Depends on the type.
+        spec_info: U32,
+        /// Bytes of data.
+        size: U32,
+        /// Makes the big-endian words of the header and the name add up to 0.
+        checksum: U32,
+    }
 }
 
 pub const SUPERBLOCK_LEN: u64 = 16;
 pub const HEADER_LEN: u64 = 16;
-const _: () = assert!(size_of::<Superblock>() == 16 && size_of::<FileHeader>() == 16);
 
 /// Bits of `next` that are an offset.
 pub const OFFSET_MASK: u32 = !0xF;

@@ -3,8 +3,8 @@
 //! Field names are those of the format's description; meaning and checks are elsewhere. See
 //! `docs/formats/squashfs.md`.
 
+use forerun_vfs::on_disk;
 use zerocopy::little_endian::{I16, U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// `hsqs`, read as a little-endian word.
 pub const MAGIC: u32 = 0x7371_7368;
@@ -22,16 +22,6 @@ pub const NONE_64: u64 = u64::MAX;
 pub const NONE_32: u32 = u32::MAX;
 /// Most entries behind one directory header.
 pub const DIR_RUN: u32 = 256;
-
-macro_rules! on_disk {
-    ($(#[$doc:meta])* $name:ident, $len:literal { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-        #[repr(C)]
-        pub struct $name { $($(#[$field_doc])* pub $field: $kind,)* }
-        const _: () = assert!(size_of::<$name>() == $len);
-    };
-}
 
 on_disk! {
     /// The superblock, at offset 0.

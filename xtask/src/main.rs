@@ -44,7 +44,7 @@ enum Command {
         what: bench::Bench,
     },
     /// Run the fuzz targets in fuzz/ with cargo-fuzz
-    Fuzz(fuzz::Options),
+    Fuzz(fuzz::FuzzOptions),
 }
 
 fn main() -> ExitCode {

@@ -54,7 +54,7 @@ pub struct WalkedNodes {
     numbered: u32,
 }
 
-/// What a walk finds out about a node.
+/// The number and the links of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkedNode {
     /// Number from 1; 0 until [`WalkedNodes::number`] gives it one.

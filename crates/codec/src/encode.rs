@@ -11,12 +11,12 @@ pub struct Encoder {
 }
 
 enum Kind {
-    Zlib(zlib::Encoder),
-    Lzma(lzma::Encoder),
-    Lzo(lzo::Encoder),
-    Xz(xz::Encoder),
-    Lz4(lz4::Encoder),
-    Zstd(zstd::Encoder),
+    Zlib(zlib::ZlibEncoder),
+    Lzma(lzma::LzmaEncoder),
+    Lzo(lzo::LzoEncoder),
+    Xz(xz::XzEncoder),
+    Lz4(lz4::Lz4Encoder),
+    Zstd(zstd::ZstdEncoder),
 }
 
 impl std::fmt::Debug for Encoder {
@@ -36,15 +36,17 @@ impl Encoder {
                 level,
                 window_bits,
                 strategies,
-            } => Kind::Zlib(zlib::Encoder::new(*level, *window_bits, *strategies)?),
-            Encoding::Lzma => Kind::Lzma(lzma::Encoder::new(block_size)?),
-            Encoding::Lzo { algorithm, level } => Kind::Lzo(lzo::Encoder::new(*algorithm, *level)?),
+            } => Kind::Zlib(zlib::ZlibEncoder::new(*level, *window_bits, *strategies)?),
+            Encoding::Lzma => Kind::Lzma(lzma::LzmaEncoder::new(block_size)?),
+            Encoding::Lzo { algorithm, level } => {
+                Kind::Lzo(lzo::LzoEncoder::new(*algorithm, *level)?)
+            }
             Encoding::Xz {
                 dictionary,
                 filters,
-            } => Kind::Xz(xz::Encoder::new(*dictionary, *filters, block_size)?),
-            Encoding::Lz4 { high } => Kind::Lz4(lz4::Encoder::new(*high)),
-            Encoding::Zstd { level } => Kind::Zstd(zstd::Encoder::new(*level)?),
+            } => Kind::Xz(xz::XzEncoder::new(*dictionary, *filters, block_size)?),
+            Encoding::Lz4 { high } => Kind::Lz4(lz4::Lz4Encoder::new(*high)),
+            Encoding::Zstd { level } => Kind::Zstd(zstd::ZstdEncoder::new(*level)?),
         };
         Ok(Self {
             kind,

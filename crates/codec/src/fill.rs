@@ -93,7 +93,7 @@ pub struct FillEncoder {
 enum Kind {
     Lz4,
     Lz4Hc(i32),
-    MicroLzma(microlzma_encode::Encoder),
+    MicroLzma(microlzma_encode::MicroLzmaEncoder),
     Deflate(Box<Compressor>),
     Zstd(CCtx<'static>),
 }
@@ -118,7 +118,7 @@ impl FillEncoder {
                 Kind::Lz4Hc(level.into())
             }
             FillEncoding::MicroLzma { level, dictionary } => {
-                Kind::MicroLzma(microlzma_encode::Encoder::new(level, dictionary)?)
+                Kind::MicroLzma(microlzma_encode::MicroLzmaEncoder::new(level, dictionary)?)
             }
             FillEncoding::Deflate { level } => {
                 in_range("deflate", "level", level.into(), 1..=12)?;

@@ -111,11 +111,11 @@ fn take(rest: &mut &[u8]) -> Option<u8> {
     Some(byte)
 }
 
-pub struct Encoder {
+pub struct Lz4Encoder {
     high: bool,
 }
 
-impl Encoder {
+impl Lz4Encoder {
     pub const fn new(high: bool) -> Self {
         Self { high }
     }

@@ -15,11 +15,11 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     run(&mut stream, input, out)
 }
 
-pub struct Encoder {
+pub struct LzmaEncoder {
     options: LzmaOptions,
 }
 
-impl Encoder {
+impl LzmaEncoder {
     pub fn new(block_size: u32) -> Result<Self, EncodingError> {
         let setup = |error: Error| EncodingError::Setup {
             codec: "lzma",

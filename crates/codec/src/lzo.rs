@@ -14,11 +14,11 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     })
 }
 
-pub struct Encoder {
+pub struct LzoEncoder {
     dict: Box<Dict>,
 }
 
-impl Encoder {
+impl LzoEncoder {
     /// Creates an encoder. The library has one algorithm, `lzo1x_999` at its default level; others
     /// are errors.
     pub fn new(algorithm: LzoAlgorithm, level: u8) -> Result<Self, EncodingError> {

@@ -9,11 +9,11 @@ use lzma_rust2::{LzmaOptions, LzmaWriter};
 use crate::encode::in_range;
 use crate::encoding::EncodingError;
 
-pub struct Encoder {
+pub struct MicroLzmaEncoder {
     options: LzmaOptions,
 }
 
-impl Encoder {
+impl MicroLzmaEncoder {
     pub fn new(level: u8, dictionary: u32) -> Result<Self, EncodingError> {
         in_range("lzma", "level", level.into(), 0..=9)?;
         in_range("lzma", "dictionary", dictionary, 4096..=8 << 20)?;

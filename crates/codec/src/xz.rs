@@ -48,12 +48,12 @@ pub fn run(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<usize, D
     }
 }
 
-pub struct Encoder {
+pub struct XzEncoder {
     /// Filter chains, each tried for the whole block.
     chains: Vec<Filters>,
 }
 
-impl Encoder {
+impl XzEncoder {
     pub fn new(
         dictionary: Option<u32>,
         filters: BcjSet,

@@ -43,12 +43,12 @@ fn unwrapped(input: &[u8]) -> Option<(&[u8], u32)> {
     is_known.then(|| (deflated, u32::from_be_bytes(checksum)))
 }
 
-pub enum Encoder {
+pub enum ZlibEncoder {
     Whole(Compressor),
     Tuned(Vec<DeflateConfig>),
 }
 
-impl Encoder {
+impl ZlibEncoder {
     pub fn new(
         level: u8,
         window_bits: u8,

@@ -61,12 +61,12 @@ pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
     })
 }
 
-pub struct Encoder {
+pub struct ZstdEncoder {
     context: CCtx<'static>,
     level: i32,
 }
 
-impl Encoder {
+impl ZstdEncoder {
     pub fn new(level: u8) -> Result<Self, EncodingError> {
         in_range("zstd", "level", u32::from(level), 1..=22)?;
         let context = CCtx::try_create().ok_or_else(|| EncodingError::Setup {

@@ -18,7 +18,7 @@ pub const MANY: u64 = 9_600;
 const MANY_MEAN: u64 = 65_600;
 
 /// The program, and the images that it is measured with.
-pub struct Inputs {
+pub struct RomfsInputs {
     /// The program, where all users may run it.
     pub forerun: PathBuf,
     /// The large file, as it was before it went into the image.
@@ -30,8 +30,8 @@ pub struct Inputs {
 }
 
 /// Makes what is missing in `dir`, and a release build of the program unless one is given.
-pub fn prepare(root: &Path, dir: &Path, program: Option<&Path>) -> Result<Inputs> {
-    let inputs = Inputs {
+pub fn prepare(root: &Path, dir: &Path, program: Option<&Path>) -> Result<RomfsInputs> {
+    let inputs = RomfsInputs {
         forerun: program_in(root, dir, program)?,
         plain: dir.join("big/big"),
         big: dir.join("big.romfs"),
@@ -54,7 +54,7 @@ pub fn prepare(root: &Path, dir: &Path, program: Option<&Path>) -> Result<Inputs
 }
 
 /// Packs a tree with the reference writer where it is installed: its images are the ones that users have.
-fn pack(inputs: &Inputs, tree: &Path, image: &Path) -> Result<()> {
+fn pack(inputs: &RomfsInputs, tree: &Path, image: &Path) -> Result<()> {
     let mut command = match require::find_program("genromfs") {
         Some(genromfs) => {
             let mut command = Command::new(genromfs);

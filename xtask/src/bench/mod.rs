@@ -31,20 +31,20 @@ use clap::Subcommand;
 #[derive(Subcommand)]
 pub enum Bench {
     /// A large file in a romfs image against the image itself, and a walk over many files
-    Romfs(romfs::Options),
+    Romfs(romfs::RomfsOptions),
     /// Reading, listing, extracting and packing SquashFS against the kernel driver, squashfuse_ll,
     /// unsquashfs and mksquashfs
-    Squashfs(squashfs::Options),
+    Squashfs(squashfs::SquashfsOptions),
     /// Reading, listing, extracting and packing EROFS and composefs against the kernel's drivers,
     /// erofsfuse, fsck.erofs and mkfs.erofs
-    Erofs(erofs::Options),
+    Erofs(erofs::ErofsOptions),
     /// Changing exFAT volumes against exfat-fuse, and what reaches the device
-    Exfat(exfat::Options),
+    Exfat(exfat::ExfatOptions),
     /// Images at servers: once they are here against local files, and while they come against the
     /// link
-    Ondemand(ondemand::Options),
+    Ondemand(ondemand::OndemandOptions),
     /// Listing a tree, uncached and cached, in all ways that EROFS and composefs images are read
-    Metadata(metadata::Options),
+    Metadata(metadata::MetadataOptions),
     /// The work of the measured processes: not for people
     #[command(hide = true)]
     Work {

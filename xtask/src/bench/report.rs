@@ -15,14 +15,14 @@ pub struct Sample {
 }
 
 /// The runs of one test in one way.
-pub struct Series {
+pub struct RomfsSeries {
     test: &'static str,
     what: &'static str,
     how: String,
     samples: Vec<Sample>,
 }
 
-impl Series {
+impl RomfsSeries {
     /// Creates a series without runs.
     pub const fn new(test: &'static str, what: &'static str, how: String) -> Self {
         Self {
@@ -51,15 +51,15 @@ impl Series {
 }
 
 /// All of it.
-pub struct Report {
+pub struct RomfsReport {
     image_len: u64,
     cold: bool,
-    series: Vec<Series>,
+    series: Vec<RomfsSeries>,
 }
 
-impl Report {
+impl RomfsReport {
     /// Creates a report. The first series is the base for the others of test 2.
-    pub const fn new(image_len: u64, cold: bool, series: Vec<Series>) -> Self {
+    pub const fn new(image_len: u64, cold: bool, series: Vec<RomfsSeries>) -> Self {
         Self {
             image_len,
             cold,
@@ -69,13 +69,13 @@ impl Report {
 
     /// Compares a series with its base: in test 2 the image itself, in test 3 legacy blocks of the same
     /// user.
-    fn ratio(&self, series: &Series) -> Option<f64> {
+    fn ratio(&self, series: &RomfsSeries) -> Option<f64> {
         let base = match series.test {
             "2" => self.series.first()?,
             "3" => {
                 let user = series.how.split_once(',')?.0;
                 let legacy = format!("{user}, nolargeblocks");
-                let same = |other: &&Series| other.test == "3" && other.how == legacy;
+                let same = |other: &&RomfsSeries| other.test == "3" && other.how == legacy;
                 self.series.iter().find(same)?
             }
             _ => return None,
@@ -158,8 +158,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn series(test: &'static str, how: &str, seconds: &[f64]) -> Series {
-        let mut series = Series::new(test, "what", how.to_string());
+    fn series(test: &'static str, how: &str, seconds: &[f64]) -> RomfsSeries {
+        let mut series = RomfsSeries::new(test, "what", how.to_string());
         for &seconds in seconds {
             let counters = Counters::from([("source_requests".to_string(), 7)]);
             series.push(Sample { seconds, counters });
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn ratios_are_to_the_right_base() {
-        let report = Report::new(
+        let report = RomfsReport::new(
             250_000_000,
             true,
             vec![

@@ -14,14 +14,14 @@ use anyhow::{Context, Result, ensure};
 use forerun_testkit::require;
 
 use super::caches::drop_caches;
-use super::inputs::{self, Inputs};
+use super::inputs::{self, RomfsInputs};
 use super::mount::{Access, Counters, Mounted};
-use super::report::{Report, Sample, Series};
+use super::report::{RomfsReport, RomfsSeries, Sample};
 use crate::process;
 
 /// How to measure.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct RomfsOptions {
     /// Rounds; medians are reported
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -37,13 +37,13 @@ pub struct Options {
 }
 
 /// Measures and prints.
-pub fn run(root: &Path, options: &Options) -> Result<()> {
+pub fn run(root: &Path, options: &RomfsOptions) -> Result<()> {
     let inputs = inputs::prepare(root, &options.dir, options.program.as_deref())?;
     let is_root = rustix::process::geteuid().is_root();
     let accesses = accesses(is_root);
-    let mut image = Series::new("1", "md5sum IMAGE", "no mount".to_string());
-    let mut file: Vec<Series> = series("2", "md5sum MOUNT/FILE", &accesses);
-    let mut walk: Vec<Series> = series("3", "find MOUNT", &accesses);
+    let mut image = RomfsSeries::new("1", "md5sum IMAGE", "no mount".to_string());
+    let mut file: Vec<RomfsSeries> = series("2", "md5sum MOUNT/FILE", &accesses);
+    let mut walk: Vec<RomfsSeries> = series("3", "find MOUNT", &accesses);
     let expected = md5sum(Command::new("md5sum"), &inputs.plain)?;
     for round in 1..=options.rounds {
         eprintln!("round {round} of {}", options.rounds);
@@ -59,7 +59,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     let mut all = vec![image];
     all.extend(file);
     all.extend(walk);
-    let report = Report::new(image_len, is_root, all);
+    let report = RomfsReport::new(image_len, is_root, all);
     match options.json {
         true => println!("{}", report.json()),
         false => println!("{}", report.table()),
@@ -84,14 +84,14 @@ fn accesses(is_root: bool) -> Vec<Access> {
     accesses
 }
 
-fn series(test: &'static str, what: &'static str, accesses: &[Access]) -> Vec<Series> {
+fn series(test: &'static str, what: &'static str, accesses: &[Access]) -> Vec<RomfsSeries> {
     accesses
         .iter()
-        .map(|access| Series::new(test, what, access.name()))
+        .map(|access| RomfsSeries::new(test, what, access.name()))
         .collect()
 }
 
-fn read_image(inputs: &Inputs) -> Result<Sample> {
+fn read_image(inputs: &RomfsInputs) -> Result<Sample> {
     drop_caches(&inputs.big)?;
     let start = Instant::now();
     md5sum(Command::new("md5sum"), &inputs.big)?;
@@ -101,7 +101,7 @@ fn read_image(inputs: &Inputs) -> Result<Sample> {
     })
 }
 
-fn read_file(inputs: &Inputs, access: Access, expected: &str) -> Result<Sample> {
+fn read_file(inputs: &RomfsInputs, access: Access, expected: &str) -> Result<Sample> {
     measure(inputs, &inputs.big, access, |path| {
         let got = md5sum(access.command(Path::new("md5sum")), &path.join("big"))?;
         ensure!(got == expected, "{}: other contents: {got}", access.name());
@@ -109,7 +109,7 @@ fn read_file(inputs: &Inputs, access: Access, expected: &str) -> Result<Sample> 
     })
 }
 
-fn walk_all(inputs: &Inputs, access: Access) -> Result<Sample> {
+fn walk_all(inputs: &RomfsInputs, access: Access) -> Result<Sample> {
     measure(inputs, &inputs.many, access, |path| {
         let found = process::output(access.command(Path::new("find")).arg(path))?;
         let files = found.lines().filter(|line| line.contains("/file-")).count();
@@ -120,7 +120,7 @@ fn walk_all(inputs: &Inputs, access: Access) -> Result<Sample> {
 }
 
 fn measure(
-    inputs: &Inputs,
+    inputs: &RomfsInputs,
     image: &Path,
     access: Access,
     work: impl FnOnce(&Path) -> Result<()>,

@@ -18,7 +18,7 @@ use outcome::Outcome;
 
 /// The targets to fuzz, and for how long.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct FuzzOptions {
     /// Seconds for each target
     #[arg(long, default_value_t = 60)]
     seconds: u32,
@@ -39,7 +39,7 @@ const SECONDS_AN_INPUT: u32 = 5;
 ///
 /// # Errors
 /// Where a target had a finding, after all have run.
-pub fn run(root: &Path, options: &Options) -> Result<()> {
+pub fn run(root: &Path, options: &FuzzOptions) -> Result<()> {
     if require::find_program("cargo-fuzz").is_none() {
         bail!("cargo-fuzz is not installed: cargo install --locked cargo-fuzz");
     }

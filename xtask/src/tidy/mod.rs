@@ -18,6 +18,7 @@ mod promises;
 mod rooms;
 mod sources;
 mod text;
+mod types;
 
 use std::fmt;
 use std::path::Path;
@@ -71,6 +72,7 @@ fn check(root: &Path) -> Result<Vec<Violation>> {
     violations.extend(promises::check(&files));
     violations.extend(programs::check(&packages, &files));
     violations.extend(modules::check(&files));
+    violations.extend(types::check(&files));
     violations.sort();
     Ok(violations)
 }

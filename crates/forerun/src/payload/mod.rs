@@ -70,13 +70,13 @@ pub fn find(file: &dyn ReadAt) -> Result<Vec<Payload>> {
         return Ok(vec![sif::find(file, &head)?]);
     }
     match elf::kind(&head) {
-        elf::Kind::Other => Ok(Vec::new()),
-        elf::Kind::AppImage1 => Err(Error::Unsupported(
+        elf::ProgramKind::Other => Ok(Vec::new()),
+        elf::ProgramKind::AppImage1 => Err(Error::Unsupported(
             "an AppImage of type 1, which is an ISO 9660 image".into(),
         )),
-        elf::Kind::AppImage2 => elf::find(file, &head, Container::AppImage),
+        elf::ProgramKind::AppImage2 => elf::find(file, &head, Container::AppImage),
         // Executables are many, and few carry an image: a damaged one counts as having none.
-        elf::Kind::Elf => match elf::find(file, &head, Container::Elf) {
+        elf::ProgramKind::Elf => match elf::find(file, &head, Container::Elf) {
             Err(Error::Corrupt(_)) => Ok(Vec::new()),
             found => found,
         },

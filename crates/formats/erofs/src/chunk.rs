@@ -31,7 +31,7 @@ pub struct Chunks {
 
 /// The place of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ChunkEntry {
     pub device: u16,
     /// `None` if it consists of zeros.
     pub block: Option<u64>,
@@ -73,7 +73,13 @@ impl Chunks {
     }
 
     /// Reads the entries from `first` on, as many as one read takes.
-    pub fn read(&self, image: &Image, inode: &Inode, first: u64, end: u64) -> Result<Vec<Entry>> {
+    pub fn read(
+        &self,
+        image: &Image,
+        inode: &Inode,
+        first: u64,
+        end: u64,
+    ) -> Result<Vec<ChunkEntry>> {
         let count = end.min(self.count).saturating_sub(first).min(BATCH);
         let at = self.at.plus(first.saturating_mul(self.entry_len()));
         let mut bytes = vec![0; saturating_usize(count * self.entry_len())];
@@ -82,15 +88,15 @@ impl Chunks {
         Ok(entries.map(|bytes| self.entry(bytes)).collect())
     }
 
-    fn entry(&self, bytes: &[u8]) -> Entry {
+    fn entry(&self, bytes: &[u8]) -> ChunkEntry {
         match ChunkIndex::read_from_bytes(bytes) {
-            Ok(index) => Entry {
+            Ok(index) => ChunkEntry {
                 device: index.device_id.get(),
                 block: inode::block(index.startblk_lo.get(), index.startblk_hi.get(), self.is_48),
             },
             Err(_) => {
                 let block = bytes.try_into().map_or(u32::MAX, u32::from_le_bytes);
-                Entry {
+                ChunkEntry {
                     device: 0,
                     block: inode::block(block, 0, false),
                 }

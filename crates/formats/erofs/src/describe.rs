@@ -6,7 +6,7 @@ use forerun_vfs::{Extent, FileType, NodeId, Place, Result};
 use crate::chunk::Chunks;
 use crate::compressor;
 use crate::image::{Image, Space};
-use crate::inode::{Inode, Layout};
+use crate::inode::{DataLayout, Inode};
 use crate::map;
 
 type Fields = Vec<(&'static str, String)>;
@@ -119,15 +119,15 @@ pub fn inode(image: &Image, node: NodeId) -> Result<Fields> {
 
 fn data(image: &Image, inode: &Inode, fields: &mut Fields) -> Result<()> {
     match inode.layout {
-        Layout::Plain | Layout::Inline => {
+        DataLayout::Plain | DataLayout::Inline => {
             let block = inode.start_block();
             fields.push((
                 "startblk",
                 block.map_or("none".into(), |block| block.to_string()),
             ));
         }
-        Layout::Chunks => chunks(image, inode, fields)?,
-        Layout::CompressedFull | Layout::CompressedCompact => {
+        DataLayout::Chunks => chunks(image, inode, fields)?,
+        DataLayout::CompressedFull | DataLayout::CompressedCompact => {
             fields.push(("compressed_blocks", inode.word.to_string()));
             let mut left = EXTENTS;
             map::map(image, inode, 0..inode.size, &mut |extent| {

@@ -22,7 +22,7 @@ const CURSOR_BITS: u32 = 16;
 
 /// An entry as it is stored.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'b> {
+pub struct ListingEntry<'b> {
     pub name: &'b [u8],
     pub nid: u64,
     /// As stored; see [`kind`].
@@ -100,7 +100,7 @@ pub fn read(
 pub fn each(
     dir: &Dir<'_>,
     from: DirCursor,
-    visit: &mut dyn FnMut(Entry<'_>, DirCursor) -> Result<ControlFlow<()>>,
+    visit: &mut dyn FnMut(ListingEntry<'_>, DirCursor) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
     let mut index = from.0 >> CURSOR_BITS;
     let mut first = saturating_usize(from.0 & ((1 << CURSOR_BITS) - 1));
@@ -183,7 +183,7 @@ impl Block<'_> {
     }
 
     /// Parses an entry whose name may be any bytes.
-    fn raw(&self, index: usize) -> Result<Entry<'_>> {
+    fn raw(&self, index: usize) -> Result<ListingEntry<'_>> {
         let len = self.bytes.len();
         let Some(head) = self.head(index).filter(|_| index < self.count) else {
             let (start, end) = (index * ENTRY, (index + 1) * ENTRY);
@@ -212,7 +212,7 @@ impl Block<'_> {
         if is_last && let Some(len) = name.iter().position(|&byte| byte == 0) {
             name = name.get(..len).unwrap_or_default();
         }
-        Ok(Entry {
+        Ok(ListingEntry {
             name,
             nid: head.nid.get(),
             file_type: head.file_type,
@@ -220,7 +220,7 @@ impl Block<'_> {
     }
 
     /// Parses an entry and checks its name, type and node.
-    fn entry(&self, index: usize) -> Result<Entry<'_>> {
+    fn entry(&self, index: usize) -> Result<ListingEntry<'_>> {
         let entry = self.raw(index)?;
         let is_dots = matches!(entry.name, b"." | b"..");
         if !is_dots && let Err(source) = check_name(entry.name, self.dir.image.limits.name_len) {

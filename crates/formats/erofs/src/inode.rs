@@ -24,7 +24,7 @@ pub struct Inode {
     pub is_extended: bool,
     /// Whether its entries begin without one for itself.
     pub dot_omitted: bool,
-    pub layout: Layout,
+    pub layout: DataLayout,
     pub file_type: FileType,
     pub mode: u16,
     pub uid: u32,
@@ -48,7 +48,7 @@ pub struct Inode {
 
 /// The ways in which an inode stores its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum DataLayout {
     /// In blocks, one after the other.
     Plain,
     /// Compressed, with an index of 8 bytes for each cluster.
@@ -61,7 +61,7 @@ pub enum Layout {
     Chunks,
 }
 
-impl Layout {
+impl DataLayout {
     const ALL: [Self; 5] = [
         Self::Plain,
         Self::CompressedFull,
@@ -103,7 +103,7 @@ impl Inode {
         };
         let word = raw.i_format.get();
         let layout = usize::from(word >> format::LAYOUT_SHIFT & format::LAYOUT);
-        let Some(&layout) = Layout::ALL.get(layout) else {
+        let Some(&layout) = DataLayout::ALL.get(layout) else {
             return Err(Error::Unsupported(format!(
                 "inode layout {layout} of node {node}"
             )));

@@ -9,7 +9,7 @@ use crate::chunk;
 use crate::device;
 use crate::error::Check;
 use crate::image::{Image, Metadata, Space};
-use crate::inode::{Inode, Layout};
+use crate::inode::{DataLayout, Inode};
 use crate::ondisk::incompat;
 use crate::zmap::{self, Piece};
 
@@ -23,10 +23,10 @@ pub fn map(image: &Image, inode: &Inode, range: Range<u64>, visit: &mut Visit<'_
         return Ok(());
     }
     match inode.layout {
-        Layout::Plain => flat(image, inode, 0..inode.size, &range, visit).map(|_| ()),
-        Layout::Inline => inline(image, inode, &range, visit),
-        Layout::Chunks => chunk::map(image, inode, &range, visit),
-        Layout::CompressedFull | Layout::CompressedCompact => {
+        DataLayout::Plain => flat(image, inode, 0..inode.size, &range, visit).map(|_| ()),
+        DataLayout::Inline => inline(image, inode, &range, visit),
+        DataLayout::Chunks => chunk::map(image, inode, &range, visit),
+        DataLayout::CompressedFull | DataLayout::CompressedCompact => {
             compressed(image, inode, range, visit)
         }
     }
@@ -139,13 +139,13 @@ fn compressed(
         space: inode.at.space,
         node: inode.node,
     };
-    let compressed = zmap::Inode {
+    let compressed = zmap::CompressedInode {
         node: inode.node,
         size: inode.size,
         end: inode.end().offset,
         layout: match inode.layout {
-            Layout::CompressedFull => zmap::Layout::Full,
-            _ => zmap::Layout::Compact,
+            DataLayout::CompressedFull => zmap::IndexLayout::Full,
+            _ => zmap::IndexLayout::Compact,
         },
         in_image: inode.at.space == Space::Image,
     };

@@ -88,7 +88,7 @@ pub struct Listed {
 }
 
 /// A name that was found.
-pub struct Entry {
+pub struct FoundName {
     pub node: Node,
     pub slot: u32,
 }
@@ -251,7 +251,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// `NotADirectory`, `Corrupt`, `Io`.
-    pub fn find(&mut self, dir: NodeId, name: &[u8]) -> Result<Option<Entry>> {
+    pub fn find(&mut self, dir: NodeId, name: &[u8]) -> Result<Option<FoundName>> {
         let keeps_dots = self.store.is_some_and(|store| store.keep_last_dots);
         let Some(units) = name::to_units(name) else {
             self.directory(dir)?;
@@ -268,7 +268,7 @@ impl Session<'_> {
         }
     }
 
-    fn find_units(&mut self, dir: NodeId, units: &[u16]) -> Result<Option<Entry>> {
+    fn find_units(&mut self, dir: NodeId, units: &[u16]) -> Result<Option<FoundName>> {
         let key = self.volume.name_key(units);
         let candidates: Vec<u32> = self.index(dir)?.candidates(key).collect();
         if candidates.is_empty() {
@@ -286,7 +286,7 @@ impl Session<'_> {
                 let id = self.note(dir, place, &set);
                 let place = Some(place);
                 let node = Node { id, set, place };
-                return Ok(Some(Entry { node, slot }));
+                return Ok(Some(FoundName { node, slot }));
             }
         }
         Ok(None)

@@ -5,7 +5,7 @@ use forerun_vfs::{Error, NodeId, Problem, Result};
 use crate::dir;
 use crate::error::Check;
 use crate::image::Image;
-use crate::inode::Body;
+use crate::inode::InodeBody;
 use crate::xattr;
 
 /// Checks the inode's number, its entry in the export table, a link count of 0, xattrs that readers
@@ -51,7 +51,7 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
     if inode.nlink == 0 {
         problem(false, Check::NoLinks.at(Some(node), at));
     }
-    if let Body::Dir(dir) = &inode.body {
+    if let InodeBody::Dir(dir) = &inode.body {
         match dir::check_indexes(image, node, dir) {
             Ok(()) => {}
             Err(error @ Error::Io { .. }) => return Err(error),

@@ -3,7 +3,7 @@
 use forerun_vfs::{FileType, NodeId, Result};
 
 use crate::image::Image;
-use crate::inode::{Body, Inode};
+use crate::inode::{Inode, InodeBody};
 use crate::ondisk::{BLOCK_STORED, flags};
 use crate::options;
 use crate::superblock::compressor;
@@ -90,7 +90,7 @@ pub fn inode(image: &Image, node: NodeId) -> Result<Fields> {
 
 fn body(image: &Image, node: NodeId, inode: &Inode, fields: &mut Fields) -> Result<()> {
     match &inode.body {
-        Body::File(file) => {
+        InodeBody::File(file) => {
             fields.push(("file_size", file.size.to_string()));
             fields.push(("start_block", format!("{:#x}", file.start)));
             if inode.is_extended {
@@ -106,17 +106,17 @@ fn body(image: &Image, node: NodeId, inode: &Inode, fields: &mut Fields) -> Resu
                 fields.push(("block", block(size.get())));
             }
         }
-        Body::Dir(dir) => {
+        InodeBody::Dir(dir) => {
             fields.push(("file_size", dir.size.to_string()));
             fields.push(("start_block", dir.start.to_string()));
             fields.push(("parent_inode", dir.parent.to_string()));
             fields.push(("i_count", dir.indexes.to_string()));
         }
-        Body::Symlink { len, .. } => fields.push(("symlink_size", len.to_string())),
-        Body::Device(device) if inode.file_type != FileType::Regular => {
+        InodeBody::Symlink { len, .. } => fields.push(("symlink_size", len.to_string())),
+        InodeBody::Device(device) if inode.file_type != FileType::Regular => {
             fields.push(("rdev", format!("{}:{}", device.major, device.minor)));
         }
-        Body::Device(_) | Body::Ipc => {}
+        InodeBody::Device(_) | InodeBody::Ipc => {}
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use forerun_vfs::{
 
 use crate::error::Check;
 use crate::image::Image;
-use crate::inode::{Body, Inode};
+use crate::inode::{Inode, InodeBody};
 use crate::{check, describe, dir, map, xattr};
 
 /// An open SquashFS image. Nodes are the references that directory entries hold: the metadata block
@@ -31,11 +31,11 @@ impl Squashfs {
 
     fn size(inode: &Inode) -> u64 {
         match &inode.body {
-            Body::File(file) => file.size,
+            InodeBody::File(file) => file.size,
             // As in Linux: three more than the listing.
-            Body::Dir(dir) => u64::from(dir.size),
-            Body::Symlink { len, .. } => u64::from(*len),
-            Body::Device(_) | Body::Ipc => 0,
+            InodeBody::Dir(dir) => u64::from(dir.size),
+            InodeBody::Symlink { len, .. } => u64::from(*len),
+            InodeBody::Device(_) | InodeBody::Ipc => 0,
         }
     }
 }
@@ -63,7 +63,7 @@ impl FileSystem for Squashfs {
     fn metadata(&self, node: NodeId) -> Result<Metadata> {
         let inode = self.image.inode(node)?;
         let device = match inode.body {
-            Body::Device(device) => device,
+            InodeBody::Device(device) => device,
             _ => Device::default(),
         };
         Ok(Metadata {
@@ -92,7 +92,7 @@ impl FileSystem for Squashfs {
     }
 
     fn read_link(&self, node: NodeId) -> Result<Vec<u8>> {
-        let Body::Symlink { len, target } = self.image.inode(node)?.body else {
+        let InodeBody::Symlink { len, target } = self.image.inode(node)?.body else {
             return Err(Error::NotASymlink);
         };
         let mut cursor = self.image.inodes_at(target, node)?;

@@ -9,13 +9,13 @@ use zerocopy::little_endian::{U32, U64};
 use crate::blocks::Blocks;
 use crate::cursor::{Cursor, Table};
 use crate::error::Check;
-use crate::inode::{Body, Dir, File, Inode};
+use crate::inode::{Dir, File, Inode, InodeBody};
 use crate::ondisk::{FragmentEntry, METADATA_BLOCK};
 use crate::positions::Positions;
 use crate::reference::Reference;
 use crate::superblock::{self, Superblock};
 use crate::tables::Indexed;
-use crate::xattr::Xattrs;
+use crate::xattr::XattrTables;
 
 /// The state that all parts of the driver share.
 pub struct Image {
@@ -27,7 +27,7 @@ pub struct Image {
     pub fragments: Option<Indexed>,
     pub export: Option<Indexed>,
     pub ids: Indexed,
-    pub xattrs: Option<Xattrs>,
+    pub xattrs: Option<XattrTables>,
     pub positions: Positions,
 }
 
@@ -69,7 +69,7 @@ impl Image {
         )?;
         let xattrs = superblock
             .xattr_table
-            .map(|start| Xattrs::open(&blocks, start, superblock.end_of(start)))
+            .map(|start| XattrTables::open(&blocks, start, superblock.end_of(start)))
             .transpose()?;
         let image = Self {
             inodes: Table {
@@ -93,7 +93,7 @@ impl Image {
         };
         let root = NodeId(image.superblock.root.raw());
         match image.inode(root)?.body {
-            Body::Dir(_) => Ok(image),
+            InodeBody::Dir(_) => Ok(image),
             _ => Err(Check::RootKind.at(Some(root), image.superblock.inode_table)),
         }
     }
@@ -111,8 +111,8 @@ impl Image {
     /// Reads the inode of `node`, which must be a regular file.
     pub fn file(&self, node: NodeId) -> Result<File> {
         match self.inode(node)?.body {
-            Body::File(file) => Ok(file),
-            Body::Dir(_) => Err(Error::IsADirectory),
+            InodeBody::File(file) => Ok(file),
+            InodeBody::Dir(_) => Err(Error::IsADirectory),
             _ => Err(Error::NotAFile),
         }
     }
@@ -120,7 +120,7 @@ impl Image {
     /// Reads the inode of `node`, which must be a directory.
     pub fn dir(&self, node: NodeId) -> Result<Dir> {
         match self.inode(node)?.body {
-            Body::Dir(dir) => Ok(dir),
+            InodeBody::Dir(dir) => Ok(dir),
             _ => Err(Error::NotADirectory),
         }
     }

@@ -25,12 +25,12 @@ pub struct Inode {
     pub number: u32,
     pub nlink: u32,
     pub xattrs: Option<u32>,
-    pub body: Body,
+    pub body: InodeBody,
 }
 
 /// The part of an inode that depends on its type.
 #[derive(Clone, Debug)]
-pub enum Body {
+pub enum InodeBody {
     File(File),
     Dir(Dir),
     /// Length and place of the target.
@@ -115,12 +115,12 @@ impl Inode {
             FileType::Symlink => parser.symlink(cursor)?,
             FileType::BlockDevice | FileType::CharDevice => {
                 let raw: DeviceNode = cursor.read()?;
-                let body = Body::Device(Device::unpack(raw.rdev.get()));
+                let body = InodeBody::Device(Device::unpack(raw.rdev.get()));
                 (raw.nlink.get(), parser.xattr(cursor)?, body)
             }
             FileType::Fifo | FileType::Socket => {
                 let raw: Ipc = cursor.read()?;
-                (raw.nlink.get(), parser.xattr(cursor)?, Body::Ipc)
+                (raw.nlink.get(), parser.xattr(cursor)?, InodeBody::Ipc)
             }
         };
         Ok(Self {
@@ -141,7 +141,7 @@ impl Inode {
     }
 }
 
-type Parsed = (u32, Option<u32>, Body);
+type Parsed = (u32, Option<u32>, InodeBody);
 
 struct Parser<'t> {
     table: &'t Table,
@@ -204,7 +204,7 @@ impl Parser<'_> {
             sizes: cursor.reference(),
             sparse,
         };
-        Ok((nlink, xattrs, Body::File(file)))
+        Ok((nlink, xattrs, InodeBody::File(file)))
     }
 
     fn dir(&self, cursor: &mut Cursor<'_>) -> Result<Parsed> {
@@ -241,7 +241,7 @@ impl Parser<'_> {
             indexes,
             index_at: cursor.reference(),
         };
-        Ok((nlink, xattrs, Body::Dir(dir)))
+        Ok((nlink, xattrs, InodeBody::Dir(dir)))
     }
 
     fn symlink(&self, cursor: &mut Cursor<'_>) -> Result<Parsed> {
@@ -254,7 +254,7 @@ impl Parser<'_> {
         } else {
             None
         };
-        Ok((raw.nlink.get(), xattrs, Body::Symlink { len, target }))
+        Ok((raw.nlink.get(), xattrs, InodeBody::Symlink { len, target }))
     }
 
     fn xattr(&self, cursor: &mut Cursor<'_>) -> Result<Option<u32>> {

@@ -28,13 +28,13 @@ pub enum Found<'x> {
 
 /// The xattr tables of an image.
 #[derive(Debug)]
-pub struct Xattrs {
+pub struct XattrTables {
     /// Names and values.
     pairs: Table,
     sets: Indexed,
 }
 
-impl Xattrs {
+impl XattrTables {
     /// Opens the table whose head is at `start` and whose pointers end by `end`.
     pub fn open(blocks: &Blocks, start: u64, end: u64) -> Result<Self> {
         let table = "xattr table";

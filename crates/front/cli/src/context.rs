@@ -16,7 +16,7 @@ use crate::confine::Confinement;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::json;
-use crate::source::{self, Prepared};
+use crate::source::{self, PreparedImage};
 
 /// One run of the program.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Context {
     }
 
     /// Opens the file of an image, and parses nothing.
-    pub fn prepare(&self, args: &ImageArgs) -> Result<Prepared> {
+    pub fn prepare(&self, args: &ImageArgs) -> Result<PreparedImage> {
         source::prepare(self, args)
     }
 
@@ -66,7 +66,7 @@ impl Context {
     /// Opens an image whose file is open. Reports each block that crosses a boundary to `events`.
     pub fn open_prepared(
         &self,
-        prepared: Prepared,
+        prepared: PreparedImage,
         events: Option<Arc<dyn EventSink>>,
     ) -> Result<Image> {
         let path = prepared.path().to_path_buf();

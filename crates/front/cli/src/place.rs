@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use forerun_sandbox::Sandbox;
 
 /// A directory for a result.
-pub struct Place {
+pub struct OutputDir {
     path: PathBuf,
     /// Directories that were missing, the innermost last.
     made: Vec<PathBuf>,
 }
 
-impl Place {
+impl OutputDir {
     /// Makes `path`, and the directories above it, where they are missing.
     pub fn make(path: &Path) -> io::Result<Self> {
         let missing =

@@ -30,14 +30,14 @@ pub fn is_stdin(path: &Path) -> bool {
 /// An image whose file is open. Nothing of it has been read but the bytes that tell its format, as far
 /// as the lock of a volume that changes needs them. An image at a server is not asked for yet: that
 /// starts threads.
-pub struct Prepared {
+pub struct PreparedImage {
     args: ImageArgs,
     options: OpenOptions,
     file: Option<Held<FileSource>>,
 }
 
 /// Opens the file of an image, with errors that name it.
-pub fn prepare(context: &Context, args: &ImageArgs) -> Result<Prepared> {
+pub fn prepare(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
     let options = args.open_options();
     let name = image_name(args);
     let named = |failure: Failure| failure.of(&name);
@@ -65,7 +65,7 @@ pub fn prepare(context: &Context, args: &ImageArgs) -> Result<Prepared> {
     };
     let file = file.transpose();
     let file = file.map_err(|error| from_open(error, &options).of(&name))?;
-    Ok(Prepared {
+    Ok(PreparedImage {
         args: args.clone(),
         options,
         file,
@@ -73,7 +73,7 @@ pub fn prepare(context: &Context, args: &ImageArgs) -> Result<Prepared> {
 }
 
 /// Prepares a file that is open already.
-pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<Prepared> {
+pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<PreparedImage> {
     let Some(file) = file else {
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         return Err(cannot_open(&args.image, &denied).of(image_name(args)));
@@ -82,14 +82,14 @@ pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<Prepared> {
     let source = FileSource::from_file(file).map_err(|error| forerun::Error::io(0, 0, error));
     let locked = source.and_then(|source| locks::source(source, &options));
     let file = locked.map_err(|error| from_open(error, &options).of(image_name(args)))?;
-    Ok(Prepared {
+    Ok(PreparedImage {
         args: args.clone(),
         options,
         file: Some(file),
     })
 }
 
-impl Prepared {
+impl PreparedImage {
     /// Returns its name on the command line.
     pub fn path(&self) -> &Path {
         &self.args.image

@@ -28,7 +28,7 @@ use crate::core::Core;
 use crate::counts::Operation;
 use crate::errno::errno;
 use crate::handover::RESENT;
-use crate::ledger::{HostFile, Registered, Registration, Slot};
+use crate::ledger::{HostFile, Registered, Registration, RegistrationSlot};
 
 const REPLACED: &str = "the object was replaced while a file with its data was open";
 
@@ -62,7 +62,7 @@ struct Files {
 struct OpenFile {
     backing: Arc<BackingId>,
     file: HostFile,
-    slot: Option<Slot>,
+    slot: Option<RegistrationSlot>,
     /// By number: a RELEASE can come twice, or be of a handle that an earlier server opened.
     handles: HashSet<u64>,
 }

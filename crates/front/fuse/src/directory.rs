@@ -26,7 +26,7 @@ const LARGEST_FETCH: usize = 1024;
 
 /// An entry on its way to the kernel.
 #[derive(Debug)]
-pub struct Entry {
+pub struct ListedEntry {
     /// Name.
     pub name: Vec<u8>,
     /// Inode number.
@@ -39,7 +39,7 @@ pub struct Entry {
     pub node: Option<NodeId>,
 }
 
-impl Entry {
+impl ListedEntry {
     /// Returns whether it is neither `.` nor `..`.
     pub const fn is_child(&self) -> bool {
         self.cookie > DOTS
@@ -57,10 +57,10 @@ pub fn list(
     number_of: &dyn Fn(NodeId) -> Option<u64>,
     (number, dir): (u64, NodeId),
     cookie: u64,
-    add: &mut dyn FnMut(&Entry) -> bool,
+    add: &mut dyn FnMut(&ListedEntry) -> bool,
 ) -> Result<()> {
     for (at, name, number) in [(1, &b"."[..], number), (2, b"..", UNKNOWN)] {
-        let entry = Entry {
+        let entry = ListedEntry {
             name: name.to_vec(),
             number,
             kind: FileType::Directory,
@@ -98,14 +98,14 @@ fn fetch(
     dir: NodeId,
     from: DirCursor,
     count: usize,
-) -> (Vec<Entry>, Result<()>) {
+) -> (Vec<ListedEntry>, Result<()>) {
     let mut entries = Vec::with_capacity(count);
     let result = fs.read_dir(dir, from, &mut |entry| {
         let number = number_of(entry.node);
         let (Some(cookie), Some(number)) = (entry.next.0.checked_add(DOTS), number) else {
             return ControlFlow::Break(());
         };
-        entries.push(Entry {
+        entries.push(ListedEntry {
             name: entry.name.to_vec(),
             number,
             kind: attr::kind(entry.kind),
@@ -131,13 +131,13 @@ impl Core {
         &self,
         number: u64,
         cookie: u64,
-        add: &mut dyn FnMut(&Entry) -> bool,
+        add: &mut dyn FnMut(&ListedEntry) -> bool,
     ) -> Result<()> {
         self.reader.prefetch_metadata();
         let number_of = |node| self.inodes.number(node);
         let dir = (number, self.node(number));
         let mut added = false;
-        let mut add = |entry: &Entry| {
+        let mut add = |entry: &ListedEntry| {
             let is_full = add(entry);
             added |= !is_full;
             is_full
@@ -151,7 +151,7 @@ impl Core {
 
     /// Returns the attributes of an entry, or nothing where they are not known or cannot be read. The
     /// listing is complete without them, and a program that looks at the file gets the error.
-    pub fn entry_attr(&self, entry: &Entry) -> Option<FileAttr> {
+    pub fn entry_attr(&self, entry: &ListedEntry) -> Option<FileAttr> {
         let attr = self.attr(entry.node?);
         if wait::was_refused() {
             return attr.ok();

@@ -13,7 +13,7 @@ use forerun_io::Unpoisoned;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::guardian::Guardian;
-use crate::outside::{Attached, Outside};
+use crate::outside::{MountedOutside, Outside};
 use crate::umount::take_down;
 use crate::{MountEntry, MountError, UmountError, UmountOptions};
 
@@ -80,10 +80,10 @@ impl Unmounter {
 
     /// Creates one for the mount that the process outside has just made.
     pub(crate) fn outside(
-        attached: Attached,
+        attached: MountedOutside,
         outside: Outside,
     ) -> Result<(Self, OwnedFd), MountError> {
-        let Attached {
+        let MountedOutside {
             connection,
             device,
             path,

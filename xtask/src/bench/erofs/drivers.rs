@@ -6,28 +6,28 @@ use anyhow::{Context, Error, Result, bail};
 use forerun_testkit::require;
 use rustix::io::Errno;
 
-use super::inputs::Inputs;
-use super::rows::{Contender, Image, Row};
+use super::inputs::ErofsInputs;
+use super::rows::{ErofsContender, ErofsImage, ErofsRow};
 use crate::bench::mount::{Access, Mounted};
 use crate::bench::other::{Mount, Other, Reader, has_filesystem};
 
 /// Mounts as root and waits until the mount is there.
-pub fn mount(contender: Contender, inputs: &Inputs, image: Image) -> Result<Mount> {
+pub fn mount(contender: ErofsContender, inputs: &ErofsInputs, image: ErofsImage) -> Result<Mount> {
     let path = inputs.image(image);
     let store = inputs.store(image);
     match contender {
-        Contender::Forerun => {
+        ErofsContender::Forerun => {
             let objects = store.as_deref();
             Mounted::with_objects(&inputs.forerun, &path, Access::ROOT, objects).map(Mount::Forerun)
         }
-        Contender::KernelLoop => Other::kernel("erofs", &path, Reader::Loop).map(Mount::Other),
-        Contender::KernelFile => Other::kernel("erofs", &path, Reader::File).map(Mount::Other),
-        Contender::KernelOverlay => overlay(&path, store.as_deref()).map(Mount::Other),
-        Contender::Erofsfuse => {
+        ErofsContender::KernelLoop => Other::kernel("erofs", &path, Reader::Loop).map(Mount::Other),
+        ErofsContender::KernelFile => Other::kernel("erofs", &path, Reader::File).map(Mount::Other),
+        ErofsContender::KernelOverlay => overlay(&path, store.as_deref()).map(Mount::Other),
+        ErofsContender::Erofsfuse => {
             let arguments = ["-f".as_ref(), path.as_os_str()];
             Other::daemon("erofsfuse", &arguments).map(Mount::Other)
         }
-        Contender::Fsck | Contender::Mkfs | Contender::Backing => {
+        ErofsContender::Fsck | ErofsContender::Mkfs | ErofsContender::Backing => {
             bail!("{contender} mounts nothing")
         }
     }
@@ -39,21 +39,23 @@ fn overlay(image: &Path, store: Option<&Path>) -> Result<Other> {
 }
 
 /// Returns why a driver or program cannot take part, if it cannot.
-pub fn missing(inputs: &Inputs, row: Row, contender: Contender) -> Option<String> {
+pub fn missing(inputs: &ErofsInputs, row: ErofsRow, contender: ErofsContender) -> Option<String> {
     let program = |name: &str| {
         let there = require::find_program(name).is_some();
         (!there).then(|| format!("{name} is not installed"))
     };
     match contender {
         // The kernel does that too, in the same way.
-        Contender::Forerun if row == Row::LsVia => missing(inputs, row, Contender::KernelFile),
-        Contender::Forerun | Contender::Backing => None,
-        Contender::Erofsfuse => program("erofsfuse"),
-        Contender::Fsck => program("fsck.erofs"),
-        Contender::Mkfs => program("mkfs.erofs"),
-        Contender::KernelLoop | Contender::KernelFile | Contender::KernelOverlay => {
+        ErofsContender::Forerun if row == ErofsRow::LsVia => {
+            missing(inputs, row, ErofsContender::KernelFile)
+        }
+        ErofsContender::Forerun | ErofsContender::Backing => None,
+        ErofsContender::Erofsfuse => program("erofsfuse"),
+        ErofsContender::Fsck => program("fsck.erofs"),
+        ErofsContender::Mkfs => program("mkfs.erofs"),
+        ErofsContender::KernelLoop | ErofsContender::KernelFile | ErofsContender::KernelOverlay => {
             let needed: &[&str] = match contender {
-                Contender::KernelOverlay => &["erofs", "overlay"],
+                ErofsContender::KernelOverlay => &["erofs", "overlay"],
                 _ => &["erofs"],
             };
             let lacks = needed.iter().find(|name| !has_filesystem(name));

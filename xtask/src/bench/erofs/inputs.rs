@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use forerun_testkit::require;
 
-use super::rows::Image;
+use super::rows::ErofsImage;
 use crate::bench::program::program_in;
 use crate::bench::squashfs;
 use crate::bench::tree::{Tree, big_file, forget_other_tree, make_big_file, remove};
@@ -23,7 +23,7 @@ pub const MKFS: &[&str] = &["-T0", "-U", "00000000-0000-0000-0000-000000000000"]
 pub const MKFS_LZ4HC: &str = "-zlz4hc,9";
 
 /// The program, and the files that it is measured with.
-pub struct Inputs {
+pub struct ErofsInputs {
     /// Where everything is kept.
     pub dir: PathBuf,
     /// The program.
@@ -37,20 +37,20 @@ pub struct Inputs {
     is_own_tree: bool,
 }
 
-impl Inputs {
+impl ErofsInputs {
     /// Returns the path of an image.
-    pub fn image(&self, image: Image) -> PathBuf {
+    pub fn image(&self, image: ErofsImage) -> PathBuf {
         self.dir.join(image.name())
     }
 
     /// Returns the store of an image that needs one.
-    pub fn store(&self, image: Image) -> Option<PathBuf> {
+    pub fn store(&self, image: ErofsImage) -> Option<PathBuf> {
         image.store().map(|name| self.dir.join(name))
     }
 
     /// Finds the large file as an object, which is alone in its store.
     pub fn big_object(&self) -> Result<PathBuf> {
-        let store = self.store(Image::BigComposefs).context("a store")?;
+        let store = self.store(ErofsImage::BigComposefs).context("a store")?;
         let mut found = Vec::new();
         for entry in fs::read_dir(&store).with_context(|| store.display().to_string())? {
             for entry in fs::read_dir(entry?.path())? {
@@ -73,15 +73,15 @@ pub fn prepare(
     dir: &Path,
     tree: Option<&Path>,
     program: Option<&Path>,
-    images: &[Image],
-) -> Result<Inputs> {
+    images: &[ErofsImage],
+) -> Result<ErofsInputs> {
     let forerun = program_in(root, dir, program)?;
     let dir = dir.canonicalize()?;
     let homes = [Path::new(squashfs::DIR), &dir];
     let is_own_tree = tree.is_none();
     let tree = Tree::find(root, tree, &homes)?;
     forget_other_tree(&dir, &tree.path, &["erofs", "cfs", "objects"])?;
-    let inputs = Inputs {
+    let inputs = ErofsInputs {
         plain: big_file(&homes, &tree.path)?,
         forerun: dir.join(forerun.file_name().context("a file name")?),
         dir,
@@ -97,13 +97,13 @@ pub fn prepare(
 }
 
 /// Forgets images that another program made.
-fn forget_other_program(inputs: &Inputs) -> Result<()> {
+fn forget_other_program(inputs: &ErofsInputs) -> Result<()> {
     let note = inputs.dir.join("made-by");
     let is = process::output(Command::new("sha256sum").arg(&inputs.forerun))?;
     if fs::read_to_string(&note).is_ok_and(|was| was == is) {
         return Ok(());
     }
-    for image in Image::OURS {
+    for image in ErofsImage::OURS {
         remove(&inputs.image(image))?;
         // The objects of the tree are the same from every program.
         if let (true, Some(store)) = (image.is_big(), inputs.store(image)) {
@@ -113,7 +113,7 @@ fn forget_other_program(inputs: &Inputs) -> Result<()> {
     fs::write(&note, is).with_context(|| note.display().to_string())
 }
 
-fn make(inputs: &Inputs, image: Image) -> Result<()> {
+fn make(inputs: &ErofsInputs, image: ErofsImage) -> Result<()> {
     let path = inputs.image(image);
     let source = match image.is_big() {
         true => {
@@ -138,8 +138,8 @@ fn make(inputs: &Inputs, image: Image) -> Result<()> {
 }
 
 fn by_forerun(
-    inputs: &Inputs,
-    image: Image,
+    inputs: &ErofsInputs,
+    image: ErofsImage,
     options: &[&str],
     source: &Path,
     to: &Path,
@@ -157,12 +157,12 @@ fn by_forerun(
     command
 }
 
-fn by_mkfs(image: Image, source: &Path, to: &Path) -> Result<Command> {
+fn by_mkfs(image: ErofsImage, source: &Path, to: &Path) -> Result<Command> {
     let mkfs = require::find_program("mkfs.erofs");
     let mkfs = mkfs.context("mkfs.erofs makes the images: install erofs-utils")?;
     let mut command = Command::new(mkfs);
     command.arg("--quiet").args(MKFS);
-    if matches!(image, Image::TreeLz4hc | Image::BigLz4hc) {
+    if matches!(image, ErofsImage::TreeLz4hc | ErofsImage::BigLz4hc) {
         command.arg(MKFS_LZ4HC);
     }
     command.arg(to).arg(source);
@@ -173,8 +173,8 @@ fn by_mkfs(image: Image, source: &Path, to: &Path) -> Result<Command> {
 mod tests {
     use super::*;
 
-    fn inputs(dir: &Path) -> Inputs {
-        Inputs {
+    fn inputs(dir: &Path) -> ErofsInputs {
+        ErofsInputs {
             dir: dir.to_path_buf(),
             forerun: dir.join("forerun"),
             tree: Tree {
@@ -193,7 +193,10 @@ mod tests {
         let inputs = inputs(dir.path());
         fs::write(&inputs.forerun, b"one").unwrap();
         forget_other_program(&inputs).unwrap();
-        let (ours, theirs) = (inputs.image(Image::Ours), inputs.image(Image::Tree));
+        let (ours, theirs) = (
+            inputs.image(ErofsImage::Ours),
+            inputs.image(ErofsImage::Tree),
+        );
         fs::write(&ours, b"").unwrap();
         fs::write(&theirs, b"").unwrap();
         forget_other_program(&inputs).unwrap();
@@ -207,10 +210,10 @@ mod tests {
     fn only_a_tree_of_our_own_is_linked_to() {
         let dir = tempfile::tempdir().unwrap();
         let mut inputs = inputs(dir.path());
-        let links = |inputs: &Inputs| {
+        let links = |inputs: &ErofsInputs| {
             let command = by_forerun(
                 inputs,
-                Image::Composefs,
+                ErofsImage::Composefs,
                 &[],
                 Path::new("a"),
                 Path::new("b"),
@@ -226,7 +229,7 @@ mod tests {
     fn the_large_object_is_the_only_one() {
         let dir = tempfile::tempdir().unwrap();
         let inputs = inputs(dir.path());
-        let store = inputs.store(Image::BigComposefs).unwrap();
+        let store = inputs.store(ErofsImage::BigComposefs).unwrap();
         fs::create_dir_all(store.join("ab")).unwrap();
         assert!(inputs.big_object().is_err());
         fs::write(store.join("ab/cd"), b"").unwrap();

@@ -7,8 +7,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::drivers;
-use super::inputs::{Inputs, MKFS, MKFS_LZ4HC};
-use super::rows::{Contender, Image, Row};
+use super::inputs::{ErofsInputs, MKFS, MKFS_LZ4HC};
+use super::rows::{ErofsContender, ErofsImage, ErofsRow};
 use crate::bench::caches::drop_all;
 use crate::bench::comparison::Row as _;
 use crate::bench::mount::Counters;
@@ -19,27 +19,29 @@ use crate::bench::tree::{count, remove};
 use crate::process;
 
 /// Measures a row, from cold caches except where it is about caches.
-pub fn measure(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
+pub fn measure(inputs: &ErofsInputs, row: ErofsRow, contender: ErofsContender) -> Result<Run> {
     let run = match row {
-        Row::Extract => extract(inputs, contender),
-        Row::Pack => pack(inputs, contender),
-        Row::LsVia => from_mount(inputs, contender),
-        Row::ObjectSequential | Row::ObjectRandom if contender == Contender::Backing => {
+        ErofsRow::Extract => extract(inputs, contender),
+        ErofsRow::Pack => pack(inputs, contender),
+        ErofsRow::LsVia => from_mount(inputs, contender),
+        ErofsRow::ObjectSequential | ErofsRow::ObjectRandom
+            if contender == ErofsContender::Backing =>
+        {
             let (seconds, found) = pages(row, &inputs.big_object()?)?;
             Ok(run_of(seconds, found))
         }
-        Row::Ls
-        | Row::LsOurs
-        | Row::LsCached
-        | Row::ComposefsLs
-        | Row::ComposefsLsCached
-        | Row::Tree
-        | Row::Cat
-        | Row::CatLz4hc
-        | Row::CatZstd
-        | Row::Random
-        | Row::ObjectSequential
-        | Row::ObjectRandom => mounted(inputs, row, contender),
+        ErofsRow::Ls
+        | ErofsRow::LsOurs
+        | ErofsRow::LsCached
+        | ErofsRow::ComposefsLs
+        | ErofsRow::ComposefsLsCached
+        | ErofsRow::Tree
+        | ErofsRow::Cat
+        | ErofsRow::CatLz4hc
+        | ErofsRow::CatZstd
+        | ErofsRow::Random
+        | ErofsRow::ObjectSequential
+        | ErofsRow::ObjectRandom => mounted(inputs, row, contender),
     };
     run.with_context(|| format!("{}, {contender}", row.what()))
 }
@@ -54,11 +56,11 @@ fn run_of(seconds: f64, found: String) -> Run {
     }
 }
 
-fn mounted(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
+fn mounted(inputs: &ErofsInputs, row: ErofsRow, contender: ErofsContender) -> Result<Run> {
     let image = row.image().context("needs no mount")?;
     let mount = drivers::mount(contender, inputs, image)?;
     let path = mount.path();
-    if matches!(row, Row::LsCached | Row::ComposefsLsCached) {
+    if matches!(row, ErofsRow::LsCached | ErofsRow::ComposefsLsCached) {
         list(&path)?;
     } else {
         drop_all()?;
@@ -66,21 +68,23 @@ fn mounted(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
     let start = Instant::now();
     let mut seconds = None;
     let found = match row {
-        Row::Ls | Row::LsOurs | Row::LsCached | Row::ComposefsLs | Row::ComposefsLsCached => {
-            list(&path)?
-        }
-        Row::Tree => own(&["tree"], &path)?,
-        Row::Cat | Row::CatLz4hc | Row::CatZstd => cat(&path.join("file"))?,
-        Row::Random => own(&["random"], &path.join("file"))?,
-        Row::ObjectSequential | Row::ObjectRandom => {
+        ErofsRow::Ls
+        | ErofsRow::LsOurs
+        | ErofsRow::LsCached
+        | ErofsRow::ComposefsLs
+        | ErofsRow::ComposefsLsCached => list(&path)?,
+        ErofsRow::Tree => own(&["tree"], &path)?,
+        ErofsRow::Cat | ErofsRow::CatLz4hc | ErofsRow::CatZstd => cat(&path.join("file"))?,
+        ErofsRow::Random => own(&["random"], &path.join("file"))?,
+        ErofsRow::ObjectSequential | ErofsRow::ObjectRandom => {
             let (warm, found) = pages(row, &path.join("file"))?;
             seconds = Some(warm);
             found
         }
-        Row::LsVia | Row::Extract | Row::Pack => bail!("needs no mount"),
+        ErofsRow::LsVia | ErofsRow::Extract | ErofsRow::Pack => bail!("needs no mount"),
     };
     let seconds = seconds.unwrap_or_else(|| start.elapsed().as_secs_f64());
-    if row == Row::Tree {
+    if row == ErofsRow::Tree {
         let expected = inputs.tree.found();
         ensure!(found == expected, "read {found}, not {expected}");
     }
@@ -95,9 +99,9 @@ fn mounted(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
 }
 
 /// Measures many reads of a file that has been read before, in seconds, and returns what was found too.
-fn pages(row: Row, file: &Path) -> Result<(f64, String)> {
+fn pages(row: ErofsRow, file: &Path) -> Result<(f64, String)> {
     let work: &[&str] = match row {
-        Row::ObjectRandom => &["pages", "--random"],
+        ErofsRow::ObjectRandom => &["pages", "--random"],
         _ => &["pages"],
     };
     cat(file)?;
@@ -108,15 +112,15 @@ fn pages(row: Row, file: &Path) -> Result<(f64, String)> {
 
 /// Mounts and lists. What is read ahead when an image is mounted would be lost if caches were
 /// dropped after that, and would cost nothing if time started after that.
-fn from_mount(inputs: &Inputs, contender: Contender) -> Result<Run> {
-    let image = Row::LsVia.image().context("needs an image")?;
+fn from_mount(inputs: &ErofsInputs, contender: ErofsContender) -> Result<Run> {
+    let image = ErofsRow::LsVia.image().context("needs an image")?;
     let path = inputs.image(image);
     drop_all()?;
     // As in all other rows, where programs that run are in memory whatever is dropped.
     process::output(Command::new(&inputs.forerun).arg("--version"))?;
     let start = Instant::now();
     let mount = match contender {
-        Contender::Forerun => {
+        ErofsContender::Forerun => {
             let (mount, _said) = Other::via_kernel(&inputs.forerun, &path, Reader::File, None)?;
             Mount::Other(mount)
         }
@@ -128,12 +132,12 @@ fn from_mount(inputs: &Inputs, contender: Contender) -> Result<Run> {
     Ok(run_of(seconds, found))
 }
 
-fn extract(inputs: &Inputs, contender: Contender) -> Result<Run> {
+fn extract(inputs: &ErofsInputs, contender: ErofsContender) -> Result<Run> {
     let scratch = Scratch::new(&inputs.dir)?;
     let out = scratch.path().join("extracted");
-    let image = inputs.image(Image::TreeLz4hc);
+    let image = inputs.image(ErofsImage::TreeLz4hc);
     let mut command = match contender {
-        Contender::Forerun => {
+        ErofsContender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             // Special bits and devices, as fsck.erofs makes them for root without being asked.
             command.args(["extract", "--quiet", "--stats"]);
@@ -156,11 +160,11 @@ fn extract(inputs: &Inputs, contender: Contender) -> Result<Run> {
     Ok(run)
 }
 
-fn pack(inputs: &Inputs, contender: Contender) -> Result<Run> {
+fn pack(inputs: &ErofsInputs, contender: ErofsContender) -> Result<Run> {
     let out = inputs.dir.join("packed.img");
     remove(&out)?;
     let mut command = match contender {
-        Contender::Forerun => {
+        ErofsContender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             command.args(["pack", "--quiet", "--stats", "--format", "erofs"]);
             // mkfs.erofs of Debian stores equal files each by itself.

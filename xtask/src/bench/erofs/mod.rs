@@ -17,11 +17,11 @@ use serde_json::json;
 use super::comparison::{Shared, or_all, rounds};
 use super::host::{Driver, Host};
 use super::table::Report;
-use rows::Row;
+use rows::ErofsRow;
 
 pub use drivers::lacks_feature;
-pub use inputs::{Inputs, prepare};
-pub use rows::Image;
+pub use inputs::{ErofsInputs, prepare};
+pub use rows::ErofsImage;
 
 /// Where images are kept by default.
 pub const DIR: &str = "/var/tmp/forerun-bench-erofs";
@@ -42,7 +42,7 @@ pub const PROGRAMS: &[(&str, &str)] = &[("erofsfuse", "--help"), ("fsck.erofs", 
 
 /// How to measure.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct ErofsOptions {
     #[command(flatten)]
     shared: Shared,
     /// Where images are kept between runs: a disk with 6 GB to spare, not memory
@@ -50,18 +50,18 @@ pub struct Options {
     dir: PathBuf,
     /// Measure only these, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ROWS")]
-    rows: Vec<Row>,
+    rows: Vec<ErofsRow>,
 }
 
 /// Measures and prints. Fails at the end where a run did, so that the others are not lost.
-pub fn run(root: &Path, options: &Options) -> Result<()> {
+pub fn run(root: &Path, options: &ErofsOptions) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "needs root: to mount with the kernel's drivers, and to drop all caches"
     );
     let shared = &options.shared;
     let rows = or_all(&options.rows);
-    let images: Vec<Image> = rows.iter().filter_map(|row| row.image()).collect();
+    let images: Vec<ErofsImage> = rows.iter().filter_map(|row| row.image()).collect();
     let (tree, program) = (shared.tree.as_deref(), shared.program.as_deref());
     let inputs = prepare(root, &options.dir, tree, program, &images)?;
     let host = Host::look(&inputs.forerun, DRIVERS, PROGRAMS);

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 /// A measured piece of work: a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Row {
+pub enum ErofsRow {
     /// `ls -lR` of the tree right after mounting, image of mkfs.erofs
     Ls,
     /// The same of an image of forerun's
@@ -41,7 +41,7 @@ pub enum Row {
 
 /// The drivers and programs that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Contender {
+pub enum ErofsContender {
     /// This project.
     Forerun,
     /// The kernel's driver, on a loop device.
@@ -60,7 +60,7 @@ pub enum Contender {
     Backing,
 }
 
-impl fmt::Display for Contender {
+impl fmt::Display for ErofsContender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Forerun => "forerun",
@@ -77,7 +77,7 @@ impl fmt::Display for Contender {
 
 /// The images that are measured, some with a store beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Image {
+pub enum ErofsImage {
     /// The tree, by mkfs.erofs, uncompressed.
     Tree,
     /// The same by forerun.
@@ -96,24 +96,24 @@ pub enum Image {
     BigComposefs,
 }
 
-const BEST_PLAIN: &[(Contender, f64)] = &against_readers(1.0);
-const BEST_LZ4HC: &[(Contender, f64)] = &against_readers(0.9);
-const BEST_ZSTD: &[(Contender, f64)] = &against_readers(0.7);
+const BEST_PLAIN: &[(ErofsContender, f64)] = &against_readers(1.0);
+const BEST_LZ4HC: &[(ErofsContender, f64)] = &against_readers(0.9);
+const BEST_ZSTD: &[(ErofsContender, f64)] = &against_readers(0.7);
 
 /// Returns the same target against each reader: to beat the best is to beat each.
-const fn against_readers(target: f64) -> [(Contender, f64); 3] {
+const fn against_readers(target: f64) -> [(ErofsContender, f64); 3] {
     [
-        (Contender::KernelLoop, target),
-        (Contender::KernelFile, target),
-        (Contender::Erofsfuse, target),
+        (ErofsContender::KernelLoop, target),
+        (ErofsContender::KernelFile, target),
+        (ErofsContender::Erofsfuse, target),
     ]
 }
 
-impl crate::bench::comparison::Row for Row {
-    type Contender = Contender;
+impl crate::bench::comparison::Row for ErofsRow {
+    type Contender = ErofsContender;
 
     const BENCH: &'static str = "erofs";
-    const OURS: Contender = Contender::Forerun;
+    const OURS: ErofsContender = ErofsContender::Forerun;
 
     fn what(self) -> &'static str {
         match self {
@@ -135,20 +135,20 @@ impl crate::bench::comparison::Row for Row {
         }
     }
 
-    fn targets(self) -> &'static [(Contender, f64)] {
+    fn targets(self) -> &'static [(ErofsContender, f64)] {
         match self {
-            Self::Ls | Self::LsOurs | Self::Random => &[(Contender::KernelLoop, 0.5)],
-            Self::LsCached => &[(Contender::KernelLoop, 1.3)],
-            Self::LsVia => &[(Contender::KernelFile, 0.5)],
-            Self::ComposefsLs => &[(Contender::KernelOverlay, 0.6)],
-            Self::ComposefsLsCached => &[(Contender::KernelOverlay, 1.0)],
-            Self::Tree => &[(Contender::KernelFile, 0.9)],
+            Self::Ls | Self::LsOurs | Self::Random => &[(ErofsContender::KernelLoop, 0.5)],
+            Self::LsCached => &[(ErofsContender::KernelLoop, 1.3)],
+            Self::LsVia => &[(ErofsContender::KernelFile, 0.5)],
+            Self::ComposefsLs => &[(ErofsContender::KernelOverlay, 0.6)],
+            Self::ComposefsLsCached => &[(ErofsContender::KernelOverlay, 1.0)],
+            Self::Tree => &[(ErofsContender::KernelFile, 0.9)],
             Self::Cat => BEST_PLAIN,
             Self::CatLz4hc => BEST_LZ4HC,
             Self::CatZstd => BEST_ZSTD,
-            Self::ObjectSequential | Self::ObjectRandom => &[(Contender::Backing, 1.05)],
-            Self::Extract => &[(Contender::Fsck, 0.5)],
-            Self::Pack => &[(Contender::Mkfs, 1.0)],
+            Self::ObjectSequential | Self::ObjectRandom => &[(ErofsContender::Backing, 1.05)],
+            Self::Extract => &[(ErofsContender::Fsck, 0.5)],
+            Self::Pack => &[(ErofsContender::Mkfs, 1.0)],
         }
     }
 
@@ -157,24 +157,24 @@ impl crate::bench::comparison::Row for Row {
     }
 }
 
-impl Row {
+impl ErofsRow {
     /// Returns the image that is read; nothing where an image is made.
-    pub const fn image(self) -> Option<Image> {
+    pub const fn image(self) -> Option<ErofsImage> {
         match self {
-            Self::Ls | Self::LsCached | Self::LsVia | Self::Tree => Some(Image::Tree),
-            Self::LsOurs => Some(Image::Ours),
-            Self::ComposefsLs | Self::ComposefsLsCached => Some(Image::Composefs),
-            Self::Cat | Self::Random => Some(Image::Big),
-            Self::CatLz4hc => Some(Image::BigLz4hc),
-            Self::CatZstd => Some(Image::BigZstd),
-            Self::ObjectSequential | Self::ObjectRandom => Some(Image::BigComposefs),
-            Self::Extract => Some(Image::TreeLz4hc),
+            Self::Ls | Self::LsCached | Self::LsVia | Self::Tree => Some(ErofsImage::Tree),
+            Self::LsOurs => Some(ErofsImage::Ours),
+            Self::ComposefsLs | Self::ComposefsLsCached => Some(ErofsImage::Composefs),
+            Self::Cat | Self::Random => Some(ErofsImage::Big),
+            Self::CatLz4hc => Some(ErofsImage::BigLz4hc),
+            Self::CatZstd => Some(ErofsImage::BigZstd),
+            Self::ObjectSequential | Self::ObjectRandom => Some(ErofsImage::BigComposefs),
+            Self::Extract => Some(ErofsImage::TreeLz4hc),
             Self::Pack => None,
         }
     }
 }
 
-impl Image {
+impl ErofsImage {
     /// Returns the file name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -237,20 +237,20 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_option() {
-        for row in Row::value_variants() {
-            assert_eq!(Row::from_str(&row.name(), false), Ok(*row));
+        for row in ErofsRow::value_variants() {
+            assert_eq!(ErofsRow::from_str(&row.name(), false), Ok(*row));
             assert!(!row.targets().is_empty());
         }
     }
 
     #[test]
     fn images_have_names_of_their_own_and_known_makers() {
-        let images: Vec<Image> = Row::value_variants()
+        let images: Vec<ErofsImage> = ErofsRow::value_variants()
             .iter()
             .filter_map(|row| row.image())
             .collect();
         for one in &images {
-            assert_eq!(one.by_forerun().is_some(), Image::OURS.contains(one));
+            assert_eq!(one.by_forerun().is_some(), ErofsImage::OURS.contains(one));
             assert!(one.store().is_none() || one.by_forerun().is_some());
             for other in &images {
                 assert_eq!(one == other, one.name() == other.name());

@@ -11,7 +11,7 @@ use forerun_testkit::{TempDir, temp_dir};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use super::rows::Contender;
+use super::rows::ExfatContender;
 use crate::bench::mount::{Counters, parse, peak_of, wait_for_mount};
 use crate::process;
 
@@ -59,7 +59,7 @@ impl Drop for Loop {
 }
 
 /// A mounted volume; unmounted when dropped.
-pub struct Mounted {
+pub struct MountedVolume {
     server: Server,
     is_mounted: bool,
     dir: TempDir,
@@ -74,14 +74,19 @@ enum Server {
 
 const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
-impl Mounted {
+impl MountedVolume {
     /// Mounts `source`, a device or, for forerun, an image.
-    pub fn new(forerun: &Path, contender: Contender, source: &Path, options: &str) -> Result<Self> {
+    pub fn new(
+        forerun: &Path,
+        contender: ExfatContender,
+        source: &Path,
+        options: &str,
+    ) -> Result<Self> {
         let dir = temp_dir("bench-exfat");
         let point = dir.path().join("mnt");
         fs::create_dir(&point)?;
         let server = match contender {
-            Contender::Forerun => {
+            ExfatContender::Forerun => {
                 let log = File::create(dir.path().join("log"))?;
                 let mut command = Command::new(forerun);
                 command.args(["mount", "-f", "--stats", "-o", options]);
@@ -92,7 +97,7 @@ impl Mounted {
                 wait_for_mount(&point, &mut daemon)?;
                 Server::Forerun(daemon)
             }
-            Contender::ExfatFuse | Contender::ExfatFuseFlushed => {
+            ExfatContender::ExfatFuse | ExfatContender::ExfatFuseFlushed => {
                 let mut command = Command::new("mount.exfat-fuse");
                 command.args(["-o", options]).arg(source).arg(&point);
                 process::output(&mut command)?;
@@ -139,7 +144,7 @@ impl Mounted {
     }
 }
 
-impl Mounted {
+impl MountedVolume {
     /// Unmounts. Tries again while the mount is busy: a program that looks at all mounts of the machine
     /// keeps it busy for a moment.
     fn unmount(&self) -> Result<()> {
@@ -173,7 +178,7 @@ fn process_of(point: &Path) -> Result<u32> {
     anyhow::bail!("no process of exfat-fuse")
 }
 
-impl Drop for Mounted {
+impl Drop for MountedVolume {
     fn drop(&mut self) {
         if self.is_mounted {
             let _best_effort = rustix::mount::unmount(self.path(), UnmountFlags::DETACH);

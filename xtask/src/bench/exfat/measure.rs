@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::device::{Loop, Mounted};
-use super::rows::{Contender, Row};
+use super::device::{Loop, MountedVolume};
+use super::rows::{ExfatContender, ExfatRow};
 use super::volumes;
 use crate::bench::caches::drop_all;
 use crate::bench::comparison::Row as _;
@@ -17,7 +17,7 @@ use crate::bench::tree::remove;
 use crate::process;
 
 /// The program, and where its volumes are made.
-pub struct Inputs {
+pub struct ExfatInputs {
     /// Where volumes are made.
     pub dir: PathBuf,
     /// The program.
@@ -27,22 +27,30 @@ pub struct Inputs {
 }
 
 /// Measures a row on a volume of its own, from cold caches.
-pub fn measure(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
+pub fn measure(inputs: &ExfatInputs, row: ExfatRow, contender: ExfatContender) -> Result<Run> {
     let image = inputs.dir.join("volume.img");
     let run = on_volume(inputs, row, contender, &image);
     remove(&image)?;
     run.with_context(|| format!("{}, {contender}", row.what()))
 }
 
-fn on_volume(inputs: &Inputs, row: Row, contender: Contender, image: &Path) -> Result<Run> {
-    volumes::make(image, matches!(row, Row::RemoveBig | Row::RemovePieces))?;
+fn on_volume(
+    inputs: &ExfatInputs,
+    row: ExfatRow,
+    contender: ExfatContender,
+    image: &Path,
+) -> Result<Run> {
+    volumes::make(
+        image,
+        matches!(row, ExfatRow::RemoveBig | ExfatRow::RemovePieces),
+    )?;
     fill(inputs, row, image)?;
     let device = Loop::attach(image)?;
     let source = match contender {
-        Contender::Forerun if inputs.on_file => image,
+        ExfatContender::Forerun if inputs.on_file => image,
         _ => &device.path,
     };
-    let mount = Mounted::new(&inputs.forerun, contender, source, row.options())?;
+    let mount = MountedVolume::new(&inputs.forerun, contender, source, row.options())?;
     drop_all()?;
     let before = device.counted()?;
     let start = Instant::now();
@@ -55,7 +63,7 @@ fn on_volume(inputs: &Inputs, row: Row, contender: Contender, image: &Path) -> R
         counters.insert((*name).to_string(), now.saturating_sub(then));
     }
     drop(device);
-    if contender == Contender::Forerun {
+    if contender == ExfatContender::Forerun {
         judge(image)?;
     }
     Ok(Run {
@@ -68,43 +76,43 @@ fn on_volume(inputs: &Inputs, row: Row, contender: Contender, image: &Path) -> R
 }
 
 /// Writes the files that have to be there before, always with forerun.
-fn fill(inputs: &Inputs, row: Row, image: &Path) -> Result<()> {
-    if matches!(row, Row::Write | Row::Create) {
+fn fill(inputs: &ExfatInputs, row: ExfatRow, image: &Path) -> Result<()> {
+    if matches!(row, ExfatRow::Write | ExfatRow::Create) {
         return Ok(());
     }
-    let mount = Mounted::new(&inputs.forerun, Contender::Forerun, image, "rw")?;
+    let mount = MountedVolume::new(&inputs.forerun, ExfatContender::Forerun, image, "rw")?;
     let path = mount.path();
     match row {
-        Row::RemoveBig => volumes::big_file(&path, false)?,
-        Row::RemovePieces => volumes::big_file(&path, true)?,
-        Row::Read => drop(volumes::write_file(&path)?),
-        Row::Remove | Row::RemoveDirsync => drop(volumes::make_tree(&path)?),
-        Row::Write | Row::Create => {}
+        ExfatRow::RemoveBig => volumes::big_file(&path, false)?,
+        ExfatRow::RemovePieces => volumes::big_file(&path, true)?,
+        ExfatRow::Read => drop(volumes::write_file(&path)?),
+        ExfatRow::Remove | ExfatRow::RemoveDirsync => drop(volumes::make_tree(&path)?),
+        ExfatRow::Write | ExfatRow::Create => {}
     }
     mount.finish()?;
     Ok(())
 }
 
-fn work(row: Row, contender: Contender, mount: &Path, device: &Loop) -> Result<String> {
+fn work(row: ExfatRow, contender: ExfatContender, mount: &Path, device: &Loop) -> Result<String> {
     let after_each = || match contender {
-        Contender::ExfatFuseFlushed => device.flush(),
-        Contender::Forerun | Contender::ExfatFuse => Ok(()),
+        ExfatContender::ExfatFuseFlushed => device.flush(),
+        ExfatContender::Forerun | ExfatContender::ExfatFuse => Ok(()),
     };
     match row {
-        Row::RemoveBig | Row::RemovePieces => {
+        ExfatRow::RemoveBig | ExfatRow::RemovePieces => {
             fs::remove_file(mount.join("big"))?;
             after_each()?;
             Ok("removed".to_string())
         }
-        Row::Write => {
+        ExfatRow::Write => {
             let found = volumes::write_file(mount)?;
             // Not every driver's fsync reaches the device.
             device.flush()?;
             Ok(found)
         }
-        Row::Read => volumes::read_file(mount),
-        Row::Create => volumes::make_tree(mount),
-        Row::Remove | Row::RemoveDirsync => volumes::remove_tree(mount, &after_each),
+        ExfatRow::Read => volumes::read_file(mount),
+        ExfatRow::Create => volumes::make_tree(mount),
+        ExfatRow::Remove | ExfatRow::RemoveDirsync => volumes::remove_tree(mount, &after_each),
     }
 }
 

@@ -26,15 +26,15 @@ use super::host::Host;
 use super::mount::Counters;
 use super::program::program_in;
 use super::table::Report;
-use measure::Inputs;
-use rows::{Contender, Row};
+use measure::ExfatInputs;
+use rows::{ExfatContender, ExfatRow};
 
 /// Where volumes are kept by default while they are measured.
 const DIR: &str = "/var/tmp/forerun-bench-exfat";
 
 /// How to measure.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct ExfatOptions {
     #[command(flatten)]
     shared: Shared,
     /// Where volumes are made: a disk with 4 GB to spare, not memory
@@ -45,20 +45,20 @@ pub struct Options {
     file: bool,
     /// Measure only these, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ROWS")]
-    rows: Vec<Row>,
+    rows: Vec<ExfatRow>,
 }
 
 /// Counters of the device and of forerun's trace, by row and driver.
 type Requests = BTreeMap<(&'static str, String), Counters>;
 
 /// Measures and prints. Fails at the end where a run did, so that the others are not lost.
-pub fn run(root: &Path, options: &Options) -> Result<()> {
+pub fn run(root: &Path, options: &ExfatOptions) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "needs root: for loop devices, and to drop all caches"
     );
     let shared = &options.shared;
-    let inputs = Inputs {
+    let inputs = ExfatInputs {
         forerun: program_in(root, &options.dir, shared.program.as_deref())?.canonicalize()?,
         dir: options.dir.canonicalize()?,
         on_file: options.file,
@@ -66,14 +66,14 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     let host = Host::look(&inputs.forerun, &[], &[("mkfs.exfat", "-V")]);
     let missing = |_, contender| {
         let needed = match contender {
-            Contender::Forerun => "mkfs.exfat",
-            Contender::ExfatFuse | Contender::ExfatFuseFlushed => "mount.exfat-fuse",
+            ExfatContender::Forerun => "mkfs.exfat",
+            ExfatContender::ExfatFuse | ExfatContender::ExfatFuseFlushed => "mount.exfat-fuse",
         };
         let there = require::find_program(needed).is_some();
         (!there).then(|| format!("{needed} is not installed"))
     };
     let requests = RefCell::new(Requests::new());
-    let measure = |row: Row, contender: Contender| {
+    let measure = |row: ExfatRow, contender: ExfatContender| {
         let run = measure::measure(&inputs, row, contender)?;
         let key = (row.what(), contender.to_string());
         requests.borrow_mut().insert(key, run.counters.clone());

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 /// A measured piece of work: a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Row {
+pub enum ExfatRow {
     /// A contiguous file of 4 GB removed with dirsync, volume of 256 GB, clusters of 128 KiB
     RemoveBig,
     /// The same of a file in pieces of one cluster
@@ -25,7 +25,7 @@ pub enum Row {
 
 /// The drivers that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Contender {
+pub enum ExfatContender {
     /// This project.
     Forerun,
     /// `mount.exfat-fuse`.
@@ -34,7 +34,7 @@ pub enum Contender {
     ExfatFuseFlushed,
 }
 
-impl fmt::Display for Contender {
+impl fmt::Display for ExfatContender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Forerun => "forerun",
@@ -44,11 +44,11 @@ impl fmt::Display for Contender {
     }
 }
 
-impl crate::bench::comparison::Row for Row {
-    type Contender = Contender;
+impl crate::bench::comparison::Row for ExfatRow {
+    type Contender = ExfatContender;
 
     const BENCH: &'static str = "exfat";
-    const OURS: Contender = Contender::Forerun;
+    const OURS: ExfatContender = ExfatContender::Forerun;
 
     fn what(self) -> &'static str {
         match self {
@@ -62,18 +62,18 @@ impl crate::bench::comparison::Row for Row {
         }
     }
 
-    fn targets(self) -> &'static [(Contender, f64)] {
+    fn targets(self) -> &'static [(ExfatContender, f64)] {
         match self {
             Self::RemoveBig | Self::RemovePieces => &[
-                (Contender::ExfatFuse, 1.0),
-                (Contender::ExfatFuseFlushed, 1.0),
+                (ExfatContender::ExfatFuse, 1.0),
+                (ExfatContender::ExfatFuseFlushed, 1.0),
             ],
-            Self::Write | Self::Read => &[(Contender::ExfatFuse, 0.8)],
-            Self::Create => &[(Contender::ExfatFuse, 0.5)],
-            Self::Remove => &[(Contender::ExfatFuse, 1.0)],
+            Self::Write | Self::Read => &[(ExfatContender::ExfatFuse, 0.8)],
+            Self::Create => &[(ExfatContender::ExfatFuse, 0.5)],
+            Self::Remove => &[(ExfatContender::ExfatFuse, 1.0)],
             Self::RemoveDirsync => &[
-                (Contender::ExfatFuse, 0.2),
-                (Contender::ExfatFuseFlushed, 0.2),
+                (ExfatContender::ExfatFuse, 0.2),
+                (ExfatContender::ExfatFuseFlushed, 0.2),
             ],
         }
     }
@@ -83,7 +83,7 @@ impl crate::bench::comparison::Row for Row {
     }
 }
 
-impl Row {
+impl ExfatRow {
     /// Returns the mount options of the row.
     pub const fn options(self) -> &'static str {
         match self {
@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_option() {
-        for row in Row::value_variants() {
-            assert_eq!(Row::from_str(&row.name(), false), Ok(*row));
+        for row in ExfatRow::value_variants() {
+            assert_eq!(ExfatRow::from_str(&row.name(), false), Ok(*row));
             assert!(!row.targets().is_empty());
         }
     }

@@ -15,17 +15,17 @@ use anyhow::{Result, ensure};
 
 use super::caches::drop_all;
 use super::comparison::Shared;
-use super::erofs::{self, Image, Inputs, lacks_feature};
+use super::erofs::{self, ErofsImage, ErofsInputs, lacks_feature};
 use super::host::Host;
 use super::other::has_filesystem;
 use super::run::list;
 use crate::process;
-use table::{Report, Run, Series};
+use table::{ListingRun, MetadataReport, MetadataSeries};
 use ways::Way;
 
 /// How to measure.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct MetadataOptions {
     #[command(flatten)]
     shared: Shared,
     /// Where images are kept between runs: a disk with 6 GB to spare, not memory
@@ -34,13 +34,13 @@ pub struct Options {
 }
 
 /// Measures and prints. Fails at the end where a run did, so that the others are not lost.
-pub fn run(root: &Path, options: &Options) -> Result<()> {
+pub fn run(root: &Path, options: &MetadataOptions) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "needs root: to mount with the kernel's drivers, and to drop all caches"
     );
     let shared = &options.shared;
-    let images = [Image::Tree, Image::Ours, Image::Composefs];
+    let images = [ErofsImage::Tree, ErofsImage::Ours, ErofsImage::Composefs];
     let (tree, program) = (shared.tree.as_deref(), shared.program.as_deref());
     let inputs = erofs::prepare(root, &options.dir, tree, program, &images)?;
     let host = Host::look(&inputs.forerun, erofs::DRIVERS, erofs::PROGRAMS);
@@ -48,12 +48,12 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     for way in ways::all() {
         match missing(way, &inputs) {
             Some(why) => eprintln!("SKIP: {}: {why}", way.text()),
-            None => all.push(Series::new(way)),
+            None => all.push(MetadataSeries::new(way)),
         }
     }
     for round in 1..=shared.rounds {
         // Each round the other way round.
-        let mut order: Vec<&mut Series> = all.iter_mut().collect();
+        let mut order: Vec<&mut MetadataSeries> = all.iter_mut().collect();
         if round % 2 == 0 {
             order.reverse();
         }
@@ -62,7 +62,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
             series.push(measure(&inputs, series.way));
         }
     }
-    let report = Report {
+    let report = MetadataReport {
         host,
         tree: inputs.tree.text(),
         rounds: shared.rounds,
@@ -72,7 +72,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
 }
 
 /// Returns what the kernel lacks for it.
-fn missing(way: Way, inputs: &Inputs) -> Option<String> {
+fn missing(way: Way, inputs: &ErofsInputs) -> Option<String> {
     let lacks = way.filesystems().iter().find(|name| !has_filesystem(name));
     if let Some(name) = lacks {
         return Some(format!("the kernel has no {name}"));
@@ -85,7 +85,7 @@ fn missing(way: Way, inputs: &Inputs) -> Option<String> {
     lacks_feature(&error).map(str::to_string)
 }
 
-fn measure(inputs: &Inputs, way: Way) -> Result<Run> {
+fn measure(inputs: &ErofsInputs, way: Way) -> Result<ListingRun> {
     drop_all()?;
     // What is measured is not how programs get into memory.
     process::output(Command::new(&inputs.forerun).arg("--version"))?;
@@ -99,7 +99,7 @@ fn measure(inputs: &Inputs, way: Way) -> Result<Run> {
     let again = start.elapsed();
     ensure!(first == second, "first {first}, then {second}");
     let (counters, _peak) = mount.finish()?;
-    Ok(Run {
+    Ok(ListingRun {
         mount: mounted.as_secs_f64(),
         uncached: (listed - mounted).as_secs_f64(),
         cached: (again - listed).as_secs_f64(),

@@ -11,7 +11,7 @@ use crate::bench::table::{align_right, new_table};
 
 /// One run of one way: seconds.
 #[derive(Debug)]
-pub struct Run {
+pub struct ListingRun {
     /// Of mounting, from cold caches.
     pub mount: f64,
     /// Of the first listing, right after that.
@@ -25,13 +25,13 @@ pub struct Run {
 }
 
 /// The runs of one way.
-pub struct Series {
+pub struct MetadataSeries {
     /// Which.
     pub way: Way,
-    samples: Samples<Run>,
+    samples: Samples<ListingRun>,
 }
 
-impl Series {
+impl MetadataSeries {
     /// Creates a series without runs.
     pub const fn new(way: Way) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Series {
     }
 
     /// Adds a run, or why there is none.
-    pub fn push(&mut self, run: Result<Run>) {
+    pub fn push(&mut self, run: Result<ListingRun>) {
         self.samples.push(run);
     }
 
@@ -58,7 +58,7 @@ impl Series {
     }
 }
 
-type Time = fn(&Run) -> f64;
+type Time = fn(&ListingRun) -> f64;
 
 /// The times, and what they are of.
 const TIMES: [(&str, Time); 4] = [
@@ -77,7 +77,7 @@ const COUNTERS: [(&str, &str); 4] = [
 ];
 
 /// All of it.
-pub struct Report {
+pub struct MetadataReport {
     /// The machine.
     pub host: Host,
     /// The tree, for people.
@@ -85,10 +85,10 @@ pub struct Report {
     /// Rounds.
     pub rounds: u32,
     /// The runs.
-    pub series: Vec<Series>,
+    pub series: Vec<MetadataSeries>,
 }
 
-impl Report {
+impl MetadataReport {
     /// Prints to standard output. Fails where a run did, or where not all ways found the same.
     pub fn print(&self, as_json: bool) -> Result<()> {
         match as_json {
@@ -104,7 +104,7 @@ impl Report {
         Ok(())
     }
 
-    fn runs(&self) -> impl Iterator<Item = &Run> {
+    fn runs(&self) -> impl Iterator<Item = &ListingRun> {
         self.series.iter().flat_map(|series| &series.samples.runs)
     }
 
@@ -159,8 +159,9 @@ impl Report {
     }
 }
 
-fn series_json(series: &Series) -> Value {
-    let of = |value: fn(&Run) -> Value| series.samples.runs.iter().map(value).collect::<Vec<_>>();
+fn series_json(series: &MetadataSeries) -> Value {
+    let of =
+        |value: fn(&ListingRun) -> Value| series.samples.runs.iter().map(value).collect::<Vec<_>>();
     let mut json = json!({
         "image": series.way.image_name(),
         "read_by": series.way.reader_name(),
@@ -183,8 +184,8 @@ mod tests {
     use super::*;
     use crate::bench::metadata::ways::all;
 
-    fn run(mount: f64, found: &str, counters: &[(&str, u64)]) -> Run {
-        Run {
+    fn run(mount: f64, found: &str, counters: &[(&str, u64)]) -> ListingRun {
+        ListingRun {
             mount,
             uncached: 0.5,
             cached: 0.125,
@@ -196,8 +197,8 @@ mod tests {
         }
     }
 
-    fn report(series: Vec<Series>) -> Report {
-        Report {
+    fn report(series: Vec<MetadataSeries>) -> MetadataReport {
+        MetadataReport {
             host: Host {
                 kernel: "1.2".to_string(),
                 drivers: Vec::new(),
@@ -214,11 +215,11 @@ mod tests {
     #[test]
     fn times_and_counters_are_there() {
         let ways = all();
-        let mut kernel = Series::new(ways[0]);
+        let mut kernel = MetadataSeries::new(ways[0]);
         for mount in [0.01, 0.03, 0.02] {
             kernel.push(Ok(run(mount, "9 lines", &[])));
         }
-        let mut fuse = Series::new(ways[6]);
+        let mut fuse = MetadataSeries::new(ways[6]);
         let counted = [("source_requests", 4), ("source_bytes", 4 << 17)];
         fuse.push(Ok(run(0.5, "9 lines", &counted)));
         let report = report(vec![kernel, fuse]);
@@ -235,13 +236,13 @@ mod tests {
     #[test]
     fn failures_and_different_listings_are_told() {
         let ways = all();
-        let mut one = Series::new(ways[0]);
+        let mut one = MetadataSeries::new(ways[0]);
         one.push(Ok(run(1.0, "9 lines", &[])));
-        let mut other = Series::new(ways[1]);
+        let mut other = MetadataSeries::new(ways[1]);
         other.push(Ok(run(1.0, "8 lines", &[])));
         let differ = report(vec![one, other]).print(false).unwrap_err();
         assert!(differ.to_string().contains("not the same"), "{differ}");
-        let mut failed = Series::new(ways[0]);
+        let mut failed = MetadataSeries::new(ways[0]);
         failed.push(Err(anyhow::anyhow!("no such thing")));
         let failed = report(vec![failed]);
         assert!(failed.json().contains("no such thing"));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::bench::erofs::{Image, Inputs};
+use crate::bench::erofs::{ErofsImage, ErofsInputs};
 use crate::bench::mount::{Access, Mounted};
 use crate::bench::other::{Mount, Other, Reader};
 
@@ -12,7 +12,7 @@ use crate::bench::other::{Mount, Other, Reader};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     /// The image that is listed. A composefs image is mounted by the kernel with an overlayfs.
-    pub image: Image,
+    pub image: ErofsImage,
     /// Its reader.
     pub by: By,
 }
@@ -39,7 +39,7 @@ const KERNEL: [By; 6] = [
 
 /// Lists all ways: the image of mkfs.erofs, the same tree laid out by forerun, and as composefs.
 pub fn all() -> Vec<Way> {
-    let images = [Image::Tree, Image::Ours, Image::Composefs];
+    let images = [ErofsImage::Tree, ErofsImage::Ours, ErofsImage::Composefs];
     let of = |image| {
         let readers = KERNEL.into_iter().chain([By::Fuse]);
         readers.map(move |by| Way { image, by })
@@ -51,8 +51,8 @@ impl Way {
     /// Returns the name of the image, for people.
     pub const fn image_name(self) -> &'static str {
         match self.image {
-            Image::Ours => "EROFS of forerun",
-            Image::Composefs => "composefs",
+            ErofsImage::Ours => "EROFS of forerun",
+            ErofsImage::Composefs => "composefs",
             _ => "EROFS of mkfs.erofs",
         }
     }
@@ -65,7 +65,7 @@ impl Way {
             Reader::File => "file",
         };
         let overlay = match self.image {
-            Image::Composefs => " + overlayfs",
+            ErofsImage::Composefs => " + overlayfs",
             _ => "",
         };
         match self.by {
@@ -78,7 +78,7 @@ impl Way {
     }
 
     /// Mounts.
-    pub fn mount(self, inputs: &Inputs) -> Result<Mount> {
+    pub fn mount(self, inputs: &ErofsInputs) -> Result<Mount> {
         let image = inputs.image(self.image);
         let store = inputs.store(self.image);
         let objects = store.as_deref();
@@ -114,7 +114,7 @@ impl Way {
     pub const fn filesystems(self) -> &'static [&'static str] {
         match (self.by, self.image) {
             (By::Fuse, _) => &["fuse"],
-            (_, Image::Composefs) => &["erofs", "overlay"],
+            (_, ErofsImage::Composefs) => &["erofs", "overlay"],
             _ => &["erofs"],
         }
     }

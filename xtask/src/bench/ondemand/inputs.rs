@@ -13,15 +13,15 @@ use forerun_testkit::rng::Rng;
 use forerun_testkit::servers::{Auth, DockerRegistry, Nginx};
 use serde_json::{Value, json};
 
-use super::rows::{Contender, Image, Row};
-use super::{Options, interpreter};
+use super::rows::{OndemandContender, OndemandImage, OndemandRow};
+use super::{OndemandOptions, interpreter};
 use crate::bench::comparison::Row as _;
 use crate::bench::program::program_in;
 use crate::bench::tree::remove;
 use crate::process;
 
 /// The program, and the servers and caches that it is measured with.
-pub struct Inputs {
+pub struct OndemandInputs {
     /// Where everything is kept.
     pub dir: PathBuf,
     /// The program.
@@ -32,7 +32,7 @@ pub struct Inputs {
     /// chunk from a registry is verified as it comes, and once by each process that reads it.
     registry: Option<DockerRegistry>,
     /// The traffic of the link in the last run of each kind.
-    carried: RefCell<BTreeMap<(Row, Contender), Carried>>,
+    carried: RefCell<BTreeMap<(OndemandRow, OndemandContender), Carried>>,
 }
 
 /// The traffic of the link in one run.
@@ -44,9 +44,9 @@ struct Carried {
     image: u64,
 }
 
-impl Inputs {
+impl OndemandInputs {
     /// Makes what is not there, and starts the server.
-    pub fn prepare(root: &Path, options: &Options, rows: &[Row]) -> Result<Self> {
+    pub fn prepare(root: &Path, options: &OndemandOptions, rows: &[OndemandRow]) -> Result<Self> {
         let dir = options.dir.clone();
         let forerun = program_in(root, &dir, options.program.as_deref())?;
         let served = dir.join("served");
@@ -63,35 +63,38 @@ impl Inputs {
         // Of another run, whose server and images were others.
         remove(&inputs.complete_cache())?;
         remove(&inputs.list())?;
-        for image in Image::ALL {
+        for image in OndemandImage::ALL {
             if rows.iter().any(|row| row.image() == image) {
                 let megabytes = match image {
-                    Image::Local => options.local,
-                    Image::Coming => options.coming,
-                    Image::Interpreter => 0,
+                    OndemandImage::Local => options.local,
+                    OndemandImage::Coming => options.coming,
+                    OndemandImage::Interpreter => 0,
                 };
                 inputs.make(image, megabytes * 1_000_000)?;
             }
         }
-        if rows.iter().any(|row| row.image() == Image::Local) {
+        if rows.iter().any(|row| row.image() == OndemandImage::Local) {
             let registry = DockerRegistry::start(Auth::None);
             inputs.registry = Some(registry.context("install docker-registry")?);
             let mut push = Command::new(&inputs.forerun);
             push.args(["push", "--quiet"])
-                .arg(inputs.image(Image::Local));
-            process::output(push.arg(inputs.address(Image::Local)))?;
+                .arg(inputs.image(OndemandImage::Local));
+            process::output(push.arg(inputs.address(OndemandImage::Local)))?;
         }
         Ok(inputs)
     }
 
     /// Returns the image as it is served.
-    pub fn image(&self, image: Image) -> PathBuf {
+    pub fn image(&self, image: OndemandImage) -> PathBuf {
         self.dir.join("served").join(image.name())
     }
 
     /// Returns the address of an image without the link.
-    pub fn address(&self, image: Image) -> String {
-        let registry = self.registry.as_ref().filter(|_| image == Image::Local);
+    pub fn address(&self, image: OndemandImage) -> String {
+        let registry = self
+            .registry
+            .as_ref()
+            .filter(|_| image == OndemandImage::Local);
         match registry {
             Some(registry) => format!("oci://{}/bench/local:1", registry.authority()),
             None => self.server.url_of(image.name()),
@@ -99,7 +102,7 @@ impl Inputs {
     }
 
     /// Returns the directory that an image was made of.
-    pub fn source(&self, image: Image) -> PathBuf {
+    pub fn source(&self, image: OndemandImage) -> PathBuf {
         self.dir.join("sources").join(image.name())
     }
 
@@ -113,12 +116,14 @@ impl Inputs {
         self.dir.join("accesses")
     }
 
-    fn make(&self, image: Image, len: u64) -> Result<()> {
+    fn make(&self, image: OndemandImage, len: u64) -> Result<()> {
         let (source, path) = (self.source(image), self.image(image));
         let file = source.join("file");
         let is_made = match image {
-            Image::Local | Image::Coming => file.metadata().is_ok_and(|known| known.len() == len),
-            Image::Interpreter => source.is_dir(),
+            OndemandImage::Local | OndemandImage::Coming => {
+                file.metadata().is_ok_and(|known| known.len() == len)
+            }
+            OndemandImage::Interpreter => source.is_dir(),
         };
         if !is_made {
             eprintln!("making {}", source.display());
@@ -128,8 +133,8 @@ impl Inputs {
             remove(&part)?;
             fs::create_dir_all(&part)?;
             match image {
-                Image::Local | Image::Coming => noise(&part.join("file"), len)?,
-                Image::Interpreter => interpreter::copy_to(&part)?,
+                OndemandImage::Local | OndemandImage::Coming => noise(&part.join("file"), len)?,
+                OndemandImage::Interpreter => interpreter::copy_to(&part)?,
             }
             fs::rename(&part, &source)?;
         }
@@ -141,7 +146,7 @@ impl Inputs {
     }
 
     /// Takes note of what the link carried.
-    pub fn carried(&self, row: Row, contender: Contender, log: &Log) -> Result<()> {
+    pub fn carried(&self, row: OndemandRow, contender: OndemandContender, log: &Log) -> Result<()> {
         let carried = Carried {
             requests: log.requests(),
             bytes: log.sent(),
@@ -154,7 +159,7 @@ impl Inputs {
 
     /// Describes the images for people.
     pub fn text(&self) -> String {
-        let images = Image::ALL.iter().filter_map(|&image| {
+        let images = OndemandImage::ALL.iter().filter_map(|&image| {
             let len = self.image(image).metadata().ok()?.len();
             Some(format!("{} of {} MB", image.name(), len / 1_000_000))
         });

@@ -12,22 +12,26 @@ use forerun_testkit::{require, temp_dir};
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 
-use super::inputs::Inputs;
+use super::inputs::OndemandInputs;
 use super::interpreter;
 use super::remote::{RATE, link, mount, mount_complete};
-use super::rows::{Contender, Image, Row};
+use super::rows::{OndemandContender, OndemandImage, OndemandRow};
 use crate::bench::caches::drop_all;
 use crate::bench::mount::{Counters, Mounted};
 use crate::bench::run::{Run, own};
 use crate::process;
 
 /// Returns why a competitor cannot take part, if it cannot.
-pub fn missing(inputs: &Inputs, row: Row, contender: Contender) -> Option<String> {
-    if row.image() == Image::Local && require::find_program("fio").is_none() {
+pub fn missing(
+    inputs: &OndemandInputs,
+    row: OndemandRow,
+    contender: OndemandContender,
+) -> Option<String> {
+    if row.image() == OndemandImage::Local && require::find_program("fio").is_none() {
         return Some("fio is not installed".to_string());
     }
     match (row, contender) {
-        (Row::Kernel, Contender::Forerun) => {
+        (OndemandRow::Kernel, OndemandContender::Forerun) => {
             let tried = via_kernel(inputs).and_then(|(_dir, point)| unmount(inputs, &point));
             let error = tried.err()?;
             let said = format!("{error:#}").replace('\n', "; ");
@@ -38,35 +42,40 @@ pub fn missing(inputs: &Inputs, row: Row, contender: Contender) -> Option<String
 }
 
 /// Measures a row.
-pub fn measure(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
+pub fn measure(
+    inputs: &OndemandInputs,
+    row: OndemandRow,
+    contender: OndemandContender,
+) -> Result<Run> {
     match (row, contender) {
-        (Row::Kernel, Contender::Forerun) => {
+        (OndemandRow::Kernel, OndemandContender::Forerun) => {
             let (_dir, point) = via_kernel(inputs)?;
             let run = pages(row, contender, &point.join("file"));
             unmount(inputs, &point)?;
             run
         }
         (
-            Row::Sequential | Row::SequentialWarm | Row::Random,
-            Contender::Forerun | Contender::Trusting,
+            OndemandRow::Sequential | OndemandRow::SequentialWarm | OndemandRow::Random,
+            OndemandContender::Forerun | OndemandContender::Trusting,
         ) => {
-            let options = (contender == Contender::Trusting).then(|| "--trust-cache".into());
-            let mounted = mount_complete(inputs, Image::Local, options.as_slice())?;
+            let options =
+                (contender == OndemandContender::Trusting).then(|| "--trust-cache".into());
+            let mounted = mount_complete(inputs, OndemandImage::Local, options.as_slice())?;
             let run = pages(row, contender, &mounted.path().join("file"))?;
             counted(run, mounted)
         }
-        (_, Contender::Backing | Contender::SinglePages) => {
+        (_, OndemandContender::Backing | OndemandContender::SinglePages) => {
             pages(row, contender, &inputs.source(row.image()).join("file"))
         }
-        (_, Contender::Link) => at_link_speed(inputs),
-        (Row::First, _) => first(inputs, contender),
-        (Row::Start, _) => start(inputs, contender),
+        (_, OndemandContender::Link) => at_link_speed(inputs),
+        (OndemandRow::First, _) => first(inputs, contender),
+        (OndemandRow::Start, _) => start(inputs, contender),
         _ => bail!("{contender} does not take part"),
     }
 }
 
 /// Runs fio as issue reports about this do: one job, synchronous reads of 4 KiB, buffered.
-fn pages(row: Row, contender: Contender, file: &Path) -> Result<Run> {
+fn pages(row: OndemandRow, contender: OndemandContender, file: &Path) -> Result<Run> {
     let mut fio = Command::new("fio");
     fio.args(["--name=pages", "--ioengine=psync", "--bs=4k", "--direct=0"]);
     fio.args([
@@ -77,14 +86,16 @@ fn pages(row: Row, contender: Contender, file: &Path) -> Result<Run> {
     ]);
     match row {
         // As many reads as the file has pages, some of them twice: no map of those that were read.
-        Row::Random => fio.args(["--rw=randread", "--norandommap", "--randrepeat=1"]),
+        OndemandRow::Random => fio.args(["--rw=randread", "--norandommap", "--randrepeat=1"]),
         _ => fio.arg("--rw=read"),
     };
     fio.arg(format!("--filename={}", file.display()));
     drop_all()?;
     match (row, contender) {
-        (Row::SequentialWarm | Row::Random, Contender::SinglePages) => read_in_single_pages(file)?,
-        (Row::SequentialWarm | Row::Random, _) => drop(own(&["files"], file)?),
+        (OndemandRow::SequentialWarm | OndemandRow::Random, OndemandContender::SinglePages) => {
+            read_in_single_pages(file)?
+        }
+        (OndemandRow::SequentialWarm | OndemandRow::Random, _) => drop(own(&["files"], file)?),
         _ => {}
     }
     let said = process::output(&mut fio)?;
@@ -110,24 +121,28 @@ fn read_in_single_pages(path: &Path) -> Result<()> {
 
 /// Returns a run that takes as long as the bytes of the file take at least.
 #[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Lengths far below 2^53.
-fn at_link_speed(inputs: &Inputs) -> Result<Run> {
-    let len = inputs.source(Image::Coming).join("file").metadata()?.len();
+fn at_link_speed(inputs: &OndemandInputs) -> Result<Run> {
+    let len = inputs
+        .source(OndemandImage::Coming)
+        .join("file")
+        .metadata()?
+        .len();
     Ok(run_of(len as f64 / RATE as f64, format!("1 {len}")))
 }
 
 /// Reads a file from the start to its end, while none of it is in the cache.
-fn first(inputs: &Inputs, contender: Contender) -> Result<Run> {
+fn first(inputs: &OndemandInputs, contender: OndemandContender) -> Result<Run> {
     let cache = temp_cache(inputs)?;
     let proxy = link(inputs);
     let mode = match contender {
-        Contender::Synchronous => "sync",
+        OndemandContender::Synchronous => "sync",
         _ => "async",
     };
     let options = ["--fetch-ahead", mode].map(OsString::from);
     drop_all()?;
     let mounted = mount(
         inputs,
-        proxy.url_of(Image::Coming.name()),
+        proxy.url_of(OndemandImage::Coming.name()),
         cache.path(),
         &options,
     )?;
@@ -136,12 +151,12 @@ fn first(inputs: &Inputs, contender: Contender) -> Result<Run> {
     let found = own(&["files"], &file)?;
     let seconds = start.elapsed().as_secs_f64();
     let run = counted(run_of(seconds, found), mounted)?;
-    inputs.carried(Row::First, contender, &proxy.log())?;
+    inputs.carried(OndemandRow::First, contender, &proxy.log())?;
     Ok(run)
 }
 
 /// Starts the interpreter, and measures this with the mounting: files are prefetched from then on.
-fn start(inputs: &Inputs, contender: Contender) -> Result<Run> {
+fn start(inputs: &OndemandInputs, contender: OndemandContender) -> Result<Run> {
     let list = inputs.list();
     if !list.exists() {
         record(inputs)?;
@@ -149,28 +164,28 @@ fn start(inputs: &Inputs, contender: Contender) -> Result<Run> {
     let cache = temp_cache(inputs)?;
     let proxy = link(inputs);
     let options = match contender {
-        Contender::Forerun => vec!["--prefetch".into(), list.into()],
+        OndemandContender::Forerun => vec!["--prefetch".into(), list.into()],
         _ => Vec::new(),
     };
     drop_all()?;
     // What is measured is not how the program gets into memory.
     process::output(Command::new(&inputs.forerun).arg("--version"))?;
     let start = Instant::now();
-    let image = Image::Interpreter;
+    let image = OndemandImage::Interpreter;
     let mounted = mount(inputs, proxy.url_of(image.name()), cache.path(), &options)?;
     let said = interpreter::start(&mounted.path(), &[])?;
     let seconds = start.elapsed().as_secs_f64();
     let run = counted(run_of(seconds, said), mounted)?;
-    inputs.carried(Row::Start, contender, &proxy.log())?;
+    inputs.carried(OndemandRow::Start, contender, &proxy.log())?;
     Ok(run)
 }
 
 /// Records the list during a start without the link.
-fn record(inputs: &Inputs) -> Result<()> {
+fn record(inputs: &OndemandInputs) -> Result<()> {
     let cache = temp_cache(inputs)?;
     let list = inputs.list();
     let options = ["--record".into(), list.clone().into()];
-    let address = inputs.address(Image::Interpreter);
+    let address = inputs.address(OndemandImage::Interpreter);
     // Else what is in memory of an earlier mount would not be asked for.
     drop_all()?;
     let mounted = mount(inputs, address, cache.path(), &options)?;
@@ -182,25 +197,25 @@ fn record(inputs: &Inputs) -> Result<()> {
 }
 
 /// Mounts by the kernel an image that is all here.
-fn via_kernel(inputs: &Inputs) -> Result<(forerun_testkit::TempDir, std::path::PathBuf)> {
-    mount_complete(inputs, Image::Local, &[])?.finish()?;
+fn via_kernel(inputs: &OndemandInputs) -> Result<(forerun_testkit::TempDir, std::path::PathBuf)> {
+    mount_complete(inputs, OndemandImage::Local, &[])?.finish()?;
     let dir = temp_dir("bench");
     let point = dir.path().join("mnt");
     std::fs::create_dir(&point)?;
     let mut command = Command::new(&inputs.forerun);
     command.args(["mount", "--via", "kernel", "--cache-dir"]);
     command.arg(inputs.complete_cache());
-    command.arg(inputs.address(Image::Local));
+    command.arg(inputs.address(OndemandImage::Local));
     process::output(command.arg(&point))?;
     Ok((dir, point))
 }
 
-fn unmount(inputs: &Inputs, point: &Path) -> Result<()> {
+fn unmount(inputs: &OndemandInputs, point: &Path) -> Result<()> {
     process::run(Command::new(&inputs.forerun).arg("umount").arg(point))
 }
 
 /// Prepares a cache on the same disk as everything else, which is removed when dropped.
-fn temp_cache(inputs: &Inputs) -> Result<TempCache> {
+fn temp_cache(inputs: &OndemandInputs) -> Result<TempCache> {
     let path = inputs.dir.join("cold-cache");
     crate::bench::tree::remove(&path)?;
     Ok(TempCache(path))

@@ -17,8 +17,8 @@ use anyhow::{Result, ensure};
 use super::comparison::{or_all, rounds};
 use super::host::Host;
 use super::table::Report;
-use inputs::Inputs;
-use rows::Row;
+use inputs::OndemandInputs;
+use rows::OndemandRow;
 
 /// Where images are kept by default.
 const DIR: &str = "/var/tmp/forerun-bench-ondemand";
@@ -31,7 +31,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 
 /// How to measure.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct OndemandOptions {
     /// Rounds; medians are reported
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -46,7 +46,7 @@ pub struct Options {
     dir: PathBuf,
     /// Measure only these, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ROWS")]
-    rows: Vec<Row>,
+    rows: Vec<OndemandRow>,
     /// Length of the file that is read when it is here, in MB
     #[arg(long, default_value_t = 2000, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
     local: u64,
@@ -56,13 +56,13 @@ pub struct Options {
 }
 
 /// Measures and prints. Fails at the end where a run did, so that the others are not lost.
-pub fn run(root: &Path, options: &Options) -> Result<()> {
+pub fn run(root: &Path, options: &OndemandOptions) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "needs root: mounts of root are measured, and all caches dropped"
     );
     let rows = or_all(&options.rows);
-    let inputs = Inputs::prepare(root, options, rows)?;
+    let inputs = OndemandInputs::prepare(root, options, rows)?;
     let host = Host::look(&inputs.forerun, &[], PROGRAMS);
     let missing = |row, contender| measure::missing(&inputs, row, contender);
     let measure = |row, contender| measure::measure(&inputs, row, contender);

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use forerun_testkit::fault_proxy::{FaultProxy, Link};
 use serde_json::Value;
 
-use super::inputs::Inputs;
-use super::rows::Image;
+use super::inputs::OndemandInputs;
+use super::rows::OndemandImage;
 use crate::bench::mount::{Access, Mounted};
 use crate::process;
 
@@ -23,7 +23,7 @@ pub const LINK_TEXT: &str = "100 MB/s, 20 ms";
 const FILL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Starts the link.
-pub fn link(inputs: &Inputs) -> FaultProxy {
+pub fn link(inputs: &OndemandInputs) -> FaultProxy {
     let proxy = FaultProxy::start(&inputs.server.url());
     proxy.set_link(Link {
         rtt: Duration::from_millis(20),
@@ -34,7 +34,7 @@ pub fn link(inputs: &Inputs) -> FaultProxy {
 
 /// Mounts an image by its address, with a cache and further options.
 pub fn mount(
-    inputs: &Inputs,
+    inputs: &OndemandInputs,
     address: String,
     cache: &Path,
     options: &[OsString],
@@ -46,7 +46,11 @@ pub fn mount(
 }
 
 /// Mounts an image that is all here, with further options. Fetches it now if it is not.
-pub fn mount_complete(inputs: &Inputs, image: Image, options: &[OsString]) -> Result<Mounted> {
+pub fn mount_complete(
+    inputs: &OndemandInputs,
+    image: OndemandImage,
+    options: &[OsString],
+) -> Result<Mounted> {
     let all = [&["--prefetch".into(), "all".into()], options].concat();
     let cache = inputs.complete_cache();
     let mounted = mount(inputs, inputs.address(image), &cache, &all)?;
@@ -63,7 +67,7 @@ pub fn mount_complete(inputs: &Inputs, image: Image, options: &[OsString]) -> Re
 
 /// Returns whether `forerun status` says that all of the image is in the cache. The mount keeps its way to the
 /// network until it has verified every chunk, which is part of what is measured.
-fn is_complete(inputs: &Inputs, point: &Path) -> Result<bool> {
+fn is_complete(inputs: &OndemandInputs, point: &Path) -> Result<bool> {
     let said = process::output(Command::new(&inputs.forerun).args(["status", "--json"]))?;
     let mounts: Value = serde_json::from_str(&said).context("forerun status --json")?;
     let mut mounts = mounts.as_array().into_iter().flatten();

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 /// A measured piece of work: a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Row {
+pub enum OndemandRow {
     /// The large file in pages one after the other, the image all here, nothing in memory
     Sequential,
     /// The same with all of it in memory
@@ -23,7 +23,7 @@ pub enum Row {
 
 /// The competitors, or ways of this project to do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Contender {
+pub enum OndemandContender {
     /// This project.
     Forerun,
     /// The same file outside any image.
@@ -41,7 +41,7 @@ pub enum Contender {
     Trusting,
 }
 
-impl fmt::Display for Contender {
+impl fmt::Display for OndemandContender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Forerun => "forerun",
@@ -55,11 +55,11 @@ impl fmt::Display for Contender {
     }
 }
 
-impl crate::bench::comparison::Row for Row {
-    type Contender = Contender;
+impl crate::bench::comparison::Row for OndemandRow {
+    type Contender = OndemandContender;
 
     const BENCH: &'static str = "ondemand";
-    const OURS: Contender = Contender::Forerun;
+    const OURS: OndemandContender = OndemandContender::Forerun;
 
     fn what(self) -> &'static str {
         match self {
@@ -72,16 +72,28 @@ impl crate::bench::comparison::Row for Row {
         }
     }
 
-    fn targets(self) -> &'static [(Contender, f64)] {
+    fn targets(self) -> &'static [(OndemandContender, f64)] {
         match self {
             // Each chunk is verified at its first use.
-            Self::Sequential => &[(Contender::Backing, 1.08), (Contender::Trusting, 1.05)],
-            Self::SequentialWarm => &[(Contender::Backing, 1.08), (Contender::SinglePages, 1.08)],
-            Self::Kernel => &[(Contender::Backing, 1.03)],
-            Self::Random => &[(Contender::Backing, 1.05), (Contender::SinglePages, 1.05)],
+            Self::Sequential => &[
+                (OndemandContender::Backing, 1.08),
+                (OndemandContender::Trusting, 1.05),
+            ],
+            Self::SequentialWarm => &[
+                (OndemandContender::Backing, 1.08),
+                (OndemandContender::SinglePages, 1.08),
+            ],
+            Self::Kernel => &[(OndemandContender::Backing, 1.03)],
+            Self::Random => &[
+                (OndemandContender::Backing, 1.05),
+                (OndemandContender::SinglePages, 1.05),
+            ],
             // Synchronous readahead takes at least 1.5 times as long.
-            Self::First => &[(Contender::Link, 1.10), (Contender::Synchronous, 1.0 / 1.5)],
-            Self::Start => &[(Contender::WithoutList, 0.5)],
+            Self::First => &[
+                (OndemandContender::Link, 1.10),
+                (OndemandContender::Synchronous, 1.0 / 1.5),
+            ],
+            Self::Start => &[(OndemandContender::WithoutList, 0.5)],
         }
     }
 
@@ -92,7 +104,7 @@ impl crate::bench::comparison::Row for Row {
 
 /// An image that is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Image {
+pub enum OndemandImage {
     /// One large file.
     Local,
     /// One file that is read through the link.
@@ -101,18 +113,20 @@ pub enum Image {
     Interpreter,
 }
 
-impl Row {
+impl OndemandRow {
     /// Returns the image that is read.
-    pub const fn image(self) -> Image {
+    pub const fn image(self) -> OndemandImage {
         match self {
-            Self::Sequential | Self::SequentialWarm | Self::Kernel | Self::Random => Image::Local,
-            Self::First => Image::Coming,
-            Self::Start => Image::Interpreter,
+            Self::Sequential | Self::SequentialWarm | Self::Kernel | Self::Random => {
+                OndemandImage::Local
+            }
+            Self::First => OndemandImage::Coming,
+            Self::Start => OndemandImage::Interpreter,
         }
     }
 }
 
-impl Image {
+impl OndemandImage {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Local, Self::Coming, Self::Interpreter];
 
@@ -133,8 +147,8 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_option() {
-        for row in Row::value_variants() {
-            assert_eq!(Row::from_str(&row.name(), false), Ok(*row));
+        for row in OndemandRow::value_variants() {
+            assert_eq!(OndemandRow::from_str(&row.name(), false), Ok(*row));
             assert!(!row.targets().is_empty());
         }
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use forerun_testkit::require;
 
-use super::rows::{Compressor, Row};
+use super::rows::{Compressor, SquashfsRow};
 use crate::bench::program::program_in;
 use crate::bench::tree::{Tree, big_file, forget_other_tree, make_big_file};
 use crate::process;
@@ -17,7 +17,7 @@ use crate::process;
 pub const BLOCK: u64 = 128 << 10;
 
 /// The program, and the files that it is measured with.
-pub struct Inputs {
+pub struct SquashfsInputs {
     /// Where everything is kept.
     pub dir: PathBuf,
     /// The program.
@@ -28,9 +28,9 @@ pub struct Inputs {
     pub plain: PathBuf,
 }
 
-impl Inputs {
+impl SquashfsInputs {
     /// Returns the image of a row.
-    pub fn image(&self, row: Row) -> PathBuf {
+    pub fn image(&self, row: SquashfsRow) -> PathBuf {
         self.image_of(row.is_big(), row.compressor())
     }
 
@@ -46,13 +46,13 @@ pub fn prepare(
     dir: &Path,
     tree: Option<&Path>,
     program: Option<&Path>,
-    rows: &[Row],
-) -> Result<Inputs> {
+    rows: &[SquashfsRow],
+) -> Result<SquashfsInputs> {
     let forerun = program_in(root, dir, program)?;
     let dir = dir.canonicalize()?;
     let tree = Tree::find(root, tree, &[&dir])?;
     forget_other_tree(&dir, &tree.path, &["sqsh"])?;
-    let inputs = Inputs {
+    let inputs = SquashfsInputs {
         plain: big_file(&[&dir], &tree.path)?,
         forerun: dir.join(forerun.file_name().context("a file name")?),
         dir,
@@ -64,7 +64,7 @@ pub fn prepare(
     Ok(inputs)
 }
 
-fn make_image(inputs: &Inputs, big: bool, compressor: Compressor) -> Result<()> {
+fn make_image(inputs: &SquashfsInputs, big: bool, compressor: Compressor) -> Result<()> {
     let image = inputs.image_of(big, compressor);
     if big {
         make_big_file(&inputs.plain, &inputs.tree.path)?;

@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::drivers;
-use super::inputs::{Inputs, MKSQUASHFS};
-use super::rows::{Contender, Row};
+use super::inputs::{MKSQUASHFS, SquashfsInputs};
+use super::rows::{SquashfsContender, SquashfsRow};
 use crate::bench::caches::drop_all;
 use crate::bench::comparison::Row as _;
 use crate::bench::run::{Run, cat, four, list, own, watched};
@@ -15,40 +15,46 @@ use crate::bench::scratch::Scratch;
 use crate::bench::tree::{count, remove};
 
 /// Measures a row, from cold caches.
-pub fn measure(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
+pub fn measure(
+    inputs: &SquashfsInputs,
+    row: SquashfsRow,
+    contender: SquashfsContender,
+) -> Result<Run> {
     let run = match row {
-        Row::ExtractGzip | Row::ExtractZstd => extract(inputs, row, contender),
-        Row::Pack => pack(inputs, contender),
-        Row::CatGzip
-        | Row::CatZstd
-        | Row::Tree
-        | Row::TreeFour
-        | Row::Ls
-        | Row::LsCached
-        | Row::Random => mounted(inputs, row, contender),
+        SquashfsRow::ExtractGzip | SquashfsRow::ExtractZstd => extract(inputs, row, contender),
+        SquashfsRow::Pack => pack(inputs, contender),
+        SquashfsRow::CatGzip
+        | SquashfsRow::CatZstd
+        | SquashfsRow::Tree
+        | SquashfsRow::TreeFour
+        | SquashfsRow::Ls
+        | SquashfsRow::LsCached
+        | SquashfsRow::Random => mounted(inputs, row, contender),
     };
     run.with_context(|| format!("{}, {contender}", row.what()))
 }
 
-fn mounted(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
+fn mounted(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContender) -> Result<Run> {
     let mount = drivers::mount(contender, &inputs.forerun, &inputs.image(row))?;
     let path = mount.path();
-    if row == Row::LsCached {
+    if row == SquashfsRow::LsCached {
         list(&path)?;
     } else {
         drop_all()?;
     }
     let start = Instant::now();
     let found = match row {
-        Row::CatGzip | Row::CatZstd => cat(&path.join("file"))?,
-        Row::Tree => own(&["tree"], &path)?,
-        Row::TreeFour => four(&path)?,
-        Row::Ls | Row::LsCached => list(&path)?,
-        Row::Random => own(&["random"], &path.join("file"))?,
-        Row::ExtractGzip | Row::ExtractZstd | Row::Pack => bail!("needs no mount"),
+        SquashfsRow::CatGzip | SquashfsRow::CatZstd => cat(&path.join("file"))?,
+        SquashfsRow::Tree => own(&["tree"], &path)?,
+        SquashfsRow::TreeFour => four(&path)?,
+        SquashfsRow::Ls | SquashfsRow::LsCached => list(&path)?,
+        SquashfsRow::Random => own(&["random"], &path.join("file"))?,
+        SquashfsRow::ExtractGzip | SquashfsRow::ExtractZstd | SquashfsRow::Pack => {
+            bail!("needs no mount")
+        }
     };
     let seconds = start.elapsed().as_secs_f64();
-    if matches!(row, Row::Tree | Row::TreeFour) {
+    if matches!(row, SquashfsRow::Tree | SquashfsRow::TreeFour) {
         let expected = inputs.tree.found();
         ensure!(found == expected, "read {found}, not {expected}");
     }
@@ -62,11 +68,11 @@ fn mounted(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
     })
 }
 
-fn extract(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
+fn extract(inputs: &SquashfsInputs, row: SquashfsRow, contender: SquashfsContender) -> Result<Run> {
     let scratch = Scratch::new(&inputs.dir)?;
     let (image, out) = (inputs.image(row), scratch.path().join("extracted"));
     let mut command = match contender {
-        Contender::Forerun => {
+        SquashfsContender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             // Special bits and devices, as unsquashfs makes them for root without being asked.
             command.args([
@@ -94,11 +100,11 @@ fn extract(inputs: &Inputs, row: Row, contender: Contender) -> Result<Run> {
     Ok(run)
 }
 
-fn pack(inputs: &Inputs, contender: Contender) -> Result<Run> {
+fn pack(inputs: &SquashfsInputs, contender: SquashfsContender) -> Result<Run> {
     let out = inputs.dir.join("packed.img");
     remove(&out)?;
     let mut command = match contender {
-        Contender::Forerun => {
+        SquashfsContender::Forerun => {
             let mut command = Command::new(&inputs.forerun);
             command.args(["pack", "--quiet", "--stats", "--format", "squashfs"]);
             command.arg(&inputs.tree.path).arg(&out);

@@ -20,11 +20,11 @@ use super::host::{Driver, Host};
 use super::table::Report;
 use super::tree::BIG_LEN;
 use inputs::BLOCK;
-use rows::Row;
+use rows::SquashfsRow;
 
 /// How to measure.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct SquashfsOptions {
     #[command(flatten)]
     shared: Shared,
     /// Where trees and images are kept between runs: a disk with 6 GB to spare, not memory
@@ -32,14 +32,14 @@ pub struct Options {
     dir: PathBuf,
     /// Measure only these, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ROWS")]
-    rows: Vec<Row>,
+    rows: Vec<SquashfsRow>,
 }
 
 /// Where trees and images are kept by default.
 pub const DIR: &str = "/var/tmp/forerun-bench-squashfs";
 
 /// Measures and prints. Fails at the end where a run did, so that the others are not lost.
-pub fn run(root: &Path, options: &Options) -> Result<()> {
+pub fn run(root: &Path, options: &SquashfsOptions) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "needs root: to mount with the kernel's driver, and to drop all caches"

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 /// A measured piece of work: a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Row {
+pub enum SquashfsRow {
     /// cat of the large file, gzip
     CatGzip,
     /// cat of the large file, zstd
@@ -32,7 +32,7 @@ pub enum Row {
 
 /// The drivers and programs that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Contender {
+pub enum SquashfsContender {
     /// This project.
     Forerun,
     /// The kernel's driver, on a loop device.
@@ -45,7 +45,7 @@ pub enum Contender {
     Mksquashfs,
 }
 
-impl fmt::Display for Contender {
+impl fmt::Display for SquashfsContender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Forerun => "forerun",
@@ -76,11 +76,11 @@ impl Compressor {
     }
 }
 
-impl crate::bench::comparison::Row for Row {
-    type Contender = Contender;
+impl crate::bench::comparison::Row for SquashfsRow {
+    type Contender = SquashfsContender;
 
     const BENCH: &'static str = "squashfs";
-    const OURS: Contender = Contender::Forerun;
+    const OURS: SquashfsContender = SquashfsContender::Forerun;
 
     fn what(self) -> &'static str {
         match self {
@@ -97,18 +97,30 @@ impl crate::bench::comparison::Row for Row {
         }
     }
 
-    fn targets(self) -> &'static [(Contender, f64)] {
+    fn targets(self) -> &'static [(SquashfsContender, f64)] {
         match self {
-            Self::CatGzip => &[(Contender::Kernel, 0.40), (Contender::Squashfuse, 0.65)],
-            Self::CatZstd => &[(Contender::Kernel, 0.40), (Contender::Squashfuse, 0.80)],
-            Self::Tree => &[(Contender::Kernel, 0.45)],
-            Self::TreeFour => &[(Contender::Kernel, 0.45), (Contender::Squashfuse, 0.75)],
-            Self::Ls => &[(Contender::Kernel, 0.80)],
-            Self::LsCached => &[(Contender::Kernel, 1.30)],
-            Self::Random => &[(Contender::Kernel, 0.60), (Contender::Squashfuse, 0.40)],
-            Self::ExtractGzip => &[(Contender::Unsquashfs, 0.75)],
-            Self::ExtractZstd => &[(Contender::Unsquashfs, 0.90)],
-            Self::Pack => &[(Contender::Mksquashfs, 1.00)],
+            Self::CatGzip => &[
+                (SquashfsContender::Kernel, 0.40),
+                (SquashfsContender::Squashfuse, 0.65),
+            ],
+            Self::CatZstd => &[
+                (SquashfsContender::Kernel, 0.40),
+                (SquashfsContender::Squashfuse, 0.80),
+            ],
+            Self::Tree => &[(SquashfsContender::Kernel, 0.45)],
+            Self::TreeFour => &[
+                (SquashfsContender::Kernel, 0.45),
+                (SquashfsContender::Squashfuse, 0.75),
+            ],
+            Self::Ls => &[(SquashfsContender::Kernel, 0.80)],
+            Self::LsCached => &[(SquashfsContender::Kernel, 1.30)],
+            Self::Random => &[
+                (SquashfsContender::Kernel, 0.60),
+                (SquashfsContender::Squashfuse, 0.40),
+            ],
+            Self::ExtractGzip => &[(SquashfsContender::Unsquashfs, 0.75)],
+            Self::ExtractZstd => &[(SquashfsContender::Unsquashfs, 0.90)],
+            Self::Pack => &[(SquashfsContender::Mksquashfs, 1.00)],
         }
     }
 
@@ -117,7 +129,7 @@ impl crate::bench::comparison::Row for Row {
     }
 }
 
-impl Row {
+impl SquashfsRow {
     /// Returns the compressor of the row's image.
     pub const fn compressor(self) -> Compressor {
         match self {
@@ -146,8 +158,8 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_option() {
-        for row in Row::value_variants() {
-            assert_eq!(Row::from_str(&row.name(), false), Ok(*row));
+        for row in SquashfsRow::value_variants() {
+            assert_eq!(SquashfsRow::from_str(&row.name(), false), Ok(*row));
             assert!(!row.targets().is_empty());
         }
     }

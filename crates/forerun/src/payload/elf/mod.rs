@@ -15,7 +15,7 @@ const SHT_NOBITS: u64 = 8;
 
 /// The kind of program that the first bytes announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProgramKind {
     Other,
     Elf,
     AppImage1,
@@ -23,14 +23,14 @@ pub enum Kind {
 }
 
 /// Determines the kind by magic numbers only.
-pub fn kind(head: &[u8]) -> Kind {
+pub fn kind(head: &[u8]) -> ProgramKind {
     if !head.starts_with(b"\x7fELF") {
-        return Kind::Other;
+        return ProgramKind::Other;
     }
     match head.get(8..11) {
-        Some(b"AI\x01") => Kind::AppImage1,
-        Some(b"AI\x02") => Kind::AppImage2,
-        _ => Kind::Elf,
+        Some(b"AI\x01") => ProgramKind::AppImage1,
+        Some(b"AI\x02") => ProgramKind::AppImage2,
+        _ => ProgramKind::Elf,
     }
 }
 

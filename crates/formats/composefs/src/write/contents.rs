@@ -1,7 +1,7 @@
 //! Directories and other contents that the image itself holds: full blocks, and a tail that lies
 //! behind its inode if it is short.
 
-use super::flat::{Body, Entry, Flat, FlatTree, kind};
+use super::flat::{Entry, Flat, FlatTree, NodeBody, kind};
 use crate::verity::BLOCK;
 
 /// Bytes of an entry without its name.
@@ -71,10 +71,10 @@ impl Shape {
     /// for a file that is too large.
     pub fn new(inode: &Flat, meta: usize) -> Option<Self> {
         Some(match &inode.body {
-            Body::Inline(bytes) if inode.mode & kind::MASK == kind::SYMLINK => {
+            NodeBody::Inline(bytes) if inode.mode & kind::MASK == kind::SYMLINK => {
                 Self::of_link(bytes.len(), meta)
             }
-            Body::Directory(entries) => {
+            NodeBody::Directory(entries) => {
                 let len = directory_len(entries);
                 let mut shape = Self::of_bytes(len);
                 if shape.layout == Layout::Plain {
@@ -82,9 +82,9 @@ impl Shape {
                 }
                 shape
             }
-            Body::Inline(bytes) => Self::of_bytes(bytes.len()),
-            Body::Object { size } => Self::of_object(*size, meta)?,
-            Body::Device(_) | Body::Empty => Self::EMPTY,
+            NodeBody::Inline(bytes) => Self::of_bytes(bytes.len()),
+            NodeBody::Object { size } => Self::of_object(*size, meta)?,
+            NodeBody::Device(_) | NodeBody::Empty => Self::EMPTY,
         })
     }
 
@@ -162,10 +162,10 @@ fn directory_len(entries: &[Entry]) -> usize {
 /// Returns the bytes of an inode's contents, blocks and tail together.
 pub fn bytes(inode: &Flat, shape: &Shape, tree: &FlatTree, nids: &[u64]) -> Vec<u8> {
     match &inode.body {
-        Body::Directory(entries) => directory_bytes(entries, tree, nids),
-        Body::Inline(bytes) => bytes.clone(),
-        Body::Object { .. } => NO_BLOCK.repeat(shape.tail / NO_BLOCK.len()),
-        Body::Device(_) | Body::Empty => Vec::new(),
+        NodeBody::Directory(entries) => directory_bytes(entries, tree, nids),
+        NodeBody::Inline(bytes) => bytes.clone(),
+        NodeBody::Object { .. } => NO_BLOCK.repeat(shape.tail / NO_BLOCK.len()),
+        NodeBody::Device(_) | NodeBody::Empty => Vec::new(),
     }
 }
 

@@ -28,10 +28,10 @@ pub struct Flat {
     pub nlink: u32,
     pub mtime: Timestamp,
     pub xattrs: Xattrs,
-    pub body: Body,
+    pub body: NodeBody,
 }
 
-pub enum Body {
+pub enum NodeBody {
     /// Names and positions in the list, including `.` and `..`.
     Directory(Vec<Entry>),
     /// Contents that the image holds: a small file, the target of a link.
@@ -214,7 +214,7 @@ impl Flatten<'_> {
                 .into_iter()
                 .map(|(n, v)| (n.clone(), v.clone()))
                 .collect(),
-            body: Body::Device(0),
+            body: NodeBody::Device(0),
         };
         self.inodes.push(stub);
         Entry {
@@ -267,7 +267,7 @@ impl Flatten<'_> {
         node: NodeIndex,
         path: &[u8],
         xattrs: &mut Xattrs,
-    ) -> Result<(u16, Body), BuildError> {
+    ) -> Result<(u16, NodeBody), BuildError> {
         let new = self.tree.node(node);
         Ok(match &new.kind {
             NodeKind::Directory(entries) => {
@@ -278,7 +278,7 @@ impl Flatten<'_> {
                         mark(xattrs, HAS_WHITEOUTS, b"x");
                     }
                 }
-                (kind::DIRECTORY, Body::Directory(Vec::new()))
+                (kind::DIRECTORY, NodeBody::Directory(Vec::new()))
             }
             NodeKind::File { len, .. } => (kind::REGULAR, self.file(node, *len, path, xattrs)?),
             NodeKind::Symlink(target) => {
@@ -290,16 +290,16 @@ impl Flatten<'_> {
                         target.len()
                     )));
                 }
-                (kind::SYMLINK, Body::Inline(target.clone()))
+                (kind::SYMLINK, NodeBody::Inline(target.clone()))
             }
             NodeKind::CharDevice(_) if is_whiteout(new) => {
                 mark(xattrs, WHITEOUT, b"");
-                (kind::REGULAR, Body::Empty)
+                (kind::REGULAR, NodeBody::Empty)
             }
-            NodeKind::CharDevice(device) => (kind::CHAR, Body::Device(rdev(*device, path)?)),
-            NodeKind::BlockDevice(device) => (kind::BLOCK, Body::Device(rdev(*device, path)?)),
-            NodeKind::Fifo => (kind::FIFO, Body::Empty),
-            NodeKind::Socket => (kind::SOCKET, Body::Empty),
+            NodeKind::CharDevice(device) => (kind::CHAR, NodeBody::Device(rdev(*device, path)?)),
+            NodeKind::BlockDevice(device) => (kind::BLOCK, NodeBody::Device(rdev(*device, path)?)),
+            NodeKind::Fifo => (kind::FIFO, NodeBody::Empty),
+            NodeKind::Socket => (kind::SOCKET, NodeBody::Empty),
         })
     }
 
@@ -309,18 +309,18 @@ impl Flatten<'_> {
         len: u64,
         path: &[u8],
         xattrs: &mut Xattrs,
-    ) -> Result<Body, BuildError> {
+    ) -> Result<NodeBody, BuildError> {
         match self.files.get(node) {
-            _ if len == 0 => Ok(Body::Empty),
+            _ if len == 0 => Ok(NodeBody::Empty),
             Some(FileData::Inline(bytes)) if u64_from(bytes.len()) == len => {
-                Ok(Body::Inline(bytes.clone()))
+                Ok(NodeBody::Inline(bytes.clone()))
             }
             Some(FileData::Object { path, digest }) => {
                 xattrs.insert(METACOPY.to_vec(), metacopy(digest.as_ref()));
                 if let Some(path) = path {
                     xattrs.insert(REDIRECT.to_vec(), [b"/", path.as_slice()].concat());
                 }
-                Ok(Body::Object { size: len })
+                Ok(NodeBody::Object { size: len })
             }
             _ => Err(BuildError::Content {
                 path: path.to_vec(),
@@ -349,7 +349,7 @@ impl Flatten<'_> {
                 }
             }
             entries.sort_by(|a, b| a.name.cmp(&b.name));
-            self.inodes[place].body = Body::Directory(entries);
+            self.inodes[place].body = NodeBody::Directory(entries);
         }
     }
 }

@@ -8,7 +8,7 @@ use forerun_vfs::Timestamp;
 
 use super::contents::{self, Layout, Shape};
 use super::failed;
-use super::flat::{Body, Flat, FlatTree};
+use super::flat::{Flat, FlatTree, NodeBody};
 use super::output::Output;
 use super::xattr::{self, Shared};
 use crate::ondisk::{FEATURE_COMPAT, HEADER_MAGIC, HEADER_VERSION, INODES_START, SUPERBLOCK_START};
@@ -25,7 +25,7 @@ const FLAG_ACLS: u32 = 1;
 /// An inode in its place.
 struct Placed {
     shape: Shape,
-    xattrs: xattr::Body,
+    xattrs: xattr::XattrBody,
     extended: bool,
     /// Offset in the image.
     at: u64,
@@ -53,7 +53,7 @@ impl<'t> Image<'t> {
         let mut placed = Vec::with_capacity(tree.inodes.len());
         let mut end = INODES_START;
         for inode in &tree.inodes {
-            let xattrs = xattr::Body::new(&inode.xattrs, &shared)?;
+            let xattrs = xattr::XattrBody::new(&inode.xattrs, &shared)?;
             let extended = needs_extended(inode, epoch);
             let meta = inode_len(extended) + xattrs.len();
             let shape = Shape::new(inode, meta).ok_or_else(|| {
@@ -165,7 +165,7 @@ impl<'t> Image<'t> {
         let shape = &placed.shape;
         let format = shape.layout.number() << 1 | u16::from(placed.extended);
         let union = match (&inode.body, shape.layout) {
-            (Body::Device(rdev), _) => *rdev,
+            (NodeBody::Device(rdev), _) => *rdev,
             (_, Layout::Chunks) => shape.chunk_bits,
             _ => placed.block,
         };
@@ -204,7 +204,7 @@ impl<'t> Image<'t> {
 fn needs_extended(inode: &Flat, epoch: Timestamp) -> bool {
     let max = u32::from(u16::MAX);
     let size = match inode.body {
-        Body::Object { size } => size,
+        NodeBody::Object { size } => size,
         _ => 0,
     };
     inode.mtime != epoch

@@ -69,7 +69,7 @@ impl Shared {
 }
 
 /// The attributes of one inode.
-pub struct Body {
+pub struct XattrBody {
     /// The name filter: each set bit rules out some names.
     filter: u32,
     /// Positions of the shared attributes.
@@ -77,7 +77,7 @@ pub struct Body {
     inline: Vec<u8>,
 }
 
-impl Body {
+impl XattrBody {
     pub fn new(xattrs: &Xattrs, shared: &Shared) -> Result<Self, BuildError> {
         let mut body = Self {
             filter: u32::MAX,

@@ -3,29 +3,17 @@
 use forerun_build::{NewNode, NodeKind, WalkedNode};
 use forerun_vfs::Timestamp;
 
-/// The layout of an inode's data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// In consecutive blocks.
-    Plain,
-    /// Compressed, with indexes of eight bytes.
-    CompressedFull,
-    /// In consecutive blocks, the end behind the inode.
-    Inline,
-    /// Compressed, with compacted indexes.
-    CompressedCompact,
-    /// In chunks.
-    Chunked,
-}
+use crate::inode::DataLayout;
 
-impl Layout {
+impl DataLayout {
+    /// Returns the bits of `i_format`.
     const fn bits(self) -> u16 {
         let layout: u16 = match self {
             Self::Plain => 0,
             Self::CompressedFull => 1,
             Self::Inline => 2,
             Self::CompressedCompact => 3,
-            Self::Chunked => 4,
+            Self::Chunks => 4,
         };
         layout << 1
     }
@@ -35,7 +23,7 @@ impl Layout {
 pub struct Fields {
     pub planned: WalkedNode,
     pub size: u64,
-    pub layout: Layout,
+    pub layout: DataLayout,
     /// Address, device or length of the data, by the layout.
     pub union: u32,
     pub xattr_count: u16,

@@ -43,7 +43,7 @@ use self::plan::Plan;
 use self::shape::{Shapes, most_frequent_time};
 use self::sink::Sink;
 use self::spool::Spool;
-use self::superblock::{Facts, Head};
+use self::superblock::{Facts, ImageHead};
 use self::xattr::Xattrs;
 
 /// Writes `tree` as an EROFS image, and returns its length.
@@ -67,7 +67,7 @@ pub fn write(
     options.validate()?;
     let bounds = options.bounds(tree)?;
     let plan = Plan::new(tree, &options.order)?;
-    let head = Head::new(options);
+    let head = ImageHead::new(options);
     let xattrs = match options.xattrs {
         true => Xattrs::new(
             tree,
@@ -123,7 +123,7 @@ fn format(options: &ErofsOptions) -> Format {
 /// The parts of an image that are known before any contents are read.
 struct Image<'a> {
     parts: Parts<'a>,
-    head: Head,
+    head: ImageHead,
     /// Offset of the first inode.
     inodes_at: u64,
     /// Encoding threads, and contents in flight.

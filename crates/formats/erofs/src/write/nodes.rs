@@ -11,13 +11,14 @@ use forerun_vfs::Timestamp;
 use super::data::Data;
 use super::dir::Listing;
 use super::index::Format;
-use super::inode::{Fields, Layout, core_len, encode};
+use super::inode::{Fields, core_len, encode};
 use super::options::ErofsOptions;
 use super::place::{Item, Placer, SLOT};
 use super::plan::Plan;
 use super::shape::{Shapes, size};
 use super::stored::{self, Stored, body_behind, body_stored, chunks_stored, predict};
 use super::xattr::{self, Xattrs};
+use crate::inode::DataLayout;
 
 /// The inputs of inodes.
 #[derive(Clone, Copy)]
@@ -272,7 +273,7 @@ impl<'a> Nodes<'a> {
         }
         let start = saturating_usize(self.in_blocks(node));
         Ok(Stored {
-            layout: Layout::Inline,
+            layout: DataLayout::Inline,
             inline: self.contents(node).split_off(start),
             ..Stored::plain(block)
         })

@@ -6,8 +6,8 @@ use forerun_io::{saturating_usize, u64_from};
 use super::cannot;
 use super::data::{Body, Data, HOLE};
 use super::index::{self, Format};
-use super::inode::Layout;
 use super::options::ErofsOptions;
+use crate::inode::DataLayout;
 
 /// Flag in the description of chunks: their entries have eight bytes, with a device.
 const WIDE_CHUNKS: u32 = 0x20;
@@ -16,7 +16,7 @@ const DEVICE: u16 = 1;
 
 /// The stored form of an inode's data.
 pub struct Stored {
-    pub layout: Layout,
+    pub layout: DataLayout,
     pub union: u32,
     /// Indexes.
     pub indexes: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct Stored {
 impl Stored {
     pub const fn plain(union: u32) -> Self {
         Self {
-            layout: Layout::Plain,
+            layout: DataLayout::Plain,
             union,
             indexes: Vec::new(),
             inline: Vec::new(),
@@ -62,8 +62,8 @@ pub fn body_stored(
             let inline = packed.inline.map(|inline| data.tails.read(inline));
             Ok(Stored {
                 layout: match index::is_full(format, packed) {
-                    true => Layout::CompressedFull,
-                    false => Layout::CompressedCompact,
+                    true => DataLayout::CompressedFull,
+                    false => DataLayout::CompressedCompact,
                 },
                 union: packed.blocks,
                 indexes: index::encode(format, packed, head, len, base),
@@ -74,7 +74,7 @@ pub fn body_stored(
             let start = block(u64::from(base) + u64::from(*start))?;
             match tail {
                 Some(tail) => Ok(Stored {
-                    layout: Layout::Inline,
+                    layout: DataLayout::Inline,
                     inline: data.tails.read(*tail)?,
                     ..Stored::plain(start)
                 }),
@@ -109,7 +109,7 @@ pub fn predict(options: &ErofsOptions, head: u64, len: u64) -> (u64, u64) {
 pub fn chunks_stored(options: &ErofsOptions, chunks: &[u32], head: u64, base: u32) -> Stored {
     let wide = options.blob.is_some();
     Stored {
-        layout: Layout::Chunked,
+        layout: DataLayout::Chunks,
         union: chunk_bits(options) | if wide { WIDE_CHUNKS } else { 0 },
         indexes: chunk_indexes(chunks, wide, head, base),
         inline: Vec::new(),

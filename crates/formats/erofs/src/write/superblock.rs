@@ -40,7 +40,7 @@ mod incompat {
 }
 
 /// The bytes before the inodes.
-pub struct Head {
+pub struct ImageHead {
     configurations: Vec<u8>,
     devices_at: u64,
     prefixes: Vec<u8>,
@@ -66,7 +66,7 @@ pub struct Facts {
     pub device_blocks: u64,
 }
 
-impl Head {
+impl ImageHead {
     pub fn new(options: &ErofsOptions) -> Self {
         let compression = options.compression.as_ref();
         let configurations = compression.filter(|with| is_configured(options, with));

@@ -8,7 +8,7 @@ use forerun_vfs::{Corrupt, Error, NodeId};
 /// A failed check, with the numbers needed to find the bytes. The offset of the header, index entry
 /// or record is stored beside it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Check {
+pub enum ZmapCheck {
     #[error("the compression header ends at {end:#x}; the metadata at {len:#x}")]
     HeaderOutside { end: u64, len: u64 },
     #[error("clusters of 2^{bits} bytes; this layout takes up to 2^{max}")]
@@ -55,7 +55,7 @@ pub enum Check {
     },
 }
 
-impl Check {
+impl ZmapCheck {
     /// Creates the error of this check, failed on the structure at `offset` of the metadata.
     pub fn at(self, node: NodeId, offset: u64) -> Error {
         Corrupt::new("erofs", Some(node), offset, self).into()

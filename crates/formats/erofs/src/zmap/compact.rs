@@ -8,7 +8,7 @@
 //! A cluster inside an extent stores the distance back to its head. The last one of a pack stores
 //! the distance to the next head instead, so its distance back follows from the previous cluster.
 
-use super::index::{CBLKCNT, Entry, Head, Kind};
+use super::index::{CBLKCNT, ExtentHead, IndexEntry, Kind};
 
 const SMALL: Shape = Shape {
     len: 8,
@@ -104,17 +104,17 @@ impl Packs {
     }
 
     /// Returns the entry of a pack for a cluster.
-    pub fn entry(&self, place: &Place, pack: &[u8]) -> Entry {
+    pub fn entry(&self, place: &Place, pack: &[u8]) -> IndexEntry {
         let code = self.code(pack, place.index);
         if let Some(kind) = code.kind {
-            return Entry::Head(Head {
+            return IndexEntry::Head(ExtentHead {
                 kind,
                 offset: u64::from(code.low),
                 partial: false,
             });
         }
         if let Some(blocks) = code.blocks() {
-            return Entry::Inner {
+            return IndexEntry::Inner {
                 back: 1,
                 blocks: Some(u64::from(blocks)),
             };
@@ -132,7 +132,7 @@ impl Packs {
         } else {
             u64::from(code.low)
         };
-        Entry::Inner { back, blocks: None }
+        IndexEntry::Inner { back, blocks: None }
     }
 
     /// Returns the block of a head: the pack's address plus the blocks of the extents before it in

@@ -2,8 +2,8 @@
 //!
 //! Between the map header and the first entry lie eight more bytes, which are unused.
 
-use super::check::Check;
-use super::index::{CBLKCNT, Entry, Head, Kind};
+use super::check::ZmapCheck;
+use super::index::{CBLKCNT, ExtentHead, IndexEntry, Kind};
 
 /// Bytes of an entry.
 pub const LEN: u64 = 8;
@@ -15,28 +15,28 @@ const KIND: u16 = 0x0003;
 const PARTIAL: u16 = 0x8000;
 
 /// Parses the entry of `cluster`.
-pub fn entry(raw: [u8; 8], cluster: u64) -> Result<Entry, Check> {
+pub fn entry(raw: [u8; 8], cluster: u64) -> Result<IndexEntry, ZmapCheck> {
     let [a0, a1, o0, o1, d0, d1, _, _] = raw;
     let advice = u16::from_le_bytes([a0, a1]);
     let flags = advice & !(KIND | PARTIAL);
     if flags != 0 {
-        return Err(Check::EntryFlags { cluster, flags });
+        return Err(ZmapCheck::EntryFlags { cluster, flags });
     }
     let Some(kind) = Kind::of(u32::from(advice & KIND)) else {
         let delta = u16::from_le_bytes([d0, d1]);
         return Ok(if delta & CBLKCNT == 0 {
-            Entry::Inner {
+            IndexEntry::Inner {
                 back: u64::from(delta),
                 blocks: None,
             }
         } else {
-            Entry::Inner {
+            IndexEntry::Inner {
                 back: 1,
                 blocks: Some(u64::from(delta & !CBLKCNT)),
             }
         });
     };
-    Ok(Entry::Head(Head {
+    Ok(IndexEntry::Head(ExtentHead {
         kind,
         offset: u64::from(u16::from_le_bytes([o0, o1])),
         partial: advice & PARTIAL != 0,

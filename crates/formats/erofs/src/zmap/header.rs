@@ -3,8 +3,8 @@
 use forerun_io::ReadAt;
 use forerun_vfs::{Error, Result};
 
-use super::check::Check;
-use super::{Config, Inode, Layout, feature};
+use super::check::ZmapCheck;
+use super::{CompressedInode, Config, IndexLayout, feature};
 
 const LEN: u64 = 8;
 
@@ -76,13 +76,13 @@ pub enum Tail {
 }
 
 impl Header {
-    pub fn read(meta: &dyn ReadAt, config: &Config<'_>, inode: &Inode) -> Result<Self> {
+    pub fn read(meta: &dyn ReadAt, config: &Config<'_>, inode: &CompressedInode) -> Result<Self> {
         let at = inode.end.checked_next_multiple_of(LEN);
         let at = at.filter(|&at| at.checked_add(LEN).is_some_and(|end| end <= meta.len()));
         let Some(at) = at else {
             let end = inode.end.saturating_add(LEN);
             let len = meta.len();
-            return Err(Check::HeaderOutside { end, len }.at(inode.node, inode.end));
+            return Err(ZmapCheck::HeaderOutside { end, len }.at(inode.node, inode.end));
         };
         let mut bytes = [0; 8];
         let read = meta.read_exact_at(at, &mut bytes);
@@ -90,20 +90,25 @@ impl Header {
         // Before the header had a meaning, the full layout reserved its place and wrote nothing.
         let is_new =
             feature::BIG_PCLUSTER | feature::ZTAILPACKING | feature::FRAGMENTS | feature::BITS_48;
-        if inode.layout == Layout::Full && config.features & is_new == 0 {
+        if inode.layout == IndexLayout::Full && config.features & is_new == 0 {
             bytes = [0; 8];
         }
         let header = Self::parse(bytes, config, inode.layout, at + LEN);
         header.map_err(|check| check.at(inode.node, at))
     }
 
-    fn parse(bytes: [u8; 8], config: &Config<'_>, layout: Layout, end: u64) -> Result<Self, Check> {
+    fn parse(
+        bytes: [u8; 8],
+        config: &Config<'_>,
+        layout: IndexLayout,
+        end: u64,
+    ) -> Result<Self, ZmapCheck> {
         let [low @ .., a0, a1, algorithms, cluster] = bytes;
         let advice = u16::from_le_bytes([a0, a1]);
         let has = |bit| advice & bit != 0;
         let all = u64::from_le_bytes(bytes);
         let needs = |what, bit| match config.features & bit {
-            0 => Err(Check::Feature {
+            0 => Err(ZmapCheck::Feature {
                 what,
                 features: config.features,
             }),
@@ -116,7 +121,7 @@ impl Header {
             let offset = all & !FRAGMENT_INODE;
             return Ok(Self::Fragment { offset });
         }
-        if layout == Layout::Full && has(advise::EXTENTS) {
+        if layout == IndexLayout::Full && has(advise::EXTENTS) {
             needs("encoded extents", feature::BITS_48)?;
             let high = u64::from(algorithms) | u64::from(cluster) << 8;
             return Ok(Self::Records(Records {
@@ -128,14 +133,14 @@ impl Header {
                 fragment: has(advise::FRAGMENT_PCLUSTER),
             }));
         }
-        let packs_of_16 = layout == Layout::Compact && has(advise::COMPACTED_2B);
+        let packs_of_16 = layout == IndexLayout::Compact && has(advise::COMPACTED_2B);
         let max = match layout {
-            Layout::Full => 16,
-            Layout::Compact if packs_of_16 => 12,
-            Layout::Compact => 14,
+            IndexLayout::Full => 16,
+            IndexLayout::Compact if packs_of_16 => 12,
+            IndexLayout::Compact => 14,
         };
         if bits > max {
-            return Err(Check::ClusterBits { bits, max });
+            return Err(ZmapCheck::ClusterBits { bits, max });
         }
         let big = [has(advise::BIG_PCLUSTER_1), has(advise::BIG_PCLUSTER_2)];
         if big != [false; 2] {
@@ -155,7 +160,7 @@ impl Header {
                 needs("a tail in the packed inode", feature::FRAGMENTS)?;
                 Tail::Fragment { offset: low }
             }
-            (true, true) => return Err(Check::TwoTails),
+            (true, true) => return Err(ZmapCheck::TwoTails),
         };
         Ok(Self::Index(Index {
             end,

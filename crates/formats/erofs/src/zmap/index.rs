@@ -5,12 +5,12 @@ use std::ops::{ControlFlow, Range};
 use forerun_vfs::{Bound, Error, Result};
 
 use super::bytes::Bytes;
-use super::check::Check;
+use super::check::ZmapCheck;
 use super::compact::Packs;
 use super::header;
 use super::place::Placing;
 use super::span::{self, Span};
-use super::{Layout, Piece, full};
+use super::{IndexLayout, Piece, full};
 
 /// Flag of a distance: it is the number of blocks of the extent.
 pub const CBLKCNT: u16 = 0x0800;
@@ -44,7 +44,7 @@ impl Kind {
 
 /// A cluster in which an extent starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ExtentHead {
     pub kind: Kind,
     /// Offset of the extent's start in the cluster.
     pub offset: u64,
@@ -54,8 +54,8 @@ pub struct Head {
 
 /// The entry of one cluster in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
-    Head(Head),
+pub enum IndexEntry {
+    Head(ExtentHead),
     Inner {
         /// Clusters back to its head, or some of them.
         back: u64,
@@ -80,23 +80,23 @@ enum Packing {
 }
 
 impl<'m> Clusters<'m> {
-    pub fn new(placing: &Placing<'m>, header: &header::Index) -> Result<Self, Check> {
+    pub fn new(placing: &Placing<'m>, header: &header::Index) -> Result<Self, ZmapCheck> {
         let len = placing.meta.len();
         let clusters = placing.inode.size.div_ceil(1 << header.bits);
         let (packing, start, end) = match placing.inode.layout {
-            Layout::Full => {
+            IndexLayout::Full => {
                 let start = header.end.saturating_add(full::GAP);
                 let bytes = clusters.checked_mul(full::LEN);
                 let end = bytes.and_then(|bytes| start.checked_add(bytes));
                 (Packing::Full { start }, start, end)
             }
-            Layout::Compact => {
+            IndexLayout::Compact => {
                 // Both kinds of heads must agree here, or blocks could not be counted.
                 let [counted, second] = header.big;
                 if counted != second && (second || uses_second(header)) {
                     let what = "a compact index that counts blocks for one of two algorithms";
                     let features = placing.config.features;
-                    return Err(Check::Feature { what, features });
+                    return Err(ZmapCheck::Feature { what, features });
                 }
                 let start = header.end;
                 let large = header.packs_of_16;
@@ -104,7 +104,7 @@ impl<'m> Clusters<'m> {
                 (Packing::Compact(packs), start, packs.end(clusters))
             }
         };
-        let outside = Check::IndexOutside {
+        let outside = ZmapCheck::IndexOutside {
             clusters,
             end: end.unwrap_or(u64::MAX),
             len,
@@ -128,7 +128,7 @@ impl<'m> Clusters<'m> {
     }
 
     /// Reads the entry of a cluster below the count.
-    pub fn entry(&mut self, cluster: u64) -> Result<Result<Entry, Check>> {
+    pub fn entry(&mut self, cluster: u64) -> Result<Result<IndexEntry, ZmapCheck>> {
         Ok(match &self.packing {
             Packing::Full { .. } => {
                 let raw = self.bytes.get(self.offset(cluster))?;
@@ -221,12 +221,12 @@ struct Walk<'w, 'm> {
 }
 
 impl Walk<'_, '_> {
-    fn fail<T>(&self, check: Check, cluster: u64) -> Result<T> {
+    fn fail<T>(&self, check: ZmapCheck, cluster: u64) -> Result<T> {
         let offset = self.clusters.offset(cluster);
         Err(check.at(self.placing.inode.node, offset))
     }
 
-    fn entry(&mut self, cluster: u64) -> Result<Entry> {
+    fn entry(&mut self, cluster: u64) -> Result<IndexEntry> {
         match self.clusters.entry(cluster)? {
             Ok(entry) => Ok(entry),
             Err(check) => self.fail(check, cluster),
@@ -240,17 +240,17 @@ impl Walk<'_, '_> {
         let mut at = first;
         loop {
             let back = match self.entry(at)? {
-                Entry::Head(head) if (at << bits).saturating_add(head.offset) <= position => {
+                IndexEntry::Head(head) if (at << bits).saturating_add(head.offset) <= position => {
                     return Ok(at);
                 }
-                Entry::Head(_) => 1,
-                Entry::Inner { back, .. } => back,
+                IndexEntry::Head(_) => 1,
+                IndexEntry::Inner { back, .. } => back,
             };
             let before = at.checked_sub(back).filter(|_| back > 0);
             let Some(before) = before else {
                 let check = match at {
-                    0 => Check::NoExtent { position },
-                    _ => Check::LookBack {
+                    0 => ZmapCheck::NoExtent { position },
+                    _ => ZmapCheck::LookBack {
                         cluster: at,
                         distance: back,
                     },
@@ -267,9 +267,9 @@ impl Walk<'_, '_> {
     /// Returns the extent that starts in a cluster.
     fn span(&mut self, cluster: u64) -> Result<Span> {
         let (bits, count) = (self.clusters.bits, self.clusters.count);
-        let Entry::Head(head) = self.entry(cluster)? else {
+        let IndexEntry::Head(head) = self.entry(cluster)? else {
             let position = cluster << bits;
-            return self.fail(Check::NoExtent { position }, cluster);
+            return self.fail(ZmapCheck::NoExtent { position }, cluster);
         };
         let start = self.start(cluster, head)?;
         let mut counted = None;
@@ -280,12 +280,12 @@ impl Walk<'_, '_> {
                 return Err(too_long(cluster));
             }
             match self.entry(next)? {
-                Entry::Head(head) => {
+                IndexEntry::Head(head) => {
                     end = self.start(next, head)?;
                     break;
                 }
-                Entry::Inner { blocks, .. } if next == cluster + 1 => counted = blocks,
-                Entry::Inner { .. } => {}
+                IndexEntry::Inner { blocks, .. } if next == cluster + 1 => counted = blocks,
+                IndexEntry::Inner { .. } => {}
             }
             next += 1;
         }
@@ -294,7 +294,7 @@ impl Walk<'_, '_> {
             Ok(blocks) => blocks,
             Err(why) => {
                 let blocks = counted.unwrap_or(0);
-                let check = Check::BlockCount {
+                let check = ZmapCheck::BlockCount {
                     cluster,
                     blocks,
                     why,
@@ -312,12 +312,12 @@ impl Walk<'_, '_> {
     }
 
     /// Returns where the extent of a head starts in the file.
-    fn start(&self, cluster: u64, head: Head) -> Result<u64> {
+    fn start(&self, cluster: u64, head: ExtentHead) -> Result<u64> {
         let (bits, size) = (self.clusters.bits, self.placing.inode.size);
         let len = 1 << bits;
         let offset = head.offset;
         if offset >= len {
-            let check = Check::ClusterOffset {
+            let check = ZmapCheck::ClusterOffset {
                 cluster,
                 offset,
                 len,
@@ -327,7 +327,7 @@ impl Walk<'_, '_> {
         let start = (cluster << bits).saturating_add(offset);
         // A head at the very end of the file marks the end of the last extent.
         if start > size {
-            return self.fail(Check::Start { start, size }, cluster);
+            return self.fail(ZmapCheck::Start { start, size }, cluster);
         }
         Ok(start)
     }

@@ -67,7 +67,7 @@ pub struct Config<'c> {
 
 /// The compressed data of one inode.
 #[derive(Clone, Copy, Debug)]
-pub struct Inode {
+pub struct CompressedInode {
     /// The inode, for errors.
     pub node: NodeId,
     /// Bytes of data.
@@ -75,14 +75,14 @@ pub struct Inode {
     /// Offset in the metadata behind the inode and its inline attributes.
     pub end: u64,
     /// How the index is kept.
-    pub layout: Layout,
+    pub layout: IndexLayout,
     /// Whether offsets in the metadata are offsets in the image; false in a metabox.
     pub in_image: bool,
 }
 
 /// The layouts of compressed inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum IndexLayout {
     /// Eight bytes for each cluster, or encoded extents.
     Full,
     /// Clusters packed at two or four bytes each.
@@ -125,7 +125,7 @@ impl Piece {
 pub fn map(
     meta: &dyn ReadAt,
     config: &Config<'_>,
-    inode: &Inode,
+    inode: &CompressedInode,
     range: Range<u64>,
     visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
 ) -> Result<()> {

@@ -6,14 +6,14 @@ use forerun_codec::Codec;
 use forerun_io::{BlobId, ReadAt, saturating_usize};
 use forerun_vfs::{Bound, DecodedLen, EncodedBlock, Error, Extent, NodeId, Padding, Place};
 
-use super::check::Check;
-use super::{Config, Inode, Piece, feature};
+use super::check::ZmapCheck;
+use super::{CompressedInode, Config, Piece, feature};
 
 /// The inputs for placing extents.
 pub struct Placing<'m> {
     pub meta: &'m dyn ReadAt,
     pub config: &'m Config<'m>,
-    pub inode: &'m Inode,
+    pub inode: &'m CompressedInode,
 }
 
 /// The place of stored bytes.
@@ -38,7 +38,7 @@ pub enum Algorithm {
 
 /// Why an extent cannot be placed.
 pub enum Failed {
-    Check(Check),
+    Check(ZmapCheck),
     Error(Error),
 }
 
@@ -52,8 +52,8 @@ impl Failed {
     }
 }
 
-impl From<Check> for Failed {
-    fn from(check: Check) -> Self {
+impl From<ZmapCheck> for Failed {
+    fn from(check: ZmapCheck) -> Self {
         Self::Check(check)
     }
 }
@@ -97,7 +97,7 @@ impl Placing<'_> {
         let len = logical.end - logical.start;
         let stored = range.end.saturating_sub(range.start);
         if len > stored {
-            return Err(Check::Plain { len, stored }.into());
+            return Err(ZmapCheck::Plain { len, stored }.into());
         }
         let head = match (head, &source) {
             (Some(head), Source::Data(_)) if head < stored => head,
@@ -145,10 +145,10 @@ impl Placing<'_> {
         partial: bool,
     ) -> Result<Place, Failed> {
         let len = logical.end - logical.start;
-        let decoded = u32::try_from(len).map_err(|_| Check::ExtentLen { len })?;
+        let decoded = u32::try_from(len).map_err(|_| ZmapCheck::ExtentLen { len })?;
         let (Source::Data(range) | Source::Meta(range)) = &source;
         let stored = range.end.saturating_sub(range.start);
-        let stored = u32::try_from(stored).map_err(|_| Check::ExtentLen { len: stored })?;
+        let stored = u32::try_from(stored).map_err(|_| ZmapCheck::ExtentLen { len: stored })?;
         let padded = codec != Codec::Lz4 || self.config.features & feature::ZERO_PADDING != 0;
         let (blob, offset) = match &source {
             Source::Data(range) => self.locate(range)?,
@@ -194,7 +194,7 @@ impl Placing<'_> {
         let stored = self.read(range, u64::from(block.len))?;
         let mut out = vec![0; saturating_usize(u64::from(decoded))];
         let result = block.decode(&stored, &mut out);
-        result.map_err(|source| Check::Tail { source })?;
+        result.map_err(|source| ZmapCheck::Tail { source })?;
         Ok(Place::Inline(out.into()))
     }
 
@@ -205,23 +205,23 @@ impl Placing<'_> {
         Ok(bytes)
     }
 
-    fn in_meta(&self, range: &Range<u64>) -> Result<(), Check> {
+    fn in_meta(&self, range: &Range<u64>) -> Result<(), ZmapCheck> {
         let len = self.meta.len();
         if range.end <= len && range.start < range.end {
             return Ok(());
         }
         let range = range.clone();
-        Err(Check::TailOutside { range, len })
+        Err(ZmapCheck::TailOutside { range, len })
     }
 
     /// Resolves a range of addresses to the blob that holds all of it, and the offset there.
-    fn locate(&self, range: &Range<u64>) -> Result<(BlobId, u64), Check> {
+    fn locate(&self, range: &Range<u64>) -> Result<(BlobId, u64), ZmapCheck> {
         let len = range.end.saturating_sub(range.start);
         match (self.config.locate)(range.start) {
             Some((blob, offset, most)) if len > 0 && len <= most => Ok((blob, offset)),
             _ => {
                 let range = range.clone();
-                Err(Check::DataOutside { range })
+                Err(ZmapCheck::DataOutside { range })
             }
         }
     }
@@ -229,7 +229,7 @@ impl Placing<'_> {
     fn codec(&self, id: u8) -> Result<Codec, Failed> {
         let set = self.config.algorithms;
         if u32::from(set).checked_shr(u32::from(id)).unwrap_or(0) & 1 == 0 {
-            return Err(Check::Algorithm { id, set }.into());
+            return Err(ZmapCheck::Algorithm { id, set }.into());
         }
         Ok(match id {
             0 => Codec::Lz4,

@@ -11,7 +11,7 @@ use forerun_vfs::Result;
 
 use super::Piece;
 use super::bytes::Bytes;
-use super::check::Check;
+use super::check::ZmapCheck;
 use super::header;
 use super::place::{Algorithm, Placing, Source};
 use super::sums;
@@ -71,7 +71,7 @@ pub fn map(
         let end = following.map_or(size, |following| following.start.min(size));
         let offset = table.offset(index);
         if end <= record.start {
-            let check = Check::RecordOrder {
+            let check = ZmapCheck::RecordOrder {
                 record: next,
                 start: end,
                 before: record.start,
@@ -156,7 +156,7 @@ impl<'m> Table<'m> {
             _ => {
                 let (end, len) = (end.unwrap_or(u64::MAX), meta);
                 let clusters = count;
-                let check = Check::IndexOutside { clusters, end, len };
+                let check = ZmapCheck::IndexOutside { clusters, end, len };
                 Err(check.at(placing.inode.node, header.end))
             }
         }
@@ -255,7 +255,7 @@ impl<'m> Table<'m> {
             Shape::Start32 | Shape::Start64 => {
                 let first = self.record(0, None)?;
                 if first.start > position {
-                    let check = Check::NoExtent { position };
+                    let check = ZmapCheck::NoExtent { position };
                     return Err(check.at(placing.inode.node, self.start));
                 }
                 let (mut low, mut high, mut found) = (0, self.count, first);

@@ -3,9 +3,9 @@
 use std::ops::{ControlFlow, Range};
 
 use super::Piece;
-use super::check::Check;
+use super::check::ZmapCheck;
 use super::header::{self, Tail};
-use super::index::{Head, Kind};
+use super::index::{ExtentHead, Kind};
 use super::place::{Algorithm, Failed, Placing, Source};
 
 /// One extent.
@@ -13,7 +13,7 @@ use super::place::{Algorithm, Failed, Placing, Source};
 pub struct Span {
     /// The cluster in which it starts.
     pub cluster: u64,
-    pub head: Head,
+    pub head: ExtentHead,
     /// Byte range in the file.
     pub logical: Range<u64>,
     /// Number of its blocks.
@@ -66,8 +66,8 @@ impl Span {
             Tail::Fragment { offset } if is_last => {
                 let high = match placing.inode.layout {
                     // The block field of an extent without blocks: the upper half of the offset.
-                    super::Layout::Full => block << 32,
-                    super::Layout::Compact => 0,
+                    super::IndexLayout::Full => block << 32,
+                    super::IndexLayout::Compact => 0,
                 };
                 let offset = u64::from(offset) | high;
                 return Ok(visit(Piece::Fragment { logical, offset }));
@@ -79,7 +79,7 @@ impl Span {
         };
         if let (Source::Data(_), 0) = (&source, self.blocks) {
             let (cluster, blocks, why) = (self.cluster, 0, "it has none");
-            return Err(Check::BlockCount {
+            return Err(ZmapCheck::BlockCount {
                 cluster,
                 blocks,
                 why,

@@ -10,10 +10,10 @@ use crate::dir::{self, Place};
 use crate::entry_set::EntrySet;
 use crate::moving::{self, POINTER_AT, POINTER_LEN};
 use crate::ondisk::{ENTRY, kind};
-use crate::session::{Entry, Node, Session};
+use crate::session::{FoundName, Node, Session};
 
 /// A set with its directory, first slot and place.
-pub struct Here<'a> {
+pub struct SetToMove<'a> {
     pub dir: NodeId,
     pub slot: u32,
     pub place: Place,
@@ -28,10 +28,10 @@ impl Session<'_> {
     /// `Io`.
     pub fn move_away(
         &mut self,
-        from: &Here<'_>,
+        from: &SetToMove<'_>,
         to: NodeId,
         slot: u32,
-        replaced: Option<&Entry>,
+        replaced: Option<&FoundName>,
         set: &EntrySet,
     ) -> Result<Place> {
         let chain = self.chain(to)?;
@@ -72,7 +72,7 @@ impl Session<'_> {
     }
 
     /// Returns whether a set can replace another by one write.
-    pub fn can_replace(&self, entry: &Entry, set: &EntrySet) -> bool {
+    pub fn can_replace(&self, entry: &FoundName, set: &EntrySet) -> bool {
         let old = &entry.node.set;
         match self.is_whole(entry.slot, old) {
             true => count(set) <= count(old),
@@ -84,7 +84,7 @@ impl Session<'_> {
     }
 
     /// Marks a set as on its way to `place`.
-    fn depart(&mut self, from: &Here<'_>, place: Place) -> Result<()> {
+    fn depart(&mut self, from: &SetToMove<'_>, place: Place) -> Result<()> {
         let mut bytes = unused_set(from.set);
         let pointer = place.pointer().to_le_bytes();
         let field = bytes.iter_mut().skip(25).take(POINTER_LEN);

@@ -5,14 +5,14 @@
 
 use forerun_vfs::{Bound, Error, FileType, NodeId, Result};
 
-use super::moves::Here;
+use super::moves::SetToMove;
 use super::set::{count, now};
 use crate::change::group;
 use crate::dir::Place;
 use crate::entry_set::EntrySet;
 use crate::name;
 use crate::nodes::ROOT;
-use crate::session::{Entry, Session};
+use crate::session::{FoundName, Session};
 
 impl Session<'_> {
     /// Renames a node.
@@ -102,14 +102,14 @@ impl Session<'_> {
     fn move_set(
         &mut self,
         from: NodeId,
-        source: &Entry,
+        source: &FoundName,
         to: NodeId,
-        target: Option<&Entry>,
+        target: Option<&FoundName>,
         set: &EntrySet,
     ) -> Result<Place> {
         let old = &source.node.set;
         let place = source.node.place.ok_or(Error::NotFound)?;
-        let here = Here {
+        let here = SetToMove {
             dir: from,
             slot: source.slot,
             place,
@@ -153,7 +153,14 @@ impl Session<'_> {
     }
 
     /// Returns whether one sector holds both the old set and the new one.
-    fn is_near(&self, dir: NodeId, entry: &Entry, to: NodeId, slot: u32, set: &EntrySet) -> bool {
+    fn is_near(
+        &self,
+        dir: NodeId,
+        entry: &FoundName,
+        to: NodeId,
+        slot: u32,
+        set: &EntrySet,
+    ) -> bool {
         let per = self.per_sector();
         let whole = self.is_whole(entry.slot, &entry.node.set) && self.is_whole(slot, set);
         dir == to && whole && entry.slot / per == slot / per

@@ -3,7 +3,7 @@
 use forerun_io::{Group, saturating_usize};
 use forerun_vfs::{Error, NodeId, Result, Timestamp};
 
-use super::moves::Here;
+use super::moves::SetToMove;
 use super::room::unused;
 use crate::change::group;
 use crate::dir::{self, Place};
@@ -98,7 +98,7 @@ impl Session<'_> {
         };
         let slot = self.find_room(dir, count(&node.set), None)?;
         let set = node.set.clone();
-        let from = Here {
+        let from = SetToMove {
             dir,
             slot: old,
             place,

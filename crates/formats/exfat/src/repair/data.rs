@@ -12,7 +12,7 @@ use forerun_vfs::{FileType, Result};
 
 use super::bits::clusters;
 use super::extent;
-use super::fields::{Doubt, Here, edited, path_of};
+use super::fields::{Doubt, SetPlace, edited, path_of};
 use super::report::Kind;
 use super::work::{TAKE, Work};
 use crate::boot::Boot;
@@ -49,7 +49,7 @@ pub struct Sized {
 /// `Io`, `Write`, `Limit`.
 pub fn settle(
     work: &mut Work<'_, '_>,
-    here: &Here<'_>,
+    here: &SetPlace<'_>,
     set: EntrySet,
     doubt: Doubt,
 ) -> Result<Settled> {
@@ -85,7 +85,7 @@ pub fn settle(
 /// the volume.
 fn first_cluster(
     work: &mut Work<'_, '_>,
-    here: &Here<'_>,
+    here: &SetPlace<'_>,
     path: &[u8],
     set: EntrySet,
 ) -> Result<EntrySet> {
@@ -142,7 +142,7 @@ fn first_cluster(
 /// Adds a cluster to a directory without any, because each directory needs one.
 fn empty_directory(
     work: &mut Work<'_, '_>,
-    here: &Here<'_>,
+    here: &SetPlace<'_>,
     path: &[u8],
     set: EntrySet,
 ) -> Result<Settled> {
@@ -163,7 +163,12 @@ fn empty_directory(
 }
 
 /// Returns as many clusters as the length takes, or a set with a length that its clusters suffice for.
-fn length(work: &mut Work<'_, '_>, here: &Here<'_>, path: &[u8], set: EntrySet) -> Result<Sized> {
+fn length(
+    work: &mut Work<'_, '_>,
+    here: &SetPlace<'_>,
+    path: &[u8],
+    set: EntrySet,
+) -> Result<Sized> {
     let volume = Rc::clone(&work.volume);
     let data = set.data();
     let most = volume.boot.heap_len();
@@ -247,7 +252,7 @@ fn followed_to_length(
 /// if it does not end there.
 fn shorten(
     work: &mut Work<'_, '_>,
-    here: &Here<'_>,
+    here: &SetPlace<'_>,
     path: &[u8],
     (set, followed): (&mut EntrySet, &Followed),
     check: Check,
@@ -266,7 +271,13 @@ fn shorten(
 }
 
 /// Makes a directory as long as its clusters, if it ends inside a cluster.
-fn even(work: &mut Work<'_, '_>, here: &Here<'_>, path: &[u8], set: &mut EntrySet, chain: &Chain) {
+fn even(
+    work: &mut Work<'_, '_>,
+    here: &SetPlace<'_>,
+    path: &[u8],
+    set: &mut EntrySet,
+    chain: &Chain,
+) {
     let (data, cluster) = (set.data(), work.volume.boot.cluster_size());
     if set.file_type() != FileType::Directory || data.len.is_multiple_of(cluster) {
         return;
@@ -291,7 +302,7 @@ pub fn first_shared(work: &Work<'_, '_>, chain: &Chain) -> Option<(u32, u32)> {
 /// Returns the set with clusters that nothing else has.
 fn alone(
     work: &mut Work<'_, '_>,
-    here: &Here<'_>,
+    here: &SetPlace<'_>,
     path: &[u8],
     sized: Sized,
 ) -> Result<(EntrySet, Chain)> {
@@ -432,7 +443,12 @@ pub fn valid_of(set: &EntrySet, len: u64) -> u64 {
     }
 }
 
-fn valid_length(work: &mut Work<'_, '_>, here: &Here<'_>, path: &[u8], set: EntrySet) -> EntrySet {
+fn valid_length(
+    work: &mut Work<'_, '_>,
+    here: &SetPlace<'_>,
+    path: &[u8],
+    set: EntrySet,
+) -> EntrySet {
     let (valid, len) = (set.stream().valid_data_length.get(), set.data().len);
     let is_directory = set.file_type() == FileType::Directory;
     if valid <= len && (!is_directory || valid == len) {

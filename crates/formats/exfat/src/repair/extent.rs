@@ -7,7 +7,7 @@ use forerun_vfs::{FileType, Result};
 
 use super::bits::clusters;
 use super::data::{Sized, first_shared, valid_of};
-use super::fields::{Doubt, Here};
+use super::fields::{Doubt, SetPlace};
 use super::report::Kind;
 use super::room::Free;
 use super::salvage::{self, Read};
@@ -28,7 +28,7 @@ const LOOKED_AT: u32 = 40;
 /// `Io`, `Limit`.
 pub fn written(
     work: &mut Work<'_, '_>,
-    here: &Here<'_>,
+    here: &SetPlace<'_>,
     path: &[u8],
     sized: Sized,
     doubt: Doubt,
@@ -136,7 +136,7 @@ fn count_of(volume: &Volume, chain: &Chain, len: u64) -> u32 {
 /// `Io`.
 pub fn kind(
     work: &mut Work<'_, '_>,
-    here: &Here<'_>,
+    here: &SetPlace<'_>,
     path: &[u8],
     set: EntrySet,
 ) -> Result<EntrySet> {

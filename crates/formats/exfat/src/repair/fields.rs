@@ -33,7 +33,7 @@ pub enum Doubt {
 }
 
 /// A set in its directory.
-pub struct Here<'a> {
+pub struct SetPlace<'a> {
     pub chain: &'a Chain,
     /// Path of the directory; empty for the root.
     pub directory: &'a [u8],
@@ -47,7 +47,7 @@ pub struct Here<'a> {
 /// `Io`.
 pub fn name(
     work: &mut Work<'_, '_>,
-    here: &Here<'_>,
+    here: &SetPlace<'_>,
     names: &mut Names,
     set: EntrySet,
     doubt: Doubt,
@@ -129,7 +129,7 @@ fn bad_name(set: &EntrySet) -> Check {
 }
 
 /// Repairs invalid times, bits that must be zero, and the one that must be set.
-pub fn others(work: &mut Work<'_, '_>, here: &Here<'_>, set: EntrySet) -> EntrySet {
+pub fn others(work: &mut Work<'_, '_>, here: &SetPlace<'_>, set: EntrySet) -> EntrySet {
     let mut set = set;
     let path = path_of(here, &set);
     let times = [set.created(), set.modified(), set.accessed()];
@@ -202,7 +202,7 @@ pub fn edited(set: EntrySet, fields: &[(usize, &[u8])]) -> EntrySet {
 }
 
 /// Returns the path of a set.
-pub fn path_of(here: &Here<'_>, set: &EntrySet) -> Vec<u8> {
+pub fn path_of(here: &SetPlace<'_>, set: &EntrySet) -> Vec<u8> {
     let mut path = here.directory.to_vec();
     if !path.is_empty() {
         path.push(b'/');

@@ -3,7 +3,7 @@
 
 use forerun_vfs::{Error, Result};
 
-use super::fields::{self, Here};
+use super::fields::{self, SetPlace};
 use super::report::{Finding, Kind};
 use super::salvage;
 use super::work::Work;
@@ -14,7 +14,7 @@ use crate::volume::Volume;
 
 /// Returns the set without critical entries of unknown type. A driver must not read or change a file
 /// with such an entry (8.2).
-pub fn unknown(work: &mut Work<'_, '_>, here: &Here<'_>, set: EntrySet) -> EntrySet {
+pub fn unknown(work: &mut Work<'_, '_>, here: &SetPlace<'_>, set: EntrySet) -> EntrySet {
     let Some(found) = set.unrecognized() else {
         return set;
     };
@@ -53,7 +53,7 @@ pub fn unknown(work: &mut Work<'_, '_>, here: &Here<'_>, set: EntrySet) -> Entry
 pub fn vendors(
     work: &mut Work<'_, '_>,
     volume: &Volume,
-    here: &Here<'_>,
+    here: &SetPlace<'_>,
     set: EntrySet,
 ) -> Result<EntrySet> {
     if set.other_allocations().is_empty() {

@@ -23,7 +23,7 @@ use crate::volume::Volume;
 const MEDIA: u32 = 0xFFFF_FFF8;
 
 /// An entry of the root directory, with its slot.
-pub type Entry = (u32, [u8; ENTRY]);
+pub type RootEntry = (u32, [u8; ENTRY]);
 
 /// Repairs these structures, and returns the clusters of the root directory. Returns nothing if the
 /// rest of the repair cannot do without one that stays damaged.
@@ -137,9 +137,9 @@ pub fn only(
     wanted: u8,
     what: &'static str,
     is_sound: &dyn Fn(&Volume, &[u8; ENTRY]) -> Result<bool>,
-) -> Result<Option<(Entry, bool)>> {
+) -> Result<Option<(RootEntry, bool)>> {
     let volume = &work.volume;
-    let mut best: Option<(Entry, bool)> = None;
+    let mut best: Option<(RootEntry, bool)> = None;
     let mut several = false;
     each(volume, root, wanted, &mut |slot, entry| {
         several |= best.is_some();
@@ -200,7 +200,7 @@ pub fn disguised(
     root: &Chain,
     wanted: u8,
     is_sound: &dyn Fn(&Volume, &[u8; ENTRY]) -> Result<bool>,
-) -> Result<Option<Entry>> {
+) -> Result<Option<RootEntry>> {
     let mut slots = Slots::new(&work.volume, root, None);
     let mut slot = 0;
     while let Some(mut entry) = slots.entry(slot)? {

@@ -6,7 +6,7 @@ use forerun_io::u64_from;
 use forerun_vfs::{Bound, Error, Result};
 
 use super::data;
-use super::fields::{self, Doubt, Here};
+use super::fields::{self, Doubt, SetPlace};
 use super::names::Names;
 use super::report::Kind;
 use super::salvage::{self, Read, SalvagedSet};
@@ -193,7 +193,7 @@ impl Walk<'_> {
     fn set(&mut self, work: &mut Work<'_, '_>, slot: u32, taken: SalvagedSet) -> Result<u32> {
         let (at, next) = (self.at(slot), slot + taken.entries.max(1));
         let directory = self.path.clone();
-        let here = Here {
+        let here = SetPlace {
             chain: self.chain,
             directory: &directory,
             slot,

@@ -20,14 +20,14 @@ use crate::ondisk::{BLOCK_STORED, FragmentEntry};
 /// The places of all contents.
 pub struct Data {
     files: HashMap<NodeIndex, FileData>,
-    bodies: Vec<Body>,
+    bodies: Vec<StoredBlocks>,
     /// The fragment blocks.
     pub fragments: Vec<FragmentEntry>,
 }
 
 /// The blocks of a file.
 #[derive(Clone, Debug, Default)]
-pub struct Body {
+pub struct StoredBlocks {
     /// Offset of the first block in the image.
     pub start: u64,
     /// Their sizes as inodes store them.
@@ -38,7 +38,7 @@ pub struct Body {
 
 impl Data {
     /// Returns the blocks of a file, and its fragment with the offset in it.
-    pub fn of(&self, file: NodeIndex) -> (Option<&Body>, Option<(u32, u32)>) {
+    pub fn of(&self, file: NodeIndex) -> (Option<&StoredBlocks>, Option<(u32, u32)>) {
         let data = self.files.get(&file).copied().unwrap_or_default();
         let body = data.body.and_then(|body| self.bodies.get(body));
         (body, data.fragment)
@@ -124,7 +124,7 @@ impl<'o> Worker<'o> {
 fn write_block(
     block: &Encoded,
     out: &mut ImageWriter<'_>,
-    bodies: &mut Vec<Body>,
+    bodies: &mut Vec<StoredBlocks>,
     fragments: &mut Vec<FragmentEntry>,
 ) -> Result<(), BuildError> {
     let stored = if block.stored { BLOCK_STORED } else { 0 };
@@ -143,9 +143,9 @@ fn write_block(
         }
     };
     if first {
-        bodies.push(Body {
+        bodies.push(StoredBlocks {
             start,
-            ..Body::default()
+            ..StoredBlocks::default()
         });
     }
     if let Some(body) = bodies.last_mut() {

@@ -5,7 +5,7 @@ use forerun_vfs::{Device, Timestamp};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::cannot;
-use super::data::Body;
+use super::data::StoredBlocks;
 use super::dir::Listing;
 use crate::ondisk::{
     BasicDir, BasicFile, DeviceNode, ExtendedDir, ExtendedFile, InodeHeader, Ipc, NONE_32, Symlink,
@@ -33,7 +33,7 @@ pub enum Kind<'a> {
     },
     File {
         len: u64,
-        body: Option<&'a Body>,
+        body: Option<&'a StoredBlocks>,
         fragment: Option<(u32, u32)>,
     },
     Symlink(&'a [u8]),
@@ -65,7 +65,7 @@ pub fn encode(common: &Common, kind: &Kind<'_>) -> Result<Vec<u8>, BuildError> {
             body,
             fragment,
         } => {
-            let none = Body::default();
+            let none = StoredBlocks::default();
             file(&mut out, common, *len, body.unwrap_or(&none), *fragment);
         }
         Kind::Symlink(target) => {
@@ -158,7 +158,13 @@ fn dir(out: &mut Bytes, common: &Common, listing: &Listing, parent: u32) {
     }
 }
 
-fn file(out: &mut Bytes, common: &Common, len: u64, body: &Body, fragment: Option<(u32, u32)>) {
+fn file(
+    out: &mut Bytes,
+    common: &Common,
+    len: u64,
+    body: &StoredBlocks,
+    fragment: Option<(u32, u32)>,
+) {
     let (fragment, offset) = fragment.unwrap_or((NONE_32, 0));
     let basic = common.xattr.is_none() && common.nlink == 1 && body.sparse == 0;
     let words = (u32::try_from(len), u32::try_from(body.start));

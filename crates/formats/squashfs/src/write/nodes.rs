@@ -15,7 +15,7 @@ use super::metadata::{MetadataWriter, Place};
 use super::options::SquashfsOptions;
 use super::plan::Plan;
 use super::tables::Ids;
-use super::xattr::Xattrs;
+use super::xattr::XattrWriter;
 use crate::ondisk::kind;
 
 /// The longest name Linux looks up.
@@ -31,7 +31,7 @@ pub struct Nodes<'a> {
     pub inodes: MetadataWriter,
     pub listings: MetadataWriter,
     pub ids: Ids,
-    pub xattrs: Xattrs,
+    pub xattrs: XattrWriter,
     /// Places of the inodes written so far.
     places: HashMap<NodeIndex, (Place, u16)>,
     /// Listings of directories whose inodes are not written yet.
@@ -85,7 +85,7 @@ impl<'a> Nodes<'a> {
             inodes: table(options.compress.inodes)?,
             listings: table(options.compress.inodes)?,
             ids: Ids::default(),
-            xattrs: Xattrs::new(table(options.compress.xattrs)?),
+            xattrs: XattrWriter::new(table(options.compress.xattrs)?),
             places: HashMap::with_capacity(plan.walked.nodes.len()),
             listed: HashMap::new(),
         })

@@ -17,7 +17,7 @@ const SHARED_VALUE: usize = 128;
 /// The longest value Linux reads.
 const LONGEST_VALUE: usize = 65536;
 
-pub struct Xattrs {
+pub struct XattrWriter {
     table: MetadataWriter,
     ids: Vec<XattrId>,
     /// Numbers of the sets, by all their bytes.
@@ -34,7 +34,7 @@ struct Attribute<'a> {
     value: &'a [u8],
 }
 
-impl Xattrs {
+impl XattrWriter {
     pub fn new(table: MetadataWriter) -> Self {
         Self {
             table,

@@ -36,7 +36,7 @@ pub enum CacheCommand {
     /// List the images, the one used last first
     Ls(PlaceArgs),
     /// Remove images that are not in use, those unused for longest first
-    Gc(GcArgs),
+    Gc(CacheGcArgs),
     /// Read everything again, and drop what is not what it should be
     Verify(PlaceArgs),
     /// Fetch all of an image, or what an access list names
@@ -52,7 +52,7 @@ pub struct PlaceArgs {
 
 /// How much to remove.
 #[derive(Args, Debug)]
-pub struct GcArgs {
+pub struct CacheGcArgs {
     #[command(flatten)]
     pub cache: CacheArgs,
     /// Remove until no more than this is left [default: --cache-limit, else everything]
@@ -158,7 +158,7 @@ fn entry_json(entry: &Entry) -> serde_json::Value {
     })
 }
 
-fn collect(context: &Context, args: &GcArgs) -> Result {
+fn collect(context: &Context, args: &CacheGcArgs) -> Result {
     let cache = open(&args.cache)?;
     let to = args.to.or(args.cache.cache_limit).unwrap_or(0);
     let report = cache.shrink_to(to).map_err(|error| failed(&error))?;

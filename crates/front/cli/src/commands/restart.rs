@@ -11,7 +11,7 @@ use super::status::{number, text};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
-use crate::mount::{Told, ask_all, ask_process};
+use crate::mount::{StatusAnswer, ask_all, ask_process};
 use crate::output::Output;
 
 /// Longer than the old process waits for the new one.
@@ -106,7 +106,7 @@ fn entry(dir: &Path) -> Result<MountEntry> {
 }
 
 /// Finds the process that has taken over from `old`.
-fn new_process(path: &str, old: &Told) -> Result<u64> {
+fn new_process(path: &str, old: &StatusAnswer) -> Result<u64> {
     let all = ask_all();
     let new = all
         .iter()

@@ -100,7 +100,7 @@ impl Target {
 
 /// Says where the undo file of a repair is and how to use it, when the repair has ended, failed or was
 /// interrupted.
-pub struct Told<'c> {
+pub struct UndoNotice<'c> {
     context: &'c Context,
     place: Arc<UndoPlace>,
     target: Target,
@@ -108,7 +108,11 @@ pub struct Told<'c> {
 }
 
 /// Reports the undo file when the returned value is dropped.
-pub fn tell_at_end<'c>(context: &'c Context, args: &CheckArgs, place: Arc<UndoPlace>) -> Told<'c> {
+pub fn tell_at_end<'c>(
+    context: &'c Context,
+    args: &CheckArgs,
+    place: Arc<UndoPlace>,
+) -> UndoNotice<'c> {
     let target = Target::of(args);
     let is_silent = context.global.quiet || context.global.json;
     let interrupted = (!is_silent).then(|| {
@@ -120,7 +124,7 @@ pub fn tell_at_end<'c>(context: &'c Context, args: &CheckArgs, place: Arc<UndoPl
             }
         })
     });
-    Told {
+    UndoNotice {
         context,
         place,
         target,
@@ -128,7 +132,7 @@ pub fn tell_at_end<'c>(context: &'c Context, args: &CheckArgs, place: Arc<UndoPl
     }
 }
 
-impl Drop for Told<'_> {
+impl Drop for UndoNotice<'_> {
     fn drop(&mut self) {
         if let Some(made) = self.place.made() {
             self.context.note(&line(&made, &self.target));

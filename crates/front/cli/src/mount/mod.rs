@@ -46,7 +46,7 @@ pub use daemon::is_in_background;
 pub use helper::{as_mount_helper, helper_status};
 pub use keeper::run_keeper;
 pub use present::umount as umount_by_kernel;
-pub use socket::{Told, ask as ask_process, ask_all, question};
+pub use socket::{StatusAnswer, ask as ask_process, ask_all, question};
 pub use via::Via;
 
 const OPTIONS_HELP: &str = "\

@@ -117,7 +117,7 @@ fn begin_ledger(is_kept: bool, options: &mut MountOptions) -> Result<()> {
 
 fn open_image(
     context: &Context,
-    image: source::Prepared,
+    image: source::PreparedImage,
     trace: Option<&Arc<TraceWriter>>,
     inherited: Option<Inherited>,
 ) -> Result<Open> {

@@ -270,7 +270,7 @@ fn read_all(mut stream: &UnixStream, most: usize, until: Instant) -> io::Result<
 }
 
 /// The answer of a process about its mount.
-pub struct Told {
+pub struct StatusAnswer {
     /// Where it was asked.
     pub socket: PathBuf,
     /// Its answer.
@@ -278,11 +278,11 @@ pub struct Told {
 }
 
 /// Collects the answers of all processes that serve. Sockets at which no process listens are removed.
-pub fn ask_all() -> Vec<Told> {
+pub fn ask_all() -> Vec<StatusAnswer> {
     ask_all_in(directory())
 }
 
-fn ask_all_in(path: PathBuf) -> Vec<Told> {
+fn ask_all_in(path: PathBuf) -> Vec<StatusAnswer> {
     let name = path.display().to_string();
     match Directory::open(path) {
         Ok(dir) => ask_all_of(&dir),
@@ -294,7 +294,7 @@ fn ask_all_in(path: PathBuf) -> Vec<Told> {
     }
 }
 
-fn ask_all_of(dir: &Directory) -> Vec<Told> {
+fn ask_all_of(dir: &Directory) -> Vec<StatusAnswer> {
     let mut told = Vec::new();
     let entries = std::fs::read_dir(dir.at(OsStr::new("."))).into_iter();
     for entry in entries.flatten().flatten() {
@@ -313,7 +313,7 @@ fn ask_all_of(dir: &Directory) -> Vec<Told> {
             answer = ask(&by_descriptor, "", ANSWER_TIMEOUT);
         }
         match answer.and_then(|answer| Ok(serde_json::from_str(&answer)?)) {
-            Ok(mount) => told.push(Told { socket, mount }),
+            Ok(mount) => told.push(StatusAnswer { socket, mount }),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 let _gone_already = std::fs::remove_file(&by_descriptor);
             }

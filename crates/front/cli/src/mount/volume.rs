@@ -19,7 +19,7 @@ use crate::patience::{after_the_end, patiently};
 use crate::source;
 
 /// A volume that is open for reading and writing, and of which nothing has been parsed.
-pub struct Prepared {
+pub struct PreparedVolume {
     device: Held<FileDevice>,
     /// The same file for reading: the volume may turn out to be one that can only be read.
     readable: Option<File>,
@@ -34,7 +34,7 @@ pub fn prepare(
     args: &MountArgs,
     options: &MountOptions,
     trace: Option<&Arc<TraceWriter>>,
-) -> Result<Option<Prepared>> {
+) -> Result<Option<PreparedVolume>> {
     // mount(8) says rw of whatever is not said to be ro.
     let asked = options.rw_asked && args.helper.is_none();
     let mut open = options.open_options();
@@ -61,7 +61,7 @@ pub fn prepare(
         return Ok(None);
     }
     match patiently(&args.image, || locks::device(&args.image, &open)) {
-        Ok(device) => Ok(Some(Prepared {
+        Ok(device) => Ok(Some(PreparedVolume {
             device,
             readable: File::open(&args.image).ok(),
             open,
@@ -80,9 +80,9 @@ pub fn open(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
-    prepared: Prepared,
+    prepared: PreparedVolume,
 ) -> Result<std::result::Result<VolumeMut, Option<File>>> {
-    let Prepared {
+    let PreparedVolume {
         device,
         readable,
         open,
@@ -103,11 +103,11 @@ pub fn open(
 }
 
 /// Opens the device of a volume whose mount this process takes over. The process that had it has ended.
-pub fn prepare_again(args: &MountArgs, options: &MountOptions) -> Result<Prepared> {
+pub fn prepare_again(args: &MountArgs, options: &MountOptions) -> Result<PreparedVolume> {
     let mut open = options.open_options();
     open.format.clone_from(&args.format);
     let device = after_the_end(|| locks::device(&args.image, &open));
-    Ok(Prepared {
+    Ok(PreparedVolume {
         device: device.map_err(|error| failed_to_open(error, &open, args))?,
         readable: None,
         open,
@@ -120,10 +120,10 @@ pub fn recover(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
-    prepared: Prepared,
+    prepared: PreparedVolume,
     was_clean: bool,
 ) -> Result<VolumeMut> {
-    let Prepared { device, open, .. } = prepared;
+    let PreparedVolume { device, open, .. } = prepared;
     let recovered = VolumeMut::recover(Arc::new(device), &open, &options.write, was_clean);
     let (volume, repaired) = recovered.map_err(|error| failed_to_open(error, &open, args))?;
     if let Some(summary) = repaired {

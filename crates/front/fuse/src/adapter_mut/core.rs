@@ -14,7 +14,7 @@ use super::flusher::Flusher;
 use super::journal::Journal;
 use super::known::{Known, Name, Spelling};
 use super::numbers::{LOST, Numbers};
-use super::respell::{Alias, Answer, Found, Respelling};
+use super::respell::{Alias, Answer, LookedUp, Respelling};
 use super::stale::Stale;
 use crate::MountOptions;
 use crate::attr::{Ownership, system_time};
@@ -62,15 +62,15 @@ pub struct CoreMut {
 }
 
 /// A node for the kernel, and for how long its attributes and name may be cached.
-pub struct Entry {
+pub struct AnsweredEntry {
     pub attr: FileAttr,
     pub attr_ttl: Duration,
     pub name_ttl: Duration,
 }
 
 /// The answer to a LOOKUP.
-pub enum Lookup {
-    Entry(Entry),
+pub enum LookupAnswer {
+    Entry(AnsweredEntry),
     /// No such name.
     Missing,
     /// The kernel is to restart the system call.
@@ -177,28 +177,28 @@ impl CoreMut {
     }
 
     /// Returns the child of that name for `thread`, counted as told to the kernel.
-    pub fn lookup(&self, thread: u32, dir: NodeId, name: &[u8]) -> Result<Lookup> {
+    pub fn lookup(&self, thread: u32, dir: NodeId, name: &[u8]) -> Result<LookupAnswer> {
         self.wait_for_alias(thread, dir, name);
         let _until_counted = self.known.looking();
         let node = match self.fs().lookup(dir, name) {
             // No such name can be there.
             Err(Error::InvalidName(_) | Error::NameTooLong { .. }) | Ok(None) => {
-                return Ok(Lookup::Missing);
+                return Ok(LookupAnswer::Missing);
             }
             Err(error) => return Err(error),
             Ok(Some(node)) => node,
         };
         let attr = self.attr(node)?;
         Ok(match self.respelled(thread, dir, name, &attr) {
-            Answer::Again => Lookup::Again,
-            Answer::Missing => Lookup::Missing,
+            Answer::Again => LookupAnswer::Again,
+            Answer::Missing => LookupAnswer::Missing,
             answer @ (Answer::Brief | Answer::Node) => {
                 let mut entry = self.told(dir, name, node, attr);
                 self.journal.flush();
                 if answer == Answer::Brief {
                     entry.attr_ttl = Duration::ZERO;
                 }
-                Lookup::Entry(entry)
+                LookupAnswer::Entry(entry)
             }
         })
     }
@@ -253,7 +253,7 @@ impl CoreMut {
         }
         self.respelling.looked_up(
             thread,
-            &Found {
+            &LookedUp {
                 name,
                 node,
                 is_directory,
@@ -277,11 +277,11 @@ impl CoreMut {
     }
 
     /// Returns `node` as told to the kernel by the name `name`. The caller holds the turnstile.
-    pub fn entry(&self, dir: NodeId, name: &[u8], node: NodeId) -> Result<Entry> {
+    pub fn entry(&self, dir: NodeId, name: &[u8], node: NodeId) -> Result<AnsweredEntry> {
         Ok(self.told(dir, name, node, self.attr(node)?))
     }
 
-    fn told(&self, dir: NodeId, name: &[u8], node: NodeId, attr: FileAttr) -> Entry {
+    fn told(&self, dir: NodeId, name: &[u8], node: NodeId, attr: FileAttr) -> AnsweredEntry {
         let is_directory = attr.kind == fuser::FileType::Directory;
         let alias = self.known.told(node, self.name(dir, name), is_directory);
         self.journal_told(dir, name, &attr);
@@ -289,7 +289,7 @@ impl CoreMut {
             self.drop_aliases(node);
         }
         let ttl = if alias { Duration::ZERO } else { ENDLESS };
-        Entry {
+        AnsweredEntry {
             attr,
             attr_ttl: ttl,
             name_ttl: ttl,

@@ -10,7 +10,7 @@ use fuser::{
     ReplyEntry, Request,
 };
 
-use super::core::{CoreMut, Entry, Lookup, now};
+use super::core::{AnsweredEntry, CoreMut, LookupAnswer, now};
 use crate::attr;
 use crate::counts::Operation;
 use crate::directory;
@@ -37,14 +37,14 @@ pub fn reply_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
 }
 
 /// Replies with an entry, or with the error.
-pub fn reply_entry(result: Result<Entry, Errno>, reply: ReplyEntry) {
+pub fn reply_entry(result: Result<AnsweredEntry, Errno>, reply: ReplyEntry) {
     match result {
         Ok(entry) => reply_found(&entry, reply),
         Err(errno) => reply.error(errno),
     }
 }
 
-fn reply_found(entry: &Entry, reply: ReplyEntry) {
+fn reply_found(entry: &AnsweredEntry, reply: ReplyEntry) {
     reply.entry_with_ttls(&entry.attr_ttl, &entry.name_ttl, &entry.attr, GENERATION);
 }
 
@@ -65,13 +65,13 @@ pub fn make(
 pub fn lookup(core: &CoreMut, thread: u32, parent: u64, name: &[u8], reply: ReplyEntry) {
     let found = core.lookup(thread, core.node(parent), name);
     match core.noted(Operation::Lookup, parent, found) {
-        Ok(Lookup::Entry(entry)) => reply_found(&entry, reply),
+        Ok(LookupAnswer::Entry(entry)) => reply_found(&entry, reply),
         // Number 0 is a name that is known not to exist.
-        Ok(Lookup::Missing) => {
+        Ok(LookupAnswer::Missing) => {
             let nobody = attr::unknown(0, fuser::FileType::RegularFile);
             reply.entry(&core.missing_ttl(), &nobody, GENERATION);
         }
-        Ok(Lookup::Again) => reply.error(Errno::ESTALE),
+        Ok(LookupAnswer::Again) => reply.error(Errno::ESTALE),
         Err(errno) => reply.error(errno),
     }
 }
@@ -123,7 +123,7 @@ fn list(
     core: &CoreMut,
     number: u64,
     cookie: u64,
-    add: &mut dyn FnMut(&directory::Entry) -> bool,
+    add: &mut dyn FnMut(&directory::ListedEntry) -> bool,
 ) -> Result<()> {
     let number_of = |node| core.numbers.number(node);
     let dir = (number, core.node(number));
@@ -134,7 +134,7 @@ fn list(
 fn plus(
     core: &CoreMut,
     dir: NodeId,
-    entry: &directory::Entry,
+    entry: &directory::ListedEntry,
     reply: &mut ReplyDirectoryPlus,
 ) -> bool {
     let name = OsStr::from_bytes(&entry.name);

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use forerun_vfs::{DirCursor, Error, FileType, NewNode, NodeId, Result};
 use fuser::{FileAttr, Request};
 
-use super::core::{CoreMut, Entry, now};
+use super::core::{AnsweredEntry, CoreMut, now};
 use super::journal::{Commit, Spelled};
 use super::known::Name;
 use crate::counts::Operation;
@@ -32,7 +32,7 @@ impl CoreMut {
         name: &[u8],
         new: &NewNode,
         (open, resent): (bool, bool),
-    ) -> Result<Entry> {
+    ) -> Result<AnsweredEntry> {
         let _until_counted = self.known.looking();
         let commit = self.begin_names();
         let node = match self.fs().create(dir, name, new) {

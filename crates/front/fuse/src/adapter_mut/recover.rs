@@ -13,7 +13,7 @@ use super::journal::Journal;
 use super::known::{Known, Name};
 use super::numbers::Numbers;
 use crate::MountOptions;
-use crate::ledger::{Found, Inherited, Table, resolve};
+use crate::ledger::{FoundInode, InheritedLedger, Table, resolve};
 
 /// Inode number of the root.
 const ROOT: u64 = 1;
@@ -27,7 +27,7 @@ impl CoreMut {
     pub fn recover(
         volume: Arc<Volume>,
         options: &MountOptions,
-        ledger: Inherited,
+        ledger: InheritedLedger,
     ) -> io::Result<(Self, Outdated)> {
         let root = volume.fs().root();
         let old = ledger.table();
@@ -60,7 +60,7 @@ impl CoreMut {
 }
 
 /// Replaces each found name by the spelling that the kernel knows, if both fold to the same form.
-fn spell(old: &Table, found: &mut HashMap<u64, Found>, fs: &dyn FileSystemMut) {
+fn spell(old: &Table, found: &mut HashMap<u64, FoundInode>, fs: &dyn FileSystemMut) {
     for (number, found) in found {
         let entry = old.entries.get(number);
         if let Some((parent, name)) = entry.and_then(|entry| entry.name.as_ref())
@@ -73,7 +73,7 @@ fn spell(old: &Table, found: &mut HashMap<u64, Found>, fs: &dyn FileSystemMut) {
 }
 
 /// Creates the table of the next server: each node that was found has the name that it was found by.
-fn succeed(old: &Table, found: &HashMap<u64, Found>) -> Table {
+fn succeed(old: &Table, found: &HashMap<u64, FoundInode>) -> Table {
     let server = old.server + 1;
     let mut table = Table {
         entries: old.entries.clone(),
@@ -103,7 +103,7 @@ fn succeed(old: &Table, found: &HashMap<u64, Found>) -> Table {
 }
 
 /// Returns the entries of the kernel's caches that may be wrong.
-fn outdated(old: &Table, found: &HashMap<u64, Found>) -> Outdated {
+fn outdated(old: &Table, found: &HashMap<u64, FoundInode>) -> Outdated {
     let mut inodes: HashSet<u64> = old.wrote.keys().copied().collect();
     let mut names: HashSet<(u64, Vec<u8>)> = HashSet::new();
     for ((parent, form), changing) in &old.slots {
@@ -141,7 +141,7 @@ fn outdated(old: &Table, found: &HashMap<u64, Found>) -> Outdated {
 /// again that are open.
 fn known_again(
     table: &Table,
-    found: &HashMap<u64, Found>,
+    found: &HashMap<u64, FoundInode>,
     numbers: &Numbers,
     fs: &dyn FileSystemMut,
 ) -> Known {

@@ -57,7 +57,7 @@ const MAX_THREADS: usize = 1024;
 
 /// A node that a LOOKUP found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct LookedUp {
     /// The name of the LOOKUP.
     pub name: Name,
     /// The node.
@@ -129,14 +129,14 @@ enum State {
 
 impl Respelling {
     /// Returns the answer to a LOOKUP of `thread`.
-    pub fn looked_up(&self, thread: u32, found: &Found) -> Answer {
+    pub fn looked_up(&self, thread: u32, found: &LookedUp) -> Answer {
         if thread == 0 || (found.alias == Alias::No && !self.is_asked()) {
             return Answer::Node;
         }
         self.looked_up_at(thread, found, Instant::now())
     }
 
-    fn looked_up_at(&self, thread: u32, found: &Found, now: Instant) -> Answer {
+    fn looked_up_at(&self, thread: u32, found: &LookedUp, now: Instant) -> Answer {
         let mut threads = self.threads();
         if let Some(asked) = threads.get_mut(&thread)
             && now.duration_since(asked.at) < EXPIRY
@@ -197,7 +197,7 @@ impl Respelling {
 }
 
 impl Asked {
-    fn about(found: &Found, at: Instant) -> Self {
+    fn about(found: &LookedUp, at: Instant) -> Self {
         Self {
             name: found.name.clone(),
             state: match found.alias {
@@ -210,7 +210,7 @@ impl Asked {
     }
 
     /// Returns the answer, or nothing where the LOOKUP belongs to a path that has not been asked about.
-    fn goes_on(&mut self, found: &Found) -> Option<Answer> {
+    fn goes_on(&mut self, found: &LookedUp) -> Option<Answer> {
         let last = self.last.replace((found.name.clone(), found.node));
         let is_same = self.name == found.name;
         // The name that the same node was looked up by just before.
@@ -273,8 +273,8 @@ mod tests {
 
     const NODE: NodeId = NodeId(7);
 
-    fn found(name: &str, alias: Alias) -> Found {
-        Found {
+    fn found(name: &str, alias: Alias) -> LookedUp {
+        LookedUp {
             name: Name {
                 dir: NodeId(1),
                 name: name.as_bytes().into(),
@@ -285,8 +285,8 @@ mod tests {
         }
     }
 
-    fn other(node: u64) -> Found {
-        Found {
+    fn other(node: u64) -> LookedUp {
+        LookedUp {
             node: NodeId(node),
             is_directory: true,
             ..found("elsewhere", Alias::No)
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(respelling: &Respelling, lookups: &[(Found, Answer)]) {
+    fn check(respelling: &Respelling, lookups: &[(LookedUp, Answer)]) {
         for (n, (found, answer)) in lookups.iter().enumerate() {
             assert_eq!(respelling.looked_up(9, found), *answer, "{n}");
         }

@@ -29,8 +29,8 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 
 pub use record::Record;
-pub use registered::{HostFile, Registered, Registration, Slot};
-pub use resolve::{Found, resolve};
+pub use registered::{HostFile, Registered, Registration, RegistrationSlot};
+pub use resolve::{FoundInode, resolve};
 pub use table::Table;
 
 /// The first page: two pointers to where records begin.
@@ -96,12 +96,12 @@ impl Ledger {
     ///
     /// # Errors
     /// Those of the file; `InvalidData` where there are no records.
-    pub fn inherit(file: OwnedFd) -> io::Result<Inherited> {
+    pub fn inherit(file: OwnedFd) -> io::Result<InheritedLedger> {
         let file = File::from(file);
         let (turn, start) = pointer(&file)?.ok_or(io::ErrorKind::InvalidData)?;
         let len = file.metadata()?.len();
         let table = read(&file, start, len)?;
-        Ok(Inherited {
+        Ok(InheritedLedger {
             file,
             table,
             turn,
@@ -194,14 +194,14 @@ impl Ledger {
 
 /// A ledger that another process has written.
 #[derive(Debug)]
-pub struct Inherited {
+pub struct InheritedLedger {
     file: File,
     table: Table,
     turn: u64,
     len: u64,
 }
 
-impl Inherited {
+impl InheritedLedger {
     /// Returns the sum of its records.
     pub const fn table(&self) -> &Table {
         &self.table

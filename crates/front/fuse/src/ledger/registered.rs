@@ -44,7 +44,7 @@ pub struct Registration {
 
 /// Where a registration is written.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Slot(u64);
+pub struct RegistrationSlot(u64);
 
 /// A table of registrations that is written to.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Registered {
     ///
     /// # Errors
     /// Those of the file; `StorageFull` where there are too many.
-    pub fn add(&mut self, registration: &Registration) -> io::Result<Slot> {
+    pub fn add(&mut self, registration: &Registration) -> io::Result<RegistrationSlot> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None if self.end < MAX => {
@@ -132,14 +132,14 @@ impl Registered {
         };
         let written = self.write(slot, &encode(registration));
         written.inspect_err(|_| self.free.push(slot))?;
-        Ok(Slot(slot))
+        Ok(RegistrationSlot(slot))
     }
 
     /// Clears a slot.
     ///
     /// # Errors
     /// Those of the file. The registration may still be there.
-    pub fn remove(&mut self, slot: Slot) -> io::Result<()> {
+    pub fn remove(&mut self, slot: RegistrationSlot) -> io::Result<()> {
         self.write(slot.0, &[0; SLOT])?;
         self.free.push(slot.0);
         Ok(())
@@ -271,7 +271,10 @@ mod tests {
         let refused = table.add(&registration(2)).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
         table.remove(last).unwrap();
-        assert_eq!(table.add(&registration(3)).unwrap(), Slot(MAX - 1));
+        assert_eq!(
+            table.add(&registration(3)).unwrap(),
+            RegistrationSlot(MAX - 1)
+        );
         assert_eq!(inherited(&table).1, [registration(3)]);
     }
 }

@@ -10,32 +10,36 @@ use std::collections::{HashMap, HashSet};
 
 use forerun_vfs::NodeId;
 
-use super::table::{Slot, Table};
+use super::table::{NameSlot, Table};
 
 /// Where an inode was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundInode {
     pub node: NodeId,
     /// Its directory and name.
     pub name: (u64, Box<[u8]>),
 }
 
 /// Finds a name in a directory.
-pub type Lookup<'a> = &'a mut dyn FnMut(NodeId, &[u8]) -> Option<NodeId>;
+pub type FindName<'a> = &'a mut dyn FnMut(NodeId, &[u8]) -> Option<NodeId>;
 
 struct Search<'a> {
     table: &'a Table,
     root: (u64, NodeId),
     /// Names of each inode that changes concern.
-    slots: HashMap<u64, Vec<&'a Slot>>,
-    found: HashMap<u64, Option<Found>>,
+    slots: HashMap<u64, Vec<&'a NameSlot>>,
+    found: HashMap<u64, Option<FoundInode>>,
     taken: HashSet<NodeId>,
-    lookup: Lookup<'a>,
+    lookup: FindName<'a>,
 }
 
 /// Finds the inodes of `table` on a volume with this root.
-pub fn resolve(table: &Table, root: (u64, NodeId), lookup: Lookup<'_>) -> HashMap<u64, Found> {
-    let mut slots: HashMap<u64, Vec<&Slot>> = HashMap::new();
+pub fn resolve(
+    table: &Table,
+    root: (u64, NodeId),
+    lookup: FindName<'_>,
+) -> HashMap<u64, FoundInode> {
+    let mut slots: HashMap<u64, Vec<&NameSlot>> = HashMap::new();
     for (slot, changing) in &table.slots {
         for number in &changing.occupants {
             slots.entry(*number).or_default().push(slot);
@@ -92,31 +96,31 @@ impl Search<'_> {
         own.into_iter().chain(slots.iter().map(|slot| slot.0))
     }
 
-    fn find(&mut self, number: u64) -> Option<Found> {
+    fn find(&mut self, number: u64) -> Option<FoundInode> {
         let entry = self.table.entries.get(&number)?;
         let Some(slots) = self.slots.get(&number).cloned() else {
             let name = entry.name.as_ref()?;
             return self.take(name);
         };
         let own = slots.into_iter().filter(|slot| self.occupants(slot) == 1);
-        let own: Vec<&Slot> = own.collect();
+        let own: Vec<&NameSlot> = own.collect();
         own.into_iter().find_map(|slot| self.take(slot))
     }
 
-    fn occupants(&self, slot: &Slot) -> usize {
+    fn occupants(&self, slot: &NameSlot) -> usize {
         let changing = self.table.slots.get(slot);
         changing.map_or(0, |changing| changing.occupants.len())
     }
 
     /// Looks a name up. A node that was found for another inode is not found again.
-    fn take(&mut self, name: &Slot) -> Option<Found> {
+    fn take(&mut self, name: &NameSlot) -> Option<FoundInode> {
         let directory = match name.0 == self.root.0 {
             true => self.root.1,
             false => self.found.get(&name.0)?.as_ref()?.node,
         };
         let node = (self.lookup)(directory, &name.1)?;
         let name = name.clone();
-        self.taken.insert(node).then_some(Found { node, name })
+        self.taken.insert(node).then_some(FoundInode { node, name })
     }
 
     /// Finds files that were renamed over others.

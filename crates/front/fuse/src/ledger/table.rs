@@ -5,11 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 use super::record::Record;
 
 /// A name: the number of its directory, and its form, which all spellings of it share.
-pub type Slot = (u64, Box<[u8]>);
+pub type NameSlot = (u64, Box<[u8]>);
 
 /// An inode number that the kernel knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct KnownInode {
     /// The number of its directory, and the name as it was last spelled; nothing where it has none.
     pub name: Option<(u64, Box<[u8]>)>,
     pub is_directory: bool,
@@ -31,9 +31,9 @@ pub struct Changing {
 /// The state of a ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    pub entries: HashMap<u64, Entry>,
+    pub entries: HashMap<u64, KnownInode>,
     /// Names that are not durable as they are.
-    pub slots: HashMap<Slot, Changing>,
+    pub slots: HashMap<NameSlot, Changing>,
     /// Inodes that were made since the last commit, and when.
     pub made: HashMap<u64, u64>,
     /// Inodes with contents or attributes that are not durable, and since when.
@@ -118,7 +118,7 @@ impl Table {
         }
     }
 
-    fn place(&mut self, number: u64, slot: Slot) {
+    fn place(&mut self, number: u64, slot: NameSlot) {
         let changing = self.slots.entry(slot).or_default();
         if !changing.occupants.contains(&number) {
             changing.occupants.push(number);

@@ -65,7 +65,7 @@ impl PartialEq for Outside {
 impl Eq for Outside {}
 
 /// A mount that was just made.
-pub struct Attached {
+pub struct MountedOutside {
     pub connection: OwnedFd,
     pub device: (u32, u32),
     pub path: PathBuf,
@@ -91,7 +91,7 @@ impl Outside {
     }
 
     /// Mounts.
-    pub(crate) fn attach(&self, writable: bool) -> Result<Attached, MountError> {
+    pub(crate) fn attach(&self, writable: bool) -> Result<MountedOutside, MountError> {
         let how = if writable { "rw" } else { "ro" };
         let request = format!("{} {how}", word::ATTACH);
         let failed = |error: io::Error| MountError::Outside(error.to_string());
@@ -99,7 +99,7 @@ impl Outside {
         let place = parse_place(&answer.bytes);
         let mut descriptors = answer.descriptors.into_iter();
         match (descriptors.next(), place) {
-            (Some(connection), Some((device, path))) => Ok(Attached {
+            (Some(connection), Some((device, path))) => Ok(MountedOutside {
                 connection,
                 device,
                 path,

@@ -12,7 +12,7 @@ use crate::registry::media;
 /// A blob as a manifest names it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Descriptor {
+pub(super) struct BlobDescriptor {
     media_type: &'static str,
     digest: String,
     size: u64,
@@ -24,15 +24,15 @@ struct Manifest<'a> {
     schema_version: u32,
     media_type: &'static str,
     artifact_type: &'static str,
-    config: &'a Descriptor,
-    layers: &'a [Descriptor],
+    config: &'a BlobDescriptor,
+    layers: &'a [BlobDescriptor],
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: &'a BTreeMap<String, String>,
 }
 
 /// Makes the descriptor of `bytes`, whose digest is known.
-pub(super) fn descriptor(media_type: &'static str, digest: Digest, bytes: &[u8]) -> Descriptor {
-    Descriptor {
+pub(super) fn descriptor(media_type: &'static str, digest: Digest, bytes: &[u8]) -> BlobDescriptor {
+    BlobDescriptor {
         media_type,
         digest: digest.to_string(),
         size: u64_from(bytes.len()),
@@ -46,8 +46,8 @@ pub(super) fn config(config: &ImageConfig) -> Vec<u8> {
 
 /// Encodes the manifest.
 pub(super) fn manifest(
-    config: &Descriptor,
-    layers: &[Descriptor],
+    config: &BlobDescriptor,
+    layers: &[BlobDescriptor],
     annotations: &BTreeMap<String, String>,
 ) -> Vec<u8> {
     json(&Manifest {

@@ -213,7 +213,7 @@ impl Sending<'_> {
         &mut self,
         image: &dyn ReadAt,
         plan: &Plan,
-    ) -> Result<(forerun_cache::ChunkTable, Vec<document::Descriptor>)> {
+    ) -> Result<(forerun_cache::ChunkTable, Vec<document::BlobDescriptor>)> {
         let refused = |reason: String| RemoteError::Refused {
             place: self.name.to_string(),
             reason,

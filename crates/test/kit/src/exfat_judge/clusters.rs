@@ -7,7 +7,7 @@ use super::{Finding, Geometry, What, finding, read, u32_at};
 /// Findings of one kind that are written out; the rest is a number.
 const SHOWN: usize = 8;
 
-pub(super) struct Clusters<'a> {
+pub(super) struct OwnedClusters<'a> {
     device: &'a dyn ReadAt,
     pub(super) geometry: Geometry,
     fat: Vec<u8>,
@@ -29,7 +29,7 @@ pub(super) enum Wanted {
     Contiguous(u64),
 }
 
-impl<'a> Clusters<'a> {
+impl<'a> OwnedClusters<'a> {
     pub(super) fn read(
         device: &'a dyn ReadAt,
         geometry: &Geometry,

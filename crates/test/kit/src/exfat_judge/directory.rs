@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use forerun_io::{saturating_usize, u64_from};
 
-use super::clusters::{Clusters, Wanted};
+use super::clusters::{OwnedClusters, Wanted};
 use super::entry_set::{ENTRY, parse};
 use super::{Finding, Node, What, finding, u16_at, u32_at, u64_at};
 
@@ -20,7 +20,7 @@ pub(super) struct Root {
 
 impl Root {
     pub(super) fn read(
-        clusters: &mut Clusters<'_>,
+        clusters: &mut OwnedClusters<'_>,
         first: u32,
         findings: &mut Vec<Finding>,
     ) -> Result<Self, Finding> {
@@ -79,7 +79,7 @@ fn live(entries: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn table(
-    clusters: &mut Clusters<'_>,
+    clusters: &mut OwnedClusters<'_>,
     entry: &[u8],
     name: &str,
     findings: &mut Vec<Finding>,
@@ -112,7 +112,7 @@ fn expand(stored: &[u8]) -> Vec<u16> {
 
 /// Reads the tree below the root.
 pub(super) fn walk(
-    clusters: &mut Clusters<'_>,
+    clusters: &mut OwnedClusters<'_>,
     root: &Root,
     findings: &mut Vec<Finding>,
 ) -> Vec<Node> {
@@ -144,7 +144,7 @@ fn path(nodes: &[Node], index: Option<usize>) -> String {
 }
 
 fn list(
-    clusters: &mut Clusters<'_>,
+    clusters: &mut OwnedClusters<'_>,
     entries: &[u8],
     path: &str,
     root: &Root,
@@ -206,7 +206,7 @@ fn list(
 }
 
 fn node(
-    clusters: &mut Clusters<'_>,
+    clusters: &mut OwnedClusters<'_>,
     set: super::entry_set::EntrySet,
     owner: &str,
     parent: Option<usize>,

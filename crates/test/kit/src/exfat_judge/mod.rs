@@ -17,7 +17,7 @@ use forerun_io::{ReadAt, saturating_usize, u64_from};
 
 use crate::powercut::{Found, FoundNode};
 pub use boot::Geometry;
-use clusters::Clusters;
+use clusters::OwnedClusters;
 pub use fsck::{Fsck, Said};
 
 /// How much a finding matters to the owner of the volume.
@@ -164,7 +164,7 @@ pub struct Report {
 pub fn judge(device: &dyn ReadAt) -> Result<Report, Finding> {
     let mut findings = Vec::new();
     let boot = boot::read(device, &mut findings)?;
-    let mut clusters = Clusters::read(device, &boot.geometry, &mut findings)?;
+    let mut clusters = OwnedClusters::read(device, &boot.geometry, &mut findings)?;
     let root = directory::Root::read(&mut clusters, boot.geometry.root, &mut findings)?;
     let nodes = directory::walk(&mut clusters, &root, &mut findings);
     clusters.compare(&root.bitmap, &mut findings);

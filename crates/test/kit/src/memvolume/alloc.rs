@@ -6,11 +6,11 @@ use forerun_io::{BlobId, saturating_usize, u64_from};
 use forerun_vfs::{Error, Extent, Place, Result};
 
 /// All clusters of the volume.
-pub struct Clusters {
+pub struct UsedClusters {
     used: Vec<bool>,
 }
 
-impl Clusters {
+impl UsedClusters {
     pub fn new(count: u64) -> Self {
         Self {
             used: vec![false; saturating_usize(count)],

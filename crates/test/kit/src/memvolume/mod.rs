@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use forerun_io::{BlockDevice, MemoryDevice, Unpoisoned};
 use forerun_vfs::{Error, FileType, Metadata, NodeId, Result, Timestamp};
 
-use alloc::Clusters;
+use alloc::UsedClusters;
 
 const ROOT: u64 = 1;
 const NAME_MAX: usize = 255;
@@ -33,7 +33,7 @@ pub struct MemVolume {
 struct State {
     nodes: HashMap<u64, Node>,
     next: u64,
-    clusters: Clusters,
+    clusters: UsedClusters,
     label: Vec<u8>,
     dirty: bool,
     broken: bool,
@@ -67,7 +67,7 @@ impl MemVolume {
             state: Mutex::new(State {
                 nodes: HashMap::from([(ROOT, root)]),
                 next: ROOT + 1,
-                clusters: Clusters::new(count),
+                clusters: UsedClusters::new(count),
                 label: Vec::new(),
                 dirty: false,
                 broken: false,

@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 
 use forerun_io::u64_from;
 
-use super::model::{Id, Model, Node, Promise};
+use super::model::{Id, Model, Promise, VolumeNode};
 use super::{Found, FoundNode};
 
 impl Model {
@@ -149,7 +149,7 @@ impl Search<'_> {
 
     fn fits(&self, id: Id, node: &FoundNode) -> Result<(), String> {
         let states = &self.model.states[self.windows.of_contents(id)];
-        let nodes: Vec<&Node> = states
+        let nodes: Vec<&VolumeNode> = states
             .iter()
             .filter_map(|state| state.get(&id).map(|node| &**node))
             .collect();

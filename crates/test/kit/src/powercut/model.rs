@@ -11,14 +11,14 @@ pub(super) type Id = u32;
 
 /// A file or directory at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Node {
+pub(super) struct VolumeNode {
     pub(super) parent: Id,
     pub(super) name: Vec<u8>,
     /// Bytes of a file; none for a directory.
     pub(super) content: Option<Arc<Vec<u8>>>,
 }
 
-pub(super) type State = BTreeMap<Id, Arc<Node>>;
+pub(super) type State = BTreeMap<Id, Arc<VolumeNode>>;
 
 /// The part of the tree that an operation makes durable when it is acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl Model {
         }
         let id = self.next;
         self.next += 1;
-        let node = Node {
+        let node = VolumeNode {
             parent,
             name,
             content,

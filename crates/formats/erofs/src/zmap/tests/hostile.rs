@@ -6,17 +6,17 @@ use forerun_vfs::Error;
 
 use super::Entry::{Blocks, Head, Inner};
 use super::{Crafted, Entry, FORMAT_ZSTD, K, LZMA, PLAIN, ZSTD, encoded};
-use crate::zmap::Layout;
-use crate::zmap::check::Check;
+use crate::zmap::IndexLayout;
+use crate::zmap::check::ZmapCheck;
 
 #[test]
 fn indexes_that_lead_nowhere() {
     let head = Head(LZMA, 0, 3);
     let full = |entries: &[Entry]| Crafted::full(entries.len() as u64 * K, 0, entries);
     let at = |cluster: u64| 16 + 8 * cluster;
-    full(&[Inner(1), head]).fails(16, &Check::NoExtent { position: 0 });
-    full(&[Inner(0), head]).fails(16, &Check::NoExtent { position: 0 });
-    full(&[Head(LZMA, 1, 3)]).fails(16, &Check::NoExtent { position: 0 });
+    full(&[Inner(1), head]).fails(16, &ZmapCheck::NoExtent { position: 0 });
+    full(&[Inner(0), head]).fails(16, &ZmapCheck::NoExtent { position: 0 });
+    full(&[Head(LZMA, 1, 3)]).fails(16, &ZmapCheck::NoExtent { position: 0 });
     for distance in [0, 3, 0x7FF] {
         let crafted = full(&[head, Inner(1), Inner(distance)]);
         // From the front, the distances back do not matter.
@@ -26,14 +26,14 @@ fn indexes_that_lead_nowhere() {
         let Error::Corrupt(corrupt) = error else {
             panic!("{error:?}");
         };
-        let check = Check::LookBack {
+        let check = ZmapCheck::LookBack {
             cluster: 2,
             distance,
         };
         assert_eq!(corrupt.check().downcast_ref(), Some(&check));
         assert_eq!(corrupt.offset(), at(2));
     }
-    let offset = Check::ClusterOffset {
+    let offset = ZmapCheck::ClusterOffset {
         cluster: 1,
         offset: 4096,
         len: 4096,
@@ -43,7 +43,7 @@ fn indexes_that_lead_nowhere() {
     marked.size = K + 8;
     marked.fails(
         at(1),
-        &Check::Start {
+        &ZmapCheck::Start {
             start: K + 9,
             size: K + 8,
         },
@@ -53,7 +53,7 @@ fn indexes_that_lead_nowhere() {
     let (cluster, bits) = (0, 0x4000);
     flags.fails(
         16,
-        &Check::EntryFlags {
+        &ZmapCheck::EntryFlags {
             cluster,
             flags: bits,
         },
@@ -79,7 +79,7 @@ fn distances_that_contradict_each_other_change_no_extent() {
 
 #[test]
 fn counts_that_cannot_be() {
-    let check = |blocks, why| Check::BlockCount {
+    let check = |blocks, why| ZmapCheck::BlockCount {
         cluster: 0,
         blocks,
         why,
@@ -104,10 +104,10 @@ fn counts_that_cannot_be() {
     let mut outside = Crafted::full(2 * K, 2, &[head, Blocks(2)]);
     outside.data = 5 * K - 1;
     let range = 3 * K..5 * K;
-    outside.fails(16, &Check::DataOutside { range });
+    outside.fails(16, &ZmapCheck::DataOutside { range });
     let (len, stored) = (K + 1, K);
     Crafted::full(2 * K, 0, &[Head(PLAIN, 0, 3), Head(LZMA, 1, 3)])
-        .fails(16, &Check::Plain { len, stored });
+        .fails(16, &ZmapCheck::Plain { len, stored });
 }
 
 #[test]
@@ -117,15 +117,15 @@ fn headers_that_cannot_be() {
         change(&mut crafted);
         crafted
     };
-    with(&|one| one.meta.truncate(7)).fails(0, &Check::HeaderOutside { end: 8, len: 7 });
-    with(&|one| one.meta[4] = 0x28).fails(0, &Check::TwoTails);
-    with(&|one| one.meta[7] = 5).fails(0, &Check::ClusterBits { bits: 17, max: 16 });
-    let compact = Crafted::new(Layout::Compact, K, 0, 0, 0, 3);
-    compact.fails(0, &Check::ClusterBits { bits: 15, max: 14 });
-    let packs = Crafted::new(Layout::Compact, K, 0, 1, 0, 1);
-    packs.fails(0, &Check::ClusterBits { bits: 13, max: 12 });
+    with(&|one| one.meta.truncate(7)).fails(0, &ZmapCheck::HeaderOutside { end: 8, len: 7 });
+    with(&|one| one.meta[4] = 0x28).fails(0, &ZmapCheck::TwoTails);
+    with(&|one| one.meta[7] = 5).fails(0, &ZmapCheck::ClusterBits { bits: 17, max: 16 });
+    let compact = Crafted::new(IndexLayout::Compact, K, 0, 0, 0, 3);
+    compact.fails(0, &ZmapCheck::ClusterBits { bits: 15, max: 14 });
+    let packs = Crafted::new(IndexLayout::Compact, K, 0, 1, 0, 1);
+    packs.fails(0, &ZmapCheck::ClusterBits { bits: 13, max: 12 });
     let (id, set) = (1, 0xD);
-    with(&|one| one.algorithms = 0xD).fails(16, &Check::Algorithm { id, set });
+    with(&|one| one.algorithms = 0xD).fails(16, &ZmapCheck::Algorithm { id, set });
     for (advice, features, what) in [
         (2, 0x10, "a cluster of several blocks"),
         (8, 2, "a compressed tail behind the index"),
@@ -136,19 +136,19 @@ fn headers_that_cannot_be() {
             one.meta[4] = advice;
             one.features = features;
         });
-        crafted.fails(0, &Check::Feature { what, features });
+        crafted.fails(0, &ZmapCheck::Feature { what, features });
     }
     let (clusters, end, len) = (2, 32, 24);
-    with(&|one| one.size = 2 * K).fails(8, &Check::IndexOutside { clusters, end, len });
+    with(&|one| one.size = 2 * K).fails(8, &ZmapCheck::IndexOutside { clusters, end, len });
     let (clusters, len) = (1 << 51, 24);
     let end = 16 + (1 << 54);
-    with(&|one| one.size = 1 << 63).fails(8, &Check::IndexOutside { clusters, end, len });
+    with(&|one| one.size = 1 << 63).fails(8, &ZmapCheck::IndexOutside { clusters, end, len });
     let tail = with(&|one| {
         one.meta[4] = 8;
         one.meta[2] = 1;
     });
     let range = 24..25;
-    tail.fails(16, &Check::TailOutside { range, len: 24 });
+    tail.fails(16, &ZmapCheck::TailOutside { range, len: 24 });
 }
 
 #[test]
@@ -157,13 +157,13 @@ fn records_that_cannot_be() {
         let words = [FORMAT_ZSTD | 9, 1, 0, first, FORMAT_ZSTD | 9, 64, 0, second];
         Crafted::records(400, 5, 2, 0, &words)
     };
-    sixteen(1, 300).fails(16, &Check::NoExtent { position: 0 });
+    sixteen(1, 300).fails(16, &ZmapCheck::NoExtent { position: 0 });
     for second in [0, 5] {
         let mut crafted = sixteen(0, second);
         crafted.meta.extend(crafted.meta.clone()[16..32].to_vec());
         crafted.meta[0] = 3;
         // The third starts where the first starts.
-        let check = Check::RecordOrder {
+        let check = ZmapCheck::RecordOrder {
             record: if second == 0 { 3 } else { 2 },
             start: 0,
             before: u64::from(second),
@@ -176,13 +176,14 @@ fn records_that_cannot_be() {
     }
     let none = Crafted::records(400, 5, 0, 0, &[]);
     let (clusters, end, len) = (0, 16, 16);
-    none.fails(8, &Check::IndexOutside { clusters, end, len });
+    none.fails(8, &ZmapCheck::IndexOutside { clusters, end, len });
     let far = Crafted::records(400, 5, u32::MAX, 0, &[0; 4]);
     let clusters = u64::from(u32::MAX);
     let (end, len) = (16 + 16 * clusters, 32);
-    far.fails(8, &Check::IndexOutside { clusters, end, len });
+    far.fails(8, &ZmapCheck::IndexOutside { clusters, end, len });
     let (id, set) = (14, 0xF);
-    Crafted::records(400, 1, 0, 0, &[0, 0, 0xF000_0001]).fails(16, &Check::Algorithm { id, set });
+    Crafted::records(400, 1, 0, 0, &[0, 0, 0xF000_0001])
+        .fails(16, &ZmapCheck::Algorithm { id, set });
 }
 
 #[test]

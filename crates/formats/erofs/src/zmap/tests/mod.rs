@@ -10,8 +10,8 @@ use forerun_vfs::{DecodedLen, EncodedBlock, Error, Extent, NodeId, Padding, Plac
 mod hostile;
 mod sound;
 
-use super::check::Check;
-use super::{Config, Inode, Layout, Piece, Sums, feature, map};
+use super::check::ZmapCheck;
+use super::{CompressedInode, Config, IndexLayout, Piece, Sums, feature, map};
 
 const FEATURES: u32 = feature::ZERO_PADDING
     | feature::BIG_PCLUSTER
@@ -24,7 +24,7 @@ const FEATURES: u32 = feature::ZERO_PADDING
 struct Crafted {
     features: u32,
     algorithms: u16,
-    layout: Layout,
+    layout: IndexLayout,
     size: u64,
     /// Bytes at physical addresses.
     data: u64,
@@ -34,7 +34,14 @@ struct Crafted {
 
 impl Crafted {
     /// Creates data whose header starts with `low`; with all bytes up to the first entry.
-    fn new(layout: Layout, size: u64, low: u32, advice: u16, algorithms: u8, cluster: u8) -> Self {
+    fn new(
+        layout: IndexLayout,
+        size: u64,
+        low: u32,
+        advice: u16,
+        algorithms: u8,
+        cluster: u8,
+    ) -> Self {
         let mut meta = low.to_le_bytes().to_vec();
         meta.extend(advice.to_le_bytes());
         meta.extend([algorithms, cluster]);
@@ -50,7 +57,7 @@ impl Crafted {
     }
 
     fn full(size: u64, advice: u16, entries: &[Entry]) -> Self {
-        let mut crafted = Self::new(Layout::Full, size, 0, advice, 0x31, 0);
+        let mut crafted = Self::new(IndexLayout::Full, size, 0, advice, 0x31, 0);
         crafted.meta.extend([0; 8]);
         for entry in entries {
             crafted.meta.extend(entry.full());
@@ -60,7 +67,7 @@ impl Crafted {
 
     /// Creates an index of small packs only, each with its base.
     fn compact(size: u64, advice: u16, packs: &[(Entry, Entry, u32)]) -> Self {
-        let mut crafted = Self::new(Layout::Compact, size, 0, advice, 0x31, 0);
+        let mut crafted = Self::new(IndexLayout::Compact, size, 0, advice, 0x31, 0);
         for (first, second, base) in packs {
             crafted.meta.extend(first.code().to_le_bytes());
             crafted.meta.extend(second.code().to_le_bytes());
@@ -71,7 +78,7 @@ impl Crafted {
 
     /// Creates records from words.
     fn records(size: u64, advice: u16, count: u32, cluster: u8, words: &[u32]) -> Self {
-        let mut crafted = Self::new(Layout::Full, size, count, advice, 0, cluster);
+        let mut crafted = Self::new(IndexLayout::Full, size, count, advice, 0, cluster);
         let len = 4 << (advice >> 1 & 3);
         crafted.meta.resize(8_usize.next_multiple_of(len), 0);
         for word in words {
@@ -97,7 +104,7 @@ impl Crafted {
             locate: &locate,
             sums,
         };
-        let inode = Inode {
+        let inode = CompressedInode {
             node: NodeId(7),
             size: self.size,
             end: 0,
@@ -126,10 +133,10 @@ impl Crafted {
     }
 
     #[track_caller]
-    fn fails(&self, offset: u64, expected: &Check) {
+    fn fails(&self, offset: u64, expected: &ZmapCheck) {
         match self.map(0..self.size) {
             Err(Error::Corrupt(corrupt)) => {
-                assert_eq!(corrupt.check().downcast_ref::<Check>(), Some(expected));
+                assert_eq!(corrupt.check().downcast_ref::<ZmapCheck>(), Some(expected));
                 assert_eq!(
                     (corrupt.offset(), corrupt.node()),
                     (offset, Some(NodeId(7)))

@@ -8,8 +8,8 @@ use forerun_vfs::{DecodedLen, Extent, Padding, Place};
 
 use super::Entry::{Blocks, Head, Inner, Partial};
 use super::{Crafted, FORMAT_ZSTD, K, LZMA, PLAIN, ZSTD, encoded, stored};
-use crate::zmap::check::Check;
-use crate::zmap::{Layout, Piece, Sums};
+use crate::zmap::check::ZmapCheck;
+use crate::zmap::{IndexLayout, Piece, Sums};
 
 #[test]
 fn heads_of_all_kinds_and_the_mark_at_the_end() {
@@ -133,7 +133,7 @@ fn tails_behind_the_index_and_in_the_packed_inode() {
     fragment.gives(&[first, Piece::Fragment { logical, offset }]);
 
     let (logical, offset) = (0..70_000, 0x42 << 32 | 9);
-    let whole = Crafted::new(Layout::Compact, 70_000, 9, 0x42, 0, 0x80);
+    let whole = Crafted::new(IndexLayout::Compact, 70_000, 9, 0x42, 0, 0x80);
     whole.gives(&[Piece::Fragment { logical, offset }]);
 }
 
@@ -151,7 +151,7 @@ fn a_tail_in_metadata_that_is_no_part_of_the_image_comes_along() {
     crafted.meta[16] = 1;
     crafted.fails(
         16,
-        &Check::Tail {
+        &ZmapCheck::Tail {
             source: DecodeError::Damaged,
         },
     );

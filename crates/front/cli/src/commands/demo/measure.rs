@@ -14,7 +14,7 @@ use forerun_fuse::{Mount, MountOptions, mount};
 use md5::{Digest, Md5};
 use rustix::fs::Advice;
 
-use super::{BIG, Place};
+use super::{BIG, DemoDir};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
@@ -85,7 +85,7 @@ fn ratio(a: u64, b: u64) -> f64 {
 const RUNS: usize = 2;
 
 /// Measures everything that this machine can do. `md5` is that of the large file.
-pub fn all(image: &Path, place: &Place, md5: &str) -> Result<Measured> {
+pub fn all(image: &Path, place: &DemoDir, md5: &str) -> Result<Measured> {
     let dropped_all = drop_caches(image)?;
     let (mut rows, mut no_mount) = (Vec::new(), None);
     for (large, mode, runs) in [(true, Mode::LARGE, RUNS), (false, Mode::LEGACY, 1)] {
@@ -157,7 +157,7 @@ fn the_image(image: &Path) -> Result<Row> {
 /// Measures the file in a mount; returns a sentence instead where FUSE does not work here.
 fn mounted(
     image: &Path,
-    place: &Place,
+    place: &DemoDir,
     large: bool,
     (what, id): (&'static str, &'static str),
     md5: &str,

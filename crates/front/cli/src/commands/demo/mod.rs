@@ -42,7 +42,7 @@ pub struct DemoArgs {
 
 /// Runs it.
 pub fn run(context: &Context, args: &DemoArgs) -> Result {
-    let place = Place::new(args)?;
+    let place = DemoDir::new(args)?;
     let out = Output::stdout()?;
     let mut demo = Demo {
         place: &place,
@@ -58,12 +58,12 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result {
 }
 
 /// The directory of all files, which are removed with it.
-pub struct Place {
+pub struct DemoDir {
     dir: TempDir,
     _guard: OnInterrupt,
 }
 
-impl Place {
+impl DemoDir {
     fn new(args: &DemoArgs) -> Result<Self> {
         let parent = args.dir.clone().unwrap_or_else(files::default_dir);
         let failed = |error: std::io::Error| Failure::output(&error).of(parent.display());
@@ -88,7 +88,7 @@ impl Place {
 }
 
 struct Demo<'p> {
-    place: &'p Place,
+    place: &'p DemoDir,
     out: Output,
     speaks: bool,
 }

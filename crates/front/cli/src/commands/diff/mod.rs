@@ -111,7 +111,7 @@ fn options(args: &DiffArgs) -> Result<DiffOptions> {
 
 /// One of the two, an image with its file open.
 enum Prepared {
-    Image(Box<source::Prepared>, String),
+    Image(Box<source::PreparedImage>, String),
     Directory(PathBuf),
 }
 

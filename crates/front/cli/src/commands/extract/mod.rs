@@ -17,7 +17,7 @@ use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output;
-use crate::place::Place;
+use crate::place::OutputDir;
 use crate::progress::Progress;
 
 /// Copy files of an image to disk
@@ -128,8 +128,8 @@ pub fn run(context: &Context, args: &ExtractArgs) -> Result {
     }
 }
 
-fn make_place(dir: &Path) -> std::result::Result<Place, ExportError> {
-    Place::make(dir).map_err(|source| ExportError::Target {
+fn make_place(dir: &Path) -> std::result::Result<OutputDir, ExportError> {
+    OutputDir::make(dir).map_err(|source| ExportError::Target {
         path: dir.into(),
         source,
     })

@@ -98,14 +98,8 @@ impl ErofsArgs {
         })
     }
 
-    /// Returns the first option of these that was given.
+    /// Returns the first option that was given and that only EROFS has.
     pub fn first_given(&self) -> Option<&'static str> {
-        let clusters = self.clusters.first_given();
-        clusters.or_else(|| self.first_of_its_own())
-    }
-
-    /// Returns the first option of these that was given and that exFAT does not have as well.
-    pub fn first_of_its_own(&self) -> Option<&'static str> {
         let [_cluster_size, of_compressed @ ..] = self.of_compressed();
         first(&of_compressed).or_else(|| {
             first(&[

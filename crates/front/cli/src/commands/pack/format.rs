@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use forerun::build::{BuildError, Priorities, spool_dir};
-use forerun::{ErofsOptions, ExfatOptions, RomfsOptions, Writer};
+use forerun::{RomfsOptions, Writer};
 use forerun_sandbox::Sandbox;
 
 use super::composefs::ComposefsArgs;
@@ -101,55 +101,91 @@ impl NewFormat {
     }
 }
 
+/// Options that the same formats take.
+struct Group {
+    /// The first option of the group that was given.
+    given: Option<&'static str>,
+    /// The format that messages name as the one of these options.
+    of: &'static str,
+    /// The formats that take them.
+    taken_by: &'static [NewFormat],
+}
+
 impl FormatArgs {
+    /// Lists the options that not all formats take. `is_sorted` if `--sort` was given, which is elsewhere on
+    /// the command line.
+    fn groups(&self, is_sorted: bool) -> [Group; 8] {
+        use NewFormat::{Composefs, Erofs, Exfat, Romfs, Squashfs};
+        let group = |given, of, taken_by| Group {
+            given,
+            of,
+            taken_by,
+        };
+        let clusters = self.erofs.clusters.first_given();
+        let sort = is_sorted.then_some("--sort");
+        [
+            group(self.romfs.first_given(), "romfs", &[Romfs]),
+            group(
+                self.shared.first_given(),
+                "squashfs and erofs",
+                &[Squashfs, Erofs],
+            ),
+            group(self.squashfs.first_given(), "squashfs", &[Squashfs]),
+            group(clusters, "erofs", &[Erofs, Exfat]),
+            group(self.erofs.first_given(), "erofs", &[Erofs]),
+            group(self.composefs.first_given(), "composefs", &[Composefs]),
+            group(self.exfat.first_given(), "exfat", &[Exfat]),
+            group(sort, "squashfs", &[Squashfs]),
+        ]
+    }
+
+    /// Refuses the first option that the chosen format does not take.
+    fn refuse_others(&self, is_sorted: bool) -> Result<()> {
+        let format = self.format.keeps().format;
+        for group in self.groups(is_sorted) {
+            if let Some(flag) = group.given
+                && !group.taken_by.contains(&self.format)
+            {
+                let of = group.of;
+                let message = format!("{flag} is an option of {of}; the image is to be {format}");
+                return Err(Failure::usage(message));
+            }
+        }
+        Ok(())
+    }
+
     /// Creates the writer, after a check of all options. `priorities` and `xattrs` come from elsewhere on
     /// the command line.
     pub fn writer(&self, priorities: Priorities, xattrs: bool) -> Result<Writer> {
+        self.refuse_others(!priorities.is_empty())?;
+        let threads = self.threads.map_or(0, usize::from);
         match self.format {
-            NewFormat::Romfs => {
-                refuse(self.shared.first_given(), "squashfs and erofs", "romfs")?;
-                refuse(self.squashfs.first_given(), "squashfs", "romfs")?;
-                refuse(self.erofs.first_given(), "erofs", "romfs")?;
-                refuse(self.composefs.first_given(), "composefs", "romfs")?;
-                refuse(self.exfat.first_given(), "exfat", "romfs")?;
-                if !priorities.is_empty() {
-                    refuse(Some("--sort"), "squashfs", "romfs")?;
-                }
-                Ok(Writer::Romfs(self.romfs.options()))
-            }
+            NewFormat::Romfs => Ok(Writer::Romfs(self.romfs.options())),
             NewFormat::Squashfs => {
-                refuse(self.romfs.first_given(), "romfs", "squashfs")?;
-                refuse(self.erofs.first_given(), "erofs", "squashfs")?;
-                refuse(self.composefs.first_given(), "composefs", "squashfs")?;
-                refuse(self.exfat.first_given(), "exfat", "squashfs")?;
                 let mut options = self.squashfs.options(&self.shared)?;
                 options.priorities = priorities;
                 options.xattrs = xattrs;
-                options.threads = self.threads.map_or(0, usize::from);
-                options.validate().map_err(|error| match error {
-                    BuildError::Format { reason, .. } => Failure::usage(reason),
-                    other => other.into(),
-                })?;
+                options.threads = threads;
+                options.validate().map_err(unfit)?;
                 Ok(Writer::Squashfs(options))
             }
-            NewFormat::Erofs => self.erofs(&priorities, xattrs).map(Writer::Erofs),
-            NewFormat::Exfat => self.exfat(&priorities).map(Writer::Exfat),
+            NewFormat::Erofs => {
+                let mut options = self.erofs.options(&self.shared)?;
+                options.xattrs = xattrs;
+                options.threads = threads;
+                options.validate().map_err(unfit)?;
+                Ok(Writer::Erofs(options))
+            }
             NewFormat::Composefs => {
-                refuse(self.romfs.first_given(), "romfs", "composefs")?;
-                refuse(self.shared.first_given(), "squashfs and erofs", "composefs")?;
-                refuse(self.squashfs.first_given(), "squashfs", "composefs")?;
-                refuse(self.erofs.first_given(), "erofs", "composefs")?;
-                refuse(self.exfat.first_given(), "exfat", "composefs")?;
-                if !priorities.is_empty() {
-                    refuse(Some("--sort"), "squashfs", "composefs")?;
-                }
                 let mut options = self.composefs.options()?;
-                options.threads = self.threads.map_or(0, usize::from);
-                options.validate().map_err(|error| match error {
-                    BuildError::Format { reason, .. } => Failure::usage(reason),
-                    other => other.into(),
-                })?;
+                options.threads = threads;
+                options.validate().map_err(unfit)?;
                 Ok(Writer::Composefs(options))
+            }
+            NewFormat::Exfat => {
+                let options = self.exfat.options(&self.erofs.clusters)?;
+                options.validate().map_err(unfit)?;
+                Ok(Writer::Exfat(options))
             }
         }
     }
@@ -186,41 +222,6 @@ impl FormatArgs {
             None => sandbox,
         }
     }
-
-    fn exfat(&self, priorities: &Priorities) -> Result<ExfatOptions> {
-        refuse(self.romfs.first_given(), "romfs", "exfat")?;
-        refuse(self.shared.first_given(), "squashfs and erofs", "exfat")?;
-        refuse(self.squashfs.first_given(), "squashfs", "exfat")?;
-        refuse(self.erofs.first_of_its_own(), "erofs", "exfat")?;
-        refuse(self.composefs.first_given(), "composefs", "exfat")?;
-        if !priorities.is_empty() {
-            refuse(Some("--sort"), "squashfs", "exfat")?;
-        }
-        let options = self.exfat.options(&self.erofs.clusters)?;
-        options.validate().map_err(|error| match error {
-            BuildError::Format { reason, .. } => Failure::usage(reason),
-            other => other.into(),
-        })?;
-        Ok(options)
-    }
-
-    fn erofs(&self, priorities: &Priorities, xattrs: bool) -> Result<ErofsOptions> {
-        refuse(self.romfs.first_given(), "romfs", "erofs")?;
-        refuse(self.squashfs.first_given(), "squashfs", "erofs")?;
-        refuse(self.composefs.first_given(), "composefs", "erofs")?;
-        refuse(self.exfat.first_given(), "exfat", "erofs")?;
-        if !priorities.is_empty() {
-            refuse(Some("--sort"), "squashfs", "erofs")?;
-        }
-        let mut options = self.erofs.options(&self.shared)?;
-        options.xattrs = xattrs;
-        options.threads = self.threads.map_or(0, usize::from);
-        options.validate().map_err(|error| match error {
-            BuildError::Format { reason, .. } => Failure::usage(reason),
-            other => other.into(),
-        })?;
-        Ok(options)
-    }
 }
 
 impl RomfsArgs {
@@ -249,13 +250,11 @@ pub fn first(flags: &[(bool, &'static str)]) -> Option<&'static str> {
     given.next().map(|(_, flag)| *flag)
 }
 
-fn refuse(flag: Option<&str>, of: &str, format: &str) -> Result<()> {
-    match flag {
-        Some(flag) => {
-            let message = format!("{flag} is an option of {of}; the image is to be {format}");
-            Err(Failure::usage(message))
-        }
-        None => Ok(()),
+/// Converts the error of options that contradict each other.
+fn unfit(error: BuildError) -> Failure {
+    match error {
+        BuildError::Format { reason, .. } => Failure::usage(reason),
+        other => other.into(),
     }
 }
 

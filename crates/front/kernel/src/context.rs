@@ -11,6 +11,7 @@ use rustix::mount::{
 };
 use rustix::path::Arg;
 
+use crate::drivers::from_file;
 use crate::error::{Error, Refusal};
 use crate::kernel_log::KernelLog;
 use crate::options::Options;
@@ -99,11 +100,13 @@ impl Context {
 
     /// Makes the superblock, mounted nowhere yet.
     pub fn mount(self, options: &Options) -> Result<OwnedFd, Error> {
-        let before = Before::look();
+        let before = from_file(self.fstype).map(|of| Before::look(of.readahead));
         if let Err(error) = fsconfig_create(&self.context) {
             return Err(self.refused(String::new(), error));
         }
-        before.lift();
+        if let Some(before) = before {
+            before.lift();
+        }
         let attributes = attributes(options);
         match fsmount(&self.context, FsMountFlags::FSMOUNT_CLOEXEC, attributes) {
             Ok(mount) => Ok(mount),

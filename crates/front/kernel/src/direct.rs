@@ -1,4 +1,4 @@
-//! Direct reads of an image's file by the kernel's EROFS driver (`directio`, Linux 6.13).
+//! Direct reads of an image's file by the kernel's driver (EROFS, Linux 6.13).
 //!
 //! Without them file data is in the page cache twice, as part of the image and as part of the mount, and
 //! each readahead window of the mount waits for the disk in the reading thread: a file is read at a third
@@ -10,18 +10,19 @@ use std::os::fd::AsRawFd;
 use rustix::fs::{Mode, OFlags, open};
 
 use crate::context::Context;
+use crate::drivers::{Driver, FromFile};
 
-/// The mount option of the driver.
-const OPTION: &str = "directio";
 /// Bytes of the shortest direct read that every disk takes. Images with smaller blocks need shorter
 /// reads, which some disks refuse.
 const ALIGNMENT: u32 = 4096;
 
 /// Sets the option where the file and the kernel's driver support it.
-pub fn ask(context: Context, file: &File, block_size: u32) -> Context {
-    match block_size >= ALIGNMENT && opens_directly(file) {
-        true => context.set_flag_if_known(OPTION),
-        false => context,
+pub fn ask(context: Context, driver: &Driver, file: &File, block_size: u32) -> Context {
+    match driver.from_file {
+        Some(FromFile { direct, .. }) if block_size >= ALIGNMENT && opens_directly(file) => {
+            context.set_flag_if_known(direct)
+        }
+        _ => context,
     }
 }
 

@@ -16,6 +16,7 @@
 
 mod context;
 mod direct;
+mod drivers;
 mod error;
 mod filler;
 #[doc(hidden)]

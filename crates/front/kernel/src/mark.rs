@@ -8,10 +8,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-const MARK: &str = "/.";
+use crate::drivers::mounts_type;
 
-/// The kernel's names of the filesystems we mount.
-const FSTYPES: [&str; 4] = ["erofs", "overlay", "romfs", "squashfs"];
+const MARK: &str = "/.";
 
 /// Returns the source to give the kernel for the absolute path `path`.
 pub fn marked(path: &Path) -> OsString {
@@ -24,7 +23,7 @@ pub fn marked(path: &Path) -> OsString {
 /// [`mount`](crate::mount()).
 #[must_use]
 pub fn is_ours(fstype: &str, source: &OsStr) -> bool {
-    FSTYPES.contains(&fstype) && image_of(source).is_some()
+    mounts_type(fstype) && image_of(source).is_some()
 }
 
 /// Returns the image, or the loop device, that a mount of ours was made from.

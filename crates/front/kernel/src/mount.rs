@@ -12,6 +12,7 @@ use forerun::{Image, MountEntry, Mountpoint, mount_of};
 use rustix::io::Errno;
 
 use crate::context::{Context, check_permission};
+use crate::drivers::{Driver, for_format};
 use crate::error::{Error, Refusal};
 use crate::loop_device::LoopDevice;
 use crate::mark::marked;
@@ -57,10 +58,10 @@ pub enum Way {
 }
 
 impl Mounted {
-    /// Returns a mount by the EROFS driver, without anything on top.
-    pub(crate) const fn by_erofs(way: Way, prefetched: u64) -> Self {
+    /// Returns a mount by that driver, without anything on top.
+    pub(crate) const fn by(driver: &Driver, way: Way, prefetched: u64) -> Self {
         Self {
-            fstype: "erofs",
+            fstype: driver.fstype,
             way,
             overlay: false,
             prefetched,
@@ -94,19 +95,15 @@ impl fmt::Display for Mounted {
 /// [`Error`]: it is not permitted, the kernel has no driver or refuses the image, or the directory
 /// cannot be mounted on.
 pub fn mount(image: &Image, path: &Path, dir: &Path, options: &Options) -> Result<Mounted, Error> {
-    let fstype = match image.format() {
-        "erofs" | "composefs" => "erofs",
-        "romfs" => "romfs",
-        "squashfs" => "squashfs",
-        format => return Err(Error::UnknownFormat { format }),
-    };
+    let format = image.format();
+    let driver = for_format(format).ok_or(Error::UnknownFormat { format })?;
     let place = mountpoint(dir)?;
-    check_permission(fstype)?;
-    let objects = match image.format() {
-        "composefs" => Some(open_objects(options)?),
-        _ => None,
+    check_permission(driver.fstype)?;
+    let objects = match driver.has_objects {
+        true => Some(open_objects(options)?),
+        false => None,
     };
-    let source = Source::open(image, path, fstype)?;
+    let source = Source::open(image, path, driver)?;
     let (mount, mut mounted) = source.mount(options)?;
     let mount = match &objects {
         Some(objects) => {
@@ -150,7 +147,7 @@ fn open_objects(options: &Options) -> Result<Named, Error> {
 /// The image that the kernel is to read.
 struct Source<'i> {
     image: &'i Image,
-    fstype: &'static str,
+    driver: &'static Driver,
     file: Named,
     is_device: bool,
     /// Length of the image, where it does not take all the rest of the file.
@@ -158,7 +155,7 @@ struct Source<'i> {
 }
 
 impl<'i> Source<'i> {
-    fn open(image: &'i Image, path: &Path, fstype: &'static str) -> Result<Self, Error> {
+    fn open(image: &'i Image, path: &Path, driver: &'static Driver) -> Result<Self, Error> {
         let file = Named::open(path)?;
         let metadata = file.file.metadata().map_err(|source| Error::File {
             path: path.to_path_buf(),
@@ -169,7 +166,7 @@ impl<'i> Source<'i> {
         let is_all = is_device || rest == Some(image.source_len());
         Ok(Self {
             image,
-            fstype,
+            driver,
             file,
             is_device,
             size: (!is_all).then(|| image.source_len()),
@@ -179,7 +176,7 @@ impl<'i> Source<'i> {
     /// Makes a mount that is attached nowhere, in the first way that the kernel accepts.
     fn mount(&self, options: &Options) -> Result<(OwnedFd, Mounted), Error> {
         let begins_here = self.image.offset() == 0;
-        let direct = begins_here && (self.is_device || self.fstype == "erofs");
+        let direct = begins_here && (self.is_device || self.driver.from_file.is_some());
         let mut refusals = Vec::new();
         if direct && options.route != Route::Loop {
             match self.directly(options) {
@@ -221,13 +218,18 @@ impl<'i> Source<'i> {
         let fs = self.image.reader().fs();
         // Bytes that prefetch puts into the page cache are not to be read past it.
         if way == Way::File && !(options.prefetch && prefetch::is_everything(fs)) {
-            context = direct::ask(context, &self.file.file, fs.volume().block_size);
+            context = direct::ask(
+                context,
+                self.driver,
+                &self.file.file,
+                fs.volume().block_size,
+            );
         }
         let (context, held) = self.set_devices(context, options, &way)?;
         let mount = context.mount(options)?;
         drop(held);
         let prefetched = self.prefetch(&self.file.file, 0, options);
-        Ok((mount, self.mounted(way, prefetched)))
+        Ok((mount, Mounted::by(self.driver, way, prefetched)))
     }
 
     fn through_loop(&self, options: &Options) -> Result<(OwnedFd, Mounted), Error> {
@@ -247,9 +249,8 @@ impl<'i> Source<'i> {
         let way = Way::Loop(device.path().to_path_buf());
         let (context, held) = self.set_devices(context, options, &way)?;
         let mount = context.mount(options)?;
-        // The SquashFS driver does not use the page cache of its device, the others do.
-        let prefetched = match (self.fstype, device.open()) {
-            ("squashfs", _) => self.prefetch(&self.file.file, self.image.offset(), options),
+        let prefetched = match (self.driver.bypasses_device_cache, device.open()) {
+            (true, _) => self.prefetch(&self.file.file, self.image.offset(), options),
             (_, Ok(device)) => self.prefetch(&device, 0, options),
             (_, Err(error)) => {
                 tracing::info!("{}: {error}", device.path().display());
@@ -258,12 +259,12 @@ impl<'i> Source<'i> {
         };
         drop(held);
         drop(device);
-        Ok((mount, self.mounted(way, prefetched)))
+        Ok((mount, Mounted::by(self.driver, way, prefetched)))
     }
 
     fn context(&self, what: &str) -> Result<Context, Error> {
-        let what = format!("{} from the {what}", self.fstype);
-        Context::open(self.fstype, what)?.set_flag("ro")
+        let what = format!("{} from the {what}", self.driver.fstype);
+        Context::open(self.driver.fstype, what)?.set_flag("ro")
     }
 
     /// Sets the image's other devices, as block devices where the image is on one.
@@ -295,17 +296,6 @@ impl<'i> Source<'i> {
         match options.prefetch {
             true => prefetch::prefetch(file, base, &prefetch::ranges(self.image.reader().fs())),
             false => 0,
-        }
-    }
-
-    const fn mounted(&self, way: Way, prefetched: u64) -> Mounted {
-        Mounted {
-            fstype: self.fstype,
-            way,
-            overlay: false,
-            prefetched,
-            refusals: Vec::new(),
-            entry: None,
         }
     }
 }

@@ -17,7 +17,8 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::options::Options;
 
-const FSTYPE: &str = "overlay";
+/// The kernel's name of the filesystem.
+pub const FSTYPE: &str = "overlay";
 /// The layer with the names; the `+` is part of the option.
 const LOWER: &str = "lowerdir+";
 /// The layer of data only.

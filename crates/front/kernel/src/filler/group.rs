@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::event::{Event, Verdict, parse, response};
+use crate::drivers::ON_DEMAND;
 use crate::error::Error;
 
 /// FAN_PRE_ACCESS of Linux 6.14: before bytes are read.
@@ -36,7 +37,9 @@ impl PrivateMount {
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_EMPTY_PATH;
         let tree = open_tree(file, "", flags).map_err(|error| match error {
-            Errno::PERM => Error::NotPermitted { fstype: "erofs" },
+            Errno::PERM => Error::NotPermitted {
+                fstype: ON_DEMAND.fstype,
+            },
             error => Error::on_demand("a mount of the cache's file", error),
         })?;
         Ok(Self { tree })
@@ -77,7 +80,9 @@ impl Group {
             | InitFlags::FAN_UNLIMITED_QUEUE;
         let of_events = EventFFlags::O_RDONLY | EventFFlags::O_CLOEXEC | EventFFlags::O_LARGEFILE;
         let fanotify = Fanotify::init(flags, of_events).map_err(|error| match error {
-            nix::Error::EPERM => Error::NotPermitted { fstype: "erofs" },
+            nix::Error::EPERM => Error::NotPermitted {
+                fstype: ON_DEMAND.fstype,
+            },
             nix::Error::EINVAL | nix::Error::ENOSYS => Error::NoPreContent,
             error => Error::on_demand("fanotify_init", error),
         })?;

@@ -36,6 +36,7 @@ use tempfile::TempDir;
 
 use crate::context::{Context, check_permission};
 use crate::direct;
+use crate::drivers::ON_DEMAND;
 use crate::error::Error;
 use crate::mark::marked;
 use crate::mount::{Mounted, Way, attach, mountpoint};
@@ -52,7 +53,6 @@ use serve::{Counts, Shared};
 pub use succession::{FillerCommand, Resumed, resumed};
 use watch::Watch;
 
-const FSTYPE: &str = "erofs";
 /// Longest wait for a complete image to let go of its servers.
 const SOON: Duration = Duration::from_secs(1);
 /// Longest part of an image's place that is shown as the source of its mount.
@@ -148,18 +148,18 @@ pub fn mount_remote(
     guard: GuardArgs,
 ) -> Result<OnDemand, Error> {
     let unfit = |reason| Err(Error::NotOnDemand { reason });
-    if image.format() != FSTYPE {
+    if image.format() != ON_DEMAND.format {
         return unfit("only EROFS can be; forerun pull fetches it whole");
     }
     if image.offset() != 0 {
         return unfit("it does not begin with the first byte");
     }
     let place = mountpoint(dir)?;
-    check_permission(FSTYPE)?;
+    check_permission(ON_DEMAND.fstype)?;
     let mount = PrivateMount::of(remote.blob().data_file())?;
     if remote.blob().is_complete() && remote.wait_complete(SOON) {
         let superblock = superblock(image, remote, &mount, options)?;
-        let mut mounted = Mounted::by_erofs(Way::Cache, 0);
+        let mut mounted = Mounted::by(&ON_DEMAND, Way::Cache, 0);
         mounted.entry = attach(&superblock, &place)?;
         return Ok(OnDemand {
             mounted,
@@ -180,7 +180,7 @@ pub fn mount_remote(
         guard: std::sync::Mutex::default(),
     });
     let mut serving = Serving::start(shared)?;
-    let mut mounted = Mounted::by_erofs(Way::OnDemand, fetched);
+    let mut mounted = Mounted::by(&ON_DEMAND, Way::OnDemand, fetched);
     mounted.entry = serving.mount(image, &place, options)?;
     Ok(OnDemand {
         mounted,
@@ -221,7 +221,7 @@ pub fn resume_remote(
     shared.finish_what_was_left().map_err(failed)?;
     let guard = Guard::of_this_process(resumed.channel, resumed.guard).map_err(failed)?;
     let serving = Serving::go_on(shared, guard, device)?;
-    let mut mounted = Mounted::by_erofs(Way::OnDemand, 0);
+    let mut mounted = Mounted::by(&ON_DEMAND, Way::OnDemand, 0);
     let all = mounts().unwrap_or_default();
     mounted.entry = all.into_iter().find(|entry| entry.device == device);
     Ok(OnDemand {
@@ -282,12 +282,12 @@ fn superblock(
 ) -> Result<OwnedFd, Error> {
     let failed = |error| Error::on_demand("a name for the mount's source", error);
     let name = SourceName::of(remote.place(), file).map_err(failed)?;
-    let what = format!("{FSTYPE} from the cache");
-    let mut context = Context::open(FSTYPE, what)?
+    let what = format!("{} from the cache", ON_DEMAND.fstype);
+    let mut context = Context::open(ON_DEMAND.fstype, what)?
         .set_flag("ro")?
         .set("source", &*name.source)?;
     let block_size = image.reader().fs().volume().block_size;
-    context = direct::ask(context, remote.blob().data_file(), block_size);
+    context = direct::ask(context, &ON_DEMAND, remote.blob().data_file(), block_size);
     let devices: Vec<_> = options
         .devices
         .iter()

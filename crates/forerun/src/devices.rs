@@ -6,15 +6,14 @@
 
 use std::fs::File;
 use std::io;
-#[cfg(feature = "composefs")]
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-#[cfg(feature = "composefs")]
-use forerun_composefs::{ObjectStore, Objects};
 use forerun_io::{FileSource, ReadAt};
 use forerun_vfs::{BlobName, Error, ResolveBlob, Result};
+
+use crate::registry::object_formats;
 
 /// Device 1 of an image is the first of these, and so on.
 pub struct Devices {
@@ -67,22 +66,16 @@ pub fn check(paths: &[PathBuf], known: u32) -> Result<()> {
     Err(Error::blob(BlobName::Device { index, tag }, error))
 }
 
-#[cfg(feature = "composefs")]
 fn open_store(path: &Path) -> Result<Arc<dyn ResolveBlob>> {
-    match ObjectStore::open(path) {
-        Ok(store) => Ok(Arc::new(Objects::new(store))),
-        Err(error) => {
-            let path = path.as_os_str().as_bytes().to_vec();
-            Err(Error::blob(BlobName::Object { path }, error))
-        }
-    }
-}
-
-#[cfg(not(feature = "composefs"))]
-fn open_store(path: &Path) -> Result<Arc<dyn ResolveBlob>> {
-    let path = path.display();
-    let text = format!("object stores, as {path}, in a program built without composefs");
-    Err(Error::Unsupported(text))
+    let Some(objects) = object_formats().first() else {
+        let path = path.display();
+        let text = format!("object stores, as {path}, in a program built without composefs");
+        return Err(Error::Unsupported(text));
+    };
+    (objects.open)(path).map_err(|error| {
+        let path = path.as_os_str().as_bytes().to_vec();
+        Error::blob(BlobName::Object { path }, error)
+    })
 }
 
 impl ResolveBlob for Devices {

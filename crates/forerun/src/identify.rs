@@ -3,6 +3,7 @@
 use forerun_io::{ReadAt, saturating_usize};
 use forerun_vfs::{Error, Format};
 
+use crate::registry::object_formats;
 use crate::{Container, OpenOptions, format_names, formats};
 
 /// Returns the number of bytes from the start that any format needs for its probe.
@@ -23,12 +24,13 @@ pub fn named(wanted: Option<&str>) -> Option<&'static Format> {
     formats().iter().find(|format| Some(format.name) == wanted)
 }
 
-/// Returns the format of an image that comes with an object store: composefs in place of EROFS.
+/// Returns the format of an image that comes with an object store: one that has stores, where its images
+/// are taken for images of `format`.
 pub fn with_objects(format: &'static Format) -> &'static Format {
-    match format.name {
-        "erofs" => named(Some("composefs")).unwrap_or(format),
-        _ => format,
-    }
+    let mut formats = object_formats().iter();
+    let objects = formats.find(|objects| objects.found_as == format.name);
+    let objects = objects.and_then(|objects| named(Some(objects.format)));
+    objects.unwrap_or(format)
 }
 
 /// Returns the format of the part of a source that the options name, if it can be recognised.

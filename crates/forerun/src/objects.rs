@@ -1,28 +1,57 @@
-//! Lists the objects of a store that an image needs.
+//! Removes the objects of a store that no image needs.
 
-use std::collections::HashSet;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
-pub use forerun_composefs::{Collected, Garbage, ObjectStore, collect};
-use forerun_composefs::{ObjectName, referenced};
 use forerun_engine::{EngineOptions, MetadataSource};
 use forerun_io::{BlobId, Counted, ReadAt};
+pub use forerun_vfs::objects::Collected;
+use forerun_vfs::objects::Collector;
 use forerun_vfs::{Limits, OpenWith, Result};
 
-/// Adds the names of the objects that the image in `source` refers to.
-///
-/// # Errors
-/// The errors of opening and walking the image. No object may be collected as garbage then: the
-/// references of the rest of the image are unknown.
-pub fn add_referenced(
-    source: Arc<dyn ReadAt>,
-    limits: &Limits,
-    names: &mut HashSet<ObjectName>,
-) -> Result<()> {
-    let geometry = EngineOptions::default().geometry(source.len());
-    let counted = Counted::new(source, BlobId::IMAGE, Arc::default());
-    let metadata = MetadataSource::new(counted, geometry, OpenWith::CACHE);
-    let mut with = OpenWith::new(Arc::new(metadata));
-    with.limits = limits.clone();
-    referenced(with, names)
+use crate::registry::object_formats;
+
+/// A store of objects, and the objects that images refer to.
+pub struct Collection(Box<dyn Collector>);
+
+impl std::fmt::Debug for Collection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Collection").finish_non_exhaustive()
+    }
+}
+
+impl Collection {
+    /// Opens the store at `path`, whose objects are all garbage until images are added.
+    ///
+    /// # Errors
+    /// The errors of opening the directory; [`io::ErrorKind::Unsupported`] if no format has stores.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let format = object_formats().first();
+        let format = format.ok_or(io::ErrorKind::Unsupported)?;
+        (format.collector)(path).map(Self)
+    }
+
+    /// Keeps the objects that the image in `source` refers to.
+    ///
+    /// # Errors
+    /// The errors of opening and walking the image. No object may be collected as garbage then: the
+    /// references of the rest of the image are unknown.
+    pub fn keep(&mut self, source: Arc<dyn ReadAt>, limits: &Limits) -> Result<()> {
+        let geometry = EngineOptions::default().geometry(source.len());
+        let counted = Counted::new(source, BlobId::IMAGE, Arc::default());
+        let metadata = MetadataSource::new(counted, geometry, OpenWith::CACHE);
+        let mut with = OpenWith::new(Arc::new(metadata));
+        with.limits = limits.clone();
+        self.0.keep(with)
+    }
+
+    /// Removes the files of the store that no image needs, and passes their names to `tell`. With `dry_run`
+    /// only reports them. No process may add objects for other images meanwhile.
+    ///
+    /// # Errors
+    /// The errors of reading or changing the store; files removed before stay removed.
+    pub fn collect(&self, dry_run: bool, tell: &mut dyn FnMut(String)) -> io::Result<Collected> {
+        self.0.collect(dry_run, tell)
+    }
 }

@@ -1,6 +1,11 @@
-//! The formats, one line each.
+//! The formats, one line each, and what only some of them offer: repair, and stores of objects.
+//!
+//! What few formats offer has a table of its own. [`Format`] is then the same few fields for all, and a
+//! driver without a repair or a store says nothing about them.
 
 use forerun_vfs::Format;
+use forerun_vfs::objects::ObjectFormat;
+use forerun_vfs::repair::Repair;
 
 /// Returns the formats that can be read.
 #[must_use]
@@ -26,4 +31,20 @@ pub const fn formats() -> &'static [Format] {
 #[must_use]
 pub fn format_names() -> Vec<&'static str> {
     formats().iter().map(|format| format.name).collect()
+}
+
+/// Returns the formats whose volumes can be repaired.
+pub const fn repairs() -> &'static [Repair] {
+    &[
+        #[cfg(feature = "exfat")]
+        forerun_exfat::repair::REPAIR,
+    ]
+}
+
+/// Returns the formats that keep file data in stores of objects.
+pub const fn object_formats() -> &'static [ObjectFormat] {
+    &[
+        #[cfg(feature = "composefs")]
+        forerun_composefs::OBJECTS,
+    ]
 }

@@ -5,24 +5,32 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use forerun_exfat::repair::{Answer, Finding, Kind, RepairOptions, Summary};
 use forerun_io::{BlockDevice, FileSource, Observer, ReadAt, UndoDevice, saturating_usize};
 pub use forerun_io::{Restored, UndoError, UndoFile};
+use forerun_vfs::repair::Repair;
+pub use forerun_vfs::repair::{Answer, Finding, Kind, RepairOptions, Summary};
 use forerun_vfs::{Error, Result};
 
 use crate::OpenOptions;
 use crate::identify::{find_format, named, probe_len, unknown};
 use crate::locks::{self, Held, Locking};
+use crate::registry::repairs;
 pub use crate::undo::{UndoFailed, UndoPlace, restore};
 use crate::volume::part;
-
-/// The one format that is repaired.
-const EXFAT: &str = "exfat";
 
 /// Returns whether images of the format with this name can be repaired.
 #[must_use]
 pub fn is_possible(format: &str) -> bool {
-    format == EXFAT
+    of_format(format).is_some()
+}
+
+/// Returns the names of the formats whose images can be repaired.
+pub fn formats() -> impl Iterator<Item = &'static str> {
+    repairs().iter().map(|repair| repair.format)
+}
+
+fn of_format(format: &str) -> Option<&'static Repair> {
+    repairs().iter().find(|repair| repair.format == format)
 }
 
 /// Opens a volume to be repaired, with the lock of a writer. A dry run only needs to read.
@@ -57,38 +65,44 @@ pub fn repair(
     observer: &Arc<Observer>,
     decide: &mut dyn FnMut(&Finding) -> Answer,
 ) -> Result<Summary> {
-    is_repaired(&device, options)?;
+    let driver = driver(&device, options)?;
     let Some(undo) = undo.filter(|_| !how.dry_run) else {
-        return forerun_exfat::repair::repair(&device, observer, how, decide);
+        return (driver.repair)(&device, observer, how, decide);
     };
     undo.try_out()?;
     let saving = Arc::new(UndoDevice::new(device, undo.log()));
     let device: Arc<dyn BlockDevice> = Arc::<UndoDevice<_>>::clone(&saving);
-    let summary = forerun_exfat::repair::repair(&device, observer, how, decide)?;
+    let summary = (driver.repair)(&device, observer, how, decide)?;
     let finished = saving.finish();
     finished.map_err(|error| Error::write(0, 0, error))?;
     Ok(summary)
 }
 
-/// Repairs the damage of an interrupted commit. The caller holds the lock of a writer. Other damage
-/// stays, and so does `VolumeDirty`.
-pub(crate) fn after_a_kill(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Summary> {
+/// Repairs the damage that an interrupted commit left of a volume of the format with this name. The caller
+/// holds the lock of a writer. Other damage stays. Returns nothing if the format is not repaired.
+pub(crate) fn after_a_kill(
+    format: &str,
+    device: Arc<dyn BlockDevice>,
+    options: &OpenOptions,
+) -> Result<Option<Summary>> {
+    let Some(driver) = of_format(format) else {
+        return Ok(None);
+    };
     let how = RepairOptions {
         limits: options.limits.clone(),
         ..RepairOptions::default()
     };
     let observer = Arc::new(Observer::new(options.events.clone()));
-    let mut decide = |finding: &Finding| match finding.kind {
-        Kind::Leaked
-        | Kind::ChainLong
-        | Kind::Move
-        | Kind::LostEntry
-        | Kind::BehindEnd
-        | Kind::Percent
-        | Kind::Dirty => Answer::Yes,
-        _ => Answer::No,
-    };
-    forerun_exfat::repair::repair(&device, &observer, &how, &mut decide)
+    (driver.after_a_kill)(&device, &observer, &how).map(Some)
+}
+
+/// Returns the name of the format of a volume that [`open_for`] has opened. Recognises the format even
+/// if the first bytes are damaged.
+///
+/// # Errors
+/// [`Error::Unsupported`] for formats that are never changed, [`Error::UnknownFormat`], [`Error::Io`].
+pub fn format(device: &dyn BlockDevice, options: &OpenOptions) -> Result<&'static str> {
+    driver(device, options).map(|driver| driver.format)
 }
 
 /// Opens a volume to be written, with the lock of a writer.
@@ -99,23 +113,23 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn BlockDevice>> 
     Ok(part(locks::device(path, options)?, options)?)
 }
 
-/// Refuses formats that cannot be repaired. Recognises the format even if the first bytes are
-/// damaged.
-fn is_repaired(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
+/// Finds the driver that repairs a volume.
+fn driver(source: &dyn ReadAt, options: &OpenOptions) -> Result<&'static Repair> {
     let wanted = options.format.as_deref();
     let mut head = vec![0; probe_len().min(saturating_usize(source.len()))];
     let read = source.read_exact_at(0, &mut head);
     read.map_err(|error| Error::io(0, head.len(), error))?;
-    let format = find_format(&head, wanted).or_else(|| named(wanted));
-    match format {
-        Some(format) if is_possible(format.name) => Ok(()),
-        Some(format) => Err(Error::Unsupported(format!(
+    let Some(format) = find_format(&head, wanted).or_else(|| named(wanted)) else {
+        let mut drivers = repairs().iter();
+        let driver = drivers.find(|driver| (driver.recognises)(source));
+        return driver.ok_or_else(|| unknown(wanted, &head, None, options.offset));
+    };
+    of_format(format.name).ok_or_else(|| {
+        Error::Unsupported(format!(
             "repair of {} images, which are never changed once made",
             format.name
-        ))),
-        None if forerun_exfat::repair::has_backup(source) => Ok(()),
-        None => Err(unknown(wanted, &head, None, options.offset)),
-    }
+        ))
+    })
 }
 
 /// A file that is only read, with the lock of a reader.

@@ -70,13 +70,14 @@ impl VolumeMut {
     ) -> Result<(Self, Option<repair::Summary>)> {
         let opened = Self::from_device(Arc::clone(&device), options, how)?;
         let is_clean = opened.volume.fs().volume().warnings.is_empty();
-        if is_clean || !was_clean || !repair::is_possible(opened.format()) {
+        let format = opened.format();
+        if is_clean || !was_clean || !repair::is_possible(format) {
             return Ok((opened, None));
         }
         // Its state in memory is of the volume before the repair.
         drop(opened);
-        let repaired = repair::after_a_kill(part(Arc::clone(&device), options)?, options)?;
-        Ok((Self::from_device(device, options, how)?, Some(repaired)))
+        let repaired = repair::after_a_kill(format, part(Arc::clone(&device), options)?, options)?;
+        Ok((Self::from_device(device, options, how)?, repaired))
     }
 
     /// Opens the volume on any device.

@@ -18,8 +18,10 @@ mod held;
 mod metadata;
 mod metadata_layout;
 mod name;
+pub mod objects;
 mod on_disk;
 mod path;
+pub mod repair;
 mod walk;
 
 pub use blob::{BlobName, NoBlobs, ResolveBlob, Verity};

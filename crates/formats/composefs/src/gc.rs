@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use forerun_vfs::objects::{Collected, Collector};
 use forerun_vfs::{FileSystem, FileType, Held, OpenWith, Result, Walk};
 
 use crate::digest::Digest;
@@ -51,17 +53,6 @@ pub enum Garbage {
     Temporary(String),
 }
 
-/// The result of a collection.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Collected {
-    /// Objects that are needed.
-    pub kept: u64,
-    /// Objects and other files that are not needed. They were removed unless it was a dry run.
-    pub removed: u64,
-    /// Bytes of the removed files on the disk.
-    pub bytes: u64,
-}
-
 /// Removes the files in `store` that are not in `needed`. With `dry_run` only reports them. No
 /// process may add objects for other images meanwhile.
 ///
@@ -101,4 +92,32 @@ pub fn collect(
         tell(&garbage);
     }
     Ok(collected)
+}
+
+/// A store and the names of its objects that are needed.
+struct Needed {
+    store: ObjectStore,
+    names: HashSet<ObjectName>,
+}
+
+impl Collector for Needed {
+    fn keep(&mut self, image: OpenWith) -> Result<()> {
+        referenced(image, &mut self.names)
+    }
+
+    fn collect(&self, dry_run: bool, tell: &mut dyn FnMut(String)) -> io::Result<Collected> {
+        collect(&self.store, &self.names, dry_run, &mut |garbage| {
+            tell(match garbage {
+                Garbage::Object(digest) => digest.object_path(),
+                Garbage::Temporary(name) => name.clone(),
+            });
+        })
+    }
+}
+
+/// Opens the store at `path` to remove objects from it.
+pub fn collector(path: &Path) -> io::Result<Box<dyn Collector>> {
+    let store = ObjectStore::open(path)?;
+    let names = HashSet::new();
+    Ok(Box::new(Needed { store, names }))
 }

@@ -27,10 +27,11 @@ mod xxh32;
 use std::sync::Arc;
 
 use forerun_vfs::Format;
+use forerun_vfs::objects::ObjectFormat;
 
 pub use digest::{DIGEST_LEN, Digest};
 pub use driver::Composefs;
-pub use gc::{Collected, Garbage, collect, referenced};
+pub use gc::{Garbage, collect, referenced};
 pub use objects::{ObjectName, Objects};
 pub use store::{Additions, ObjectStore, Source, Stored, measure_file, measure_path};
 pub use verity::{VerityHasher, digest_of, measure};
@@ -43,4 +44,13 @@ pub const FORMAT: Format = Format {
     probe: ondisk::is_composefs,
     open: |with| Ok(Arc::new(Composefs::open(with)?)),
     open_mut: None,
+};
+
+/// The object stores of composefs in the registry. The header may be missing: then an image is one of EROFS,
+/// which its metadata is.
+pub const OBJECTS: ObjectFormat = ObjectFormat {
+    format: FORMAT.name,
+    found_as: forerun_erofs::FORMAT.name,
+    open: |path| Ok(Arc::new(Objects::new(ObjectStore::open(path)?))),
+    collector: gc::collector,
 };

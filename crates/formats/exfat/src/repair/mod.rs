@@ -29,7 +29,9 @@ mod work;
 
 use std::sync::Arc;
 
-use forerun_io::{BlockDevice, Group, Limits, Observer, ReadAt, WriteBack, u64_from};
+use forerun_io::{BlockDevice, Group, Observer, ReadAt, WriteBack, u64_from};
+use forerun_vfs::repair::Repair;
+pub use forerun_vfs::repair::{Answer, RepairOptions};
 use forerun_vfs::{Error, Result};
 
 use crate::boot::{Boot, FLAGS_AT, PERCENT_AT, PERCENT_UNKNOWN};
@@ -40,23 +42,48 @@ use report::Desk;
 use work::{BOOT, CLEAR, CUTS, ENTRIES, LINK, MARK, TAKE, Work, commit};
 
 pub(crate) use bitmap::used_free;
-pub use report::{Answer, Finding, Kind, Summary};
+pub use report::{Finding, Kind, Summary};
 
 /// All groups except those that free clusters and clear marks.
 const GROUPS: &[Group] = &[BOOT, MARK, TAKE, LINK, ENTRIES, CUTS];
 /// Most rounds: damage that is left after them is not likely to be repaired by more.
 const ROUNDS: u32 = 10;
 
-/// Options of a repair.
-#[derive(Clone, Debug, Default)]
-pub struct RepairOptions {
-    /// Write nothing: the summary says what would be repaired.
-    pub dry_run: bool,
-    /// Make files of clusters that belong to nothing. Otherwise they become free, unless data had to be
-    /// given up in the same run.
-    pub keep_lost: bool,
-    /// Bounds on what the volume may ask for.
-    pub limits: Limits,
+/// The repair of exFAT in the registry.
+pub const REPAIR: Repair = Repair {
+    format: crate::FORMAT.name,
+    recognises: has_backup,
+    repair: repair_shown,
+    after_a_kill,
+};
+
+fn repair_shown(
+    device: &Arc<dyn BlockDevice>,
+    observer: &Arc<Observer>,
+    options: &RepairOptions,
+    decide: &mut dyn FnMut(&forerun_vfs::repair::Finding) -> Answer,
+) -> Result<forerun_vfs::repair::Summary> {
+    let decide = &mut |finding: &Finding| decide(&finding.to_shown());
+    repair(device, observer, options, decide).map(Summary::into_shown)
+}
+
+/// Repairs what an interrupted commit leaves. Other damage stays, and so does `VolumeDirty`.
+fn after_a_kill(
+    device: &Arc<dyn BlockDevice>,
+    observer: &Arc<Observer>,
+    options: &RepairOptions,
+) -> Result<forerun_vfs::repair::Summary> {
+    let decide = &mut |finding: &Finding| match finding.kind {
+        Kind::Leaked
+        | Kind::ChainLong
+        | Kind::Move
+        | Kind::LostEntry
+        | Kind::BehindEnd
+        | Kind::Percent
+        | Kind::Dirty => Answer::Yes,
+        _ => Answer::No,
+    };
+    repair(device, observer, options, decide).map(Summary::into_shown)
 }
 
 /// Returns whether the source is a volume whose backup boot region is sound, even if the main one

@@ -1,8 +1,9 @@
 //! Findings of a repair, and the callback that decides which of them are repaired.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use forerun_vfs::Error;
+use forerun_vfs::repair::{self, Answer};
 
 /// A kind of findings. A user can answer for all findings of a kind at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -181,54 +182,16 @@ impl Kind {
     }
 }
 
+impl From<Kind> for repair::Kind {
+    fn from(kind: Kind) -> Self {
+        Self::new(kind.name(), kind.loses_data(), kind.is_harmless())
+    }
+}
+
 /// Damage, and how to repair it.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    /// The kind.
-    pub kind: Kind,
-    /// Path of the file or directory; nothing for the volume as a whole.
-    pub path: Option<Vec<u8>>,
-    /// The damage and its position.
-    pub error: Error,
-    /// The change that would repair it; nothing if none can.
-    pub remedy: Option<String>,
-}
-
-/// The decision on a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// Repair it.
-    Yes,
-    /// Leave it.
-    No,
-}
-
+pub type Finding = repair::Finding<Kind>;
 /// The result of a repair.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// Number of findings of each kind that were repaired; in a dry run, of findings that would be.
-    pub repaired: BTreeMap<Kind, u64>,
-    /// Number of findings of each kind that are left.
-    pub left: BTreeMap<Kind, u64>,
-    /// Directory with the lost clusters, if one was created.
-    pub kept_in: Option<Vec<u8>>,
-    /// Files and directories met.
-    pub entries: u64,
-}
-
-impl Summary {
-    /// Returns the number of repairs.
-    #[must_use]
-    pub fn repairs(&self) -> u64 {
-        self.repaired.values().sum()
-    }
-
-    /// Returns the number of findings that are left.
-    #[must_use]
-    pub fn remains(&self) -> u64 {
-        self.left.values().sum()
-    }
-}
+pub type Summary = repair::Summary<Kind>;
 
 /// The callback for findings, with its answers and the counts.
 pub struct Desk<'a> {

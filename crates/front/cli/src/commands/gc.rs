@@ -1,12 +1,11 @@
 //! `forerun gc`: removes objects that no image refers to.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytesize::ByteSize;
 use clap::{Args, ValueHint};
-use forerun::objects::{Garbage, ObjectStore, add_referenced, collect};
+use forerun::objects::Collection;
 use forerun::{Error, FileSource};
 use forerun_sandbox::Sandbox;
 use serde_json::json;
@@ -47,7 +46,7 @@ pub struct GcArgs {
 /// Runs it.
 pub fn run(context: &Context, args: &GcArgs) -> Result {
     let in_store = |error: std::io::Error| Failure::output(&error).of(args.objects.display());
-    let store = ObjectStore::open(&args.objects).map_err(in_store)?;
+    let mut collection = Collection::open(&args.objects).map_err(in_store)?;
     let mut sources = Vec::new();
     for path in &args.images {
         let source = FileSource::open(path).map_err(|error| Error::io(0, 0, error));
@@ -56,21 +55,16 @@ pub fn run(context: &Context, args: &GcArgs) -> Result {
         sources.push((path, source));
     }
     context.confine(&Sandbox::new().write_below(&args.objects).keep(OWNERS));
-    let mut needed = HashSet::new();
     for (path, source) in sources {
         let failed = |error: Error| Failure::from(error).of(path.display());
-        add_referenced(Arc::new(source), &args.limits.limits(), &mut needed).map_err(failed)?;
+        let kept = collection.keep(Arc::new(source), &args.limits.limits());
+        kept.map_err(failed)?;
     }
     let mut out = Output::stdout()?;
     let mut names = Vec::new();
     let json = context.global.json;
-    let tell = &mut |garbage: &Garbage| {
-        names.push(match garbage {
-            Garbage::Object(digest) => digest.object_path(),
-            Garbage::Temporary(name) => name.clone(),
-        });
-    };
-    let collected = collect(&store, &needed, args.dry_run, tell).map_err(in_store)?;
+    let collected = collection.collect(args.dry_run, &mut |name| names.push(name));
+    let collected = collected.map_err(in_store)?;
     if json {
         out.json(&json!({
             "removed": names,

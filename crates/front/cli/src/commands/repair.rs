@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use forerun::Observer;
-use forerun::repair::{Answer, Finding, Kind, RepairOptions, Summary, UndoPlace, open_for, repair};
+use forerun::repair::{self, Answer, Finding, Kind, RepairOptions, Summary, UndoPlace, open_for};
 use forerun_export::{CheckOptions, check};
 use forerun_sandbox::{Capabilities, Sandbox};
 use serde_json::{Map, Value};
@@ -66,11 +66,11 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result {
         known: HashMap::new(),
         shown: Ok(()),
         undo: None,
+        begun: false,
     };
-    desk.begin(&name)?;
     let summary = mend(context, args, &mut desk);
     if summary.is_err() {
-        desk.cut_short()?;
+        desk.cut_short(&name)?;
     }
     let summary = summary.map_err(|failure| failure.of(&name))?;
     desk.shown.clone()?;
@@ -113,6 +113,8 @@ fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summ
     // A volume that is in use is refused before anything is found.
     let device = patiently(path, || open_for(path, &options, &how))?;
     context.confine(&sandbox(args, place.as_deref()));
+    let format = repair::format(&device, &options)?;
+    desk.begin(&image_name(&args.image), format)?;
     let decide = &mut |finding: &Finding| {
         let answer = desk.answer(finding);
         if desk.shown.is_ok() {
@@ -120,7 +122,7 @@ fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summ
         }
         answer
     };
-    let summary = repair(device, &options, &how, place.as_ref(), &observer, decide);
+    let summary = repair::repair(device, &options, &how, place.as_ref(), &observer, decide);
     desk.undo = place.and_then(|place| place.made());
     Ok(summary?)
 }
@@ -190,6 +192,8 @@ struct Desk<'o> {
     shown: Result<()>,
     /// The undo file, where the volume was written.
     undo: Option<PathBuf>,
+    /// The JSON output was begun.
+    begun: bool,
 }
 
 impl Desk<'_> {
@@ -295,21 +299,27 @@ impl Desk<'_> {
         }
     }
 
-    fn begin(&mut self, name: &str) -> Result<()> {
+    fn begin(&mut self, name: &str, format: &str) -> Result<()> {
+        self.begun = true;
         if !self.json {
             return Ok(());
         }
         let is_dry = matches!(self.mode, Mode::DryRun | Mode::Nobody);
         self.out.text(format!(
-            "{{\"image\":{},\"format\":\"exfat\",\"repair\":true,\"dry_run\":{is_dry},\n\"findings\":",
+            "{{\"image\":{},\"format\":{},\"repair\":true,\"dry_run\":{is_dry},\n\"findings\":",
             Value::from(name),
+            Value::from(format),
         ))
     }
 
-    /// Closes the JSON output that was begun, where an error cuts it short.
-    fn cut_short(&mut self) -> Result<()> {
+    /// Closes the JSON output where an error cuts it short. Before the format is known, the volume passes for
+    /// one that can be repaired.
+    fn cut_short(&mut self, name: &str) -> Result<()> {
         if !self.json {
             return Ok(());
+        }
+        if !self.begun {
+            self.begin(name, repair::formats().next().unwrap_or_default())?;
         }
         self.array.close(self.out)?;
         let mut object = Map::new();

@@ -62,7 +62,7 @@ pub use output_file::OutputFile;
 pub use read_at::{BlobId, Pattern, ReadAt, past_end};
 pub use sequential::{SequentialStreams, SequentialWindow, Step, WindowRules};
 pub use stats::{Counter, IoStats, StatsSnapshot};
-pub use trace::{Event, EventKind, EventLog, EventSink, Purpose, Structure};
+pub use trace::{Event, EventKind, EventLog, EventSink, Purpose, Structure, StructureName};
 pub use trace_file::{TraceWriter, line as trace_line, parse_line as parse_trace_line};
 pub use trace_summary::{TraceRow, TraceSummary};
 #[doc(hidden)]

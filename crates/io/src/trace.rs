@@ -1,6 +1,7 @@
 //! One event for each time a block crosses a boundary.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -38,12 +39,8 @@ pub enum Structure {
     /// Unknown: an output, a flush.
     #[default]
     Unknown,
-    /// Boot sectors, superblocks.
-    Boot,
-    /// The file allocation table.
-    Fat,
-    /// The allocation bitmap.
-    Bitmap,
+    /// A structure that only the driver knows.
+    Named(StructureName),
     /// Directories.
     Directory,
     /// Metadata of any other kind, or of an unknown kind.
@@ -52,30 +49,61 @@ pub enum Structure {
     Data,
 }
 
+/// The name of a structure in traces, up to 15 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StructureName([u8; 15]);
+
+impl StructureName {
+    fn as_str(&self) -> &str {
+        let len = self.0.iter().position(|byte| *byte == 0);
+        let name = self.0.get(..len.unwrap_or(self.0.len()));
+        name.and_then(|name| str::from_utf8(name).ok())
+            .unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for StructureName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
 impl Structure {
-    /// All of them, in the order of summaries.
-    pub const ALL: &'static [Self] = &[
-        Self::Boot,
-        Self::Fat,
-        Self::Bitmap,
-        Self::Directory,
-        Self::Metadata,
-        Self::Data,
-        Self::Unknown,
-    ];
+    /// The structures that have the same name in all formats.
+    const COMMON: [Self; 4] = [Self::Unknown, Self::Directory, Self::Metadata, Self::Data];
+
+    /// Creates a structure that only the driver knows. Its name is a word of up to 15 lower-case letters.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        let mut bytes = [0; 15];
+        for (to, from) in bytes.iter_mut().zip(name.bytes()) {
+            *to = from;
+        }
+        Self::Named(StructureName(bytes))
+    }
 
     /// Returns the name in traces.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Unknown => "unknown",
-            Self::Boot => "boot",
-            Self::Fat => "fat",
-            Self::Bitmap => "bitmap",
+            Self::Named(name) => name.as_str(),
             Self::Directory => "directory",
             Self::Metadata => "metadata",
             Self::Data => "data",
         }
+    }
+
+    /// Returns the structure with this name in traces; nothing for a name that none can have.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let is_name = (1..=15).contains(&name.len());
+        if !is_name || !name.bytes().all(|byte| byte.is_ascii_lowercase()) {
+            return None;
+        }
+        let mut common = Self::COMMON.into_iter();
+        let common = common.find(|known| known.name() == name);
+        Some(common.unwrap_or(Self::named(name)))
     }
 }
 

@@ -110,9 +110,7 @@ pub fn parse_line(line: &str) -> Option<Option<Event>> {
     let event = Event {
         at,
         kind: kinds.into_iter().find(|known| known.name() == kind)?,
-        structure: *Structure::ALL
-            .iter()
-            .find(|known| known.name() == structure)?,
+        structure: Structure::parse(structure)?,
         blob,
         offset,
         len,
@@ -141,7 +139,7 @@ mod tests {
             let event = Event {
                 at: Duration::from_micros(n),
                 kind,
-                structure: Structure::Bitmap,
+                structure: Structure::named("tables"),
                 blob: BlobId(7),
                 offset: u64::MAX,
                 len: n,
@@ -149,7 +147,14 @@ mod tests {
             assert_eq!(parse_line(&line(&event)), Some(Some(event)));
         }
         assert_eq!(parse_line(HEAD), Some(None));
-        for bad in ["x", "1\twrite", "1\twrite\tfat\t-\tmaybe\t0\t0\t1"] {
+        for bad in [
+            "x",
+            "1\twrite",
+            "1\twrite\tdata\t-\tmaybe\t0\t0\t1",
+            "1\twrite\tof many words\t-\tok\t0\t0\t1",
+            "1\twrite\tmorethanfifteenletters\t-\tok\t0\t0\t1",
+            "1\twrite\t\t-\tok\t0\t0\t1",
+        ] {
             assert_eq!(parse_line(bad), None, "{bad}");
         }
     }
@@ -162,7 +167,7 @@ mod tests {
         let event = Event {
             at: Duration::from_micros(1),
             kind: EventKind::Write { ok: true },
-            structure: Structure::Fat,
+            structure: Structure::named("tables"),
             blob: BlobId::IMAGE,
             offset: 512,
             len: 1024,

@@ -27,10 +27,17 @@ pub struct TraceRow {
     pub failed: u64,
 }
 
+/// A row, and the first place of its requests.
+#[derive(Clone, Copy, Debug)]
+struct Sums {
+    row: TraceRow,
+    start: u64,
+}
+
 /// The sums over a trace.
 #[derive(Clone, Debug, Default)]
 pub struct TraceSummary {
-    rows: BTreeMap<(&'static str, Structure), TraceRow>,
+    rows: BTreeMap<(&'static str, Structure), Sums>,
     seen: BTreeMap<(&'static str, BlobId), Ranges>,
 }
 
@@ -38,7 +45,13 @@ impl TraceSummary {
     /// Adds an event to the sums.
     pub fn add(&mut self, event: &Event) {
         let name = event.kind.name();
-        let row = self.rows.entry((name, event.structure)).or_default();
+        let key = (name, event.structure);
+        let sums = self.rows.entry(key).or_insert(Sums {
+            row: TraceRow::default(),
+            start: u64::MAX,
+        });
+        sums.start = sums.start.min(event.offset);
+        let row = &mut sums.row;
         row.requests += 1;
         row.bytes = row.bytes.saturating_add(event.len);
         row.failed += u64::from(!event.kind.ok());
@@ -54,25 +67,29 @@ impl TraceSummary {
         }
     }
 
-    /// Returns kind of request, structure and sums, in the order of the data flow.
+    /// Returns kind of request, structure and sums, in the order of the data flow. Structures that only a
+    /// driver knows are in the order of their places.
     pub fn rows(&self) -> impl Iterator<Item = (&'static str, Structure, &TraceRow)> {
         let first = ORDER.iter().flat_map(|kind| self.of_kind(kind));
         let rest = self
             .rows
             .iter()
             .filter(|((kind, _), _)| !ORDER.contains(kind));
-        first.chain(rest.map(|((kind, structure), row)| (*kind, *structure, row)))
+        first.chain(rest.map(|((kind, structure), sums)| (*kind, *structure, &sums.row)))
     }
 
     fn of_kind<'a>(
         &'a self,
         wanted: &'a str,
     ) -> impl Iterator<Item = (&'static str, Structure, &'a TraceRow)> {
-        let all = self
-            .rows
-            .iter()
-            .filter(move |((kind, _), _)| *kind == wanted);
-        all.map(|((kind, structure), row)| (*kind, *structure, row))
+        let all = self.rows.iter();
+        let mut all: Vec<_> = all.filter(|((kind, _), _)| *kind == wanted).collect();
+        all.sort_by_key(|((_, structure), sums)| match structure {
+            Structure::Named(_) => (Structure::named(""), sums.start, *structure),
+            other => (*other, 0, *other),
+        });
+        let all = all.into_iter();
+        all.map(|((kind, structure), sums)| (*kind, *structure, &sums.row))
     }
 
     /// Returns the sums of one kind of request over all structures.
@@ -167,9 +184,12 @@ mod tests {
                 ok: false,
             },
         );
-        summary.add(&event(write, Structure::Fat, 0, 1024));
-        summary.add(&event(write, Structure::Fat, 512, 512));
-        summary.add(&event(write, Structure::Bitmap, 4096, 512));
+        let (first, second) = (Structure::named("tables"), Structure::named("bits"));
+        summary.add(&event(write, Structure::Data, 0, 0));
+        summary.add(&event(write, second, 4096, 512));
+        summary.add(&event(write, first, 1024, 0));
+        summary.add(&event(write, first, 0, 1024));
+        summary.add(&event(write, first, 512, 512));
         summary.add(&event(read, Structure::Data, 0, 4096));
         summary.add(&event(
             EventKind::Flush { ok: true },
@@ -180,19 +200,18 @@ mod tests {
         let total = summary.total("write");
         assert_eq!(
             (total.requests, total.bytes, total.merged, total.again),
-            (3, 2048, 1, 512)
+            (5, 2048, 1, 512)
         );
         assert_eq!(summary.total("source_read").failed, 1);
-        let order: Vec<_> = summary
-            .rows()
-            .map(|(kind, s, _)| (kind, s.name()))
-            .collect();
+        let rows: Vec<_> = summary.rows().map(|(kind, s, _)| (kind, s)).collect();
+        let order: Vec<_> = rows.iter().map(|(kind, s)| (*kind, s.name())).collect();
         assert_eq!(
             order,
             [
                 ("source_read", "data"),
-                ("write", "fat"),
-                ("write", "bitmap"),
+                ("write", "tables"),
+                ("write", "bits"),
+                ("write", "data"),
                 ("flush", "unknown")
             ]
         );

@@ -316,7 +316,8 @@ fn the_trace_names_what_was_written() {
     let observer = Arc::new(Observer::new(Some(sink)));
     let device = Arc::new(MemoryDevice::new(vec![0; 1 << 20]));
     let back = WriteBack::new(device, observer, 1 << 20);
-    back.name_regions(vec![(0..512, Structure::Boot), (512..4096, Structure::Fat)]);
+    let (head, tables) = (Structure::named("head"), Structure::named("tables"));
+    back.name_regions(vec![(0..512, head), (512..4096, tables)]);
     back.write(FIRST, 0, &[1; 1024]).unwrap();
     back.write(FIRST, 8192, &[1; 512]).unwrap();
     back.commit(&[FIRST]).unwrap();
@@ -330,8 +331,8 @@ fn the_trace_names_what_was_written() {
     assert_eq!(
         events,
         [
-            (write, Structure::Boot, 0, 512),
-            (write, Structure::Fat, 512, 512),
+            (write, head, 0, 512),
+            (write, tables, 512, 512),
             (write, Structure::Metadata, 8192, 512),
             (EventKind::Flush { ok: true }, Structure::Unknown, 0, 0),
         ]

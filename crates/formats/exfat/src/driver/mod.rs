@@ -156,15 +156,15 @@ fn regions(volume: &Volume) -> Vec<(Range<u64>, Structure)> {
     let boot = &volume.boot;
     let fats = boot.fat_len.saturating_mul(boot.fats.into());
     let mut regions = vec![
-        (0..2 * boot.region_len(), Structure::Boot),
+        (0..2 * boot.region_len(), Structure::named("boot")),
         (
             boot.fat_offset..boot.fat_offset.saturating_add(fats),
-            Structure::Fat,
+            Structure::named("fat"),
         ),
     ];
     let len = u64::from(boot.clusters).div_ceil(8);
     for (offset, len) in volume.pieces(&volume.bitmap, 0, len) {
-        regions.push((offset..offset + len, Structure::Bitmap));
+        regions.push((offset..offset + len, Structure::named("bitmap")));
     }
     regions.push((boot.heap_offset..boot.volume_len, Structure::Directory));
     regions

@@ -23,8 +23,17 @@ pub struct WriteOptions {
     pub discard: bool,
     /// After damage, continue as far as possible instead of taking no more changes.
     pub continue_on_error: bool,
-    /// Names may end with dots.
+    /// Names may end with dots: an option of the exFAT driver.
     pub keep_last_dots: bool,
+}
+
+impl WriteOptions {
+    /// Returns the names of the options that are set and that only one driver has.
+    fn driver_options(&self) -> Vec<&'static str> {
+        let own = [(self.keep_last_dots, forerun_exfat::KEEP_LAST_DOTS)];
+        let set = own.into_iter().filter(|(is_set, _)| *is_set);
+        set.map(|(_, name)| name).collect()
+    }
 }
 
 /// A volume open for reading and writing. While it is open, its file is locked against other
@@ -106,7 +115,7 @@ impl VolumeMut {
             sync: how.sync,
             discard: how.discard,
             continue_on_error: how.continue_on_error,
-            keep_last_dots: how.keep_last_dots,
+            driver_options: how.driver_options(),
         })?;
         options.engine.log_memory_use();
         let volume = Arc::new(Volume::new(fs, device, observer));

@@ -81,8 +81,8 @@ pub struct OpenMutWith {
     pub discard: bool,
     /// After damage in metadata, continue as far as possible instead of taking no more changes.
     pub continue_on_error: bool,
-    /// Names may end with dots, which other systems strip.
-    pub keep_last_dots: bool,
+    /// Names of the options that are set and that only this driver has. It ignores those of other drivers.
+    pub driver_options: Vec<&'static str>,
 }
 
 impl OpenMutWith {
@@ -99,7 +99,7 @@ impl OpenMutWith {
             sync: false,
             discard: false,
             continue_on_error: false,
-            keep_last_dots: false,
+            driver_options: Vec::new(),
         }
     }
 }

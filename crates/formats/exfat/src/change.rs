@@ -63,7 +63,7 @@ impl Store {
             sync: with.sync,
             discard: with.discard,
             continue_on_error: with.continue_on_error,
-            keep_last_dots: with.keep_last_dots,
+            keep_last_dots: with.driver_options.contains(&crate::KEEP_LAST_DOTS),
         }
     }
 

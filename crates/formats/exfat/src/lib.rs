@@ -41,6 +41,9 @@ use forerun_vfs::Format;
 
 pub use driver::Exfat;
 
+/// The driver's option that lets names end with dots, which other systems strip.
+pub const KEEP_LAST_DOTS: &str = "keep_last_dots";
+
 /// exFAT in the registry.
 pub const FORMAT: Format = Format {
     name: "exfat",

@@ -129,6 +129,7 @@ mod tests {
             ("crates/formats/romfs", "crates/build", true),
             ("crates/formats/romfs", "dev:crates/forerun", true),
             ("crates/io", "dev:crates/test/kit", true),
+            ("crates/test/servers", "crates/test/kit", true),
             ("xtask", "crates/test/kit", true),
             // A front end imports a driver, in tests too.
             ("crates/front/fuse", "crates/formats/romfs", false),
@@ -148,6 +149,7 @@ mod tests {
             ("crates/vfs", "crates/engine", false),
             ("crates/engine", "crates/forerun", false),
             ("crates/engine", "crates/test/kit", false),
+            ("crates/test/kit", "crates/test/servers", false),
             ("crates/formats/romfs", "crates/forerun", false),
             ("crates/store/remote", "crates/engine", false),
             // What one crate only may use.

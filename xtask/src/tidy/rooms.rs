@@ -29,8 +29,10 @@ pub enum Room {
     Program,
     /// `crates/front/sandbox`: what a process gives up.
     Sandbox,
-    /// `crates/test/kit` and `crates/test/servers`: what tests share.
+    /// `crates/test/kit`: what all tests share.
     Test,
+    /// `crates/test/servers`: servers for the tests of what fetches.
+    Servers,
     /// Fuzz targets, benches and this program: they look at everything, and nothing looks at them.
     Observer,
 }
@@ -52,7 +54,8 @@ impl Room {
             ["crates", "front", "cli" | "python", ..] => (Self::Program, 3),
             ["crates", "front", "sandbox", ..] => (Self::Sandbox, 3),
             ["crates", "front", _, ..] => (Self::Front, 3),
-            ["crates", "test", "kit" | "servers", ..] => (Self::Test, 3),
+            ["crates", "test", "kit", ..] => (Self::Test, 3),
+            ["crates", "test", "servers", ..] => (Self::Servers, 3),
             ["crates", "test", "fuzzing", ..] => (Self::Observer, 3),
             ["fuzz" | "benches" | "xtask", ..] => (Self::Observer, 1),
             _ => return None,
@@ -68,7 +71,7 @@ impl Room {
     /// Returns whether a crate of this kind may depend on one of the kind `on`, tests aside.
     pub fn may_depend_on(self, on: Self) -> bool {
         use Room::{Build, Cache, Codec, Engine, Format, Front, Io, Library, Remote, Sandbox, Vfs};
-        let is_base = matches!(on, Io | Codec | Vfs | Build | Engine);
+        let is_base = on.is_below_formats();
         match self {
             Io | Codec | Sandbox => false,
             Vfs => matches!(on, Io | Codec),
@@ -79,9 +82,16 @@ impl Room {
             Library => is_base || matches!(on, Format | Cache | Remote),
             Front => is_base || on == Library,
             Self::Program => is_base || matches!(on, Library | Front | Sandbox),
-            Self::Test => is_base || on == Self::Test,
+            Self::Test => is_base,
+            Self::Servers => is_base || on == Self::Test,
             Self::Observer => true,
         }
+    }
+
+    /// Returns whether it is below the drivers: they may depend on it, or it moves the blocks that they name.
+    pub fn is_below_formats(self) -> bool {
+        use Room::{Build, Codec, Engine, Io, Vfs};
+        matches!(self, Io | Codec | Vfs | Build | Engine)
     }
 
     /// Returns whether users meet it: a front end, or a program made of them.
@@ -108,6 +118,10 @@ mod tests {
                 Some((Room::Program, "crates/front/cli")),
             ),
             ("crates/front/new", Some((Room::Front, "crates/front/new"))),
+            (
+                "crates/test/servers/src/lib.rs",
+                Some((Room::Servers, "crates/test/servers")),
+            ),
             ("xtask/src/main.rs", Some((Room::Observer, "xtask"))),
             ("crates/store/new", None),
             ("crates/new/src/lib.rs", None),

@@ -26,7 +26,7 @@ use crate::{Identity, Layout, Prefetch, Reference, RemoteError, RemoteOptions, R
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let files = forerun_testkit::temp_dir("open-example");
 /// # std::fs::write(files.path().join("image"), [7; 100_000])?;
-/// # let Some(server) = forerun_testkit::servers::Nginx::serve(files.path()) else {
+/// # let Some(server) = forerun_testkit_servers::Nginx::serve(files.path()) else {
 /// #     return Ok(());
 /// # };
 /// # let (url, cache) = (server.url_of("image"), forerun_testkit::temp_dir("open-cache"));

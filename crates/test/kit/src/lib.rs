@@ -22,10 +22,10 @@
 //! - [`exfat_judge`]: a checker of exFAT volumes that shares nothing with the driver;
 //! - [`children`]: programs that tests start, without disturbing the locks and mounts of the tests beside them;
 //! - [`unmount()`], which retries while other programs keep the mount busy;
-//! - [`servers`]: a web server, a registry and an object store, started on the loopback interface;
-//! - [`fault_proxy`]: a link of chosen latency and bandwidth to any of them, which fails as it is told;
 //! - [`memory_group`]: control groups with a memory limit, to run programs in;
 //! - [`guest`]: a Linux kernel in a virtual machine that mounts images with its own drivers.
+//!
+//! Servers are in `forerun-testkit-servers`, which the tests of drivers do not build.
 //!
 //! It knows no driver and no front end, so that all of them can test with it. It is for tests only:
 //! a helper that cannot continue panics, which fails the test that called it.
@@ -37,7 +37,6 @@ mod described;
 pub mod everything;
 pub mod exfat_judge;
 pub mod fault;
-pub mod fault_proxy;
 pub mod generate;
 pub mod genromfs;
 pub mod guest;
@@ -55,7 +54,6 @@ pub mod powercut;
 pub mod readers;
 pub mod require;
 pub mod rng;
-pub mod servers;
 pub mod stalled;
 mod temp;
 pub mod tree;

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use forerun_testkit::fault_proxy::Log;
 use forerun_testkit::rng::Rng;
-use forerun_testkit::servers::{Auth, DockerRegistry, Nginx};
+use forerun_testkit_servers::fault_proxy::Log;
+use forerun_testkit_servers::{Auth, DockerRegistry, Nginx};
 use serde_json::{Value, json};
 
 use super::rows::{OndemandContender, OndemandImage, OndemandRow};

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use forerun_testkit::fault_proxy::{FaultProxy, Link};
+use forerun_testkit_servers::fault_proxy::{FaultProxy, Link};
 use serde_json::Value;
 
 use super::inputs::OndemandInputs;

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use forerun_testkit::fault_proxy::{Fault, FaultProxy, Link, Network};
-use forerun_testkit::servers::{Auth, DockerRegistry, Nginx};
+use forerun_testkit_servers::fault_proxy::{Fault, FaultProxy, Link, Network};
+use forerun_testkit_servers::{Auth, DockerRegistry, Nginx};
 
 use crate::common;
 use crate::common::place::{Place, name_at, noise};

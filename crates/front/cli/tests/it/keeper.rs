@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use forerun_testkit::fault_proxy::{FaultProxy, Link};
-use forerun_testkit::servers::Nginx;
+use forerun_testkit_servers::Nginx;
+use forerun_testkit_servers::fault_proxy::{FaultProxy, Link};
 use rustix::process::{Signal, kill_process};
 
 use crate::restarting::load::{kills_under_load, usual_kills};

@@ -11,8 +11,8 @@ use std::process::{Child, Command};
 use forerun::build::is_in_memory;
 use forerun_testkit::memory_group::MemoryGroup;
 use forerun_testkit::rng::Rng;
-use forerun_testkit::servers::{Auth, DockerRegistry};
 use forerun_testkit::{eventually, require, temp_dir, unmount};
+use forerun_testkit_servers::{Auth, DockerRegistry};
 
 use crate::common::place::{Place, name_at, noise};
 use crate::common::ran;

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use forerun_testkit::fault_proxy::{FaultProxy, Link, Network};
-use forerun_testkit::servers::{Auth, DockerRegistry, Nginx, get};
 use forerun_testkit::{TempDir, eventually, generate, require, temp_dir};
+use forerun_testkit_servers::fault_proxy::{FaultProxy, Link, Network};
+use forerun_testkit_servers::{Auth, DockerRegistry, Nginx, get};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

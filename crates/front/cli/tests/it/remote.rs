@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use forerun_testkit::fault_proxy::{Fault, FaultProxy, Network};
-use forerun_testkit::servers::{Auth, DockerRegistry, Nginx, NginxOptions, get};
+use forerun_testkit_servers::fault_proxy::{Fault, FaultProxy, Network};
+use forerun_testkit_servers::{Auth, DockerRegistry, Nginx, NginxOptions, get};
 use rustix::process::Signal;
 
 use crate::common;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use forerun_testkit::servers::{Nginx, NginxOptions, PASSWORD, USER};
+use forerun_testkit_servers::{Nginx, NginxOptions, PASSWORD, USER};
 
 use crate::common;
 use crate::common::place::Place;

@@ -7,9 +7,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use forerun_testkit::fault_proxy::{FaultProxy, Link};
 use forerun_testkit::require;
-use forerun_testkit::servers::Nginx;
+use forerun_testkit_servers::Nginx;
+use forerun_testkit_servers::fault_proxy::{FaultProxy, Link};
 use rustix::process::Pid;
 
 use crate::common::{command, in_namespace, ran};

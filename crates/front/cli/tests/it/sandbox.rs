@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use forerun_testkit::servers::Nginx;
 use forerun_testkit::{TempDir, eventually, require, temp_dir};
+use forerun_testkit_servers::Nginx;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use forerun_testkit::servers::{Auth, DockerRegistry, Nginx, NginxOptions, Tunnel};
+use forerun_testkit_servers::{Auth, DockerRegistry, Nginx, NginxOptions, Tunnel};
 
 use crate::common::place::Place;
 use crate::common::{Ran, ran};

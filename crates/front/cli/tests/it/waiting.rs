@@ -5,9 +5,9 @@ use std::fs;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use forerun_testkit::fault_proxy::{FaultProxy, Network};
-use forerun_testkit::servers::Nginx;
 use forerun_testkit::{DirectReaders, eventually, require};
+use forerun_testkit_servers::Nginx;
+use forerun_testkit_servers::fault_proxy::{FaultProxy, Network};
 use rustix::process::Signal;
 
 use crate::common::place::{Mounted, Place};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use forerun::remote::{self, RemoteOptions};
 use forerun::{Compression, FillEncoding, Image, OpenOptions};
 use forerun_kernel::{Ended, Error, GuardArgs, Options, Way, mount_remote, run_guard, umount};
-use forerun_testkit::fault_proxy::Network;
 use forerun_testkit::require;
+use forerun_testkit_servers::fault_proxy::Network;
 
 use crate::common::{Seen, can_mount, open, run};
 use crate::on_demand_support::{self, Cgroup, Served, big, end, forget, guard_args, wait_for_file};

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use forerun_io::ReadAt;
 use forerun_remote::{Readahead, RemoteImage, RemoteOptions};
-use forerun_testkit::fault_proxy::{Fault, FaultProxy};
-use forerun_testkit::servers::DockerRegistry;
 use forerun_testkit::temp_dir;
+use forerun_testkit_servers::DockerRegistry;
+use forerun_testkit_servers::fault_proxy::{Fault, FaultProxy};
 
 use crate::support::{
     PATIENT, Proxied, Served, TIMEOUT, name_at, noise, options, pushed, read, try_open, try_read,

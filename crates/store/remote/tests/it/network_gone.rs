@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use forerun_remote::Readahead;
-use forerun_testkit::fault_proxy::{Link, Network};
+use forerun_testkit_servers::fault_proxy::{Link, Network};
 
 use crate::support::{Proxied, read, try_read, worked};
 

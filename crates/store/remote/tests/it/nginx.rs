@@ -1,7 +1,7 @@
 //! Images on a web server: nginx, plain, with a password, and with TLS.
 
 use forerun_io::ReadAt;
-use forerun_testkit::servers::{NginxOptions, PASSWORD, USER};
+use forerun_testkit_servers::{NginxOptions, PASSWORD, USER};
 
 use crate::support::{self, Proxied, Served, noise, read, try_open, try_read};
 

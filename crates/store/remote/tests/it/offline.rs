@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use forerun_cache::{Cache, CacheOptions};
 use forerun_io::ReadAt;
 use forerun_remote::{Readahead, Reference, RemoteError, RemoteImage, RemoteOptions, open};
-use forerun_testkit::fault_proxy::{Fault, FaultProxy, Network};
 use forerun_testkit::temp_dir;
+use forerun_testkit_servers::fault_proxy::{Fault, FaultProxy, Network};
 
 use crate::support::{
     PATIENT, Proxied, TIMEOUT, name_at, noise, options, push_to, pushed, read, try_open, try_read,

@@ -10,9 +10,9 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use forerun_io::ReadAt;
-use forerun_testkit::fault_proxy::{Fault, FaultProxy};
-use forerun_testkit::servers::{Nginx, NginxOptions, S3Server};
 use forerun_testkit::temp_dir;
+use forerun_testkit_servers::fault_proxy::{Fault, FaultProxy};
+use forerun_testkit_servers::{Nginx, NginxOptions, S3Server};
 
 use crate::support::{self, noise, options, read, try_open};
 
@@ -86,7 +86,7 @@ fn an_object_is_read_on_demand() {
     }
     again("an_object_is_read_on_demand", &variables);
     assert_eq!(proxy.log().all_sent_twice(), 0);
-    let signed = |request: &forerun_testkit::fault_proxy::Exchange| {
+    let signed = |request: &forerun_testkit_servers::fault_proxy::Exchange| {
         let header = request.header("authorization").unwrap_or_default();
         header.starts_with("AWS4-HMAC-SHA256") || request.query.contains("X-Amz-Signature")
     };

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use forerun_io::ReadAt;
 use forerun_remote::{Prefetch, Readahead, RemoteImage, RemoteOptions};
-use forerun_testkit::fault_proxy::{Link, Network};
 use forerun_testkit::{TempDir, temp_dir};
+use forerun_testkit_servers::fault_proxy::{Link, Network};
 
 use crate::support::{self, Proxied, options, read, try_open};
 
@@ -263,7 +263,7 @@ fn what_was_recorded_is_fetched_ahead_in_its_order() {
         assert!(start.elapsed() < support::TIMEOUT, "{:?}", image.status());
         std::thread::sleep(Duration::from_millis(1));
     }
-    let starts = |log: forerun_testkit::fault_proxy::Log| -> Vec<u64> {
+    let starts = |log: forerun_testkit_servers::fault_proxy::Log| -> Vec<u64> {
         let ranges = log.entries.into_iter().filter_map(|entry| entry.range);
         ranges.map(|(start, _)| start / CHUNK as u64).collect()
     };

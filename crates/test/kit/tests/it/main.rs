@@ -6,5 +6,4 @@ mod guest_exfat;
 mod guest_romfs;
 mod powercut;
 mod self_check;
-mod servers;
 mod toyfs;

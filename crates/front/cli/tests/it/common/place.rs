@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use forerun_testkit::servers::DockerRegistry;
 use forerun_testkit::{TempDir, temp_dir};
+use forerun_testkit_servers::DockerRegistry;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{Ran, command, ran};

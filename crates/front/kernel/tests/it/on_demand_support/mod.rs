@@ -16,9 +16,9 @@ use forerun::{Image, OpenOptions};
 use forerun_kernel::{
     Error, FillerCommand, GuardArgs, Options, mount_remote, resume_remote, resumed, umount,
 };
-use forerun_testkit::fault_proxy::{FaultProxy, Link};
 use forerun_testkit::require;
-use forerun_testkit::servers::Nginx;
+use forerun_testkit_servers::Nginx;
+use forerun_testkit_servers::fault_proxy::{FaultProxy, Link};
 use rustix::fs::Advice;
 
 use crate::common::Place;

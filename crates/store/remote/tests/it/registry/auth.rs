@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use forerun_remote::registry::RegistryOptions;
 use forerun_remote::{RemoteError, runtime};
-use forerun_testkit::servers::PASSWORD;
+use forerun_testkit_servers::PASSWORD;
 
 use super::fake::{Answer, Fake, Request};
 use super::store::{Store, ranged};

@@ -2,8 +2,8 @@
 
 use forerun_remote::pull::pull;
 use forerun_remote::registry::{Mirror, RegistryOptions};
-use forerun_testkit::fault_proxy::{Fault, FaultProxy, Network};
-use forerun_testkit::servers::{Auth, DockerRegistry};
+use forerun_testkit_servers::fault_proxy::{Fault, FaultProxy, Network};
+use forerun_testkit_servers::{Auth, DockerRegistry};
 
 use super::fake::Fake;
 use super::push_pull::pull_options;

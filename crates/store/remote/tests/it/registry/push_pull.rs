@@ -7,8 +7,8 @@ use forerun_io::MemorySource;
 use forerun_remote::pull::{PullOptions, Pulled, pull};
 use forerun_remote::push::{PushOptions, push};
 use forerun_remote::{Identity, Progress, RemoteError, runtime};
-use forerun_testkit::fault_proxy::{Exchange, Fault, FaultProxy};
-use forerun_testkit::servers::{Auth, DockerRegistry};
+use forerun_testkit_servers::fault_proxy::{Exchange, Fault, FaultProxy};
+use forerun_testkit_servers::{Auth, DockerRegistry};
 
 use super::support::{
     CHUNK, PART, auth_file, image, logged_in, name, open, options, push_as, push_options, read,

@@ -8,7 +8,7 @@ use forerun_io::MemorySource;
 use forerun_remote::push::{PushOptions, Pushed, push};
 use forerun_remote::registry::{ImageName, Registry, RegistryOptions};
 use forerun_remote::{Layout, Result, client, runtime};
-use forerun_testkit::servers::{PASSWORD, USER};
+use forerun_testkit_servers::{PASSWORD, USER};
 use futures_util::StreamExt as _;
 
 /// Chunks of the tests' images.

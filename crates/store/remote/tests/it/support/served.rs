@@ -7,9 +7,9 @@ use forerun_io::MemorySource;
 use forerun_remote::push::{PushOptions, push};
 use forerun_remote::registry::{ImageName, Registry};
 use forerun_remote::{RemoteImage, RemoteOptions, client};
-use forerun_testkit::fault_proxy::FaultProxy;
-use forerun_testkit::servers::{Auth, DockerRegistry, Nginx, NginxOptions};
 use forerun_testkit::{TempDir, temp_dir};
+use forerun_testkit_servers::fault_proxy::FaultProxy;
+use forerun_testkit_servers::{Auth, DockerRegistry, Nginx, NginxOptions};
 
 use super::{noise, options, try_open};
 

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use forerun_testkit::servers::{Auth, DockerRegistry, Nginx, NginxOptions, S3Server};
 use forerun_testkit::temp_dir;
+use forerun_testkit_servers::{Auth, DockerRegistry, Nginx, NginxOptions, S3Server};
 
 /// Returns status line, head and body of an answer.
 fn get(authority: &str, path: &str, headers: &str) -> String {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::servers::listen;
+use crate::listen;
 pub use fault::Fault;
 pub use link::Link;
 pub use log::{Exchange, Log};

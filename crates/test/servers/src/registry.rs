@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::process::Server;
-use super::tls::Certificates;
-use super::token::TokenService;
-use super::{PASSWORD, USER};
-use crate::{TempDir, require, temp_dir};
+use crate::process::Server;
+use crate::tls::Certificates;
+use crate::token::TokenService;
+use crate::{PASSWORD, USER};
+use forerun_testkit::{TempDir, require, temp_dir};
 
 /// `htpasswd -Bb` of the user and the password, at the least cost: only bcrypt will do, and Debian's
 /// base system cannot make it.

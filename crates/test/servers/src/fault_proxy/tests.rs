@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::http::{Body, Head};
 use super::{Fault, FaultProxy, Link, Log, Network};
-use crate::rng::Rng;
-use crate::servers::Nginx;
-use crate::{TempDir, temp_dir};
+use crate::Nginx;
+use forerun_testkit::rng::Rng;
+use forerun_testkit::{TempDir, temp_dir};
 
 const LEN: usize = 3_000_000;
 /// The longest wait of a test.
@@ -342,7 +342,7 @@ fn requests_have_bodies_too_and_functions_choose() {
 
 #[test]
 fn a_proxy_without_a_server_says_so() {
-    let proxy = FaultProxy::start(&format!("127.0.0.1:{}", crate::servers::free_port()));
+    let proxy = FaultProxy::start(&format!("127.0.0.1:{}", crate::free_port()));
     assert_eq!(one(&proxy, None).unwrap().unwrap().head.status(), 502);
     let place = proxy.authority();
     drop(proxy);

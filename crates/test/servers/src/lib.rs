@@ -3,8 +3,15 @@
 //!
 //! [`Nginx`] serves files, [`DockerRegistry`] blobs and manifests, [`S3Server`] objects; a [`Tunnel`]
 //! has a server appear under another name.
-//! They give `None` where the machine lacks the program, which in CI is a failure.
+//! They give `None` where the machine lacks the program, which in CI is a failure. A [`fault_proxy`] is a link of chosen
+//! latency and bandwidth to any of them, which fails as it is told.
+//!
+//! A crate of its own, because only the tests of remote images and of the command need servers: the tests of a
+//! driver do not build it. It is for tests only: a helper that cannot continue panics, which fails the test
+//! that called it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod fault_proxy;
 mod get;
 mod nginx;
 mod port;

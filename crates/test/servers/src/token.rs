@@ -17,9 +17,9 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
-use super::port::listen;
-use super::tls::run;
-use super::{PASSWORD, USER};
+use crate::port::listen;
+use crate::tls::run;
+use crate::{PASSWORD, USER};
 
 const ISSUER: &str = "test-issuer";
 const SERVICE: &str = "test-registry";

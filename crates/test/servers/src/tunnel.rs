@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
-use super::port::listen;
+use crate::port::listen;
 
 /// A running proxy.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::free_port;
+use crate::free_port;
 
 /// How long a server may take to answer: machines that test are busy.
 const START_TIMEOUT: Duration = Duration::from_secs(60);

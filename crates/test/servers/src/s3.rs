@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::process::Server;
-use crate::{TempDir, require, temp_dir, workspace_root};
+use crate::process::Server;
+use forerun_testkit::{TempDir, require, temp_dir, workspace_root};
 
 const BUCKET: &str = "images";
 const ACCESS_KEY: &str = "FORERUNTESTKEY";

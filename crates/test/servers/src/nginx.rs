@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::process::Server;
-use super::tls::Certificates;
-use super::{PASSWORD, USER};
-use crate::{TempDir, require, temp_dir};
+use crate::process::Server;
+use crate::tls::Certificates;
+use crate::{PASSWORD, USER};
+use forerun_testkit::{TempDir, require, temp_dir};
 
 /// Options of the server.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,6 @@ use std::sync::{Mutex, MutexGuard};
 
 use forerun_io::{Unpoisoned, u64_from};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
-use rustix::io::Errno;
 
 use super::{ObjectStore, TEMPORARY};
 use crate::digest::Digest;
@@ -76,7 +75,7 @@ impl<'s> Additions<'s> {
     /// Adds an object unless the store has it. Returns whether it was added.
     ///
     /// # Errors
-    /// The errors of writing, and [`io::ErrorKind::InvalidData`] if the bytes have another digest
+    /// The errors of writing, and [`ErrorKind::InvalidData`] if the bytes have another digest
     /// than `digest`: they have changed since it was computed.
     pub fn add(&self, digest: &Digest, len: u64, source: Source<'_>) -> io::Result<bool> {
         if !self.lock().claimed.insert(*digest) {
@@ -141,15 +140,15 @@ impl<'s> Additions<'s> {
         let dir = &self.store.dir;
         let path = digest.object_path();
         match rustix::fs::mkdirat(dir, &path[..2], Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
+            Ok(()) | Err(_) => {}
         }
         let renamed =
             rustix::fs::renameat_with(dir, temporary, dir, &*path, RenameFlags::NOREPLACE);
-        match renamed {
+        match renamed.map_err(|error| (error.kind(), error)) {
             Ok(()) => return Ok(()),
             // Another writer was faster, or the object is a truncated one.
-            Err(Errno::EXIST) => {
+            Err((ErrorKind::AlreadyExists, _)) => {
                 let old = self.store.object_len(digest)?;
                 let new = rustix::fs::statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW)?;
                 if old == u64::try_from(new.st_size).ok() {
@@ -157,8 +156,8 @@ impl<'s> Additions<'s> {
                 }
             }
             // A file system that supports no flags.
-            Err(Errno::INVAL | Errno::NOSYS) => {}
-            Err(error) => return Err(error.into()),
+            Err((ErrorKind::InvalidInput | ErrorKind::Unsupported, _)) => {}
+            Err((_, error)) => return Err(error.into()),
         }
         Ok(rustix::fs::renameat(dir, temporary, dir, &*path)?)
     }
@@ -209,7 +208,7 @@ impl<'s> Temporary<'s> {
                     });
                 }
                 // Left behind by a process with the same number.
-                Err(Errno::EXIST) => {}
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -259,7 +258,7 @@ impl<'s> Temporary<'s> {
             let len = match stream.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(len) => len,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
             self.file.write(&buffer[..len])?;
@@ -305,7 +304,7 @@ fn expect(found: &Digest, wanted: &Digest) -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::new(
-        io::ErrorKind::InvalidData,
+        ErrorKind::InvalidData,
         "it changed while it was read",
     ))
 }

@@ -2,10 +2,9 @@
 //!
 //! Everywhere else `as` is linted against: a cast that truncates an image's field is a bug class.
 
-/// Converts a length in memory to a position in a source. Lossless: no target has addresses over 64
-/// bits.
+/// Converts a length in memory to a position in a source.
 #[must_use]
-#[allow(clippy::as_conversions)]
+#[allow(clippy::as_conversions)] // Lossless: no target has addresses over 64 bits.
 pub const fn u64_from(n: usize) -> u64 {
     n as u64
 }

@@ -2,6 +2,16 @@
 
 /// Blanks out comments, strings and characters in `text`; lines and columns stay.
 pub fn code_only(text: &str) -> String {
+    blanked(text, |_| true)
+}
+
+/// Blanks out the comments in `text`; lines and columns stay.
+pub fn comments_blanked(text: &str) -> String {
+    blanked(text, |first| first == b'/')
+}
+
+/// Blanks out the comments and literals whose first byte is `chosen`.
+fn blanked(text: &str, chosen: fn(u8) -> bool) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
     let mut at = 0;
@@ -13,9 +23,11 @@ pub fn code_only(text: &str) -> String {
                 continue;
             }
         };
-        for byte in &mut out[at..end] {
-            if *byte != b'\n' {
-                *byte = b' ';
+        if chosen(bytes[at]) {
+            for byte in &mut out[at..end] {
+                if *byte != b'\n' {
+                    *byte = b' ';
+                }
             }
         }
         at = end;
@@ -111,6 +123,16 @@ fn raw_end(bytes: &[u8], at: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blanks_comments_and_leaves_literals() {
+        for (text, left) in [
+            ("a \"// b\" // c", "a \"// b\"     "),
+            ("'/' /* 'd' */ \"e\"", "'/'           \"e\""),
+        ] {
+            assert_eq!(comments_blanked(text), left, "{text:?}");
+        }
+    }
 
     #[test]
     fn blanks_what_is_not_code() {

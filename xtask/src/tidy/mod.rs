@@ -4,9 +4,13 @@
 //! that breaks it. [`check`] reads the real tree and asks them all.
 
 mod arrows;
+mod casts;
 mod dependencies;
+mod errno;
 mod escapes;
+mod formats;
 mod imports;
+mod invariants;
 mod language;
 mod lexer;
 mod links;
@@ -64,6 +68,10 @@ fn check(root: &Path) -> Result<Vec<Violation>> {
     let mut violations = arrows::check(&packages);
     violations.extend(imports::check(&packages, &files));
     violations.extend(escapes::check(&files));
+    violations.extend(errno::check(&files));
+    violations.extend(formats::check(&packages, &files));
+    violations.extend(casts::check(&packages, &files));
+    violations.extend(invariants::check(&files));
     violations.extend(dependencies::check(&packages, &files));
     violations.extend(text::check(&files));
     violations.extend(language::check(&files));
@@ -98,7 +106,7 @@ mod tests {
         let manifest = |name: &str, dependencies: &str| {
             format!(
                 "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
-                 [dependencies]\n{dependencies}"
+                 [lints.clippy]\nas_conversions = \"warn\"\n\n[dependencies]\n{dependencies}"
             )
         };
         write(

@@ -48,7 +48,8 @@ pub fn check(files: &[SourceFile]) -> Vec<Violation> {
     violations
 }
 
-fn names_of_tests(files: &[SourceFile]) -> HashSet<&str> {
+/// Returns the names of all test functions, and of the files of tests.
+pub fn names_of_tests(files: &[SourceFile]) -> HashSet<&str> {
     let mut names = HashSet::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         if file.is_test() {

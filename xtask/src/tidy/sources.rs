@@ -29,6 +29,23 @@ impl SourceFile {
             .split('/')
             .any(|part| part == "tests" || part == "benches")
     }
+
+    /// Returns whether it holds tests and nothing else: of a crate, or of one module.
+    pub fn is_only_tests(&self) -> bool {
+        self.is_test() || self.path.ends_with("/tests.rs")
+    }
+
+    /// Returns the text up to the module of unit tests.
+    pub fn shipped(&self) -> &str {
+        let starts = self.text.match_indices("\n#[cfg(test)]\n");
+        let mut modules = starts.filter(|(at, attribute)| {
+            let mut rest = self.text[at + attribute.len()..].lines();
+            rest.find(|line| !line.starts_with("#["))
+                .is_some_and(|item| item.starts_with("mod ") && item.ends_with('{'))
+        });
+        let end = modules.next();
+        end.map_or(&self.text, |(end, _)| &self.text[..end])
+    }
 }
 
 /// Reads all text files that are tracked, or would be when added. What holds a NUL byte is not text.

@@ -5,6 +5,7 @@
 
 use forerun_vfs::Format;
 use forerun_vfs::objects::ObjectFormat;
+#[cfg(feature = "exfat")]
 use forerun_vfs::repair::Repair;
 
 /// Returns the formats that can be read.
@@ -33,12 +34,11 @@ pub fn format_names() -> Vec<&'static str> {
     formats().iter().map(|format| format.name).collect()
 }
 
-/// Returns the formats whose volumes can be repaired.
+/// Returns the formats whose volumes can be repaired. The features of such formats bring
+/// [`repair`](crate::repair).
+#[cfg(feature = "exfat")]
 pub const fn repairs() -> &'static [Repair] {
-    &[
-        #[cfg(feature = "exfat")]
-        forerun_exfat::repair::REPAIR,
-    ]
+    &[forerun_exfat::repair::REPAIR]
 }
 
 /// Returns the formats that keep file data in stores of objects.

@@ -13,6 +13,8 @@ use crate::context::Context;
 const FIRST_SHOWN: Duration = Duration::from_secs(1);
 const TEMPLATE: &str =
     "{msg} {bar:28} {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
+/// The same for work whose length is not known before its end.
+const WITHOUT_TOTAL: &str = "{msg} {spinner} {binary_bytes}  {binary_bytes_per_sec}";
 
 /// A counter of bytes, which shows them once that is worth it. It leaves the screen when dropped.
 pub struct Progress {
@@ -22,15 +24,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins work on about `total` bytes; `verb` says what is done with them.
+    /// Begins work on about `total` bytes, or on a number of bytes that is not known yet if `total` is 0;
+    /// `verb` names the work.
     pub fn new(context: &Context, verb: &'static str, total: u64) -> Self {
-        let bar = context.shows_progress().then(|| {
-            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
-            let style = ProgressStyle::with_template(TEMPLATE);
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.set_message(verb);
-            bar
-        });
+        let bar = context.shows_progress().then(|| bar(verb, total));
         Self {
             bar,
             start: Instant::now(),
@@ -61,13 +58,33 @@ impl Progress {
 impl forerun_export::Progress for Progress {
     fn begin(&self, total_bytes: u64, _total_files: u64) {
         if let Some(bar) = self.bar.as_ref().filter(|_| total_bytes > 0) {
-            bar.set_length(total_bytes);
+            set_total(bar, total_bytes);
         }
     }
 
     fn advance(&self, bytes: u64, _files: u64) {
         self.add(bytes);
     }
+}
+
+/// Creates a bar that is not shown yet.
+fn bar(verb: &'static str, total: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    bar.set_style(style(WITHOUT_TOTAL));
+    bar.set_message(verb);
+    if total > 0 {
+        set_total(&bar, total);
+    }
+    bar
+}
+
+fn set_total(bar: &ProgressBar, total: u64) {
+    bar.set_length(total);
+    bar.set_style(style(TEMPLATE));
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 impl Drop for Progress {
@@ -106,5 +123,38 @@ impl<W: ImageOutput> ImageOutput for Watched<'_, W> {
 
     fn zeros(&mut self, len: u64) -> io::Result<()> {
         self.inner.zeros(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forerun_export::Progress as _;
+
+    fn progress(total: u64) -> Progress {
+        Progress {
+            bar: Some(bar("checking", total)),
+            start: Instant::now(),
+            shown: AtomicBool::new(false),
+        }
+    }
+
+    #[test]
+    fn work_of_unknown_length_has_no_total() {
+        let unknown = progress(0);
+        unknown.begin(0, 0);
+        unknown.advance(1000, 1);
+        let bar = unknown.bar.as_ref().unwrap();
+        assert_eq!((bar.length(), bar.position()), (None, 1000));
+        unknown.begin(4000, 2);
+        assert_eq!((bar.length(), bar.position()), (Some(4000), 1000));
+        assert_eq!(progress(70).bar.as_ref().unwrap().length(), Some(70));
+    }
+
+    #[test]
+    fn both_templates_are_valid() {
+        for template in [TEMPLATE, WITHOUT_TOTAL] {
+            assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
+        }
     }
 }

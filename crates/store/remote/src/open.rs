@@ -155,6 +155,12 @@ fn assemble(
         memory,
         outage: Outage::default(),
     });
+    start(&image, options, list);
+    Ok(image)
+}
+
+/// Starts what `options` ask for before the first read.
+fn start(image: &RemoteImage, options: &RemoteOptions, list: Option<AccessList>) {
     image.scheduler.finish_if_complete();
     if !image.blob.is_complete() {
         image.scheduler.warm_table();
@@ -165,7 +171,6 @@ fn assemble(
     if let Some(list) = list {
         image.prefetch(&list);
     }
-    Ok(image)
 }
 
 fn cache(options: &RemoteOptions) -> Result<Cache> {

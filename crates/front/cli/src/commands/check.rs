@@ -186,8 +186,8 @@ fn look(
     show: &mut dyn FnMut(Finding) -> Result<()>,
 ) -> Result<CheckSummary> {
     let options = CheckOptions { quick: args.quick };
-    let total = image.reader().fs().volume().image_len;
-    let progress = Progress::new(context, "checking", total);
+    // What the files have in all is known at the end; the length of the image is that of compressed data.
+    let progress = Progress::new(context, "checking", 0);
     let mut shown = Ok(());
     let summary = check(image.reader(), options, &progress, &mut |finding| {
         if shown.is_ok() {

@@ -48,3 +48,20 @@ pub const fn object_formats() -> &'static [ObjectFormat] {
         forerun_composefs::OBJECTS,
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_name_formats_that_are_registered() {
+        let names = format_names();
+        let is_known = |name: &str| names.contains(&name);
+        #[cfg(feature = "exfat")]
+        assert!(repairs().iter().all(|repair| is_known(repair.format)));
+        for objects in object_formats() {
+            assert!(is_known(objects.format), "{objects:?}");
+            assert_ne!(objects.format, objects.found_as);
+        }
+    }
+}

@@ -3,7 +3,9 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Once};
 
-use forerun_io::{Counted, Counter, Limits, Observer, Pattern, saturating_usize, u64_from, wait};
+use forerun_io::{
+    BlobId, Counted, Counter, Limits, Observer, Pattern, saturating_usize, u64_from, wait,
+};
 use forerun_vfs::{
     Error, Extent, FileSystem, FileType, MetadataLayout, NodeId, Place, Result, Walk,
 };
@@ -315,6 +317,22 @@ impl Reader {
     /// # Errors
     /// [`Error::Blob`], and the errors of [`FileSystem::map`].
     pub fn open(&self, node: NodeId) -> Result<()> {
+        match self.first_blob(node)? {
+            Some(blob) => self.inner.moves.stored.open(blob),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether the data of a file begin in a blob that is not the image. Opens no blob.
+    ///
+    /// # Errors
+    /// The errors of [`FileSystem::map`].
+    pub fn is_outside(&self, node: NodeId) -> Result<bool> {
+        let first = self.first_blob(node)?;
+        Ok(first.is_some_and(|blob| blob != BlobId::IMAGE))
+    }
+
+    fn first_blob(&self, node: NodeId) -> Result<Option<BlobId>> {
         let mut first = None;
         self.fs().map(node, 0..1, &mut |extent| {
             first = match extent.place {
@@ -324,10 +342,7 @@ impl Reader {
             };
             ControlFlow::Break(())
         })?;
-        match first {
-            Some(blob) => self.inner.moves.stored.open(blob),
-            None => Ok(()),
-        }
+        Ok(first)
     }
 
     /// Sorts regular files by where their first byte is, so that reading them in this order reads

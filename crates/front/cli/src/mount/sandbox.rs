@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use forerun::vfs::FileType;
 use forerun::{Image, TraceWriter, VolumeMut};
 use forerun_fuse::{Inherited, LedgerFile, MountOptions, Turn};
 use forerun_sandbox::{Capabilities, Sandbox, Sockets};
@@ -12,7 +13,7 @@ use super::socket::Unnamed;
 use super::{MountArgs, daemon, failed, handover, image_args, mount_failure, outside, volume};
 use crate::confine::for_image;
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::source;
 
 /// An image or volume to mount.
@@ -97,13 +98,38 @@ pub fn open(
         let image = source::prepare_file(&image_args(args, options), readable)?;
         return open_image(context, image, trace, None);
     }
+    let needs_store = inherited.is_none() && options.objects.is_none();
     if options.objects.is_some() {
         begin_ledger(is_kept && inherited.is_none(), options)?;
     }
     let image = context.prepare(&image_args(args, options))?;
     start_outside(context, args, options, inherited.as_ref())?;
     context.confine(&sandbox);
-    open_image(context, image, trace, inherited)
+    let opened = open_image(context, image, trace, inherited)?;
+    match &opened {
+        Open::Image { image, .. } if needs_store => refuse_without_store(image)?,
+        _ => {}
+    }
+    Ok(opened)
+}
+
+/// Refuses an image whose files are objects of a store that the user has not named: each of them would be
+/// an error when it is opened.
+fn refuse_without_store(image: &Image) -> Result<()> {
+    let reader = image.reader();
+    if !reader.fs().volume().opens {
+        return Ok(());
+    }
+    // An error here is for the program that reads the file.
+    let needs = reader.walk(reader.fs().root()).flatten().any(|entry| {
+        matches!(&entry.metadata, Ok(metadata) if metadata.kind == FileType::Regular)
+            && reader.is_outside(entry.node).unwrap_or(false)
+    });
+    if !needs {
+        return Ok(());
+    }
+    let message = "its files are objects of a store, and none was named";
+    Err(Failure::usage(message).hint("-o objects=DIR names the directory with the objects"))
 }
 
 /// Makes the ledger for the next server, where there can be one.

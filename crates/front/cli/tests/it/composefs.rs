@@ -72,10 +72,38 @@ fn images_are_read_with_their_store_and_not_without() {
     assert_eq!(refused.code, Some(2));
 }
 
+/// Checks that an image whose files would all be errors is refused, and one that has no objects is not.
+#[test]
+fn a_mount_without_the_store_is_refused_with_a_hint() {
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    let dir = made();
+    let at = dir.path();
+    fs::create_dir(at.join("mnt")).unwrap();
+    let refused = forerun(at, &["mount", "image", "mnt"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    let expected = "its files are objects of a store, and none was named\n  \
+                    hint: -o objects=DIR names the directory with the objects\n";
+    assert!(refused.stderr.ends_with(expected), "{}", refused.stderr);
+    fs::remove_file(at.join("tree/large")).unwrap();
+    fs::remove_file(at.join("tree/sub/twin")).unwrap();
+    let pack = ["pack", "-q", "--format", "composefs", "--objects", "store"];
+    forerun(at, &[&pack[..], &["tree", "small"]].concat()).ok();
+    forerun(at, &["mount", "small", "mnt"]).ok();
+    assert_eq!(fs::read(at.join("mnt/small")).unwrap(), vec![b'x'; 10]);
+    forerun(at, &["umount", "mnt"]).ok();
+}
+
 #[test]
 fn objects_that_no_image_needs_are_removed() {
     let dir = made();
     let at = dir.path();
+    let note = forerun(at, &["gc", "-n", "--objects", "store", "image"]).stderr;
+    assert!(
+        note.contains("1 object needed by 1 image; 0 files, "),
+        "{note}"
+    );
     let object = forerun(at, &["gc", "-q", "-n", "--all", "--objects", "store"]).ok();
     let object = at.join("store").join(object.text().trim());
     assert!(object.is_file(), "twins are one object");

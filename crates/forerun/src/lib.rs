@@ -74,7 +74,7 @@ pub use forerun_engine::{Bulk, Data, EngineOptions, MemoryUse, Reader, Volume};
 #[cfg(all(feature = "erofs", feature = "write"))]
 pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};
 #[cfg(all(feature = "exfat", feature = "write"))]
-pub use forerun_exfat::write::{ExfatOptions, LossKind, NotKept};
+pub use forerun_exfat::write::ExfatOptions;
 pub use forerun_io::{
     AlignedBuffer, BlockDevice, Counter, Event, EventKind, EventLog, EventSink, FileDevice,
     FileSource, IoStats, Limits, MemoryDevice, MemoryLimit, MemorySource, MountEntry, Mountpoint,

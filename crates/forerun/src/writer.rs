@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use forerun_build::{BuildError, ImageOutput, Tree, warn_of_large_tree};
+use forerun_build::{
+    BuildError, ImageOutput, KeptProperties, NotKept, Tree, not_kept, warn_of_large_tree,
+};
 #[cfg(feature = "composefs")]
 use forerun_composefs::{Digest, write::ComposefsOptions};
 #[cfg(feature = "erofs")]
 use forerun_erofs::write::ErofsOptions;
 #[cfg(feature = "exfat")]
-use forerun_exfat::write::{ExfatOptions, NotKept};
+use forerun_exfat::write::ExfatOptions;
 use forerun_io::Observer;
 #[cfg(feature = "romfs")]
 use forerun_romfs::RomfsOptions;
@@ -111,15 +113,22 @@ impl Writer {
         }
     }
 
-    /// Returns the parts of `tree` that the image will lack, beyond what the format is documented to leave out:
-    /// owners, permissions, times.
+    /// Returns the properties of `tree` that the image will lack.
     #[must_use]
-    #[cfg(feature = "exfat")]
     pub fn not_kept(&self, tree: &Tree) -> Vec<NotKept> {
+        let kept = self.kept();
+        kept.map_or_else(Vec::new, |kept| not_kept(tree, &kept))
+    }
+
+    /// Returns the properties of nodes that the format keeps, or nothing if it keeps all.
+    const fn kept(&self) -> Option<KeptProperties> {
         match self {
-            Self::Exfat(_) => forerun_exfat::write::not_kept(tree),
+            #[cfg(feature = "exfat")]
+            Self::Exfat(_) => Some(forerun_exfat::write::KEPT),
+            #[cfg(feature = "romfs")]
+            Self::Romfs(_) => Some(forerun_romfs::KEPT),
             #[allow(unreachable_patterns)] // Where no other format is built in.
-            _ => Vec::new(),
+            _ => None,
         }
     }
 

@@ -99,7 +99,7 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// No driver knows these bytes, or the requested driver does not.
-    #[error("not a {expected} image: {found}")]
+    #[error("not {} {expected} image: {found}", article(expected))]
     UnknownFormat {
         /// The format that was expected.
         expected: String,
@@ -127,6 +127,14 @@ pub enum Error {
         /// The error of the source.
         source: Arc<io::Error>,
     },
+}
+
+/// Returns the article of a format's name.
+fn article(name: &str) -> &'static str {
+    match name.as_bytes().first() {
+        Some(b'a' | b'e' | b'i' | b'o') => "an",
+        _ => "a",
+    }
 }
 
 impl Error {

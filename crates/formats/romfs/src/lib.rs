@@ -29,7 +29,7 @@ mod write;
 
 pub use driver::Romfs;
 #[cfg(feature = "write")]
-pub use write::{RomfsOptions, write};
+pub use write::{KEPT, RomfsOptions, write};
 
 /// romfs in the registry.
 pub const FORMAT: Format = Format {

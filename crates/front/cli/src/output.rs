@@ -6,10 +6,12 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use forerun::StatsSnapshot;
+use indicatif::HumanCount;
 use serde_json::Value;
 
 use crate::context::Context;
 use crate::error::{Failure, Result};
+use crate::size::human;
 
 /// How messages call it.
 pub const STDOUT: &str = "standard output";
@@ -121,7 +123,12 @@ pub fn print_stats(context: &Context, stats: &StatsSnapshot) {
         return;
     }
     for (counter, value) in stats.iter().filter(|(_, value)| *value > 0) {
-        let _ = writeln!(stderr, "{:<24}{value:>16}", counter.name());
+        let count = HumanCount(value).to_string();
+        let size = match counter.name().ends_with("_bytes") {
+            true => format!("  ({})", human(value)),
+            false => String::new(),
+        };
+        let _ = writeln!(stderr, "{:<24}{count:>20}{size}", counter.name());
     }
 }
 

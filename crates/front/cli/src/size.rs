@@ -1,6 +1,7 @@
 //! Numbers of bytes, as options take them and as people read them.
 
 use bytesize::ByteSize;
+use indicatif::HumanCount;
 
 /// The texts that [`parse`] accepts, for messages.
 const EXPECTED: &str = "a number of bytes such as 4096, 64K, 8M or 1G";
@@ -24,9 +25,26 @@ pub fn exact(bytes: u64) -> String {
     }
 }
 
+/// Formats a count with its noun, as in `1 file` and `16,310 files`.
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", HumanCount(n), if n == 1 { one } else { many })
+}
+
+/// Returns the length of a list as a count.
+pub fn count_of(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts() {
+        assert_eq!(counted(1, "file", "files"), "1 file");
+        assert_eq!(counted(0, "file", "files"), "0 files");
+        assert_eq!(counted(16_310, "file", "files"), "16,310 files");
+    }
 
     #[test]
     fn for_people() {

@@ -165,7 +165,11 @@ pub fn from_open(error: forerun::Error, options: &OpenOptions) -> Failure {
                 return Failure::usage(message).hint(format!("known: {}", known.join(", ")));
             }
             if let Some((found, advice)) = found.split_once("; ") {
-                let message = format!("not a {expected} image: {found}");
+                let error = forerun::Error::UnknownFormat {
+                    expected: expected.clone(),
+                    found: found.to_owned(),
+                };
+                let message = error.to_string();
                 return Failure { message, ..failure }.hint(advice);
             }
             if options.offset > 0 {

@@ -4,30 +4,44 @@
 //! directories, then all files. Each is in adjacent clusters, so that files and directories need no FAT
 //! and reads are sequential. Free space is a hole in the image. The same tree gives the same volume.
 //! The format has no place for owners, permissions except the write bit, extended attributes, links and
-//! special files; [`not_kept`] lists what a tree has of them.
+//! special files ([`KEPT`]).
 
 mod directories;
 mod emit;
 mod geometry;
 mod head;
-mod kept;
 mod names;
 mod options;
 mod plan;
 
 use std::sync::Arc;
 
-use forerun_build::{BuildError, ImageOutput, Tree};
+use forerun_build::{BuildError, ImageOutput, KeptProperties, Tree};
 use forerun_io::Observer;
 
 use crate::default_upcase;
 
-pub use kept::{LossKind, NotKept, not_kept};
 pub use options::ExfatOptions;
 
 use self::directories::Directories;
 use self::geometry::Geometry;
 use self::plan::Plan;
+
+/// The properties of nodes that a volume keeps. Of permissions it keeps one bit, and the masks of a mount
+/// make the rest: the usual modes are not called lost.
+pub const KEPT: KeptProperties = KeptProperties {
+    symlinks: false,
+    special_files: false,
+    hard_links: false,
+    owners: false,
+    xattrs: false,
+    special_bits: false,
+    permissions: |node| match node.mode & 0o777 {
+        usual @ (0o444 | 0o555 | 0o644 | 0o755) => usual,
+        _ => 0o755,
+    },
+    time: crate::time::can_keep,
+};
 
 /// Writes `tree` as an exFAT volume, and returns its length.
 ///

@@ -8,7 +8,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use forerun_build::{BuildError, Content, NewNode, NodeKind, Tree};
-use forerun_exfat::write::{ExfatOptions, LossKind, NotKept, not_kept, write};
+use forerun_build::{LossKind, NotKept, not_kept};
+use forerun_exfat::write::{ExfatOptions, KEPT, write};
 use forerun_io::{FileSource, MemorySource, Observer, ReadAt};
 use forerun_testkit::exfat_judge::{Report, judge};
 use forerun_testkit::{require, temp_dir, unmount};
@@ -274,7 +275,7 @@ fn what_is_lost_is_told() {
     let mut old = file(b"old");
     old.mtime.seconds = 0;
     tree.add(Tree::ROOT, b"old", old).unwrap();
-    let lost = not_kept(&tree);
+    let lost = not_kept(&tree, &KEPT);
     let counts: Vec<(LossKind, u64)> = lost.iter().map(|lost| (lost.what, lost.count)).collect();
     assert_eq!(
         counts,

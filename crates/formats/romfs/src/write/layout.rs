@@ -278,6 +278,6 @@ fn packed(device: Device, refused: &dyn Fn(String) -> BuildError) -> Result<u64,
     Ok(u64::from(major << 16 | minor))
 }
 
-const fn executable(mode: u16) -> u32 {
+pub const fn executable(mode: u16) -> u32 {
     if mode & 0o111 != 0 { EXECUTABLE } else { 0 }
 }

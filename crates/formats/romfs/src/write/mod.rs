@@ -8,7 +8,7 @@ mod layout;
 use std::io::Write;
 use std::sync::Arc;
 
-use forerun_build::{BuildError, Tree};
+use forerun_build::{BuildError, KeptProperties, NodeKind, Tree};
 use forerun_io::Observer;
 
 /// The options of a romfs image.
@@ -30,6 +30,25 @@ impl Default for RomfsOptions {
         }
     }
 }
+
+/// The properties of nodes that an image keeps.
+pub const KEPT: KeptProperties = KeptProperties {
+    symlinks: true,
+    special_files: true,
+    hard_links: true,
+    owners: false,
+    xattrs: false,
+    special_bits: false,
+    permissions: |node| {
+        let executes = layout::executable(node.mode) != 0;
+        match node.kind {
+            NodeKind::Directory(_) | NodeKind::File { .. } if executes => 0o755,
+            NodeKind::BlockDevice(_) | NodeKind::CharDevice(_) => 0o600,
+            _ => 0o644,
+        }
+    },
+    time: |time| time.seconds == 0 && time.nanoseconds == 0,
+};
 
 /// Writes `tree` as a romfs image, and returns its length. Owners, times, permissions other than
 /// the executable bit and extended attributes have no place in the format and are left out.

@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::remote::{self, CacheArgs, RemoteArgs};
-use crate::size;
+use crate::size::{self, count_of, counted};
 
 /// Look after what was fetched of images at servers
 #[derive(Args, Debug)]
@@ -131,8 +131,8 @@ fn list(context: &Context, cache: &Cache) -> Result {
     out.finish()?;
     let bytes = entries.iter().map(|entry| entry.disk_bytes).sum();
     context.note(&format!(
-        "{} images, {} on disk",
-        entries.len(),
+        "{}, {} on disk",
+        counted(count_of(entries.len()), "image", "images"),
         size::human(bytes)
     ));
     Ok(Exit::Ok)
@@ -177,8 +177,8 @@ fn collect(context: &Context, args: &CacheGcArgs) -> Result {
         return Ok(Exit::Partial);
     }
     context.note(&format!(
-        "{} images removed, {}; {} left, {} of them in use",
-        report.removed,
+        "{} removed, {}; {} left, {} of them in use",
+        counted(report.removed, "image", "images"),
         size::human(report.freed_bytes),
         size::human(report.left_bytes),
         report.in_use,

@@ -13,9 +13,10 @@ use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::escape::printable;
 use crate::exit::Exit;
+use crate::json;
 use crate::output::{JsonArray, Output};
 use crate::progress::Progress;
-use crate::{json, size};
+use crate::size::{self, counted};
 
 /// Read everything in an image, and say what is wrong with it
 ///
@@ -216,10 +217,6 @@ fn sentence(summary: &CheckSummary, quick: bool) -> String {
     let entries = counted(summary.entries, "entry", "entries");
     let files = counted(summary.files, "file", "files");
     format!("{verdict} ({entries}, {files}, {read})")
-}
-
-pub fn counted(n: u64, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
 }
 
 fn to_json(finding: &Finding) -> Value {

@@ -16,6 +16,7 @@ use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::size::{count_of, counted};
 
 /// Remove objects from a store that no composefs image refers to
 ///
@@ -84,10 +85,10 @@ pub fn run(context: &Context, args: &GcArgs) -> Result {
         "removed"
     };
     context.note(&format!(
-        "{} objects and {} are needed; {} files, {}, {verb}",
-        collected.kept,
-        args.images.len(),
-        collected.removed,
+        "{} needed by {}; {}, {}, {verb}",
+        counted(collected.kept, "object", "objects"),
+        counted(count_of(args.images.len()), "image", "images"),
+        counted(collected.removed, "file", "files"),
         ByteSize(collected.bytes),
     ));
     Ok(Exit::Ok)

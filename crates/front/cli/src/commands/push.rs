@@ -19,7 +19,7 @@ use crate::output::Output;
 use crate::patience::patiently;
 use crate::progress::Progress;
 use crate::remote::{self, ServerArgs};
-use crate::size;
+use crate::size::{self, counted};
 
 /// Store an image in a registry, so that it can be mounted from there
 ///
@@ -121,12 +121,15 @@ pub fn run(context: &Context, args: &PushArgs) -> Result {
         out.line(pushed.name.to_string())?;
     }
     out.finish()?;
-    context.note(&format!(
-        "{} of {} parts sent, {}; the others were there",
-        pushed.uploaded,
-        pushed.parts,
-        size::human(pushed.uploaded_bytes)
-    ));
+    let parts = counted(pushed.parts, "part", "parts");
+    let sent = size::human(pushed.uploaded_bytes);
+    context.note(&match pushed.parts.saturating_sub(pushed.uploaded) {
+        0 => format!("{parts} sent, {sent}"),
+        there => format!(
+            "{} of {parts} sent, {sent}; {there} already there",
+            pushed.uploaded
+        ),
+    });
     Ok(Exit::Ok)
 }
 

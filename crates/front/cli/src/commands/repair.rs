@@ -12,7 +12,7 @@ use forerun_export::{CheckOptions, check};
 use forerun_sandbox::{Capabilities, Sandbox};
 use serde_json::{Map, Value};
 
-use super::check::{CheckArgs, counted};
+use super::check::CheckArgs;
 use super::undo;
 use crate::advice::absolute;
 use crate::confine::for_image;
@@ -23,6 +23,7 @@ use crate::exit::Exit;
 use crate::output::{JsonArray, Output};
 use crate::patience::patiently;
 use crate::progress::Progress;
+use crate::size::counted;
 use crate::source::is_stdin;
 use crate::{interrupt, json};
 
@@ -226,7 +227,7 @@ impl Desk<'_> {
         loop {
             let _unseen = write!(
                 tell,
-                "  {}{loses}? [y]es, [n]o, [a]ll of this kind, n[o]ne of this kind: ",
+                "  {}{loses}? [y]es, [n]o, [a]ll of this kind, [s]kip all of this kind: ",
                 printable(remedy)
             );
             let _unseen = tell.flush();
@@ -239,7 +240,7 @@ impl Desk<'_> {
                 "y" | "yes" => (Answer::Yes, false),
                 "n" | "no" => (Answer::No, false),
                 "a" | "all" => (Answer::Yes, true),
-                "o" | "none" => (Answer::No, true),
+                "s" | "skip" => (Answer::No, true),
                 _ => continue,
             };
             if is_for_all {

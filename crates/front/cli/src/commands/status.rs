@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::mount::ask_all;
 use crate::output::Output;
 use crate::remote::human;
+use crate::size::{count_of, counted};
 
 /// Show the mounts that are served by processes of yours, and how they are doing
 ///
@@ -171,7 +172,11 @@ fn lines(mount: &Value, verbose: bool) -> Vec<String> {
 pub fn total(mounts: &[Value]) -> String {
     let of_each = mounts.iter().map(|mount| number(mount, "memory_bytes"));
     let memory = of_each.fold(0, u64::saturating_add);
-    let mut total = format!("{} mounts, {} of memory", mounts.len(), human(memory));
+    let mut total = format!(
+        "{}, {} of memory",
+        counted(count_of(mounts.len()), "mount", "mounts"),
+        human(memory)
+    );
     let alone = by_the_kernel_alone(mounts);
     if alone > 0 {
         total += &format!("; {alone} more by the kernel alone, which need no process");

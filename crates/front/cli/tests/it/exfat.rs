@@ -92,7 +92,7 @@ fn what_is_left_out_is_told() {
     pack(at, &[]).fails(
         6,
         "forerun: image: 1 symbolic link left out, as exfat has none: /link\n  hint: --exclude leaves them out silently\n\
-         forerun: image: 1 hard link stored as a file of its own, as exfat has none: /twin",
+         forerun: image: exfat does not keep all: 1 hard link becomes a file of its own (/twin)",
     );
     assert_eq!(
         forerun(at, &["cat", "image", "/twin"]).ok().stdout,

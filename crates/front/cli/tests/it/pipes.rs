@@ -38,7 +38,7 @@ fn an_image_on_standard_input() {
 fn pack_and_cat_through_a_pipe() {
     let fixture = Fixture::tree();
     let mut pack = fixture
-        .command(&["pack", "--format", "romfs", "tree", "-"])
+        .command(&["pack", "-q", "--format", "romfs", "tree", "-"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -63,7 +63,7 @@ fn a_reader_that_has_enough_is_no_error() {
         std::fs::write(fixture.path(&name), "").unwrap();
     }
     fixture
-        .run(&["pack", "--format", "romfs", "many", "many.img"])
+        .run(&["pack", "-q", "--format", "romfs", "many", "many.img"])
         .ok();
     for args in [
         &["cat", "a.img", "big"][..],
@@ -71,7 +71,7 @@ fn a_reader_that_has_enough_is_no_error() {
         &["ls", "-lR", "many.img"],
         &["ls", "--json", "many.img"],
         &["dump", "many.img"],
-        &["pack", "--format", "romfs", "tree", "-"],
+        &["pack", "-q", "--format", "romfs", "tree", "-"],
     ] {
         let mut child = fixture
             .command(args)
@@ -98,7 +98,7 @@ fn a_full_disk_is_told() {
         &["tar", "a.img"],
         &["check", "a.img"],
         &["dump", "--json", "a.img"],
-        &["pack", "--format", "romfs", "tree", "-"],
+        &["pack", "-q", "--format", "romfs", "tree", "-"],
         &["completions", "bash"],
     ] {
         let full = File::options().write(true).open("/dev/full").unwrap();

@@ -17,7 +17,7 @@ fn damaged(change: impl FnOnce(&mut Vec<u8>)) -> TempDir {
     let at = dir.path();
     fs::create_dir(at.join("tree")).unwrap();
     fs::write(at.join("tree/file"), vec![b'x'; 10_000]).unwrap();
-    let args = ["pack", "--format", "exfat", "tree", "image"];
+    let args = ["pack", "-q", "--format", "exfat", "tree", "image"];
     forerun(at, &args).ok();
     let mut image = fs::read(at.join("image")).unwrap();
     change(&mut image);
@@ -75,7 +75,7 @@ fn other_formats_are_refused() {
     let dir = temp_dir("repair-cli");
     let at = dir.path();
     fs::create_dir(at.join("tree")).unwrap();
-    forerun(at, &["pack", "--format", "romfs", "tree", "image"]).ok();
+    forerun(at, &["pack", "-q", "--format", "romfs", "tree", "image"]).ok();
     let ran = forerun(at, &["check", "--repair", "--yes", "image"]);
     assert_eq!(ran.code, Some(3));
     assert!(ran.stderr.contains("repair of romfs images"));

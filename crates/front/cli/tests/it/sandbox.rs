@@ -39,7 +39,7 @@ impl Fixture {
             ("exfat", "c.exfat"),
         ] {
             fixture
-                .run(&["pack", "--format", format, "tree", name])
+                .run(&["pack", "-q", "--format", format, "tree", name])
                 .ok();
         }
         fixture
@@ -227,7 +227,14 @@ fn root_writes_into_directories_of_other_users() {
             "theirs/c",
         ],
         &["cat", "--objects", "theirs/store", "theirs/c", "/sub/file"],
-        &["pack", "--format", "romfs", "theirs/a.tar", "theirs/d"],
+        &[
+            "pack",
+            "-q",
+            "--format",
+            "romfs",
+            "theirs/a.tar",
+            "theirs/d",
+        ],
         &["-q", "extract", "-C", "theirs/out/made", "theirs/b"],
         &["-q", "gc", "--objects", "theirs/store", "theirs/c"],
         &["diff", "--ignore", "mtime", "theirs/b", "theirs/out/made"],

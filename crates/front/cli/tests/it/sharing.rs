@@ -189,7 +189,7 @@ fn formats_that_do_not_change_take_no_lock() {
         return;
     };
     fs::create_dir_all(volume.path("tree")).unwrap();
-    let mut pack = command(&["pack", "--format", "romfs", "tree", "a.img"]);
+    let mut pack = command(&["pack", "-q", "--format", "romfs", "tree", "a.img"]);
     ran(pack.current_dir(volume.dir.path()).output().unwrap()).ok();
     let image = volume.path("a.img");
     let held = File::open(&image).unwrap();

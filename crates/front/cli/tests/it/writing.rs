@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-use forerun_testkit::eventually;
+use forerun_testkit::{eventually, require};
 use serde_json::json;
 
 use crate::common::{BIG, Fixture, big};
@@ -155,6 +157,7 @@ fn pack_makes_what_the_other_commands_read() {
     let fixture = Fixture::tree();
     let args = [
         "pack",
+        "-q",
         "--format",
         "romfs",
         "--align",
@@ -197,7 +200,7 @@ fn pack_takes_tar_from_a_file_and_from_a_pipe() {
         return;
     };
     fixture.run(&["tar", "-o", "a.tar", "a.img"]).ok();
-    let pack = ["pack", "--format", "romfs"];
+    let pack = ["pack", "-q", "--format", "romfs"];
     fixture
         .run(&[&pack[..], &["a.tar", "file.img"]].concat())
         .ok();
@@ -215,6 +218,7 @@ fn pack_leaves_out_what_is_excluded_and_its_own_output() {
     let fixture = Fixture::tree();
     let args = [
         "pack",
+        "-q",
         "--format",
         "romfs",
         "--exclude",
@@ -236,7 +240,7 @@ fn pack_leaves_out_what_is_excluded_and_its_own_output() {
 fn no_half_image_is_left_behind() {
     let fixture = Fixture::tree();
     fs::write(fixture.path("old.img"), "old").unwrap();
-    let pack = ["pack", "--format", "romfs"];
+    let pack = ["pack", "-q", "--format", "romfs"];
     fixture
         .run(&[&pack[..], &["tree", "old.img"]].concat())
         .fails(
@@ -261,7 +265,7 @@ fn no_half_image_is_left_behind() {
 fn an_interrupted_pack_leaves_nothing() {
     let fixture = Fixture::tree();
     let mut child = fixture
-        .command(&["pack", "--format", "romfs", "-", "new.img"])
+        .command(&["pack", "-q", "--format", "romfs", "-", "new.img"])
         .stdin(std::process::Stdio::piped())
         .spawn()
         .unwrap();
@@ -286,4 +290,45 @@ fn an_interrupted_pack_leaves_nothing() {
     assert_eq!(status.signal(), Some(2));
     assert_eq!(partial(), 0);
     assert!(!fixture.path("new.img").exists());
+}
+
+/// Checks that a user learns once, with counts, what a format drops.
+#[test]
+fn what_a_format_does_not_keep_is_told_once() {
+    if !require::root() {
+        return;
+    }
+    let fixture = Fixture::tree();
+    let at = fixture.path("lossy");
+    fs::create_dir(&at).unwrap();
+    let dated = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    for (name, mode) in [("a", 0o4755), ("b", 0o600)] {
+        let file = fs::File::create(at.join(name)).unwrap();
+        file.set_permissions(fs::Permissions::from_mode(mode))
+            .unwrap();
+        file.set_modified(dated).unwrap();
+    }
+    chown(at.join("b"), Some(5), None).unwrap();
+    let pack = |format: &str, more: &[&str]| {
+        let args = [
+            &["pack", "--force", "--format", format],
+            more,
+            &["lossy", "x"],
+        ]
+        .concat();
+        fixture.run(&args)
+    };
+    let romfs = pack("romfs", &[]);
+    let expected = "forerun: x: romfs does not keep all: 1 entry loses its owner (/b); \
+                    1 entry changes its permissions (/b); 1 entry loses its set-id or sticky bit \
+                    (/a); 2 entries change their times (/a, ...)\n";
+    assert_eq!((romfs.code, &*romfs.stderr), (Some(0), expected));
+    let exfat = pack("exfat", &[]);
+    let expected = "forerun: x: exfat does not keep all: 1 entry loses its owner (/b); 1 entry changes its permissions (/b); \
+                    1 entry loses its set-id or sticky bit (/a)\n";
+    assert_eq!((exfat.code, &*exfat.stderr), (Some(0), expected));
+    for (format, more) in [("romfs", &["-q"][..]), ("squashfs", &[]), ("erofs", &[])] {
+        let quiet = pack(format, more);
+        assert_eq!((quiet.code, &*quiet.stderr), (Some(0), ""), "{format}");
+    }
 }

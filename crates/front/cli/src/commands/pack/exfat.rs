@@ -1,16 +1,11 @@
-//! The options of exFAT, and reports of entries that an exFAT volume cannot hold.
+//! The options of exFAT.
 
 use clap::Args;
-use forerun::build::Tree;
-use forerun::{ExfatOptions, LossKind, NotKept, Writer};
+use forerun::ExfatOptions;
 
 use super::erofs::parse_uuid;
 use super::format::first;
-use crate::advice::absolute;
-use crate::context::Context;
 use crate::error::{Failure, Result};
-use crate::escape::escape;
-use crate::exit::Exit;
 use crate::size;
 
 /// Options that EROFS and exFAT have under the same names.
@@ -119,52 +114,6 @@ fn parse_serial(text: &str) -> std::result::Result<u32, String> {
     let hex = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = u32::from_str_radix(&digits, 16).ok().filter(|_| hex);
     number.ok_or_else(|| "not a serial number such as 1234-ABCD".to_string())
-}
-
-/// Reports what the image will lack. It is partial if entries are left out.
-pub fn tell_losses(context: &Context, writer: &Writer, tree: &Tree, image: &str) -> Exit {
-    let mut exit = Exit::Ok;
-    for lost in writer.not_kept(tree) {
-        let message = message(&lost, writer.name());
-        match lost.what {
-            LossKind::Symlink | LossKind::Special => {
-                let failure = Failure::new(Exit::Partial, "shortfall", message);
-                let failure = failure.hint("--exclude leaves them out silently");
-                exit = context.report(&failure.of(image));
-            }
-            LossKind::HardLink | LossKind::Xattrs | LossKind::SpecialBits | LossKind::Time => {
-                context.note(&format!("{image}: {message}"))
-            }
-        }
-    }
-    exit
-}
-
-fn message(lost: &NotKept, format: &str) -> String {
-    let one = lost.count == 1;
-    let what = match lost.what {
-        LossKind::Symlink if one => "symbolic link left out",
-        LossKind::Symlink => "symbolic links left out",
-        LossKind::Special if one => "device, pipe or socket left out",
-        LossKind::Special => "devices, pipes and sockets left out",
-        LossKind::HardLink if one => "hard link stored as a file of its own",
-        LossKind::HardLink => "hard links stored as files of their own",
-        LossKind::Xattrs if one => "entry without its extended attributes",
-        LossKind::Xattrs => "entries without their extended attributes",
-        LossKind::SpecialBits if one => "entry without its set-id or sticky bit",
-        LossKind::SpecialBits => "entries without their set-id or sticky bits",
-        LossKind::Time if one => "time outside of the years 1980 to 2107 moved there",
-        LossKind::Time => "times outside of the years 1980 to 2107 moved there",
-    };
-    let examples = lost.examples.iter();
-    let examples: Vec<_> = examples.map(|path| escape(&absolute(path))).collect();
-    let told = u64::try_from(examples.len()).unwrap_or(u64::MAX);
-    let more = if told < lost.count { ", ..." } else { "" };
-    let examples = examples.join(", ");
-    format!(
-        "{} {what}, as {format} has none: {examples}{more}",
-        lost.count
-    )
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use forerun::build::{BuildError, ImageOutput, Tree, spool_dir, spool_file};
 use forerun::{Observer, Writer, Written};
 use serde_json::json;
 
-use super::exfat::tell_losses;
+use super::losses::tell_losses;
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;

@@ -5,6 +5,7 @@ mod erofs;
 mod exfat;
 mod format;
 mod input;
+mod losses;
 mod make;
 mod select;
 mod shared;

@@ -1,0 +1,81 @@
+//! Reports the properties of a tree that the format of the image has no place for.
+
+use forerun::Writer;
+use forerun::build::{LossKind, NotKept, Tree};
+
+use crate::advice::absolute;
+use crate::context::Context;
+use crate::error::Failure;
+use crate::escape::escape;
+use crate::exit::Exit;
+use crate::size::counted;
+
+/// Reports what the image will lack: each kind of entry that is left out, which makes the image partial,
+/// and in one note the properties that are lost of the others.
+pub fn tell_losses(context: &Context, writer: &Writer, tree: &Tree, image: &str) -> Exit {
+    let mut exit = Exit::Ok;
+    let format = writer.name();
+    let lost = writer.not_kept(tree);
+    let (left_out, changed): (Vec<_>, Vec<_>) =
+        lost.into_iter().partition(|lost| lost.what.leaves_out());
+    for lost in left_out {
+        let message = format!(
+            "{}, as {format} has none: {}",
+            text(&lost),
+            examples(&lost, 5)
+        );
+        let failure = Failure::new(Exit::Partial, "shortfall", message);
+        let failure = failure.hint("--exclude leaves them out silently");
+        exit = context.report(&failure.of(image));
+    }
+    let changed: Vec<_> = changed
+        .iter()
+        .map(|lost| format!("{} ({})", text(lost), examples(lost, 1)))
+        .collect();
+    if !changed.is_empty() {
+        context.note(&format!(
+            "{image}: {format} does not keep all: {}",
+            changed.join("; ")
+        ));
+    }
+    exit
+}
+
+fn text(lost: &NotKept) -> String {
+    let (one, many) = match lost.what {
+        LossKind::Symlink => ("symbolic link left out", "symbolic links left out"),
+        LossKind::Special => (
+            "device, pipe or socket left out",
+            "devices, pipes and sockets left out",
+        ),
+        LossKind::HardLink => (
+            "hard link becomes a file of its own",
+            "hard links become files of their own",
+        ),
+        LossKind::Xattrs => (
+            "entry loses its extended attributes",
+            "entries lose their extended attributes",
+        ),
+        LossKind::Owner => ("entry loses its owner", "entries lose their owners"),
+        LossKind::Permissions => (
+            "entry changes its permissions",
+            "entries change their permissions",
+        ),
+        LossKind::SpecialBits => (
+            "entry loses its set-id or sticky bit",
+            "entries lose their set-id or sticky bits",
+        ),
+        LossKind::Time => ("entry changes its time", "entries change their times"),
+        _ => ("entry loses something", "entries lose something"),
+    };
+    counted(lost.count, one, many)
+}
+
+/// Lists at most `most` paths.
+fn examples(lost: &NotKept, most: usize) -> String {
+    let paths = lost.examples.iter().take(most);
+    let paths: Vec<_> = paths.map(|path| escape(&absolute(path))).collect();
+    let told = u64::try_from(paths.len()).unwrap_or(u64::MAX);
+    let more = if told < lost.count { ", ..." } else { "" };
+    format!("{}{more}", paths.join(", "))
+}

@@ -22,6 +22,8 @@ pub struct Limits {
     pub tree_entries: u64,
     /// Bytes that one extraction or archive may write.
     pub total_bytes: u64,
+    /// Length of a file that one call reads into memory whole.
+    pub read_bytes: u64,
     /// Largest decoded block.
     pub block_len: u32,
     /// Bytes that directory indexes may hold in memory, all together.
@@ -42,6 +44,7 @@ impl Default for Limits {
             dir_entries: 16 << 20,
             tree_entries: 64 << 20,
             total_bytes: u64::MAX,
+            read_bytes: 1 << 30,
             block_len: 16 << 20,
             dir_index_bytes: 64 << 20,
             walk_bytes: 128 << 20,

@@ -241,6 +241,8 @@ pub enum Bound {
     TotalBytes,
     /// [`Limits::walk_bytes`](crate::Limits::walk_bytes).
     WalkMemory,
+    /// [`Limits::read_bytes`](crate::Limits::read_bytes).
+    ReadBytes,
     /// Any other, of [`Limits`](crate::Limits) or of a driver.
     Other,
 }

@@ -36,5 +36,5 @@ pub use held::Held;
 pub use metadata::{Device, FileType, Metadata, Timestamp};
 pub use metadata_layout::MetadataLayout;
 pub use name::{NameError, check_name, check_xattr_name};
-pub use path::{FollowLast, resolve};
+pub use path::{FollowLast, canonicalize, resolve};
 pub use walk::{Walk, WalkEntry, WalkError};

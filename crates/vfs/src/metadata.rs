@@ -1,5 +1,7 @@
 //! The properties of a node besides its bytes.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 /// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileType {
@@ -114,9 +116,66 @@ pub struct Metadata {
     pub device: Device,
 }
 
+impl Metadata {
+    /// Returns whether it is of a directory.
+    #[must_use]
+    pub const fn is_dir(&self) -> bool {
+        matches!(self.kind, FileType::Directory)
+    }
+
+    /// Returns whether it is of a regular file.
+    #[must_use]
+    pub const fn is_file(&self) -> bool {
+        matches!(self.kind, FileType::Regular)
+    }
+
+    /// Returns whether it is of a symbolic link.
+    #[must_use]
+    pub const fn is_symlink(&self) -> bool {
+        matches!(self.kind, FileType::Symlink)
+    }
+
+    /// Returns the time of the last modification; nothing if the system's clock cannot hold it.
+    #[must_use]
+    pub fn modified(&self) -> Option<SystemTime> {
+        let seconds = Duration::from_secs(self.mtime.seconds.unsigned_abs());
+        let whole = match self.mtime.seconds {
+            0.. => UNIX_EPOCH.checked_add(seconds),
+            _ => UNIX_EPOCH.checked_sub(seconds),
+        };
+        whole?.checked_add(Duration::from_nanos(self.mtime.nanoseconds.into()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_before_the_epoch_are_times_too() {
+        for (seconds, nanoseconds, after) in [(1, 5, true), (0, 0, true), (-2, 500_000_000, false)]
+        {
+            let metadata = Metadata {
+                kind: FileType::Regular,
+                mode: 0o644,
+                uid: 0,
+                gid: 0,
+                size: 0,
+                nlink: 1,
+                mtime: Timestamp {
+                    seconds,
+                    nanoseconds,
+                },
+                device: Device::default(),
+            };
+            let modified = metadata.modified().unwrap();
+            let expected = match after {
+                true => UNIX_EPOCH + Duration::new(seconds.unsigned_abs(), nanoseconds),
+                false => UNIX_EPOCH - Duration::from_millis(1500),
+            };
+            assert_eq!(modified, expected, "{seconds}");
+        }
+    }
 
     #[test]
     fn device_numbers() {

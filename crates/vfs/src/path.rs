@@ -26,17 +26,51 @@ pub fn resolve(
     last: FollowLast,
     limits: &Limits,
 ) -> Result<NodeId> {
-    let mut ancestors = vec![fs.root()];
+    let found = follow(fs, path, last, limits)?;
+    Ok(found.last().map_or(fs.root(), |(_, node)| *node))
+}
+
+/// Resolves `path` as [`resolve`] does, and follows a symbolic link in its last place. Returns the node,
+/// and its path from the root without symbolic links, `.` and `..`: names with a slash before each, or a
+/// single slash for the root. A format that ignores case in names keeps the spelling of `path`.
+///
+/// # Errors
+/// The errors of [`resolve`].
+pub fn canonicalize(
+    fs: &dyn FileSystem,
+    path: &[u8],
+    limits: &Limits,
+) -> Result<(NodeId, Vec<u8>)> {
+    let found = follow(fs, path, FollowLast::Yes, limits)?;
+    let mut canonical = Vec::new();
+    for (name, _) in &found {
+        canonical.push(b'/');
+        canonical.extend_from_slice(name);
+    }
+    if canonical.is_empty() {
+        canonical.push(b'/');
+    }
+    Ok((found.last().map_or(fs.root(), |(_, node)| *node), canonical))
+}
+
+/// Returns the names and nodes between the root, which is left out, and the node of `path`.
+fn follow(
+    fs: &dyn FileSystem,
+    path: &[u8],
+    last: FollowLast,
+    limits: &Limits,
+) -> Result<Vec<(Vec<u8>, NodeId)>> {
+    let mut found: Vec<(Vec<u8>, NodeId)> = Vec::new();
     let mut pending: VecDeque<Vec<u8>> = components(path).map(<[u8]>::to_vec).collect();
     let mut hops = 0;
     while let Some(name) = pending.pop_front() {
-        let dir = *ancestors.last().unwrap_or(&fs.root());
+        let dir = found.last().map_or(fs.root(), |(_, node)| *node);
         if name == b"." || name == b".." {
             if fs.metadata(dir)?.kind != FileType::Directory {
                 return Err(Error::NotADirectory);
             }
-            if name == b".." && ancestors.len() > 1 {
-                ancestors.pop();
+            if name == b".." {
+                found.pop();
             }
             continue;
         }
@@ -49,23 +83,23 @@ pub fn resolve(
             }
             let target = fs.read_link(node)?;
             if target.starts_with(b"/") {
-                ancestors.truncate(1);
+                found.clear();
             }
             for name in components(&target).rev() {
                 pending.push_front(name.to_vec());
             }
             continue;
         }
-        if ancestors.len() > limits.depth {
+        if found.len() >= limits.depth {
             return Err(Error::limit(
                 Bound::Depth,
                 "depth of a path",
                 forerun_io::u64_from(limits.depth),
             ));
         }
-        ancestors.push(node);
+        found.push((name, node));
     }
-    Ok(*ancestors.last().unwrap_or(&fs.root()))
+    Ok(found)
 }
 
 /// Returns the names of a path. A trailing slash requires a directory, which a final `.` checks.

@@ -1,7 +1,7 @@
 //! Path resolution and the walk, on sound trees and on endless ones.
 
 use forerun_testkit::MemFsBuilder;
-use forerun_vfs::{Error, FollowLast, Limits, NodeId, Walk, resolve};
+use forerun_vfs::{Error, FollowLast, Limits, NodeId, Walk, canonicalize, resolve};
 
 /// Creates a tree with `a/b/file` and symbolic links of every kind. Returns the nodes of file and
 /// directory.
@@ -63,6 +63,24 @@ fn paths() {
             expected,
             "{path}"
         );
+    }
+}
+
+#[test]
+fn a_canonical_path_has_no_links_and_no_dots() {
+    let (builder, file, dir) = tree();
+    let image = builder.build();
+    for (path, node, expected) in [
+        ("", MemFsBuilder::ROOT, "/"),
+        ("../..", MemFsBuilder::ROOT, "/"),
+        ("a/b/..//b/.", dir, "/a/b"),
+        ("absolute", dir, "/a/b"),
+        ("absolute/../b/file", file, "/a/b/file"),
+        ("a/up", file, "/a/b/file"),
+        ("/a/above", file, "/a/b/file"),
+    ] {
+        let found = canonicalize(&*image.fs, path.as_bytes(), &Limits::default());
+        assert_eq!(found.unwrap(), (node, expected.into()), "{path}");
     }
 }
 

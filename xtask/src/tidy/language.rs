@@ -49,6 +49,10 @@ fn in_comments(text: &str) -> Vec<usize> {
     let mut before = "";
     let lines: Vec<&str> = text.lines().collect();
     for (index, line) in lines.iter().enumerate() {
+        // The doc comment goes on after text from another file.
+        if is_included(line) {
+            continue;
+        }
         let (marker, comment) = comment(line);
         let opens = marker.len() == 3 && before != marker;
         let first = words(comment).next().unwrap_or_default();
@@ -80,6 +84,12 @@ fn is_of_function(lines: &[&str]) -> bool {
     let item = code.find(|line| !line.starts_with("//") && !line.starts_with("#["));
     let first = item.and_then(|item| words(item).find(|word| !MODIFIERS.contains(word)));
     first == Some("fn")
+}
+
+/// Returns whether a line takes text of a doc comment from another file.
+fn is_included(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("#[doc = include_str!") || line.starts_with("#![doc = include_str!")
 }
 
 /// Returns the marker of a line that is a comment, and its text; two empty strings for any other line.
@@ -144,6 +154,14 @@ mod tests {
             ("/// The block.\npub fn read() {}\n", false),
             ("/// The way of a word.\nFlag(fn(u8)),\n", true),
             ("/// As `read`, later.\nfn read() {}\n", false),
+            (
+                "/// Reads it.\n#[doc = include_str!(\"a.md\")]\n/// let a = 1;\nfn read() {}\n",
+                true,
+            ),
+            (
+                "#[doc = include_str!(\"a.md\")]\n/// The way.\nfn read() {}\n",
+                false,
+            ),
             ("//! Those that wait.\n", false),
             ("// Memory that nobody uses.\n", false),
             ("// Who waits is woken.\n", false),

@@ -1,86 +1,23 @@
 //! An open image: source, cache, driver and engine put together.
 
-use std::fmt;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forerun_engine::{EngineOptions, MetadataSource, Reader};
-use forerun_io::{
-    BlobId, Counted, EventSink, FileSource, Limits, Observer, ReadAt, Window, saturating_usize,
-};
-use forerun_vfs::{Error, Format, OpenWith, Ownership, Result, Verity};
+use forerun_engine::{MetadataSource, Reader};
+use forerun_io::{BlobId, Counted, FileSource, Observer, ReadAt, Window, saturating_usize};
+use forerun_vfs::{Error, Format, OpenWith, Result};
 
 use crate::devices::{self, Devices};
 use crate::identify::{find_format, named, probe_len, unknown, with_objects};
-use crate::locks::{self, Locking};
+use crate::locks;
+use crate::open;
+use crate::options::OpenOptions;
 use crate::payload::{self, Container, Payload};
 
-/// How to open an image.
-#[derive(Clone, Default)]
-pub struct OpenOptions {
-    /// Offset of the image in the source, in bytes. At 0, a source that is no image may be a
-    /// container that holds one: an AppImage, another executable, a SIF file.
-    pub offset: u64,
-    /// Length of the image in the source, in bytes; to the end if not given.
-    pub size: Option<u64>,
-    /// Name of the format; found by content if not given.
-    pub format: Option<String>,
-    /// Blocks, readahead, cache, threads.
-    pub engine: EngineOptions,
-    /// Bounds on what the image may ask for.
-    pub limits: Limits,
-    /// Files and devices with the data that the image keeps outside itself, in the order of its
-    /// device table.
-    pub devices: Vec<PathBuf>,
-    /// The object store of a composefs image. An EROFS image opened with one is opened as composefs.
-    pub objects: Option<PathBuf>,
-    /// How the digests of objects in the image are used.
-    pub verity: Verity,
-    /// Owners, permissions and time zone for formats that keep none.
-    pub ownership: Ownership,
-    /// Reads as much of a damaged image as possible instead of refusing it: exFAT volumes with a
-    /// damaged bitmap, up-case table, root directory or boot region, and files up to where their
-    /// chain breaks.
-    pub rescue: bool,
-    /// How locks of other processes are treated, for formats that change.
-    pub locking: Locking,
-    /// Receives an event for each crossing of a boundary.
-    pub events: Option<Arc<dyn EventSink>>,
-}
-
-impl OpenOptions {
-    /// Lets a writer continue although other processes read, if `breaks`.
-    pub const fn break_lock(&mut self, breaks: bool) {
-        if breaks {
-            self.locking = Locking::Break;
-        }
-    }
-
-    /// Returns the part of a source of `len` bytes that the options name, clamped to the source.
-    pub(crate) fn range(&self, len: u64) -> Range<u64> {
-        let end = self.size.and_then(|size| self.offset.checked_add(size));
-        self.offset.min(len)..end.map_or(len, |end| end.min(len))
-    }
-}
-
-impl fmt::Debug for OpenOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenOptions")
-            .field("offset", &self.offset)
-            .field("size", &self.size)
-            .field("format", &self.format)
-            .field("devices", &self.devices)
-            .field("objects", &self.objects)
-            .field("verity", &self.verity)
-            .field("engine", &self.engine)
-            .finish_non_exhaustive()
-    }
-}
-
-/// An open image.
+/// An open image. Clones share what is open.
 #[derive(Clone, Debug)]
 pub struct Image {
+    name: Option<Arc<Path>>,
     format: &'static Format,
     container: Option<Container>,
     offset: u64,
@@ -89,46 +26,32 @@ pub struct Image {
 }
 
 impl Image {
-    /// Opens an image in a file or block device.
+    /// Opens an image with the default options: a path of a file or block device, or the address of an
+    /// image at a server, which takes the feature `remote` (`https://`, `http://`, `s3://`, `oci://`).
     ///
     /// ```
-    /// use forerun::vfs::FileType;
-    /// use forerun::{Image, OpenOptions};
-    /// # use std::sync::Arc;
-    /// # use forerun::build::{Content, NewNode, NodeKind, Tree};
-    /// # use forerun::{Observer, SquashfsOptions, Writer};
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("image.sqfs");
-    /// # let mut tree = Tree::default();
-    /// # let content = Content::Bytes(b"root:x:0:0\n"[..].into());
-    /// # tree.add(Tree::ROOT, b"passwd", NewNode::new(NodeKind::File { len: 11, content }, 0o644))?;
-    /// # let mut out = std::fs::File::create(&path)?;
-    /// # let observer = Arc::new(Observer::default());
-    /// # Writer::Squashfs(SquashfsOptions::default()).write(&tree, &mut out, &observer)?;
-    ///
-    /// let image = Image::open(&path, &OpenOptions::default())?;
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
     /// assert_eq!(image.format(), "squashfs");
-    ///
-    /// // All files, with their sizes.
-    /// let reader = image.reader();
-    /// for entry in reader.walk(reader.fs().root()) {
-    ///     let entry = entry?;
-    ///     let metadata = entry.metadata?;
-    ///     if metadata.kind == FileType::Regular {
-    ///         println!("{:>12} {}", metadata.size, String::from_utf8_lossy(&entry.path));
-    /// #       assert_eq!((&entry.path[..], metadata.size), (&b"passwd"[..], 11));
-    ///     }
-    /// }
-    /// # Ok(())
-    /// # }
+    /// assert_eq!(image.read("/etc/passwd")?, b"root:x:0:0\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// The errors of [`from_file`](Self::from_file); [`Error::Io`] if the file cannot be opened.
-    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
-        let file = FileSource::open(path).map_err(|error| Error::io(0, 0, error))?;
-        Self::from_file(file, options)
+    /// `NotFound`, `PermissionDenied` and others if the file cannot be opened; `InvalidData` if no driver
+    /// knows its bytes or they are damaged; `ResourceBusy` with an [`InUse`](crate::InUse) if a process or
+    /// the kernel writes to the volume; errors of the server.
+    pub fn open(path: impl AsRef<Path>) -> crate::Result<Self> {
+        Self::open_with(path, &OpenOptions::default())
+    }
+
+    /// Opens an image as [`open`](Self::open) does, with options of the caller's;
+    /// [`OpenOptions::open`] is the same.
+    ///
+    /// # Errors
+    /// The errors of [`open`](Self::open).
+    pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> crate::Result<Self> {
+        open::open(path.as_ref(), options)
     }
 
     /// Opens an image in an open file or block device. An image of a format that changes is locked
@@ -170,6 +93,21 @@ impl Image {
             },
         };
         opened.image(format, container, options, observer)
+    }
+
+    /// Gives the image the name that it has in errors.
+    pub(crate) fn with_name(self, name: PathBuf) -> Self {
+        Self {
+            name: Some(name.into()),
+            ..self
+        }
+    }
+
+    /// Returns the name by which the image was opened: its path, or its address without credentials.
+    /// Returns nothing if it was opened from a source without a name.
+    #[must_use]
+    pub fn name(&self) -> Option<&Path> {
+        self.name.as_deref()
     }
 
     /// Returns the name of the format.
@@ -267,6 +205,7 @@ impl Opened {
         devices::check(&options.devices, fs.volume().devices)?;
         options.engine.log_memory_use();
         Ok(Image {
+            name: None,
             format,
             container,
             offset: self.offset,

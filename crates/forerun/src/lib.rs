@@ -1,8 +1,33 @@
 //! Filesystem images opened from userspace: the library.
 //!
-//! [`Image::open`] finds the format by content, puts source, cache, driver and engine together, and
-//! gives a front end the one thing it needs: a [`Reader`]. A [`Writer`] makes an image from a
-//! [`build::Tree`]. Both sets of formats are closed and listed in one file of this crate.
+//! [`Image::open`] finds the format by content. Files are then read by their paths:
+//!
+//! ```
+#![doc = include_str!("example.md")]
+//! let image = forerun::Image::open("x.sqsh")?;
+//! let passwd = image.read_to_string("/etc/passwd")?;
+//! print!("{passwd}");
+//! # assert_eq!(passwd, "root:x:0:0\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | to | call |
+//! |---|---|
+//! | open a part of a file, name the format, set limits | [`OpenOptions`] |
+//! | read a file whole, or through `Read` and `Seek` | [`Image::read`], [`Image::file`] |
+//! | list a directory, walk a tree | [`Image::read_dir`], [`Image::walk`] |
+//! | ask for metadata, links, attributes | [`Image::metadata`], [`Image::read_link`], [`Image::xattrs`] |
+//! | open an image at a server (feature `remote`) | [`Image::open`] with its address |
+//! | make an image | [`Writer`], [`build`] |
+//!
+//! Paths resolve inside the image: no `..` and no symbolic link leads out of it. Their errors are [`Error`],
+//! which names the image and the path and converts into an [`io::Error`](std::io::Error) of the same kind.
+//! The folder `examples` of the crate has a short program for each common task.
+//!
+//! Below the paths are nodes. A [`Reader`] moves the bytes of a node, and a [`FileSystem`] has its metadata;
+//! their errors are [`vfs::Error`]. Programs that serve many requests, like a mount, use these. A [`Writer`]
+//! makes an image from a [`build::Tree`]. Both sets of formats are closed and listed in one file of this
+//! crate.
 //!
 //! Features, all on by default: one for each format (`romfs`, `cramfs`, `squashfs`,
 //! `erofs`, `composefs`, `exfat`),
@@ -13,7 +38,6 @@
 //! use std::sync::Arc;
 //!
 //! use forerun::build::{Content, NewNode, NodeKind, Tree};
-//! use forerun::vfs::{FollowLast, resolve};
 //! use forerun::{Image, MemorySource, Observer, OpenOptions, RomfsOptions, Writer};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,16 +48,18 @@
 //! let (mut bytes, observer) = (Vec::new(), Arc::new(Observer::default()));
 //! Writer::Romfs(RomfsOptions::default()).write(&tree, &mut bytes, &observer)?;
 //!
-//! // ...open it, whatever its format, and read it. `Image::open` does the same with a path.
+//! // ...open it, whatever its format, and read it.
 //! let image = Image::from_source(Arc::new(MemorySource::new(bytes)), &OpenOptions::default())?;
-//! let reader = image.reader();
-//! let node = resolve(reader.fs(), b"/greeting", FollowLast::Yes, reader.limits())?;
-//! assert_eq!(&reader.read(node, 0, 4096)?[..], b"hello");
+//! assert_eq!(image.read("greeting")?, b"hello");
 //! # Ok(())
 //! # }
 //! ```
 
 mod devices;
+mod entries;
+mod error;
+mod file;
+mod files;
 #[cfg(feature = "write")]
 mod from_image;
 mod identify;
@@ -41,6 +67,8 @@ mod image;
 pub mod locks;
 #[cfg(feature = "composefs")]
 pub mod objects;
+mod open;
+mod options;
 mod payload;
 mod registry;
 #[cfg(feature = "exfat")]
@@ -60,6 +88,10 @@ pub mod build {
     pub use crate::from_image::{ImageOptions, from_image};
 }
 
+pub use entries::{DirEntry, ReadDir, Walk};
+pub use error::{Cause, Error, Result};
+pub use file::File;
+pub use files::Xattrs;
 /// Chunks of remote images on disk.
 #[cfg(feature = "remote")]
 pub use forerun_cache as cache;
@@ -90,9 +122,10 @@ pub use forerun_romfs::RomfsOptions;
 #[cfg(all(feature = "squashfs", feature = "write"))]
 pub use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 pub use forerun_vfs as vfs;
-pub use forerun_vfs::{Error, FileSystem, Format, MetadataLayout, NodeId, Result};
-pub use image::{Image, OpenOptions};
+pub use forerun_vfs::{FileSystem, FileType, Format, Metadata, MetadataLayout, NodeId, Timestamp};
+pub use image::Image;
 pub use locks::{InUse, Locking};
+pub use options::OpenOptions;
 pub use payload::Container;
 pub use registry::{format_names, formats};
 #[cfg(feature = "exfat")]

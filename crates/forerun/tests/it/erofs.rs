@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use forerun::vfs::{FollowLast, resolve};
-use forerun::{Counter, Error, Image, NodeId, OpenOptions, Reader};
+use forerun::{Counter, Image, NodeId, OpenOptions, Reader, vfs::Error};
 use forerun_testkit::{generate, require, temp_dir};
 
 fn make(dir: &Path, options: &[&str]) -> Option<PathBuf> {
@@ -44,7 +44,7 @@ fn data_on_another_device() {
     };
     for large_blocks in [true, false] {
         options.engine.large_blocks = large_blocks;
-        let image = Image::open(&path, &options).unwrap();
+        let image = Image::open_with(&path, &options).unwrap();
         assert_eq!(image.format(), "erofs");
         let reader = image.reader();
         let node = find(reader, b"file");
@@ -52,13 +52,13 @@ fn data_on_another_device() {
         assert!(data[..] == bytes, "{large_blocks}");
     }
     // Without it, everything but its data can be read; the error names the missing device.
-    let image = Image::open(&path, &OpenOptions::default()).unwrap();
+    let image = Image::open(&path).unwrap();
     let node = find(image.reader(), b"file");
     let error = image.reader().read(node, 0, 1).err().unwrap();
     assert!(matches!(error, Error::Blob { .. }), "{error}");
     assert!(error.to_string().contains("device 1"), "{error}");
     options.devices = vec![dir.path().join("missing")];
-    let error = Image::open(&path, &options).err().unwrap();
+    let error = Image::open_with(&path, &options).err().unwrap();
     assert!(
         error.to_string().contains("missing: No such file"),
         "{error}"
@@ -71,7 +71,7 @@ fn data_on_another_device() {
         .set_len(1_000_000)
         .unwrap();
     options.devices = vec![device];
-    let image = Image::open(&path, &options).unwrap();
+    let image = Image::open_with(&path, &options).unwrap();
     let node = find(image.reader(), b"file");
     assert!(image.reader().read(node, 0, 900_000).unwrap()[..] == bytes[..900_000]);
     let error = image.reader().read(node, 990_000, 100_000).err().unwrap();
@@ -89,7 +89,7 @@ fn a_compressed_file_read_from_end_to_end_decodes_each_block_once() {
         let Some(path) = make(dir.path(), options) else {
             return;
         };
-        let image = Image::open(&path, &OpenOptions::default()).unwrap();
+        let image = Image::open(&path).unwrap();
         let reader = image.reader();
         let node = find(reader, b"text");
         let mut at = 0;

@@ -2,9 +2,12 @@
 #![allow(clippy::as_conversions, clippy::panic, clippy::unwrap_used)]
 
 mod erofs;
+mod examples;
+mod files;
 mod from_image;
 mod metadata;
 mod open;
+mod paths;
 mod payload;
 mod squashfs;
 mod walks;

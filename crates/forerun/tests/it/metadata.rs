@@ -20,7 +20,7 @@ fn pack(dir: &Path, writer: &Writer) -> Image {
     // The cache can hold all of it: a block that is evicted before all readers had it would be read
     // twice.
     options.engine.cache = 512 << 20;
-    Image::open(&path, &options).unwrap()
+    Image::open_with(&path, &options).unwrap()
 }
 
 /// Walks as `ls -lR` does: each directory's entries with their inodes, then the directories below.

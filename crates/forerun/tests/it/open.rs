@@ -6,8 +6,8 @@ use std::sync::Arc;
 use forerun::build::{Content, NewNode, NodeKind, Tree};
 use forerun::vfs::{FollowLast, resolve};
 use forerun::{
-    Counter, EngineOptions, Error, EventKind, EventLog, Image, MemorySource, Observer, OpenOptions,
-    Purpose, RomfsOptions, Writer,
+    Counter, EngineOptions, EventKind, EventLog, Image, MemorySource, Observer, OpenOptions,
+    Purpose, RomfsOptions, Writer, vfs::Error,
 };
 
 fn image(len: usize) -> Vec<u8> {

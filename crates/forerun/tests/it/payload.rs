@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use forerun::build::{Content, NewNode, NodeKind, Tree};
 use forerun::vfs::{FollowLast, resolve};
-use forerun::{Container, Error, Image, MemorySource, Observer, OpenOptions, RomfsOptions, Writer};
+use forerun::{
+    Container, Image, MemorySource, Observer, OpenOptions, RomfsOptions, Writer, vfs::Error,
+};
 use forerun_testkit::{require, temp_dir};
 
 const TEXT: &[u8] = b"found\n";

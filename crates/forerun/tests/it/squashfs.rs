@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use forerun::vfs::{Extent, FileType, Place};
-use forerun::{Counter, Image, NodeId, OpenOptions, Reader};
+use forerun::{Counter, Image, NodeId, Reader};
 use forerun_testkit::require;
 
 /// Creates lines that compress about as well as source code, different for each seed.
@@ -63,7 +63,7 @@ fn a_file_read_from_end_to_end_decodes_each_block_once() {
             return;
         };
         for step in [4096, 128 << 10, 1_000_000] {
-            let image = Image::open(&image, &OpenOptions::default()).unwrap();
+            let image = Image::open(&image).unwrap();
             let reader = image.reader();
             let node = reader.fs().lookup(reader.fs().root(), b"file").unwrap();
             let node = node.unwrap();
@@ -108,7 +108,7 @@ fn a_tree_read_in_the_order_of_its_listings_decodes_each_block_once() {
     let Some(image) = make(dir.path(), &[]) else {
         return;
     };
-    let image = Image::open(&image, &OpenOptions::default()).unwrap();
+    let image = Image::open(&image).unwrap();
     let reader = image.reader();
     let mut distinct = std::collections::BTreeSet::new();
     let mut served = 0;
@@ -143,7 +143,7 @@ fn random_reads_keep_the_rest_of_a_block() {
     let Some(image) = make(dir.path(), &["-no-fragments"]) else {
         return;
     };
-    let image = Image::open(&image, &OpenOptions::default()).unwrap();
+    let image = Image::open(&image).unwrap();
     let reader = image.reader();
     let node = reader
         .fs()

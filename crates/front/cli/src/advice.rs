@@ -5,7 +5,7 @@ use std::io;
 use forerun::build::BuildError;
 use forerun::repair::{UndoError, UndoFailed};
 use forerun::vfs::{BlobName, Bound};
-use forerun::{Error, InUse};
+use forerun::{InUse, vfs::Error};
 use forerun_export::ExportError;
 
 use crate::error::{Failure, without_errno};

@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn says_what_where_and_what_to_try() {
-        let failure = Failure::from(forerun::Error::IsADirectory)
+        let failure = Failure::from(forerun::vfs::Error::IsADirectory)
             .of("a.img")
             .at(b"/etc\n");
         assert_eq!(failure.exit, Exit::Image);

@@ -8,7 +8,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use forerun::locks::Kind;
-use forerun::{Error, InUse, Result};
+use forerun::{
+    InUse,
+    vfs::{Error, Result},
+};
 use forerun_fuse::mounts;
 
 /// How long the volume of a mount that is gone may take to be written.

@@ -59,7 +59,7 @@ pub fn prepare(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
             Some(source) => locked(source),
             None => {
                 let source = FileSource::open(&args.image);
-                locked(source.map_err(|error| forerun::Error::io(0, 0, error))?)
+                locked(source.map_err(|error| forerun::vfs::Error::io(0, 0, error))?)
             }
         }))
     };
@@ -79,7 +79,7 @@ pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<PreparedImag
         return Err(cannot_open(&args.image, &denied).of(image_name(args)));
     };
     let options = args.open_options();
-    let source = FileSource::from_file(file).map_err(|error| forerun::Error::io(0, 0, error));
+    let source = FileSource::from_file(file).map_err(|error| forerun::vfs::Error::io(0, 0, error));
     let locked = source.and_then(|source| locks::source(source, &options));
     let file = locked.map_err(|error| from_open(error, &options).of(image_name(args)))?;
     Ok(PreparedImage {
@@ -154,11 +154,11 @@ fn check_range(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
 }
 
 /// Returns the failure for an image that cannot be opened: nothing can be listed or checked then.
-pub fn from_open(error: forerun::Error, options: &OpenOptions) -> Failure {
+pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
     let failure = Failure::from(error.clone());
     let asked = options.format.as_deref();
     match &error {
-        forerun::Error::UnknownFormat { expected, found } => {
+        forerun::vfs::Error::UnknownFormat { expected, found } => {
             let known = forerun::format_names();
             if let Some(name) = asked.filter(|name| !known.contains(name)) {
                 let message = format!("unknown format {name:?}");
@@ -177,14 +177,15 @@ pub fn from_open(error: forerun::Error, options: &OpenOptions) -> Failure {
             }
             failure
         }
-        forerun::Error::Corrupt(_) if asked.is_some() => {
+        forerun::vfs::Error::Corrupt(_) if asked.is_some() => {
             failure.hint("leave --format out to have the format found by content")
         }
-        forerun::Error::Corrupt(check) if forerun::repair::is_possible(check.format()) => failure
-            .hint(
+        forerun::vfs::Error::Corrupt(check) if forerun::repair::is_possible(check.format()) => {
+            failure.hint(
                 "forerun check --repair mends it; forerun mount -o rescue shows what it still has",
-            ),
-        forerun::Error::Corrupt(_) => {
+            )
+        }
+        forerun::vfs::Error::Corrupt(_) => {
             failure.hint("it may be an incomplete copy: compare its size, or copy it again")
         }
         _ => failure,

@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // For comparisons.
     options.push = std::env::var_os("NO_PUSH").is_none();
     options.lift_readahead = std::env::var_os("NO_LIFT").is_none();
-    let image = Image::open(Path::new(image), &options.open_options())?;
+    let image = Image::open_with(Path::new(image), &options.open_options())?;
     let mut mount = mount(&image, Path::new(dir), &options)?;
     println!("mounted on {}", mount.path().display());
     mount.wait()?;

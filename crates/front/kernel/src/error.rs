@@ -116,7 +116,7 @@ pub enum Error {
     #[error("reading all metadata of the image: {source}")]
     Metadata {
         /// The error of our driver.
-        source: forerun::Error,
+        source: forerun::vfs::Error,
     },
     /// A resource for filling the cache on demand is missing.
     #[error("{what}: {source}")]

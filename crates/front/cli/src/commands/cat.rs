@@ -9,7 +9,7 @@ use std::io::Write;
 
 use clap::Args;
 use forerun::vfs::{FileType, FollowLast, resolve};
-use forerun::{Error, NodeId, Reader};
+use forerun::{NodeId, Reader, vfs::Error};
 
 use crate::args::{ImageArgs, image_path};
 use crate::context::{Context, image_name};

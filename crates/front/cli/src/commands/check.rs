@@ -227,7 +227,7 @@ fn to_json(finding: &Finding) -> Value {
     if let Some(path) = &finding.path {
         json::put_bytes(&mut object, "path", &absolute(path));
     }
-    if let forerun::Error::Corrupt(corrupt) = &finding.error {
+    if let forerun::vfs::Error::Corrupt(corrupt) = &finding.error {
         object.insert("node".into(), corrupt.node().map(|node| node.0).into());
         object.insert("offset".into(), corrupt.offset().into());
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytesize::ByteSize;
 use clap::{Args, ValueHint};
 use forerun::objects::Collection;
-use forerun::{Error, FileSource};
+use forerun::{FileSource, vfs::Error};
 use forerun_sandbox::Sandbox;
 use serde_json::json;
 

@@ -70,7 +70,7 @@ fn set(context: &Context, label_args: &LabelArgs, label: &str) -> Result {
             "--no-lock is for reading: a writer needs its lock",
         ));
     }
-    let failed = |error: forerun::Error| Failure::from(error).of(image_name(args));
+    let failed = |error: forerun::vfs::Error| Failure::from(error).of(image_name(args));
     let mut options = args.open_options();
     options.break_lock(label_args.break_lock);
     let device = patiently(&args.image, || locks::device(&args.image, &options));

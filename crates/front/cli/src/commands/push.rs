@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use forerun::remote::push::PushOptions;
-use forerun::{Error, FileSource, Image, OpenOptions, ReadAt, locks};
+use forerun::{FileSource, Image, OpenOptions, ReadAt, locks, vfs::Error};
 use forerun_sandbox::Sandbox;
 use serde_json::json;
 

@@ -402,7 +402,7 @@ fn to_json(finding: &Finding, failure: &Failure, answer: Answer, mode: Mode) -> 
     if let Some(path) = &finding.path {
         json::put_bytes(&mut object, "path", &absolute(path));
     }
-    if let forerun::Error::Corrupt(corrupt) = &finding.error {
+    if let forerun::vfs::Error::Corrupt(corrupt) = &finding.error {
         object.insert("offset".into(), corrupt.offset().into());
     }
     object.insert("message".into(), failure.message.clone().into());

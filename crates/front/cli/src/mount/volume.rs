@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forerun::locks::{self, Held};
-use forerun::{Error, EventSink, FileDevice, Locking, OpenOptions, TraceWriter, VolumeMut};
+use forerun::{EventSink, FileDevice, Locking, OpenOptions, TraceWriter, VolumeMut, vfs::Error};
 use forerun_fuse::MountOptions;
 
 use super::{MountArgs, daemon};

@@ -61,7 +61,7 @@ impl Made {
     fn mount(&self, more: &str) -> Mount {
         let list = format!("objects={}{more}", self.store.display());
         let options = MountOptions::parse(&list).unwrap();
-        let image = Image::open(&self.image, &options.open_options()).unwrap();
+        let image = Image::open_with(&self.image, &options.open_options()).unwrap();
         mount(&image, &self.place.mnt(), &options).unwrap()
     }
 

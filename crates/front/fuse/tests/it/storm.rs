@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use forerun::{OpenOptions as ImageOptions, VolumeMut};
+use forerun::VolumeMut;
 use forerun_fuse::{Mount, MountOptions, mount_volume};
 use forerun_io::FileSource;
 use forerun_testkit::exfat_judge::judge;
@@ -299,7 +299,7 @@ fn assert_sound(image: &Path) {
         ok && text.contains("clean") && !text.contains("ERROR"),
         "{text}"
     );
-    let opened = forerun::Image::open(image, &ImageOptions::default()).unwrap();
+    let opened = forerun::Image::open(image).unwrap();
     let mut problems = Vec::new();
     let fs = opened.reader().fs();
     for node in [None, Some(fs.root())] {

@@ -16,7 +16,7 @@ fn reads_back(shape: Shape, alignment: &str, options: &str) {
         return;
     }
     let options = MountOptions::parse(options).unwrap();
-    let image = Image::open(&image, &options.open_options()).unwrap();
+    let image = Image::open_with(&image, &options.open_options()).unwrap();
     let mounted = mount(&image, &place.mnt(), &options).unwrap();
     let expected = TreeModel::of_host(&tree).unwrap();
     let actual = TreeModel::of_host(&place.mnt()).unwrap();
@@ -69,7 +69,7 @@ fn a_large_file_takes_few_large_requests() {
     for lift_readahead in [true, false] {
         let mut options = MountOptions::default();
         options.lift_readahead = lift_readahead;
-        let image = Image::open(&image, &options.open_options()).unwrap();
+        let image = Image::open_with(&image, &options.open_options()).unwrap();
         let mounted = mount(&image, &place.mnt(), &options).unwrap();
         let actual = TreeModel::of_host(&place.mnt()).unwrap();
         expected.assert_same(&actual, &Keeps::ROMFS);
@@ -96,7 +96,7 @@ fn small_files_are_there_before_they_are_opened() {
         return;
     }
     let options = MountOptions::default();
-    let image = Image::open(&image, &options.open_options()).unwrap();
+    let image = Image::open_with(&image, &options.open_options()).unwrap();
     let mounted = mount(&image, &place.mnt(), &options).unwrap();
     let mut files = 0;
     for dir in std::fs::read_dir(place.mnt()).unwrap() {

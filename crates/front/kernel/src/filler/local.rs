@@ -50,7 +50,7 @@ fn fetch(remote: &RemoteImage, at: u64, len: u64, buffer: &mut Vec<u8>) -> io::R
 }
 
 /// Reads everything that is not file data.
-fn walk(image: &Image) -> Result<(), forerun::Error> {
+fn walk(image: &Image) -> Result<(), forerun::vfs::Error> {
     let fs = image.reader().fs();
     for entry in Walk::new(fs, fs.root(), image.reader().limits()) {
         let entry = entry?;

@@ -132,7 +132,7 @@ fn a_part_of_a_file_through_a_loop_device() {
         size: Some(bytes.len().try_into().unwrap()),
         ..OpenOptions::default()
     };
-    let image = forerun::Image::open(&part, &options).unwrap();
+    let image = forerun::Image::open_with(&part, &options).unwrap();
     let ours = Seen::of_image(&image);
     let looked = place.mounted(&image, &part, &Options::default(), |mounted| {
         assert!(matches!(mounted.way, Way::Loop(_)), "{mounted}");
@@ -178,7 +178,7 @@ fn data_on_another_device() {
     });
     let mut given = OpenOptions::default();
     given.devices.push(blob.clone());
-    let image = forerun::Image::open(&path, &given).unwrap();
+    let image = forerun::Image::open_with(&path, &given).unwrap();
     let ours = Seen::of_image(&image);
     for route in [Route::Any, Route::Loop] {
         let mut options = by(route);

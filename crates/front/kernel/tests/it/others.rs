@@ -94,7 +94,7 @@ impl Composefs {
             objects: Some(self.store.clone()),
             ..OpenOptions::default()
         };
-        Image::open(&self.path, &options).unwrap()
+        Image::open_with(&self.path, &options).unwrap()
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use forerun::vfs::{FollowLast, resolve};
+use forerun::vfs::{Error, FollowLast, resolve};
 use forerun::{Counter, EngineOptions, Image, NodeId, OpenOptions, Reader, StatsSnapshot};
 use forerun_fuse::{Mount, MountOptions, mount};
 use md5::{Digest, Md5};
@@ -168,7 +168,7 @@ fn mounted(
     let mut options = MountOptions::default();
     options.large_blocks = large;
     drop_caches(image)?;
-    let opened = Image::open(image, &options.open_options())?;
+    let opened = Image::open_with(image, &options.open_options()).map_err(Error::from)?;
     let mount: Mount = match mount(&opened, &dir, &options) {
         Ok(mount) => mount,
         Err(error) => return Ok(Err(crate::error::without_errno(&error.to_string()))),
@@ -210,7 +210,7 @@ fn through_library(
         },
         ..OpenOptions::default()
     };
-    let opened = Image::open(image, &options)?;
+    let opened = Image::open_with(image, &options).map_err(Error::from)?;
     let reader: &Reader = opened.reader();
     let node: NodeId = resolve(
         reader.fs(),

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 use forerun::vfs::{Bound, FileType, FollowLast, Held, Metadata, resolve};
-use forerun::{Error, NodeId, Reader};
+use forerun::{NodeId, Reader, vfs::Error};
 use forerun_export::{ListEntry, list};
 
 use crate::args::{ImageArgs, image_path};
@@ -228,7 +228,7 @@ impl Listing<'_> {
         ancestors: &[(NodeId, usize)],
         dir: NodeId,
         path: &[u8],
-    ) -> forerun::Result<()> {
+    ) -> forerun::vfs::Result<()> {
         if ancestors.iter().any(|&(node, _)| node == dir) {
             let path = path.get(1..).unwrap_or_default().to_vec();
             return Err(Error::DirectoryLoop { node: dir, path });
@@ -283,7 +283,7 @@ impl Listing<'_> {
     }
 
     /// Returns the entry that the user named on the command line.
-    fn named(&mut self, path: &[u8]) -> forerun::Result<Entry> {
+    fn named(&mut self, path: &[u8]) -> forerun::vfs::Result<Entry> {
         // As ls does: a link on the command line is followed unless it is to be shown.
         let shown = self.args.long || self.args.directory || self.context.global.json;
         let last = if shown {

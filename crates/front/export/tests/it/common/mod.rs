@@ -25,7 +25,7 @@ pub fn reader_on(fs: Arc<dyn FileSystem>, source: Arc<dyn ReadAt>, limits: Limit
 }
 
 pub fn romfs(path: &Path) -> Reader {
-    let image = forerun::Image::open(path, &forerun::OpenOptions::default()).unwrap();
+    let image = forerun::Image::open(path).unwrap();
     image.reader().clone()
 }
 

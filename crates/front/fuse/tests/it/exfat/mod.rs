@@ -76,7 +76,7 @@ fn options_of_the_kernel_s_driver() {
     volume.done(mount);
     // Read-only, by the adapter of images.
     let options = MountOptions::parse("ro,uid=7").unwrap();
-    let image = Image::open(&volume.image(), &options.open_options()).unwrap();
+    let image = Image::open_with(volume.image(), &options.open_options()).unwrap();
     let mount = forerun_fuse::mount(&image, &volume.place.mnt(), &options).unwrap();
     let file = fs::metadata(volume.path("file")).unwrap();
     assert_eq!((file.uid(), file.modified().unwrap()), (7, then));

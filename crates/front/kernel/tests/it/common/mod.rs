@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use forerun::build::{ScanOptions, scan};
 use forerun::vfs::{FollowLast, resolve};
-use forerun::{
-    ComposefsOptions, ErofsOptions, Image, Observer, OpenOptions, SquashfsOptions, Writer,
-};
+use forerun::{ComposefsOptions, ErofsOptions, Image, Observer, SquashfsOptions, Writer};
 use forerun_kernel::{Error, Mounted, Options, umount};
 use forerun_testkit::everything::{Xattrs, everything, xattrs_of};
 use forerun_testkit::{Keeps, TempDir, TreeModel, require, temp_dir};
@@ -159,7 +157,7 @@ impl Seen {
 }
 
 pub fn open(path: &Path) -> Image {
-    Image::open(path, &OpenOptions::default()).unwrap()
+    Image::open(path).unwrap()
 }
 
 pub fn run(program: &str, args: &[&str]) -> String {

@@ -1,0 +1,274 @@
+//! Listings of directories and walks of trees, as iterators of entries.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use forerun_vfs::{Bound, DirCursor, FileType, Metadata, NodeId};
+
+use crate::error::{Error, Result};
+use crate::file::File;
+use crate::files::Xattrs;
+use crate::image::Image;
+
+/// Bytes of names that a listing holds at a time.
+const BATCH: usize = 64 << 10;
+
+/// An entry of a directory, or a node met by a walk. It keeps the image open.
+///
+/// Its methods do not resolve the path again. None follows a symbolic link.
+#[derive(Clone, Debug)]
+pub struct DirEntry {
+    image: Image,
+    path: PathBuf,
+    node: NodeId,
+    kind: FileType,
+    known: Option<Metadata>,
+}
+
+impl DirEntry {
+    /// Returns its path: that of the directory as it was given, and the name.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns its name: any bytes but `/` and NUL, and not always UTF-8.
+    #[must_use]
+    pub fn name(&self) -> &OsStr {
+        self.path.file_name().unwrap_or(self.path.as_os_str())
+    }
+
+    /// Returns the kind of its node, which takes no read.
+    #[must_use]
+    pub const fn file_type(&self) -> FileType {
+        self.kind
+    }
+
+    /// Returns its node, for the [`Reader`](crate::Reader) of the image.
+    #[must_use]
+    pub const fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Returns its metadata, as `lstat` shows them. A listing reads them now; a walk has read them.
+    ///
+    /// # Errors
+    /// The errors of [`FileSystem::metadata`](crate::FileSystem::metadata).
+    pub fn metadata(&self) -> Result<Metadata> {
+        match &self.known {
+            Some(metadata) => Ok(metadata.clone()),
+            None => self.named(self.image.reader().fs().metadata(self.node)),
+        }
+    }
+
+    /// Opens the regular file that it names.
+    ///
+    /// # Errors
+    /// The errors of [`Image::file`], and an error for a symbolic link.
+    pub fn file(&self) -> Result<File> {
+        self.named(File::open(&self.image, &self.path, self.node))
+    }
+
+    /// Reads the whole regular file that it names.
+    ///
+    /// # Errors
+    /// The errors of [`Image::read`], and an error for a symbolic link.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        self.named(self.file()?.contents())
+    }
+
+    /// Returns the target of the symbolic link that it names.
+    ///
+    /// # Errors
+    /// The errors of [`Image::read_link`].
+    pub fn read_link(&self) -> Result<PathBuf> {
+        let target = self.image.reader().fs().read_link(self.node);
+        self.named(target)
+            .map(|target| OsString::from_vec(target).into())
+    }
+
+    /// Returns its extended attributes.
+    ///
+    /// # Errors
+    /// The errors of [`Image::xattrs`].
+    pub fn xattrs(&self) -> Result<Xattrs> {
+        self.named(self.image.xattrs_of(self.node))
+    }
+
+    /// Adds the image and the path to an error.
+    fn named<T>(&self, result: forerun_vfs::Result<T>) -> Result<T> {
+        result.map_err(|error| self.image.failed(&self.path, error))
+    }
+}
+
+/// The entries of a directory, in the image's order. It holds a part of them, and keeps the image open.
+///
+/// After an error there are no more entries.
+pub struct ReadDir {
+    image: Image,
+    dir: PathBuf,
+    node: NodeId,
+    batch: VecDeque<(Vec<u8>, NodeId, FileType)>,
+    /// Cursor of the next batch; nothing after the last one.
+    next: Option<DirCursor>,
+    /// Entries read so far.
+    entries: u64,
+    failed: Option<Error>,
+}
+
+impl fmt::Debug for ReadDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadDir")
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ReadDir {
+    /// Creates the listing of a node. `dir` is its path in entries and errors.
+    pub(crate) fn new(image: &Image, dir: &Path, node: NodeId) -> forerun_vfs::Result<Self> {
+        if !image.reader().fs().metadata(node)?.is_dir() {
+            return Err(forerun_vfs::Error::NotADirectory);
+        }
+        Ok(Self {
+            image: image.clone(),
+            dir: dir.to_path_buf(),
+            node,
+            batch: VecDeque::new(),
+            next: Some(DirCursor::START),
+            entries: 0,
+            failed: None,
+        })
+    }
+
+    /// Reads the entries after `from`. Keeps those before an error.
+    fn fill(&mut self, from: DirCursor) -> forerun_vfs::Result<()> {
+        let Self {
+            batch,
+            next,
+            entries,
+            ..
+        } = self;
+        let limit = self.image.reader().limits().dir_entries;
+        let (mut held, mut over) = (0, false);
+        let fs = self.image.reader().fs();
+        let read = fs.read_dir(self.node, from, &mut |entry| {
+            if *entries >= limit {
+                over = true;
+                return ControlFlow::Break(());
+            }
+            *entries += 1;
+            held += entry.name.len() + size_of::<(Vec<u8>, NodeId, FileType)>();
+            batch.push_back((entry.name.to_vec(), entry.node, entry.kind));
+            if held >= BATCH {
+                *next = Some(entry.next);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        if over {
+            let what = format!("number of entries at directory {}", self.node);
+            return Err(forerun_vfs::Error::limit(Bound::Entries, what, limit));
+        }
+        read
+    }
+}
+
+impl Iterator for ReadDir {
+    type Item = Result<DirEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some((name, node, kind)) = self.batch.pop_front() {
+                return Some(Ok(DirEntry {
+                    image: self.image.clone(),
+                    path: self.dir.join(OsStr::from_bytes(&name)),
+                    node,
+                    kind,
+                    known: None,
+                }));
+            }
+            if let Some(error) = self.failed.take() {
+                return Some(Err(error));
+            }
+            let from = self.next.take()?;
+            if let Err(error) = self.fill(from) {
+                self.next = None;
+                self.failed = Some(self.image.failed(&self.dir, error));
+            }
+        }
+    }
+}
+
+/// A walk of a tree: the start, and everything below it, a directory before its contents. Symbolic links are
+/// entries and are not followed.
+///
+/// It holds a part of each directory on the way to the current place, within
+/// [`Limits::walk_bytes`](crate::Limits::walk_bytes). An error concerns one entry or directory, which its
+/// path names; the walk goes on with the next. It ends on any image.
+pub struct Walk<'i> {
+    image: &'i Image,
+    start: PathBuf,
+    walk: forerun_vfs::Walk<'i>,
+}
+
+impl fmt::Debug for Walk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Walk")
+            .field("start", &self.start)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'i> Walk<'i> {
+    /// Creates the walk of a node. `start` is its path in entries and errors.
+    pub(crate) fn new(image: &'i Image, start: &Path, node: NodeId) -> Self {
+        Self {
+            image,
+            start: start.to_path_buf(),
+            walk: image.reader().walk(node),
+        }
+    }
+
+    /// Skips the contents of the directory returned last.
+    pub fn skip_children(&mut self) {
+        self.walk.skip_children();
+    }
+
+    /// Returns the path of a node from its path below the start.
+    fn path(&self, below: &[u8]) -> PathBuf {
+        match below {
+            [] => self.start.clone(),
+            below => self.start.join(OsStr::from_bytes(below)),
+        }
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Result<DirEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let met = match self.walk.next()? {
+            Ok(met) => met,
+            Err(failed) => {
+                let path = self.path(&failed.path);
+                return Some(Err(self.image.failed(&path, failed.error)));
+            }
+        };
+        let path = self.path(&met.path);
+        Some(match met.metadata {
+            Ok(metadata) => Ok(DirEntry {
+                image: self.image.clone(),
+                path,
+                node: met.node,
+                kind: metadata.kind,
+                known: Some(metadata),
+            }),
+            Err(error) => Err(self.image.failed(&path, error)),
+        })
+    }
+}

@@ -1,0 +1,303 @@
+//! Files and directories of an image, by path.
+//!
+//! A path may be absolute or relative to the root of the image; an empty one is the root. `..` and symbolic
+//! links resolve inside the image and never lead out of it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use forerun_vfs::{FollowLast, Metadata, NodeId, canonicalize, resolve};
+
+use crate::entries::{ReadDir, Walk};
+use crate::error::{Cause, Error, Result};
+use crate::file::File;
+use crate::image::Image;
+
+/// The extended attributes of a node: full names and values.
+pub type Xattrs = Vec<(OsString, Vec<u8>)>;
+
+/// Methods that take paths.
+///
+/// A path may be absolute or relative to the root; an empty one is the root. `..` at the root stays there, and
+/// symbolic links resolve inside the image, so that no path leads out of it. Names are bytes, and need not be
+/// UTF-8. After [`Limits::symlink_hops`](crate::Limits::symlink_hops) links, 40 by default, a path is refused
+/// with the kind of `ELOOP`.
+impl Image {
+    /// Reads a whole file.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
+    /// assert_eq!(image.read("/etc/passwd")?, b"root:x:0:0\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`file`](Self::file), and of reading it. A file longer than
+    /// [`Limits::read_bytes`](crate::Limits::read_bytes), 1 GiB by default, is refused before it is read:
+    /// [`file`](Self::file) reads it in parts.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        let path = path.as_ref();
+        self.at(path, || self.open_node(path)?.contents())
+    }
+
+    /// Reads a whole file of UTF-8.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
+    /// assert_eq!(image.read_to_string("/etc/passwd")?, "root:x:0:0\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`read`](Self::read), and [`Cause::NotUtf8`].
+    pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
+        let path = path.as_ref();
+        String::from_utf8(self.read(path)?).map_err(|error| {
+            let error = Error::new(Cause::NotUtf8(error.utf8_error()));
+            error.at(path).of_image(self.name())
+        })
+    }
+
+    /// Opens a regular file to read and seek in it. Symbolic links are followed.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
+    /// let mut copy = std::fs::File::create("hosts")?;
+    /// let len = std::io::copy(&mut image.file("/etc/hosts")?, &mut copy)?;
+    /// assert_eq!(len, 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`metadata`](Self::metadata), and errors for a directory and for a device, pipe or
+    /// socket.
+    pub fn file(&self, path: impl AsRef<Path>) -> Result<File> {
+        let path = path.as_ref();
+        self.at(path, || self.open_node(path))
+    }
+
+    /// Returns the metadata of a file or directory. Symbolic links are followed.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
+    /// let metadata = image.metadata("/users")?;
+    /// assert!(metadata.is_file());
+    /// assert_eq!((metadata.size, metadata.mode), (11, 0o644));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`; `NotADirectory` where a name follows that of a file; the kind of `ELOOP`; errors of
+    /// reading the image.
+    pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
+        let path = path.as_ref();
+        self.at(path, || {
+            let node = self.find(path, FollowLast::Yes)?;
+            self.reader().fs().metadata(node)
+        })
+    }
+
+    /// Returns the metadata as [`metadata`](Self::metadata) does, but those of a symbolic link in the last
+    /// place.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
+    /// assert!(image.symlink_metadata("/users")?.is_symlink());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`metadata`](Self::metadata).
+    pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
+        let path = path.as_ref();
+        self.at(path, || {
+            let node = self.find(path, FollowLast::No)?;
+            self.reader().fs().metadata(node)
+        })
+    }
+
+    /// Returns whether a path leads to a node. A symbolic link to a missing node does not.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
+    /// assert!(image.exists("/etc/passwd")?);
+    /// assert!(!image.exists("/etc/shadow")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`metadata`](Self::metadata) but `NotFound` and `NotADirectory`.
+    pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
+        use forerun_vfs::Error as E;
+        let path = path.as_ref();
+        self.at(path, || match self.find(path, FollowLast::Yes) {
+            Ok(_) => Ok(true),
+            Err(E::NotFound | E::NotADirectory) => Ok(false),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Returns the target of a symbolic link.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
+    /// assert_eq!(image.read_link("/users")?.to_str(), Some("etc/passwd"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidInput` for another node, and the errors of [`metadata`](Self::metadata).
+    pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
+        let path = path.as_ref();
+        self.at(path, || {
+            let node = self.find(path, FollowLast::No)?;
+            let target = self.reader().fs().read_link(node)?;
+            Ok(OsString::from_vec(target).into())
+        })
+    }
+
+    /// Returns the absolute path without symbolic links, `.` and `..`. A format that ignores case in names
+    /// keeps the spelling of `path`.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
+    /// assert_eq!(image.canonicalize("etc/../users")?.to_str(), Some("/etc/passwd"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`metadata`](Self::metadata).
+    pub fn canonicalize(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
+        let path = path.as_ref();
+        self.at(path, || {
+            let reader = self.reader();
+            let bytes = path.as_os_str().as_bytes();
+            let (_, canonical) = canonicalize(reader.fs(), bytes, reader.limits())?;
+            Ok(OsString::from_vec(canonical).into())
+        })
+    }
+
+    /// Returns the entries of a directory, in the image's order and without `.` and `..`.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
+    /// let mut names = Vec::new();
+    /// for entry in image.read_dir("/etc")? {
+    ///     let entry = entry?;
+    ///     names.push((entry.name().to_owned(), entry.metadata()?.size));
+    /// }
+    /// assert_eq!(names, [("hosts".into(), 20), ("passwd".into(), 11)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotADirectory`, and the errors of [`metadata`](Self::metadata).
+    pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
+        let path = path.as_ref();
+        self.at(path, || {
+            let node = self.find(path, FollowLast::Yes)?;
+            ReadDir::new(self, path, node)
+        })
+    }
+
+    /// Returns a walk of the whole image, the root first. Symbolic links are not followed.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
+    /// let mut bytes = 0;
+    /// for entry in image.walk() {
+    ///     let entry = entry?;
+    ///     println!("{}", entry.path().display());
+    ///     if entry.file_type() == forerun::FileType::Regular {
+    ///         bytes += entry.metadata()?.size;
+    ///     }
+    /// }
+    /// assert_eq!(bytes, 31);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn walk(&self) -> Walk<'_> {
+        Walk::new(self, Path::new("/"), self.reader().fs().root())
+    }
+
+    /// Returns a walk of a file or directory and everything below it. Symbolic links in `path` are followed,
+    /// others are not.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
+    /// assert_eq!(image.walk_from("/etc")?.count(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`metadata`](Self::metadata).
+    pub fn walk_from(&self, path: impl AsRef<Path>) -> Result<Walk<'_>> {
+        let path = path.as_ref();
+        let node = self.at(path, || self.find(path, FollowLast::Yes))?;
+        Ok(Walk::new(self, path, node))
+    }
+
+    /// Returns the extended attributes of a file or directory. Symbolic links are followed.
+    ///
+    /// ```
+    #[doc = include_str!("example.md")]
+    /// let image = forerun::Image::open("x.sqsh")?;
+    /// assert!(image.xattrs("/etc/passwd")?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`metadata`](Self::metadata), and a limit of
+    /// [`Limits::xattr_bytes`](crate::Limits::xattr_bytes).
+    pub fn xattrs(&self, path: impl AsRef<Path>) -> Result<Xattrs> {
+        let path = path.as_ref();
+        self.at(path, || self.xattrs_of(self.find(path, FollowLast::Yes)?))
+    }
+
+    /// Returns the extended attributes of a node.
+    pub(crate) fn xattrs_of(&self, node: NodeId) -> forerun_vfs::Result<Xattrs> {
+        let mut xattrs = Vec::new();
+        self.reader().fs().xattrs(node, &mut |name, value| {
+            xattrs.push((OsStr::from_bytes(name).to_owned(), value.to_vec()));
+        })?;
+        Ok(xattrs)
+    }
+
+    /// Returns the node that a path leads to.
+    fn find(&self, path: &Path, last: FollowLast) -> forerun_vfs::Result<NodeId> {
+        let reader = self.reader();
+        resolve(
+            reader.fs(),
+            path.as_os_str().as_bytes(),
+            last,
+            reader.limits(),
+        )
+    }
+
+    /// Opens the file that a path leads to.
+    fn open_node(&self, path: &Path) -> forerun_vfs::Result<File> {
+        File::open(self, path, self.find(path, FollowLast::Yes)?)
+    }
+
+    /// Runs `read`, and adds the image and `path` to its error.
+    fn at<T>(&self, path: &Path, read: impl FnOnce() -> forerun_vfs::Result<T>) -> Result<T> {
+        read().map_err(|error| self.failed(path, error))
+    }
+
+    /// Adds the image and `path` to an error.
+    pub(crate) fn failed(&self, path: &Path, error: forerun_vfs::Error) -> Error {
+        Error::from(error).at(path).of_image(self.name())
+    }
+}

@@ -1,0 +1,69 @@
+//! From the name of an image to its bytes: a path, or the address of an image at a server.
+
+use std::path::{Path, PathBuf};
+
+use forerun_io::FileSource;
+
+use crate::error::{Cause, Error, Result};
+use crate::image::Image;
+use crate::options::OpenOptions;
+
+/// Opens the image that `name` names.
+pub fn open(name: &Path, options: &OpenOptions) -> Result<Image> {
+    #[cfg(feature = "remote")]
+    if let Some(address) = name.to_str().filter(|name| is_address(name)) {
+        return at_server(address, options);
+    }
+    let opened = file(name).and_then(|file| Ok(Image::from_file(file, options)?));
+    named(opened, name.to_path_buf())
+}
+
+/// Opens the file of an image.
+fn file(path: &Path) -> Result<FileSource> {
+    let opened = FileSource::open(path);
+    opened.map_err(|error| match path {
+        path if path.is_dir() => open_error(std::io::ErrorKind::IsADirectory.into()),
+        #[cfg(not(feature = "remote"))]
+        path if path.to_str().is_some_and(is_address) => {
+            let what = "images at servers, in a program without the feature `remote`".to_string();
+            Error::new(Cause::Image(forerun_vfs::Error::Unsupported(what)))
+        }
+        _ => open_error(error),
+    })
+}
+
+fn open_error(error: std::io::Error) -> Error {
+    Error::new(Cause::Open(std::sync::Arc::new(error)))
+}
+
+/// Returns whether a name is that of an image at a server.
+#[cfg(feature = "remote")]
+fn is_address(name: &str) -> bool {
+    forerun_remote::Reference::is_remote(name)
+}
+
+/// Returns whether a name that is no file looks like that of an image at a server.
+#[cfg(not(feature = "remote"))]
+fn is_address(name: &str) -> bool {
+    name.contains("://")
+}
+
+/// Opens an image at a server. The error of an address that cannot be read has the address, without
+/// credentials.
+#[cfg(feature = "remote")]
+fn at_server(address: &str, options: &OpenOptions) -> Result<Image> {
+    let remote = |error| Error::new(Cause::Remote(error));
+    let reference = forerun_remote::Reference::parse(address).map_err(remote)?;
+    // The texts of these errors begin with the address.
+    let source = forerun_remote::open(&reference, &options.remote).map_err(remote)?;
+    let opened = Image::from_source(source, options).map_err(Error::from);
+    named(opened, reference.place().into())
+}
+
+/// Gives an opened image its name, or the error.
+fn named(opened: Result<Image>, name: PathBuf) -> Result<Image> {
+    match opened {
+        Ok(image) => Ok(image.with_name(name)),
+        Err(error) => Err(error.of_image(Some(&name))),
+    }
+}

@@ -1,0 +1,158 @@
+//! The options of opening an image.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forerun_engine::EngineOptions;
+use forerun_io::{EventSink, Limits};
+#[cfg(feature = "remote")]
+use forerun_remote::RemoteOptions;
+use forerun_vfs::{Ownership, Verity};
+
+use crate::error::Result;
+use crate::image::Image;
+use crate::locks::Locking;
+
+/// Options of opening an image. The defaults suit a whole local file of any format.
+///
+/// ```
+#[doc = include_str!("example.md")]
+/// use forerun::OpenOptions;
+///
+/// // An image that lies behind 4 KiB of other bytes.
+/// # let image = std::fs::read("x.sqsh")?;
+/// # std::fs::write("firmware.bin", [vec![0; 4096], image].concat())?;
+/// let options = OpenOptions::new().offset(4096).format("squashfs");
+/// let image = options.open("firmware.bin")?;
+/// assert_eq!(image.read("/etc/passwd")?, b"root:x:0:0\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct OpenOptions {
+    /// Offset of the image in the source, in bytes. At 0, a source that is no image may be a
+    /// container that holds one: an AppImage, another executable, a SIF file.
+    pub offset: u64,
+    /// Length of the image in the source, in bytes; to the end if not given.
+    pub size: Option<u64>,
+    /// Name of the format; found by content if not given.
+    pub format: Option<String>,
+    /// Blocks, readahead, cache, threads.
+    pub engine: EngineOptions,
+    /// Bounds on what the image may ask for.
+    pub limits: Limits,
+    /// Files and devices with the data that the image keeps outside itself, in the order of its
+    /// device table.
+    pub devices: Vec<PathBuf>,
+    /// The object store of a composefs image. An EROFS image opened with one is opened as composefs.
+    pub objects: Option<PathBuf>,
+    /// How the digests of objects in the image are used.
+    pub verity: Verity,
+    /// Owners, permissions and time zone for formats that keep none.
+    pub ownership: Ownership,
+    /// Reads as much of a damaged image as possible instead of refusing it: exFAT volumes with a
+    /// damaged bitmap, up-case table, root directory or boot region, and files up to where their
+    /// chain breaks.
+    pub rescue: bool,
+    /// How locks of other processes are treated, for formats that change.
+    pub locking: Locking,
+    /// Receives an event for each crossing of a boundary.
+    pub events: Option<Arc<dyn EventSink>>,
+    /// How an image at a server is fetched and kept.
+    #[cfg(feature = "remote")]
+    pub remote: RemoteOptions,
+}
+
+impl OpenOptions {
+    /// Creates the default options.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the [offset](#structfield.offset) of the image in its file, in bytes.
+    #[must_use]
+    pub fn offset(mut self, offset: u64) -> Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Sets the [length](#structfield.size) of the image in its file, in bytes.
+    #[must_use]
+    pub fn size(mut self, size: u64) -> Self {
+        self.size = Some(size);
+        self
+    }
+
+    /// Sets the name of the [format](#structfield.format), one of [`format_names`](crate::format_names).
+    #[must_use]
+    pub fn format(mut self, name: impl Into<String>) -> Self {
+        self.format = Some(name.into());
+        self
+    }
+
+    /// Sets the [bounds](#structfield.limits) on what the image may ask for.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Adds the next of the [devices](#structfield.devices) with data outside the image.
+    #[must_use]
+    pub fn device(mut self, path: impl Into<PathBuf>) -> Self {
+        self.devices.push(path.into());
+        self
+    }
+
+    /// Sets the [object store](#structfield.objects) of a composefs image.
+    #[must_use]
+    pub fn objects(mut self, path: impl Into<PathBuf>) -> Self {
+        self.objects = Some(path.into());
+        self
+    }
+
+    /// Sets how an image [at a server](#structfield.remote) is fetched and kept.
+    #[cfg(feature = "remote")]
+    #[must_use]
+    pub fn remote(mut self, remote: RemoteOptions) -> Self {
+        self.remote = remote;
+        self
+    }
+
+    /// Opens the image in a file or block device, or at a server, as [`Image::open`] does.
+    ///
+    /// # Errors
+    /// The errors of [`Image::open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Image> {
+        Image::open_with(path, self)
+    }
+
+    /// Lets a writer continue although other processes read, if `breaks`.
+    pub const fn break_lock(&mut self, breaks: bool) {
+        if breaks {
+            self.locking = Locking::Break;
+        }
+    }
+
+    /// Returns the part of a source of `len` bytes that the options name, clamped to the source.
+    pub(crate) fn range(&self, len: u64) -> Range<u64> {
+        let end = self.size.and_then(|size| self.offset.checked_add(size));
+        self.offset.min(len)..end.map_or(len, |end| end.min(len))
+    }
+}
+
+impl fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("offset", &self.offset)
+            .field("size", &self.size)
+            .field("format", &self.format)
+            .field("devices", &self.devices)
+            .field("objects", &self.objects)
+            .field("verity", &self.verity)
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
+}

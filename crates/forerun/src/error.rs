@@ -188,26 +188,28 @@ const fn remote_kind(error: &RemoteError) -> io::ErrorKind {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for name in [self.image(), self.path()].into_iter().flatten() {
-            write!(f, "{}: ", name.display())?;
-        }
-        match &self.0.cause {
-            Cause::Open(error) => error.fmt(f),
-            Cause::Image(error) => error.fmt(f),
+        let cause = match &self.0.cause {
+            Cause::Open(error) => error.to_string(),
+            Cause::Image(error) => error.to_string(),
             #[cfg(feature = "remote")]
-            Cause::Remote(error) => error.fmt(f),
-            Cause::NotUtf8(error) => error.fmt(f),
+            Cause::Remote(error) => error.to_string(),
+            Cause::NotUtf8(error) => error.to_string(),
+        };
+        // Most errors of servers begin with the address.
+        let image = self.image().map(|image| format!("{}: ", image.display()));
+        let image = image.filter(|image| !cause.starts_with(image));
+        f.write_str(image.as_deref().unwrap_or_default())?;
+        if let Some(path) = self.path() {
+            write!(f, "{}: ", path.display())?;
         }
+        f.write_str(&cause)
     }
 }
 
+/// Has the text for people too, since a `main` that returns an error prints this.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("image", &self.0.image)
-            .field("path", &self.0.path)
-            .field("cause", &self.0.cause)
-            .finish()
+        write!(f, "Error({:?}, {self})", self.kind())
     }
 }
 

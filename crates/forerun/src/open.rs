@@ -54,9 +54,8 @@ fn is_address(name: &str) -> bool {
 fn at_server(address: &str, options: &OpenOptions) -> Result<Image> {
     let remote = |error| Error::new(Cause::Remote(error));
     let reference = forerun_remote::Reference::parse(address).map_err(remote)?;
-    // The texts of these errors begin with the address.
-    let source = forerun_remote::open(&reference, &options.remote).map_err(remote)?;
-    let opened = Image::from_source(source, options).map_err(Error::from);
+    let source = forerun_remote::open(&reference, &options.remote).map_err(remote);
+    let opened = source.and_then(|source| Ok(Image::from_source(source, options)?));
     named(opened, reference.place().into())
 }
 

@@ -136,5 +136,6 @@ fn an_image_at_a_web_server_is_read() {
     let missing = server.url_of("none.sqsh");
     let error = options.open(&missing).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
-    assert!(error.to_string().starts_with(&missing), "{error}");
+    assert_eq!(error.image(), Some(missing.as_ref()));
+    assert_eq!(error.to_string(), format!("{missing}: not found"));
 }

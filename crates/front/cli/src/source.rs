@@ -165,7 +165,7 @@ pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
                 return Failure::usage(message).hint(format!("known: {}", known.join(", ")));
             }
             if let Some((found, advice)) = found.split_once("; ") {
-                let error = forerun::Error::UnknownFormat {
+                let error = forerun::vfs::Error::UnknownFormat {
                     expected: expected.clone(),
                     found: found.to_owned(),
                 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forerun_io::{BlockDevice, Limits, Observer, ReadAt};
 
-use crate::{FileSystem, FileSystemMut, NoBlobs, ResolveBlob, Result, Verity};
+use crate::{FileSystem, FileSystemMut, Magic, Measure, NoBlobs, ResolveBlob, Result, Verity};
 
 /// The parameters of opening an image.
 #[derive(Clone)]
@@ -163,6 +163,10 @@ pub struct Format {
     pub probe_len: usize,
     /// Returns whether the image claims to be of this format. Cheap; looks at magic numbers only.
     pub probe: fn(head: &[u8]) -> bool,
+    /// The magic numbers of images that the driver reads: a search looks for them in files of unknown contents.
+    pub magics: &'static [Magic],
+    /// Validates a superblock that a search has met, and says where its image ends.
+    pub measure: Measure,
     /// Opens the image for reading.
     pub open: OpenFormat,
     /// Opens the image for reading and writing, if the driver can.

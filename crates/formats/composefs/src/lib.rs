@@ -26,8 +26,9 @@ mod xxh32;
 
 use std::sync::Arc;
 
-use forerun_vfs::Format;
+use forerun_io::ReadAt;
 use forerun_vfs::objects::ObjectFormat;
+use forerun_vfs::{Error, Format, Magic, Measured, Result, read_head};
 
 pub use digest::{DIGEST_LEN, Digest};
 pub use driver::Composefs;
@@ -42,9 +43,25 @@ pub const FORMAT: Format = Format {
     name: "composefs",
     probe_len: ondisk::PROBE_LEN,
     probe: ondisk::is_composefs,
+    magics: &[Magic {
+        offset: 0,
+        bytes: &ondisk::HEADER_MAGIC.to_le_bytes(),
+    }],
+    measure: measure_image,
     open: |with| Ok(Arc::new(Composefs::open(with)?)),
     open_mut: None,
 };
+
+/// Validates the header of an image that a search has met, and the superblock of EROFS.
+fn measure_image(source: &dyn ReadAt) -> Result<Measured> {
+    if ondisk::is_composefs(&read_head(source, ondisk::PROBE_LEN)?) {
+        return (forerun_erofs::FORMAT.measure)(source);
+    }
+    Err(Error::UnknownFormat {
+        expected: FORMAT.name.into(),
+        found: "no header of composefs".into(),
+    })
+}
 
 /// The object stores of composefs in the registry. The header may be missing: then an image is one of EROFS,
 /// which its metadata is.

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use forerun_vfs::Format;
+use forerun_vfs::{Format, Magic};
 
 mod blocks;
 mod check;
@@ -33,6 +33,23 @@ pub const FORMAT: Format = Format {
     name: "cramfs",
     probe_len: superblock::PROBE_LEN,
     probe: |head| superblock::find(head).is_some(),
+    magics: &MAGICS,
+    measure: superblock::measure,
     open: |with| Ok(Arc::new(Cramfs::open(with.metadata, &with.limits)?)),
     open_mut: None,
 };
+
+/// The magic number in both byte orders, at both places of a superblock.
+const MAGICS: [Magic; 4] = [
+    magic(ondisk::SUPERBLOCKS[0], &ondisk::LITTLE),
+    magic(ondisk::SUPERBLOCKS[0], &ondisk::BIG),
+    magic(ondisk::SUPERBLOCKS[1], &ondisk::LITTLE),
+    magic(ondisk::SUPERBLOCKS[1], &ondisk::BIG),
+];
+
+const fn magic(offset: usize, bytes: &'static [u8]) -> Magic {
+    Magic {
+        offset: forerun_io::u64_from(offset),
+        bytes,
+    }
+}

@@ -4,6 +4,10 @@
 
 /// First word of the superblock.
 pub const MAGIC: u32 = 0x28cd_3d45;
+/// The first word as images of each byte order have it.
+pub const LITTLE: [u8; 4] = MAGIC.to_le_bytes();
+/// The same of big-endian images.
+pub const BIG: [u8; 4] = MAGIC.to_be_bytes();
 /// Text behind the first four words of the superblock.
 pub const SIGNATURE: [u8; 16] = *b"Compressed ROMFS";
 /// Places of the superblock; the second leaves room for boot code.

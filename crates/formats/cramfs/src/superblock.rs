@@ -1,7 +1,7 @@
 //! Parses the superblock from the first bytes of an image.
 
-use forerun_io::{saturating_usize, u64_from};
-use forerun_vfs::{Error, FileType, NodeId, Result};
+use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_vfs::{Error, FileType, Measured, NodeId, Result, read_head};
 
 use crate::error::Check;
 use crate::inode::Inode;
@@ -149,6 +149,27 @@ impl Superblock {
         }
         names.join(" ")
     }
+}
+
+/// Validates the superblock of an image that a search has met. The checksum covers the whole image, so a search
+/// leaves it to `check` and insists on the signature.
+///
+/// # Errors
+/// The errors of [`Superblock::parse`], `UnknownFormat` without the signature, `Io`.
+pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
+    let head = read_head(source, saturating_usize(HEAD_LEN))?;
+    let superblock = Superblock::parse(&head, source.len())?;
+    if !superblock.has_signature() {
+        return Err(Error::UnknownFormat {
+            expected: "cramfs".into(),
+            found: "no signature of cramfs".into(),
+        });
+    }
+    let len = superblock.is_version_2().then_some(superblock.image_len);
+    Ok(Measured {
+        len,
+        label: superblock.name,
+    })
 }
 
 /// Returns the length of the image. Only version 2 promises that `size` is right; an older image ends

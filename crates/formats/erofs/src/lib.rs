@@ -19,6 +19,7 @@ mod image;
 mod inode;
 mod layout;
 mod map;
+mod measure;
 mod ondisk;
 mod prefix;
 mod superblock;
@@ -29,7 +30,7 @@ mod zmap;
 
 use std::sync::Arc;
 
-use forerun_vfs::Format;
+use forerun_vfs::{Format, Magic};
 
 pub use driver::Erofs;
 
@@ -38,6 +39,11 @@ pub const FORMAT: Format = Format {
     name: "erofs",
     probe_len: 1028,
     probe: superblock::probe,
+    magics: &[Magic {
+        offset: ondisk::SUPERBLOCK_AT,
+        bytes: &ondisk::MAGIC.to_le_bytes(),
+    }],
+    measure: measure::measure,
     open: |with| Ok(Arc::new(Erofs::open(with)?)),
     open_mut: None,
 };

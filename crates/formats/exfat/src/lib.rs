@@ -21,6 +21,7 @@ mod follow;
 #[doc(hidden)]
 pub mod fuzzing;
 mod index;
+mod measure;
 mod moving;
 mod mutate;
 mod name;
@@ -37,7 +38,7 @@ pub mod write;
 
 use std::sync::Arc;
 
-use forerun_vfs::Format;
+use forerun_vfs::{Format, Magic};
 
 pub use driver::Exfat;
 
@@ -49,6 +50,11 @@ pub const FORMAT: Format = Format {
     name: "exfat",
     probe_len: 512,
     probe: boot::probe,
+    magics: &[Magic {
+        offset: 3,
+        bytes: b"EXFAT   ",
+    }],
+    measure: measure::measure,
     open: |with| Ok(Arc::new(Exfat::open(with)?)),
     open_mut: Some(|with| Ok(Arc::new(Exfat::open_mut(with)?))),
 };

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use forerun_vfs::Format;
+use forerun_vfs::{Format, Magic};
 
 mod chain;
 mod check;
@@ -36,6 +36,11 @@ pub const FORMAT: Format = Format {
     name: "romfs",
     probe_len: ondisk::MAGIC.len(),
     probe: |head| head.starts_with(&ondisk::MAGIC),
+    magics: &[Magic {
+        offset: 0,
+        bytes: &ondisk::MAGIC,
+    }],
+    measure: superblock::measure,
     open: |with| Ok(Arc::new(Romfs::open(with.metadata, &with.limits)?)),
     open_mut: None,
 };

@@ -1,7 +1,7 @@
 //! Parses the superblock from the first bytes of an image.
 
-use forerun_io::u64_from;
-use forerun_vfs::Result;
+use forerun_io::{ReadAt, saturating_usize, u64_from};
+use forerun_vfs::{Measured, Result, read_head};
 use zerocopy::FromBytes;
 
 use crate::error::Check;
@@ -65,9 +65,7 @@ impl Superblock {
             return Err(Check::FullSize { full_size }.at(None, 0));
         }
         let covered = full_size.min(CHECKSUMMED).min(u64_from(head.len()));
-        let summed = head
-            .get(..forerun_io::saturating_usize(covered))
-            .unwrap_or_default();
+        let summed = head.get(..saturating_usize(covered)).unwrap_or_default();
         let sum = ondisk::checksum(summed);
         if sum != 0 {
             return Err(Check::SuperblockChecksum { covered, sum }.at(None, 0));
@@ -80,4 +78,17 @@ impl Superblock {
             root,
         })
     }
+}
+
+/// Validates the superblock of an image that a search has met.
+///
+/// # Errors
+/// The errors of [`Superblock::parse`], `Io`.
+pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
+    let head = read_head(source, saturating_usize(HEAD_LEN))?;
+    let superblock = Superblock::parse(&head, source.len())?;
+    Ok(Measured {
+        len: Some(superblock.full_size),
+        label: superblock.volume_name,
+    })
 }

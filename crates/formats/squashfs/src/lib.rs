@@ -29,7 +29,7 @@ mod xattr;
 
 use std::sync::Arc;
 
-use forerun_vfs::Format;
+use forerun_vfs::{Format, Magic};
 
 pub use driver::Squashfs;
 
@@ -38,6 +38,11 @@ pub const FORMAT: Format = Format {
     name: "squashfs",
     probe_len: 4,
     probe: variant::is_any,
+    magics: &[Magic {
+        offset: 0,
+        bytes: b"hsqs",
+    }],
+    measure: superblock::measure,
     open: |with| Ok(Arc::new(Squashfs::open(with)?)),
     open_mut: None,
 };

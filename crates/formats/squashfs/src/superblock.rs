@@ -1,7 +1,8 @@
 //! The superblock: bytes to a validated value.
 
 use forerun_codec::Codec;
-use forerun_vfs::{Error, Result};
+use forerun_io::ReadAt;
+use forerun_vfs::{Error, Measured, Result, read_head};
 use zerocopy::FromBytes;
 
 use crate::error::Check;
@@ -156,6 +157,19 @@ impl Superblock {
         }
         Ok(())
     }
+}
+
+/// Validates the superblock of an image that a search has met. It has no checksum: version, compressor, block
+/// size and the order of the tables rule out chance.
+///
+/// # Errors
+/// The errors of [`Superblock::parse`], `Io`.
+pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
+    let superblock = Superblock::parse(&read_head(source, LEN)?, source.len())?;
+    Ok(Measured {
+        len: Some(superblock.bytes_used),
+        label: Vec::new(),
+    })
 }
 
 fn codec(id: u16) -> Result<Codec> {

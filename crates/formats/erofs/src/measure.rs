@@ -1,0 +1,88 @@
+//! Validates the superblock of an image that a search has met.
+
+use forerun_io::{ReadAt, saturating_usize};
+use forerun_vfs::{Error, FileType, Measured, NodeId, Result, read_head};
+
+use crate::error::Check;
+use crate::image::{Address, Space};
+use crate::inode::{self, Inode};
+use crate::ondisk::{NID_METABOX, SLOT, SUPERBLOCK_AT, compat};
+use crate::superblock::{self, Superblock};
+
+/// Validates the superblock, its checksum if it has one, its length, and the kind of its root. The length is
+/// unknown where the field is 0.
+///
+/// # Errors
+/// The errors of [`Superblock::parse`], `Corrupt`, `Io`.
+pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
+    let superblock = Superblock::parse(&read_head(source, superblock::HEAD)?, source.len())?;
+    let len = superblock.block_at(superblock.blocks);
+    if len > source.len() {
+        return Err(outside("image", 0, len, source));
+    }
+    check_sum(source, &superblock)?;
+    check_root(source, &superblock)?;
+    Ok(Measured {
+        len: Some(len).filter(|&len| len > 0),
+        label: superblock.label,
+    })
+}
+
+/// Compares the checksum of the superblock's block.
+fn check_sum(source: &dyn ReadAt, superblock: &Superblock) -> Result<()> {
+    if !superblock.has_compat(compat::SB_CHKSUM) {
+        return Ok(());
+    }
+    // Blocks that end before the superblock are checksummed from the superblock on. At most 64 KiB.
+    let end = match superblock.block_size() {
+        len if len > SUPERBLOCK_AT => len,
+        len => SUPERBLOCK_AT + len,
+    };
+    let bytes = read_head(source, saturating_usize(end))?;
+    let block = bytes.get(saturating_usize(SUPERBLOCK_AT)..);
+    let actual = superblock::checksum(block.unwrap_or_default());
+    let found = superblock.checksum;
+    match found == actual {
+        true => Ok(()),
+        false => Err(Check::Checksum { found, actual }.at(None, SUPERBLOCK_AT)),
+    }
+}
+
+/// Fails unless the root is a directory. A root in the metabox is left to the driver.
+fn check_root(source: &dyn ReadAt, superblock: &Superblock) -> Result<()> {
+    let root = NodeId(superblock.root);
+    if root.0 & NID_METABOX != 0 {
+        return Ok(());
+    }
+    let start = superblock.block_at(u64::from(superblock.meta_block));
+    let offset = root
+        .0
+        .checked_mul(SLOT)
+        .and_then(|at| at.checked_add(start));
+    let have = source.len();
+    let offset = offset.filter(|offset| offset.saturating_add(SLOT) <= have);
+    let offset = offset.ok_or_else(|| outside("root", start, u64::MAX, source))?;
+    let len = saturating_usize(have - offset).min(inode::MAX_LEN);
+    let mut bytes = vec![0; len];
+    let read = source.read_exact_at(offset, &mut bytes);
+    read.map_err(|error| Error::io(offset, len, error))?;
+    let at = Address {
+        space: Space::Image,
+        offset,
+    };
+    match Inode::parse(&bytes, at, root, superblock)?.file_type {
+        FileType::Directory => Ok(()),
+        _ => Err(Check::RootKind.at(Some(root), offset)),
+    }
+}
+
+fn outside(what: &'static str, start: u64, end: u64, source: &dyn ReadAt) -> Error {
+    let image = source.len();
+    let check = Check::Outside {
+        what,
+        start,
+        end,
+        image,
+    };
+    check.at(None, SUPERBLOCK_AT)
+}

@@ -1,0 +1,45 @@
+//! The seam of searches: how the image of a format is found in a file of unknown contents.
+//!
+//! A probe looks at magic numbers only, which is enough at the place where an image must be. A search meets
+//! the same bytes by chance, so a driver measures a candidate: it validates the superblock, and says
+//! where the image ends.
+
+use forerun_io::{ReadAt, saturating_usize};
+
+use crate::{Error, Result};
+
+/// A magic number of a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Magic {
+    /// Its offset from the start of the image.
+    pub offset: u64,
+    /// Its bytes, at least four.
+    pub bytes: &'static [u8],
+}
+
+/// The facts in a valid superblock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Bytes of the image; nothing where the superblock does not say.
+    pub len: Option<u64>,
+    /// The volume's label, without padding.
+    pub label: Vec<u8>,
+}
+
+/// Validates the superblock of an image at the start of `source`, with its checksums, and compares its sizes with
+/// the source. Reads at most [`MEASURE_LEN`] bytes in all, however long the image says it is.
+pub type Measure = fn(source: &dyn ReadAt) -> Result<Measured>;
+
+/// Most bytes that a [`Measure`] reads.
+pub const MEASURE_LEN: usize = 72 << 10;
+
+/// Reads the first `most` bytes of a source, or all where it has fewer.
+///
+/// # Errors
+/// [`Error::Io`] if they cannot be read.
+pub fn read_head(source: &dyn ReadAt, most: usize) -> Result<Vec<u8>> {
+    let mut head = vec![0; most.min(saturating_usize(source.len()))];
+    let read = source.read_exact_at(0, &mut head);
+    read.map_err(|error| Error::io(0, head.len(), error))?;
+    Ok(head)
+}

@@ -73,6 +73,7 @@ mod payload;
 mod registry;
 #[cfg(feature = "exfat")]
 pub mod repair;
+pub mod scan;
 #[cfg(feature = "exfat")]
 mod undo;
 #[cfg(feature = "exfat")]

@@ -1,0 +1,332 @@
+//! Finds images, partition tables and headers of firmware in a file of unknown contents.
+//!
+//! [`scan`] reads the file forward once, in pieces of 4 MiB, and looks for the magic numbers of all formats at every
+//! byte: a search of 1 GiB takes under a second, and payloads of firmware lie at odd offsets. A magic number
+//! is a candidate only. The driver validates its superblock ([`Format::measure`](forerun_vfs::Format::measure)), a header its checksum.
+//! Partition tables and containers are looked for at the start of the file.
+//!
+//! Every field of a candidate may be a lie. Memory is bounded by two pieces and [`MOST_FINDINGS`], and a piece full of
+//! candidates that fail costs [`MOST_FAILED`] validations at odd offsets.
+
+mod headers;
+mod nest;
+mod partitions;
+mod piece;
+mod signs;
+mod sums;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use forerun_io::{BlobId, Counted, Observer, ReadAt, u64_from};
+use forerun_vfs::{Format, Measured, Result};
+
+pub use partitions::{PartitionTable, TableKind, TablePartition, partition_table};
+
+use crate::Container;
+use crate::payload::{self, Payload};
+use headers::FirmwareHeader;
+use piece::{Candidate, CountedSource, PIECE, Piece};
+use signs::{Meaning, Sign, Signs};
+use sums::Sums;
+
+/// Most findings of a scan.
+pub const MOST_FINDINGS: usize = 65_536;
+/// Candidates of a piece that may fail before only multiples of [`STEP`] are considered in the rest of it.
+const MOST_FAILED: u32 = 4096;
+/// Images lie most often at multiples of this.
+const STEP: u64 = 512;
+
+/// How to scan.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScanOptions {
+    /// Searches images for further images.
+    pub all: bool,
+}
+
+/// The kind of a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScanKind {
+    /// An image that can be opened, with the name of its format.
+    Image(&'static str),
+    /// A partition table; it covers the file.
+    Table(TableKind),
+    /// A partition, with its number.
+    Partition(u32),
+    /// An executable or container with an image; it covers the file.
+    Container(Container),
+    /// A legacy header of U-Boot, and its data.
+    Uimage,
+    /// A TRX header, and its data.
+    Trx,
+}
+
+impl ScanKind {
+    /// Returns a short stable name, for JSON output.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Image(format) => format,
+            Self::Table(kind) => kind.name(),
+            Self::Partition(_) => "partition",
+            Self::Container(container) => container.name(),
+            Self::Uimage => "uimage",
+            Self::Trx => "trx",
+        }
+    }
+}
+
+/// Something that a scan found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanFinding {
+    /// Offset of its first byte.
+    pub offset: u64,
+    /// Bytes, by its own superblock or header; nothing where that does not say.
+    pub len: Option<u64>,
+    /// What was found.
+    pub kind: ScanKind,
+    /// The label or name; often empty.
+    pub label: Vec<u8>,
+    /// More about it, as text; often empty.
+    pub details: String,
+    /// Whether the checksum of its data is right. Nothing without such a checksum, or where it was not computed.
+    pub intact: Option<bool>,
+    /// Index of the smallest finding that contains it.
+    pub inside: Option<usize>,
+}
+
+impl ScanFinding {
+    fn new(offset: u64, len: Option<u64>, kind: ScanKind) -> Self {
+        Self {
+            offset,
+            len,
+            kind,
+            label: Vec::new(),
+            details: String::new(),
+            intact: None,
+            inside: None,
+        }
+    }
+
+    fn end(&self) -> Option<u64> {
+        self.len.map(|len| self.offset.saturating_add(len))
+    }
+}
+
+/// The result of a scan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scanned {
+    /// The findings by offset, the outer before the inner.
+    pub findings: Vec<ScanFinding>,
+    /// Whether there are more than [`MOST_FINDINGS`], and the scan ended at that.
+    pub is_cut: bool,
+}
+
+/// Finds images, and what contains them, in a source. Calls `progress` with the bytes that are behind it.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use forerun::scan::{ScanOptions, scan};
+/// use forerun::{MemorySource, ReadAt};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(vec![0; 4096]));
+/// let scanned = scan(&source, ScanOptions::default(), &Arc::default(), &mut |_| {})?;
+/// assert!(scanned.findings.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`Error::Io`](forerun_vfs::Error::Io) if the source cannot be read.
+pub fn scan(
+    source: &Arc<dyn ReadAt>,
+    options: ScanOptions,
+    observer: &Arc<Observer>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Scanned> {
+    let source = &CountedSource(Counted::new(
+        Arc::clone(source),
+        BlobId::IMAGE,
+        Arc::clone(observer),
+    ));
+    let mut search = Search {
+        options,
+        signs: Signs::new(),
+        findings: Vec::new(),
+        sums: Sums::default(),
+        images_end: 0,
+        is_cut: false,
+    };
+    search.start(source)?;
+    let mut piece = Piece::new(source);
+    let mut start = 0;
+    while start < source.len() && !search.is_cut {
+        piece.load(start)?;
+        let end = start.saturating_add(PIECE).min(source.len());
+        search.piece(&piece, start, end);
+        // Data with a checksum is read also where nothing is searched.
+        start = match search.sums.is_empty() {
+            true => search.images_end.max(end),
+            false => end,
+        };
+        progress(start.min(source.len()));
+    }
+    nest::nest(&mut search.findings);
+    Ok(Scanned {
+        findings: search.findings,
+        is_cut: search.is_cut,
+    })
+}
+
+/// A scan under way.
+struct Search {
+    options: ScanOptions,
+    signs: Signs,
+    findings: Vec<ScanFinding>,
+    sums: Sums,
+    /// End of the last image, before which nothing is searched.
+    images_end: u64,
+    is_cut: bool,
+}
+
+impl Search {
+    /// Looks at the start of the source: for a partition table and containers.
+    fn start(&mut self, source: &dyn ReadAt) -> Result<()> {
+        let len = Some(source.len());
+        if let Some(table) = partition_table(source)? {
+            let mut finding = ScanFinding::new(0, len, ScanKind::Table(table.kind));
+            finding.details = counted(table.partitions.len());
+            if table.from_backup {
+                finding.details += ", from the copy at the end";
+            }
+            self.push(finding);
+            for partition in table.partitions {
+                let kind = ScanKind::Partition(partition.number);
+                let mut finding = ScanFinding::new(partition.offset, Some(partition.len), kind);
+                finding.label = partition.label.into_bytes();
+                finding.details = partition.type_name;
+                self.push(finding);
+            }
+        }
+        // A container that is damaged, or holds what forerun does not open, is none.
+        let places = payload::find(source).unwrap_or_default();
+        let mut places = places.into_iter();
+        if let Some(place) = places.find(|place| is_image(source, place)) {
+            self.push(ScanFinding::new(
+                0,
+                len,
+                ScanKind::Container(place.container),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Searches the piece from `start` to `end`.
+    fn piece(&mut self, piece: &Piece<'_>, start: u64, end: u64) {
+        let (mut at, mut failed) = (0, 0);
+        while let Some(found) = self.signs.next(piece.bytes(), at) {
+            let position = start + u64_from(found);
+            if position >= end || self.is_cut {
+                break;
+            }
+            at = found + 1;
+            let signs: Vec<_> = self.signs.at(piece.from(position)).collect();
+            for sign in signs {
+                let Some(offset) = position.checked_sub(sign.offset) else {
+                    continue;
+                };
+                let is_likely = failed < MOST_FAILED || offset.is_multiple_of(STEP);
+                if is_likely && offset >= self.images_end && !self.candidate(piece, offset, sign) {
+                    failed += 1;
+                }
+            }
+        }
+        let findings = &mut self.findings;
+        self.sums.feed(piece, end, &mut |index, is_right| {
+            if let Some(finding) = findings.get_mut(index) {
+                finding.intact = Some(is_right);
+            }
+        });
+    }
+
+    /// Validates a candidate. Returns whether it is one.
+    fn candidate(&mut self, piece: &Piece<'_>, offset: u64, sign: Sign) -> bool {
+        let candidate = Candidate {
+            piece,
+            start: offset,
+        };
+        let bytes = piece.from(offset);
+        let left = candidate.len();
+        match sign.meaning {
+            Meaning::Image(format) => match (format.measure)(&candidate) {
+                Ok(measured) => self.image(offset, format, measured),
+                Err(_) => return false,
+            },
+            Meaning::Uimage => match headers::uimage(bytes, left) {
+                Some(header) => self.header(offset, ScanKind::Uimage, header),
+                None => return false,
+            },
+            Meaning::Trx => match headers::trx(bytes, left) {
+                Some(header) => self.header(offset, ScanKind::Trx, header),
+                None => return false,
+            },
+        }
+        true
+    }
+
+    fn image(&mut self, offset: u64, format: &'static Format, measured: Measured) {
+        // With `all`, composefs is met again as EROFS, which its metadata is.
+        let is_known = |finding: &ScanFinding| {
+            finding.offset == offset && matches!(finding.kind, ScanKind::Image(_))
+        };
+        if self.findings.iter().rev().take(8).any(is_known) {
+            return;
+        }
+        let mut finding = ScanFinding::new(offset, measured.len, ScanKind::Image(format.name));
+        finding.label = measured.label;
+        if let Some(end) = finding.end()
+            && !self.options.all
+        {
+            self.images_end = end;
+        }
+        self.push(finding);
+    }
+
+    fn header(&mut self, offset: u64, kind: ScanKind, header: FirmwareHeader) {
+        let summed = header.summed.start + offset..header.summed.end + offset;
+        self.sums.add(self.findings.len(), summed, header.crc);
+        let mut finding = ScanFinding::new(offset, Some(header.len), kind);
+        finding.label = header.label;
+        finding.details = header.details;
+        self.push(finding);
+    }
+
+    fn push(&mut self, finding: ScanFinding) {
+        if self.findings.len() < MOST_FINDINGS {
+            self.findings.push(finding);
+        } else {
+            self.is_cut = true;
+        }
+    }
+}
+
+/// Returns whether a valid image is at a place in a container.
+fn is_image(source: &dyn ReadAt, place: &Payload) -> bool {
+    let piece = Piece::new(source);
+    let candidate = Candidate {
+        piece: &piece,
+        start: place.offset,
+    };
+    let mut formats = crate::formats().iter();
+    formats.any(|format| (format.measure)(&candidate).is_ok())
+}
+
+fn counted(partitions: usize) -> String {
+    match partitions {
+        1 => "1 partition".to_string(),
+        n => format!("{n} partitions"),
+    }
+}

@@ -1,0 +1,29 @@
+//! Finds which finding contains which.
+
+use super::ScanFinding;
+
+/// Most findings that lie in one another.
+const DEPTH: usize = 32;
+
+/// Sorts the findings by offset, the outer before the inner, and sets [`ScanFinding::inside`] to the index of the smallest
+/// one that contains each.
+pub fn nest(findings: &mut [ScanFinding]) {
+    // Stable: findings of one range stay in the order in which they were found.
+    findings.sort_by_key(|finding| (finding.offset, u64::MAX - finding.end().unwrap_or(0)));
+    let mut around: Vec<(usize, u64)> = Vec::new();
+    for index in 0..findings.len() {
+        let Some(finding) = findings.get_mut(index) else {
+            break;
+        };
+        let (start, end) = (finding.offset, finding.end());
+        around.retain(|&(_, outer)| outer > start);
+        let needed = end.unwrap_or(start);
+        let mut outer = around.iter().rev();
+        finding.inside = outer.find(|(_, outer)| *outer >= needed).map(|&(at, _)| at);
+        if let Some(end) = end
+            && around.len() < DEPTH
+        {
+            around.push((index, end));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The GUID partition table: a header and an array of entries, each with a CRC-32, and a copy at the end.
+
+use forerun_io::{ReadAt, past_end, saturating_usize};
+use forerun_vfs::{Error, Result};
+use libdeflater::crc32;
+
+use super::{PartitionTable, TableKind, TablePartition, number};
+
+/// Sizes of sectors that disks have. The table does not say which.
+const SECTORS: [u64; 2] = [512, 4096];
+/// Bytes of a header, by the specification.
+const GPT_HEADER: usize = 92;
+/// Most bytes of all entries. Tools make 16 KiB.
+const MOST_ENTRIES: u64 = 1 << 20;
+
+/// Types of partitions, as they are stored, and their names.
+const TYPES: [([u8; 16], &str); 6] = [
+    (
+        guid(0xc12a_7328_f81f_11d2_ba4b_00a0_c93e_c93b),
+        "EFI system",
+    ),
+    (guid(0x2168_6148_6449_6e6f_744e_6565_6445_4649), "BIOS boot"),
+    (
+        guid(0xebd0_a0a2_b9e5_4433_87c0_68b6_b726_99c7),
+        "basic data",
+    ),
+    (guid(0x0fc6_3daf_8483_4772_8e79_3d69_d847_7de4), "Linux"),
+    (
+        guid(0x0657_fd6d_a4ab_43c4_84e5_0933_c84b_4f4f),
+        "Linux swap",
+    ),
+    (guid(0xe6d6_d379_f507_44c2_a23c_238f_2a3d_f928), "Linux LVM"),
+];
+
+/// Reads the table at the start of `source`, or its copy at the end. Returns nothing where neither is valid.
+pub fn read(source: &dyn ReadAt) -> Result<Option<PartitionTable>> {
+    for sector in SECTORS {
+        let last = (source.len() / sector).saturating_sub(1);
+        for place in [1, last] {
+            if let Some(partitions) = at(source, sector, place)? {
+                return Ok(Some(PartitionTable {
+                    kind: TableKind::Gpt,
+                    partitions,
+                    from_backup: place != 1,
+                }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Reads the partitions of the table whose header is in sector `place`.
+fn at(source: &dyn ReadAt, sector: u64, place: u64) -> Result<Option<Vec<TablePartition>>> {
+    let header = super::read::<512>(source, place.saturating_mul(sector))?;
+    let Some(entries) = header.and_then(|header| GptEntries::parse(&header, place)) else {
+        return Ok(None);
+    };
+    let (offset, len) = (entries.block.saturating_mul(sector), entries.len());
+    let len = saturating_usize(len);
+    if past_end(offset, len, source.len()).is_err() {
+        return Ok(None);
+    }
+    // At most MOST_ENTRIES.
+    let mut bytes = vec![0; len];
+    let read = source.read_exact_at(offset, &mut bytes);
+    read.map_err(|error| Error::io(offset, len, error))?;
+    if crc32(&bytes) != entries.crc {
+        return Ok(None);
+    }
+    let chunks = bytes.chunks_exact(saturating_usize(entries.size));
+    let partitions = chunks.zip(1..).filter_map(|(entry, number)| {
+        let partition = partition(entry, number, sector)?;
+        (partition.offset < source.len()).then_some(partition)
+    });
+    Ok(Some(partitions.collect()))
+}
+
+/// The place of the entries, from a header with a right checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct GptEntries {
+    block: u64,
+    count: u64,
+    size: u64,
+    crc: u32,
+}
+
+impl GptEntries {
+    fn parse(header: &[u8; 512], place: u64) -> Option<Self> {
+        let mut header = *header;
+        let size = saturating_usize(number(&header, 12, 4));
+        let crc = low(number(&header, 16, 4));
+        let fits = (GPT_HEADER..=header.len()).contains(&size);
+        if !header.starts_with(b"EFI PART") || !fits || number(&header, 24, 8) != place {
+            return None;
+        }
+        header.get_mut(16..20)?.fill(0);
+        if crc32(header.get(..size)?) != crc {
+            return None;
+        }
+        let entries = Self {
+            block: number(&header, 72, 8),
+            count: number(&header, 80, 4),
+            size: number(&header, 84, 4),
+            crc: low(number(&header, 88, 4)),
+        };
+        let is_sound = entries.size >= 128 && entries.size.is_power_of_two();
+        (is_sound && entries.len() <= MOST_ENTRIES).then_some(entries)
+    }
+
+    /// Returns the bytes of all entries. Both factors have 32 bits.
+    const fn len(self) -> u64 {
+        self.count.saturating_mul(self.size)
+    }
+}
+
+fn partition(entry: &[u8], number: u32, sector: u64) -> Option<TablePartition> {
+    let kind: [u8; 16] = *entry.first_chunk()?;
+    let (first, last) = (super::number(entry, 32, 8), super::number(entry, 40, 8));
+    if kind == [0; 16] || first == 0 || first > last {
+        return None;
+    }
+    let units = entry.get(56..128)?.chunks_exact(2);
+    let units = units.filter_map(|unit| Some(u16::from_le_bytes(unit.try_into().ok()?)));
+    let units: Vec<_> = units.take_while(|&unit| unit != 0).collect();
+    Some(TablePartition {
+        number,
+        offset: first.checked_mul(sector)?,
+        len: (last - first).checked_add(1)?.checked_mul(sector)?,
+        type_name: type_name(kind),
+        label: String::from_utf16_lossy(&units),
+    })
+}
+
+fn type_name(kind: [u8; 16]) -> String {
+    match TYPES.iter().find(|(known, _)| *known == kind) {
+        Some((_, name)) => (*name).to_string(),
+        None => {
+            let text: String = mixed(kind)
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            format!("type {text}")
+        }
+    }
+}
+
+/// Returns the bytes of a GUID as they are stored.
+const fn guid(number: u128) -> [u8; 16] {
+    mixed(number.to_be_bytes())
+}
+
+/// Swaps between the order in which a GUID is written and the one in which it is stored.
+const fn mixed(b: [u8; 16]) -> [u8; 16] {
+    [
+        b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6], b[8], b[9], b[10], b[11], b[12], b[13],
+        b[14], b[15],
+    ]
+}
+
+/// Returns a number of four bytes.
+fn low(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,103 @@
+//! The part of a file that a scan has in memory, and a candidate's view of it.
+
+use std::io;
+
+use forerun_io::{Counted, Pattern, Purpose, ReadAt, past_end, saturating_usize, u64_from};
+use forerun_vfs::{Error, MEASURE_LEN, Result};
+
+/// Bytes that are searched at once.
+pub const PIECE: u64 = 4 << 20;
+
+/// A piece, and the bytes behind it that validating a candidate at its end takes.
+pub struct Piece<'s> {
+    source: &'s dyn ReadAt,
+    bytes: Vec<u8>,
+    start: u64,
+}
+
+impl<'s> Piece<'s> {
+    pub fn new(source: &'s dyn ReadAt) -> Self {
+        Self {
+            source,
+            bytes: Vec::new(),
+            start: 0,
+        }
+    }
+
+    /// Reads on to the piece at `start`. Bytes that are in memory are moved, not read again.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn load(&mut self, start: u64) -> Result<()> {
+        let have = self.start + u64_from(self.bytes.len());
+        let kept = match start.checked_sub(self.start) {
+            Some(gone) if start < have => saturating_usize(gone),
+            _ => self.bytes.len(),
+        };
+        self.bytes.drain(..kept);
+        self.start = start;
+        let most = PIECE + u64_from(MEASURE_LEN);
+        let len = most.min(self.source.len().saturating_sub(start));
+        let held = self.bytes.len();
+        self.bytes.resize(saturating_usize(len).max(held), 0);
+        let (offset, rest) = (start + u64_from(held), self.bytes.split_at_mut(held).1);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let read = self.source.read_ahead_at(offset, rest, Pattern::Once);
+        read.map_err(|error| Error::io(offset, rest.len(), error))
+    }
+
+    /// Returns the bytes to search, and those behind them.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns the bytes from `offset` of the file on that are in memory.
+    pub fn from(&self, offset: u64) -> &[u8] {
+        let at = offset.checked_sub(self.start);
+        let bytes = at.and_then(|at| self.bytes.get(saturating_usize(at)..));
+        bytes.unwrap_or_default()
+    }
+}
+
+/// The file from a candidate's start on. Reads in the piece cost no request.
+pub struct Candidate<'p, 's> {
+    pub piece: &'p Piece<'s>,
+    pub start: u64,
+}
+
+impl ReadAt for Candidate<'_, '_> {
+    fn len(&self) -> u64 {
+        self.piece.source.len().saturating_sub(self.start)
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        past_end(offset, out.len(), self.len())?;
+        let offset = self.start + offset;
+        match self.piece.from(offset).get(..out.len()) {
+            Some(bytes) => {
+                out.copy_from_slice(bytes);
+                Ok(())
+            }
+            None => self.piece.source.read_exact_at(offset, out),
+        }
+    }
+}
+
+/// A source whose requests are counted, for code that takes any source.
+pub struct CountedSource(pub Counted);
+
+impl ReadAt for CountedSource {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out, Purpose::Metadata)
+    }
+
+    fn read_ahead_at(&self, offset: u64, out: &mut [u8], pattern: Pattern) -> io::Result<()> {
+        self.0.read_ahead(offset, out, pattern)
+    }
+}

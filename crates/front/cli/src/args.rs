@@ -12,8 +12,8 @@ use crate::commands::{
     cache::CacheCommandArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
     convert::ConvertArgs, demo::DemoArgs, diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs,
     gc::GcArgs, info::InfoArgs, label::LabelArgs, ls::LsArgs, man::ManArgs, pack::PackArgs,
-    pull::PullArgs, push::PushArgs, restart::RestartArgs, status::StatusArgs, tar::TarArgs,
-    trace::TraceArgs,
+    pull::PullArgs, push::PushArgs, restart::RestartArgs, scan::ScanArgs, status::StatusArgs,
+    tar::TarArgs, trace::TraceArgs,
 };
 use crate::mount::MountArgs;
 use crate::remote::{FetchAhead, RemoteArgs};
@@ -73,6 +73,7 @@ pub struct Global {
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    Scan(ScanArgs),
     Info(InfoArgs),
     Label(LabelArgs),
     Ls(LsArgs),
@@ -124,6 +125,9 @@ pub struct SourceArgs {
     /// The image is this long [default: to the end of the file]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
+    /// The image is this partition of the file, numbered as `forerun scan` numbers them
+    #[arg(help_heading = "Image", long, value_name = "N", conflicts_with_all = ["offset", "size"])]
+    pub partition: Option<u32>,
     /// A file or block device with data that the image keeps outside itself; again for the next
     /// one of its device table
     #[arg(help_heading = "Image", id = "image_devices", long = "device", value_name = "PATH", value_hint = clap::ValueHint::FilePath)]

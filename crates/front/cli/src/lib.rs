@@ -20,6 +20,7 @@ mod json;
 mod log;
 mod mount;
 mod output;
+mod partition;
 mod patience;
 mod place;
 mod progress;
@@ -91,6 +92,7 @@ fn is_command(word: &OsStr) -> bool {
 
 fn run(context: &Context, command: &Command) -> Result {
     match command {
+        Command::Scan(args) => commands::scan::run(context, args),
         Command::Info(args) => commands::info::run(context, args),
         Command::Label(args) => commands::label::run(context, args),
         Command::Ls(args) => commands::ls::run(context, args),

@@ -4,7 +4,7 @@ use bytesize::ByteSize;
 use indicatif::HumanCount;
 
 /// The texts that [`parse`] accepts, for messages.
-const EXPECTED: &str = "a number of bytes such as 4096, 64K, 8M or 1G";
+const EXPECTED: &str = "a number of bytes such as 4096, 0x1000, 64K, 8M or 1G";
 
 /// Parses a size as the mount options do, so that `--offset 1M` and `-o offset=1M` are the same place.
 pub fn parse(text: &str) -> Result<u64, String> {

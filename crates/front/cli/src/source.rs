@@ -20,7 +20,7 @@ use crate::context::{Context, image_name};
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::patience::patiently;
-use crate::{confine, remote, size};
+use crate::{confine, partition, remote, size};
 
 /// Returns whether a name stands for standard input or output.
 pub fn is_stdin(path: &Path) -> bool {
@@ -38,32 +38,39 @@ pub struct PreparedImage {
 
 /// Opens the file of an image, with errors that name it.
 pub fn prepare(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
-    let options = args.open_options();
     let name = image_name(args);
     let named = |failure: Failure| failure.of(&name);
+    let source = if is_stdin(&args.image) {
+        Some(stdin(context)?)
+    } else if remote::is_remote(&args.image) {
+        None
+    } else {
+        Some(open_file(&args.image).map_err(named)?)
+    };
+    let args = &match &source {
+        Some(source) => partition::place(args, source).map_err(named)?,
+        None => args.clone(),
+    };
+    let options = args.open_options();
     let locked = |source: FileSource| {
         source.open_all();
         locks::source(source, &options)
     };
-    let file = if is_stdin(&args.image) {
-        let source = stdin(context)?;
+    let file = source.map(|source| -> Result<forerun::Result<Held<FileSource>>> {
         check_range(&source, &options).map_err(named)?;
-        Some(locked(source))
-    } else if remote::is_remote(&args.image) {
-        None
-    } else {
-        let source = open_file(&args.image).map_err(named)?;
-        check_range(&source, &options).map_err(named)?;
+        if is_stdin(&args.image) {
+            return Ok(locked(source));
+        }
         let mut opened = Some(source);
-        Some(patiently(&args.image, || match opened.take() {
+        Ok(patiently(&args.image, || match opened.take() {
             Some(source) => locked(source),
             None => {
                 let source = FileSource::open(&args.image);
                 locked(source.map_err(|error| forerun::vfs::Error::io(0, 0, error))?)
             }
         }))
-    };
-    let file = file.transpose();
+    });
+    let file = file.transpose()?.transpose();
     let file = file.map_err(|error| from_open(error, &options).of(&name))?;
     Ok(PreparedImage {
         args: args.clone(),
@@ -101,17 +108,30 @@ impl PreparedImage {
     }
 
     /// Opens the image, with errors that name it.
-    pub fn open(mut self, context: &Context, events: Option<Arc<dyn EventSink>>) -> Result<Image> {
-        self.options.events = events;
+    pub fn open(self, context: &Context, events: Option<Arc<dyn EventSink>>) -> Result<Image> {
         let name = image_name(&self.args);
-        let source: Arc<dyn ReadAt> = match (self.file, remote::reference(&self.args.image)?) {
-            (Some(file), _) => Arc::new(file),
-            (None, Some(reference)) => remote::open(context, &reference, &self.args.source.remote)?,
-            (None, None) => return Err(Failure::usage("no image was named")),
-        };
-        check_range(&*source, &self.options).map_err(|failure| failure.of(&name))?;
-        let opened = Image::from_source(source, &self.options);
-        opened.map_err(|error| from_open(error, &self.options).of(&name))
+        let (source, mut options) = self.into_source(context)?;
+        options.events = events;
+        let opened = Image::from_source(source, &options);
+        opened.map_err(|error| from_open(error, &options).of(&name))
+    }
+
+    /// Returns the file, or the image at a server, and the options with the place of the image in it.
+    pub fn into_source(self, context: &Context) -> Result<(Arc<dyn ReadAt>, OpenOptions)> {
+        let name = image_name(&self.args);
+        let named = |failure: Failure| failure.of(&name);
+        let (source, options): (Arc<dyn ReadAt>, _) =
+            match (self.file, remote::reference(&self.args.image)?) {
+                (Some(file), _) => (Arc::new(file), self.options),
+                (None, Some(reference)) => {
+                    let source = remote::open(context, &reference, &self.args.source.remote)?;
+                    let args = partition::place(&self.args, &*source).map_err(named)?;
+                    (source, args.open_options())
+                }
+                (None, None) => return Err(Failure::usage("no image was named")),
+            };
+        check_range(&*source, &options).map_err(named)?;
+        Ok((source, options))
     }
 }
 

@@ -13,10 +13,10 @@ use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
 use crate::escape::printable;
 use crate::exit::Exit;
-use crate::json;
 use crate::output::{JsonArray, Output};
 use crate::progress::Progress;
 use crate::size::{self, counted};
+use crate::{json, partition};
 
 /// Read everything in an image, and say what is wrong with it
 ///
@@ -31,7 +31,7 @@ use crate::size::{self, counted};
 /// for a block device in $XDG_STATE_HOME/forerun or ~/.local/state/forerun. If that name is taken, a
 /// number is added. `check --undo FILE IMAGE` takes the repair back: IMAGE is then byte for byte what
 /// it was. Do so before the volume is written again; changes elsewhere on the volume are not noticed.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   forerun check firmware.img
@@ -103,11 +103,15 @@ pub struct CheckArgs {
 
 /// Runs it.
 pub fn run(context: &Context, args: &CheckArgs) -> Result {
-    if args.repair {
-        return super::repair::run(context, args);
-    }
-    if let Some(file) = &args.undo {
-        return super::undo::run(context, args, file);
+    if args.repair || args.undo.is_some() {
+        let args = CheckArgs {
+            image: partition::placed(&args.image)?,
+            ..args.clone()
+        };
+        return match &args.undo {
+            Some(file) => super::undo::run(context, &args, file),
+            None => super::repair::run(context, &args),
+        };
     }
     let image = context.open(&args.image)?;
     let name = image_name(&args.image);

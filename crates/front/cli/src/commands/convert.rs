@@ -74,6 +74,9 @@ pub struct FromArgs {
     /// IMAGE is this long [default: to the end of the file]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
+    /// IMAGE is this partition of the file, numbered as `forerun scan` numbers them
+    #[arg(help_heading = "Image", long, value_name = "N", conflicts_with_all = ["offset", "size"])]
+    pub partition: Option<u32>,
     /// Read this far ahead of a sequential reader; 0 turns it off [default: 8M]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub readahead: Option<u64>,
@@ -143,6 +146,7 @@ impl ConvertArgs {
                 format: from.from.clone(),
                 offset: from.offset,
                 size: from.size,
+                partition: from.partition,
                 device: from.device.clone(),
                 store: StoreArgs {
                     objects: from.from_objects.clone(),

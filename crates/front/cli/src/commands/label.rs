@@ -14,6 +14,7 @@ use crate::escape::escape;
 use crate::exit::Exit;
 use crate::json;
 use crate::output::Output;
+use crate::partition;
 use crate::patience::patiently;
 use crate::source::is_stdin;
 
@@ -70,6 +71,7 @@ fn set(context: &Context, label_args: &LabelArgs, label: &str) -> Result {
             "--no-lock is for reading: a writer needs its lock",
         ));
     }
+    let args = &partition::placed(args)?;
     let failed = |error: forerun::vfs::Error| Failure::from(error).of(image_name(args));
     let mut options = args.open_options();
     options.break_lock(label_args.break_lock);

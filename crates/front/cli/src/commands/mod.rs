@@ -20,6 +20,7 @@ pub mod pull;
 pub mod push;
 pub mod repair;
 pub mod restart;
+pub mod scan;
 mod select;
 pub mod status;
 pub mod tar;

@@ -366,6 +366,7 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             format: args.format.clone(),
             offset: options.offset,
             size: options.size,
+            partition: None,
             device: options.devices.clone(),
             store: StoreArgs {
                 objects: options.objects.clone(),

@@ -227,7 +227,7 @@ fn usage_errors_come_from_the_command_line_parser() {
         (&["cat", "a.img"], "<PATH>..."),
         (
             &["ls", "--size", "1Q", "a.img"],
-            "not a number of bytes such as 4096, 64K, 8M or 1G",
+            "not a number of bytes such as 4096, 0x1000, 64K, 8M or 1G",
         ),
         (
             &["ls", "--threads", "999", "a.img"],

@@ -2,7 +2,7 @@
 
 use forerun_vfs::Verity;
 
-/// Parses a number of bytes as mount options take it: digits with an optional K, M, G or T, or KiB and so
+/// Parses a number of bytes as mount options take it: digits, hexadecimal ones behind `0x`, with an optional K, M, G or T, or KiB and so
 /// on, which count in steps of 1024. Front ends use it for sizes elsewhere too.
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
@@ -18,7 +18,17 @@ pub fn parse_size(text: &str) -> Option<u64> {
         b't' | b'T' => (text.get(..text.len() - 1)?, 40),
         _ => (text, 0),
     };
-    number::<u64>(digits)?.checked_mul(1 << shift)
+    let number = match digits.strip_prefix("0x") {
+        Some(digits) => hexadecimal(digits)?,
+        None => number::<u64>(digits)?,
+    };
+    number.checked_mul(1 << shift)
+}
+
+/// Parses hexadecimal digits only, as messages print offsets behind `0x`.
+fn hexadecimal(digits: &str) -> Option<u64> {
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_plain.then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
 /// Parses digits only: no sign, no blanks.
@@ -87,7 +97,18 @@ mod tests {
             ("1iB", None),
             ("iB", None),
             ("1KB", None),
-            ("0x10", None),
+            ("0x10", Some(16)),
+            ("0x1E241", Some(123_457)),
+            ("0x1e241", Some(123_457)),
+            ("0x10K", Some(16 << 10)),
+            ("0xffffffffffffffff", Some(u64::MAX)),
+            ("0x10000000000000000", None),
+            ("0x", None),
+            ("0xK", None),
+            ("0x+1", None),
+            ("0x-1", None),
+            ("x10", None),
+            ("10x", None),
             ("4\u{212a}", None),
         ] {
             assert_eq!(parse_size(text), expected, "{text}");

@@ -58,7 +58,7 @@ enum Action {
 
 use Action::{Flag, Ignored, Implied, Text, Value};
 
-const SIZE: &str = "a number of bytes such as 4096, 64K, 8M or 1G";
+const SIZE: &str = "a number of bytes such as 4096, 0x1000, 64K, 8M or 1G";
 const ID: &str = "a number from 0 to 4294967294";
 
 const MASK: &str = "an octal number up to 777";

@@ -1,0 +1,259 @@
+//! `forerun scan`: the images in a file of unknown contents, and how to open each.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use forerun::scan::{ScanFinding, ScanKind, ScanOptions, Scanned, scan};
+use forerun::{Observer, ReadAt, Window};
+use serde_json::{Map, Value};
+
+use crate::args::{ImageArgs, LimitArgs, SourceArgs, StoreArgs};
+use crate::context::{Context, image_name};
+use crate::error::{Failure, Result};
+use crate::escape::{escape, printable};
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::remote::RemoteArgs;
+use crate::{json, size};
+
+/// Find images in a file of unknown contents: firmware, a copy of a disk or card, an executable
+///
+/// Looks at every byte for images of all formats and for headers of firmware (uImage, TRX), and at the start for a
+/// partition table (MBR, GPT), an AppImage and SIF. Superblocks and checksums are validated. What was found is shown
+/// with the command that opens it. Images are not searched for further images, unless --all.
+///
+/// Exit status 0 if anything was found, 1 if not.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  forerun scan firmware.bin                  offsets of the images in it
+  forerun scan /dev/sdb                      partitions, and what they hold
+  forerun ls --partition 2 disk.img          use one of them
+  forerun scan --json firmware.bin           for programs")]
+pub struct ScanArgs {
+    /// File or block device to search; - for standard input; or where it can be fetched from:
+    /// https://, s3:// or oci:// and a name
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Search images for further images
+    #[arg(short, long)]
+    pub all: bool,
+    /// Search from here on
+    #[arg(long, value_name = "BYTES", value_parser = size::parse, default_value = "0", hide_default_value = true)]
+    pub offset: u64,
+    /// Search this many bytes [default: to the end of the file]
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    pub size: Option<u64>,
+    /// Search this partition only
+    #[arg(long, value_name = "N", conflicts_with_all = ["offset", "size"])]
+    pub partition: Option<u32>,
+    /// Take no lock, and search a volume although another process or the kernel writes to it
+    #[arg(long)]
+    pub no_lock: bool,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
+}
+
+/// Runs it.
+pub fn run(context: &Context, args: &ScanArgs) -> Result {
+    let image_args = args.image_args();
+    let name = image_name(&image_args);
+    let prepared = context.prepare(&image_args)?;
+    context.confine(&prepared.sandbox());
+    let (source, options) = prepared.into_source(context)?;
+    let failed = |error: forerun::Error| Failure::from(error).of(&name);
+    let window = Window::new(source, options.offset, options.size);
+    let window = window.map_err(|error| failed(forerun::Error::io(options.offset, 0, error)))?;
+    let source: Arc<dyn ReadAt> = Arc::new(window);
+    let observer = Arc::new(Observer::default());
+    context.observe(&observer);
+    let progress = Progress::new(context, "searching", source.len());
+    let mut done = 0;
+    let scanned = scan(
+        &source,
+        ScanOptions { all: args.all },
+        &observer,
+        &mut |bytes| {
+            progress.add(bytes.saturating_sub(done));
+            done = bytes;
+        },
+    );
+    drop(progress);
+    let mut scanned = scanned.map_err(failed)?;
+    for finding in &mut scanned.findings {
+        finding.offset = finding.offset.saturating_add(options.offset);
+    }
+    let shown = Shown {
+        name: &name,
+        at_start: options.offset == 0,
+        scanned: &scanned,
+    };
+    let mut out = Output::stdout()?;
+    if context.global.json {
+        out.json(&shown.json())?;
+    } else if !scanned.findings.is_empty() {
+        out.text(shown.table())?;
+    }
+    out.finish()?;
+    if scanned.is_cut {
+        context.note(&format!("{name}: there is more than can be listed"));
+    }
+    if scanned.findings.is_empty() {
+        context.note(&format!("{name}: no image of a known format was found"));
+        return Ok(Exit::Image);
+    }
+    Ok(Exit::Ok)
+}
+
+impl ScanArgs {
+    fn image_args(&self) -> ImageArgs {
+        ImageArgs {
+            image: self.file.clone(),
+            source: SourceArgs {
+                format: None,
+                offset: self.offset,
+                size: self.size,
+                partition: self.partition,
+                device: Vec::new(),
+                store: StoreArgs::default(),
+                readahead: None,
+                cache: None,
+                threads: None,
+                no_large_blocks: false,
+                no_lock: self.no_lock,
+                remote: self.remote.clone(),
+                rescue: false,
+            },
+            limits: LimitArgs {
+                max_total_bytes: None,
+                max_entries: None,
+                max_depth: None,
+                max_walk_memory: None,
+            },
+        }
+    }
+}
+
+/// The result for a user.
+struct Shown<'s> {
+    name: &'s str,
+    /// Whether the search began at the start of the file, so that its partitions are those of the file.
+    at_start: bool,
+    scanned: &'s Scanned,
+}
+
+impl Shown<'_> {
+    fn outer(&self, finding: &ScanFinding) -> Option<&ScanFinding> {
+        self.scanned.findings.get(finding.inside?)
+    }
+
+    /// Returns the number of findings around one.
+    fn depth(&self, finding: &ScanFinding) -> usize {
+        std::iter::successors(self.outer(finding), |finding| self.outer(finding)).count()
+    }
+
+    /// Returns the command that lists an image.
+    fn command(&self, finding: &ScanFinding) -> Option<String> {
+        let ScanKind::Image(_) = finding.kind else {
+            return None;
+        };
+        let place = match self.outer(finding) {
+            Some(outer) if outer.offset == finding.offset && self.at_start => match outer.kind {
+                ScanKind::Partition(number) => format!("--partition {number} "),
+                _ => offset(finding),
+            },
+            _ => offset(finding),
+        };
+        let file = match self.name {
+            "standard input" => "-".to_string(),
+            name => quoted(name),
+        };
+        Some(format!("forerun ls {place}{file}"))
+    }
+
+    fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["offset", "size", "found", "about", "open with"]);
+        for column in table.column_iter_mut().take(2) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        for finding in &self.scanned.findings {
+            let indent = "  ".repeat(self.depth(finding));
+            let found = match finding.kind {
+                ScanKind::Partition(number) => format!("partition {number}"),
+                ref kind => kind.name().to_string(),
+            };
+            table.add_row([
+                finding.offset.to_string(),
+                finding.len.map_or_else(|| "?".to_string(), size::human),
+                format!("{indent}{found}"),
+                about(finding),
+                self.command(finding).unwrap_or_default(),
+            ]);
+        }
+        let lines = table.lines().map(|line| format!("{}\n", line.trim_end()));
+        lines.collect()
+    }
+
+    fn json(&self) -> Value {
+        let findings = self.scanned.findings.iter().map(|finding| {
+            let mut object = Map::new();
+            object.insert("offset".into(), finding.offset.into());
+            object.insert("size".into(), finding.len.into());
+            object.insert("type".into(), finding.kind.name().into());
+            let number = match finding.kind {
+                ScanKind::Partition(number) => Some(number),
+                _ => None,
+            };
+            object.insert("partition".into(), number.into());
+            json::put_bytes(&mut object, "label", &finding.label);
+            object.insert("details".into(), finding.details.clone().into());
+            object.insert("intact".into(), finding.intact.into());
+            object.insert("inside".into(), finding.inside.into());
+            object.insert("command".into(), self.command(finding).into());
+            Value::from(object)
+        });
+        let mut object = Map::new();
+        object.insert("image".into(), self.name.into());
+        object.insert("findings".into(), findings.collect());
+        object.insert("complete".into(), (!self.scanned.is_cut).into());
+        object.into()
+    }
+}
+
+/// Returns the option for an image that is not at the start of the file.
+fn offset(finding: &ScanFinding) -> String {
+    match finding.offset {
+        0 => String::new(),
+        offset => format!("--offset {offset} "),
+    }
+}
+
+/// Describes a finding: its label, its details, and a checksum that is wrong.
+fn about(finding: &ScanFinding) -> String {
+    let mut parts = Vec::new();
+    if !finding.label.is_empty() {
+        parts.push(format!("\"{}\"", escape(&finding.label)));
+    }
+    if !finding.details.is_empty() {
+        parts.push(printable(&finding.details));
+    }
+    if finding.intact == Some(false) {
+        parts.push("wrong checksum".to_string());
+    }
+    parts.join(", ")
+}
+
+/// Quotes a name for a shell where it needs that.
+fn quoted(name: &str) -> String {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+:".contains(char);
+    let plain = printable(name);
+    match plain.chars().all(is_plain) {
+        true => plain,
+        false => format!("'{}'", plain.replace('\'', "'\\''")),
+    }
+}

@@ -1,0 +1,79 @@
+//! `--partition`: turns the number of a partition into an offset and a size.
+//!
+//! The table is read before the process enters its sandbox, as the first bytes of an image are: the place of a volume
+//! decides which locks are taken.
+
+use forerun::scan::{PartitionTable, TablePartition, partition_table};
+use forerun::{FileSource, ReadAt};
+
+use crate::args::ImageArgs;
+use crate::context::image_name;
+use crate::error::{Failure, Result};
+use crate::escape::printable;
+use crate::exit::Exit;
+use crate::remote::is_remote;
+use crate::size;
+use crate::source::is_stdin;
+
+/// Returns the arguments with the place of the partition that they name, if they name one of `source`.
+pub fn place(args: &ImageArgs, source: &dyn ReadAt) -> Result<ImageArgs> {
+    let mut args = args.clone();
+    if let Some(number) = args.source.partition.take() {
+        let partition = find(source, number)?;
+        args.source.offset = partition.offset;
+        args.source.size = Some(partition.len);
+    }
+    Ok(args)
+}
+
+/// Returns the arguments with the place of the partition, for commands that open the file by its name.
+pub fn placed(args: &ImageArgs) -> Result<ImageArgs> {
+    if args.source.partition.is_none() || is_stdin(&args.image) || is_remote(&args.image) {
+        return Ok(args.clone());
+    }
+    let named = |failure: Failure| failure.of(image_name(args));
+    let source = FileSource::open(&args.image).map_err(|error| named(Failure::source(&error)))?;
+    place(args, &source).map_err(named)
+}
+
+fn find(source: &dyn ReadAt, number: u32) -> Result<TablePartition> {
+    let Some(table) = partition_table(source)? else {
+        let failure = Failure::new(Exit::Format, "no_partitions", "has no partition table");
+        return Err(failure.hint("forerun scan IMAGE shows the offsets of images in it"));
+    };
+    let mut partitions = table.partitions.iter();
+    match partitions.find(|partition| partition.number == number) {
+        Some(partition) if partition.offset.saturating_add(partition.len) > source.len() => {
+            let end = size::exact(source.len());
+            let message = format!("partition {number} reaches past the end at {end}");
+            Err(Failure::new(Exit::Image, "partition", message)
+                .hint("it may be an incomplete copy: compare its size, or copy it again"))
+        }
+        Some(partition) => Ok(partition.clone()),
+        None => {
+            let message = format!("has no partition {number}; there are {}", listed(&table));
+            Err(Failure::new(Exit::Image, "partition", message))
+        }
+    }
+}
+
+/// Lists the partitions, as in `1 (Linux, 4.0 MiB at 1048576)`.
+fn listed(table: &PartitionTable) -> String {
+    const SHOWN: usize = 32;
+    let shown = table.partitions.iter().take(SHOWN).map(|partition| {
+        let size = size::human(partition.len);
+        let name = printable(&partition.type_name);
+        format!(
+            "{} ({name}, {size} at {})",
+            partition.number, partition.offset
+        )
+    });
+    let mut shown: Vec<_> = shown.collect();
+    if table.partitions.len() > SHOWN {
+        shown.push(format!("{} more", table.partitions.len() - SHOWN));
+    }
+    match shown.is_empty() {
+        true => "none".to_string(),
+        false => shown.join(", "),
+    }
+}

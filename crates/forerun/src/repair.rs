@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use forerun_io::{BlockDevice, FileSource, Observer, ReadAt, UndoDevice, saturating_usize};
+use forerun_io::{BlockDevice, FileSource, Observer, ReadAt, UndoDevice, Window, saturating_usize};
 pub use forerun_io::{Restored, UndoError, UndoFile};
 use forerun_vfs::repair::Repair;
 pub use forerun_vfs::repair::{Answer, Finding, Kind, RepairOptions, Summary};
@@ -22,6 +22,14 @@ use crate::volume::part;
 #[must_use]
 pub fn is_possible(format: &str) -> bool {
     of_format(format).is_some()
+}
+
+/// Returns whether a repair knows the volume that the options name, although its first bytes are of no known format:
+/// its boot sector was overwritten, and a backup of it is sound.
+#[must_use]
+pub fn recognises(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> bool {
+    let window = Window::new(Arc::clone(source), options.offset, options.size);
+    window.is_ok_and(|volume| repairs().iter().any(|repair| (repair.recognises)(&volume)))
 }
 
 /// Returns the names of the formats whose images can be repaired.

@@ -22,6 +22,9 @@ use crate::exit::Exit;
 use crate::patience::patiently;
 use crate::{confine, partition, remote, size};
 
+/// The hint for a volume whose boot sector was overwritten, of which the backup is sound.
+const REPAIR: &str = "its boot sector was overwritten, and the backup is sound: forerun check --repair IMAGE mends it";
+
 /// Returns whether a name stands for standard input or output.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
@@ -112,8 +115,16 @@ impl PreparedImage {
         let name = image_name(&self.args);
         let (source, mut options) = self.into_source(context)?;
         options.events = events;
-        let opened = Image::from_source(source, &options);
-        opened.map_err(|error| from_open(error, &options).of(&name))
+        let opened = Image::from_source(Arc::clone(&source), &options);
+        opened.map_err(|error| {
+            let is_unknown = matches!(error, forerun::Error::UnknownFormat { .. });
+            let failure = from_open(error, &options);
+            let failure = match is_unknown && forerun::repair::recognises(&source, &options) {
+                true => failure.hint(REPAIR),
+                false => failure,
+            };
+            failure.of(&name)
+        })
     }
 
     /// Returns the file, or the image at a server, and the options with the place of the image in it.
